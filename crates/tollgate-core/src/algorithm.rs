@@ -1,0 +1,78 @@
+//! What every algorithm can do, and the rooms they live in.
+//!
+//! An algorithm is arithmetic on one key's state: no clock, no lock, no key. A
+//! store makes a step atomic; nothing here knows how.
+//!
+//! Three rules hold for all of them, and `tests/` holds each one to them:
+//! - a refused step leaves the state as it was, byte for byte;
+//! - rounding favours the limit: `remaining` down, `retry_after` up;
+//! - a clock that steps back never raises what is left. A state further ahead
+//!   than twice its own period can only come from such a step: it is pulled
+//!   back to that bound, also by a step that is refused, so that no key waits
+//!   for a clock to catch up with a mistake.
+
+mod bucket;
+mod concurrency;
+mod fixed_window;
+mod sliding_log;
+mod sliding_window;
+mod window;
+
+pub use bucket::{Bucket, BucketState};
+pub use concurrency::{Concurrency, Lease, Leases, Owner};
+pub use fixed_window::{FixedWindow, FixedWindowState};
+pub use sliding_log::{SlidingLog, SlidingLogState};
+pub use sliding_window::{SlidingWindow, SlidingWindowState};
+pub use window::{Calendar, CalendarUnit, Window};
+
+use crate::outcome::Outcome;
+use crate::time::Timestamp;
+
+/// How far a forced charge may push a key below zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overdraft {
+    /// Down to nothing left, and no further: what a refusal costs under `count_denied`.
+    None,
+    /// Down to minus one whole capacity: what a settlement may leave to be repaid.
+    OneCapacity,
+}
+
+/// Arithmetic on the state of one key.
+///
+/// A value that implements this is a quota that can be served: constructors
+/// refuse all others, so the methods cannot fail and never panic.
+pub trait Algorithm {
+    /// What is remembered about one key.
+    type State: Clone + std::fmt::Debug + PartialEq;
+
+    /// The state of a key never seen.
+    fn fresh(&self) -> Self::State;
+
+    /// How many units a rested key may spend at once.
+    fn capacity(&self) -> u64;
+
+    /// Spends `cost` units, or leaves the state as it was. A cost of zero only looks.
+    fn step(&self, state: &mut Self::State, cost: u64, now: Timestamp) -> Outcome;
+
+    /// Gives back what a step at `taken_at` spent, as if it had not happened.
+    /// Units that time has given back already are not given twice.
+    fn refund(&self, state: &mut Self::State, units: u64, taken_at: Timestamp, now: Timestamp);
+
+    /// Lets the key spend `units` more from now on, but never more than a rested key.
+    fn grant(&self, state: &mut Self::State, units: u64, now: Timestamp);
+
+    /// Spends `units` whether or not they are there.
+    fn charge(&self, state: &mut Self::State, units: u64, overdraft: Overdraft, now: Timestamp);
+
+    /// How many units are spent at this instant and not yet back, rounded up.
+    fn used(&self, state: &Self::State, now: Timestamp) -> u64;
+
+    /// From when on the state says no more than a fresh one would.
+    fn forgettable_at(&self, state: &Self::State) -> Timestamp;
+
+    /// Spends as many units as there are, up to `most`. Refused only when there are none.
+    fn step_up_to(&self, state: &mut Self::State, most: u64, now: Timestamp) -> Outcome {
+        let available = self.step(state, 0, now).remaining;
+        self.step(state, most.min(available.max(1)), now)
+    }
+}

@@ -1,0 +1,287 @@
+//! Token bucket, leaky meter and GCRA: one algorithm on one number.
+//!
+//! The number is the theoretical arrival time: when the bucket is full again.
+//! "Tokens left" and "time until full" are the same fact in two units, so a
+//! token bucket of `burst` tokens refilling at `rate`, a leaky meter that holds
+//! `burst`, and GCRA with a tolerance of `burst` cells decide alike:
+//!
+//! ```text
+//! T    = period / count                 one unit's worth of time
+//! debt = max(tat - now, 0)              time until full
+//! allow iff debt + cost·T <= burst·T
+//! ```
+//!
+//! `T` is rarely whole: 7 a minute is 8,571,428 µs and four sevenths. Rounded
+//! down it admits too much, up too little, and either way it drifts. So the
+//! arrival time carries its fraction, counted in `1/den` of a tick with `den`
+//! the reduced count. Below, a *grain* is that `1/den` of a tick; in grains
+//! every number is whole.
+//!
+//! Invariant: in any stretch `d`, at most `burst + d/T` units pass. Held by
+//! `tests/proof.rs` against rational arithmetic.
+
+use super::{Algorithm, Overdraft};
+use crate::outcome::{Outcome, Verdict};
+use crate::rate::{LONGEST, MOST, QuotaError, Rate};
+use crate::time::{Span, Timestamp};
+
+/// What a key may spend at once, and how soon one unit comes back.
+///
+/// A `Bucket` that exists can be served exactly: its interval has a finite
+/// form, and emptying it twice over still fits the clock.
+///
+/// ```
+/// # use tollgate_core::{Algorithm, Bucket, QuotaError, Rate};
+/// let bucket = Bucket::new(Rate::per_second(10))?.with_burst(25)?;   // ten a second, 25 at once
+/// assert_eq!(bucket.capacity(), 25);
+/// assert_eq!(Bucket::new(Rate::per_second(0)), Err(QuotaError::ZeroRate));
+/// # Ok::<(), QuotaError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    rate: Rate,
+    burst: u64,
+    /// Grains in one unit: the reduced period.
+    unit: u64,
+    /// Grains in one tick: the reduced count.
+    den: u32,
+    /// Grains in a full bucket.
+    full: u128,
+    /// `floor((2^64 - 1) / unit)`, to divide by `unit` with a multiplication.
+    inverse: u64,
+}
+
+/// When the bucket is full again: `tat` ticks and `grains` of the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BucketState {
+    /// Whole ticks of the theoretical arrival time.
+    pub tat: Timestamp,
+    /// What comes on top, in `1/den` of a tick.
+    pub grains: u32,
+}
+
+impl Bucket {
+    /// A bucket that holds one period's worth of units.
+    pub fn new(rate: Rate) -> Result<Self, QuotaError> {
+        let rate = rate.validate()?;
+        let common = gcd(rate.count, rate.period.as_micros());
+        let unit = rate.period.as_micros() / common;
+        let den = u32::try_from(rate.count / common).map_err(|_| QuotaError::TooFine)?;
+        Self { rate, burst: 0, unit, den, full: 0, inverse: u64::MAX / unit }.with_burst(rate.count)
+    }
+
+    /// The same rate with another capacity.
+    pub fn with_burst(self, burst: u64) -> Result<Self, QuotaError> {
+        let full = u128::from(burst) * u128::from(self.unit);
+        match burst {
+            0 => Err(QuotaError::ZeroBurst),
+            _ if burst > MOST => Err(QuotaError::TooMany),
+            _ if full > u128::from(self.den) * u128::from(LONGEST.as_micros()) => Err(QuotaError::TooLong),
+            _ => Ok(Self { burst, full, ..self }),
+        }
+    }
+
+    /// The rate as it was written.
+    pub const fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// How many grains make a tick. A state's `grains` are below this.
+    pub const fn grains_per_tick(&self) -> u32 {
+        self.den
+    }
+
+    /// How many grains make a unit: what one request of cost one adds to the debt.
+    pub const fn grains_per_unit(&self) -> u64 {
+        self.unit
+    }
+
+    /// How long an empty bucket takes to fill, rounded up.
+    pub fn fill_time(&self) -> Span {
+        self.ticks(self.full)
+    }
+
+    /// Grains until the bucket is full. A clock that stepped back makes this
+    /// larger and never smaller; beyond the deepest overdraft there is, the
+    /// state is pulled back to that.
+    #[inline]
+    fn debt(&self, state: &mut BucketState, now: Timestamp) -> u128 {
+        let debt = self.debt_as_stored(*state, now);
+        if debt > 2 * self.full {
+            *state = self.owing(2 * self.full, now);
+            return 2 * self.full;
+        }
+        debt
+    }
+
+    #[inline]
+    fn debt_as_stored(&self, state: BucketState, now: Timestamp) -> u128 {
+        if state.tat < now {
+            return 0;
+        }
+        u128::from(state.tat.since(now).as_micros()) * u128::from(self.den) + u128::from(state.grains)
+    }
+
+    /// The state that owes `debt` grains at `now`.
+    #[inline]
+    fn owing(&self, debt: u128, now: Timestamp) -> BucketState {
+        let den = u128::from(self.den);
+        if den == 1 {
+            return BucketState { tat: now + Span::from_micros(low(debt)), grains: 0 };
+        }
+        let ticks = divide(debt, u64::from(self.den));
+        let grains = low(debt - u128::from(ticks) * den);
+        BucketState { tat: now + Span::from_micros(ticks), grains: u32::try_from(grains).unwrap_or(0) }
+    }
+
+    /// Grains as ticks, rounded up.
+    #[inline]
+    fn ticks(&self, grains: u128) -> Span {
+        Span::from_micros(if self.den == 1 {
+            low(grains)
+        } else {
+            divide(grains + u128::from(self.den) - 1, u64::from(self.den))
+        })
+    }
+
+    /// Grains as whole units, rounded down: the division on the path of every
+    /// request, so it is a multiplication and at most two corrections.
+    #[inline]
+    fn units(&self, grains: u128) -> u64 {
+        let Ok(small) = u64::try_from(grains) else { return low(grains / u128::from(self.unit)) };
+        let mut quotient = low((u128::from(small) * u128::from(self.inverse)) >> 64);
+        let mut rest = small - quotient * self.unit;
+        while rest >= self.unit {
+            quotient += 1;
+            rest -= self.unit;
+        }
+        quotient
+    }
+
+    #[inline]
+    fn cost(&self, units: u64) -> u128 {
+        u128::from(units) * u128::from(self.unit)
+    }
+
+    #[inline]
+    fn outcome(&self, verdict: Verdict, debt: u128) -> Outcome {
+        Outcome {
+            verdict,
+            limit: self.burst,
+            remaining: self.units(self.full.saturating_sub(debt)),
+            reset_after: self.ticks(debt),
+        }
+    }
+}
+
+impl Algorithm for Bucket {
+    type State = BucketState;
+
+    fn fresh(&self) -> BucketState {
+        BucketState::default()
+    }
+
+    fn capacity(&self) -> u64 {
+        self.burst
+    }
+
+    #[inline]
+    fn step(&self, state: &mut BucketState, cost: u64, now: Timestamp) -> Outcome {
+        let debt = self.debt(state, now);
+        if cost > self.burst {
+            return self.outcome(Verdict::Never, debt);
+        }
+        let after = debt + self.cost(cost);
+        if cost == 0 {
+            return self.outcome(Verdict::admitted(0), debt);
+        }
+        if after <= self.full {
+            *state = self.owing(after, now);
+            return self.outcome(Verdict::admitted(cost), after);
+        }
+        self.outcome(Verdict::Refused { retry_after: self.ticks(after - self.full) }, debt)
+    }
+
+    fn refund(&self, state: &mut BucketState, units: u64, _taken_at: Timestamp, now: Timestamp) {
+        self.grant(state, units, now);
+    }
+
+    fn grant(&self, state: &mut BucketState, units: u64, now: Timestamp) {
+        let debt = self.debt(state, now);
+        *state = self.owing(debt.saturating_sub(self.cost(units.min(2 * self.burst))), now);
+    }
+
+    fn charge(&self, state: &mut BucketState, units: u64, overdraft: Overdraft, now: Timestamp) {
+        let floor = match overdraft {
+            Overdraft::None => self.full,
+            Overdraft::OneCapacity => 2 * self.full,
+        };
+        let debt = self.debt(state, now);
+        let after = debt + self.cost(units.min(2 * self.burst));
+        *state = self.owing(after.min(floor.max(debt)), now);
+    }
+
+    fn used(&self, state: &BucketState, now: Timestamp) -> u64 {
+        let debt = self.debt_as_stored(*state, now).min(2 * self.full);
+        self.units(debt + u128::from(self.unit) - 1)
+    }
+
+    fn forgettable_at(&self, state: &BucketState) -> Timestamp {
+        state.tat + Span::from_micros(u64::from(state.grains > 0))
+    }
+}
+
+/// A number known to fit 64 bits: debts are bounded by eight years of ticks.
+#[inline]
+#[allow(clippy::cast_possible_truncation)]
+const fn low(value: u128) -> u64 {
+    value as u64
+}
+
+/// `u128` division is a library call; nearly every debt fits the hardware's.
+#[inline]
+fn divide(value: u128, by: u64) -> u64 {
+    match u64::try_from(value) {
+        Ok(small) => small / by,
+        Err(_) => low(value / u128::from(by)),
+    }
+}
+
+const fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_that_cannot_be_served_are_refused() {
+        let second = Span::from_secs(1);
+        for (rate, error) in [
+            (Rate::new(0, second), QuotaError::ZeroRate),
+            (Rate::new(1, Span::ZERO), QuotaError::ZeroPeriod),
+            (Rate::new(1, Span::from_days(2_000)), QuotaError::TooLong),
+            (Rate::new(u64::MAX, second), QuotaError::TooMany),
+            (Rate::new((1 << 33) + 1, second), QuotaError::TooFine),
+        ] {
+            assert_eq!(Bucket::new(rate), Err(error), "{rate}");
+        }
+        let bucket = Bucket::new(Rate::per_hour(1)).unwrap();
+        assert_eq!(bucket.with_burst(0), Err(QuotaError::ZeroBurst));
+        assert_eq!(bucket.with_burst(100_000), Err(QuotaError::TooLong));
+    }
+
+    #[test]
+    fn the_reciprocal_divides_like_the_divider() {
+        for unit in [1u64, 2, 3, 7, 59_999, 60_000_000, (1 << 47) - 1, 1 << 47] {
+            let bucket = Bucket::new(Rate::new(1, Span::from_micros(unit))).unwrap();
+            for grains in [0, 1, unit - 1, unit, unit + 1, 2 * unit - 1, u64::MAX / 2, u64::MAX] {
+                assert_eq!(bucket.units(u128::from(grains)), grains / unit, "{grains} / {unit}");
+            }
+        }
+    }
+}

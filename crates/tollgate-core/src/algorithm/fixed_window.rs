@@ -1,0 +1,159 @@
+//! Fixed window: so many units until the window closes, then as many again.
+//!
+//! The state is when the window closes and how much was spent in it. Storing
+//! the end, rather than deriving it from each request's time, means that no two
+//! answers of one window can disagree about its reset, and that epoch, calendar
+//! and first-request windows differ in one function (`Window::closes`).
+//!
+//! Up to twice the limit can pass in a stretch of one length, around a
+//! boundary. That is what this algorithm is; `sliding_window` is the cure.
+
+use super::{Algorithm, Overdraft, Window};
+use crate::outcome::{Outcome, Verdict};
+use crate::rate::{LONGEST, MOST, QuotaError, Rate};
+use crate::time::{Span, Timestamp};
+
+/// So many units in each window.
+///
+/// ```
+/// # use tollgate_core::{Algorithm, FixedWindow, QuotaError, Rate, Timestamp};
+/// let limit = FixedWindow::epoch(Rate::per_minute(2))?;
+/// let (mut state, now) = (limit.fresh(), Timestamp::from_secs(59));
+/// assert!(limit.step(&mut state, 2, now).is_admitted());
+/// assert!(!limit.step(&mut state, 1, now).is_admitted());
+/// assert!(limit.step(&mut state, 2, Timestamp::from_secs(60)).is_admitted());
+/// # Ok::<(), QuotaError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FixedWindow {
+    limit: u64,
+    window: Window,
+}
+
+/// When the window closes, and what was spent in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FixedWindowState {
+    /// The first instant that is no longer in the window.
+    pub end: Timestamp,
+    /// Units spent.
+    pub count: u64,
+}
+
+impl FixedWindow {
+    /// So many units in each of these windows.
+    pub fn new(limit: u64, window: Window) -> Result<Self, QuotaError> {
+        match window.longest() {
+            _ if limit == 0 => Err(QuotaError::ZeroRate),
+            _ if limit > MOST => Err(QuotaError::TooMany),
+            Span::ZERO => Err(QuotaError::ZeroPeriod),
+            length if length > LONGEST => Err(QuotaError::TooLong),
+            _ => Ok(Self { limit, window }),
+        }
+    }
+
+    /// Windows at multiples of the period since 1970.
+    pub fn epoch(rate: Rate) -> Result<Self, QuotaError> {
+        Self::new(rate.count, Window::Epoch(rate.period))
+    }
+
+    /// Windows that open with a key's first request.
+    pub fn anchored(rate: Rate) -> Result<Self, QuotaError> {
+        Self::new(rate.count, Window::Anchored(rate.period))
+    }
+
+    /// Where the windows begin and end.
+    pub const fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// The window that `now` counts in: the stored one until it closes, also
+    /// for a clock that stepped back. A window that closes further ahead than
+    /// two lengths is pulled back to `now`, with what was spent in it.
+    fn current(&self, state: &mut FixedWindowState, now: Timestamp) -> FixedWindowState {
+        let length = self.window.longest();
+        if state.end.since(now) > length + length {
+            state.end = self.window.closes(now);
+        }
+        self.as_stored(*state, now)
+    }
+
+    fn as_stored(&self, state: FixedWindowState, now: Timestamp) -> FixedWindowState {
+        if now < state.end { state } else { FixedWindowState { end: self.window.closes(now), count: 0 } }
+    }
+
+    fn outcome(&self, verdict: Verdict, state: FixedWindowState, now: Timestamp) -> Outcome {
+        let idle = state.count == 0 && matches!(self.window, Window::Anchored(_));
+        Outcome {
+            verdict,
+            limit: self.limit,
+            remaining: self.limit.saturating_sub(state.count),
+            reset_after: if idle { Span::ZERO } else { state.end.since(now) },
+        }
+    }
+}
+
+impl Algorithm for FixedWindow {
+    type State = FixedWindowState;
+
+    fn fresh(&self) -> FixedWindowState {
+        FixedWindowState::default()
+    }
+
+    fn capacity(&self) -> u64 {
+        self.limit
+    }
+
+    fn step(&self, state: &mut FixedWindowState, cost: u64, now: Timestamp) -> Outcome {
+        let mut current = self.current(state, now);
+        let verdict = if cost > self.limit {
+            Verdict::Never
+        } else if cost == 0 {
+            Verdict::admitted(0)
+        } else if current.count + cost <= self.limit {
+            current.count += cost;
+            *state = current;
+            Verdict::admitted(cost)
+        } else {
+            Verdict::Refused { retry_after: current.end.since(now) }
+        };
+        self.outcome(verdict, current, now)
+    }
+
+    fn refund(&self, state: &mut FixedWindowState, units: u64, taken_at: Timestamp, now: Timestamp) {
+        let current = self.current(state, now);
+        // What was spent in a window that has closed came back when it closed.
+        if taken_at >= self.window.opened(current.end) {
+            self.grant(state, units, now);
+        }
+    }
+
+    fn grant(&self, state: &mut FixedWindowState, units: u64, now: Timestamp) {
+        if state.end > now {
+            let current = self.current(state, now);
+            *state = FixedWindowState { count: current.count.saturating_sub(units), ..current };
+        }
+    }
+
+    fn charge(&self, state: &mut FixedWindowState, units: u64, overdraft: Overdraft, now: Timestamp) {
+        let current = self.current(state, now);
+        let most = match overdraft {
+            Overdraft::None => self.limit,
+            Overdraft::OneCapacity => 2 * self.limit,
+        };
+        let count = current.count.saturating_add(units).min(most.max(current.count));
+        if count > 0 {
+            *state = FixedWindowState { count, ..current };
+        }
+    }
+
+    fn used(&self, state: &FixedWindowState, now: Timestamp) -> u64 {
+        self.as_stored(*state, now).count
+    }
+
+    fn forgettable_at(&self, state: &FixedWindowState) -> Timestamp {
+        match (state.count, &self.window) {
+            (0, Window::Epoch(_) | Window::Calendar(_)) => Timestamp::EPOCH,
+            _ => state.end,
+        }
+    }
+}

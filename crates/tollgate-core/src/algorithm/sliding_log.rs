@@ -1,0 +1,186 @@
+//! Sliding log: every unit with its time. Exact, and paid for in memory.
+//!
+//! At most `limit` units lie in any stretch of one window, `(t - W, t]`. The
+//! log never holds more than that (twice that when overdrawn), and units of one
+//! instant share an entry, so memory is bounded by the limit.
+
+use super::{Algorithm, Overdraft};
+use crate::outcome::{Outcome, Verdict};
+use crate::rate::{QuotaError, Rate};
+use crate::time::{Span, Timestamp};
+
+/// So many units in any stretch of one window, exactly.
+///
+/// ```
+/// # use tollgate_core::{Algorithm, QuotaError, Rate, SlidingLog, Span, Timestamp};
+/// let limit = SlidingLog::new(Rate::new(3, Span::from_secs(10)))?;
+/// let mut state = limit.fresh();
+/// for second in [1, 4, 6] {
+///     limit.step(&mut state, 1, Timestamp::from_secs(second));
+/// }
+/// // Two units need the two oldest to leave, so the wait is for the second of them.
+/// let refused = limit.step(&mut state, 2, Timestamp::from_secs(8));
+/// assert_eq!(refused.retry_after(), Some(Span::from_secs(6)));
+/// # Ok::<(), QuotaError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlidingLog {
+    rate: Rate,
+}
+
+/// Units and their times, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlidingLogState {
+    /// When, and how many. Times strictly increase; numbers are above zero.
+    pub entries: Vec<(Timestamp, u32)>,
+}
+
+/// A log is as long as its limit. Whoever needs more needs a counter.
+const MOST: u64 = 1 << 16;
+
+impl SlidingLog {
+    /// So many units in any stretch of the period.
+    pub fn new(rate: Rate) -> Result<Self, QuotaError> {
+        let rate = rate.validate()?;
+        if rate.count > MOST {
+            return Err(QuotaError::LogTooLong);
+        }
+        Ok(Self { rate })
+    }
+
+    /// The limit as it was written.
+    pub const fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// The instant that counts: a clock that stepped back stands still at the
+    /// newest entry, unless that is further ahead than two windows: then the
+    /// whole log is pulled back to end at `now`.
+    fn instant(&self, state: &mut SlidingLogState, now: Timestamp) -> Timestamp {
+        let newest = state.entries.last().map_or(now, |&(at, _)| at.max(now));
+        let ahead = newest.since(now);
+        if ahead <= self.rate.period + self.rate.period {
+            return newest;
+        }
+        for (at, _) in &mut state.entries {
+            *at = at.before(ahead);
+        }
+        // At the epoch entries may have piled up on one instant.
+        state.entries.dedup_by(|later, earlier| {
+            let same = later.0 == earlier.0;
+            if same {
+                earlier.1 += later.1;
+            }
+            same
+        });
+        now
+    }
+
+    /// How many entries have left the window at `instant`.
+    fn left(&self, state: &SlidingLogState, instant: Timestamp) -> usize {
+        state.entries.partition_point(|&(at, _)| at + self.rate.period <= instant)
+    }
+
+    fn outcome(&self, verdict: Verdict, live: &[(Timestamp, u32)], now: Timestamp) -> Outcome {
+        Outcome {
+            verdict,
+            limit: self.rate.count,
+            remaining: self.rate.count.saturating_sub(units(live)),
+            reset_after: live.last().map_or(Span::ZERO, |&(at, _)| (at + self.rate.period).since(now)),
+        }
+    }
+
+    fn append(&self, state: &mut SlidingLogState, count: u64, instant: Timestamp) {
+        let Some(count) = u32::try_from(count).ok().filter(|&count| count > 0) else { return };
+        state.entries.drain(..self.left(state, instant));
+        match state.entries.last_mut() {
+            Some((at, more)) if *at == instant => *more += count,
+            _ => state.entries.push((instant, count)),
+        }
+    }
+}
+
+impl Algorithm for SlidingLog {
+    type State = SlidingLogState;
+
+    fn fresh(&self) -> SlidingLogState {
+        SlidingLogState::default()
+    }
+
+    fn capacity(&self) -> u64 {
+        self.rate.count
+    }
+
+    fn step(&self, state: &mut SlidingLogState, cost: u64, now: Timestamp) -> Outcome {
+        let instant = self.instant(state, now);
+        let live = &state.entries[self.left(state, instant)..];
+        if cost > self.rate.count {
+            return self.outcome(Verdict::Never, live, now);
+        }
+        if cost == 0 {
+            return self.outcome(Verdict::admitted(0), live, now);
+        }
+        let Some(mut excess) = (units(live) + cost).checked_sub(self.rate.count + 1) else {
+            self.append(state, cost, instant);
+            return self.outcome(Verdict::admitted(cost), &state.entries, now);
+        };
+        // One unit more than `excess` must leave; the entry that holds it decides.
+        let last_to_leave = live.iter().find(|&&(_, count)| match excess.checked_sub(u64::from(count)) {
+            Some(rest) => {
+                excess = rest;
+                false
+            }
+            None => true,
+        });
+        let free = last_to_leave.map_or(now, |&(at, _)| at + self.rate.period);
+        self.outcome(Verdict::Refused { retry_after: free.since(now) }, live, now)
+    }
+
+    fn refund(&self, state: &mut SlidingLogState, units: u64, taken_at: Timestamp, now: Timestamp) {
+        self.instant(state, now);
+        // A step under a clock that had stepped back is filed under the newest entry of its time.
+        let found = state.entries.partition_point(|&(at, _)| at < taken_at);
+        if let Some((_, count)) = state.entries.get_mut(found) {
+            *count = count.saturating_sub(u32::try_from(units).unwrap_or(u32::MAX));
+            if *count == 0 {
+                state.entries.remove(found);
+            }
+        }
+    }
+
+    fn grant(&self, state: &mut SlidingLogState, units: u64, now: Timestamp) {
+        self.instant(state, now);
+        let mut left = u32::try_from(units).unwrap_or(u32::MAX);
+        while let Some((_, count)) = state.entries.last_mut().filter(|_| left > 0) {
+            let taken = left.min(*count);
+            *count -= taken;
+            left -= taken;
+            if *count == 0 {
+                state.entries.pop();
+            }
+        }
+    }
+
+    fn charge(&self, state: &mut SlidingLogState, units_asked: u64, overdraft: Overdraft, now: Timestamp) {
+        let instant = self.instant(state, now);
+        let most = match overdraft {
+            Overdraft::None => self.rate.count,
+            Overdraft::OneCapacity => 2 * self.rate.count,
+        };
+        let spent = units(&state.entries[self.left(state, instant)..]);
+        self.append(state, units_asked.min(most.saturating_sub(spent)), instant);
+    }
+
+    fn used(&self, state: &SlidingLogState, now: Timestamp) -> u64 {
+        let instant = state.entries.last().map_or(now, |&(at, _)| at.max(now));
+        units(&state.entries[self.left(state, instant)..])
+    }
+
+    fn forgettable_at(&self, state: &SlidingLogState) -> Timestamp {
+        state.entries.last().map_or(Timestamp::EPOCH, |&(at, _)| at + self.rate.period)
+    }
+}
+
+fn units(entries: &[(Timestamp, u32)]) -> u64 {
+    entries.iter().map(|&(_, count)| u64::from(count)).sum()
+}

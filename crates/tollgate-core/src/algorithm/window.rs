@@ -1,0 +1,212 @@
+//! Where fixed windows begin and end.
+//!
+//! The counting is the same for all of them (`fixed_window`); only the question
+//! "I open a window now: when does it close?" has three answers.
+//!
+//! Not here: reading the system's time-zone files. Zones come from the copy of
+//! the IANA database that is compiled in, so every machine agrees.
+
+use std::fmt;
+
+use jiff::tz::TimeZone;
+use jiff::{RoundMode, ToSpan, Unit, Zoned, ZonedRound};
+
+use crate::time::{Span, Timestamp};
+
+/// Where windows of one limit begin and end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// At multiples of the length since 1970. Every key turns over at once.
+    Epoch(Span),
+    /// From a key's first request on. Keys turn over one by one.
+    Anchored(Span),
+    /// With the calendar of a time zone.
+    Calendar(Calendar),
+}
+
+/// Hours, days, weeks or months as a calendar on the wall has them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Calendar {
+    unit: CalendarUnit,
+    zone: TimeZone,
+}
+
+/// The squares of a calendar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CalendarUnit {
+    /// From one full hour to the next.
+    Hour,
+    /// From midnight to midnight: 23 or 25 hours twice a year in many places.
+    Day,
+    /// From Monday to Monday.
+    Week,
+    /// From the first to the first.
+    Month,
+}
+
+impl Calendar {
+    /// A calendar by the name of its zone (`Europe/Paris`, `UTC`); `None` for a name nobody knows.
+    pub fn new(unit: CalendarUnit, zone: &str) -> Option<Self> {
+        let zone = TimeZone::get(zone).ok()?;
+        Some(Self { unit, zone })
+    }
+
+    /// Which square of the calendar this is.
+    pub const fn unit(&self) -> CalendarUnit {
+        self.unit
+    }
+
+    /// The zone's name in the IANA database.
+    pub fn zone(&self) -> &str {
+        self.zone.iana_name().unwrap_or("UTC")
+    }
+
+    /// The longest this unit ever is, for bounds and headers.
+    pub const fn longest(&self) -> Span {
+        match self.unit {
+            CalendarUnit::Hour => Span::from_hours(1),
+            CalendarUnit::Day => Span::from_hours(25),
+            CalendarUnit::Week => Span::from_hours(7 * 24 + 1),
+            CalendarUnit::Month => Span::from_hours(31 * 24 + 1),
+        }
+    }
+
+    /// Start and end of the window that `now` falls in. Start is included, end is not.
+    pub fn around(&self, now: Timestamp) -> (Timestamp, Timestamp) {
+        // Past the calendar's last page (the year 9999) windows are plain stretches.
+        self.page(now).filter(|(start, end)| *start <= now && now < *end).unwrap_or_else(|| {
+            let start = now.before(Span::from_micros(now.as_micros() % self.longest().as_micros()));
+            (start, start + self.longest())
+        })
+    }
+
+    fn page(&self, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
+        let micros = i64::try_from(now.as_micros()).ok()?;
+        let here = jiff::Timestamp::from_microsecond(micros).ok()?.to_zoned(self.zone.clone());
+        let day = |z: &Zoned| z.start_of_day().ok();
+        let (start, end) = match self.unit {
+            CalendarUnit::Hour => {
+                let start = here.round(ZonedRound::new().smallest(Unit::Hour).mode(RoundMode::Trunc)).ok()?;
+                let end = start.checked_add(1.hour()).ok()?;
+                (start, end)
+            }
+            CalendarUnit::Day => (day(&here)?, day(&here.tomorrow().ok()?)?),
+            CalendarUnit::Week => {
+                let monday =
+                    here.date().checked_sub(i64::from(here.weekday().to_monday_zero_offset()).days()).ok()?;
+                let next = monday.checked_add(7.days()).ok()?;
+                (monday.to_zoned(self.zone.clone()).ok()?, next.to_zoned(self.zone.clone()).ok()?)
+            }
+            CalendarUnit::Month => {
+                let first = here.first_of_month().ok()?;
+                (day(&first)?, day(&first.checked_add(1.month()).ok()?)?)
+            }
+        };
+        let micros = |z: Zoned| u64::try_from(z.timestamp().as_microsecond()).unwrap_or(0);
+        Some((Timestamp::from_micros(micros(start)), Timestamp::from_micros(micros(end))))
+    }
+}
+
+/// As in `10000/month in Europe/Paris`.
+impl fmt::Display for Calendar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = match self.unit {
+            CalendarUnit::Hour => "hour",
+            CalendarUnit::Day => "day",
+            CalendarUnit::Week => "week",
+            CalendarUnit::Month => "month",
+        };
+        write!(f, "{unit} in {}", self.zone())
+    }
+}
+
+impl Window {
+    /// When a window opened at `now` closes.
+    pub fn closes(&self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::Epoch(length) => {
+                now.before(Span::from_micros(now.as_micros() % length.as_micros())) + *length
+            }
+            Self::Anchored(length) => now + *length,
+            Self::Calendar(calendar) => calendar.around(now).1,
+        }
+    }
+
+    /// When the window that closes at `end` opened.
+    pub fn opened(&self, end: Timestamp) -> Timestamp {
+        match self {
+            Self::Epoch(length) | Self::Anchored(length) => end.before(*length),
+            Self::Calendar(calendar) => calendar.around(end.before(Span::from_micros(1))).0,
+        }
+    }
+
+    /// The longest such a window ever is.
+    pub const fn longest(&self) -> Span {
+        match self {
+            Self::Epoch(length) | Self::Anchored(length) => *length,
+            Self::Calendar(calendar) => calendar.longest(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(unit: CalendarUnit, zone: &str, now: &str, start: &str, end: &str) {
+        let at = |text: &str| {
+            let zoned: Zoned = format!("{text}[{zone}]").parse().unwrap();
+            Timestamp::from_micros(u64::try_from(zoned.timestamp().as_microsecond()).unwrap())
+        };
+        assert_eq!(Calendar::new(unit, zone).unwrap().around(at(now)), (at(start), at(end)));
+    }
+
+    #[test]
+    fn calendar_windows_follow_the_wall() {
+        use CalendarUnit::{Day, Hour, Month, Week};
+        check(Day, "Europe/Paris", "2026-03-29T12:00", "2026-03-29T00:00", "2026-03-30T00:00");
+        check(Day, "America/New_York", "2026-11-01T23:59", "2026-11-01T00:00", "2026-11-02T00:00");
+        check(Week, "UTC", "2026-11-15T10:00", "2026-11-09T00:00", "2026-11-16T00:00");
+        check(Month, "Asia/Tokyo", "2028-02-29T23:59", "2028-02-01T00:00", "2028-03-01T00:00");
+        check(Hour, "Asia/Kolkata", "2026-11-15T10:45", "2026-11-15T10:00", "2026-11-15T11:00");
+    }
+
+    #[test]
+    fn days_on_which_clocks_change_are_as_long_as_they_are() {
+        let paris = Calendar::new(CalendarUnit::Day, "Europe/Paris").unwrap();
+        let length = |secs| {
+            let (start, end) = paris.around(Timestamp::from_secs(secs));
+            end.since(start)
+        };
+        assert_eq!(length(1_774_782_000), Span::from_hours(23)); // 29 March 2026
+        assert_eq!(length(1_792_925_000), Span::from_hours(25)); // 25 October 2026
+        assert_eq!(length(1_790_000_000), Span::from_hours(24));
+    }
+
+    #[test]
+    fn an_hour_that_happens_twice_is_two_windows() {
+        let paris = Calendar::new(CalendarUnit::Hour, "Europe/Paris").unwrap();
+        let first = paris.around(Timestamp::from_secs(1_792_886_400 + 1_800)); // 02:30, summer time
+        let second = paris.around(Timestamp::from_secs(1_792_890_000 + 1_800)); // 02:30, winter time
+        assert_eq!(first.1, second.0);
+        assert_eq!(second.1.since(first.0), Span::from_hours(2));
+    }
+
+    #[test]
+    fn any_instant_has_a_window_even_past_the_last_page_of_the_calendar() {
+        for unit in [CalendarUnit::Hour, CalendarUnit::Day, CalendarUnit::Week, CalendarUnit::Month] {
+            let calendar = Calendar::new(unit, "Pacific/Apia").unwrap();
+            for now in [0, 1, 1_325_239_199_999_999, 253_402_300_799_000_000, u64::MAX / 2, u64::MAX - 1] {
+                let now = Timestamp::from_micros(now);
+                let (start, end) = calendar.around(now);
+                assert!(start <= now && now < end, "{unit:?} at {now:?}: {start:?} to {end:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_zone_is_no_calendar() {
+        assert_eq!(Calendar::new(CalendarUnit::Day, "Mars/Olympus"), None);
+    }
+}

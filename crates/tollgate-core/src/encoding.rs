@@ -1,0 +1,169 @@
+//! States as bytes: compact, versioned, and safe to read from anywhere.
+//!
+//! One byte says version and algorithm, then come LEB128 numbers. A bucket
+//! costs about ten bytes. Whatever the bytes, decoding ends in a state that
+//! every algorithm accepts, or in an error: it never panics and never allocates
+//! more than the input is long.
+
+use crate::algorithm::{
+    BucketState, FixedWindowState, Lease, Leases, Owner, SlidingLogState, SlidingWindowState,
+};
+use crate::quota::State;
+use crate::time::Timestamp;
+
+/// Goes up when the meaning of the bytes changes. Readers refuse what they do not know.
+const VERSION: u8 = 1;
+
+/// Why bytes are not a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// Written by a newer Tollgate, or not by Tollgate at all.
+    #[error("not a state this version knows (first byte {0:#04x})")]
+    Unknown(u8),
+    /// The bytes end too soon, go on too long, or hold a number out of range.
+    #[error("the state is damaged")]
+    Damaged,
+}
+
+impl State {
+    /// This state as bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(16);
+        match self {
+            Self::Bucket(state) => {
+                out.push(header(0));
+                put(&mut out, state.tat.as_micros());
+                put(&mut out, state.grains.into());
+            }
+            Self::FixedWindow(state) => {
+                out.push(header(1));
+                put(&mut out, state.end.as_micros());
+                put(&mut out, state.count);
+            }
+            Self::SlidingWindow(state) => {
+                out.push(header(2));
+                put(&mut out, state.newest);
+                state.counts.iter().for_each(|&count| put(&mut out, count.into()));
+            }
+            Self::SlidingLog(state) => {
+                out.push(header(3));
+                let mut last = 0;
+                for &(at, count) in &state.entries {
+                    put(&mut out, at.as_micros() - last);
+                    put(&mut out, count.into());
+                    last = at.as_micros();
+                }
+            }
+            Self::Concurrency(leases) => {
+                out.push(header(4));
+                for lease in &leases.held {
+                    out.extend_from_slice(&lease.owner.0.to_le_bytes());
+                    put(&mut out, lease.expires.as_micros());
+                }
+            }
+        }
+        out
+    }
+
+    /// Reads a state back.
+    ///
+    /// ```
+    /// # use tollgate_core::{Bucket, Quota, Rate, State};
+    /// let fresh = Quota::from(Bucket::new(Rate::per_minute(2)).expect("a valid rate")).fresh();
+    /// assert_eq!(State::decode(&fresh.encode()), Ok(fresh));
+    /// assert!(State::decode(b"garbage").is_err());
+    /// ```
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let (&first, rest) = bytes.split_first().ok_or(DecodeError::Damaged)?;
+        let mut rest = Reader(rest);
+        if first >> 4 != VERSION {
+            return Err(DecodeError::Unknown(first));
+        }
+        let state = match first & 0x0f {
+            0 => Self::Bucket(BucketState { tat: rest.time()?, grains: rest.small()? }),
+            1 => Self::FixedWindow(FixedWindowState { end: rest.time()?, count: rest.number()? }),
+            2 => {
+                let newest = rest.number()?;
+                let mut counts = Vec::new();
+                while !rest.0.is_empty() {
+                    counts.push(rest.small()?);
+                }
+                Self::SlidingWindow(SlidingWindowState { newest, counts: counts.into() })
+            }
+            3 => Self::SlidingLog(rest.log()?),
+            4 => Self::Concurrency(rest.leases()?),
+            _ => return Err(DecodeError::Unknown(first)),
+        };
+        if rest.0.is_empty() { Ok(state) } else { Err(DecodeError::Damaged) }
+    }
+}
+
+const fn header(algorithm: u8) -> u8 {
+    VERSION << 4 | algorithm
+}
+
+fn put(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push((number & 0x7f) as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push((number & 0x7f) as u8);
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn number(&mut self) -> Result<u64, DecodeError> {
+        let mut number = 0u64;
+        for shift in (0..64).step_by(7) {
+            let (&byte, rest) = self.0.split_first().ok_or(DecodeError::Damaged)?;
+            self.0 = rest;
+            let part = u64::from(byte & 0x7f);
+            if part << shift >> shift != part {
+                return Err(DecodeError::Damaged);
+            }
+            number |= part << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(DecodeError::Damaged)
+    }
+
+    fn small(&mut self) -> Result<u32, DecodeError> {
+        u32::try_from(self.number()?).map_err(|_| DecodeError::Damaged)
+    }
+
+    fn time(&mut self) -> Result<Timestamp, DecodeError> {
+        self.number().map(Timestamp::from_micros)
+    }
+
+    fn log(&mut self) -> Result<SlidingLogState, DecodeError> {
+        let (mut entries, mut last) = (Vec::new(), 0u64);
+        while !self.0.is_empty() {
+            let step = self.number()?;
+            last = last.checked_add(step).ok_or(DecodeError::Damaged)?;
+            let count = self.small()?;
+            if count == 0 || (step == 0 && !entries.is_empty()) {
+                return Err(DecodeError::Damaged);
+            }
+            entries.push((Timestamp::from_micros(last), count));
+        }
+        Ok(SlidingLogState { entries })
+    }
+
+    fn leases(&mut self) -> Result<Leases, DecodeError> {
+        let mut held: Vec<Lease> = Vec::new();
+        while !self.0.is_empty() {
+            let (owner, rest) = self.0.split_first_chunk::<16>().ok_or(DecodeError::Damaged)?;
+            self.0 = rest;
+            let lease = Lease { owner: Owner(u128::from_le_bytes(*owner)), expires: self.time()? };
+            if held.last().is_some_and(|before| before.expires > lease.expires) {
+                return Err(DecodeError::Damaged);
+            }
+            held.push(lease);
+        }
+        Ok(Leases { held })
+    }
+}

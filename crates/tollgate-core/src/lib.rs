@@ -1,0 +1,34 @@
+//! The arithmetic of Tollgate, and nothing else.
+//!
+//! A [`Quota`] is one limit's promise. Its [`step`](Quota::step) takes the state
+//! of one key, what is asked, and the time, and returns what to answer and what
+//! to remember. No I/O, no clock, no randomness, no floating point: the same
+//! arguments give the same answer in memory, in Redis and in a replay of
+//! yesterday's log.
+//!
+//! - [`algorithm`]: one file per algorithm, and the rules they all keep.
+//! - [`Outcome`]: what one limit answers about one key.
+//! - `vectors/*.json` beside the source: what every store and script is judged by.
+//!
+//! Not here: keys and policies (`tollgate_policy`), atomicity (`tollgate_store`),
+//! several limits as one decision (`tollgate`).
+#![deny(clippy::float_arithmetic)]
+
+pub mod algorithm;
+mod encoding;
+mod outcome;
+mod quota;
+mod rate;
+mod rule;
+mod time;
+
+pub use algorithm::{
+    Algorithm, Bucket, BucketState, Calendar, CalendarUnit, Concurrency, FixedWindow, FixedWindowState,
+    Lease, Leases, Overdraft, Owner, SlidingLog, SlidingLogState, SlidingWindow, SlidingWindowState, Window,
+};
+pub use encoding::DecodeError;
+pub use outcome::{Outcome, Verdict};
+pub use quota::{Demand, Quota, State};
+pub use rate::{QuotaError, Rate};
+pub use rule::{Predecessor, Rule, RuleId};
+pub use time::{Span, Timestamp};

@@ -1,0 +1,73 @@
+//! A quota with an identity: whose state is whose.
+//!
+//! Two rules with one id share their states; that is how a key keeps what it
+//! has spent when it moves to another plan. A rule whose numbers change gets a
+//! new id and remembers the old one, so that a store can carry a key's usage
+//! over when it next meets the key, and need not visit them all.
+
+use crate::quota::Quota;
+
+/// Tells states of one rule from those of another, the same on every node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RuleId(pub u64);
+
+/// A quota that keeps its states under an id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// What answers, metrics and operators call it.
+    pub name: Box<str>,
+    /// Under which its states are kept.
+    pub id: RuleId,
+    /// What it promises.
+    pub quota: Quota,
+    /// What it was before the last change, if states from then may still count.
+    pub before: Option<Box<Predecessor>>,
+}
+
+/// What a rule was before its numbers changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Predecessor {
+    /// Under which its states were kept.
+    pub id: RuleId,
+    /// What it promised.
+    pub quota: Quota,
+}
+
+impl Rule {
+    /// A rule known by its name and numbers alone: equal ones share their states.
+    ///
+    /// ```
+    /// # use tollgate_core::{Bucket, QuotaError, Rate, Rule};
+    /// let rule = |rate| Ok::<_, QuotaError>(Rule::new("api", Bucket::new(rate)?));
+    /// assert_eq!(rule(Rate::per_minute(10))?.id, rule(Rate::per_minute(10))?.id);
+    /// assert_ne!(rule(Rate::per_minute(10))?.id, rule(Rate::per_minute(20))?.id);
+    /// # Ok::<(), QuotaError>(())
+    /// ```
+    pub fn new(name: &str, quota: impl Into<Quota>) -> Self {
+        let quota = quota.into();
+        let id = RuleId::of([name, &quota.to_string()]);
+        Self { name: name.into(), id, quota, before: None }
+    }
+
+    /// The same rule, carrying over what keys have spent under `before`.
+    #[must_use]
+    pub fn replacing(self, before: &Self) -> Self {
+        let changed = before.id != self.id;
+        let before = Predecessor { id: before.id, quota: before.quota.clone() };
+        Self { before: changed.then(|| Box::new(before)), ..self }
+    }
+}
+
+impl RuleId {
+    /// An id from words. The words are set apart, so `["a", "bc"]` is not `["ab", "c"]`.
+    pub fn of<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
+        // FNV-1a. Stable for ever, because ids are part of the keys in Redis; not
+        // keyed, because the words come from the operator and not from a request.
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        let mut mix = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        for word in words {
+            (word.len() as u64).to_le_bytes().into_iter().chain(word.bytes()).for_each(&mut mix);
+        }
+        Self(hash)
+    }
+}

@@ -1,0 +1,205 @@
+//! Points in time and stretches of it, in whole microseconds.
+//!
+//! One tick is a microsecond everywhere: in memory, in Redis, in the shared
+//! vectors. Redis numbers are doubles, exact to 2^53, which nanoseconds since
+//! 1970 exceed and microseconds do not until the year 2255. With one tick the
+//! stores do not merely agree, they compute the same integers.
+//!
+//! Not here: reading a clock (`tollgate_store::Clock`). Time is an argument.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A point in time: microseconds since the Unix epoch.
+///
+/// ```
+/// # use tollgate_core::{Span, Timestamp};
+/// let noon = Timestamp::from_secs(43_200);
+/// assert_eq!((noon + Span::from_secs(1)).since(noon), Span::from_secs(1));
+/// assert_eq!(noon.since(noon + Span::from_secs(1)), Span::ZERO);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(u64);
+
+/// A stretch of time in microseconds.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span(u64);
+
+impl Timestamp {
+    /// Midnight, 1 January 1970, UTC.
+    pub const EPOCH: Self = Self(0);
+
+    /// From microseconds since the epoch.
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros)
+    }
+
+    /// From whole seconds since the epoch, saturating at the end of time.
+    pub const fn from_secs(secs: u64) -> Self {
+        Self(secs.saturating_mul(1_000_000))
+    }
+
+    /// Microseconds since the epoch.
+    pub const fn as_micros(self) -> u64 {
+        self.0
+    }
+
+    /// Seconds since the epoch, rounded up: a caller told to come back at this
+    /// second never comes early.
+    pub const fn as_secs_ceil(self) -> u64 {
+        self.0.div_ceil(1_000_000)
+    }
+
+    /// The stretch from `earlier` to here; zero when `earlier` is later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Span {
+        Span(self.0.saturating_sub(earlier.0))
+    }
+
+    /// This point moved back by `span`, stopping at the epoch.
+    #[must_use]
+    pub const fn before(self, span: Span) -> Self {
+        Self(self.0.saturating_sub(span.0))
+    }
+}
+
+impl std::ops::Add<Span> for Timestamp {
+    type Output = Self;
+
+    /// Saturates at the end of time, half a million years from now.
+    fn add(self, span: Span) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+}
+
+impl Span {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+
+    /// From microseconds.
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros)
+    }
+
+    /// From milliseconds, saturating.
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis.saturating_mul(1_000))
+    }
+
+    /// From seconds, saturating.
+    pub const fn from_secs(secs: u64) -> Self {
+        Self(secs.saturating_mul(1_000_000))
+    }
+
+    /// From minutes, saturating.
+    pub const fn from_minutes(minutes: u64) -> Self {
+        Self::from_secs(minutes.saturating_mul(60))
+    }
+
+    /// From hours, saturating.
+    pub const fn from_hours(hours: u64) -> Self {
+        Self::from_secs(hours.saturating_mul(3_600))
+    }
+
+    /// From days of 24 hours, saturating.
+    pub const fn from_days(days: u64) -> Self {
+        Self::from_secs(days.saturating_mul(86_400))
+    }
+
+    /// Whole microseconds.
+    pub const fn as_micros(self) -> u64 {
+        self.0
+    }
+
+    /// Milliseconds, rounded up.
+    pub const fn as_millis_ceil(self) -> u64 {
+        self.0.div_ceil(1_000)
+    }
+
+    /// Seconds, rounded up: what `Retry-After` carries.
+    pub const fn as_secs_ceil(self) -> u64 {
+        self.0.div_ceil(1_000_000)
+    }
+
+    /// Whether this is no time at all.
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl std::ops::Add for Span {
+    type Output = Self;
+
+    /// Saturates.
+    fn add(self, more: Self) -> Self {
+        Self(self.0.saturating_add(more.0))
+    }
+}
+
+impl From<Span> for Duration {
+    fn from(span: Span) -> Self {
+        Self::from_micros(span.0)
+    }
+}
+
+impl From<Duration> for Span {
+    /// Rounds a fraction of a microsecond up, and saturates.
+    fn from(duration: Duration) -> Self {
+        Self(u64::try_from(duration.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX))
+    }
+}
+
+/// Shows the largest unit that keeps the number whole: `90s`, `1500ms`, `1h`.
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(u64, &str); 5] =
+            [(86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "m"), (1_000_000, "s"), (1_000, "ms")];
+        match UNITS.iter().find(|(size, _)| self.0 != 0 && self.0.is_multiple_of(*size)) {
+            Some((size, unit)) => write!(f, "{}{unit}", self.0 / size),
+            None if self.0 == 0 => write!(f, "0s"),
+            None => write!(f, "{}us", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Span({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_favours_the_limit() {
+        assert_eq!(Span::from_micros(1).as_secs_ceil(), 1);
+        assert_eq!(Span::from_micros(1_000_001).as_secs_ceil(), 2);
+        assert_eq!(Span::from_micros(1_001).as_millis_ceil(), 2);
+        assert_eq!(Timestamp::from_micros(1_000_001).as_secs_ceil(), 2);
+        assert_eq!(Span::from(Duration::from_nanos(1)), Span::from_micros(1));
+    }
+
+    #[test]
+    fn the_end_of_time_is_a_wall_and_not_a_wrap() {
+        let end = Timestamp::from_micros(u64::MAX);
+        assert_eq!(end + Span::from_days(1), end);
+        assert_eq!(Timestamp::from_secs(u64::MAX), end);
+        assert_eq!(Timestamp::EPOCH.before(Span::from_secs(1)), Timestamp::EPOCH);
+    }
+
+    #[test]
+    fn spans_read_in_their_largest_whole_unit() {
+        for (span, text) in [
+            (Span::from_secs(90), "90s"),
+            (Span::from_secs(120), "2m"),
+            (Span::from_millis(1_500), "1500ms"),
+            (Span::from_days(30), "30d"),
+            (Span::from_micros(7), "7us"),
+            (Span::ZERO, "0s"),
+        ] {
+            assert_eq!(span.to_string(), text);
+        }
+    }
+}
