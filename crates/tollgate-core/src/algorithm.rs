@@ -18,14 +18,15 @@ mod sliding_log;
 mod sliding_window;
 mod window;
 
-pub use bucket::{Bucket, BucketState};
+pub use bucket::{Bucket, BucketState, TickBucket};
 pub use concurrency::{Concurrency, Lease, Leases, Owner};
 pub use fixed_window::{FixedWindow, FixedWindowState};
 pub use sliding_log::{SlidingLog, SlidingLogState};
 pub use sliding_window::{SlidingWindow, SlidingWindowState};
 pub use window::{Calendar, CalendarUnit, Window};
 
-use crate::outcome::Outcome;
+use crate::demand::{Adjustment, Demand};
+use crate::outcome::{Outcome, Verdict};
 use crate::time::Timestamp;
 
 /// How far a forced charge may push a key below zero.
@@ -52,7 +53,10 @@ pub trait Algorithm {
     fn capacity(&self) -> u64;
 
     /// Spends `cost` units, or leaves the state as it was. A cost of zero only looks.
-    fn step(&self, state: &mut Self::State, cost: u64, now: Timestamp) -> Outcome;
+    fn spend(&self, state: &mut Self::State, cost: u64, now: Timestamp) -> Verdict;
+
+    /// Words a verdict given at `now`, with how the key stands after it.
+    fn describe(&self, state: &Self::State, verdict: Verdict, now: Timestamp) -> Outcome;
 
     /// Gives back what a step at `taken_at` spent, as if it had not happened.
     /// Units that time has given back already are not given twice.
@@ -70,9 +74,32 @@ pub trait Algorithm {
     /// From when on the state says no more than a fresh one would.
     fn forgettable_at(&self, state: &Self::State) -> Timestamp;
 
-    /// Spends as many units as there are, up to `most`. Refused only when there are none.
-    fn step_up_to(&self, state: &mut Self::State, most: u64, now: Timestamp) -> Outcome {
-        let available = self.step(state, 0, now).remaining;
-        self.step(state, most.min(available.max(1)), now)
+    /// Spends and describes: what a request with a single limit needs.
+    fn step(&self, state: &mut Self::State, cost: u64, now: Timestamp) -> Outcome {
+        let verdict = self.spend(state, cost, now);
+        self.describe(state, verdict, now)
+    }
+
+    /// Meets any demand for units. A slot is a demand no rate can ever meet.
+    fn meet(&self, state: &mut Self::State, demand: Demand, now: Timestamp) -> Verdict {
+        match demand {
+            Demand::Exactly(cost) => self.spend(state, cost, now),
+            Demand::UpTo(most) => {
+                let available = self.step(state, 0, now).remaining;
+                self.spend(state, most.min(available.max(1)), now)
+            }
+            Demand::Slot(_) => Verdict::Never,
+        }
+    }
+
+    /// Changes the state without being asked by a request.
+    fn adjust(&self, state: &mut Self::State, adjustment: Adjustment, now: Timestamp) {
+        match adjustment {
+            Adjustment::Refund { units, taken_at } => self.refund(state, units, taken_at, now),
+            Adjustment::Grant { units } => self.grant(state, units, now),
+            Adjustment::Charge { units, overdraft } => self.charge(state, units, overdraft, now),
+            Adjustment::Reset => *state = self.fresh(),
+            Adjustment::Release { .. } => {}
+        }
     }
 }

@@ -15,6 +15,7 @@
 #![deny(clippy::float_arithmetic)]
 
 pub mod algorithm;
+mod demand;
 mod encoding;
 mod outcome;
 mod quota;
@@ -24,11 +25,13 @@ mod time;
 
 pub use algorithm::{
     Algorithm, Bucket, BucketState, Calendar, CalendarUnit, Concurrency, FixedWindow, FixedWindowState,
-    Lease, Leases, Overdraft, Owner, SlidingLog, SlidingLogState, SlidingWindow, SlidingWindowState, Window,
+    Lease, Leases, Overdraft, Owner, SlidingLog, SlidingLogState, SlidingWindow, SlidingWindowState,
+    TickBucket, Window,
 };
+pub use demand::{Adjustment, Demand};
 pub use encoding::DecodeError;
 pub use outcome::{Outcome, Verdict};
-pub use quota::{Demand, Quota, State};
+pub use quota::{Quota, State};
 pub use rate::{QuotaError, Rate};
 pub use rule::{Predecessor, Rule, RuleId};
 pub use time::{Span, Timestamp};

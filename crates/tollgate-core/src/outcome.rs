@@ -54,7 +54,7 @@ pub enum Verdict {
 impl Outcome {
     /// Whether the request may go ahead.
     pub const fn is_admitted(&self) -> bool {
-        matches!(self.verdict, Verdict::Admitted { .. })
+        self.verdict.is_admitted()
     }
 
     /// How long to wait, where waiting helps.
@@ -75,8 +75,13 @@ impl Outcome {
 }
 
 impl Verdict {
+    /// Whether the request may go ahead.
+    pub const fn is_admitted(self) -> bool {
+        matches!(self, Self::Admitted { .. })
+    }
+
     /// Admitted at once.
-    pub(crate) const fn admitted(units: u64) -> Self {
+    pub const fn admitted(units: u64) -> Self {
         Self::Admitted { units, delay: Span::ZERO }
     }
 }

@@ -6,9 +6,10 @@
 use std::fmt;
 
 use crate::algorithm::{
-    Algorithm, Bucket, BucketState, Concurrency, FixedWindow, FixedWindowState, Leases, Overdraft, Owner,
+    Algorithm, Bucket, BucketState, Concurrency, FixedWindow, FixedWindowState, Leases, Overdraft,
     SlidingLog, SlidingLogState, SlidingWindow, SlidingWindowState, Window,
 };
+use crate::demand::{Adjustment, Demand};
 use crate::outcome::{Outcome, Verdict};
 use crate::rate::Rate;
 use crate::time::{Span, Timestamp};
@@ -38,17 +39,6 @@ pub enum Quota {
     SlidingLog(SlidingLog),
     /// So many at once.
     Concurrency(Concurrency),
-}
-
-/// What is asked of one key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Demand {
-    /// This many units or none. Zero only looks.
-    Exactly(u64),
-    /// As many units as there are, up to this many; refused only when there are none.
-    UpTo(u64),
-    /// A slot for this owner. Only concurrency limits have slots.
-    Slot(Owner),
 }
 
 /// What is remembered about one key, for any algorithm.
@@ -143,43 +133,44 @@ impl Quota {
     /// Meets the demand, or leaves the state as it was. A demand the quota
     /// cannot ever meet (a slot from a rate, units from slots) is
     /// [`Verdict::Never`].
+    pub fn meet(&self, state: &mut State, demand: Demand, now: Timestamp) -> Verdict {
+        with_units!(self, state, |it, inner| it.meet(inner, demand, now), |it, leases| match demand {
+            Demand::Slot(owner) => it.acquire(leases, owner, now),
+            Demand::Exactly(0) | Demand::UpTo(0) => Verdict::admitted(0),
+            Demand::Exactly(_) | Demand::UpTo(_) => Verdict::Never,
+        })
+    }
+
+    /// Words a verdict given at `now`, with how the key stands after it.
+    pub fn describe(&self, state: &State, verdict: Verdict, now: Timestamp) -> Outcome {
+        match (self, state) {
+            (Self::Bucket(it), State::Bucket(inner)) => it.describe(inner, verdict, now),
+            (Self::FixedWindow(it), State::FixedWindow(inner)) => it.describe(inner, verdict, now),
+            (Self::SlidingWindow(it), State::SlidingWindow(inner)) => it.describe(inner, verdict, now),
+            (Self::SlidingLog(it), State::SlidingLog(inner)) => it.describe(inner, verdict, now),
+            (Self::Concurrency(it), State::Concurrency(leases)) => it.describe(leases, verdict, now),
+            _ => self.describe(&self.fresh(), verdict, now),
+        }
+    }
+
+    /// Meets the demand and describes how the key stands then.
     pub fn step(&self, state: &mut State, demand: Demand, now: Timestamp) -> Outcome {
-        with_units!(
-            self,
-            state,
-            |it, inner| match demand {
-                Demand::Exactly(cost) => it.step(inner, cost, now),
-                Demand::UpTo(most) => it.step_up_to(inner, most, now),
-                Demand::Slot(_) => Outcome { verdict: Verdict::Never, ..it.step(inner, 0, now) },
-            },
-            |it, leases| match demand {
-                Demand::Slot(owner) => it.acquire(leases, owner, now),
-                Demand::Exactly(0) | Demand::UpTo(0) => it.peek(leases, now),
-                Demand::Exactly(_) | Demand::UpTo(_) => {
-                    Outcome { verdict: Verdict::Never, ..it.peek(leases, now) }
+        let verdict = self.meet(state, demand, now);
+        self.describe(state, verdict, now)
+    }
+
+    /// Changes the state without being asked by a request. Slots are released
+    /// or forgotten; units are what the other adjustments deal in.
+    pub fn adjust(&self, state: &mut State, adjustment: Adjustment, now: Timestamp) {
+        with_units!(self, state, |it, inner| it.adjust(inner, adjustment, now), |it, leases| {
+            match adjustment {
+                Adjustment::Release { owner } => {
+                    it.release(leases, owner);
                 }
+                Adjustment::Reset => leases.held.clear(),
+                Adjustment::Refund { .. } | Adjustment::Grant { .. } | Adjustment::Charge { .. } => {}
             }
-        )
-    }
-
-    /// Gives back what a step at `taken_at` spent. Slots are released, not refunded.
-    pub fn refund(&self, state: &mut State, units: u64, taken_at: Timestamp, now: Timestamp) {
-        with_units!(self, state, |it, inner| it.refund(inner, units, taken_at, now), |_it, _leases| ());
-    }
-
-    /// Lets the key spend `units` more, but never more than a rested key.
-    pub fn grant(&self, state: &mut State, units: u64, now: Timestamp) {
-        with_units!(self, state, |it, inner| it.grant(inner, units, now), |_it, _leases| ());
-    }
-
-    /// Spends `units` whether or not they are there.
-    pub fn charge(&self, state: &mut State, units: u64, overdraft: Overdraft, now: Timestamp) {
-        with_units!(self, state, |it, inner| it.charge(inner, units, overdraft, now), |_it, _leases| ());
-    }
-
-    /// Frees the slot of `owner`. True when it held one.
-    pub fn release(&self, state: &mut State, owner: Owner) -> bool {
-        with_units!(self, state, |_it, _inner| false, |it, leases| it.release(leases, owner))
+        });
     }
 
     /// How many units are spent and not yet back, rounded up; slots held.
@@ -190,8 +181,8 @@ impl Quota {
             (Self::SlidingWindow(it), State::SlidingWindow(inner)) => it.used(inner, now),
             (Self::SlidingLog(it), State::SlidingLog(inner)) => it.used(inner, now),
             (Self::Concurrency(it), State::Concurrency(leases)) => {
-                let peeked = it.peek(leases, now);
-                peeked.limit - peeked.remaining
+                let standing = it.describe(leases, Verdict::admitted(0), now);
+                standing.limit - standing.remaining
             }
             _ => 0,
         }
@@ -234,7 +225,8 @@ impl Quota {
             (Self::Concurrency(_), ..) | (_, Self::Concurrency(_), _) => self.fresh(),
             _ => {
                 let mut carried = self.fresh();
-                self.charge(&mut carried, before.used(state, now), Overdraft::None, now);
+                let units = before.used(state, now);
+                self.adjust(&mut carried, Adjustment::Charge { units, overdraft: Overdraft::None }, now);
                 carried
             }
         }

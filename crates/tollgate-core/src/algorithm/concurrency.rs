@@ -75,21 +75,33 @@ impl Concurrency {
     }
 
     /// Takes a slot, or renews the one `owner` holds.
-    pub fn acquire(&self, leases: &mut Leases, owner: Owner, now: Timestamp) -> Outcome {
+    ///
+    /// ```
+    /// # use tollgate_core::{Concurrency, Leases, Owner, QuotaError, Span, Timestamp, Verdict};
+    /// # let limit = Concurrency::new(1, Span::from_secs(30))?;
+    /// # let (mut leases, now) = (Leases::default(), Timestamp::from_secs(1_000));
+    /// limit.acquire(&mut leases, Owner(1), now);
+    /// let wait = Span::from_secs(30); // at most: the holder may release it sooner
+    /// assert_eq!(limit.acquire(&mut leases, Owner(2), now), Verdict::Refused { retry_after: wait });
+    /// # Ok::<(), QuotaError>(())
+    /// ```
+    pub fn acquire(&self, leases: &mut Leases, owner: Owner, now: Timestamp) -> Verdict {
         self.pull_back(leases, now);
         let lapsed = lapsed(leases, now);
         let holds = leases.held[lapsed..].iter().any(|lease| lease.owner == owner);
         if !holds && leases.held.len() - lapsed >= self.slots as usize {
-            let live = &leases.held[lapsed..];
-            let retry_after = live.first().map_or(Span::ZERO, |lease| lease.expires.since(now));
-            return self.outcome(Verdict::Refused { retry_after }, live, now);
+            // Usually the first to expire; a later one if slots have been taken away since.
+            let next = leases.held.get(leases.held.len() - self.slots as usize);
+            return Verdict::Refused {
+                retry_after: next.map_or(Span::ZERO, |lease| lease.expires.since(now)),
+            };
         }
         leases.held.drain(..lapsed);
         leases.held.retain(|lease| lease.owner != owner);
         leases.held.push(Lease { owner, expires: now + self.ttl });
         // Under a clock that stepped back, the newest lease need not be the last to expire.
         leases.held.sort_by_key(|lease| lease.expires);
-        self.outcome(Verdict::admitted(1), &leases.held, now)
+        Verdict::admitted(1)
     }
 
     /// Frees the slot of `owner`, if it still holds one. Doing so twice does no harm.
@@ -99,9 +111,20 @@ impl Concurrency {
         leases.held.len() < before
     }
 
-    /// How things stand, changing nothing.
-    pub fn peek(&self, leases: &Leases, now: Timestamp) -> Outcome {
-        self.outcome(Verdict::admitted(0), &leases.held[lapsed(leases, now)..], now)
+    /// Words a verdict given at `now`, with how the key stands after it.
+    pub fn describe(&self, leases: &Leases, verdict: Verdict, now: Timestamp) -> Outcome {
+        let live = &leases.held[lapsed(leases, now)..];
+        let held = u64::try_from(live.len()).unwrap_or(u64::MAX);
+        Outcome {
+            verdict,
+            limit: u64::from(self.slots),
+            remaining: u64::from(self.slots).saturating_sub(held),
+            reset_after: live
+                .iter()
+                .map(|lease| self.ends(lease, now).since(now))
+                .max()
+                .unwrap_or(Span::ZERO),
+        }
     }
 
     /// From when on nobody holds anything.
@@ -109,23 +132,17 @@ impl Concurrency {
         leases.held.last().map_or(Timestamp::EPOCH, |lease| lease.expires)
     }
 
-    /// A lease further ahead than two of its lives comes from a clock that stepped back.
-    fn pull_back(&self, leases: &mut Leases, now: Timestamp) {
-        for lease in &mut leases.held {
-            if lease.expires.since(now) > self.ttl + self.ttl {
-                lease.expires = now + self.ttl;
-            }
-        }
+    /// A lease further ahead than two of its lives comes from a clock that
+    /// stepped back: it counts as taken now.
+    fn ends(&self, lease: &Lease, now: Timestamp) -> Timestamp {
+        if lease.expires.since(now) > self.ttl + self.ttl { now + self.ttl } else { lease.expires }
     }
 
-    fn outcome(&self, verdict: Verdict, live: &[Lease], now: Timestamp) -> Outcome {
-        let held = u64::try_from(live.len()).unwrap_or(u64::MAX);
-        Outcome {
-            verdict,
-            limit: u64::from(self.slots),
-            remaining: u64::from(self.slots).saturating_sub(held),
-            reset_after: live.last().map_or(Span::ZERO, |lease| lease.expires.since(now)),
+    fn pull_back(&self, leases: &mut Leases, now: Timestamp) {
+        for lease in &mut leases.held {
+            lease.expires = self.ends(lease, now);
         }
+        leases.held.sort_by_key(|lease| lease.expires);
     }
 }
 
@@ -148,7 +165,7 @@ mod tests {
         assert!(limit.acquire(&mut leases, Owner(1), at(0)).is_admitted());
         assert!(limit.acquire(&mut leases, Owner(2), at(1)).is_admitted());
         let refused = limit.acquire(&mut leases, Owner(3), at(2));
-        assert_eq!(refused.retry_after(), Some(Span::from_secs(8)));
+        assert_eq!(refused, Verdict::Refused { retry_after: Span::from_secs(8) });
         assert!(limit.acquire(&mut leases, Owner(3), at(10)).is_admitted(), "owner 1 crashed");
         assert!(!limit.release(&mut leases, Owner(1)), "its slot is somebody else's now");
         assert!(!limit.acquire(&mut leases, Owner(4), at(10)).is_admitted());

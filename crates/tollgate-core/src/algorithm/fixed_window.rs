@@ -71,23 +71,18 @@ impl FixedWindow {
     /// two lengths is pulled back to `now`, with what was spent in it.
     fn current(&self, state: &mut FixedWindowState, now: Timestamp) -> FixedWindowState {
         let length = self.window.longest();
-        if state.end.since(now) > length + length {
+        if state.count > 0 && state.end.since(now) > length + length {
             state.end = self.window.closes(now);
         }
         self.as_stored(*state, now)
     }
 
+    /// A window in which nothing is spent is not open: its end says nothing.
     fn as_stored(&self, state: FixedWindowState, now: Timestamp) -> FixedWindowState {
-        if now < state.end { state } else { FixedWindowState { end: self.window.closes(now), count: 0 } }
-    }
-
-    fn outcome(&self, verdict: Verdict, state: FixedWindowState, now: Timestamp) -> Outcome {
-        let idle = state.count == 0 && matches!(self.window, Window::Anchored(_));
-        Outcome {
-            verdict,
-            limit: self.limit,
-            remaining: self.limit.saturating_sub(state.count),
-            reset_after: if idle { Span::ZERO } else { state.end.since(now) },
+        if state.count > 0 && now < state.end {
+            state
+        } else {
+            FixedWindowState { end: self.window.closes(now), count: 0 }
         }
     }
 }
@@ -103,20 +98,29 @@ impl Algorithm for FixedWindow {
         self.limit
     }
 
-    fn step(&self, state: &mut FixedWindowState, cost: u64, now: Timestamp) -> Outcome {
-        let mut current = self.current(state, now);
-        let verdict = if cost > self.limit {
+    fn spend(&self, state: &mut FixedWindowState, cost: u64, now: Timestamp) -> Verdict {
+        let current = self.current(state, now);
+        if cost > self.limit {
             Verdict::Never
         } else if cost == 0 {
             Verdict::admitted(0)
-        } else if current.count + cost <= self.limit {
-            current.count += cost;
-            *state = current;
+        } else if current.count.saturating_add(cost) <= self.limit {
+            *state = FixedWindowState { count: current.count + cost, ..current };
             Verdict::admitted(cost)
         } else {
             Verdict::Refused { retry_after: current.end.since(now) }
-        };
-        self.outcome(verdict, current, now)
+        }
+    }
+
+    fn describe(&self, state: &FixedWindowState, verdict: Verdict, now: Timestamp) -> Outcome {
+        let current = self.as_stored(*state, now);
+        let idle = current.count == 0 && matches!(self.window, Window::Anchored(_));
+        Outcome {
+            verdict,
+            limit: self.limit,
+            remaining: self.limit.saturating_sub(current.count),
+            reset_after: if idle { Span::ZERO } else { current.end.since(now) },
+        }
     }
 
     fn refund(&self, state: &mut FixedWindowState, units: u64, taken_at: Timestamp, now: Timestamp) {
@@ -128,9 +132,12 @@ impl Algorithm for FixedWindow {
     }
 
     fn grant(&self, state: &mut FixedWindowState, units: u64, now: Timestamp) {
-        if state.end > now {
-            let current = self.current(state, now);
-            *state = FixedWindowState { count: current.count.saturating_sub(units), ..current };
+        let current = self.current(state, now);
+        if current.count > 0 {
+            *state = match current.count.saturating_sub(units) {
+                0 => self.fresh(),
+                count => FixedWindowState { count, ..current },
+            };
         }
     }
 
@@ -151,9 +158,6 @@ impl Algorithm for FixedWindow {
     }
 
     fn forgettable_at(&self, state: &FixedWindowState) -> Timestamp {
-        match (state.count, &self.window) {
-            (0, Window::Epoch(_) | Window::Calendar(_)) => Timestamp::EPOCH,
-            _ => state.end,
-        }
+        if state.count > 0 { state.end } else { Timestamp::EPOCH }
     }
 }

@@ -69,7 +69,7 @@ impl SlidingLog {
         state.entries.dedup_by(|later, earlier| {
             let same = later.0 == earlier.0;
             if same {
-                earlier.1 += later.1;
+                earlier.1 = earlier.1.saturating_add(later.1);
             }
             same
         });
@@ -81,13 +81,10 @@ impl SlidingLog {
         state.entries.partition_point(|&(at, _)| at + self.rate.period <= instant)
     }
 
-    fn outcome(&self, verdict: Verdict, live: &[(Timestamp, u32)], now: Timestamp) -> Outcome {
-        Outcome {
-            verdict,
-            limit: self.rate.count,
-            remaining: self.rate.count.saturating_sub(units(live)),
-            reset_after: live.last().map_or(Span::ZERO, |&(at, _)| (at + self.rate.period).since(now)),
-        }
+    /// The entries still in the window, under a clock that stands still at the newest.
+    fn live<'s>(&self, state: &'s SlidingLogState, now: Timestamp) -> &'s [(Timestamp, u32)] {
+        let instant = state.entries.last().map_or(now, |&(at, _)| at.max(now));
+        &state.entries[self.left(state, instant)..]
     }
 
     fn append(&self, state: &mut SlidingLogState, count: u64, instant: Timestamp) {
@@ -111,18 +108,18 @@ impl Algorithm for SlidingLog {
         self.rate.count
     }
 
-    fn step(&self, state: &mut SlidingLogState, cost: u64, now: Timestamp) -> Outcome {
+    fn spend(&self, state: &mut SlidingLogState, cost: u64, now: Timestamp) -> Verdict {
         let instant = self.instant(state, now);
-        let live = &state.entries[self.left(state, instant)..];
         if cost > self.rate.count {
-            return self.outcome(Verdict::Never, live, now);
+            return Verdict::Never;
         }
         if cost == 0 {
-            return self.outcome(Verdict::admitted(0), live, now);
+            return Verdict::admitted(0);
         }
+        let live = self.live(state, now);
         let Some(mut excess) = (units(live) + cost).checked_sub(self.rate.count + 1) else {
             self.append(state, cost, instant);
-            return self.outcome(Verdict::admitted(cost), &state.entries, now);
+            return Verdict::admitted(cost);
         };
         // One unit more than `excess` must leave; the entry that holds it decides.
         let last_to_leave = live.iter().find(|&&(_, count)| match excess.checked_sub(u64::from(count)) {
@@ -133,11 +130,23 @@ impl Algorithm for SlidingLog {
             None => true,
         });
         let free = last_to_leave.map_or(now, |&(at, _)| at + self.rate.period);
-        self.outcome(Verdict::Refused { retry_after: free.since(now) }, live, now)
+        Verdict::Refused { retry_after: free.since(now) }
+    }
+
+    fn describe(&self, state: &SlidingLogState, verdict: Verdict, now: Timestamp) -> Outcome {
+        let live = self.live(state, now);
+        Outcome {
+            verdict,
+            limit: self.rate.count,
+            remaining: self.rate.count.saturating_sub(units(live)),
+            reset_after: live.last().map_or(Span::ZERO, |&(at, _)| (at + self.rate.period).since(now)),
+        }
     }
 
     fn refund(&self, state: &mut SlidingLogState, units: u64, taken_at: Timestamp, now: Timestamp) {
-        self.instant(state, now);
+        if taken_at + self.rate.period <= self.instant(state, now) {
+            return; // It has left the window, and whoever came since is somebody else.
+        }
         // A step under a clock that had stepped back is filed under the newest entry of its time.
         let found = state.entries.partition_point(|&(at, _)| at < taken_at);
         if let Some((_, count)) = state.entries.get_mut(found) {
@@ -167,13 +176,12 @@ impl Algorithm for SlidingLog {
             Overdraft::None => self.rate.count,
             Overdraft::OneCapacity => 2 * self.rate.count,
         };
-        let spent = units(&state.entries[self.left(state, instant)..]);
+        let spent = units(self.live(state, now));
         self.append(state, units_asked.min(most.saturating_sub(spent)), instant);
     }
 
     fn used(&self, state: &SlidingLogState, now: Timestamp) -> u64 {
-        let instant = state.entries.last().map_or(now, |&(at, _)| at.max(now));
-        units(&state.entries[self.left(state, instant)..])
+        units(self.live(state, now))
     }
 
     fn forgettable_at(&self, state: &SlidingLogState) -> Timestamp {

@@ -54,6 +54,13 @@ struct Position {
     elapsed: u64,
 }
 
+impl Position {
+    /// Here, or the start of the sub-window `newest` if that is later.
+    const fn not_before(self, newest: u64) -> Self {
+        if self.part < newest { Self { part: newest, elapsed: 0 } } else { self }
+    }
+}
+
 /// Times later than this (the year 6535) count as this: `t·k` then fits.
 const LAST: u64 = 1 << 57;
 
@@ -105,17 +112,25 @@ impl SlidingWindow {
 
     /// Where `now` falls for a key with this state. A clock that stepped back
     /// counts in the newest sub-window there is; one that is further ahead than
-    /// two windows is pulled back with all that was spent.
+    /// two windows is pulled back with all that was spent. A state that holds
+    /// nothing is nowhere yet.
     fn locate(&self, state: &mut SlidingWindowState, now: Timestamp) -> Position {
         let here = self.position(now);
-        if here.part >= state.newest {
+        if state.newest <= here.part {
             return here;
         }
-        if state.newest - here.part <= 2 * u64::from(self.parts) + 1 {
-            return Position { part: state.newest, elapsed: 0 };
+        if state.counts.iter().all(|&count| count == 0) {
+            return here;
         }
-        state.newest = here.part;
-        here
+        if state.newest - here.part > 2 * u64::from(self.parts) + 1 {
+            // The oldest has faded by the clock that was wrong. How far by this
+            // one is not known, so it counts in full.
+            if let [.., before, oldest] = &mut *state.counts {
+                *before = before.saturating_add(std::mem::take(oldest));
+            }
+            state.newest = here.part;
+        }
+        here.not_before(state.newest)
     }
 
     /// Moves the counts so that the newest is the one at `here`.
@@ -139,7 +154,7 @@ impl SlidingWindow {
     fn weighs_at_most(&self, counts: Counts<'_>, room: u64, here: Position) -> u128 {
         let width = u128::from(self.width());
         let mut rest = counts.total();
-        let mut part = here.part;
+        let mut part = u128::from(here.part);
         let mut elapsed = u128::from(here.elapsed);
         for oldest in counts.oldest_first() {
             rest -= u64::from(oldest);
@@ -149,31 +164,24 @@ impl SlidingWindow {
                     0 => 0,
                     some => (width * u128::from(excess)).div_ceil(u128::from(some)),
                 };
-                return u128::from(part) * width + elapsed.max(faded);
+                return part * width + elapsed.max(faded);
             }
             part += 1;
             elapsed = 0;
         }
-        u128::from(part) * width
+        part * width
     }
 
-    /// From `now` to a point given in `1/parts` of a tick, rounded up.
-    fn until(&self, point: u128, now: Timestamp) -> Span {
-        Timestamp::from_micros(low(point.div_ceil(u128::from(self.parts)))).since(now)
+    /// Whole units until `most` of them weigh, when this much does.
+    fn room(&self, most: u64, weight: u128) -> u64 {
+        let width = u128::from(self.width());
+        low((u128::from(most) * width).saturating_sub(weight) / width)
     }
 
-    fn outcome(&self, verdict: Verdict, counts: Counts<'_>, here: Position, now: Timestamp) -> Outcome {
-        let weight = self.weight(counts, here);
-        let full = u128::from(self.rate.count) * u128::from(self.width());
-        Outcome {
-            verdict,
-            limit: self.rate.count,
-            remaining: low(full.saturating_sub(weight) / u128::from(self.width())),
-            reset_after: match weight {
-                0 => Span::ZERO,
-                _ => self.until(self.weighs_at_most(counts, 0, here), now),
-            },
-        }
+    /// A point given in `1/parts` of a tick, rounded up.
+    fn tick(&self, point: u128) -> Timestamp {
+        let tick = point.div_ceil(u128::from(self.parts));
+        Timestamp::from_micros(u64::try_from(tick).unwrap_or(u64::MAX))
     }
 
     /// A state decoded from elsewhere may have another number of sub-windows.
@@ -229,25 +237,39 @@ impl Algorithm for SlidingWindow {
         self.rate.count
     }
 
-    fn step(&self, state: &mut SlidingWindowState, cost: u64, now: Timestamp) -> Outcome {
+    fn spend(&self, state: &mut SlidingWindowState, cost: u64, now: Timestamp) -> Verdict {
         self.fit(state);
         let here = self.locate(state, now);
-        let counts = Counts::at(state, here);
         if cost > self.rate.count {
-            return self.outcome(Verdict::Never, counts, here, now);
+            return Verdict::Never;
         }
         if cost == 0 {
-            return self.outcome(Verdict::admitted(0), counts, here, now);
+            return Verdict::admitted(0);
         }
+        let counts = Counts::at(state, here);
         let width = u128::from(self.width());
         if self.weight(counts, here) + u128::from(cost) * width > u128::from(self.rate.count) * width {
             let free = self.weighs_at_most(counts, self.rate.count - cost, here);
-            let refused = Verdict::Refused { retry_after: self.until(free, now) };
-            return self.outcome(refused, counts, here, now);
+            return Verdict::Refused { retry_after: self.tick(free).since(now) };
         }
         Self::advance(state, here);
         state.counts[0] += u32::try_from(cost).unwrap_or(0);
-        self.outcome(Verdict::admitted(cost), Counts::at(state, here), here, now)
+        Verdict::admitted(cost)
+    }
+
+    fn describe(&self, state: &SlidingWindowState, verdict: Verdict, now: Timestamp) -> Outcome {
+        let here = self.position(now).not_before(state.newest);
+        let counts = Counts::at(state, here);
+        let weight = self.weight(counts, here);
+        Outcome {
+            verdict,
+            limit: self.rate.count,
+            remaining: self.room(self.rate.count, weight),
+            reset_after: match weight {
+                0 => Span::ZERO,
+                _ => self.tick(self.weighs_at_most(counts, 0, here)).since(now),
+            },
+        }
     }
 
     fn refund(&self, state: &mut SlidingWindowState, units: u64, taken_at: Timestamp, now: Timestamp) {
@@ -277,11 +299,11 @@ impl Algorithm for SlidingWindow {
         self.fit(state);
         let here = self.locate(state, now);
         Self::advance(state, here);
-        let counts = Counts::at(state, here);
-        let room = match overdraft {
-            Overdraft::None => self.outcome(Verdict::Never, counts, here, now).remaining,
-            Overdraft::OneCapacity => (2 * self.rate.count).saturating_sub(counts.total()),
+        let most = match overdraft {
+            Overdraft::None => self.rate.count,
+            Overdraft::OneCapacity => 2 * self.rate.count,
         };
+        let room = self.room(most, self.weight(Counts::at(state, here), here));
         state.counts[0] += u32::try_from(units.min(room)).unwrap_or(0);
     }
 
@@ -293,10 +315,12 @@ impl Algorithm for SlidingWindow {
     }
 
     fn forgettable_at(&self, state: &SlidingWindowState) -> Timestamp {
+        // A state with other sub-windows than these counts as spent last (see `fit`).
+        let fits = state.counts.len() == self.parts as usize + 1;
         let newest_spent = state.counts.iter().position(|&count| count > 0);
         newest_spent.map_or(Timestamp::EPOCH, |age| {
-            let gone = u128::from(state.newest) + u128::from(self.parts) + 1 - age as u128;
-            Timestamp::from_micros(low((gone * u128::from(self.width())).div_ceil(u128::from(self.parts))))
+            let seen = u128::from(state.newest) + u128::from(self.parts) + 1;
+            self.tick((seen - if fits { age as u128 } else { 0 }) * u128::from(self.width()))
         })
     }
 }

@@ -9,7 +9,7 @@
 use std::fmt;
 
 use jiff::tz::TimeZone;
-use jiff::{RoundMode, ToSpan, Unit, Zoned, ZonedRound};
+use jiff::{ToSpan, Zoned};
 
 use crate::time::{Span, Timestamp};
 
@@ -61,7 +61,7 @@ impl Calendar {
         self.zone.iana_name().unwrap_or("UTC")
     }
 
-    /// The longest this unit ever is, for bounds and headers.
+    /// The longest this unit is where clocks change by an hour, for bounds and headers.
     pub const fn longest(&self) -> Span {
         match self.unit {
             CalendarUnit::Hour => Span::from_hours(1),
@@ -86,9 +86,13 @@ impl Calendar {
         let day = |z: &Zoned| z.start_of_day().ok();
         let (start, end) = match self.unit {
             CalendarUnit::Hour => {
-                let start = here.round(ZonedRound::new().smallest(Unit::Hour).mode(RoundMode::Trunc)).ok()?;
-                let end = start.checked_add(1.hour()).ok()?;
-                (start, end)
+                // By the offset in force: where clocks change by half an hour the grid
+                // moves with them, and a cut hour ends where the next one begins.
+                let hour = self.longest();
+                let local = i128::from(micros) + i128::from(here.offset().seconds()) * 1_000_000;
+                let elapsed = u64::try_from(local.rem_euclid(hour.as_micros().into())).ok()?;
+                let start = now.before(Span::from_micros(elapsed));
+                return Some((start, start + hour));
             }
             CalendarUnit::Day => (day(&here)?, day(&here.tomorrow().ok()?)?),
             CalendarUnit::Week => {
