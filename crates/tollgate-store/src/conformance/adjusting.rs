@@ -1,0 +1,58 @@
+//! Changes that are not requests.
+
+use tollgate_core::{Adjustment, Overdraft};
+
+use super::{Harness, Suite, hourly};
+use crate::store::Check;
+
+impl<H: Harness> Suite<'_, H> {
+    pub(super) async fn adjustments(&self) {
+        self.refund_undoes_a_charge().await;
+        self.grant_tops_up_to_full().await;
+        self.charge_overdraws_where_told_to().await;
+        self.reset_forgets().await;
+    }
+
+    async fn refund_undoes_a_charge(&self) {
+        let rule = hourly("refund", 10);
+        let taken_at = self.decide(&[Check::new(&rule, b"key", 7)]).await.at;
+        let refunded = self.adjust(&rule, "key", Adjustment::Refund { units: 7, taken_at }).await;
+        assert_eq!(refunded.remaining, 10);
+        let again = self.adjust(&rule, "key", Adjustment::Refund { units: 7, taken_at }).await;
+        assert_eq!(again.remaining, 10, "full is full");
+    }
+
+    async fn grant_tops_up_to_full(&self) {
+        let rule = hourly("grant", 10);
+        self.take(&rule, "key", 10).await;
+        for (units, left) in [(4, 4), (100, 10)] {
+            assert_eq!(self.adjust(&rule, "key", Adjustment::Grant { units }).await.remaining, left);
+        }
+    }
+
+    async fn charge_overdraws_where_told_to(&self) {
+        let rule = hourly("charge", 10);
+        let charge = |units, overdraft| Adjustment::Charge { units, overdraft };
+        assert_eq!(
+            self.adjust(&rule, "new", charge(4, Overdraft::None)).await.remaining,
+            6,
+            "a key never seen too"
+        );
+        self.adjust(&rule, "key", charge(100, Overdraft::None)).await;
+        self.adjust(&rule, "key", Adjustment::Grant { units: 1 }).await;
+        assert_eq!(self.remaining(&rule, "key").await, 1, "drained and no further");
+        self.adjust(&rule, "key", charge(6, Overdraft::OneCapacity)).await;
+        self.adjust(&rule, "key", Adjustment::Grant { units: 6 }).await;
+        assert_eq!(self.remaining(&rule, "key").await, 1, "six were owed, six repaid");
+        self.adjust(&rule, "key", charge(1_000, Overdraft::OneCapacity)).await;
+        self.adjust(&rule, "key", Adjustment::Grant { units: 11 }).await;
+        assert_eq!(self.remaining(&rule, "key").await, 1, "a capacity and no more is ever owed");
+    }
+
+    async fn reset_forgets(&self) {
+        let rule = hourly("reset", 10);
+        self.take(&rule, "key", 10).await;
+        assert_eq!(self.adjust(&rule, "key", Adjustment::Reset).await.remaining, 10);
+        assert_eq!(self.adjust(&rule, "unknown", Adjustment::Reset).await.remaining, 10);
+    }
+}

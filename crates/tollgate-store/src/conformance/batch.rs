@@ -1,0 +1,85 @@
+//! Several rules at once: all are charged or none.
+
+use tollgate_core::{Bucket, FixedWindow, Rate, SlidingLog, SlidingWindow};
+
+use super::{Harness, Suite, hourly, rule};
+use crate::store::Check;
+
+impl<H: Harness> Suite<'_, H> {
+    pub(super) async fn batches(&self) {
+        self.refused_batch_writes_nothing().await;
+        self.admitted_batch_charges_everyone().await;
+        self.shadow_rules_answer_and_bind_nobody().await;
+        self.refusals_cost_where_they_count().await;
+        self.one_key_twice_in_a_batch_pays_twice().await;
+        self.a_batch_of_nothing_is_admitted().await;
+    }
+
+    async fn refused_batch_writes_nothing(&self) {
+        let rate = Rate::per_hour(10);
+        let wide = [
+            rule("nothing/bucket", Bucket::new(rate)),
+            rule("nothing/window", FixedWindow::epoch(rate)),
+            rule("nothing/sliding", SlidingWindow::new(rate)),
+            rule("nothing/log", SlidingLog::new(rate)),
+        ];
+        let narrow = hourly("nothing/narrow", 1);
+        let mut checks: Vec<_> = wide.iter().map(|rule| Check::new(rule, b"key", 1)).collect();
+        checks.insert(2, Check::new(&narrow, b"key", 1));
+        assert!(self.decide(&checks).await.admitted);
+        for _ in 0..20 {
+            let answer = self.decide(&checks).await;
+            assert!(!answer.admitted);
+            let refusing: Vec<_> = answer.outcomes.iter().map(tollgate_core::Outcome::is_admitted).collect();
+            assert_eq!(refusing, [true, true, false, true, true], "the narrow one, in its place");
+            for rule in &wide {
+                assert_eq!(self.remaining(rule, "key").await, 9, "{} was charged for a refusal", rule.name);
+            }
+        }
+    }
+
+    async fn admitted_batch_charges_everyone(&self) {
+        let (one, two) = (hourly("everyone/one", 10), hourly("everyone/two", 100));
+        let answer = self.decide(&[Check::new(&one, b"a", 3), Check::new(&two, b"b", 5)]).await;
+        let left: Vec<_> = answer.outcomes.iter().map(|outcome| outcome.remaining).collect();
+        assert_eq!((answer.admitted, left), (true, vec![7, 95]));
+    }
+
+    async fn shadow_rules_answer_and_bind_nobody(&self) {
+        let (live, shadow) = (hourly("shadow/live", 3), hourly("shadow/shadow", 1));
+        let batch =
+            [Check::new(&live, b"key", 1), Check { binding: false, ..Check::new(&shadow, b"key", 1) }];
+        for (admitted, shadowed) in [(true, true), (true, false), (true, false), (false, false)] {
+            let answer = self.decide(&batch).await;
+            assert_eq!((answer.admitted, answer.outcomes[1].is_admitted()), (admitted, shadowed));
+        }
+    }
+
+    async fn refusals_cost_where_they_count(&self) {
+        let (attempts, open) = (hourly("denied/attempts", 10), hourly("denied/open", 1));
+        let batch =
+            [Check { count_denied: true, ..Check::new(&attempts, b"key", 1) }, Check::new(&open, b"key", 1)];
+        for left in (0..10).rev() {
+            self.decide(&batch).await;
+            assert_eq!(self.remaining(&attempts, "key").await, left);
+        }
+        self.decide(&batch).await;
+        let alone = [Check { count_denied: true, ..Check::new(&attempts, b"key", 1) }];
+        assert!(!self.decide(&alone).await.admitted, "it is drained, not overdrawn");
+        assert_eq!(self.remaining(&attempts, "key").await, 0);
+    }
+
+    async fn one_key_twice_in_a_batch_pays_twice(&self) {
+        let rule = hourly("twice", 3);
+        let twice = [Check::new(&rule, b"key", 2), Check::new(&rule, b"key", 2)];
+        assert!(!self.decide(&twice).await.admitted, "two and two are more than three");
+        assert_eq!(self.remaining(&rule, "key").await, 3);
+        let twice = [Check::new(&rule, b"key", 1), Check::new(&rule, b"key", 2)];
+        assert!(self.decide(&twice).await.admitted);
+        assert_eq!(self.remaining(&rule, "key").await, 0);
+    }
+
+    async fn a_batch_of_nothing_is_admitted(&self) {
+        assert!(self.decide(&[]).await.admitted);
+    }
+}

@@ -1,0 +1,97 @@
+//! One rule, one key: what a limit is.
+
+use tollgate_core::{
+    Bucket, Demand, FixedWindow, Quota, QuotaError, Rate, SlidingLog, SlidingWindow, Span, Verdict,
+};
+
+use super::{Harness, Suite, hourly, rule};
+use crate::store::Check;
+
+/// Every algorithm that counts units, with the same numbers.
+fn each(rate: Rate) -> Result<[(&'static str, Quota); 8], QuotaError> {
+    Ok([
+        ("bucket", Bucket::new(rate)?.into()),
+        ("bucket of fractions", Bucket::new(Rate::new(rate.count, Span::from_micros(3_599_999_993)))?.into()),
+        ("epoch window", FixedWindow::epoch(rate)?.into()),
+        (
+            "epoch window of odd length",
+            FixedWindow::epoch(Rate::new(rate.count, Span::from_micros(7_200_000_001)))?.into(),
+        ),
+        ("anchored window", FixedWindow::anchored(rate)?.into()),
+        ("sliding window", SlidingWindow::new(rate)?.into()),
+        ("sliding window in parts", SlidingWindow::new(rate)?.with_parts(7)?.into()),
+        ("sliding log", SlidingLog::new(rate)?.into()),
+    ])
+}
+
+impl<H: Harness> Suite<'_, H> {
+    pub(super) async fn limits(&self) {
+        for (name, quota) in each(Rate::per_hour(5)).expect("quotas that can be served") {
+            self.admits_the_limit_and_not_one_more(name, quota).await;
+        }
+        self.keys_and_rules_are_apart().await;
+        self.what_is_refused_passes_after_the_wait().await;
+        self.up_to_takes_what_there_is().await;
+    }
+
+    async fn admits_the_limit_and_not_one_more(&self, name: &str, quota: Quota) {
+        let rule = rule(&format!("limit of {name}"), Ok(quota));
+        assert_eq!(self.remaining(&rule, "key").await, 5, "{name}: a key never seen has it all");
+        for left in (0..5).rev() {
+            let outcome = self.take(&rule, "key", 1).await;
+            assert_eq!((outcome.units(), outcome.remaining, outcome.limit), (1, left, 5), "{name}");
+        }
+        for _ in 0..3 {
+            let refused = self.take(&rule, "key", 1).await;
+            assert!(!refused.is_admitted() && refused.remaining == 0, "{name}: {refused:?}");
+            assert!(refused.retry_after().is_some_and(|wait| !wait.is_zero()), "{name}: {refused:?}");
+        }
+        assert!(self.take(&rule, "key", 0).await.is_admitted(), "{name}: looking is free");
+        let never = self.take(&rule, "other", 6).await;
+        assert_eq!((never.verdict, never.remaining), (Verdict::Never, 5), "{name}");
+        assert!(self.take(&rule, "other", 3).await.is_admitted(), "{name}");
+        let refused = self.take(&rule, "other", 3).await;
+        assert!(!refused.is_admitted() && refused.remaining == 2, "{name}: a refusal takes nothing");
+        assert_eq!(self.take(&rule, "other", 2).await.remaining, 0, "{name}: what is left can be had");
+    }
+
+    async fn keys_and_rules_are_apart(&self) {
+        let (one, two) = (hourly("apart/one", 1), hourly("apart/two", 1));
+        for (rule, key) in [(&one, "a"), (&one, "b"), (&two, "a"), (&one, ""), (&one, "a\0"), (&one, "{a}")] {
+            assert!(self.take(rule, key, 1).await.is_admitted(), "{} of {key:?} is its own", rule.name);
+            assert!(!self.take(rule, key, 1).await.is_admitted());
+        }
+        let long = "x".repeat(1_000);
+        assert!(self.take(&one, &long, 1).await.is_admitted());
+        assert!(self.take(&one, &format!("{long}y"), 1).await.is_admitted(), "long keys count to their end");
+    }
+
+    async fn what_is_refused_passes_after_the_wait(&self) {
+        let rate = Rate::new(5, Span::from_millis(500));
+        for (name, quota) in [
+            ("bucket", Bucket::new(rate).map(Quota::from)),
+            ("sliding window", SlidingWindow::new(rate).map(Quota::from)),
+            ("sliding log", SlidingLog::new(rate).map(Quota::from)),
+            ("fixed window", FixedWindow::epoch(rate).map(Quota::from)),
+        ] {
+            let rule = rule(&format!("wait of {name}"), quota);
+            let mut refused = self.take(&rule, "key", 5).await;
+            // A fixed window may turn over between two calls of a store with its own clock.
+            while refused.is_admitted() {
+                refused = self.take(&rule, "key", 5).await;
+            }
+            let wait = refused.retry_after().expect("a refusal that waiting helps");
+            self.harness.pass(wait).await;
+            assert!(self.take(&rule, "key", 5).await.is_admitted(), "{name}: refused after waiting {wait}");
+        }
+    }
+
+    async fn up_to_takes_what_there_is(&self) {
+        let rule = hourly("up to", 10);
+        let up_to = |most| Check { demand: Demand::UpTo(most), ..Check::new(&rule, b"key", 0) };
+        for (asked, got) in [(4, 4), (100, 6)] {
+            assert_eq!(self.decide(&[up_to(asked)]).await.outcomes[0].units(), got);
+        }
+        assert!(!self.decide(&[up_to(1)]).await.admitted, "there is none");
+    }
+}

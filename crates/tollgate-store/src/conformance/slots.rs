@@ -1,0 +1,68 @@
+//! Slots: held, renewed, released, and taken together with units or not at all.
+
+use tollgate_core::{Adjustment, Concurrency, Demand, Owner, Rule, Span, Verdict};
+
+use super::{Harness, Suite, hourly, rule};
+use crate::store::Check;
+
+fn slot<'a>(rule: &'a Rule, key: &'a str, owner: u128) -> Check<'a> {
+    Check { demand: Demand::Slot(Owner(owner)), ..Check::new(rule, key.as_bytes(), 0) }
+}
+
+impl<H: Harness> Suite<'_, H> {
+    pub(super) async fn slots(&self) {
+        self.so_many_hold_at_once().await;
+        self.leases_end_by_themselves().await;
+        self.slots_and_units_are_taken_together().await;
+        self.a_demand_of_the_wrong_kind_is_never_met().await;
+    }
+
+    async fn so_many_hold_at_once(&self) {
+        let rule = rule("slots/held", Concurrency::new(2, Span::from_minutes(10)));
+        for owner in [1, 2, 2, 1] {
+            assert!(
+                self.decide(&[slot(&rule, "key", owner)]).await.admitted,
+                "renewing takes no second slot"
+            );
+        }
+        assert!(!self.decide(&[slot(&rule, "key", 3)]).await.admitted);
+        let release = |owner| Adjustment::Release { owner: Owner(owner) };
+        assert_eq!(
+            self.adjust(&rule, "key", release(3)).await.remaining,
+            0,
+            "who holds nothing frees nothing"
+        );
+        assert_eq!(self.adjust(&rule, "key", release(1)).await.remaining, 1);
+        assert_eq!(self.adjust(&rule, "key", release(1)).await.remaining, 1, "once");
+        assert!(self.decide(&[slot(&rule, "key", 3)]).await.admitted);
+    }
+
+    async fn leases_end_by_themselves(&self) {
+        let rule = rule("slots/lapse", Concurrency::new(1, Span::from_millis(200)));
+        assert!(self.decide(&[slot(&rule, "key", 1)]).await.admitted);
+        self.harness.pass(Span::from_millis(200)).await;
+        assert!(self.decide(&[slot(&rule, "key", 2)]).await.admitted, "a crash leaks nothing");
+    }
+
+    async fn slots_and_units_are_taken_together(&self) {
+        let slots = rule("slots/together", Concurrency::new(1, Span::from_minutes(10)));
+        let units = hourly("slots/units", 2);
+        let batch = |owner| [slot(&slots, "key", owner), Check::new(&units, b"key", 1)];
+        assert!(self.decide(&batch(1)).await.admitted);
+        assert!(!self.decide(&batch(2)).await.admitted, "no slot");
+        assert_eq!(self.remaining(&units, "key").await, 1, "so no units");
+        self.adjust(&slots, "key", Adjustment::Release { owner: Owner(1) }).await;
+        assert!(self.decide(&batch(2)).await.admitted);
+        self.adjust(&slots, "key", Adjustment::Release { owner: Owner(2) }).await;
+        assert!(!self.decide(&batch(3)).await.admitted, "no units");
+        assert!(self.decide(&[slot(&slots, "key", 4)]).await.admitted, "so no slot was taken");
+    }
+
+    async fn a_demand_of_the_wrong_kind_is_never_met(&self) {
+        let slots = rule("slots/kind", Concurrency::new(1, Span::from_minutes(10)));
+        let units = hourly("slots/no slots", 2);
+        assert_eq!(self.take(&slots, "key", 1).await.verdict, Verdict::Never);
+        assert_eq!(self.decide(&[slot(&units, "key", 1)]).await.outcomes[0].verdict, Verdict::Never);
+        assert_eq!(self.take(&slots, "key", 0).await.remaining, 1, "looking is fine");
+    }
+}

@@ -1,0 +1,337 @@
+//! The store in this process: no server, bounded memory, all or nothing.
+//!
+//! Most states fit one machine word and live in a lock-free [`table`]; the rest
+//! live in [`wide`] sets behind short locks. Both are bounded at construction.
+//!
+//! A batch is tried before it is charged. If some rule refuses, nothing has been
+//! written and nothing needs undoing. If all admit, they are charged one by one;
+//! should another thread have taken the last unit in between, what was charged
+//! is given back. In that instant a third thread can see the units as spent:
+//! it may be refused, it is never admitted wrongly.
+//!
+//! Not here: arithmetic (`tollgate_core`).
+
+// Words, tags and hashes are cut to width on purpose throughout.
+#![allow(clippy::cast_possible_truncation)]
+
+mod act;
+mod hash;
+mod past;
+mod sync;
+mod table;
+mod wide;
+mod word;
+
+use smallvec::SmallVec;
+use tollgate_core::{
+    Adjustment, Demand, Outcome, Overdraft, Predecessor, Quota, Rule, RuleId, State, Timestamp, Verdict,
+};
+
+use self::act::Act;
+use self::hash::KeyHasher;
+use self::past::{NoPast, Past};
+use self::table::Table;
+use self::wide::WideTable;
+use self::word::Packed;
+use crate::clock::{Clock, SystemClock};
+use crate::store::{Answer, Check, Store, StoreError};
+
+/// State in this process.
+///
+/// ```
+/// # use tollgate_core::{Bucket, Rate, Rule};
+/// # use tollgate_store::{Check, MemoryStore};
+/// let store = MemoryStore::new(10_000);
+/// let rule = Rule::new("api", Bucket::new(Rate::per_minute(1))?);
+/// assert!(store.decide_now(&[Check::new(&rule, b"alice", 1)]).admitted);
+/// assert!(!store.decide_now(&[Check::new(&rule, b"alice", 1)]).admitted);
+/// assert!(store.decide_now(&[Check::new(&rule, b"bob", 1)]).admitted);
+/// # Ok::<(), tollgate_core::QuotaError>(())
+/// ```
+pub struct MemoryStore<C = SystemClock> {
+    clock: C,
+    hasher: KeyHasher,
+    table: Table,
+    wide: WideTable,
+}
+
+/// What a store holds, for people and metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Keys whose state counts.
+    pub keys: usize,
+    /// Bytes occupied.
+    pub bytes: usize,
+    /// Keys that gave way to others while they still counted.
+    pub evictions: u64,
+}
+
+/// How many checks [`MemoryStore::take_many`] has in flight at once: enough to
+/// hide the memory's latency, few enough to stay in the first-level cache.
+const AHEAD: usize = 16;
+
+impl MemoryStore {
+    /// A store for at most this many live keys, on the system's clock.
+    pub fn new(max_keys: usize) -> Self {
+        Self::with_clock(max_keys, SystemClock::new())
+    }
+}
+
+impl<C: Clock> MemoryStore<C> {
+    /// A store for at most this many live keys, on a clock of your own.
+    pub fn with_clock(max_keys: usize, clock: C) -> Self {
+        Self::assemble(max_keys, clock, KeyHasher::random())
+    }
+
+    /// A store that places keys the same way each time, for tests that must repeat.
+    pub fn with_seed(max_keys: usize, clock: C, seed: u64) -> Self {
+        Self::assemble(max_keys, clock, KeyHasher::seeded(seed))
+    }
+
+    fn assemble(max_keys: usize, clock: C, hasher: KeyHasher) -> Self {
+        let table = Table::new(max_keys, clock.now());
+        Self { clock, hasher, table, wide: WideTable::new(max_keys) }
+    }
+
+    /// The clock that decisions are made by.
+    pub const fn clock(&self) -> &C {
+        &self.clock
+    }
+
+    /// The time now, never earlier than the table can tell from "never".
+    #[inline]
+    pub fn now(&self) -> Timestamp {
+        self.clock.now().max(self.table.earliest())
+    }
+
+    /// How much is held. Walks the tables: for people and metrics, not for requests.
+    pub fn usage(&self) -> Usage {
+        let now = self.now();
+        Usage {
+            keys: self.table.live(now) + self.wide.live(now),
+            bytes: self.table.bytes() + self.wide.bytes(),
+            evictions: self.table.evictions() + self.wide.evictions(),
+        }
+    }
+
+    /// Decides a batch at once: everything is charged or nothing is.
+    #[inline]
+    pub fn decide_now(&self, checks: &[Check<'_>]) -> Answer {
+        self.decide_at(checks, self.now())
+    }
+
+    /// Decides a batch at a time the caller has read already.
+    #[inline]
+    pub fn decide_at(&self, checks: &[Check<'_>], now: Timestamp) -> Answer {
+        if let [check] = checks {
+            let outcome = self.take(check, now);
+            let mut answer = Answer { admitted: admits(check, &outcome), at: now, outcomes: SmallVec::new() };
+            answer.outcomes.push(outcome);
+            if !answer.admitted && check.count_denied {
+                answer.outcomes[0] = self.charge_denied(check, now);
+            }
+            return answer;
+        }
+        self.decide_several(checks, now)
+    }
+
+    /// One check on its own, without a batch around it.
+    #[inline]
+    pub fn take(&self, check: &Check<'_>, now: Timestamp) -> Outcome {
+        self.meet(check, self.hash(check), now)
+    }
+
+    #[inline(always)]
+    fn meet(&self, check: &Check<'_>, hash: u64, now: Timestamp) -> Outcome {
+        // A known key paying units out of a bucket: the way of nearly every request.
+        if let (Quota::Bucket(bucket), Demand::Exactly(cost)) = (&check.rule.quota, check.demand)
+            && let Some(bucket) = bucket.in_ticks()
+            && let Some(price) = bucket.price(cost)
+            && let Some((tat, paid)) = self.table.pay(hash, bucket, price, now)
+            && let Some(outcome) = bucket.describe(tat, paid, cost, now)
+        {
+            return outcome;
+        }
+        self.act(check.rule, check.key, hash, Act::Meet(check.demand), now)
+    }
+
+    /// Many checks, each decided on its own; `outcomes` receives one for each.
+    ///
+    /// Faster than as many calls of [`take`](Self::take) when the keys are many:
+    /// the memory of one key is fetched while another is worked on.
+    pub fn take_many(&self, checks: &[Check<'_>], now: Timestamp, mut outcome: impl FnMut(usize, Outcome)) {
+        let mut hashes = [0; AHEAD];
+        for (chunk, start) in checks.chunks(AHEAD).zip((0..).step_by(AHEAD)) {
+            for (hash, check) in hashes.iter_mut().zip(chunk) {
+                *hash = self.hash(check);
+                self.table.prefetch(*hash);
+            }
+            for (index, (hash, check)) in hashes.iter().zip(chunk).enumerate() {
+                outcome(start + index, self.meet(check, *hash, now));
+            }
+        }
+    }
+
+    /// Changes one key, and says how it stands then.
+    pub fn adjust_now(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Outcome {
+        let hash = self.hasher.place(rule.id, key);
+        self.act(rule, key, hash, Act::Adjust(adjustment), self.now())
+    }
+
+    fn decide_several(&self, checks: &[Check<'_>], now: Timestamp) -> Answer {
+        let hashes: SmallVec<[u64; 8]> = checks
+            .iter()
+            .map(|check| {
+                let hash = self.hash(check);
+                self.table.prefetch(hash);
+                hash
+            })
+            .collect();
+        let each = || checks.iter().zip(&hashes);
+        let mut outcomes: SmallVec<[Outcome; 4]> =
+            each().map(|(it, &hash)| self.act(it.rule, it.key, hash, Act::Look(it.demand), now)).collect();
+        let refused = |outcomes: &[Outcome]| checks.iter().zip(outcomes).any(|(it, out)| !admits(it, out));
+        if !refused(&outcomes) {
+            for (index, (check, &hash)) in each().enumerate() {
+                outcomes[index] = self.meet(check, hash, now);
+                if !admits(check, &outcomes[index]) {
+                    // Another thread took it since we looked.
+                    self.give_back(&checks[..index], &outcomes[..index], now);
+                    break;
+                }
+            }
+        }
+        let admitted = !refused(&outcomes);
+        if !admitted {
+            for ((check, &hash), outcome) in each().zip(&mut outcomes) {
+                if check.count_denied {
+                    *outcome = self.charge_denied(check, now);
+                } else if outcome.is_admitted() {
+                    *outcome = self.act(check.rule, check.key, hash, Act::Look(Demand::Exactly(0)), now);
+                }
+            }
+        }
+        Answer { admitted, at: now, outcomes }
+    }
+
+    fn give_back(&self, checks: &[Check<'_>], outcomes: &[Outcome], now: Timestamp) {
+        for (check, outcome) in checks.iter().zip(outcomes) {
+            let undo = match check.demand {
+                Demand::Slot(owner) => Adjustment::Release { owner },
+                Demand::Exactly(_) | Demand::UpTo(_) => {
+                    Adjustment::Refund { units: outcome.units(), taken_at: now }
+                }
+            };
+            self.act(check.rule, check.key, self.hash(check), Act::Adjust(undo), now);
+        }
+    }
+
+    /// Charges a rule for a request that was refused, and answers for it.
+    fn charge_denied(&self, check: &Check<'_>, now: Timestamp) -> Outcome {
+        let hash = self.hash(check);
+        let look = Act::Look(check.demand);
+        let would = self.act(check.rule, check.key, hash, look, now).verdict;
+        let units = match check.demand {
+            Demand::Exactly(units) | Demand::UpTo(units) => units,
+            Demand::Slot(_) => 0,
+        };
+        let charge = Act::Adjust(Adjustment::Charge { units, overdraft: Overdraft::None });
+        let charged = self.act(check.rule, check.key, hash, charge, now);
+        match would {
+            Verdict::Admitted { .. } => charged,
+            // The charge may have made the wait longer.
+            Verdict::Refused { .. } | Verdict::Never => self.act(check.rule, check.key, hash, look, now),
+        }
+    }
+
+    /// Does `act` to one key, in whichever table its rule's states live.
+    #[inline(never)]
+    fn act(&self, rule: &Rule, key: &[u8], hash: u64, act: Act, now: Timestamp) -> Outcome {
+        match &rule.before {
+            None => self.act_after(rule, key, hash, act, now, &NoPast),
+            Some(before) => {
+                let past = UnderPredecessor { store: self, rule, before, key, now };
+                self.act_after(rule, key, hash, act, now, &past)
+            }
+        }
+    }
+
+    fn act_after(
+        &self,
+        rule: &Rule,
+        key: &[u8],
+        hash: u64,
+        act: Act,
+        now: Timestamp,
+        past: &impl Past,
+    ) -> Outcome {
+        match &rule.quota {
+            Quota::Bucket(bucket) if bucket.fits() => self.table.run(hash, bucket, act, now, past),
+            Quota::FixedWindow(window) if window.fits() => self.table.run(hash, window, act, now, past),
+            quota => self.wide.run(self.wide_key(rule.id, key, hash), quota, act, now, past),
+        }
+    }
+
+    /// A key's state under some rule, if it has one.
+    fn read(&self, id: RuleId, quota: &Quota, key: &[u8]) -> Option<State> {
+        let hash = self.hasher.place(id, key);
+        match quota {
+            Quota::Bucket(bucket) if bucket.fits() => self.table.read(hash, bucket).map(State::Bucket),
+            Quota::FixedWindow(window) if window.fits() => {
+                self.table.read(hash, window).map(State::FixedWindow)
+            }
+            _ => self.wide.read(self.wide_key(id, key, hash)),
+        }
+    }
+
+    fn wide_key(&self, id: RuleId, key: &[u8], hash: u64) -> [u64; 2] {
+        [hash, self.hasher.identity(id, key)]
+    }
+
+    #[inline]
+    fn hash(&self, check: &Check<'_>) -> u64 {
+        self.hasher.place(check.rule.id, check.key)
+    }
+}
+
+fn admits(check: &Check<'_>, outcome: &Outcome) -> bool {
+    outcome.is_admitted() || !check.binding
+}
+
+/// What a key left under the rule that the present one replaces.
+struct UnderPredecessor<'a, C> {
+    store: &'a MemoryStore<C>,
+    rule: &'a Rule,
+    before: &'a Predecessor,
+    key: &'a [u8],
+    now: Timestamp,
+}
+
+impl<C: Clock> Past for UnderPredecessor<'_, C> {
+    fn state(&self) -> Option<State> {
+        let left = self.store.read(self.before.id, &self.before.quota, self.key)?;
+        Some(self.rule.quota.carry_over(&self.before.quota, &left, self.now))
+    }
+
+    fn forget(&self) {
+        let Predecessor { id, quota } = self.before.clone();
+        let rule = Rule { name: self.rule.name.clone(), id, quota, before: None };
+        let hash = self.store.hasher.place(id, self.key);
+        self.store.act(&rule, self.key, hash, Act::Adjust(Adjustment::Reset), self.now);
+    }
+}
+
+impl<C: Clock> Store for MemoryStore<C> {
+    fn decide(&self, checks: &[Check<'_>]) -> impl Future<Output = Result<Answer, StoreError>> + Send {
+        std::future::ready(Ok(self.decide_now(checks)))
+    }
+
+    fn adjust(
+        &self,
+        rule: &Rule,
+        key: &[u8],
+        adjustment: Adjustment,
+    ) -> impl Future<Output = Result<Outcome, StoreError>> + Send {
+        std::future::ready(Ok(self.adjust_now(rule, key, adjustment)))
+    }
+}

@@ -1,0 +1,48 @@
+//! What is done to a key's state, for every kind of table alike.
+
+use tollgate_core::{Adjustment, Algorithm, Demand, Quota, State, Timestamp, Verdict};
+
+/// What is done to a state.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Act {
+    /// Meet a demand, or change nothing.
+    Meet(Demand),
+    /// Say what the demand would be answered, and change nothing.
+    Look(Demand),
+    /// Change it without being asked by a request.
+    Adjust(Adjustment),
+}
+
+impl Act {
+    /// Whether a key never seen can come out of this as one that was.
+    #[inline]
+    pub(super) const fn can_insert(self) -> bool {
+        match self {
+            Self::Meet(Demand::Exactly(0) | Demand::UpTo(0)) | Self::Look(_) => false,
+            Self::Meet(_) => true,
+            Self::Adjust(adjustment) => matches!(adjustment, Adjustment::Charge { .. }),
+        }
+    }
+
+    pub(super) fn on<A: Algorithm>(self, algorithm: &A, state: &mut A::State, now: Timestamp) -> Verdict {
+        match self {
+            Self::Meet(demand) => algorithm.meet(state, demand, now),
+            Self::Look(demand) => algorithm.meet(&mut state.clone(), demand, now),
+            Self::Adjust(adjustment) => {
+                algorithm.adjust(state, adjustment, now);
+                Verdict::admitted(0)
+            }
+        }
+    }
+
+    pub(super) fn on_any(self, quota: &Quota, state: &mut State, now: Timestamp) -> Verdict {
+        match self {
+            Self::Meet(demand) => quota.meet(state, demand, now),
+            Self::Look(demand) => quota.meet(&mut state.clone(), demand, now),
+            Self::Adjust(adjustment) => {
+                quota.adjust(state, adjustment, now);
+                Verdict::admitted(0)
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Keys as numbers that nobody outside can predict.
+//!
+//! Keys come from requests, so whoever sends requests chooses them. With a
+//! known hash one could aim at a victim's place in the table. So every word of
+//! a key meets a secret of its own before it is multiplied with its neighbour
+//! and the product folded: the scheme of wyhash and its descendants, with random
+//! secrets instead of published ones, so that no input is known to zero a
+//! factor. Two words are folded at a time and the folds are independent, which
+//! keeps the way from key to place short: it is a third of a decision.
+//!
+//! Not here: a hash for storing elsewhere. These numbers mean nothing to
+//! another process.
+
+use std::hash::{BuildHasher, RandomState};
+
+use tollgate_core::RuleId;
+
+/// Turns a rule and a key into a hash.
+#[derive(Clone, Debug)]
+pub(super) struct KeyHasher {
+    place: Secrets,
+    identity: Secrets,
+}
+
+type Secrets = [u64; 5];
+
+impl KeyHasher {
+    /// With secrets from the operating system.
+    pub(super) fn random() -> Self {
+        let random = RandomState::new();
+        Self::from(|word| random.hash_one(word))
+    }
+
+    /// With secrets from `seed`, for tests that must repeat.
+    pub(super) fn seeded(seed: u64) -> Self {
+        Self::from(|word| {
+            fold(seed ^ 0x2d35_8dcc_aa6c_78a5, (2 * word + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        })
+    }
+
+    fn from(secret: impl Fn(u64) -> u64) -> Self {
+        let secrets = |first| std::array::from_fn(|index| secret(first + index as u64) | 1);
+        Self { place: secrets(0), identity: secrets(100) }
+    }
+
+    /// The hash that places a key.
+    #[inline(always)]
+    pub(super) fn place(&self, rule: RuleId, key: &[u8]) -> u64 {
+        hash(&self.place, rule, key)
+    }
+
+    /// A second, independent hash: with the first it identifies a key where the
+    /// key itself is not kept.
+    pub(super) fn identity(&self, rule: RuleId, key: &[u8]) -> u64 {
+        hash(&self.identity, rule, key)
+    }
+}
+
+#[inline(always)]
+fn hash(secrets: &Secrets, rule: RuleId, key: &[u8]) -> u64 {
+    let [a, b, c, d, last] = *secrets;
+    let (start, end) = match key.len() {
+        16..=32 => (fold(word(key, 0) ^ a, word(key, 8) ^ b), fold(tail(key, 16) ^ c, tail(key, 8) ^ d)),
+        8..16 => (fold(word(key, 0) ^ a, tail(key, 8) ^ b), 0),
+        0..8 => (fold(short(key) ^ a, b), 0),
+        _ => long(secrets, key),
+    };
+    fold(start ^ end ^ rule.0, last ^ key.len() as u64)
+}
+
+/// Keys above 32 bytes: pairs of words in turn, each fold stirred into the next.
+#[inline]
+fn long(secrets: &Secrets, key: &[u8]) -> (u64, u64) {
+    let [a, b, c, d, _] = *secrets;
+    let mut start = 0;
+    for pair in key[..key.len() - 16].chunks_exact(16) {
+        start = fold(word(pair, 0) ^ a ^ start, word(pair, 8) ^ b);
+    }
+    // Up to 15 bytes are left before the last 16: those are read twice.
+    let middle = fold(tail(key, 32) ^ b ^ start, tail(key, 24) ^ c);
+    (middle, fold(tail(key, 16) ^ c, tail(key, 8) ^ d))
+}
+
+/// The product's halves, folded: every bit of either factor reaches every bit.
+#[inline(always)]
+const fn fold(x: u64, y: u64) -> u64 {
+    let product = x as u128 * y as u128;
+    product as u64 ^ (product >> 64) as u64
+}
+
+#[inline(always)]
+fn word(key: &[u8], at: usize) -> u64 {
+    key.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// The word that begins `before` bytes before the end.
+#[inline(always)]
+fn tail(key: &[u8], before: usize) -> u64 {
+    word(key, key.len() - before)
+}
+
+#[inline]
+fn short(key: &[u8]) -> u64 {
+    key.iter().fold(0, |word, &byte| word << 8 | u64::from(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_of_many_similar_keys_collide() {
+        let hasher = KeyHasher::seeded(7);
+        let mut seen = HashSet::new();
+        for length in 0..80 {
+            for byte in 0..length {
+                for bit in 0..8 {
+                    let mut key = vec![b'a'; length];
+                    key[byte] ^= 1 << bit;
+                    assert!(seen.insert(hasher.place(RuleId(1), &key)), "{length} bytes, {byte}.{bit}");
+                }
+            }
+            assert!(seen.insert(hasher.place(RuleId(1), &vec![b'a'; length])), "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn low_and_high_bits_spread_evenly() {
+        let hasher = KeyHasher::seeded(7);
+        for shift in [0, 16, 32, 48, 58] {
+            let mut counts = [0u32; 64];
+            for n in 0..64_000u32 {
+                let hash = hasher.place(RuleId(9), format!("user:{n}").as_bytes());
+                counts[(hash >> shift & 63) as usize] += 1;
+            }
+            let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+            assert!(*least > 850 && *most < 1_150, "bits from {shift}: {least} to {most} of 1000");
+        }
+    }
+
+    #[test]
+    fn rules_and_secrets_tell_equal_keys_apart() {
+        let hasher = KeyHasher::seeded(7);
+        assert_ne!(hasher.place(RuleId(1), b"key"), hasher.place(RuleId(2), b"key"));
+        assert_ne!(hasher.place(RuleId(1), b"key"), hasher.identity(RuleId(1), b"key"));
+        assert_ne!(hasher.place(RuleId(1), b"key"), KeyHasher::seeded(8).place(RuleId(1), b"key"));
+        assert_ne!(
+            KeyHasher::random().place(RuleId(1), b"key"),
+            KeyHasher::random().place(RuleId(1), b"key")
+        );
+    }
+}

@@ -1,0 +1,477 @@
+//! The table of one-word states: bounded, self-cleaning, lock-free for known keys.
+//!
+//! A cache line holds four slots. A slot is a tag word (48 bits of the key's
+//! hash, its quota's size class, a generation) and a state word. A key has four
+//! lines it may live in, nearly always the first. The hot path loads a tag,
+//! loads a state, steps it, and swaps it in; nothing is locked and a refusal
+//! writes nothing.
+//!
+//! *Self-cleaning.* A state that says no more than "never seen" is free space;
+//! nobody sweeps.
+//!
+//! *Bounded, and strict when full.* If all sixteen slots are live, the key that
+//! has spent the smallest share of its quota gives way, and the newcomer starts
+//! from that share. So the share forgotten is not given away: it stays in the
+//! table under another name, and a flood of new keys can only make the table
+//! stricter to new keys. A drained key gives way last.
+//!
+//! *Who owns a slot.* A slot changes hands in three steps: its state word is
+//! swapped for `CLAIMED`, the tag is written with a new generation, the state is
+//! written with the same. Whoever read the old tag finds a word of another
+//! generation, or its swap fails; either way it looks again. Two threads that
+//! insert the same key would give it two allowances, so insertion (and only
+//! that) holds one of a few locks, chosen by the key.
+//!
+//! Held by `interleavings` below (every order of events in small cases),
+//! `tests/threads.rs` and `tests/hostile.rs` (ten million keys).
+
+use tollgate_core::{Adjustment, Outcome, Overdraft, Span, TickBucket, Timestamp, Verdict};
+
+use super::act::Act;
+use super::past::Past;
+use super::sync::{AtomicU64, Mutex, Ordering, lock, pause};
+use super::word::{self, CLAIMED, Class, GENERATIONS, Packed};
+
+const WAYS: usize = 4;
+const STRIPES: usize = 256;
+
+/// One cache line.
+#[repr(C, align(64))]
+#[cfg_attr(not(loom), derive(bytemuck::Zeroable))]
+struct Line {
+    tags: [AtomicU64; WAYS],
+    words: [AtomicU64; WAYS],
+}
+
+/// States by hash.
+pub(super) struct Table {
+    lines: Box<[Line]>,
+    /// Serialise the insertion of one key.
+    stripes: Box<[Mutex<()>]>,
+    /// Words count time from here. Far enough back that no step of the clock reaches it.
+    base: Timestamp,
+    evictions: AtomicU64,
+}
+
+/// A slot to put a newcomer into.
+struct Vacancy<'t> {
+    line: &'t Line,
+    way: usize,
+    seen: u64,
+    /// What the present tenant has spent, if it is still live: class and 64ths.
+    tenant: Option<(Class, u64)>,
+}
+
+impl Table {
+    /// Room for this many live keys, starting at `now`.
+    ///
+    /// 1.9 slots a key: with four lines to choose from, one insertion in some
+    /// hundred thousand then finds no room although the table has some.
+    pub(super) fn new(keys: usize, now: Timestamp) -> Self {
+        let lines = (keys.saturating_mul(19) / 10).div_ceil(WAYS).max(1);
+        Self {
+            lines: zeroed(lines),
+            stripes: (0..STRIPES.min(lines)).map(|_| Mutex::new(())).collect(),
+            base: now.before(Span::from_days(1_461)),
+            evictions: AtomicU64::new(0),
+        }
+    }
+
+    /// How many keys gave way to others while they still counted.
+    pub(super) fn evictions(&self) -> u64 {
+        self.evictions.load(Ordering::Relaxed)
+    }
+
+    /// What the table occupies, whatever is in it.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&*self.lines) + size_of_val(&*self.stripes)
+    }
+
+    /// How many slots hold a state that counts at `now`. Walks the table.
+    pub(super) fn live(&self, now: Timestamp) -> usize {
+        let slots = self.lines.iter().flat_map(|line| line.tags.iter().zip(&line.words));
+        let spent = |(tag, word): (&AtomicU64, &AtomicU64)| {
+            Class::of_tag(tag.load(Ordering::Relaxed)).spent(word.load(Ordering::Relaxed), self.base, now)
+        };
+        slots.filter_map(spent).count()
+    }
+
+    /// The earliest time the table can tell from "never".
+    pub(super) fn earliest(&self) -> Timestamp {
+        self.base + Span::from_micros(1)
+    }
+
+    /// Asks the processor to fetch the line a key most likely lives in.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        prefetch(&self.lines[self.first(hash)]);
+    }
+
+    /// Does `act` to a key's state, atomically. What it leaves unchanged is not written.
+    pub(super) fn run<A: Packed>(
+        &self,
+        hash: u64,
+        algorithm: &A,
+        act: Act,
+        now: Timestamp,
+        past: &impl Past,
+    ) -> Outcome {
+        for line in [self.first(hash), self.second(hash)] {
+            let found =
+                self.update_in(&self.lines[line], hash, algorithm, |state| act.on(algorithm, state, now));
+            if let Some((state, verdict)) = found {
+                return algorithm.describe(&state, verdict, now);
+            }
+        }
+        self.run_absent(hash, algorithm, act, now, past)
+    }
+
+    /// The hot path: a known key pays out of a bucket of whole ticks. Answers
+    /// the arrival time after that and whether it was paid; `None` for a key
+    /// that is not in either of its usual lines.
+    ///
+    /// Between reading a word and swapping it, another core may take the line
+    /// away, so all that can be computed is computed before.
+    #[inline(always)]
+    pub(super) fn pay(
+        &self,
+        hash: u64,
+        bucket: &TickBucket,
+        price: u64,
+        now: Timestamp,
+    ) -> Option<(Timestamp, bool)> {
+        let (price, full) = (word::shifted(price), word::shifted(bucket.full()));
+        let now = word::shifted(now.since(self.base).as_micros());
+        for line in [self.first(hash), self.second(hash)] {
+            let line = &self.lines[line];
+            for way in 0..WAYS {
+                // Acquire: the state read below is at least as new as this tag.
+                let tag = line.tags[way].load(Ordering::Acquire);
+                if tag >> 16 != tag_of(hash) {
+                    continue;
+                }
+                // Acquire: a charge made elsewhere is seen with all that led to it.
+                let mut word = line.words[way].load(Ordering::Acquire);
+                while word::belongs(word, tag) {
+                    let tat = word::shifted_tat(word);
+                    let Some(after) = TickBucket::pay(tat, price, now, full) else {
+                        return Some((word::tat(tat, self.base), false));
+                    };
+                    if swap(&line.words[way], word, word::of_shifted_tat(after, tag)).is_ok() {
+                        return Some((word::tat(after, self.base), true));
+                    }
+                    // Lost the line. Let the winner finish what it does with it: two
+                    // cores that snatch it from each other get less done.
+                    pause();
+                    word = line.words[way].load(Ordering::Acquire);
+                }
+            }
+        }
+        None
+    }
+
+    /// Does `act` to a key that is not in either of its usual lines.
+    #[cold]
+    fn run_absent<A: Packed>(
+        &self,
+        hash: u64,
+        algorithm: &A,
+        act: Act,
+        now: Timestamp,
+        past: &impl Past,
+    ) -> Outcome {
+        let mut op = |state: &mut A::State| act.on(algorithm, state, now);
+        let (state, verdict) = if act.can_insert() {
+            self.insert(hash, algorithm, now, past, op)
+        } else {
+            let mut lines = self.overflow(hash).into_iter();
+            let found = lines.find_map(|line| self.update_in(&self.lines[line], hash, algorithm, &mut op));
+            found.unwrap_or_else(|| {
+                let left = past.state().and_then(A::from_state);
+                let mut state = left.unwrap_or_else(|| algorithm.fresh());
+                let verdict = op(&mut state);
+                (state, verdict)
+            })
+        };
+        algorithm.describe(&state, verdict, now)
+    }
+
+    /// A key's state, if it has one.
+    pub(super) fn read<A: Packed>(&self, hash: u64, algorithm: &A) -> Option<A::State> {
+        let look = |_: &mut A::State| Verdict::admitted(0);
+        let mut lines = self.lines_of(hash).into_iter();
+        lines.find_map(|line| Some(self.update_in(&self.lines[line], hash, algorithm, look)?.0))
+    }
+
+    /// Runs `op` on a key's state if the key is in this line. `op` may run
+    /// several times; the last run counts.
+    #[inline]
+    fn update_in<A: Packed>(
+        &self,
+        line: &Line,
+        hash: u64,
+        algorithm: &A,
+        mut op: impl FnMut(&mut A::State) -> Verdict,
+    ) -> Option<(A::State, Verdict)> {
+        for way in 0..WAYS {
+            // Acquire: the state read below is at least as new as this tag.
+            let tag = line.tags[way].load(Ordering::Acquire);
+            if tag >> 16 != tag_of(hash) {
+                continue;
+            }
+            // Acquire: as in `pay`.
+            let mut word = line.words[way].load(Ordering::Acquire);
+            while word::belongs(word, tag) {
+                let mut state = algorithm.unpack(word, self.base);
+                let verdict = op(&mut state);
+                let next = algorithm.pack(state, tag, self.base);
+                match swap(&line.words[way], word, next) {
+                    Ok(()) => return Some((state, verdict)),
+                    Err(newer) => word = newer,
+                }
+            }
+        }
+        None
+    }
+
+    /// Runs `op` on a key that was not found a moment ago.
+    fn insert<A: Packed>(
+        &self,
+        hash: u64,
+        algorithm: &A,
+        now: Timestamp,
+        past: &impl Past,
+        mut op: impl FnMut(&mut A::State) -> Verdict,
+    ) -> (A::State, Verdict) {
+        let _inserting = lock(&self.stripes[hash as usize % self.stripes.len()]);
+        loop {
+            for line in self.lines_of(hash) {
+                if let Some(done) = self.update_in(&self.lines[line], hash, algorithm, &mut op) {
+                    return done;
+                }
+            }
+            let carried = past.state().and_then(A::from_state);
+            let Some(vacancy) = self.vacancy(hash, now) else {
+                pause(); // every slot is changing hands
+                continue;
+            };
+            let start = carried.unwrap_or_else(|| self.inherit(algorithm, &vacancy, now));
+            let mut state = start;
+            let verdict = op(&mut state);
+            if state == start {
+                return (state, verdict);
+            }
+            let (slot, word) = (&vacancy.line.tags[vacancy.way], &vacancy.line.words[vacancy.way]);
+            if swap(word, vacancy.seen, CLAIMED).is_err() {
+                continue;
+            }
+            let generation = ((slot.load(Ordering::Relaxed) & 0xf) + 1) % GENERATIONS;
+            let tag = tag_of(hash) << 16 | algorithm.class().in_tag() | generation;
+            // Release, both: whoever sees the tag sees the slot claimed, and
+            // whoever sees the state sees the tag.
+            slot.store(tag, Ordering::Release);
+            word.store(algorithm.pack(state, tag, self.base), Ordering::Release);
+            if vacancy.tenant.is_some() {
+                self.evictions.fetch_add(1, Ordering::Relaxed);
+            }
+            if carried.is_some() {
+                past.forget();
+            }
+            return (state, verdict);
+        }
+    }
+
+    /// Where a newcomer starts: fresh, or from the share of whom it displaces.
+    fn inherit<A: Packed>(&self, algorithm: &A, vacancy: &Vacancy<'_>, now: Timestamp) -> A::State {
+        match vacancy.tenant {
+            None => algorithm.fresh(),
+            // Of the same kind and size: the very state, to the microsecond.
+            Some((class, _)) if class == algorithm.class() => algorithm.unpack(vacancy.seen, self.base),
+            Some((_, spent)) => {
+                let units = algorithm.capacity().saturating_mul(spent.min(64)) / 64;
+                let mut state = algorithm.fresh();
+                let charge = Adjustment::Charge { units, overdraft: Overdraft::None };
+                algorithm.adjust(&mut state, charge, now);
+                state
+            }
+        }
+    }
+
+    /// The best slot for a newcomer: free, in the first line while that has
+    /// room to spare, else in the emptier of the first two, else in the others;
+    /// if none is free, the one whose tenant has spent the least.
+    fn vacancy(&self, hash: u64, now: Timestamp) -> Option<Vacancy<'_>> {
+        let [first, second, third, fourth] =
+            self.lines_of(hash).map(|line| self.survey(&self.lines[line], now));
+        if first.free >= 2 || (first.free > 0 && first.free >= second.free) {
+            return first.vacancy;
+        }
+        if second.free > 0 {
+            return second.vacancy;
+        }
+        let all = [third.vacancy, fourth.vacancy, first.vacancy, second.vacancy];
+        all.into_iter().flatten().min_by_key(|vacancy| spent(vacancy.tenant))
+    }
+
+    fn survey<'t>(&self, line: &'t Line, now: Timestamp) -> Survey<'t> {
+        let mut survey = Survey { free: 0, vacancy: None };
+        for way in 0..WAYS {
+            let seen = line.words[way].load(Ordering::Acquire);
+            if seen == CLAIMED {
+                continue;
+            }
+            let class = Class::of_tag(line.tags[way].load(Ordering::Relaxed));
+            let tenant = class.spent(seen, self.base, now).map(|spent| (class, spent));
+            survey.free += usize::from(tenant.is_none());
+            let better = survey.vacancy.as_ref().is_none_or(|best| spent(tenant) < spent(best.tenant));
+            if better {
+                survey.vacancy = Some(Vacancy { line, way, seen, tenant });
+            }
+        }
+        survey
+    }
+
+    fn lines_of(&self, hash: u64) -> [usize; 4] {
+        let [third, fourth] = self.overflow(hash);
+        [self.first(hash), self.second(hash), third, fourth]
+    }
+
+    #[inline]
+    fn first(&self, hash: u64) -> usize {
+        self.index(hash)
+    }
+
+    #[inline]
+    fn second(&self, hash: u64) -> usize {
+        self.index(hash.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// Lines for the few keys that found the first two full.
+    fn overflow(&self, hash: u64) -> [usize; 2] {
+        [0xd6e8_feb8_6659_fd93, 0xa076_1d64_78bd_642f].map(|odd| self.index(hash.wrapping_mul(odd)))
+    }
+
+    /// Spreads a hash over the lines by its high bits; the tag uses the low ones.
+    #[inline]
+    fn index(&self, hash: u64) -> usize {
+        ((u128::from(hash) * self.lines.len() as u128) >> 64) as usize
+    }
+}
+
+struct Survey<'t> {
+    free: usize,
+    vacancy: Option<Vacancy<'t>>,
+}
+
+/// Orders tenants: none before any.
+fn spent(tenant: Option<(Class, u64)>) -> Option<u64> {
+    tenant.map(|(_, spent)| spent)
+}
+
+/// 48 bits of the hash, never zero: an empty slot has tag zero.
+#[inline]
+fn tag_of(hash: u64) -> u64 {
+    (hash & 0xffff_ffff_ffff).max(1)
+}
+
+/// Replaces a word, unless it has changed: then says what it is. What stays the
+/// same is not written.
+///
+/// Acquire and release: a state that is replaced was seen, and what replaces it
+/// is published with all that came before.
+#[inline(always)]
+fn swap(word: &AtomicU64, from: u64, to: u64) -> Result<(), u64> {
+    if from == to {
+        return Ok(());
+    }
+    word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).map(drop)
+}
+
+#[cfg(not(loom))]
+fn zeroed(lines: usize) -> Box<[Line]> {
+    // Pages nobody touches stay with the operating system.
+    bytemuck::allocation::zeroed_slice_box(lines)
+}
+
+#[cfg(loom)]
+fn zeroed(lines: usize) -> Box<[Line]> {
+    let row = || std::array::from_fn(|_| AtomicU64::new(0));
+    (0..lines).map(|_| Line { tags: row(), words: row() }).collect()
+}
+
+#[inline]
+#[allow(unsafe_code)]
+fn prefetch(line: &Line) {
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    // SAFETY: a prefetch is a hint that cannot fault, and the address is that of a live reference.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(line).cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+    let _ = line;
+}
+
+/// Run by `make test-loom`: loom tries every order in which the threads' steps
+/// can take effect.
+#[cfg(all(test, loom))]
+mod interleavings {
+    use loom::sync::Arc;
+    use tollgate_core::{Bucket, Demand, Rate};
+
+    use super::*;
+    use crate::memory::past::NoPast;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_000_000_000);
+    const LATER: Timestamp = Timestamp::from_secs(1_000_010_000);
+
+    /// A table of a single line, and how many of these keys two threads get one unit for.
+    fn admitted(prepare: impl Fn(&Table, &Bucket) + Sync + Send + 'static, keys: [u64; 2], most: usize) {
+        let prepare = std::sync::Arc::new(prepare);
+        loom::model(move || {
+            let bucket = Bucket::new(Rate::per_hour(1)).unwrap();
+            let table = Arc::new(Table::new(1, NOW));
+            prepare(&table, &bucket);
+            let threads = keys.map(|key| {
+                let table = Arc::clone(&table);
+                loom::thread::spawn(move || take(&table, &bucket, key, LATER))
+            });
+            let admitted =
+                threads.into_iter().filter_map(|it| it.join().ok()).filter(|passed| *passed).count();
+            assert_eq!(admitted, most);
+            assert!(!take(&table, &bucket, keys[0], LATER), "what was spent is spent");
+        });
+    }
+
+    fn take(table: &Table, bucket: &Bucket, key: u64, now: Timestamp) -> bool {
+        let ticks = bucket.in_ticks().unwrap();
+        match table.pay(key, ticks, ticks.price(1).unwrap(), now) {
+            Some((_, paid)) => paid,
+            None => table.run(key, bucket, Act::Meet(Demand::Exactly(1)), now, &NoPast).is_admitted(),
+        }
+    }
+
+    #[test]
+    fn two_threads_never_take_the_last_unit_of_a_known_key() {
+        admitted(|table, bucket| assert!(take(table, bucket, 1, NOW)), [1, 1], 1);
+    }
+
+    #[test]
+    fn two_threads_that_insert_one_key_insert_it_once() {
+        admitted(|_, _| {}, [1, 1], 1);
+    }
+
+    #[test]
+    fn two_threads_that_fight_over_the_last_free_slot_do_not_both_get_it() {
+        // Three slots are drained; the fourth has lapsed and is found by its own
+        // key in one thread while the other claims it for a new key. Whoever
+        // comes second starts from what the first one left, which is nothing.
+        let prepare = |table: &Table, bucket: &Bucket| {
+            assert!(take(table, bucket, 1, NOW));
+            for other in [2, 3, 4] {
+                assert!(take(table, bucket, other, LATER));
+            }
+        };
+        admitted(prepare, [1, 5], 1);
+    }
+}

@@ -1,0 +1,187 @@
+//! The table of states that do not fit a word: logs, sub-windows, leases, and
+//! rates with an unusually fine grain.
+//!
+//! Keys fall into sets; a set is a short list behind a lock, held for one step.
+//! Bounded like the table of words, and as strict when full: the key that has
+//! spent the smallest share gives way, and the newcomer starts from that share.
+//! Leases are never given away: where they fill a set, a newcomer waits.
+
+use std::sync::OnceLock;
+
+use tollgate_core::{Adjustment, Demand, Outcome, Overdraft, Quota, Span, State, Timestamp, Verdict};
+
+use super::act::Act;
+use super::past::Past;
+use super::sync::{AtomicU64, Mutex, Ordering, lock};
+
+/// Most keys a set may hold. With half of that on average, one key in some
+/// three hundred finds its set full while the table as a whole is not.
+const WAYS: usize = 16;
+
+/// A whole quota, as shares of it are counted.
+const WHOLE: u64 = 1 << 16;
+
+/// States by hash.
+pub(super) struct WideTable {
+    /// Made when the first key comes: a store without such rules pays nothing.
+    sets: OnceLock<Box<[Set]>>,
+    count: usize,
+    evictions: AtomicU64,
+}
+
+type Set = Mutex<Vec<Entry>>;
+
+struct Entry {
+    /// Both hashes of the key: the key itself is not kept.
+    key: [u64; 2],
+    state: State,
+    written: Timestamp,
+    forgettable: Timestamp,
+    /// How much of the quota was spent when last written, in `WHOLE`ths, rounded up.
+    spent: u64,
+}
+
+impl WideTable {
+    pub(super) fn new(keys: usize) -> Self {
+        Self { sets: OnceLock::new(), count: keys.div_ceil(WAYS / 2).max(1), evictions: AtomicU64::new(0) }
+    }
+
+    pub(super) fn evictions(&self) -> u64 {
+        self.evictions.load(Ordering::Relaxed)
+    }
+
+    /// How many keys are kept that count at `now`. Walks the table.
+    pub(super) fn live(&self, now: Timestamp) -> usize {
+        self.made().iter().map(|set| lock(set).iter().filter(|it| it.forgettable > now).count()).sum()
+    }
+
+    /// What the table occupies, but for what logs and leases hold on the side.
+    pub(super) fn bytes(&self) -> usize {
+        let held: usize = self.made().iter().map(|set| lock(set).capacity() * size_of::<Entry>()).sum();
+        size_of_val(self.made()) + held
+    }
+
+    fn made(&self) -> &[Set] {
+        self.sets.get().map_or(&[], |sets| sets)
+    }
+
+    fn set(&self, key: [u64; 2]) -> &Set {
+        let sets = self.sets.get_or_init(|| (0..self.count).map(|_| Mutex::new(Vec::new())).collect());
+        &sets[((u128::from(key[0]) * sets.len() as u128) >> 64) as usize]
+    }
+
+    /// A key's state, if it has one.
+    pub(super) fn read(&self, key: [u64; 2]) -> Option<State> {
+        lock(self.set(key)).iter().find(|entry| entry.key == key).map(|entry| entry.state.clone())
+    }
+
+    /// Does `act` to a key's state, atomically.
+    pub(super) fn run(
+        &self,
+        key: [u64; 2],
+        quota: &Quota,
+        act: Act,
+        now: Timestamp,
+        past: &impl Past,
+    ) -> Outcome {
+        // Read before the set is locked: the past may lie in the same set.
+        let carried = past.state();
+        let mut set = lock(self.set(key));
+        if let Some(entry) = set.iter_mut().find(|entry| entry.key == key) {
+            let verdict = act.on_any(quota, &mut entry.state, now);
+            if !matches!(act, Act::Look(_)) {
+                entry.note(quota, now);
+            }
+            return quota.describe(&entry.state, verdict, now);
+        }
+        if !act.can_insert() {
+            let mut state = carried.unwrap_or_else(|| quota.fresh());
+            let verdict = act.on_any(quota, &mut state, now);
+            return quota.describe(&state, verdict, now);
+        }
+        let (start, evicted) = match &carried {
+            Some(state) => (state.clone(), place(&set, now)),
+            None => match place(&set, now) {
+                Place::Of(index) => (share(quota, set[index].spent_at(now), now), Place::Of(index)),
+                Place::Full(wait) => return full(quota, wait, now),
+                free => (quota.fresh(), free),
+            },
+        };
+        let mut state = start.clone();
+        let verdict = act.on_any(quota, &mut state, now);
+        let outcome = quota.describe(&state, verdict, now);
+        if state == start {
+            return outcome;
+        }
+        let mut entry = Entry { key, state, written: now, forgettable: now, spent: 0 };
+        entry.note(quota, now);
+        match evicted {
+            Place::New => set.push(entry),
+            Place::Forgotten(index) => set[index] = entry,
+            Place::Of(index) => {
+                set[index] = entry;
+                self.evictions.fetch_add(1, Ordering::Relaxed);
+            }
+            Place::Full(wait) => return full(quota, wait, now),
+        }
+        drop(set);
+        if carried.is_some() {
+            past.forget();
+        }
+        outcome
+    }
+}
+
+impl Entry {
+    fn note(&mut self, quota: &Quota, now: Timestamp) {
+        self.written = now;
+        self.forgettable = quota.forgettable_at(&self.state);
+        self.spent = quota.used(&self.state, now).saturating_mul(WHOLE).div_ceil(quota.capacity().max(1));
+    }
+
+    /// The share spent, fading evenly from when it was written to when it is forgotten.
+    fn spent_at(&self, now: Timestamp) -> u64 {
+        let life = self.forgettable.since(self.written).as_micros().max(1);
+        let left = self.forgettable.since(now).as_micros().min(life);
+        (u128::from(self.spent) * u128::from(left) / u128::from(life)) as u64
+    }
+}
+
+/// Where a newcomer goes.
+#[derive(Clone, Copy)]
+enum Place {
+    New,
+    Forgotten(usize),
+    /// Instead of a live key.
+    Of(usize),
+    /// Nowhere, for this long.
+    Full(Span),
+}
+
+fn place(set: &[Entry], now: Timestamp) -> Place {
+    if let Some(index) = set.iter().position(|entry| entry.forgettable <= now) {
+        return Place::Forgotten(index);
+    }
+    if set.len() < WAYS {
+        return Place::New;
+    }
+    let movable = set.iter().enumerate().filter(|(_, entry)| !matches!(entry.state, State::Concurrency(_)));
+    match movable.min_by_key(|(_, entry)| entry.spent_at(now)) {
+        Some((index, _)) => Place::Of(index),
+        None => Place::Full(set.iter().map(|entry| entry.forgettable.since(now)).min().unwrap_or(Span::ZERO)),
+    }
+}
+
+/// A state that has spent this many `WHOLE`ths of its quota.
+fn share(quota: &Quota, spent: u64, now: Timestamp) -> State {
+    let mut state = quota.fresh();
+    let units = quota.capacity().saturating_mul(spent.min(WHOLE)) / WHOLE;
+    quota.adjust(&mut state, Adjustment::Charge { units, overdraft: Overdraft::None }, now);
+    state
+}
+
+/// What a newcomer hears when leases fill its set.
+fn full(quota: &Quota, wait: Span, now: Timestamp) -> Outcome {
+    let fresh = quota.step(&mut quota.fresh(), Demand::Exactly(0), now);
+    Outcome { verdict: Verdict::Refused { retry_after: wait }, remaining: 0, ..fresh }
+}

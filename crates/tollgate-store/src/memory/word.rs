@@ -1,0 +1,223 @@
+//! A state in one machine word, so that one compare-and-swap updates it.
+//!
+//! ```text
+//! bucket         50 bits  tat, in µs       10 bits  grains        4 bits  generation
+//! fixed window   40 bits  end, in ms       20 bits  units spent   4 bits  generation
+//! ```
+//!
+//! Times count from the table's base. Fifty bits of microseconds are 35 years,
+//! and so are forty of milliseconds. What does not fit lives in the wide table
+//! and is exact there too: rates whose reduced count is above 1,024, windows of
+//! more than half a million units, and windows that end within a millisecond.
+//!
+//! The generation is that of the slot's tag. A word of another generation
+//! belongs to another key, so a swap cannot charge the wrong one.
+
+use tollgate_core::{
+    Algorithm, Bucket, BucketState, FixedWindow, FixedWindowState, Span, State, Timestamp, Window,
+};
+
+/// The word of a slot that is changing hands: its generation is one that no tag has.
+pub(super) const CLAIMED: u64 = u64::MAX;
+/// How many generations there are.
+pub(super) const GENERATIONS: u64 = 15;
+const GENERATION: u64 = 0xf;
+
+/// Whether word and tag are of one generation: whether they belong together.
+#[inline(always)]
+pub(super) const fn belongs(word: u64, tag: u64) -> bool {
+    (word ^ tag) & GENERATION == 0
+}
+
+/// Ticks as they stand in a bucket's word.
+#[inline(always)]
+pub(super) const fn shifted(ticks: u64) -> u64 {
+    ticks << 14
+}
+
+/// The arrival time in the word of a bucket without grains, still shifted.
+#[inline(always)]
+pub(super) const fn shifted_tat(word: u64) -> u64 {
+    word >> 14 << 14
+}
+
+/// The word of a bucket without grains, of the generation of `tag`.
+#[inline(always)]
+pub(super) const fn of_shifted_tat(shifted: u64, tag: u64) -> u64 {
+    shifted | tag & GENERATION
+}
+
+/// The arrival time in a bucket's word.
+#[inline(always)]
+pub(super) fn tat(word: u64, base: Timestamp) -> Timestamp {
+    base + Span::from_micros(word >> 14)
+}
+
+/// An algorithm whose state fits a word.
+pub(super) trait Packed: Algorithm<State: Copy> {
+    /// Whether all states of this very quota fit.
+    fn fits(&self) -> bool;
+    /// The state as a word of the generation of `tag`.
+    fn pack(&self, state: Self::State, tag: u64, base: Timestamp) -> u64;
+    /// The state of a word.
+    fn unpack(&self, word: u64, base: Timestamp) -> Self::State;
+    /// This algorithm's own state out of any.
+    fn from_state(state: State) -> Option<Self::State>;
+    /// How large this quota is, and of which kind.
+    fn class(&self) -> Class;
+}
+
+impl Packed for Bucket {
+    #[inline]
+    fn fits(&self) -> bool {
+        self.grains_per_tick() <= 1 << 10
+    }
+
+    #[inline]
+    fn pack(&self, state: BucketState, tag: u64, base: Timestamp) -> u64 {
+        of_shifted_tat(shifted(state.tat.since(base).as_micros()), tag) | u64::from(state.grains) << 4
+    }
+
+    #[inline]
+    fn unpack(&self, word: u64, base: Timestamp) -> BucketState {
+        BucketState { tat: tat(word, base), grains: (word >> 4) as u32 & 0x3ff }
+    }
+
+    fn from_state(state: State) -> Option<BucketState> {
+        if let State::Bucket(state) = state { Some(state) } else { None }
+    }
+
+    fn class(&self) -> Class {
+        Class::of_time(self.fill_time().as_micros())
+    }
+}
+
+impl Packed for FixedWindow {
+    #[inline]
+    fn fits(&self) -> bool {
+        let on_the_millisecond = match self.window() {
+            Window::Epoch(length) => length.as_micros().is_multiple_of(1_000),
+            Window::Calendar(_) => true,
+            Window::Anchored(_) => false,
+        };
+        // Twice the limit, for a key that is overdrawn.
+        on_the_millisecond && self.capacity() < 1 << 19
+    }
+
+    #[inline]
+    fn pack(&self, state: FixedWindowState, tag: u64, base: Timestamp) -> u64 {
+        (state.end.since(base).as_micros() / 1_000) << 24 | state.count << 4 | tag & GENERATION
+    }
+
+    #[inline]
+    fn unpack(&self, word: u64, base: Timestamp) -> FixedWindowState {
+        FixedWindowState { end: base + Span::from_millis(word >> 24), count: word >> 4 & 0xf_ffff }
+    }
+
+    fn from_state(state: State) -> Option<FixedWindowState> {
+        if let State::FixedWindow(state) = state { Some(state) } else { None }
+    }
+
+    fn class(&self) -> Class {
+        Class::of_units(self.capacity())
+    }
+}
+
+/// How large a quota is, in eight bits: enough to tell a drained key from one
+/// that was touched once, and a forgotten one from both, without its rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Class(u8);
+
+impl Class {
+    const UNITS: u8 = 0x80;
+
+    fn of_time(full: u64) -> Self {
+        Self(rough(full))
+    }
+
+    fn of_units(limit: u64) -> Self {
+        Self(rough(limit) | Self::UNITS)
+    }
+
+    /// The class that a tag carries.
+    pub(super) const fn of_tag(tag: u64) -> Self {
+        Self((tag >> 8) as u8)
+    }
+
+    /// This class as part of a tag.
+    pub(super) const fn in_tag(self) -> u64 {
+        (self.0 as u64) << 8
+    }
+
+    /// How much of a word's quota is spent, in 64ths, rounded up;
+    /// `None` if it counts no more.
+    pub(super) fn spent(self, word: u64, base: Timestamp, now: Timestamp) -> Option<u64> {
+        let in_units = self.0 & Self::UNITS != 0;
+        let end = if in_units { base + Span::from_millis(word >> 24) } else { tat(word, base) };
+        if end < now {
+            return None;
+        }
+        let amount = if in_units { word >> 4 & 0xf_ffff } else { end.since(now).as_micros() };
+        Some(amount.saturating_mul(64).div_ceil(about(self.0 & !Self::UNITS)))
+    }
+}
+
+/// A number as its highest bit and the one below.
+fn rough(number: u64) -> u8 {
+    let highest = number.max(1).ilog2();
+    let half = if highest == 0 { 0 } else { (number >> (highest - 1)) & 1 };
+    (highest as u8) << 1 | half as u8
+}
+
+/// The smallest number that is roughly this.
+fn about(rough: u8) -> u64 {
+    let highest = u32::from(rough >> 1).min(62);
+    (1 << highest) | (u64::from(rough & 1) << highest >> 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::Rate;
+
+    use super::*;
+
+    const BASE: Timestamp = Timestamp::from_secs(1_000);
+    const TAG: u64 = 0xabcd_ef00_1209;
+
+    #[test]
+    fn states_survive_the_word() {
+        let bucket = Bucket::new(Rate::per_minute(7)).unwrap();
+        let state = BucketState { tat: Timestamp::from_micros(1_234_567_890), grains: 6 };
+        let word = bucket.pack(state, TAG, BASE);
+        assert_eq!(bucket.unpack(word, BASE), state);
+        assert!(belongs(word, TAG) && !belongs(word, TAG + 1));
+
+        let window = FixedWindow::epoch(Rate::per_minute(500_000)).unwrap();
+        let state = FixedWindowState { end: Timestamp::from_secs(60_000), count: 1_000_000 };
+        assert_eq!(window.unpack(window.pack(state, TAG, BASE), BASE), state);
+    }
+
+    #[test]
+    fn an_empty_slot_is_long_ago() {
+        let bucket = Bucket::new(Rate::per_minute(7)).unwrap();
+        assert!(bucket.unpack(0, BASE).tat <= BASE);
+        assert_eq!(Class::of_tag(0).spent(0, BASE, BASE + Span::from_micros(1)), None);
+    }
+
+    #[test]
+    fn quotas_that_do_not_fit_say_so() {
+        let bucket = |count| Bucket::new(Rate::per_second(count)).unwrap();
+        assert!(bucket(3_000_000).fits() && bucket(997).fits());
+        assert!(!bucket(1_000_003).fits(), "a prime leaves a million grains to a tick");
+        assert!(!FixedWindow::epoch(Rate::per_minute(1 << 19)).unwrap().fits());
+        assert!(!FixedWindow::anchored(Rate::per_minute(5)).unwrap().fits());
+    }
+
+    #[test]
+    fn rough_numbers_are_right_within_half() {
+        for number in [1u64, 2, 3, 5, 10, 999, 60_000_000, 1 << 47] {
+            let near = about(rough(number));
+            assert!(near <= number && number <= near + near / 2 + 1, "{number} became {near}");
+        }
+    }
+}

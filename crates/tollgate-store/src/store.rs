@@ -1,0 +1,86 @@
+//! The contract between a limiter and whatever keeps the state.
+//!
+//! A request becomes a batch of checks. The store answers the batch as one: all
+//! of it is charged or none, at one instant of the store's own clock. The same
+//! batch carries every kind of demand, so a slot and a rate are taken together
+//! or not at all, and a shared call can ask for "up to n" units.
+//!
+//! Not here: what to do when a store gives no answer (`tollgate::outage`).
+//!
+//! Invariant: a refused batch leaves every state byte for byte as it was, but
+//! for limits that count refusals. Held by `conformance`, which every store runs.
+
+use std::future::Future;
+
+use smallvec::SmallVec;
+use tollgate_core::{Adjustment, Demand, Outcome, Rule, Timestamp};
+
+/// What is asked of one key under one rule.
+#[derive(Clone, Copy, Debug)]
+pub struct Check<'a> {
+    /// The rule, with its quota.
+    pub rule: &'a Rule,
+    /// The key in canonical bytes: equal bytes, equal key.
+    pub key: &'a [u8],
+    /// Units, or a slot.
+    pub demand: Demand,
+    /// Whether a refusal by this rule refuses the batch. A rule in shadow mode
+    /// answers, and spends when it would admit, but binds nobody.
+    pub binding: bool,
+    /// Whether the rule is charged although the batch is refused.
+    pub count_denied: bool,
+}
+
+impl<'a> Check<'a> {
+    /// A binding check for `cost` units.
+    pub fn new(rule: &'a Rule, key: &'a [u8], cost: u64) -> Self {
+        Self { rule, key, demand: Demand::Exactly(cost), binding: true, count_denied: false }
+    }
+}
+
+/// What a store answers to a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Whether all binding checks were admitted, and so all were charged.
+    pub admitted: bool,
+    /// When, by the store's clock.
+    pub at: Timestamp,
+    /// One outcome for each check, in their order. In a refused batch, a rule
+    /// that would have admitted says so, with zero units charged.
+    pub outcomes: SmallVec<[Outcome; 4]>,
+}
+
+/// Keeps the state of every key.
+///
+/// Implementations make [`Quota::step`](tollgate_core::Quota::step) atomic and
+/// durable in their own way; they do no arithmetic of their own.
+pub trait Store: Send + Sync + 'static {
+    /// Decides a batch: everything is charged or nothing is.
+    fn decide(&self, checks: &[Check<'_>]) -> impl Future<Output = Result<Answer, StoreError>> + Send;
+
+    /// Changes one key, and says how it stands then.
+    fn adjust(
+        &self,
+        rule: &Rule,
+        key: &[u8],
+        adjustment: Adjustment,
+    ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
+}
+
+/// Whatever went wrong underneath.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a store gave no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The deadline passed. The charge may have landed: never retried blindly.
+    #[error("no answer from the store within {0:?}")]
+    TimedOut(std::time::Duration),
+    /// Refused before anything was written. Safe to retry.
+    #[error("the store refused the batch")]
+    Refused(#[source] BoxError),
+    /// The connection broke, or the answer made no sense. The charge may have landed.
+    #[error("the store failed")]
+    Failed(#[source] BoxError),
+}

@@ -1,0 +1,96 @@
+//! A flood of keys neither grows the store nor gets anybody more than a limit allows.
+
+use tollgate_core::{Bucket, FixedWindow, Quota, Rate, Rule, SlidingLog, Span, Timestamp};
+use tollgate_store::{Check, ManualClock, MemoryStore};
+
+const NOW: Timestamp = Timestamp::from_secs(1_772_366_400);
+const MAX_KEYS: usize = 10_000;
+
+fn store() -> MemoryStore<ManualClock> {
+    MemoryStore::with_seed(MAX_KEYS, ManualClock::at(NOW), 7)
+}
+
+fn take(store: &MemoryStore<ManualClock>, rule: &Rule, key: u64, cost: u64) -> bool {
+    store.take(&Check::new(rule, &key.to_le_bytes(), cost), store.now()).is_admitted()
+}
+
+/// Drains some keys, floods the store with others, and looks at what became of it.
+fn flood(quota: impl Into<Quota>, keys: u64, cost: u64) {
+    let (store, rule) = (store(), Rule::new("flooded", quota));
+    let capacity = rule.quota.capacity();
+    let drained: Vec<u64> = (0..500).map(|n| u64::MAX - n).collect();
+    for &key in &drained {
+        assert!(take(&store, &rule, key, capacity));
+    }
+    let before = store.usage();
+    let passed = (0..keys).filter(|&key| take(&store, &rule, key, cost)).count() as u64;
+    let after = store.usage();
+    assert!(after.keys <= MAX_KEYS * 2, "{} keys are kept", after.keys);
+    assert!(after.bytes <= before.bytes.max(MAX_KEYS * 2 * 160), "{} bytes", after.bytes);
+    assert!(after.evictions > 0 || passed < keys, "a flood that fits is no flood");
+    // Nothing is given away: what passed altogether is what that many slots can hold.
+    assert!(passed * cost <= after.keys as u64 * capacity, "{passed} requests passed");
+    for &key in &drained {
+        assert!(!take(&store, &rule, key, 1), "a drained key was freed");
+    }
+}
+
+#[test]
+fn ten_million_new_keys_neither_grow_the_store_nor_free_a_drained_key() {
+    flood(Bucket::new(Rate::per_hour(10)).unwrap(), 10_000_000, 1);
+}
+
+#[test]
+fn keys_that_are_all_drained_do_not_free_each_other() {
+    flood(Bucket::new(Rate::per_hour(10)).unwrap(), 1_000_000, 10);
+}
+
+#[test]
+fn windows_hold_out_like_buckets() {
+    flood(FixedWindow::epoch(Rate::per_day(10)).unwrap(), 1_000_000, 1);
+}
+
+#[test]
+fn wide_states_are_bounded_too() {
+    flood(SlidingLog::new(Rate::per_hour(10)).unwrap(), 300_000, 1);
+}
+
+#[test]
+fn a_slow_limit_touched_once_gives_way_before_a_fast_one_that_is_drained() {
+    let store = store();
+    let fast = Rule::new("fast", Bucket::new(Rate::per_minute(10)).unwrap());
+    let slow = Rule::new("slow", Bucket::new(Rate::per_day(1_000)).unwrap());
+    for key in 0..500 {
+        assert!(take(&store, &fast, key, 10));
+    }
+    // A day's limit touched once looks ahead 86 seconds, a drained minute's 60.
+    for key in 0..200_000 {
+        take(&store, &slow, key, 1);
+    }
+    for key in 0..500 {
+        assert!(!take(&store, &fast, key, 1), "the drained key {key} gave way");
+    }
+}
+
+#[test]
+fn forgotten_keys_make_room_by_themselves() {
+    let (store, rule) = (store(), Rule::new("short", Bucket::new(Rate::per_second(1)).unwrap()));
+    for round in 0..20 {
+        let passed = (0..MAX_KEYS as u64).filter(|key| take(&store, &rule, round << 32 | key, 1)).count();
+        assert!(passed >= MAX_KEYS - 2, "{} keys found no room in round {round}", MAX_KEYS - passed);
+        store.clock().advance(Span::from_secs(2));
+    }
+    assert_eq!(store.usage().keys, 0);
+}
+
+#[test]
+fn a_store_for_a_million_keys_takes_at_most_32_bytes_for_each() {
+    let store = MemoryStore::with_seed(1_000_000, ManualClock::at(NOW), 7);
+    let rule = Rule::new("many", Bucket::new(Rate::per_hour(10)).unwrap());
+    for key in 0..1_000_000 {
+        assert!(take(&store, &rule, key, 1), "the millionth key finds room as the first does");
+    }
+    let usage = store.usage();
+    assert!(usage.bytes <= 32_000_000, "{} bytes", usage.bytes);
+    assert!(usage.keys >= 999_900, "{} keys are kept", usage.keys);
+}
