@@ -144,7 +144,7 @@ impl<C: Clock> MemoryStore<C> {
     #[inline(always)]
     fn meet(&self, check: &Check<'_>, hash: u64, now: Timestamp) -> Outcome {
         // A known key paying units out of a bucket: the way of nearly every request.
-        if let (Quota::Bucket(bucket), Demand::Exactly(cost)) = (&check.rule.quota, check.demand)
+        if let (Quota::Bucket(bucket), Demand::Exactly(cost @ 1..)) = (&check.rule.quota, check.demand)
             && let Some(bucket) = bucket.in_ticks()
             && let Some(price) = bucket.price(cost)
             && let Some((tat, paid)) = self.table.pay(hash, bucket, price, now)

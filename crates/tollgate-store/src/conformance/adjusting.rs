@@ -42,6 +42,7 @@ impl<H: Harness> Suite<'_, H> {
         self.adjust(&rule, "key", Adjustment::Grant { units: 1 }).await;
         assert_eq!(self.remaining(&rule, "key").await, 1, "drained and no further");
         self.adjust(&rule, "key", charge(6, Overdraft::OneCapacity)).await;
+        assert!(self.take(&rule, "key", 0).await.is_admitted(), "looking at an overdrawn key is not refused");
         self.adjust(&rule, "key", Adjustment::Grant { units: 6 }).await;
         assert_eq!(self.remaining(&rule, "key").await, 1, "six were owed, six repaid");
         self.adjust(&rule, "key", charge(1_000, Overdraft::OneCapacity)).await;

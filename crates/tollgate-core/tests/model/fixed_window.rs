@@ -1,0 +1,127 @@
+//! `w0 = floor(t/W)·W`; allow iff `c + n <= L`, where `c` was spent in this window.
+
+use tollgate_core::{Algorithm as _, FixedWindow, Outcome, Overdraft, Timestamp, Verdict, Window};
+
+use super::{Model, admitted, calendar, span, ticks, whole};
+
+pub(crate) struct Counter {
+    limit: i128,
+    window: Window,
+    /// The latest window that something was spent in: start, end, units.
+    latest: Option<Spent>,
+}
+
+#[derive(Clone, Copy)]
+struct Spent {
+    start: i128,
+    end: i128,
+    units: i128,
+}
+
+impl Counter {
+    pub(super) fn new(quota: &FixedWindow) -> Self {
+        Self { limit: quota.capacity().into(), window: quota.window().clone(), latest: None }
+    }
+
+    fn bounds(&self, now: i128) -> (i128, i128) {
+        match &self.window {
+            Window::Epoch(length) => {
+                let length = i128::from(length.as_micros());
+                (now / length * length, (now / length + 1) * length)
+            }
+            Window::Anchored(length) => (now, now + i128::from(length.as_micros())),
+            Window::Calendar(calendar) => calendar::square(calendar, now),
+        }
+    }
+
+    fn longest(&self) -> i128 {
+        match &self.window {
+            Window::Epoch(length) | Window::Anchored(length) => length.as_micros().into(),
+            Window::Calendar(calendar) => calendar::longest(calendar.unit()),
+        }
+    }
+
+    /// The window `now` counts in. A clock that steps back goes on counting in
+    /// the latest one, unless that closes more than two lengths ahead: then
+    /// what was spent in it was spent now.
+    fn current(&mut self, now: i128) -> Spent {
+        let (start, end) = self.bounds(now);
+        let longest = self.longest();
+        match &mut self.latest {
+            Some(latest) if now < latest.end => {
+                if latest.end - now > 2 * longest {
+                    (latest.start, latest.end) = (start, end);
+                }
+                *latest
+            }
+            _ => Spent { start, end, units: 0 },
+        }
+    }
+
+    /// A window in which nothing was spent was never opened.
+    fn write(&mut self, spent: Spent) {
+        self.latest = (spent.units > 0).then_some(spent);
+    }
+
+    fn answer(&self, verdict: Verdict, spent: Spent, now: i128) -> Outcome {
+        let unopened = spent.units == 0 && matches!(self.window, Window::Anchored(_));
+        Outcome {
+            verdict,
+            limit: whole(self.limit),
+            remaining: whole((self.limit - spent.units).max(0)),
+            reset_after: span(if unopened { 0 } else { spent.end - now }),
+        }
+    }
+}
+
+impl Model for Counter {
+    fn take(&mut self, units: u64, now: Timestamp) -> Outcome {
+        let (now, asked) = (ticks(now), i128::from(units));
+        let mut current = self.current(now);
+        if asked > self.limit {
+            return self.answer(Verdict::Never, current, now);
+        }
+        if asked == 0 {
+            return self.answer(admitted(0), current, now);
+        }
+        if current.units + asked > self.limit {
+            let retry_after = span(current.end - now);
+            return self.answer(Verdict::Refused { retry_after }, current, now);
+        }
+        current.units += asked;
+        self.write(current);
+        self.answer(admitted(units), current, now)
+    }
+
+    /// What was taken before this window opened came back when its own closed.
+    fn refund(&mut self, units: u64, taken_at: Timestamp, now: Timestamp) {
+        if ticks(taken_at) >= self.current(ticks(now)).start {
+            self.grant(units, now);
+        }
+    }
+
+    fn grant(&mut self, units: u64, now: Timestamp) {
+        let mut current = self.current(ticks(now));
+        if current.units > 0 {
+            current.units = (current.units - i128::from(units)).max(0);
+            self.write(current);
+        }
+    }
+
+    fn charge(&mut self, units: u64, overdraft: Overdraft, now: Timestamp) {
+        let mut current = self.current(ticks(now));
+        let most = match overdraft {
+            Overdraft::None => self.limit,
+            Overdraft::OneCapacity => 2 * self.limit,
+        };
+        let room = (most - current.units).max(0);
+        current.units += room.min(units.into());
+        if current.units > 0 {
+            self.write(current);
+        }
+    }
+
+    fn used(&mut self, now: Timestamp) -> u64 {
+        whole(self.current(ticks(now)).units)
+    }
+}

@@ -1,0 +1,87 @@
+//! What each algorithm promises, computed slowly and from its definition.
+//!
+//! Tokens are tokens and not arrival times, windows are counted and not
+//! folded into a ring, waits are searched for and not solved for, and every
+//! fraction is a fraction (`Ratio<i128>`). Nothing here is shared with `src/`
+//! but the types of questions and answers: two programs that agree should
+//! agree for two reasons.
+//!
+//! A clock that steps back is not in the textbooks. There each model says in
+//! its own words what the module docs of the algorithm promise.
+
+pub(crate) mod calendar;
+mod concurrency;
+mod fixed_window;
+mod sliding_log;
+mod sliding_window;
+mod token_bucket;
+
+use num_rational::Ratio;
+use tollgate_core::{Outcome, Overdraft, Quota, Span, Timestamp, Verdict};
+
+pub(crate) use concurrency::Slots;
+
+/// A number without rounding.
+pub(crate) type Exact = Ratio<i128>;
+
+/// One key under one limit that counts units.
+pub(crate) trait Model {
+    fn take(&mut self, units: u64, now: Timestamp) -> Outcome;
+    fn refund(&mut self, units: u64, taken_at: Timestamp, now: Timestamp);
+    fn grant(&mut self, units: u64, now: Timestamp);
+    fn charge(&mut self, units: u64, overdraft: Overdraft, now: Timestamp);
+    /// Units spent and not yet back, rounded up.
+    fn used(&mut self, now: Timestamp) -> u64;
+
+    fn take_up_to(&mut self, most: u64, now: Timestamp) -> Outcome {
+        match self.take(0, now).remaining {
+            0 if most > 0 => self.take(1, now),
+            available => self.take(most.min(available), now),
+        }
+    }
+}
+
+/// The model of a quota that counts units.
+pub(crate) fn of(quota: &Quota) -> Box<dyn Model> {
+    match quota {
+        Quota::Bucket(it) => Box::new(token_bucket::TokenBucket::new(it)),
+        Quota::FixedWindow(it) => Box::new(fixed_window::Counter::new(it)),
+        Quota::SlidingWindow(it) => Box::new(sliding_window::Estimate::new(it)),
+        Quota::SlidingLog(it) => Box::new(sliding_log::Log::new(it)),
+        Quota::Concurrency(_) => unreachable!("slots are not units: ask `Slots`"),
+    }
+}
+
+fn ticks(at: Timestamp) -> i128 {
+    at.as_micros().into()
+}
+
+fn whole(number: i128) -> u64 {
+    u64::try_from(number).expect("the models are asked about times and numbers that fit")
+}
+
+fn span(ticks: i128) -> Span {
+    Span::from_micros(whole(ticks))
+}
+
+fn admitted(units: u64) -> Verdict {
+    Verdict::Admitted { units, delay: Span::ZERO }
+}
+
+/// The first tick from `now` on at which `holds`, for something that goes on
+/// holding once it does: doubling to find a bound, then halving.
+fn first_tick(now: i128, holds: impl Fn(i128) -> bool) -> i128 {
+    if holds(now) {
+        return now;
+    }
+    let mut reach = 1;
+    while !holds(now + reach) {
+        reach *= 2;
+    }
+    let (mut no, mut yes) = (now + reach / 2, now + reach);
+    while yes - no > 1 {
+        let middle = no + (yes - no) / 2;
+        if holds(middle) { yes = middle } else { no = middle }
+    }
+    yes
+}

@@ -1,0 +1,148 @@
+//! `estimate = P·(W - e)/W + C`; allow iff `estimate + n <= L`.
+//!
+//! With `k` sub-windows, time is measured in sub-windows: `x = t·k/W`. Those
+//! wholly in view count in full, the oldest by the share still in view.
+
+use std::collections::BTreeMap;
+
+use tollgate_core::{Outcome, Overdraft, SlidingWindow, Timestamp, Verdict};
+
+use super::{Exact, Model, admitted, first_tick, span, ticks, whole};
+
+pub(crate) struct Estimate {
+    limit: i128,
+    period: i128,
+    parts: i128,
+    /// Units by the number of their sub-window.
+    spent: BTreeMap<i128, i128>,
+    /// The latest sub-window the key was written in: it does not go back before that.
+    reached: i128,
+}
+
+impl Estimate {
+    pub(super) fn new(quota: &SlidingWindow) -> Self {
+        let (limit, period) = (quota.rate().count.into(), quota.rate().period.as_micros().into());
+        Self { limit, period, parts: quota.parts().into(), spent: BTreeMap::new(), reached: 0 }
+    }
+
+    fn position(&self, at: i128) -> Exact {
+        Exact::new(at * self.parts, self.period)
+    }
+
+    fn part(&self, at: i128) -> i128 {
+        self.position(at).floor().to_integer()
+    }
+
+    /// Where the key is at `at`, once `settle` has dealt with stepping back far.
+    fn place(&self, at: i128) -> Exact {
+        self.position(at).max(Exact::from_integer(self.reached))
+    }
+
+    /// More than two windows ahead of the clock: everything is moved back to
+    /// now, and what was fading out counts in full again.
+    fn settle(&mut self, now: i128) {
+        let here = self.part(now);
+        if self.spent.is_empty() {
+            self.reached = 0;
+        }
+        if self.reached - here > 2 * self.parts + 1 {
+            let (back, fading) = (self.reached - here, self.reached - self.parts);
+            let spent = std::mem::take(&mut self.spent);
+            for (part, units) in spent.range(fading..) {
+                *self.spent.entry(part.max(&(fading + 1)) - back).or_default() += units;
+            }
+            self.reached = here;
+        }
+    }
+
+    fn estimate(&self, at: i128) -> Exact {
+        let place = self.place(at);
+        let newest = place.floor().to_integer();
+        let oldest = newest - self.parts;
+        let rest: i128 = self.spent.range(oldest + 1..=newest).map(|(_, units)| units).sum();
+        let faded = place - Exact::from_integer(newest);
+        let fading = Exact::from_integer(self.spent.get(&oldest).copied().unwrap_or(0));
+        fading * (Exact::from_integer(1) - faded) + Exact::from_integer(rest)
+    }
+
+    fn fits(&self, units: i128, at: i128) -> bool {
+        self.estimate(at) + Exact::from_integer(units) <= Exact::from_integer(self.limit)
+    }
+
+    /// Writes at `now`, forgetting what is out of view.
+    fn write(&mut self, now: i128, change: impl FnOnce(&mut BTreeMap<i128, i128>, i128)) {
+        self.reached = self.place(now).floor().to_integer();
+        self.spent = self.spent.split_off(&(self.reached - self.parts));
+        change(&mut self.spent, self.reached);
+        self.spent.retain(|_, units| *units > 0);
+    }
+
+    fn answer(&self, verdict: Verdict, now: i128) -> Outcome {
+        let zero = Exact::from_integer(0);
+        let left = Exact::from_integer(self.limit) - self.estimate(now);
+        Outcome {
+            verdict,
+            limit: whole(self.limit),
+            remaining: whole(left.floor().to_integer().max(0)),
+            reset_after: span(first_tick(now, |at| self.estimate(at) == zero) - now),
+        }
+    }
+}
+
+impl Model for Estimate {
+    fn take(&mut self, units: u64, now: Timestamp) -> Outcome {
+        let (now, asked) = (ticks(now), i128::from(units));
+        self.settle(now);
+        if asked > self.limit {
+            return self.answer(Verdict::Never, now);
+        }
+        if asked == 0 {
+            return self.answer(admitted(0), now);
+        }
+        if !self.fits(asked, now) {
+            let retry_after = span(first_tick(now, |at| self.fits(asked, at)) - now);
+            return self.answer(Verdict::Refused { retry_after }, now);
+        }
+        self.write(now, |spent, part| *spent.entry(part).or_default() += asked);
+        self.answer(admitted(units), now)
+    }
+
+    fn refund(&mut self, units: u64, taken_at: Timestamp, now: Timestamp) {
+        self.settle(ticks(now));
+        let taken_in = self.part(ticks(taken_at));
+        self.write(ticks(now), |spent, part| {
+            if let Some(left) = spent.get_mut(&taken_in.min(part)) {
+                *left -= i128::from(units).min(*left);
+            }
+        });
+    }
+
+    /// The newest weigh most, so they are forgiven first.
+    fn grant(&mut self, units: u64, now: Timestamp) {
+        self.settle(ticks(now));
+        let mut units = i128::from(units);
+        self.write(ticks(now), |spent, _| {
+            for (_, left) in spent.iter_mut().rev() {
+                let forgiven = units.min(*left);
+                *left -= forgiven;
+                units -= forgiven;
+            }
+        });
+    }
+
+    fn charge(&mut self, units: u64, overdraft: Overdraft, now: Timestamp) {
+        let now = ticks(now);
+        self.settle(now);
+        let most = match overdraft {
+            Overdraft::None => self.limit,
+            Overdraft::OneCapacity => 2 * self.limit,
+        };
+        let room = (Exact::from_integer(most) - self.estimate(now)).floor().to_integer().max(0);
+        self.write(now, |spent, part| *spent.entry(part).or_default() += room.min(units.into()));
+    }
+
+    fn used(&mut self, now: Timestamp) -> u64 {
+        self.settle(ticks(now));
+        whole(self.estimate(ticks(now)).ceil().to_integer())
+    }
+}

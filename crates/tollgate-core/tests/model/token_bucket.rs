@@ -1,0 +1,103 @@
+//! `tokens = min(B, tokens + r·(t - last))`; allow iff `tokens >= n`.
+
+use tollgate_core::{Algorithm as _, Bucket, Outcome, Overdraft, Timestamp, Verdict};
+
+use super::{Exact, Model, admitted, span, ticks, whole};
+
+pub(crate) struct TokenBucket {
+    burst: Exact,
+    per_tick: Exact,
+    period: i128,
+    count: i128,
+    tokens: Exact,
+    last: i128,
+}
+
+impl TokenBucket {
+    pub(super) fn new(bucket: &Bucket) -> Self {
+        let (count, period) = (i128::from(bucket.rate().count), i128::from(bucket.rate().period.as_micros()));
+        let burst = Exact::from_integer(bucket.capacity().into());
+        Self { burst, per_tick: Exact::new(count, period), period, count, tokens: burst, last: 0 }
+    }
+
+    /// A clock that steps back un-earns what it had earned, down to owing one
+    /// whole burst and no further.
+    fn refill(&mut self, now: i128) -> Exact {
+        let earned = self.per_tick * Exact::from_integer(now - self.last);
+        let tokens = (self.tokens + earned).min(self.burst);
+        if tokens < -self.burst {
+            self.write(-self.burst, now);
+        }
+        tokens.max(-self.burst)
+    }
+
+    fn write(&mut self, tokens: Exact, now: i128) {
+        (self.tokens, self.last) = (tokens, now);
+    }
+
+    fn wait_for(&self, missing: Exact) -> i128 {
+        (missing / self.per_tick).ceil().to_integer()
+    }
+
+    fn answer(&self, verdict: Verdict, tokens: Exact) -> Outcome {
+        Outcome {
+            verdict,
+            limit: whole(self.burst.to_integer()),
+            remaining: whole(tokens.floor().to_integer().max(0)),
+            reset_after: span(self.wait_for(self.burst - tokens)),
+        }
+    }
+}
+
+impl Model for TokenBucket {
+    fn take(&mut self, units: u64, now: Timestamp) -> Outcome {
+        let (now, asked) = (ticks(now), Exact::from_integer(units.into()));
+        let tokens = self.refill(now);
+        if asked > self.burst {
+            return self.answer(Verdict::Never, tokens);
+        }
+        if units == 0 {
+            return self.answer(admitted(0), tokens);
+        }
+        if asked > tokens {
+            let retry_after = span(self.wait_for(asked - tokens));
+            return self.answer(Verdict::Refused { retry_after }, tokens);
+        }
+        self.write(tokens - asked, now);
+        self.answer(admitted(units), tokens - asked)
+    }
+
+    /// Debts are repaid in the order they were made. Right after a step the
+    /// bucket lacks `burst` at most, so of that no more than `burst` less what
+    /// has flowed in since can still be missing.
+    fn refund(&mut self, units: u64, taken_at: Timestamp, now: Timestamp) {
+        let now = ticks(now);
+        let tokens = self.refill(now);
+        let since = Exact::new((now - ticks(taken_at)).max(0) * self.count, self.period);
+        let still_missing = (self.burst - since).max(Exact::from_integer(0));
+        let back = Exact::from_integer(units.into()).min(still_missing);
+        self.write((tokens + back).min(self.burst), now);
+    }
+
+    fn grant(&mut self, units: u64, now: Timestamp) {
+        let now = ticks(now);
+        let tokens = self.refill(now) + Exact::from_integer(units.into());
+        self.write(tokens.min(self.burst), now);
+    }
+
+    fn charge(&mut self, units: u64, overdraft: Overdraft, now: Timestamp) {
+        let now = ticks(now);
+        let tokens = self.refill(now);
+        let floor = match overdraft {
+            Overdraft::None => Exact::from_integer(0),
+            Overdraft::OneCapacity => -self.burst,
+        };
+        let after = tokens - Exact::from_integer(units.into());
+        self.write(after.max(floor.min(tokens)), now);
+    }
+
+    fn used(&mut self, now: Timestamp) -> u64 {
+        let missing = self.burst - self.refill(ticks(now));
+        whole(missing.ceil().to_integer())
+    }
+}

@@ -1,0 +1,71 @@
+//! Every answer equals the model's: verdict, wait, what is left, when all is back.
+
+use proptest::prelude::*;
+use proptest::strategy::Strategy;
+use tollgate_core::{Adjustment, Demand, Outcome, Quota, Timestamp};
+
+use crate::model::{self, Model};
+use crate::quotas;
+use crate::seed::{Holds, check};
+use crate::trace::{Did, Key, Trace, wild};
+
+fn agrees((quota, trace): (Quota, Trace)) -> Holds {
+    let mut key = Key::new(&quota);
+    let mut model = model::of(&quota);
+    for (by, act) in trace {
+        key.advance(by);
+        let did = key.resolve(act);
+        let (ours, theirs) = (key.perform(did), perform(&mut *model, did, key.now));
+        prop_assert_eq!(ours, theirs, "after {:?} at {:?}, now {:?}", did, key.now, key.state);
+        prop_assert_eq!(key.used(), model.used(key.now), "used after {:?}", did);
+        let (ours, theirs) = (key.take(0), model.take(0, key.now));
+        prop_assert_eq!(ours, theirs, "looking after {:?} at {:?}, now {:?}", did, key.now, key.state);
+    }
+    Ok(())
+}
+
+fn perform(model: &mut dyn Model, did: Did, now: Timestamp) -> Option<Outcome> {
+    match did {
+        Did::Asked(Demand::Exactly(units)) => Some(model.take(units, now)),
+        Did::Asked(Demand::UpTo(most)) => Some(model.take_up_to(most, now)),
+        Did::Asked(Demand::Slot(_)) => unreachable!("traces ask for units"),
+        Did::Adjusted(adjustment) => {
+            adjust(model, adjustment, now);
+            None
+        }
+    }
+}
+
+fn adjust(model: &mut dyn Model, adjustment: Adjustment, now: Timestamp) {
+    match adjustment {
+        Adjustment::Refund { units, taken_at } => model.refund(units, taken_at, now),
+        Adjustment::Grant { units } => model.grant(units, now),
+        Adjustment::Charge { units, overdraft } => model.charge(units, overdraft, now),
+        Adjustment::Reset | Adjustment::Release { .. } => unreachable!("traces deal in units"),
+    }
+}
+
+#[track_caller]
+fn check_agreement(cases: u32, quotas: impl Strategy<Value = Quota>) {
+    check(cases, (quotas, wild()), agrees);
+}
+
+#[test]
+fn a_bucket_answers_like_rational_tokens() {
+    check_agreement(600, quotas::buckets());
+}
+
+#[test]
+fn a_fixed_window_answers_like_its_definition() {
+    check_agreement(400, quotas::fixed_windows());
+}
+
+#[test]
+fn a_sliding_window_answers_like_the_estimate() {
+    check_agreement(300, quotas::sliding_windows());
+}
+
+#[test]
+fn a_sliding_log_answers_like_a_list_of_units() {
+    check_agreement(500, quotas::sliding_logs());
+}

@@ -1,0 +1,109 @@
+//! Never admits more than its definition allows, in any stretch there is.
+//!
+//! Asked of the admitted units alone: neither states nor models are consulted.
+
+use proptest::prelude::*;
+use tollgate_core::{Algorithm as _, Quota, Timestamp, Window};
+
+use crate::model::Exact;
+use crate::quotas;
+use crate::seed::check;
+use crate::trace::{Key, Trace, takes};
+
+/// When, and how many.
+type Admitted = Vec<(i128, i128)>;
+
+fn admitted(quota: &Quota, trace: Trace) -> Admitted {
+    let mut key = Key::new(quota);
+    let mut admitted = Vec::new();
+    for (by, act) in trace {
+        key.advance(by);
+        if let (_, Some(outcome)) = key.act(act) {
+            admitted.push((key.now.as_micros().into(), outcome.units().into()));
+        }
+    }
+    admitted
+}
+
+fn units<'a>(admitted: impl IntoIterator<Item = &'a (i128, i128)>) -> i128 {
+    admitted.into_iter().map(|&(_, units)| units).sum()
+}
+
+/// The most units in any stretch `(t - width, t]`.
+fn most_within(admitted: &Admitted, width: i128) -> i128 {
+    let ends = admitted.iter().map(|&(at, _)| at);
+    let within = |end| units(admitted.iter().filter(|&&(at, _)| end - width < at && at <= end));
+    ends.map(within).max().unwrap_or(0)
+}
+
+#[test]
+fn a_bucket_admits_its_burst_and_what_flowed_in() {
+    check(400, (quotas::buckets(), takes()), |(quota, trace)| {
+        let admitted = admitted(&quota, trace);
+        let Quota::Bucket(bucket) = &quota else { unreachable!("only buckets were asked for") };
+        let rate = Exact::new(bucket.rate().count.into(), bucket.rate().period.as_micros().into());
+        for (first, &(from, _)) in admitted.iter().enumerate() {
+            for (last, &(to, _)) in admitted.iter().enumerate().skip(first) {
+                let flowed_in = rate * Exact::from_integer(to - from);
+                let bound = flowed_in + Exact::from_integer(bucket.capacity().into());
+                let passed = Exact::from_integer(units(&admitted[first..=last]));
+                prop_assert!(passed <= bound, "{} in {} µs", passed, to - from);
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_fixed_window_admits_its_limit_in_each_window() {
+    check(400, (quotas::fixed_windows(), takes()), |(quota, trace)| {
+        let mut admitted = admitted(&quota, trace);
+        let Quota::FixedWindow(limit) = &quota else { unreachable!("only windows were asked for") };
+        admitted.retain(|&(_, units)| units > 0);
+        let mut rest = admitted.as_slice();
+        while let Some(&(from, _)) = rest.first() {
+            // Windows follow the clock, or open with the first unit after the last one closed.
+            let from = Timestamp::from_micros(u64::try_from(from).unwrap_or(0));
+            let closes = i128::from(limit.window().closes(from).as_micros());
+            let (inside, later) = rest.split_at(rest.partition_point(|&(at, _)| at < closes));
+            prop_assert!(units(inside) <= limit.capacity().into());
+            rest = later;
+        }
+        if let Window::Epoch(length) | Window::Anchored(length) = limit.window() {
+            let twice = 2 * i128::from(limit.capacity());
+            prop_assert!(most_within(&admitted, length.as_micros().into()) <= twice);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_sliding_log_admits_its_limit_in_any_stretch() {
+    check(400, (quotas::sliding_logs(), takes()), |(quota, trace)| {
+        let admitted = admitted(&quota, trace);
+        prop_assert!(most_within(&admitted, quota.period().as_micros().into()) <= quota.capacity().into());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_sliding_window_keeps_its_formula_and_stays_below_twice_its_limit() {
+    check(400, (quotas::sliding_windows(), takes()), |(quota, trace)| {
+        let admitted = admitted(&quota, trace);
+        let Quota::SlidingWindow(window) = &quota else { unreachable!("only these were asked for") };
+        let (limit, parts) = (i128::from(quota.capacity()), i128::from(window.parts()));
+        let period = i128::from(window.rate().period.as_micros());
+        for (last, &(now, _)) in admitted.iter().enumerate().filter(|(_, (_, units))| *units > 0) {
+            let here = now * parts / period;
+            let spent_in =
+                |part| units(admitted[..=last].iter().filter(move |&&(at, _)| at * parts / period == part));
+            let in_full: i128 = (here - parts + 1..=here).map(spent_in).sum();
+            let left = (here + 1) * period - now * parts;
+            prop_assert!(spent_in(here - parts) * left + in_full * period <= limit * period);
+        }
+        prop_assert!(most_within(&admitted, period) < 2 * limit);
+        // What is assumed is the spread within one sub-window: short of that, the limit is exact.
+        prop_assert!(most_within(&admitted, period * (parts - 1) / parts) <= limit);
+        Ok(())
+    });
+}

@@ -1,0 +1,172 @@
+//! Whatever the bytes, the clock and the numbers: no panic, no overflow, and a
+//! state that can be written down again.
+
+use proptest::collection::{btree_map, vec};
+use proptest::prelude::*;
+use tollgate_core::{
+    Adjustment, BucketState, Concurrency, Demand, FixedWindowState, Lease, Leases, Overdraft, Owner, Quota,
+    SlidingLogState, SlidingWindowState, Span, State, Timestamp, Verdict,
+};
+
+use crate::quotas;
+use crate::seed::{Holds, check};
+use crate::trace::{Key, START, wild};
+
+fn slots() -> impl Strategy<Value = Quota> {
+    (1..4u32, 1..1u64 << 47).prop_map(|(slots, ttl)| {
+        Quota::from(Concurrency::new(slots, Span::from_micros(ttl)).expect("a valid limit"))
+    })
+}
+
+/// Times and numbers from the ends of their range, and some from within.
+fn extreme() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        Just(0),
+        Just(1),
+        Just(u64::MAX),
+        Just(u64::MAX - 1),
+        Just(START.as_micros()),
+        Just(u64::from(u32::MAX)),
+        Just(1 << 57),
+        Just(1 << 63),
+        any::<u64>(),
+        1..100u64,
+    ]
+}
+
+/// Any state that bytes can hold, sensible or not.
+fn any_state() -> impl Strategy<Value = State> {
+    let count = || prop_oneof![Just(1), 1..100u32, Just(u32::MAX), Just(1 << 31)];
+    let bucket = (extreme(), any::<u32>())
+        .prop_map(|(tat, grains)| State::Bucket(BucketState { tat: at(tat), grains }));
+    let fixed = (extreme(), extreme())
+        .prop_map(|(end, count)| State::FixedWindow(FixedWindowState { end: at(end), count }));
+    let counts = vec(prop_oneof![Just(0), count()], 0..70).prop_map(Vec::into_boxed_slice);
+    let sliding = (extreme(), prop_oneof![counts, vec(count(), 2).prop_map(Vec::into_boxed_slice)])
+        .prop_map(|(newest, counts)| State::SlidingWindow(SlidingWindowState { newest, counts }));
+    let log = btree_map(extreme(), count(), 0..6).prop_map(|entries| {
+        let entries = entries.into_iter().map(|(stamp, count)| (at(stamp), count)).collect();
+        State::SlidingLog(SlidingLogState { entries })
+    });
+    let leases = vec((0..3u128, extreme()), 0..6).prop_map(|mut held| {
+        held.sort_by_key(|&(_, expires)| expires);
+        let lease = |(owner, expires)| Lease { owner: Owner(owner), expires: at(expires) };
+        State::Concurrency(Leases { held: held.into_iter().map(lease).collect() })
+    });
+    prop_oneof![bucket, fixed, sliding, log, leases]
+}
+
+fn at(micros: u64) -> Timestamp {
+    Timestamp::from_micros(micros)
+}
+
+/// One quota of each kind, so that every state meets its own.
+fn one_of_each() -> impl Strategy<Value = Vec<Quota>> {
+    (quotas::buckets(), quotas::fixed_windows(), quotas::sliding_windows(), quotas::sliding_logs(), slots())
+        .prop_map(|(a, b, c, d, e)| vec![a, b, c, d, e])
+}
+
+/// Every operation, at every extreme, one after another.
+fn survives(quota: &Quota, mut state: State, extremes: &[u64]) -> Holds {
+    for pair in extremes.windows(2) {
+        let (units, now) = (pair[0], Timestamp::from_micros(pair[1]));
+        let demands = [Demand::Exactly(units), Demand::UpTo(units), Demand::Slot(Owner(units.into()))];
+        for demand in demands.into_iter().chain([Demand::Exactly(0), Demand::Exactly(1)]) {
+            let outcome = quota.step(&mut state, demand, now);
+            prop_assert!(outcome.remaining <= outcome.limit);
+            prop_assert!(outcome.units() <= outcome.limit);
+        }
+        for adjustment in [
+            Adjustment::Charge { units, overdraft: Overdraft::OneCapacity },
+            Adjustment::Charge { units, overdraft: Overdraft::None },
+            Adjustment::Refund { units, taken_at: Timestamp::from_micros(units) },
+            Adjustment::Refund { units, taken_at: now },
+            Adjustment::Charge { units: u64::MAX, overdraft: Overdraft::OneCapacity },
+            Adjustment::Grant { units },
+            Adjustment::Release { owner: Owner(units.into()) },
+        ] {
+            quota.adjust(&mut state, adjustment, now);
+            quota.used(&state, now);
+            quota.forgettable_at(&state);
+        }
+        prop_assert_eq!(State::decode(&state.encode()), Ok(state.clone()), "written down and read back");
+    }
+    Ok(())
+}
+
+#[test]
+fn extreme_times_and_numbers_never_panic() {
+    check(500, (one_of_each(), vec(extreme(), 2..12)), |(quotas, extremes)| {
+        quotas.iter().try_for_each(|quota| survives(quota, quota.fresh(), &extremes))
+    });
+}
+
+#[test]
+fn every_state_survives_being_written_down() {
+    check(600, (quotas::any(), wild()), |(quota, trace)| {
+        let mut key = Key::new(&quota);
+        for (by, act) in trace {
+            key.advance(by);
+            key.act(act);
+            prop_assert_eq!(State::decode(&key.state.encode()), Ok(key.state.clone()));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn no_state_that_bytes_can_hold_makes_any_algorithm_panic() {
+    check(3_000, (one_of_each(), any_state(), vec(extreme(), 2..8)), |(quotas, state, extremes)| {
+        prop_assert_eq!(State::decode(&state.encode()), Ok(state.clone()));
+        let now = at(extremes[0]);
+        for (quota, other) in quotas.iter().zip(quotas.iter().cycle().skip(1)) {
+            quota.used(&state, now);
+            quota.forgettable_at(&state);
+            quota.describe(&state, Verdict::Never, now);
+            survives(quota, quota.carry_over(other, &state, now), &extremes)?;
+            survives(quota, state.clone(), &extremes)?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn random_bytes_never_panic() {
+    let bytes = (0x0f..=0x15u8, vec(any::<u8>(), 0..64));
+    check(4_000, (one_of_each(), bytes, extreme()), |(quotas, (first, mut bytes), now)| {
+        bytes.insert(0, first);
+        let Ok(state) = State::decode(&bytes) else { return Ok(()) };
+        quotas.iter().try_for_each(|quota| survives(quota, state.clone(), &[now, 0, u64::MAX]))
+    });
+}
+
+#[test]
+fn a_damaged_state_is_an_error_or_a_state_that_can_be_used() {
+    let damage = (any::<prop::sample::Index>(), any::<u8>(), any::<bool>());
+    check(2_000, (quotas::any(), wild(), damage), |(quota, trace, (at, byte, cut))| {
+        let key = Key::after(&quota, &trace);
+        let mut bytes = key.state.encode();
+        let at = at.index(bytes.len());
+        if cut {
+            bytes.truncate(at);
+        } else {
+            bytes[at] ^= byte;
+        }
+        match State::decode(&bytes) {
+            Ok(state) => survives(&quota, state, &[1, key.now.as_micros(), u64::MAX, 0]),
+            Err(_) => Ok(()),
+        }
+    });
+}
+
+#[test]
+fn a_state_cut_short_is_never_taken_for_whole() {
+    // A list has no length of its own, so only the fixed shapes can tell.
+    check(300, (prop_oneof![quotas::buckets(), quotas::fixed_windows()], wild()), |(quota, trace)| {
+        let bytes = Key::after(&quota, &trace).state.encode();
+        for length in 0..bytes.len() {
+            prop_assert!(State::decode(&bytes[..length]).is_err());
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,122 @@
+//! Refunds, grants, forced charges, and moving to another quota.
+
+use proptest::prelude::*;
+use tollgate_core::{Adjustment, Overdraft, Span, Timestamp};
+
+use crate::quotas;
+use crate::seed::check;
+use crate::trace::{Key, steady, wild};
+
+fn refund(key: &mut Key<'_>, units: u64, taken_at: Timestamp) {
+    key.adjust(Adjustment::Refund { units, taken_at });
+}
+
+#[test]
+fn a_refund_right_after_a_take_undoes_it() {
+    check(800, (quotas::any(), steady(), 1..=1_000u64, steady()), |(quota, history, share, future)| {
+        let mut untouched = Key::after(&quota, &history);
+        let mut refunded = untouched.clone();
+        let units = (refunded.peek().remaining / share).max(1);
+        let taken = refunded.take(units).units();
+        let taken_at = refunded.now;
+        refund(&mut refunded, taken, taken_at);
+        prop_assert_eq!(refunded.peek(), untouched.peek());
+        for (by, act) in future {
+            untouched.advance(by);
+            refunded.advance(by);
+            let (did, expected) = untouched.act(act);
+            prop_assert_eq!(refunded.perform(did), expected, "{:?} at {:?}", did, untouched.now);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_refund_of_what_time_gave_back_gives_nothing() {
+    check(600, (quotas::any(), steady(), 1..=1_000u64), |(quota, history, share)| {
+        let mut key = Key::after(&quota, &history);
+        let taken = key.take((key.peek().remaining / share).max(1)).units();
+        let taken_at = key.now;
+        // Overdrawn keys take longer to come back; the units of a step do not.
+        key.now = taken_at + quota.period() + quota.period();
+        key.take(key.peek().remaining);
+        let before = key.peek();
+        refund(&mut key, taken, taken_at);
+        prop_assert_eq!(key.peek(), before);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_refund_gives_no_more_than_was_taken() {
+    check(600, (quotas::any(), wild(), 1..=1_000u64, 0..=2_000u64), |(quota, history, share, later)| {
+        let mut key = Key::after(&quota, &history);
+        let taken = key.take((key.peek().remaining / share).max(1)).units();
+        let taken_at = key.now;
+        let later = u128::from(quota.period().as_micros()) * u128::from(later) / 1_000;
+        key.now = taken_at + Span::from_micros(u64::try_from(later).unwrap_or(0));
+        let before = key.peek().remaining;
+        refund(&mut key, taken, taken_at);
+        let after = key.peek().remaining;
+        prop_assert!(before <= after && after <= before + taken);
+        prop_assert!(after <= quota.capacity());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_grant_lets_at_most_so_many_more_pass_and_never_more_than_a_rested_key() {
+    check(600, (quotas::any(), wild(), any::<u64>()), |(quota, history, random)| {
+        let key = Key::after(&quota, &history);
+        let before = key.peek().remaining;
+        for units in [0, 1, random % quota.capacity(), random] {
+            let mut key = key.clone();
+            key.adjust(Adjustment::Grant { units });
+            let after = key.peek().remaining;
+            prop_assert!(before <= after && after <= before.saturating_add(units).min(quota.capacity()));
+        }
+        let mut granted = key;
+        granted.adjust(Adjustment::Grant { units: u64::MAX });
+        prop_assert_eq!(granted.peek().remaining, quota.capacity());
+        prop_assert_eq!(granted.used(), 0);
+        let capacity = granted.take(quota.capacity());
+        prop_assert!(capacity.is_admitted() && capacity.remaining == 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_forced_charge_spends_down_to_its_floor_and_no_further() {
+    check(600, (quotas::any(), wild(), any::<u64>()), |(quota, history, random)| {
+        let key = Key::after(&quota, &history);
+        let before = key.used();
+        for (overdraft, floor) in
+            [(Overdraft::None, quota.capacity()), (Overdraft::OneCapacity, 2 * quota.capacity())]
+        {
+            for units in [0, 1, random % quota.capacity(), random, u64::MAX] {
+                let mut key = key.clone();
+                key.adjust(Adjustment::Charge { units, overdraft });
+                let expected = before.saturating_add(units).min(floor.max(before));
+                prop_assert_eq!(key.used(), expected, "{} with {:?}", units, overdraft);
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn what_was_spent_carries_over_to_another_quota() {
+    check(800, (quotas::any(), quotas::any(), wild()), |(before, after, history)| {
+        let key = Key::after(&before, &history);
+        let used = key.used();
+        let mut carried = Key::new(&after).at(key.now);
+        carried.state = after.carry_over(&before, &key.state, key.now);
+        if before == after {
+            prop_assert_eq!(carried.state, key.state);
+            return Ok(());
+        }
+        prop_assert_eq!(carried.used(), used.min(after.capacity()));
+        prop_assert_eq!(carried.peek().remaining, after.capacity().saturating_sub(used));
+        Ok(())
+    });
+}

@@ -1,0 +1,104 @@
+//! Random quotas of every kind, odd ones preferred.
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use tollgate_core::{
+    Algorithm as _, Bucket, Calendar, CalendarUnit, FixedWindow, Quota, Rate, SlidingLog, SlidingWindow,
+    Span, Window,
+};
+
+const SECOND: u64 = 1_000_000;
+const DAY: u64 = 86_400 * SECOND;
+const LONGEST: u64 = 1 << 47;
+
+/// Rates with no short decimal form, at the edges of what is served, or on both sides of one unit a tick.
+const ODD: [(u64, u64); 16] = [
+    (7, 60 * SECOND),
+    (1, 30 * DAY),
+    (3_000_000, SECOND),
+    (10, SECOND),
+    (1_000_003, SECOND),
+    (4_294_967_291, SECOND),
+    (7_919, 13 * SECOND),
+    (3, 7),
+    (7, 3),
+    (1, 1),
+    (5, 1),
+    (1, LONGEST),
+    ((1 << 32) - 1, LONGEST),
+    (1 << 48, 1 << 20),
+    (997, LONGEST - 1),
+    (100, 60 * SECOND),
+];
+
+fn rate() -> impl Strategy<Value = Rate> {
+    let odd = select(&ODD[..]);
+    let any = (0..40u32, 0..47u32).prop_flat_map(|(count, period)| (1..=1u64 << count, 1..=1u64 << period));
+    prop_oneof![3 => odd, 1 => any].prop_map(|(count, period)| Rate::new(count, Span::from_micros(period)))
+}
+
+/// A limit small enough to reach, over any period.
+fn small_rate(most: u64) -> impl Strategy<Value = Rate> {
+    (rate(), 1..=most).prop_map(move |(rate, count)| Rate::new(count.min(rate.count), rate.period))
+}
+
+pub(crate) fn buckets() -> impl Strategy<Value = Quota> {
+    let burst = prop_oneof![Just(None), (1..=10u64).prop_map(Some), (1..=1u64 << 40).prop_map(Some)];
+    (rate(), burst).prop_filter_map("a rate that can be served", |(rate, burst)| {
+        let bucket = Bucket::new(rate).ok()?;
+        let burst = burst.unwrap_or(bucket.capacity());
+        bucket.with_burst(burst).or_else(|_| bucket.with_burst(1)).ok().map(Quota::from)
+    })
+}
+
+pub(crate) fn fixed_windows() -> impl Strategy<Value = Quota> {
+    let plain = |make: fn(Rate) -> Result<FixedWindow, _>| {
+        prop_oneof![rate(), small_rate(20)]
+            .prop_map(move |rate| Quota::from(make(rate).expect("a valid rate")))
+    };
+    prop_oneof![plain(FixedWindow::epoch), plain(FixedWindow::anchored), calendar_windows()]
+}
+
+fn calendar_windows() -> impl Strategy<Value = Quota> {
+    (1..=20u64, calendars()).prop_map(|(limit, calendar)| {
+        Quota::from(FixedWindow::new(limit, Window::Calendar(calendar)).expect("a valid limit"))
+    })
+}
+
+pub(crate) fn calendars() -> impl Strategy<Value = Calendar> {
+    let units = [CalendarUnit::Hour, CalendarUnit::Day, CalendarUnit::Week, CalendarUnit::Month];
+    let zones = [
+        "UTC",
+        "Europe/Paris",
+        "America/New_York",
+        "America/Havana",
+        "America/Santiago",
+        "Asia/Beirut",
+        "Asia/Kathmandu",
+        "Atlantic/Azores",
+        "Australia/Lord_Howe",
+        "Antarctica/Troll",
+        "Pacific/Auckland",
+    ];
+    (select(units.to_vec()), select(zones.to_vec()))
+        .prop_map(|(unit, zone)| Calendar::new(unit, zone).expect("a zone that exists"))
+}
+
+pub(crate) fn sliding_windows() -> impl Strategy<Value = Quota> {
+    let parts = prop_oneof![Just(1), 1..=7u32, Just(60), Just(64)];
+    let rate = prop_oneof![rate(), small_rate(20), small_rate(1_000)];
+    (rate, parts).prop_map(|(rate, parts)| {
+        let limit = SlidingWindow::new(Rate::new(rate.count.min(1 << 30), rate.period));
+        limit.and_then(|limit| limit.with_parts(parts)).expect("a valid rate").into()
+    })
+}
+
+pub(crate) fn sliding_logs() -> impl Strategy<Value = Quota> {
+    prop_oneof![small_rate(5), small_rate(60)]
+        .prop_map(|rate| SlidingLog::new(rate).expect("a valid rate").into())
+}
+
+/// Any quota that counts units.
+pub(crate) fn any() -> impl Strategy<Value = Quota> {
+    prop_oneof![buckets(), fixed_windows(), sliding_windows(), sliding_logs()]
+}

@@ -1,0 +1,144 @@
+//! Slots: how many hold at once, for how long, and what a late or lost release does.
+
+use proptest::prelude::*;
+use tollgate_core::{Adjustment, Concurrency, Demand, Overdraft, Owner, Quota, Span, State, Timestamp};
+
+use crate::model::Slots;
+use crate::seed::{Holds, check};
+use crate::trace::START;
+
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Acquire(u128),
+    Release(u128),
+    Look,
+}
+
+/// Thousandths of a lease's life, forward or back, and what happens then.
+type Trace = Vec<(i64, Act)>;
+
+fn limits() -> impl Strategy<Value = Concurrency> {
+    let lives = prop_oneof![Just(1u64), 2..100u64, Just(30_000_000), Just(1 << 47)];
+    (1..6u32, lives)
+        .prop_map(|(slots, ttl)| Concurrency::new(slots, Span::from_micros(ttl)).expect("a valid limit"))
+}
+
+fn traces() -> impl Strategy<Value = Trace> {
+    let moves = prop_oneof![
+        3 => Just(0i64),
+        6 => 0..600i64,
+        1 => Just(1_000i64),
+        1 => -3_000..0i64,
+        1 => -40_000..40_000i64,
+    ];
+    let act = prop_oneof![
+        6 => (0..8u128).prop_map(Act::Acquire),
+        2 => (0..8u128).prop_map(Act::Release),
+        1 => Just(Act::Look),
+    ];
+    prop::collection::vec((moves, act), 1..40)
+}
+
+fn moved(now: Timestamp, limit: Concurrency, thousandths: i64) -> Timestamp {
+    let by = i128::from(limit.ttl().as_micros()) * i128::from(thousandths) / 1_000;
+    Timestamp::from_micros(u64::try_from(i128::from(now.as_micros()) + by).unwrap_or(0))
+}
+
+fn agrees((limit, trace): (Concurrency, Trace)) -> Holds {
+    let quota = Quota::from(limit);
+    let (mut state, mut model, mut now) = (quota.fresh(), Slots::new(&limit), START);
+    for (by, act) in trace {
+        now = moved(now, limit, by);
+        match act {
+            Act::Acquire(owner) => {
+                let ours = quota.step(&mut state, Demand::Slot(Owner(owner)), now);
+                prop_assert_eq!(ours, model.acquire(owner, now), "{:?} at {:?}: {:?}", act, now, state);
+            }
+            Act::Release(owner) => {
+                quota.adjust(&mut state, Adjustment::Release { owner: Owner(owner) }, now);
+                model.release(owner);
+            }
+            Act::Look => {}
+        }
+        let looked = quota.step(&mut state, Demand::Exactly(0), now);
+        prop_assert_eq!(looked, model.peek(now), "looking at {:?}: {:?}", now, state);
+        prop_assert_eq!(quota.used(&state, now), looked.limit - looked.remaining);
+        prop_assert_eq!(State::decode(&state.encode()), Ok(state.clone()));
+    }
+    Ok(())
+}
+
+fn held(limit: Concurrency, trace: &Trace) -> (State, Timestamp) {
+    let quota = Quota::from(limit);
+    let (mut state, mut now) = (quota.fresh(), START);
+    for &(by, act) in trace {
+        now = moved(now, limit, by);
+        match act {
+            Act::Acquire(owner) => {
+                quota.meet(&mut state, Demand::Slot(Owner(owner)), now);
+            }
+            Act::Release(owner) => {
+                quota.adjust(&mut state, Adjustment::Release { owner: Owner(owner) }, now);
+            }
+            Act::Look => {}
+        }
+    }
+    (state, now)
+}
+
+#[test]
+fn slots_answer_like_a_list_of_leases() {
+    check(800, (limits(), traces()), agrees);
+}
+
+#[test]
+fn a_refused_owner_gets_a_slot_when_told_and_not_one_tick_before() {
+    // Under another limit than the leases were made under, too: slots may have been taken away.
+    check(600, (limits(), 1..6u32, traces()), |(limit, slots, trace)| {
+        let (state, now) = held(limit, &trace);
+        let fewer = Quota::from(Concurrency::new(slots, limit.ttl()).expect("a valid limit"));
+        let mut state = fewer.carry_over(&limit.into(), &state, now);
+        let newcomer = Demand::Slot(Owner(99));
+        let refused = fewer.step(&mut state, newcomer, now);
+        if let Some(wait) = refused.retry_after() {
+            let then = now + wait;
+            let early = fewer.step(&mut state.clone(), newcomer, then.before(Span::from_micros(1)));
+            prop_assert!(!early.is_admitted());
+            prop_assert!(fewer.step(&mut state, newcomer, then).is_admitted());
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn nobody_holds_anything_once_it_is_forgettable() {
+    check(300, (limits(), traces()), |(limit, trace)| {
+        let (state, now) = held(limit, &trace);
+        let quota = Quota::from(limit);
+        let then = quota.forgettable_at(&state);
+        prop_assert_eq!(quota.used(&state, then.max(now)), 0);
+        if then > now {
+            prop_assert!(quota.used(&state, then.before(Span::from_micros(1))) > 0);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn units_and_slots_do_not_mix() {
+    let quota = Quota::from(Concurrency::new(1, Span::from_secs(1)).expect("a valid limit"));
+    let mut state = quota.fresh();
+    quota.step(&mut state, Demand::Slot(Owner(1)), START);
+    let before = state.clone();
+    for demand in [Demand::Exactly(1), Demand::UpTo(1), Demand::Exactly(u64::MAX)] {
+        assert_eq!(quota.step(&mut state, demand, START).verdict, tollgate_core::Verdict::Never);
+    }
+    for adjustment in [
+        Adjustment::Refund { units: 1, taken_at: START },
+        Adjustment::Grant { units: 1 },
+        Adjustment::Charge { units: 1, overdraft: Overdraft::OneCapacity },
+    ] {
+        quota.adjust(&mut state, adjustment, START);
+    }
+    assert_eq!(state, before);
+}

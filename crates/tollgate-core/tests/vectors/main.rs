@@ -1,0 +1,95 @@
+//! The shared vectors: what every store and script is judged by.
+//!
+//! Both the model and the implementation must give the answers that stand in
+//! `vectors/*.json`. With `TOLLGATE_BLESS=1` the files are written anew, with the
+//! *model's* answers: the implementation is never its own judge.
+
+mod format;
+#[path = "../model/mod.rs"]
+#[allow(dead_code, reason = "the proof asks the models more than the vectors do")]
+mod model;
+mod subject;
+
+use format::{Expect, File};
+use subject::Subject;
+
+const FILES: [(&str, &str); 5] = [
+    ("token-bucket", include_str!("../../vectors/token-bucket.json")),
+    ("fixed-window", include_str!("../../vectors/fixed-window.json")),
+    ("sliding-window", include_str!("../../vectors/sliding-window.json")),
+    ("sliding-log", include_str!("../../vectors/sliding-log.json")),
+    ("concurrency", include_str!("../../vectors/concurrency.json")),
+];
+
+#[allow(clippy::disallowed_methods, reason = "a test is the binary here: it reads its switch once, at start")]
+fn blessing() -> bool {
+    std::env::var("TOLLGATE_BLESS").is_ok()
+}
+
+fn parse(name: &str, text: &str) -> File {
+    let file = serde_json::from_str(text).map_err(|error| format!("{name}.json: {error}"));
+    file.expect("every file has the format of vectors/README.md")
+}
+
+/// The file with the model's answers.
+fn answered_by_the_model(mut file: File) -> File {
+    for case in &mut file.cases {
+        let mut model = Subject::model(&case.quota.build());
+        for step in &mut case.steps {
+            step.expect = Some(Expect::from(model.perform(step)));
+        }
+    }
+    file
+}
+
+#[test]
+fn the_model_gives_the_answers_in_the_files() {
+    for (name, text) in FILES {
+        let answered = answered_by_the_model(parse(name, text)).render();
+        if blessing() {
+            let path = format!("{}/vectors/{name}.json", env!("CARGO_MANIFEST_DIR"));
+            std::fs::write(path, answered).unwrap();
+        } else {
+            let differs = text.lines().zip(answered.lines()).find(|(stored, now)| stored != now);
+            assert_eq!(differs, None, "{name}.json, where left is stored and right is the model's");
+            assert_eq!(text, answered, "{name}.json");
+        }
+    }
+}
+
+#[test]
+fn the_implementation_gives_the_answers_in_the_files() {
+    for (name, text) in FILES {
+        let file = parse(name, text);
+        let file = if blessing() { answered_by_the_model(file) } else { file };
+        for case in file.cases {
+            let mut ours = Subject::ours(case.quota.build());
+            for step in &case.steps {
+                let answer = Some(Expect::from(ours.perform(step)));
+                assert_eq!(answer, step.expect, "{name}: {} at {}: {:?}", case.name, step.at_us, step.act);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_case_is_of_its_file_and_has_a_name_of_its_own() {
+    for (name, text) in FILES {
+        let cases = parse(name, text).cases;
+        let mut names: Vec<_> = cases.iter().map(|case| &case.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), cases.len(), "{name}.json has two cases of one name");
+        assert!(cases.iter().all(|case| case.quota.build().algorithm() == name), "{name}.json");
+    }
+}
+
+/// Redis computes in doubles, JavaScript reads JSON into them.
+#[test]
+fn every_number_survives_a_double() {
+    for (name, text) in FILES {
+        let mut digits = text.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());
+        let large = digits.find(|digits| digits.parse::<u64>().is_ok_and(|number| number >= 1 << 53));
+        assert_eq!(large, None, "{name}.json");
+    }
+}
