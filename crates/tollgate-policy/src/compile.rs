@@ -1,0 +1,108 @@
+//! From what was written to what it does.
+//!
+//! Everything that takes more than one value to see is found here: options of
+//! another algorithm, keys that no request can have, names that collide.
+//!
+//! - `amount`: how much a limit grants, to whom.
+//! - `limit`: one limit, and the rules it checks.
+//! - `name`: names for limits that have none.
+//! - `warn`: what works and is probably not meant.
+
+mod amount;
+mod limit;
+mod name;
+mod warn;
+
+use foldhash::HashMap;
+
+use crate::diagnostic::{Diagnostics, Problems};
+use crate::document::Document;
+use crate::identify::Identify;
+use crate::lists::List;
+use crate::matcher::Matcher;
+use crate::policy::Policy;
+use crate::settings::{ClientAddress, HeaderSettings};
+use crate::written::{File, sections};
+
+/// The default of `max_keys`.
+const MAX_KEYS: u64 = 1_000_000;
+
+/// A policy, or everything that is wrong with the document. `problems` are
+/// those found before.
+pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Policy, Diagnostics> {
+    let mut file = File::read(document, &mut problems);
+    let client = file.client.take();
+    warn::about_client(client.as_ref(), &mut problems);
+    let client = client.as_ref().map(client_address).unwrap_or_default();
+    let drafts: Vec<_> =
+        file.limits.iter().filter_map(|limit| limit::draft(limit, &client, &mut problems)).collect();
+    let names = name::all(&file.limits, &mut problems);
+    warn::about_limits(&file, &mut problems);
+    if problems.has_errors() {
+        return Err(problems.errors().about(document.source()));
+    }
+    let limits: Vec<_> = drafts.into_iter().zip(names).map(|(draft, name)| draft.finish(&name)).collect();
+
+    let mut matcher = Matcher::default();
+    let mut routes = Vec::new();
+    for (index, limit) in (0..).zip(&limits) {
+        for (at, pattern) in (0..).zip(&limit.endpoints) {
+            let route = u32::try_from(routes.len()).unwrap_or(u32::MAX);
+            routes.push((index, at));
+            if limit.hosts.is_empty() {
+                matcher.add(None, pattern, route);
+            }
+            limit.hosts.iter().for_each(|host| matcher.add(Some(host), pattern, route));
+        }
+    }
+    let by_name: HashMap<_, _> = limits.iter().enumerate().map(|(at, it)| (it.name.clone(), at)).collect();
+    let (default_plan, plan_from) = file.plans.map_or((None, None), |it| (it.default, it.from));
+    let list = |entries: Vec<crate::written::lists::Entry>| {
+        List::new(entries.into_iter().map(|entry| (entry.meaning, entry.conditions)).collect())
+    };
+    Ok(Policy {
+        limits,
+        by_name,
+        routes,
+        matcher,
+        allow: list(file.allow),
+        deny: list(file.deny),
+        identify: file.identify.map(identify).unwrap_or_default(),
+        default_plan: default_plan.map(|it| it.value.into()),
+        plan_from: plan_from.map(|it| it.value),
+        client,
+        headers: file.headers.map(header_settings).unwrap_or_default(),
+        privacy: file.privacy.and_then(|it| it.keys).unwrap_or_default(),
+        max_keys: file.max_keys.map_or(MAX_KEYS, |it| it.value),
+        warnings: problems.about(document.source()),
+    })
+}
+
+fn client_address(written: &sections::Client) -> ClientAddress {
+    let default = ClientAddress::default();
+    ClientAddress {
+        trusted_proxies: written.trusted_proxies.iter().map(|net| net.value).collect(),
+        header: written.header.unwrap_or(default.header),
+        ipv4_prefix: written.ipv4_prefix.unwrap_or(default.ipv4_prefix),
+        ipv6_prefix: written.ipv6_prefix.map_or(default.ipv6_prefix, |it| it.value),
+    }
+}
+
+fn identify(written: sections::Identify) -> Identify {
+    let default = Identify::default();
+    Identify {
+        user: written.user.unwrap_or(default.user),
+        api_key: written.api_key.unwrap_or(default.api_key),
+        tenant: written.tenant.unwrap_or(default.tenant),
+    }
+}
+
+fn header_settings(written: sections::Headers) -> HeaderSettings {
+    let default = HeaderSettings::default();
+    HeaderSettings {
+        x_ratelimit: written.x_ratelimit.unwrap_or(default.x_ratelimit),
+        ietf: written.ietf.unwrap_or(default.ietf),
+        retry_after_jitter: written.retry_after_jitter.unwrap_or(default.retry_after_jitter),
+        dialects: written.dialects,
+    }
+}

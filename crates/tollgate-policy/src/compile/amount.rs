@@ -1,0 +1,255 @@
+//! How much a limit grants: algorithm, numbers, and the options that go with them.
+
+use tollgate_core::{
+    Bucket, Calendar, Concurrency, FixedWindow, Quota, QuotaError, SlidingLog, SlidingWindow, Span, Window,
+};
+
+use crate::diagnostic::{Located, Place, Problems};
+use crate::written::limit::{Algorithm, Align, AllowanceText, Limit};
+use crate::written::rate::RateText;
+
+/// The default of `ttl`: long enough for a slow answer, short enough after a crash.
+const TTL: Span = Span::from_secs(60);
+
+/// What somebody is granted: the limit's own amount, a plan's or an override's.
+pub(super) enum Granted {
+    Quotas(Vec<Quota>),
+    Unlimited,
+    Blocked,
+}
+
+/// The amount of a limit. `None` when it cannot be told, which was reported.
+pub(super) struct Amount<'l> {
+    limit: &'l Limit,
+    algorithm: Algorithm,
+    /// What the windows of the limit are called.
+    pub(super) labels: Vec<String>,
+    pub(super) base: Vec<Quota>,
+}
+
+impl<'l> Amount<'l> {
+    pub(super) fn of(limit: &'l Limit, problems: &mut Problems) -> Option<Self> {
+        if limit.unreadable || !has_one_amount(limit, problems) {
+            return None;
+        }
+        let inferred = if limit.slots.is_some() { Algorithm::Concurrency } else { Algorithm::TokenBucket };
+        let algorithm = limit.algorithm.map_or(inferred, |it| it.value);
+        if !options_belong(limit, algorithm, problems) {
+            return None;
+        }
+        let mut amount = Self { limit, algorithm, labels: Vec::new(), base: Vec::new() };
+        if let Some(slots) = &limit.slots {
+            amount.labels.push(String::new());
+            amount.base.push(amount.slots(slots.value, slots.place, problems)?);
+            return Some(amount);
+        }
+        let single = limit.bucket.as_ref().or(limit.rate.as_ref());
+        let rates = single.map(std::slice::from_ref).or(limit.windows.as_ref().map(|it| &it.value[..]))?;
+        for rate in rates {
+            let label = rate.value.rate().period.to_string();
+            if let Some(first) = amount.labels.iter().position(|known| *known == label) {
+                problems
+                    .error(rate.place, format!("two windows of one limit are {label} long"))
+                    .label("again here")
+                    .related(rates[first].place, "first here")
+                    .help("the smaller of the two is enough");
+                return None;
+            }
+            amount.labels.push(label);
+            amount.base.push(amount.quota(rate, problems)?);
+        }
+        Some(amount)
+    }
+
+    /// What a plan or an override grants: as many windows as the limit has.
+    pub(super) fn granted(&self, text: &Located<AllowanceText>, problems: &mut Problems) -> Option<Granted> {
+        let windows = self.base.len();
+        let quotas = match (&text.value, self.algorithm) {
+            (AllowanceText::Unlimited, _) => return Some(Granted::Unlimited),
+            (AllowanceText::Blocked, _) => return Some(Granted::Blocked),
+            (AllowanceText::Slots(slots), Algorithm::Concurrency) => {
+                vec![self.slots(*slots, text.place, problems)?]
+            }
+            (AllowanceText::Slots(number), _) => {
+                problems
+                    .error(text.place, "a rate needs a time")
+                    .label(format!("did you mean `{number}/minute`?"));
+                return None;
+            }
+            (AllowanceText::Rates(_), Algorithm::Concurrency) => {
+                problems
+                    .error(text.place, "a concurrency limit grants slots, not a rate")
+                    .label("write how many at once: a plain number");
+                return None;
+            }
+            (AllowanceText::Rates(rates), _) if rates.len() == windows => {
+                let quotas: Vec<_> = rates.iter().filter_map(|rate| self.quota(rate, problems)).collect();
+                (quotas.len() == windows).then_some(quotas)?
+            }
+            (AllowanceText::Rates(rates), _) => {
+                problems
+                    .error(
+                        text.place,
+                        format!("the limit has {windows} windows and this has {}", rates.len()),
+                    )
+                    .label(format!("give {windows} rates, in the order of the limit's own"));
+                return None;
+            }
+        };
+        Some(Granted::Quotas(quotas))
+    }
+
+    fn quota(&self, rate: &Located<RateText>, problems: &mut Problems) -> Option<Quota> {
+        let written = &rate.value;
+        let bucket_like = matches!(self.algorithm, Algorithm::TokenBucket | Algorithm::Gcra);
+        if written.burst.is_some() && !bucket_like {
+            problems
+                .error(written.burst_place, format!("`{}` has no burst", self.algorithm.word()))
+                .label("remove this")
+                .help("token-bucket and gcra have one");
+            return None;
+        }
+        let quota: Result<Quota, QuotaError> = match self.algorithm {
+            Algorithm::TokenBucket => {
+                let bucket = Bucket::new(written.rate());
+                bucket
+                    .and_then(|it| written.burst.map_or(Ok(it), |burst| it.with_burst(burst)))
+                    .map(Quota::from)
+            }
+            Algorithm::Gcra => Bucket::new(written.rate())
+                .and_then(|it| it.with_burst(written.burst.unwrap_or(1)))
+                .map(Quota::from),
+            Algorithm::FixedWindow => {
+                FixedWindow::new(written.count, self.window(rate, problems)?).map(Quota::from)
+            }
+            Algorithm::SlidingWindow => {
+                let parts = self.limit.parts.map_or(1, |it| u32::try_from(it.value).unwrap_or(u32::MAX));
+                SlidingWindow::new(written.rate()).and_then(|it| it.with_parts(parts)).map(Quota::from)
+            }
+            Algorithm::SlidingLog => SlidingLog::new(written.rate()).map(Quota::from),
+            Algorithm::Concurrency => return None,
+        };
+        quota.map_err(|error| unservable(error, rate.place, self.algorithm, problems)).ok()
+    }
+
+    fn window(&self, rate: &Located<RateText>, problems: &mut Problems) -> Option<Window> {
+        let period = rate.value.rate().period;
+        match self.limit.align.map(|it| it.value) {
+            None | Some(Align::Epoch) => Some(Window::Epoch(period)),
+            Some(Align::FirstRequest) => Some(Window::Anchored(period)),
+            Some(Align::Calendar) => {
+                let Some(unit) = rate.value.calendar_unit() else {
+                    problems
+                        .error(rate.place, "a calendar has hours, days, weeks and months")
+                        .label("one of them, such as `10000/month`")
+                        .help("`align: epoch` takes any length");
+                    return None;
+                };
+                let zone = self.limit.timezone.as_ref();
+                let calendar = Calendar::new(unit, zone.map_or("UTC", |it| &it.value));
+                if let (None, Some(zone)) = (&calendar, zone) {
+                    problems
+                        .error(zone.place, format!("no time zone is called `{}`", zone.value))
+                        .help("names look like Europe/Paris, America/New_York or UTC");
+                }
+                calendar.map(Window::Calendar)
+            }
+        }
+    }
+
+    fn slots(&self, slots: u64, place: Place, problems: &mut Problems) -> Option<Quota> {
+        let ttl = self.limit.ttl.map_or(TTL, |it| it.value);
+        let slots = u32::try_from(slots).unwrap_or(u32::MAX);
+        match Concurrency::new(slots, ttl) {
+            Ok(quota) => Some(quota.into()),
+            Err(error) => {
+                unservable(error, place, Algorithm::Concurrency, problems);
+                None
+            }
+        }
+    }
+}
+
+fn has_one_amount(limit: &Limit, problems: &mut Problems) -> bool {
+    match &limit.amounts[..] {
+        [_] => true,
+        [] => {
+            problems
+                .error(limit.place, "this limit does not say how much")
+                .label("a line such as `bucket: 10/minute` is missing")
+                .help("`bucket` or `rate` is one rate, `windows` a list of them, `slots` how many at once");
+            false
+        }
+        [first, others @ ..] => {
+            let problem = problems.error(others[0].place, "a limit says how much only once");
+            problem
+                .label(format!("`{}` here", others[0].value))
+                .related(first.place, format!("`{}` here", first.value));
+            problem.help("keep one; several rates on one limit are `windows: [10/second, 1000/hour]`");
+            false
+        }
+    }
+}
+
+/// Reports options of other algorithms.
+fn options_belong(limit: &Limit, algorithm: Algorithm, problems: &mut Problems) -> bool {
+    use Algorithm::{Concurrency, FixedWindow, SlidingWindow};
+    let concurrency = algorithm == Concurrency;
+    let amount = limit.amounts.first().map(|it| (it.place, it.value));
+    let rate = amount.filter(|(_, word)| *word != "slots");
+    let slots = amount.filter(|(_, word)| *word == "slots");
+    let option = |place: Option<Place>, word| place.map(|place| (place, word));
+    let calendar = limit.align.is_some_and(|it| it.value == Align::Calendar);
+    let foreign = [
+        (rate.filter(|_| concurrency), "a concurrency limit counts requests at once: write `slots: 20`"),
+        (slots.filter(|_| !concurrency), "only `algorithm: concurrency` has slots"),
+        (
+            option(limit.ttl.map(|it| it.place), "ttl").filter(|_| !concurrency),
+            "only `algorithm: concurrency` has slots that expire",
+        ),
+        (
+            option(limit.count_denied.map(|it| it.place), "count_denied").filter(|_| concurrency),
+            "a refused request holds no slot, so there is nothing to count",
+        ),
+        (
+            option(limit.cost.as_ref().map(|it| it.place), "cost").filter(|_| concurrency),
+            "every request takes one slot",
+        ),
+        (
+            option(limit.align.map(|it| it.place), "align").filter(|_| algorithm != FixedWindow),
+            "only `algorithm: fixed-window` has borders to align",
+        ),
+        (
+            option(limit.timezone.as_ref().map(|it| it.place), "timezone")
+                .filter(|_| algorithm != FixedWindow || !calendar),
+            "only a fixed window with `align: calendar` looks at a time zone",
+        ),
+        (
+            option(limit.parts.map(|it| it.place), "parts").filter(|_| algorithm != SlidingWindow),
+            "only `algorithm: sliding-window` is counted in parts",
+        ),
+    ];
+    let mut all_belong = true;
+    for ((place, word), why) in foreign.into_iter().filter_map(|(found, why)| Some((found?, why))) {
+        all_belong = false;
+        let problem = problems.error(place, format!("`{word}` does not belong to `{}`", algorithm.word()));
+        problem.label("remove this, or change the algorithm").help(why);
+        if let Some(chosen) = &limit.algorithm {
+            problem.related(chosen.place, "chosen here");
+        }
+    }
+    all_belong
+}
+
+fn unservable(error: QuotaError, place: Place, algorithm: Algorithm, problems: &mut Problems) {
+    let label = match error {
+        QuotaError::TooLong => "a smaller burst or a shorter time",
+        QuotaError::TooMany | QuotaError::LogTooLong => "a smaller number",
+        QuotaError::TooFine => "a rounder number",
+        _ => "at least 1",
+    };
+    let problem = problems.error(place, error.to_string()).label(label);
+    if error == QuotaError::TooMany && algorithm == Algorithm::SlidingWindow {
+        problem.help("a sliding window counts up to 2^30 units");
+    }
+}

@@ -1,0 +1,246 @@
+//! One limit: checked as a whole, then given its name and its rules.
+
+use std::collections::HashMap;
+
+use tollgate_core::{Quota, Rule, RuleId};
+
+use super::amount::{Amount, Granted};
+use crate::diagnostic::{Located, Place, Problems};
+use crate::document::short;
+use crate::key::Key;
+use crate::limit::{Allowance, Cost, Limit};
+use crate::net::Net;
+use crate::pattern::PathPattern;
+use crate::settings::ClientAddress;
+use crate::source::KeySource;
+use crate::written::limit as written;
+
+/// A limit that can be served and has no name yet.
+pub(super) struct Draft<'l> {
+    limit: &'l written::Limit,
+    amount: Amount<'l>,
+    plans: Vec<(&'l str, Granted)>,
+    overrides: Vec<(Key, Granted)>,
+}
+
+/// `None` when something is wrong with it, which was reported.
+pub(super) fn draft<'l>(
+    limit: &'l written::Limit,
+    client: &ClientAddress,
+    problems: &mut Problems,
+) -> Option<Draft<'l>> {
+    keys_exist(limit, problems);
+    let amount = Amount::of(limit, problems)?;
+    cost_fits(limit, &amount.base, problems);
+    let plans = limit.plans.iter();
+    let plans =
+        plans.filter_map(|(name, text)| Some((&*name.value, amount.granted(text, problems)?))).collect();
+    let overrides = overrides(limit, &amount, client, problems);
+    Some(Draft { limit, amount, plans, overrides })
+}
+
+/// A `path:NAME` that an endpoint lacks is a key that no request to it can have.
+fn keys_exist(limit: &written::Limit, problems: &mut Problems) {
+    for part in &limit.by {
+        let KeySource::Path(name) = &part.value else { continue };
+        let lacking = limit.endpoint.iter().find(|it| it.value.position(name).is_none());
+        let (place, endpoint) = match lacking {
+            Some(endpoint) => (Some(endpoint.place), endpoint.value.to_string()),
+            None if limit.endpoint.is_empty() => (None, "/**".into()),
+            None => continue,
+        };
+        let problem =
+            problems.error(part.place, format!("no request to `{endpoint}` has the key `path:{name}`"));
+        problem.label(format!("no `{{{name}}}` in the endpoint"));
+        if let Some(place) = place {
+            problem.related(place, "this endpoint");
+        }
+        problem.help(format!(
+            "name a segment of the endpoint, as in `/users/{{{name}}}`, or count by something else"
+        ));
+    }
+}
+
+fn cost_fits(limit: &written::Limit, base: &[Quota], problems: &mut Problems) {
+    let Some(Located { value: Cost::Fixed(cost), place }) = &limit.cost else { return };
+    let Some(most) = base.iter().map(Quota::capacity).min().filter(|most| cost > most) else { return };
+    problems
+        .error(*place, format!("a request that costs {cost} never passes a limit of {most}"))
+        .label(format!("at most {most}"))
+        .help("a larger burst lets it pass: bucket: N/unit, burst B");
+}
+
+fn overrides(
+    limit: &written::Limit,
+    amount: &Amount<'_>,
+    client: &ClientAddress,
+    problems: &mut Problems,
+) -> Vec<(Key, Granted)> {
+    let Some((first, _)) = limit.overrides.first() else { return Vec::new() };
+    let source = match &limit.by[..] {
+        [] => return Vec::new(),
+        [Located { value: KeySource::Global, .. }] => {
+            problems
+                .error(first.place, "a global limit has one key, so there is nothing to override")
+                .label("change the limit itself");
+            return Vec::new();
+        }
+        [only] => &only.value,
+        _ => {
+            problems
+                .error(first.place, "a key of several parts cannot be overridden")
+                .label("this names one value only")
+                .help("overrides need a `by` with a single part; `plans` work with any");
+            return Vec::new();
+        }
+    };
+    let mut seen: HashMap<Key, Place> = HashMap::with_capacity(limit.overrides.len());
+    let mut found = Vec::with_capacity(limit.overrides.len());
+    for (name, text) in &limit.overrides {
+        let Some(key) = key_of(source, name, client, problems) else { continue };
+        if let Some(first) = seen.insert(key.clone(), name.place) {
+            problems
+                .error(
+                    name.place,
+                    format!("`{}` names a key that has an override already", short(&name.value)),
+                )
+                .label("again here")
+                .related(first, "first here");
+            continue;
+        }
+        found.extend(amount.granted(text, problems).map(|granted| (key, granted)));
+    }
+    found
+}
+
+/// The key that an override is for, made as a request's would be.
+fn key_of(
+    source: &KeySource,
+    name: &Located<String>,
+    client: &ClientAddress,
+    problems: &mut Problems,
+) -> Option<Key> {
+    let mut key = Key::default();
+    if *source != KeySource::Ip {
+        if name.value.is_empty() {
+            problems
+                .error(name.place, "no request has an empty key")
+                .help("`missing` says what happens without one");
+            return None;
+        }
+        key.push_value(source, name.value.as_bytes());
+        return Some(key);
+    }
+    let net = match Net::parse(&name.value) {
+        Ok(net) => net,
+        Err(mistake) => {
+            mistake.report(&crate::document::Node::scalar(name), problems);
+            return None;
+        }
+    };
+    let (whole, prefix) =
+        if net.address().is_ipv4() { (32, client.ipv4_prefix) } else { (128, client.ipv6_prefix) };
+    if net.prefix() != whole && net.prefix() != prefix {
+        problems
+            .error(name.place, format!("clients are told apart by /{prefix}, not by /{}", net.prefix()))
+            .label(format!("an address, or a network of /{prefix}"))
+            .help("a network of another size can be a limit of its own, or stand under `allow` or `deny`");
+        return None;
+    }
+    key.push_address(Net::around(net.address(), prefix));
+    Some(key)
+}
+
+impl Draft<'_> {
+    pub(super) fn finish(self, name: &str) -> Limit {
+        let Self { limit, amount, plans, mut overrides } = self;
+        overrides.sort_by(|a, b| a.0.cmp(&b.0));
+        let fingerprint = fingerprint(limit, &amount.base, &plans, &overrides);
+        let windows: Vec<(String, RuleId)> = amount
+            .labels
+            .iter()
+            .map(|label| {
+                let id = RuleId::of([name, label, &*fingerprint]);
+                let full = if amount.labels.len() > 1 { format!("{name}/{label}") } else { name.to_owned() };
+                (full, id)
+            })
+            .collect();
+        let rules = |quotas: Vec<Quota>| -> Vec<Rule> {
+            let rule = |((name, id), quota): (&(String, RuleId), Quota)| Rule {
+                name: name.as_str().into(),
+                id: *id,
+                quota,
+                before: None,
+            };
+            windows.iter().zip(quotas).map(rule).collect()
+        };
+        let allowance = |granted| match granted {
+            Granted::Quotas(quotas) => Allowance::Rules(rules(quotas)),
+            Granted::Unlimited => Allowance::Unlimited,
+            Granted::Blocked => Allowance::Blocked,
+        };
+        let everything = || vec![PathPattern::everything()];
+        let endpoints: Vec<_> = limit.endpoint.iter().map(|it| it.value.clone()).collect();
+        Limit {
+            name: name.into(),
+            endpoints: if endpoints.is_empty() { everything() } else { endpoints },
+            hosts: limit.host.iter().map(|it| it.value.clone()).collect(),
+            methods: limit.method.iter().map(|it| it.value.as_str().into()).collect(),
+            headers: limit.headers.clone(),
+            by: limit.by.iter().map(|it| it.value.clone()).collect(),
+            missing: limit.missing.map(|it| it.value).unwrap_or_default(),
+            cost: limit.cost.as_ref().map_or(Cost::Fixed(1), |it| it.value.clone()),
+            mode: limit.mode.map(|it| it.value).unwrap_or_default(),
+            count_denied: limit.count_denied.is_some_and(|it| it.value),
+            on_outage: limit.on_outage.map(|it| it.value).unwrap_or_default(),
+            rules: rules(amount.base),
+            plans: plans.into_iter().map(|(name, granted)| (name.into(), allowance(granted))).collect(),
+            overrides: overrides.into_iter().map(|(key, granted)| (key, allowance(granted))).collect(),
+        }
+    }
+}
+
+/// Everything that gives the states of a limit their meaning, as text.
+///
+/// Plans and overrides share the id of the limit's window, so that a key that
+/// changes its plan keeps its usage. Hence a change of any of them must change
+/// the id for all: a state is read with the numbers it was written with, or
+/// carried over. What is covered (endpoints, methods) may change freely.
+fn fingerprint(
+    limit: &written::Limit,
+    base: &[Quota],
+    plans: &[(&str, Granted)],
+    overrides: &[(Key, Granted)],
+) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::new();
+    let mut line = |kind: &str, name: &dyn std::fmt::Debug, granted: &dyn std::fmt::Display| {
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(text, "{kind} {name:?}: {granted}");
+    };
+    for part in &limit.by {
+        line("by", &part.value.to_string(), &"");
+    }
+    for quota in base {
+        line("base", &"", quota);
+    }
+    let mut plans: Vec<_> = plans.iter().collect();
+    plans.sort_by_key(|(name, _)| *name);
+    for (name, granted) in plans {
+        line("plan", name, granted);
+    }
+    for (key, granted) in overrides {
+        line("override", &key.as_bytes(), granted);
+    }
+    text
+}
+
+impl std::fmt::Display for Granted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unlimited => f.write_str("unlimited"),
+            Self::Blocked => f.write_str("blocked"),
+            Self::Quotas(quotas) => quotas.iter().try_for_each(|quota| write!(f, "{quota}; ")),
+        }
+    }
+}

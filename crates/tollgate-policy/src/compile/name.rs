@@ -1,0 +1,91 @@
+//! Names for limits that have none: the same file, the same names.
+
+use std::collections::HashMap;
+
+use crate::diagnostic::{Place, Problems};
+use crate::source::KeySource;
+use crate::written::limit::Limit;
+
+const LONGEST: usize = 64;
+
+/// A name for each limit, in file order. Names that were written come first, so
+/// that a derived one never takes theirs.
+pub(super) fn all(limits: &[Limit], problems: &mut Problems) -> Vec<String> {
+    let mut taken: HashMap<String, Place> = HashMap::with_capacity(limits.len());
+    for name in limits.iter().filter_map(|limit| limit.name.as_ref()) {
+        if let Some(first) = taken.get(&name.value) {
+            problems
+                .error(name.place, format!("two limits are called `{}`", name.value))
+                .label("again here")
+                .related(*first, "first here")
+                .help("usage and metrics are kept by name, so each limit needs its own");
+        } else {
+            taken.insert(name.value.clone(), name.place);
+        }
+    }
+    let mut used: HashMap<String, u32> = HashMap::with_capacity(limits.len());
+    let mut free = |limit: &Limit| {
+        let base = derived(limit);
+        let count = used.entry(base.clone()).or_insert(0);
+        loop {
+            *count += 1;
+            let name = numbered(&base, *count);
+            if !taken.contains_key(&name) {
+                taken.insert(name.clone(), limit.place);
+                return name;
+            }
+        }
+    };
+    limits
+        .iter()
+        .map(|limit| limit.name.as_ref().map_or_else(|| free(limit), |name| name.value.clone()))
+        .collect()
+}
+
+/// `api-v1-login-by-ip`.
+fn derived(limit: &Limit) -> String {
+    let mut name = String::new();
+    let mut word = |text: &str| {
+        for char in text.chars() {
+            match char {
+                'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '_' => name.push(char),
+                _ if !name.ends_with('-') => name.push('-'),
+                _ => {}
+            }
+        }
+        if !name.is_empty() && !name.ends_with('-') {
+            name.push('-');
+        }
+    };
+    match limit.endpoint.first() {
+        Some(endpoint) => endpoint.value.words().for_each(&mut word),
+        None => word("everything"),
+    }
+    word("by");
+    for (index, part) in limit.by.iter().enumerate() {
+        if index > 0 {
+            word("and");
+        }
+        match &part.value {
+            KeySource::Header(name)
+            | KeySource::Cookie(name)
+            | KeySource::Query(name)
+            | KeySource::Path(name)
+            | KeySource::Claim(name) => word(name),
+            plain => word(&plain.to_string()),
+        }
+    }
+    name.truncate(LONGEST);
+    name.trim_matches('-').to_owned()
+}
+
+fn numbered(base: &str, count: u32) -> String {
+    if count == 1 && !base.is_empty() {
+        return base.to_owned();
+    }
+    let suffix = format!("-{count}");
+    let room = LONGEST - suffix.len();
+    let base = if base.is_empty() { "limit" } else { base };
+    let base = base.get(..room.min(base.len())).unwrap_or(base);
+    format!("{}{suffix}", base.trim_end_matches('-'))
+}

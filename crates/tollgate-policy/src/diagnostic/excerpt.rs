@@ -1,0 +1,176 @@
+//! Shows a diagnostic with the lines it speaks about, in the manner of `rustc`.
+//!
+//! The lines come from a file that may be hostile: control characters, and
+//! those that turn the direction of writing, are shown as escapes, and long
+//! lines are cut around the caret. Whatever the file, the output is printable.
+
+use super::{Diagnostic, Located, Place, Severity};
+
+/// How many terminal cells of a line are shown.
+const WIDEST: usize = 120;
+/// How many of them stand before the caret in a line that is cut.
+const BEFORE: usize = 40;
+/// Carets past this many say nothing more.
+const CARETS: usize = 60;
+
+pub(super) fn render(it: &Diagnostic, source: &str, file: &str, out: &mut String) {
+    let mut places = vec![(it.place, it.label.as_str(), '^')];
+    places.extend(it.related.iter().map(|Located { value, place }| (*place, value.as_str(), '-')));
+    places.sort_by_key(|(place, ..)| *place);
+    let gutter = places.last().map_or(1, |(place, ..)| place.line.to_string().len());
+
+    let severity = match it.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    };
+    let Place { line, column, .. } = it.place;
+    line_of(out, &format!("{severity}: {}", printable(&it.message)));
+    line_of(out, &format!(" {:gutter$}--> {}:{line}:{column}", "", printable(file)));
+    line_of(out, &format!(" {:gutter$} |", ""));
+    let mut last = None;
+    for (place, label, mark) in places {
+        if last.is_some_and(|last| last + 1 < place.line) {
+            line_of(out, " ...");
+        }
+        let text = source_line(source, place.line);
+        let (shown, indent, marks) = window(text, place);
+        if last != Some(place.line) {
+            line_of(out, &format!(" {:>gutter$} | {shown}", place.line));
+        }
+        let marks = mark.to_string().repeat(marks);
+        line_of(out, &format!(" {:gutter$} | {:indent$}{marks} {}", "", "", printable(label)));
+        last = Some(place.line);
+    }
+    if !it.help.is_empty() {
+        line_of(out, &format!(" {:gutter$} |", ""));
+    }
+    for help in &it.help {
+        line_of(out, &format!(" {:gutter$} = help: {}", "", printable(help)));
+    }
+}
+
+fn line_of(out: &mut String, text: &str) {
+    out.push_str(text.trim_end());
+    out.push('\n');
+}
+
+/// The line with this number, split where YAML splits lines.
+pub(crate) fn source_line(source: &str, number: u32) -> &str {
+    let mut rest = source;
+    for _ in 1..number {
+        match rest.find(['\n', '\r']) {
+            Some(at) => {
+                let width = if rest[at..].starts_with("\r\n") { 2 } else { 1 };
+                rest = &rest[at + width..];
+            }
+            None => return "",
+        }
+    }
+    rest.split(['\n', '\r']).next().unwrap_or("")
+}
+
+/// What to show of a line, at which cell the marks begin, and how many they are.
+fn window(text: &str, place: Place) -> (String, usize, usize) {
+    let start = place.column.saturating_sub(1) as usize;
+    let end = start + place.width as usize;
+    // Only the neighbourhood of the caret is looked at: a line may be megabytes long.
+    let skipped = if start > WIDEST { start - BEFORE } else { 0 };
+    let mut shown = String::from(if skipped > 0 { "..." } else { "" });
+    let (mut cells, mut from, mut to) = (shown.len(), None, 0);
+    let mut chars = text.chars().enumerate().skip(skipped);
+    for (index, char) in chars.by_ref() {
+        if cells >= WIDEST {
+            shown.push_str("...");
+            break;
+        }
+        if index >= start {
+            from.get_or_insert(cells);
+        }
+        cells += show(char, &mut shown);
+        if index < end {
+            to = cells;
+        }
+    }
+    let from = from.unwrap_or(cells);
+    (shown, from, to.saturating_sub(from).clamp(1, CARETS))
+}
+
+/// Text that cannot move the cursor, change colours or write backwards.
+pub(crate) fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for char in text.chars() {
+        show(char, &mut out);
+    }
+    out
+}
+
+/// Appends one character and says how many cells it takes.
+fn show(char: char, out: &mut String) -> usize {
+    match char {
+        '\t' => {
+            out.push_str("    ");
+            4
+        }
+        _ if char.is_control() || invisible(char) => {
+            let escape = char.escape_unicode();
+            let cells = escape.len();
+            out.extend(escape);
+            cells
+        }
+        _ => {
+            out.push(char);
+            if wide(char) { 2 } else { 1 }
+        }
+    }
+}
+
+/// Marks without width and marks that turn the direction of writing.
+fn invisible(char: char) -> bool {
+    matches!(char, '\u{300}'..='\u{36f}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Characters that take two cells, roughly: the big blocks of UAX #11. A caret
+/// that is off by a cell under a rare character is no loss.
+fn wide(char: char) -> bool {
+    matches!(char, '\u{1100}'..='\u{115f}' | '\u{2e80}'..='\u{a4cf}' | '\u{ac00}'..='\u{d7a3}' | '\u{f900}'..='\u{faff}'
+        | '\u{fe30}'..='\u{fe6f}' | '\u{ff00}'..='\u{ff60}' | '\u{ffe0}'..='\u{ffe6}' | '\u{1f300}'..='\u{1faff}'
+        | '\u{20000}'..='\u{3fffd}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(line: u32, column: u32, width: u32) -> Place {
+        Place { line, column, width }
+    }
+
+    #[test]
+    fn lines_are_split_where_yaml_splits_them() {
+        for (number, line) in [(1, "a"), (2, "b"), (3, ""), (4, "c"), (5, ""), (9, "")] {
+            assert_eq!(source_line("a\nb\r\n\rc", number), line);
+        }
+    }
+
+    #[test]
+    fn a_caret_stands_under_its_character_even_behind_wide_ones() {
+        assert_eq!(window("漢字: x", at(1, 5, 1)), ("漢字: x".into(), 6, 1));
+    }
+
+    #[test]
+    fn nothing_in_a_line_can_move_the_cursor() {
+        let (shown, from, marks) = window("a\u{1b}[2Jb\u{202e}c", at(1, 8, 1));
+        assert_eq!(shown, "a\\u{1b}[2Jb\\u{202e}c");
+        assert_eq!((from, marks), (19, 1));
+    }
+
+    #[test]
+    fn long_lines_are_cut_around_the_caret() {
+        let text = "x".repeat(5_000);
+        for column in [1, 60, 121, 2_500, 5_000, 5_001, 9_000] {
+            let (shown, from, _) = window(&text, at(1, column, 4_000));
+            assert!(shown.len() <= WIDEST + 6 && from <= shown.len(), "{column}: {from} in {}", shown.len());
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A YAML file as a tree in which every node knows where it stands.
+//!
+//! Scalars keep their text: nothing is a number, a boolean or a date until
+//! somebody asks for one. So `off`, `1e3` and `12:30` mean what the reader of
+//! that place decides, and not what YAML 1.1 made of them.
+//!
+//! Left out of YAML on purpose: aliases, anchors, merge keys and tags (a file
+//! that is read aloud has no cross references, a mistake has one place, and ten
+//! lines cannot unfold into a billion), several documents, tabs as indentation,
+//! duplicate keys.
+//!
+//! Not here: what the words mean. The policy's sections are read by `written`,
+//! the server's by the server, both with [`Node`]'s questions.
+
+mod node;
+mod reader;
+mod syntax;
+
+use std::sync::Arc;
+
+pub use node::{Fields, Words};
+pub(crate) use node::{short, whole_number};
+
+use crate::diagnostic::{Diagnostics, Located, Place, Problems};
+
+/// A YAML file as a located tree.
+///
+/// ```
+/// # use tollgate_policy::Document;
+/// let doc = Document::parse("listen:\n  api: off\n")?;
+/// let api = doc.root().get("listen").and_then(|listen| listen.get("api")).unwrap();
+/// assert_eq!((api.text(), api.place.line, api.place.column), (Some("off"), 2, 8));
+/// assert!(Document::parse("a: 1\na: 2\n").is_err());
+/// # Ok::<(), tollgate_policy::Diagnostics>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Document {
+    root: Node,
+    source: Arc<str>,
+}
+
+/// One node of the tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Where it begins.
+    pub place: Place,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What a node is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing, `~` or `null`.
+    Null,
+    /// A word, a number, a sentence.
+    Scalar {
+        /// Without quotes, escapes resolved.
+        text: String,
+        /// Whether quotes stood around it.
+        quoted: bool,
+    },
+    /// Items in order.
+    List(Vec<Node>),
+    /// Named values in order; no name twice.
+    Map(Vec<Entry>),
+}
+
+/// One line of a map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Left of the colon.
+    pub name: Located<String>,
+    /// Right of it.
+    pub value: Node,
+}
+
+impl Node {
+    /// A name as a node, for readers that take nodes.
+    pub(crate) fn scalar(name: &Located<String>) -> Self {
+        let quoted = name.value.chars().count() != name.place.width as usize;
+        Self { place: name.place, kind: Kind::Scalar { text: name.value.clone(), quoted } }
+    }
+}
+
+impl Document {
+    /// Reads YAML, or says everything that is wrong with it as YAML.
+    pub fn parse(text: &str) -> Result<Self, Diagnostics> {
+        let (root, problems, source) = Self::read(text);
+        match root {
+            Some(root) if !problems.has_errors() => Ok(Self { root, source }),
+            _ => Err(problems.about(&source)),
+        }
+    }
+
+    /// A tree may come with problems: those a reader can go on after, so that
+    /// they are reported together with what the reader finds.
+    pub(crate) fn read(text: &str) -> (Option<Node>, Problems, Arc<str>) {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let mut problems = Problems::default();
+        let root = reader::read(text, &mut problems);
+        // A file too large to read is not worth keeping for its first line.
+        let kept = if root.is_none() && text.len() > reader::LARGEST { "" } else { text };
+        (root, problems, Arc::from(kept))
+    }
+
+    pub(crate) const fn new(root: Node, source: Arc<str>) -> Self {
+        Self { root, source }
+    }
+
+    /// The outermost node: a map in any useful file.
+    pub const fn root(&self) -> &Node {
+        &self.root
+    }
+
+    /// The text it was read from.
+    pub(crate) const fn source(&self) -> &Arc<str> {
+        &self.source
+    }
+}

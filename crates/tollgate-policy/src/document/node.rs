@@ -1,0 +1,269 @@
+//! Questions to a node, each with a good answer when the node is something else.
+
+use std::ops::{Range, RangeInclusive};
+
+use super::{Entry, Kind, Node};
+use crate::diagnostic::{Located, Place, Problems};
+use crate::suggest::{listed, nearest};
+
+/// The words a section knows.
+#[derive(Clone, Copy, Debug)]
+pub struct Words {
+    /// What the section is called in messages, with its article: `a limit`.
+    pub section: &'static str,
+    /// Its words.
+    pub known: &'static [&'static str],
+    /// Words that other tools use, and what they are here.
+    pub elsewhere: &'static [(&'static str, &'static str)],
+}
+
+/// The entries of a section all of whose words are known.
+#[derive(Clone, Debug)]
+pub struct Fields<'d> {
+    node: &'d Node,
+    entries: &'d [Entry],
+    /// Words that unknown ones were taken for.
+    meant: Vec<&'static str>,
+}
+
+impl<'d> Fields<'d> {
+    /// The value under `word`. An entry without a value is as good as none: it was reported.
+    pub fn get(&self, word: &str) -> Option<&'d Node> {
+        self.entry(word).map(|entry| &entry.value)
+    }
+
+    /// The entry of `word`, if it has a value.
+    pub fn entry(&self, word: &str) -> Option<&'d Entry> {
+        self.entries.iter().find(|entry| entry.name.value == word && entry.value.kind != Kind::Null)
+    }
+
+    /// Whether `word` is written, if only without a value or misspelt. Then its
+    /// absence need not be reported: something else was.
+    pub fn mentions(&self, word: &str) -> bool {
+        self.entries.iter().any(|entry| entry.name.value == word) || self.meant.contains(&word)
+    }
+
+    /// Where the section begins.
+    pub const fn place(&self) -> Place {
+        self.node.place
+    }
+}
+
+impl Node {
+    /// The text of a scalar.
+    pub fn text(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Scalar { text, .. } => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The value under a name of a map.
+    pub fn get(&self, name: &str) -> Option<&Self> {
+        match &self.kind {
+            Kind::Map(entries) => {
+                entries.iter().find(|entry| entry.name.value == name).map(|entry| &entry.value)
+            }
+            _ => None,
+        }
+    }
+
+    /// The items of a list; anything else is a list of one.
+    pub fn items(&self) -> &[Self] {
+        match &self.kind {
+            Kind::List(items) => items,
+            _ => std::slice::from_ref(self),
+        }
+    }
+
+    /// What stands here, for messages.
+    pub fn describe(&self) -> String {
+        match &self.kind {
+            Kind::Null => "nothing".into(),
+            Kind::Scalar { text, .. } => format!("`{}`", short(text)),
+            Kind::List(_) => "a list".into(),
+            Kind::Map(_) => "a map".into(),
+        }
+    }
+
+    /// The section that stands here. Unknown words are reported with what was
+    /// probably meant, words without a value too; `None` when this is no map.
+    pub fn fields(&self, words: &Words, problems: &mut Problems) -> Option<Fields<'_>> {
+        let entries = self.entries(words.section, problems)?;
+        let mut meant = Vec::new();
+        for Entry { name, value } in entries {
+            let word = name.value.as_str();
+            if words.known.contains(&word) {
+                if value.kind == Kind::Null {
+                    problems
+                        .error(name.place, format!("`{word}` has no value"))
+                        .label("give it one, or leave the line out");
+                }
+                continue;
+            }
+            let problem =
+                problems.error(name.place, format!("unknown word `{}` in {}", short(word), words.section));
+            let elsewhere = words.elsewhere.iter().find(|(other, _)| other.eq_ignore_ascii_case(word));
+            match elsewhere.map(|(_, here)| *here).or_else(|| nearest(word, words.known.iter().copied())) {
+                Some(here) => {
+                    problem.label(format!("did you mean `{here}`?"));
+                    meant.push(here.split(':').next().unwrap_or(here));
+                }
+                None => {
+                    problem.help(format!("{} has {}", words.section, listed(words.known.iter().copied())));
+                }
+            }
+        }
+        Some(Fields { node: self, entries, meant })
+    }
+
+    /// The entries of a map whose names are free.
+    pub fn entries(&self, what: &str, problems: &mut Problems) -> Option<&[Entry]> {
+        if let Kind::Map(entries) = &self.kind {
+            return Some(entries);
+        }
+        problems
+            .error(self.place, format!("{what} is a map of `name: value` lines"))
+            .label(format!("this is {}", self.describe()));
+        None
+    }
+
+    /// A word or a sentence. `what` is how messages call it: `` `by` ``.
+    pub fn word(&self, what: &str, problems: &mut Problems) -> Option<Located<&str>> {
+        match &self.kind {
+            Kind::Scalar { text, .. } if !text.is_empty() => Some(Located::new(text, self.place)),
+            Kind::Scalar { .. } | Kind::Null => {
+                problems.error(self.place, format!("{what} is empty"));
+                None
+            }
+            Kind::List(_) | Kind::Map(_) => {
+                problems
+                    .error(self.place, format!("{what} is one value, not {}", self.describe()))
+                    .label("write a single value here")
+                    .help("a value that begins with `[` or `{` needs quotes");
+                None
+            }
+        }
+    }
+
+    /// `true` or `false`, and nothing that YAML once took for them.
+    pub fn boolean(&self, what: &str, problems: &mut Problems) -> Option<Located<bool>> {
+        let word = self.word(what, problems)?;
+        let meant = match word.value.to_ascii_lowercase().as_str() {
+            "true" | "yes" | "on" | "y" | "1" => "true",
+            "false" | "no" | "off" | "n" | "0" => "false",
+            _ => "",
+        };
+        match word.value {
+            "true" => return Some(word.map(|_| true)),
+            "false" => return Some(word.map(|_| false)),
+            _ => {}
+        }
+        let problem =
+            problems.error(self.place, format!("{what} is `true` or `false`, not {}", self.describe()));
+        if !meant.is_empty() {
+            problem.label(format!("did you mean `{meant}`?"));
+            problem.help("yes, no, on and off mean different things to different YAML readers, so they are not accepted");
+        }
+        None
+    }
+
+    /// A whole number in `range`; `1_000_000` is one too.
+    pub fn whole(
+        &self,
+        what: &str,
+        range: RangeInclusive<u64>,
+        problems: &mut Problems,
+    ) -> Option<Located<u64>> {
+        let word = self.word(what, problems)?;
+        match whole_number(word.value) {
+            Some(number) if range.contains(&number) => return Some(word.map(|_| number)),
+            Some(number) if number < *range.start() => {
+                problems
+                    .error(self.place, format!("{what} is at least {}", range.start()))
+                    .label("this is less");
+            }
+            Some(_) => {
+                problems
+                    .error(self.place, format!("{what} is at most {}", range.end()))
+                    .label("this is more");
+            }
+            None if !word.value.is_empty()
+                && word.value.bytes().all(|it| it.is_ascii_digit() || it == b'_') =>
+            {
+                problems
+                    .error(self.place, format!("{what} is at most {}", range.end()))
+                    .label("this is more");
+            }
+            None => {
+                problems
+                    .error(self.place, format!("{what} is a whole number"))
+                    .label(format!("{} is not", self.describe()))
+                    .help("digits only, with `_` between thousands if you like: 1_000_000");
+            }
+        }
+        None
+    }
+
+    /// One of a few words, each standing for a value.
+    pub fn choice<T: Clone>(
+        &self,
+        what: &str,
+        choices: &[(&str, T)],
+        problems: &mut Problems,
+    ) -> Option<Located<T>> {
+        self.choice_known_elsewhere(what, choices, &[], problems)
+    }
+
+    /// The same, with words that other tools use and what they are here.
+    pub fn choice_known_elsewhere<T: Clone>(
+        &self,
+        what: &str,
+        choices: &[(&str, T)],
+        elsewhere: &[(&str, &str)],
+        problems: &mut Problems,
+    ) -> Option<Located<T>> {
+        let word = self.word(what, problems)?;
+        if let Some((_, value)) = choices.iter().find(|(name, _)| *name == word.value) {
+            return Some(word.map(|_| value.clone()));
+        }
+        let names = || choices.iter().map(|(name, _)| *name);
+        let problem = problems.error(self.place, format!("{what} cannot be {}", self.describe()));
+        let elsewhere = elsewhere.iter().find(|(other, _)| other.eq_ignore_ascii_case(word.value));
+        if let Some(meant) = elsewhere.map(|(_, here)| *here).or_else(|| nearest(word.value, names())) {
+            problem.label(format!("did you mean `{meant}`?"));
+        }
+        problem.help(format!("it can be {}", listed(names()).replace(" and ", " or ")));
+        None
+    }
+
+    /// The place of some characters of a scalar; of all of it when it is escaped or folded.
+    pub fn part(&self, characters: Range<usize>) -> Place {
+        let Kind::Scalar { text, quoted } = &self.kind else { return self.place };
+        let quotes = usize::from(*quoted);
+        if text.chars().count() + 2 * quotes != self.place.width as usize {
+            return self.place;
+        }
+        let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let column = self.place.column.saturating_add(small(quotes + characters.start));
+        Place { line: self.place.line, column, width: small(characters.len().max(1)) }
+    }
+}
+
+/// Digits with `_` between them.
+pub(crate) fn whole_number(text: &str) -> Option<u64> {
+    let apart = !text.starts_with('_') && !text.ends_with('_') && !text.contains("__");
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
+    if text.is_empty() || !apart || !digits {
+        return None;
+    }
+    text.replace('_', "").parse().ok()
+}
+
+/// Enough of a text to recognise it in a message.
+pub(crate) fn short(text: &str) -> String {
+    if text.chars().count() <= 60 {
+        return text.to_owned();
+    }
+    format!("{}...", text.chars().take(57).collect::<String>())
+}

@@ -1,0 +1,238 @@
+//! From YAML events to the tree.
+//!
+//! Invariant: what is built is bounded by what was written. No node is made
+//! twice, nothing nests deeper than [`DEEPEST`], and nothing here recurses.
+//! Held by `tests/hostile.rs`.
+
+use std::collections::HashMap;
+
+use saphyr_parser::{Event, Parser, ScalarStyle, Span as Marks};
+
+use super::{Entry, Kind, Node};
+use crate::diagnostic::{Located, Place, Problems};
+
+pub(super) const LARGEST: usize = 8 << 20;
+const DEEPEST: usize = 64;
+/// A node takes about a hundred bytes: a file of brackets must not become gigabytes.
+const MOST_NODES: usize = 1_000_000;
+
+/// A list or map that is not finished.
+struct Open {
+    place: Place,
+    kind: Collecting,
+}
+
+enum Collecting {
+    List(Vec<Node>),
+    Map { entries: Vec<Entry>, names: HashMap<String, Place>, name: Option<Located<String>> },
+}
+
+/// The tree, unless the text is beyond reading.
+pub(super) fn read(text: &str, problems: &mut Problems) -> Option<Node> {
+    if text.len() > LARGEST {
+        problems
+            .error(START, format!("the file is larger than {} MiB", LARGEST >> 20))
+            .help("put addresses and keys that change often behind the API instead of into the file");
+        return None;
+    }
+    if has_unreadable_characters(text, problems) {
+        return None;
+    }
+    let mut builder = Builder { open: Vec::new(), root: None, nodes: 0, problems };
+    let mut parser = Parser::new_from_str(text);
+    while let Some(event) = parser.next_event() {
+        let done = match event {
+            Ok((event, marks)) => builder.take(event, marks),
+            Err(error) => {
+                super::syntax::explain(&error, text, builder.problems);
+                None
+            }
+        };
+        done?;
+    }
+    Some(builder.root.unwrap_or(Node { place: START, kind: Kind::Null }))
+}
+
+const START: Place = Place { line: 1, column: 1, width: 1 };
+
+struct Builder<'p> {
+    open: Vec<Open>,
+    root: Option<Node>,
+    nodes: usize,
+    problems: &'p mut Problems,
+}
+
+impl Builder<'_> {
+    /// `None` when there is no point in reading on.
+    fn take(&mut self, event: Event<'_>, marks: Marks) -> Option<()> {
+        let place = place(marks);
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                self.refuse_references(place, anchor, tag.is_some())?;
+                let quoted = style != ScalarStyle::Plain;
+                let null = !quoted && matches!(&*text, "" | "~" | "null");
+                let kind = if null { Kind::Null } else { Kind::Scalar { text: text.into_owned(), quoted } };
+                self.finish(Node { place, kind })
+            }
+            Event::SequenceStart(anchor, tag) => {
+                self.refuse_references(place, anchor, tag.is_some())?;
+                self.begin(place, Collecting::List(Vec::new()))
+            }
+            Event::MappingStart(anchor, tag) => {
+                self.refuse_references(place, anchor, tag.is_some())?;
+                let kind = Collecting::Map { entries: Vec::new(), names: HashMap::new(), name: None };
+                self.begin(place, kind)
+            }
+            Event::SequenceEnd | Event::MappingEnd => {
+                let Some(Open { place, kind }) = self.open.pop() else { return Some(()) };
+                let kind = match kind {
+                    Collecting::List(items) => Kind::List(items),
+                    Collecting::Map { entries, .. } => Kind::Map(entries),
+                };
+                self.finish(Node { place, kind })
+            }
+            Event::Alias(_) => {
+                self.refuse_references(place, 1, false)?;
+                None
+            }
+            Event::DocumentStart(_) if self.root.is_some() => {
+                self.problems
+                    .error(place, "a second document begins here")
+                    .label("one file holds one policy")
+                    .help("remove the `---` and what follows it");
+                None
+            }
+            _ => Some(()),
+        }
+    }
+
+    fn refuse_references(&mut self, place: Place, anchor: usize, tagged: bool) -> Option<()> {
+        if anchor > 0 {
+            self.problems
+                .error(place, "anchors and aliases (`&name`, `*name`) are not part of the format")
+                .label("write the value out here")
+                .help("`endpoint`, `method`, `by` and `windows` take lists, so one limit can cover several cases")
+                .help("a value that begins with `*` or `&` needs quotes: \"*\"");
+            return None;
+        }
+        if tagged {
+            self.problems
+                .error(place, "tags (`!name`) are not part of the format")
+                .label("remove the tag")
+                .help("a value that begins with `!` needs quotes");
+            return None;
+        }
+        Some(())
+    }
+
+    fn begin(&mut self, place: Place, kind: Collecting) -> Option<()> {
+        if self.open.len() >= DEEPEST {
+            self.problems
+                .error(place, format!("lists and maps are nested more than {DEEPEST} deep"))
+                .label("too deep");
+            return None;
+        }
+        self.open.push(Open { place, kind });
+        Some(())
+    }
+
+    /// Puts a finished node where it belongs.
+    fn finish(&mut self, node: Node) -> Option<()> {
+        self.nodes += 1;
+        if self.nodes > MOST_NODES {
+            self.problems
+                .error(node.place, format!("the file holds more than {MOST_NODES} values"))
+                .label("from here on it is too much");
+            return None;
+        }
+        let Some(Open { kind, .. }) = self.open.last_mut() else {
+            self.root = Some(node);
+            return Some(());
+        };
+        match kind {
+            Collecting::List(items) => items.push(node),
+            Collecting::Map { entries, names, name } => match name.take() {
+                Some(name) => {
+                    // The first of two stays, so that reading can go on.
+                    if let Some(first) = names.get(&name.value) {
+                        self.problems
+                            .error(
+                                name.place,
+                                format!("`{}` is written twice", super::node::short(&name.value)),
+                            )
+                            .label("again here")
+                            .related(*first, "first here")
+                            .help("keep one of them");
+                    } else {
+                        names.insert(name.value.clone(), name.place);
+                        entries.push(Entry { name, value: node });
+                    }
+                }
+                None => match node.kind {
+                    Kind::Scalar { text, .. } => *name = Some(Located::new(text, node.place)),
+                    Kind::Null => *name = Some(Located::new("null".into(), node.place)),
+                    Kind::List(_) | Kind::Map(_) => {
+                        self.problems
+                            .error(node.place, format!("{} cannot be a name", node.describe()))
+                            .label("a name is a single word")
+                            .help("a value that begins with `{` or `[` needs quotes");
+                        return None;
+                    }
+                },
+            },
+        }
+        Some(())
+    }
+}
+
+pub(super) fn place(marks: Marks) -> Place {
+    let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let (start, end) = (marks.start, marks.end);
+    let one_line = start.line() == end.line() && end.col() > start.col();
+    let width = if one_line { small(end.col() - start.col()) } else { 1 };
+    Place { line: small(start.line().max(1)), column: small(start.col()).saturating_add(1), width }
+}
+
+/// Tabs that indent, and characters that YAML does not allow (the scanner takes
+/// a NUL for the end of the file, which would quietly drop all limits after it).
+fn has_unreadable_characters(text: &str, problems: &mut Problems) -> bool {
+    let mut found = 0;
+    let (mut line, mut column, mut indenting) = (1, 1, true);
+    let mut last = ' ';
+    for char in text.chars() {
+        let crlf = last == '\r' && char == '\n';
+        last = char;
+        let place = Place { line, column, width: 1 };
+        match char {
+            '\n' | '\r' => {
+                line += u32::from(!crlf);
+                (column, indenting) = (1, true);
+                continue;
+            }
+            '\t' if indenting => {
+                found += 1;
+                indenting = false;
+                if found <= 3 {
+                    problems
+                        .error(place, "a tab cannot indent")
+                        .label("this is a tab")
+                        .help("indent with spaces: two for each level");
+                }
+            }
+            ' ' => {}
+            _ if char.is_control() && char != '\t' && char != '\u{85}' => {
+                found += 1;
+                indenting = false;
+                if found <= 3 {
+                    problems
+                        .error(place, format!("the control character U+{:04X} is not text", u32::from(char)))
+                        .label("remove it")
+                        .help("inside double quotes it can be written as an escape, such as \"\\x07\"");
+                }
+            }
+            _ => indenting = false,
+        }
+        column = column.saturating_add(1);
+    }
+    found > 0
+}

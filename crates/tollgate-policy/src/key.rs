@@ -1,0 +1,221 @@
+//! Whose allowance it is, as bytes that cannot be confused.
+//!
+//! Each part of a key is a tag, a length and that many bytes, so no choice of
+//! values makes two lists of parts look alike, and a stand-in for a missing part
+//! never looks like a real one. Parts are bounded: a long one is kept as its
+//! SHA-256 digest, under a tag of its own.
+//!
+//! Not here: hiding keys from logs and stores, which takes a secret (`privacy`).
+//!
+//! Invariants: different parts, different bytes; at most [`LONGEST_PART`] and a
+//! few bytes for each part. Held by `tests/keys.rs`.
+
+use std::fmt::{self, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use sha2::{Digest as _, Sha256};
+use smallvec::SmallVec;
+
+use crate::net::Net;
+use crate::source::KeySource;
+
+/// A longer part is kept as its digest.
+pub const LONGEST_PART: usize = 128;
+/// How much of a key is shown to people.
+const MOST_SHOWN: usize = 256;
+
+/// Whose allowance is spent: canonical, unambiguous and bounded.
+///
+/// ```
+/// # use tollgate_policy::{Call, Checks, Policy};
+/// let policy = Policy::parse("limits: [{by: [user, api_key], bucket: 10/minute}]")?;
+/// let mut checks = Checks::new();
+/// policy.survey(&Call::new("GET", "/").user("ann").api_key("k\n1"), &mut checks);
+/// assert_eq!(checks[0].key.display().to_string(), "ann, k\\n1");
+/// # Ok::<(), tollgate_policy::Diagnostics>(())
+/// ```
+#[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key(SmallVec<[u8; 96]>);
+
+mod tag {
+    //! Letters, so that a key in a dump can be recognised. Digests have the
+    //! capital of the letter.
+    pub(super) const USER: u8 = b'u';
+    pub(super) const API_KEY: u8 = b'k';
+    pub(super) const TENANT: u8 = b't';
+    pub(super) const HEADER: u8 = b'h';
+    pub(super) const COOKIE: u8 = b'c';
+    pub(super) const QUERY: u8 = b'q';
+    pub(super) const PATH: u8 = b'p';
+    pub(super) const CLAIM: u8 = b'j';
+    pub(super) const GLOBAL: u8 = b'g';
+    pub(super) const IP: u8 = b'i';
+    /// The address of a caller that lacks the part.
+    pub(super) const INSTEAD: u8 = b'-';
+    /// All callers that lack the part.
+    pub(super) const SHARED: u8 = b'*';
+    /// Not even an address is known.
+    pub(super) const UNKNOWN: u8 = b'?';
+}
+
+impl Key {
+    /// The bytes that stand for this key everywhere.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The key for people: parts joined by `, `, nothing unprintable, cut when long.
+    pub fn display(&self) -> impl fmt::Display + '_ {
+        Shown(self)
+    }
+
+    pub(crate) fn push_value(&mut self, source: &KeySource, value: &[u8]) {
+        let tag = match source {
+            KeySource::Ip | KeySource::Global => tag::GLOBAL,
+            KeySource::User => tag::USER,
+            KeySource::ApiKey => tag::API_KEY,
+            KeySource::Tenant => tag::TENANT,
+            KeySource::Header(_) => tag::HEADER,
+            KeySource::Cookie(_) => tag::COOKIE,
+            KeySource::Query(_) => tag::QUERY,
+            KeySource::Path(_) => tag::PATH,
+            KeySource::Claim(_) => tag::CLAIM,
+        };
+        if value.len() > LONGEST_PART {
+            self.push(tag.to_ascii_uppercase(), &Sha256::digest(value));
+        } else {
+            self.push(tag, value);
+        }
+    }
+
+    pub(crate) fn push_global(&mut self) {
+        self.push(tag::GLOBAL, &[]);
+    }
+
+    pub(crate) fn push_address(&mut self, net: Net) {
+        self.push_net(tag::IP, net);
+    }
+
+    /// For a caller that lacks the part: its address, or nothing known at all.
+    pub(crate) fn push_instead(&mut self, net: Option<Net>) {
+        match net {
+            Some(net) => self.push_net(tag::INSTEAD, net),
+            None => self.push(tag::UNKNOWN, &[]),
+        }
+    }
+
+    pub(crate) fn push_shared(&mut self) {
+        self.push(tag::SHARED, &[]);
+    }
+
+    fn push_net(&mut self, tag: u8, net: Net) {
+        match net.address() {
+            IpAddr::V4(address) => self.push(tag, &address.octets()),
+            IpAddr::V6(address) => self.push(tag, &address.octets()),
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, tag: u8, bytes: &[u8]) {
+        let length = bytes.len().min(LONGEST_PART);
+        self.0.reserve(length + 3);
+        self.0.push(tag);
+        // LEB128; the bound on parts keeps it to two bytes.
+        if let Ok(short @ ..0x80) = u8::try_from(length) {
+            self.0.push(short);
+        } else {
+            self.0.extend_from_slice(&[0x80, 1]);
+        }
+        self.0.extend_from_slice(&bytes[..length]);
+    }
+
+    /// Tag and bytes of each part.
+    fn parts(&self) -> impl Iterator<Item = (u8, &[u8])> {
+        let mut rest = self.0.as_slice();
+        std::iter::from_fn(move || {
+            let (length, at) = match rest {
+                [_, length @ ..0x80, ..] => (usize::from(*length), 2),
+                [_, 0x80, 1, ..] => (LONGEST_PART, 3),
+                _ => return None,
+            };
+            let part = (rest[0], rest.get(at..at + length)?);
+            rest = &rest[at + length..];
+            Some(part)
+        })
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({})", self.display())
+    }
+}
+
+struct Shown<'k>(&'k Key);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = Capped { out: f, left: MOST_SHOWN };
+        let mut parts = self.0.parts().enumerate();
+        let all = parts.try_for_each(|(index, (tag, bytes))| {
+            if index > 0 {
+                out.write_str(", ")?;
+            }
+            show_part(tag, bytes, &mut out)
+        });
+        match all {
+            // The cap, and not the reader, stopped us.
+            Err(fmt::Error) if out.left == 0 => f.write_str("..."),
+            other => other,
+        }
+    }
+}
+
+fn show_part(tag: u8, bytes: &[u8], out: &mut Capped<'_, '_>) -> fmt::Result {
+    match tag {
+        tag::GLOBAL => out.write_str("everyone"),
+        tag::SHARED => out.write_str("without"),
+        tag::UNKNOWN => out.write_str("unknown client"),
+        tag::IP => show_address(bytes, out),
+        tag::INSTEAD => {
+            out.write_str("client ")?;
+            show_address(bytes, out)
+        }
+        _ if tag.is_ascii_uppercase() => {
+            out.write_str("sha256:")?;
+            bytes.iter().take(8).try_for_each(|byte| write!(out, "{byte:02x}"))
+        }
+        _ => String::from_utf8_lossy(bytes).chars().try_for_each(|char| match char {
+            ' ' | '"' | '\'' => out.write_char(char),
+            // Covers controls, marks without width and those that turn the direction.
+            _ => write!(out, "{}", char.escape_debug()),
+        }),
+    }
+}
+
+fn show_address(bytes: &[u8], out: &mut Capped<'_, '_>) -> fmt::Result {
+    if let Ok(octets) = <[u8; 4]>::try_from(bytes) {
+        write!(out, "{}", Ipv4Addr::from(octets))
+    } else if let Ok(octets) = <[u8; 16]>::try_from(bytes) {
+        write!(out, "{}", Ipv6Addr::from(octets))
+    } else {
+        Ok(())
+    }
+}
+
+/// Passes on so many bytes, then fails.
+struct Capped<'o, 'f> {
+    out: &'o mut fmt::Formatter<'f>,
+    left: usize,
+}
+
+impl fmt::Write for Capped<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if text.len() > self.left {
+            self.left = 0;
+            return Err(fmt::Error);
+        }
+        self.left -= text.len();
+        self.out.write_str(text)
+    }
+}

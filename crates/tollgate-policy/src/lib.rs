@@ -1,0 +1,40 @@
+//! The policy file of Tollgate: what is limited, by what, and how much.
+#![doc = include_str!("../FORMAT.md")]
+
+mod compile;
+mod diagnostic;
+mod document;
+mod extract;
+mod identify;
+mod key;
+mod limit;
+mod lists;
+mod matcher;
+mod mistake;
+mod net;
+pub mod path;
+mod pattern;
+mod policy;
+mod request;
+mod settings;
+mod source;
+mod suggest;
+mod survey;
+mod written;
+
+pub use diagnostic::{Diagnostic, Diagnostics, Located, Place, Problems, Severity};
+pub use document::{Document, Entry, Fields, Kind, Node, Words};
+pub use identify::{Credential, Identify};
+pub use key::{Key, LONGEST_PART};
+pub use limit::{Allowance, Cost, HeaderMatch, Limit, Missing, Mode, OnOutage};
+pub use lists::ListEntry;
+pub use net::{Net, NetSet};
+pub use pattern::{HostPattern, PathPattern};
+pub use policy::Policy;
+pub use request::{Call, Request};
+pub use settings::{
+    ClientAddress, Dialect, ForwardedHeader, HeaderSettings, IetfHeaders, KeyPrivacy, XRateLimit,
+};
+pub use source::KeySource;
+pub use survey::{Block, BlockReason, Check, Checks, Survey};
+pub use written::schema;

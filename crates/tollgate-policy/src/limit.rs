@@ -1,0 +1,197 @@
+//! One limit as it works: what it covers, whom it counts, what it grants.
+//!
+//! Not here: how it was written (`written`), how it is found (`matcher`), how
+//! keys are taken from requests (`survey`).
+
+use foldhash::HashMap;
+use tollgate_core::Rule;
+
+use crate::key::Key;
+use crate::pattern::{HostPattern, PathPattern};
+use crate::source::KeySource;
+
+/// A limit that can be served.
+///
+/// ```
+/// # use tollgate_policy::{Mode, Policy};
+/// let policy = Policy::parse("limits: [{endpoint: /login, by: ip, windows: [1/s, 20/hour]}]")?;
+/// let limit = &policy.limits()[0];
+/// assert_eq!((limit.name(), limit.mode()), ("login-by-ip", Mode::Enforce));
+/// let rules: Vec<_> = limit.rules().iter().map(|rule| &*rule.name).collect();
+/// assert_eq!(rules, ["login-by-ip/1s", "login-by-ip/1h"]);
+/// # Ok::<(), tollgate_policy::Diagnostics>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Limit {
+    pub(crate) name: Box<str>,
+    pub(crate) endpoints: Vec<PathPattern>,
+    pub(crate) hosts: Vec<HostPattern>,
+    /// In upper case; empty means all.
+    pub(crate) methods: Vec<Box<str>>,
+    pub(crate) headers: Vec<HeaderMatch>,
+    pub(crate) by: Vec<KeySource>,
+    pub(crate) missing: Missing,
+    pub(crate) cost: Cost,
+    pub(crate) mode: Mode,
+    pub(crate) count_denied: bool,
+    pub(crate) on_outage: OnOutage,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) plans: HashMap<Box<str>, Allowance>,
+    pub(crate) overrides: HashMap<Key, Allowance>,
+}
+
+/// What a plan or an override grants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Allowance {
+    /// These rules instead of the limit's own, one for each of its windows.
+    Rules(Vec<Rule>),
+    /// No check at all.
+    Unlimited,
+    /// No request at all.
+    Blocked,
+}
+
+/// A header that must be there for a limit to apply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderMatch {
+    /// In lower case.
+    pub name: Box<str>,
+    /// `None`: any value will do.
+    pub value: Option<Box<str>>,
+}
+
+/// What happens to requests that lack a part of the key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Missing {
+    /// They are counted by client address instead.
+    #[default]
+    Ip,
+    /// They are refused.
+    Refuse,
+    /// They share one allowance.
+    Shared,
+    /// The limit does not apply to them.
+    Skip,
+}
+
+/// Whether a limit refuses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// It does.
+    #[default]
+    Enforce,
+    /// It counts, and says what it would have done.
+    Shadow,
+    /// It is not looked at.
+    Off,
+}
+
+/// What a limit does while its store gives no answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnOutage {
+    /// Counts on this node alone.
+    #[default]
+    Local,
+    /// Lets everything pass.
+    Allow,
+    /// Refuses everything.
+    Deny,
+}
+
+/// What one request costs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cost {
+    /// Always this much.
+    Fixed(u64),
+    /// What this header says. Without a number in it the request costs one, and
+    /// never less: saying nothing, or nonsense, must not be cheaper.
+    Header(Box<str>),
+}
+
+impl Limit {
+    /// Unique in its policy; fit for headers.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The paths it covers.
+    pub fn endpoints(&self) -> &[PathPattern] {
+        &self.endpoints
+    }
+
+    /// The hosts it covers; none means all.
+    pub fn hosts(&self) -> &[HostPattern] {
+        &self.hosts
+    }
+
+    /// The methods it covers, in upper case; none means all. `GET` covers `HEAD` too.
+    pub fn methods(&self) -> impl Iterator<Item = &str> {
+        self.methods.iter().map(|method| &**method)
+    }
+
+    /// The headers a request must have.
+    pub fn headers(&self) -> &[HeaderMatch] {
+        &self.headers
+    }
+
+    /// The parts of its key.
+    pub fn by(&self) -> &[KeySource] {
+        &self.by
+    }
+
+    /// What happens to requests that lack a part.
+    pub const fn missing(&self) -> Missing {
+        self.missing
+    }
+
+    /// What a request costs.
+    pub const fn cost(&self) -> &Cost {
+        &self.cost
+    }
+
+    /// Whether it refuses.
+    pub const fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Whether a refused request is charged all the same.
+    pub const fn count_denied(&self) -> bool {
+        self.count_denied
+    }
+
+    /// What it does while its store gives no answer.
+    pub const fn on_outage(&self) -> OnOutage {
+        self.on_outage
+    }
+
+    /// What it grants to a key without plan or override: one rule for each window.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// What it grants to a plan, if it says so.
+    pub fn plan(&self, name: &str) -> Option<&Allowance> {
+        self.plans.get(name)
+    }
+
+    /// The plans it knows, in no order.
+    pub fn plans(&self) -> impl Iterator<Item = (&str, &Allowance)> {
+        self.plans.iter().map(|(name, allowance)| (&**name, allowance))
+    }
+
+    /// What it grants to one key, if it makes an exception.
+    pub fn override_for(&self, key: &Key) -> Option<&Allowance> {
+        if self.overrides.is_empty() { None } else { self.overrides.get(key) }
+    }
+
+    /// Whether it covers a method. In any case of letters: servers exist that
+    /// take `get` for `GET`. A limit on `GET` covers `HEAD`, which runs the same
+    /// handler and must not be a way around it.
+    pub(crate) fn covers_method(&self, method: &str) -> bool {
+        self.methods.is_empty()
+            || self.methods.iter().any(|known| {
+                known.eq_ignore_ascii_case(method)
+                    || (&**known == "GET" && method.eq_ignore_ascii_case("HEAD"))
+            })
+    }
+}

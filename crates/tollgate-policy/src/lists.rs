@@ -1,0 +1,141 @@
+//! Who passes unchecked, and who does not pass: `allow` and `deny`.
+//!
+//! An entry holds conditions, all of which must hold; a condition holds values,
+//! one of which must match. Entries of one condition, by far the most, are
+//! merged into one table for each property, so ten thousand addresses cost one
+//! binary search and ten thousand keys one look-up.
+
+use std::fmt;
+
+use foldhash::HashMap;
+
+use crate::identify::{Identify, View};
+use crate::net::{Net, NetSet};
+use crate::request::Request;
+use crate::source::KeySource;
+
+/// One line of `allow` or `deny`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListEntry {
+    text: Box<str>,
+    line: u32,
+}
+
+impl ListEntry {
+    pub(crate) fn new(text: String, line: u32) -> Self {
+        Self { text: text.into(), line }
+    }
+
+    /// The line of the policy file it stands in.
+    pub const fn line(&self) -> u32 {
+        self.line
+    }
+}
+
+/// As it was written, shortened: `ip: 10.0.0.0/8`.
+impl fmt::Display for ListEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// One condition of an entry.
+#[derive(Clone, Debug)]
+pub(crate) enum Condition {
+    /// The client's address is in one of these.
+    Address(Vec<Net>),
+    /// The property has one of these values.
+    Value(KeySource, Vec<Box<[u8]>>),
+    /// The property has a value.
+    Present(KeySource),
+}
+
+/// Values of one property, and the entry each belongs to.
+type Values = HashMap<Box<[u8]>, u32>;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct List {
+    entries: Vec<ListEntry>,
+    nets: NetSet,
+    values: Vec<(KeySource, Values)>,
+    compound: Vec<(u32, Vec<Test>)>,
+}
+
+/// A condition, made fast.
+#[derive(Clone, Debug)]
+enum Test {
+    Address(NetSet),
+    Value(KeySource, Values),
+    Present(KeySource),
+}
+
+impl List {
+    pub(crate) fn new(written: Vec<(ListEntry, Vec<Condition>)>) -> Self {
+        let mut list = Self::default();
+        let mut nets = Vec::new();
+        for (index, (entry, conditions)) in (0..).zip(written) {
+            list.entries.push(entry);
+            match <[Condition; 1]>::try_from(conditions) {
+                Ok([Condition::Address(more)]) => nets.extend(more.into_iter().map(|net| (net, index))),
+                Ok([Condition::Value(source, values)]) => list.add_values(source, values, index),
+                Ok(other) => list.compound.push((index, tests(other))),
+                Err(several) => list.compound.push((index, tests(several))),
+            }
+        }
+        list.nets = NetSet::new(nets);
+        list
+    }
+
+    fn add_values(&mut self, source: KeySource, values: Vec<Box<[u8]>>, index: u32) {
+        let at = self.values.iter().position(|(known, _)| *known == source).unwrap_or(self.values.len());
+        if at == self.values.len() {
+            self.values.push((source, Values::default()));
+        }
+        for value in values {
+            self.values[at].1.entry(value).or_insert(index);
+        }
+    }
+
+    pub(crate) fn find<R: Request + ?Sized>(
+        &self,
+        identify: &Identify,
+        view: &View<'_, R>,
+    ) -> Option<&ListEntry> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        let net = view.request.client().and_then(|client| self.nets.find(client));
+        let value = || {
+            self.values.iter().find_map(|(source, known)| known.get(&*identify.value(source, view)?).copied())
+        };
+        let compound = || {
+            let holds = |tests: &[Test]| tests.iter().all(|test| test.holds(identify, view));
+            self.compound.iter().find(|(_, tests)| holds(tests)).map(|(index, _)| *index)
+        };
+        let index = net.or_else(value).or_else(compound)?;
+        self.entries.get(index as usize)
+    }
+}
+
+fn tests(conditions: impl IntoIterator<Item = Condition>) -> Vec<Test> {
+    let test = |condition| match condition {
+        Condition::Address(nets) => Test::Address(nets.into_iter().collect()),
+        Condition::Value(source, values) => {
+            Test::Value(source, values.into_iter().map(|value| (value, 0)).collect())
+        }
+        Condition::Present(source) => Test::Present(source),
+    };
+    conditions.into_iter().map(test).collect()
+}
+
+impl Test {
+    fn holds<R: Request + ?Sized>(&self, identify: &Identify, view: &View<'_, R>) -> bool {
+        match self {
+            Self::Address(nets) => view.request.client().is_some_and(|client| nets.contains(client)),
+            Self::Value(source, known) => {
+                identify.value(source, view).is_some_and(|value| known.contains_key(&*value))
+            }
+            Self::Present(source) => identify.value(source, view).is_some(),
+        }
+    }
+}

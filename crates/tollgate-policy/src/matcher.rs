@@ -1,0 +1,151 @@
+//! Finds the routes that cover a request among many thousands.
+//!
+//! One tree of path segments for each host pattern. A tree node has one parent,
+//! so a walk visits each node at most once whatever the path looks like, and it
+//! goes no deeper than the patterns do: a path of ten thousand segments costs no
+//! more than one of sixty, and meets every `/**` on its way.
+//!
+//! Not here: methods and headers, which the survey looks at for the few limits left.
+//!
+//! Invariant: finds what trying each pattern in turn would find. Held by
+//! `tests/matching.rs::the_tree_agrees_with_trying_each_pattern`.
+
+use foldhash::HashMap;
+use smallvec::SmallVec;
+
+use crate::path;
+use crate::pattern::{HostPattern, PathPattern, Segment, without_port};
+
+/// A pattern of a limit, numbered in file order.
+pub(crate) type RouteId = u32;
+
+/// Room for what ordinary requests match.
+pub(crate) type Found = SmallVec<[RouteId; 16]>;
+
+/// More labels than any name has that resolves (RFC 1035 allows 127 at most).
+const MOST_LABELS: usize = 127;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Matcher {
+    any_host: Tree,
+    exact: HashMap<Box<str>, Tree>,
+    below: HashMap<Box<str>, Tree>,
+}
+
+impl Matcher {
+    pub(crate) fn add(&mut self, host: Option<&HostPattern>, pattern: &PathPattern, route: RouteId) {
+        let tree = match host {
+            None => &mut self.any_host,
+            Some(HostPattern::Exact(host)) => self.exact.entry(host.clone()).or_default(),
+            Some(HostPattern::Below(host)) => self.below.entry(host.clone()).or_default(),
+        };
+        tree.add(pattern, route);
+    }
+
+    /// All routes that cover this, in file order. Says how many nodes it looked at.
+    pub(crate) fn find(&self, host: Option<&str>, normal: &str, found: &mut Found) -> usize {
+        let mut visited = self.any_host.find(normal, found);
+        if let Some(host) = host
+            && !(self.exact.is_empty() && self.below.is_empty())
+        {
+            visited += self.find_by_host(host, normal, found);
+        }
+        found.sort_unstable();
+        found.dedup();
+        visited
+    }
+
+    fn find_by_host(&self, host: &str, normal: &str, found: &mut Found) -> usize {
+        let host = without_port(host.trim()).trim_end_matches('.');
+        let lower: SmallVec<[u8; 64]> = host.bytes().map(|byte| byte.to_ascii_lowercase()).collect();
+        // Lower-casing ASCII keeps UTF-8 whole.
+        let Ok(host) = std::str::from_utf8(&lower) else { return 0 };
+        let mut visited = self.exact.get(host).map_or(0, |tree| tree.find(normal, found));
+        if !self.below.is_empty() {
+            let mut rest = host;
+            for _ in 0..MOST_LABELS {
+                let Some((_, parent)) = rest.split_once('.') else { break };
+                visited += self.below.get(parent).map_or(0, |tree| tree.find(normal, found));
+                rest = parent;
+            }
+        }
+        visited
+    }
+
+    pub(crate) fn nodes(&self) -> usize {
+        let hosts = self.exact.values().chain(self.below.values());
+        self.any_host.nodes.len() + hosts.map(|tree| tree.nodes.len()).sum::<usize>()
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Tree {
+    nodes: Vec<TreeNode>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct TreeNode {
+    literals: HashMap<Box<str>, u32>,
+    one: Option<u32>,
+    /// Routes that end here.
+    ends: Vec<RouteId>,
+    /// Routes that cover everything from here on.
+    tails: Vec<RouteId>,
+}
+
+impl Default for Tree {
+    fn default() -> Self {
+        Self { nodes: vec![TreeNode::default()] }
+    }
+}
+
+impl Tree {
+    fn add(&mut self, pattern: &PathPattern, route: RouteId) {
+        let mut at = 0;
+        for segment in &pattern.segments {
+            let next = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
+            let node = &mut self.nodes[at];
+            let child = match segment {
+                Segment::Literal(text) => *node.literals.entry(text.clone()).or_insert(next),
+                Segment::One(_) => *node.one.get_or_insert(next),
+            };
+            if child == next {
+                self.nodes.push(TreeNode::default());
+            }
+            at = child as usize;
+        }
+        let node = &mut self.nodes[at];
+        if pattern.tail { node.tails.push(route) } else { node.ends.push(route) }
+    }
+
+    fn find(&self, normal: &str, found: &mut Found) -> usize {
+        let rest = normal.strip_prefix('/').unwrap_or(normal);
+        self.walk(0, (!rest.is_empty()).then_some(rest), found)
+    }
+
+    /// `rest` is what follows of the path, `None` at its end. Recurses as deep as patterns go.
+    fn walk(&self, at: u32, rest: Option<&str>, found: &mut Found) -> usize {
+        let Some(node) = self.nodes.get(at as usize) else { return 0 };
+        found.extend_from_slice(&node.tails);
+        let Some(rest) = rest else {
+            found.extend_from_slice(&node.ends);
+            return 1;
+        };
+        if node.literals.is_empty() && node.one.is_none() {
+            return 1;
+        }
+        // Segments are short: a plain loop beats a search that is set up for long texts.
+        let (segment, rest) = match rest.bytes().position(|byte| byte == b'/') {
+            Some(at) => (&rest[..at], Some(&rest[at + 1..])),
+            None => (rest, None),
+        };
+        let literal = node.literals.get(segment).map_or(0, |&child| self.walk(child, rest, found));
+        let one = node.one.map_or(0, |child| self.walk(child, rest, found));
+        1 + literal + one
+    }
+}
+
+/// The text of segment number `index`.
+pub(crate) fn segment(normal: &str, index: usize) -> Option<&str> {
+    path::segments(normal).nth(index)
+}

@@ -1,0 +1,57 @@
+//! What is wrong with a piece of text, before it is known where in the file it stands.
+
+use std::ops::Range;
+
+use crate::diagnostic::Problems;
+use crate::document::Node;
+
+/// Why a text is not what it should be.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Mistake {
+    /// The bytes of the text that are wrong; all of them if unknown.
+    at: Option<Range<usize>>,
+    message: String,
+    label: String,
+    help: Option<String>,
+}
+
+impl Mistake {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { at: None, message: message.into(), label: String::new(), help: None }
+    }
+
+    pub(crate) fn at(mut self, bytes: Range<usize>) -> Self {
+        self.at = Some(bytes);
+        self
+    }
+
+    pub(crate) fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
+    }
+
+    /// Says `` did you mean `this`? `` beside the caret.
+    pub(crate) fn meant(self, meant: impl AsRef<str>) -> Self {
+        self.label(format!("did you mean `{}`?", meant.as_ref()))
+    }
+
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Points to the text where it stands: `node` holds the text that was read.
+    pub(crate) fn report(self, node: &Node, problems: &mut Problems) {
+        let place = match (self.at, node.text()) {
+            (Some(bytes), Some(text)) => {
+                let characters = |upto: usize| text.get(..upto).map_or(0, |head| head.chars().count());
+                node.part(characters(bytes.start)..characters(bytes.end))
+            }
+            _ => node.place,
+        };
+        let problem = problems.error(place, self.message).label(self.label);
+        if let Some(help) = self.help {
+            problem.help(help);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! One spelling for each path.
+//!
+//! `/login`, `//login`, `/./login/`, `/%6Cogin` and `/x/../login` reach the same
+//! handler in most servers, so they must meet the same limit. A gateway must
+//! forward the form that was matched, or the two can be played against each other.
+//!
+//! - escapes of unreserved characters are undone, others written in upper case
+//!   (RFC 3986, 6.2.2); a `%` that begins no escape becomes `%25`;
+//! - blanks, control characters and everything beyond ASCII become escapes;
+//! - empty and `.` segments go, `..` takes its predecessor along;
+//! - a slash at the end goes, except from `/` itself.
+//!
+//! Left alone: case, `;parameters`, and `%2F`, which never becomes a separator.
+//!
+//! Invariant: normalising twice is normalising once. Held by `tests/matching.rs`.
+
+use std::borrow::Cow;
+
+/// The normal form of a path; borrowed when it is normal already. A query or
+/// fragment is cut off.
+///
+/// ```
+/// # use tollgate_policy::path::normal;
+/// assert_eq!(normal("/api//v1/./x/../%6Cogin/"), "/api/v1/login");
+/// assert_eq!(normal("/a%2fb"), "/a%2Fb");            // one segment, not two
+/// assert!(matches!(normal("/api/v1/login"), std::borrow::Cow::Borrowed(_)));
+/// ```
+pub fn normal(path: &str) -> Cow<'_, str> {
+    match first_odd(path.as_bytes()) {
+        None => Cow::Borrowed(path),
+        Some(at) if matches!(path.as_bytes().get(at), Some(b'?' | b'#')) => normal(&path[..at]),
+        Some(_) => {
+            let end = path.bytes().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len());
+            Cow::Owned(rewritten(&path[..end]))
+        }
+    }
+}
+
+/// Where a path first departs from its normal form, or ends before its end: one
+/// pass without allocation, which is all that most requests need.
+fn first_odd(path: &[u8]) -> Option<usize> {
+    if path.first() != Some(&b'/') {
+        return Some(0);
+    }
+    let mut at = 0;
+    while let Some(&byte) = path.get(at) {
+        if PLAIN[usize::from(byte)] {
+            at += 1;
+            continue;
+        }
+        at = match byte {
+            b'/' => {
+                // Up to three bytes tell `//`, `/.` and `/..` from names; a query ends a path too.
+                let end = |byte: Option<&u8>| matches!(byte, None | Some(b'/' | b'?' | b'#'));
+                let next = |ahead: usize| path.get(at + ahead);
+                let odd = match next(1) {
+                    None | Some(b'?' | b'#') => at > 0,
+                    Some(b'/') => true,
+                    Some(b'.') => end(next(2)) || (next(2) == Some(&b'.') && end(next(3))),
+                    Some(_) => false,
+                };
+                if odd {
+                    return Some(at);
+                }
+                at + 1
+            }
+            b'%' => match escape(&path[at..]) {
+                Some(it)
+                    if !is_unreserved(it) && !path[at + 1..at + 3].iter().any(u8::is_ascii_lowercase) =>
+                {
+                    at + 3
+                }
+                _ => return Some(at),
+            },
+            _ => return Some(at),
+        };
+    }
+    None
+}
+
+/// Bytes that stand for themselves wherever they stand.
+static PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        #[allow(clippy::cast_possible_truncation, reason = "below 256")]
+        let it = byte as u8;
+        plain[byte] = it.is_ascii_graphic() && !matches!(it, b'/' | b'%' | b'?' | b'#');
+        byte += 1;
+    }
+    plain
+};
+
+fn rewritten(path: &str) -> String {
+    let escaped = escaped(path);
+    let mut out = String::with_capacity(escaped.len() + 1);
+    for segment in escaped.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => out.truncate(out.rfind('/').unwrap_or(0)),
+            _ => {
+                out.push('/');
+                out.push_str(segment);
+            }
+        }
+    }
+    if out.is_empty() {
+        out.push('/');
+    }
+    out
+}
+
+/// Every character in its one spelling; segments as they are.
+fn escaped(path: &str) -> String {
+    let bytes = path.as_bytes();
+    let mut out = String::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        let (byte, width) = match byte {
+            b'%' => escape(&bytes[at..]).map_or((b'%', 1), |decoded| (decoded, 3)),
+            _ => (byte, 1),
+        };
+        let was_escape = bytes[at] == b'%';
+        if (was_escape && !is_unreserved(byte)) || must_escape(byte) {
+            out.push('%');
+            out.extend([byte >> 4, byte & 15].map(|half| char::from(b"0123456789ABCDEF"[usize::from(half)])));
+        } else {
+            out.push(char::from(byte));
+        }
+        at += width;
+    }
+    out
+}
+
+/// The byte that `%XX` at the front stands for.
+pub(crate) fn escape(bytes: &[u8]) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    match bytes {
+        [b'%', high, low, ..] => Some(digit(*high)? << 4 | digit(*low)?),
+        _ => None,
+    }
+}
+
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+}
+
+fn must_escape(byte: u8) -> bool {
+    !byte.is_ascii_graphic()
+}
+
+/// The segments of a normal path; none for `/`.
+pub(crate) fn segments(normal: &str) -> impl Iterator<Item = &str> {
+    let rest = normal.strip_prefix('/').unwrap_or(normal);
+    let empty = rest.is_empty();
+    rest.split('/').filter(move |_| !empty)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_one_path_become_one() {
+        for (written, becomes) in [
+            ("", "/"),
+            ("/", "/"),
+            ("//", "/"),
+            ("login", "/login"),
+            ("*", "/*"),
+            ("/login/", "/login"),
+            ("/login//", "/login"),
+            ("//login", "/login"),
+            ("/./login", "/login"),
+            ("/x/../login", "/login"),
+            ("/../../login", "/login"),
+            ("/login/.", "/login"),
+            ("/login/x/..", "/login"),
+            ("/%6c%6Fgin", "/login"),
+            ("/%2e%2e/login", "/login"),
+            ("/x/%2E%2E/login", "/login"),
+            ("/login?x=/../y", "/login"),
+            ("/a%2fb", "/a%2Fb"),
+            ("/a%2Fb", "/a%2Fb"),
+            ("/a%zz%4", "/a%25zz%254"),
+            ("/%4%31", "/%2541"),
+            ("/%2561", "/%2561"),
+            ("/café", "/caf%C3%A9"),
+            ("/a b\u{7f}", "/a%20b%7F"),
+            ("/.hidden", "/.hidden"),
+            ("/...", "/..."),
+            ("/..a", "/..a"),
+            ("/a;v=1/b", "/a;v=1/b"),
+            ("/Login", "/Login"),
+        ] {
+            assert_eq!(normal(written), becomes, "{written}");
+            assert!(matches!(normal(becomes), Cow::Borrowed(_)), "{becomes} is normal");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Endpoint and host patterns, as the file writes them.
+//!
+//! Not here: matching many at once (`matcher`).
+
+use std::fmt;
+
+use crate::document::short;
+use crate::mistake::Mistake;
+use crate::path;
+
+/// Longer patterns are mistakes, and a matcher that follows one can recurse.
+pub(crate) const MOST_SEGMENTS: usize = 64;
+
+/// Which paths an endpoint covers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PathPattern {
+    text: Box<str>,
+    pub(crate) segments: Vec<Segment>,
+    /// Whether it ends in `/**`.
+    pub(crate) tail: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Segment {
+    /// This one, in normal form.
+    Literal(Box<str>),
+    /// Any one: `*`, or `{name}`.
+    One(Option<Box<str>>),
+}
+
+impl PathPattern {
+    /// `/**`.
+    pub(crate) fn everything() -> Self {
+        Self { text: "/**".into(), segments: Vec::new(), tail: true }
+    }
+
+    pub(crate) fn parse(text: &str) -> Result<Self, Mistake> {
+        if matches!(text, "*" | "**" | "/*" | "all" | "any") && text != "/*" {
+            return Err(Mistake::new(format!("`{text}` is not an endpoint")).meant("/**"));
+        }
+        if let Some((_, rest)) = text.split_once("://") {
+            let meant = rest.find('/').map_or("/**", |at| &rest[at..]);
+            return Err(Mistake::new("an endpoint is a path, without scheme and host")
+                .meant(meant)
+                .help("`host: example.com` limits by host"));
+        }
+        if let Some(at) = text.find(['?', '#']) {
+            return Err(Mistake::new("an endpoint is a path, without a query")
+                .at(at..text.len())
+                .label("remove this")
+                .help("`by: query:NAME` counts by a parameter"));
+        }
+        if let Some((method, path)) = text.split_once(' ')
+            && method.bytes().all(|byte| byte.is_ascii_uppercase())
+        {
+            return Err(Mistake::new("the method has its own line")
+                .at(0..method.len())
+                .label(format!("write `endpoint: {}` and `method: {method}`", path.trim())));
+        }
+        if !text.starts_with('/') {
+            return Err(Mistake::new("an endpoint begins with `/`").meant(format!("/{text}")));
+        }
+        let mut pattern = Self { text: text.into(), segments: Vec::new(), tail: false };
+        let mut at = 1;
+        for written in text[1..].split('/') {
+            pattern.segment(written, at)?;
+            at += written.len() + 1;
+        }
+        if pattern.segments.len() > MOST_SEGMENTS {
+            return Err(Mistake::new(format!("an endpoint has at most {MOST_SEGMENTS} segments")));
+        }
+        Ok(pattern)
+    }
+
+    fn segment(&mut self, written: &str, at: usize) -> Result<(), Mistake> {
+        let here = at..at + written.len();
+        if self.tail && !written.is_empty() {
+            return Err(Mistake::new("`**` stands only at the end of an endpoint")
+                .at(here)
+                .label("nothing can follow it")
+                .help("`*` or `{name}` stands for one segment in the middle"));
+        }
+        match written {
+            "" | "." => {}
+            ".." => return Err(Mistake::new("`..` cannot stand in an endpoint").at(here)),
+            "**" => self.tail = true,
+            "*" => self.segments.push(Segment::One(None)),
+            _ if written.starts_with('{') && written.ends_with('}') => {
+                let name = &written[1..written.len() - 1];
+                if name.is_empty()
+                    || !name.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_' || it == b'-')
+                {
+                    return Err(Mistake::new(format!("`{}` is not a parameter", short(written)))
+                        .at(here)
+                        .label("letters, digits, `_` and `-` between the braces")
+                        .help("`/**` at the end matches everything below"));
+                }
+                if self.names().any(|known| known == name) {
+                    return Err(Mistake::new(format!("`{{{name}}}` stands twice in one endpoint"))
+                        .at(here)
+                        .label("give it another name"));
+                }
+                self.segments.push(Segment::One(Some(name.into())));
+            }
+            _ if written.starts_with([':', '<']) => {
+                let name = written.trim_matches([':', '<', '>']);
+                return Err(Mistake::new(format!("`{}` is not a parameter", short(written)))
+                    .at(here)
+                    .meant(format!("{{{name}}}")));
+            }
+            _ if written.contains(['*', '{', '}']) => {
+                return Err(Mistake::new("a wildcard stands for a whole segment")
+                    .at(here)
+                    .label("write `*` or `{name}` for it")
+                    .help("part of a segment cannot be matched"));
+            }
+            _ => {
+                let literal = path::normal(written);
+                self.segments.push(Segment::Literal(literal.trim_start_matches('/').into()));
+            }
+        }
+        Ok(())
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.segments.iter().filter_map(|segment| match segment {
+            Segment::One(name) => name.as_deref(),
+            Segment::Literal(_) => None,
+        })
+    }
+
+    /// Which segment `{name}` is.
+    pub(crate) fn position(&self, name: &str) -> Option<usize> {
+        self.segments.iter().position(|segment| matches!(segment, Segment::One(Some(it)) if &**it == name))
+    }
+
+    /// Words for a derived name: `users-id`.
+    pub(crate) fn words(&self) -> impl Iterator<Item = &str> {
+        let segments = self.segments.iter().map(|segment| match segment {
+            Segment::Literal(text) => &**text,
+            Segment::One(Some(name)) => name,
+            Segment::One(None) => "any",
+        });
+        let end = match (self.segments.is_empty(), self.tail) {
+            (true, true) => Some("everything"),
+            (true, false) => Some("root"),
+            (false, true) => Some("all"),
+            (false, false) => None,
+        };
+        segments.chain(end)
+    }
+}
+
+impl fmt::Display for PathPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Which hosts a limit covers, in lower case and without a port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum HostPattern {
+    /// This host.
+    Exact(Box<str>),
+    /// Every host below this one: `*.example.com`, not `example.com` itself.
+    Below(Box<str>),
+}
+
+impl HostPattern {
+    pub(crate) fn parse(text: &str) -> Result<Self, Mistake> {
+        if let Some((_, rest)) = text.split_once("://") {
+            let meant = rest.split('/').next().unwrap_or("");
+            return Err(Mistake::new("a host stands without its scheme").meant(meant));
+        }
+        let bare = without_port(text);
+        if bare.len() != text.len() {
+            return Err(Mistake::new("ports do not matter for a limit")
+                .at(bare.len()..text.len())
+                .label(format!("write `{bare}`")));
+        }
+        let (below, host) = match text.strip_prefix("*.") {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let host = host.trim_end_matches('.').to_ascii_lowercase();
+        let fits = |byte: u8| {
+            byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'[' | b']' | b':')
+        };
+        if host.is_empty() || host.len() > 253 || !host.bytes().all(fits) {
+            return Err(Mistake::new(format!("`{}` is not a host", short(text)))
+                .label("a name such as `api.example.com`, or `*.example.com`")
+                .help("`*` stands only at the front, for one or more labels; other scripts are written as xn--..."));
+        }
+        Ok(if below { Self::Below(host.into()) } else { Self::Exact(host.into()) })
+    }
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(host) => f.write_str(host),
+            Self::Below(host) => write!(f, "*.{host}"),
+        }
+    }
+}
+
+/// `example.com` of `example.com:8080`, `[::1]` of `[::1]:80`.
+pub(crate) fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((bare, port))
+            if port.bytes().all(|byte| byte.is_ascii_digit())
+                && (!bare.contains(':') || bare.ends_with(']')) =>
+        {
+            bare
+        }
+        _ => host,
+    }
+}

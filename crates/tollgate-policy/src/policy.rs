@@ -1,0 +1,223 @@
+//! A policy that can be served: compiled, indexed, immutable.
+//!
+//! Not here: surveying requests (`survey`), deciding (`tollgate`).
+
+use std::borrow::Cow;
+
+use foldhash::HashMap;
+use tollgate_core::Rule;
+
+use crate::compile::compile;
+use crate::diagnostic::Diagnostics;
+use crate::document::Document;
+use crate::identify::{Identify, View};
+use crate::key::Key;
+use crate::limit::{Allowance, Limit, Mode};
+use crate::lists::List;
+use crate::matcher::Matcher;
+use crate::net::Net;
+use crate::request::Request;
+use crate::settings::{ClientAddress, HeaderSettings, KeyPrivacy};
+use crate::source::KeySource;
+
+/// A policy file that was understood.
+///
+/// A `Policy` that exists can be served: every limit has a valid quota, a unique
+/// name and a key that requests can have.
+///
+/// ```
+/// # use tollgate_policy::Policy;
+/// let policy = Policy::parse("
+/// limits:
+///   - by: ip
+///     bucket: 10/minute
+/// ")?;
+/// assert_eq!(policy.limits()[0].name(), "everything-by-ip");
+///
+/// let wrong = Policy::parse("limits:\n  - by: ip\n    bucket: 0/minute\n").unwrap_err();
+/// assert_eq!(wrong[0].message, "a rate of zero admits nobody");
+/// # Ok::<(), tollgate_policy::Diagnostics>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Policy {
+    pub(crate) limits: Vec<Limit>,
+    pub(crate) by_name: HashMap<Box<str>, usize>,
+    /// Limit and pattern of each route, in file order.
+    pub(crate) routes: Vec<(u32, u32)>,
+    pub(crate) matcher: Matcher,
+    pub(crate) allow: List,
+    pub(crate) deny: List,
+    pub(crate) identify: Identify,
+    pub(crate) default_plan: Option<Box<str>>,
+    pub(crate) plan_from: Option<KeySource>,
+    pub(crate) client: ClientAddress,
+    pub(crate) headers: HeaderSettings,
+    pub(crate) privacy: KeyPrivacy,
+    pub(crate) max_keys: u64,
+    pub(crate) warnings: Diagnostics,
+}
+
+impl Policy {
+    /// Reads a policy, or says everything that is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, Diagnostics> {
+        let (root, problems, source) = Document::read(text);
+        match root {
+            Some(root) => compile(&Document::new(root, source), problems),
+            None => Err(problems.about(&source)),
+        }
+    }
+
+    /// The policy in a document that others read their sections from too.
+    pub fn from_document(document: &Document) -> Result<Self, Diagnostics> {
+        compile(document, crate::Problems::default())
+    }
+
+    /// What works and is probably not meant.
+    pub const fn warnings(&self) -> &Diagnostics {
+        &self.warnings
+    }
+
+    /// The limits, in file order.
+    pub fn limits(&self) -> &[Limit] {
+        &self.limits
+    }
+
+    /// The limit with this name.
+    pub fn limit(&self, name: &str) -> Option<&Limit> {
+        self.by_name.get(name).map(|&at| &self.limits[at])
+    }
+
+    /// Which address is the client's.
+    pub const fn client(&self) -> &ClientAddress {
+        &self.client
+    }
+
+    /// Where callers are named.
+    pub const fn identify(&self) -> &Identify {
+        &self.identify
+    }
+
+    /// Which headers an answer carries.
+    pub const fn headers(&self) -> &HeaderSettings {
+        &self.headers
+    }
+
+    /// How keys appear in logs.
+    pub const fn privacy(&self) -> KeyPrivacy {
+        self.privacy
+    }
+
+    /// How many keys the in-memory store remembers at most.
+    pub const fn max_keys(&self) -> u64 {
+        self.max_keys
+    }
+
+    /// How many nodes the matcher has, over all hosts.
+    pub fn matcher_size(&self) -> usize {
+        self.matcher.nodes()
+    }
+
+    /// How many nodes the matcher looks at for a request: a measure of its work
+    /// that does not depend on the machine.
+    pub fn matching_steps<R: Request + ?Sized>(&self, request: &R) -> usize {
+        let path = crate::path::normal(request.path());
+        self.matcher.find(request.host(), &path, &mut crate::matcher::Found::new())
+    }
+
+    /// The key of a limit from the values of its parts, as operators type them.
+    /// `None` when their number is wrong, or an address is none.
+    ///
+    /// ```
+    /// # use tollgate_policy::{Call, Checks, Policy};
+    /// let policy = Policy::parse("limits: [{by: ip, bucket: 10/minute}]")?;
+    /// let mut checks = Checks::new();
+    /// policy.survey(&Call::new("GET", "/").ip([203, 0, 113, 9]), &mut checks);
+    /// assert_eq!(policy.key(&policy.limits()[0], &["203.0.113.9"]), Some(checks[0].key.clone()));
+    /// assert_eq!(policy.key(&policy.limits()[0], &["nobody"]), None);
+    /// # Ok::<(), tollgate_policy::Diagnostics>(())
+    /// ```
+    pub fn key(&self, limit: &Limit, values: &[&str]) -> Option<Key> {
+        let mut key = Key::default();
+        if let ([KeySource::Global], []) = (limit.by(), values) {
+            key.push_global();
+            return Some(key);
+        }
+        if limit.by().len() != values.len() {
+            return None;
+        }
+        for (source, value) in limit.by().iter().zip(values) {
+            match source {
+                KeySource::Global => key.push_global(),
+                KeySource::Ip => key.push_address(self.cut(value.parse().ok()?)),
+                _ if value.is_empty() => return None,
+                _ => key.push_value(source, value.as_bytes()),
+            }
+        }
+        Some(key)
+    }
+
+    /// Switches one limit; false when no limit has this name.
+    pub fn set_mode(&mut self, limit: &str, mode: Mode) -> bool {
+        let limit = self.by_name.get(limit).and_then(|&at| self.limits.get_mut(at));
+        limit.map(|limit| limit.mode = mode).is_some()
+    }
+
+    /// This policy, carrying over what keys have spent under the one before.
+    ///
+    /// A limit that keeps its name and its `by` keeps its usage, whatever
+    /// happens to its numbers. Under another `by` the keys are other keys.
+    #[must_use]
+    pub fn succeeding(mut self, before: &Self) -> Self {
+        for limit in &mut self.limits {
+            let Some(old) = before.limit(&limit.name).filter(|old| old.by == limit.by) else { continue };
+            carry_over(&mut limit.rules, &old.rules);
+            for (name, allowance) in &mut limit.plans {
+                carry_over_allowance(allowance, old.plans.get(name), old);
+            }
+            for (key, allowance) in &mut limit.overrides {
+                carry_over_allowance(allowance, old.overrides.get(key), old);
+            }
+        }
+        self
+    }
+
+    /// The network that stands for a client.
+    pub(crate) fn cut(&self, address: std::net::IpAddr) -> Net {
+        let address = address.to_canonical();
+        let prefix = if address.is_ipv4() { self.client.ipv4_prefix } else { self.client.ipv6_prefix };
+        Net::around(address, prefix)
+    }
+
+    /// The plan that a request names.
+    pub(crate) fn plan_of<'r, R: Request + ?Sized>(&self, view: &View<'r, R>) -> Option<Cow<'r, str>> {
+        if let Some(plan) = view.request.plan().filter(|plan| !plan.is_empty()) {
+            return Some(Cow::Borrowed(plan));
+        }
+        // A name that is not text is the name of no plan, and so as good as an unknown one.
+        Some(match self.identify.value(self.plan_from.as_ref()?, view)? {
+            Cow::Borrowed(name) => String::from_utf8_lossy(name),
+            Cow::Owned(name) => Cow::Owned(String::from_utf8_lossy(&name).into_owned()),
+        })
+    }
+}
+
+/// A plan or override that is new had the limit's own rules before.
+fn carry_over_allowance(allowance: &mut Allowance, old: Option<&Allowance>, limit: &Limit) {
+    let Allowance::Rules(rules) = allowance else { return };
+    match old {
+        Some(Allowance::Rules(old)) => carry_over(rules, old),
+        _ => carry_over(rules, &limit.rules),
+    }
+}
+
+/// Windows are known by their names.
+fn carry_over(rules: &mut [Rule], old: &[Rule]) {
+    for rule in rules {
+        let Some(old) = old.iter().find(|old| old.name == rule.name) else { continue };
+        *rule = rule.clone().replacing(old);
+        // Unchanged since: what the last change left behind may still count.
+        if rule.id == old.id {
+            rule.before.clone_from(&old.before);
+        }
+    }
+}

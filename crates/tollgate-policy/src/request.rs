@@ -1,0 +1,220 @@
+//! What a policy wants to know about a request.
+//!
+//! Plain borrowed strings, so that the same policy serves a proxy, a gRPC
+//! service, a queue consumer and a line of a log. The client address is settled
+//! before: which hop to believe is decided where sockets are known
+//! (`tollgate_http`), with the [`ClientAddress`](crate::ClientAddress) of the policy.
+
+use std::net::IpAddr;
+
+/// A request as a policy sees it.
+///
+/// Everything that a caller does not know may stay `None`: who the user is, for
+/// instance, is then looked for where `identify` says.
+pub trait Request {
+    /// `GET`, `POST` and so on.
+    fn method(&self) -> &str;
+
+    /// The path as it came, without the query.
+    fn path(&self) -> &str;
+
+    /// The host asked for; a port does not matter.
+    fn host(&self) -> Option<&str> {
+        None
+    }
+
+    /// What stands behind the `?`.
+    fn query(&self) -> Option<&str> {
+        None
+    }
+
+    /// The client's address, settled.
+    fn client(&self) -> Option<IpAddr> {
+        None
+    }
+
+    /// The first value of a header. The name is given in lower case.
+    fn header(&self, name: &str) -> Option<&[u8]> {
+        let _ = name;
+        None
+    }
+
+    /// Who is logged in, if the caller has found out.
+    fn user(&self) -> Option<&str> {
+        None
+    }
+
+    /// The key a program calls with, if the caller has found out.
+    fn api_key(&self) -> Option<&str> {
+        None
+    }
+
+    /// The customer, if the caller has found out.
+    fn tenant(&self) -> Option<&str> {
+        None
+    }
+
+    /// The plan of the customer, if the caller has found out.
+    fn plan(&self) -> Option<&str> {
+        None
+    }
+
+    /// A claim of a token that the caller has verified.
+    fn claim(&self, name: &str) -> Option<&str> {
+        let _ = name;
+        None
+    }
+
+    /// What the request costs, where the caller knows better than the policy. Zero only looks.
+    fn cost(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// A request put together by hand.
+///
+/// ```
+/// # use tollgate_policy::{Call, Request};
+/// let call = Call::new("GET", "/search?q=x").ip([203, 0, 113, 9]).api_key("k").header("X-Plan", "pro");
+/// assert_eq!((call.path(), call.query()), ("/search", Some("q=x")));
+/// assert_eq!(Request::header(&call, "x-plan"), Some(&b"pro"[..]));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Call<'a> {
+    method: &'a str,
+    path: &'a str,
+    host: Option<&'a str>,
+    query: Option<&'a str>,
+    client: Option<IpAddr>,
+    headers: Vec<(&'a str, &'a [u8])>,
+    user: Option<&'a str>,
+    api_key: Option<&'a str>,
+    tenant: Option<&'a str>,
+    plan: Option<&'a str>,
+    claims: Vec<(&'a str, &'a str)>,
+    cost: Option<u64>,
+}
+
+impl<'a> Call<'a> {
+    /// A request for a path, with its query if it has one.
+    pub fn new(method: &'a str, path: &'a str) -> Self {
+        let (path, query) = match path.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (path, None),
+        };
+        Self { method, path, query, ..Self::default() }
+    }
+
+    /// From this client.
+    #[must_use]
+    pub fn ip(mut self, client: impl Into<IpAddr>) -> Self {
+        self.client = Some(client.into());
+        self
+    }
+
+    /// To this host.
+    #[must_use]
+    pub fn host(mut self, host: &'a str) -> Self {
+        self.host = Some(host);
+        self
+    }
+
+    /// With one more header. Names match in any case; the first of a name counts.
+    #[must_use]
+    pub fn header(mut self, name: &'a str, value: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
+        self.headers.push((name, value.as_ref()));
+        self
+    }
+
+    /// By this user.
+    #[must_use]
+    pub fn user(mut self, user: &'a str) -> Self {
+        self.user = Some(user);
+        self
+    }
+
+    /// With this key.
+    #[must_use]
+    pub fn api_key(mut self, api_key: &'a str) -> Self {
+        self.api_key = Some(api_key);
+        self
+    }
+
+    /// For this customer.
+    #[must_use]
+    pub fn tenant(mut self, tenant: &'a str) -> Self {
+        self.tenant = Some(tenant);
+        self
+    }
+
+    /// On this plan.
+    #[must_use]
+    pub fn plan(mut self, plan: &'a str) -> Self {
+        self.plan = Some(plan);
+        self
+    }
+
+    /// With a verified claim.
+    #[must_use]
+    pub fn claim(mut self, name: &'a str, value: &'a str) -> Self {
+        self.claims.push((name, value));
+        self
+    }
+
+    /// Costing this much.
+    #[must_use]
+    pub fn cost(mut self, cost: u64) -> Self {
+        self.cost = Some(cost);
+        self
+    }
+}
+
+impl Request for Call<'_> {
+    fn method(&self) -> &str {
+        self.method
+    }
+
+    fn path(&self) -> &str {
+        self.path
+    }
+
+    fn host(&self) -> Option<&str> {
+        self.host
+    }
+
+    fn query(&self) -> Option<&str> {
+        self.query
+    }
+
+    fn client(&self) -> Option<IpAddr> {
+        self.client
+    }
+
+    fn header(&self, name: &str) -> Option<&[u8]> {
+        self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| *value)
+    }
+
+    fn user(&self) -> Option<&str> {
+        self.user
+    }
+
+    fn api_key(&self) -> Option<&str> {
+        self.api_key
+    }
+
+    fn tenant(&self) -> Option<&str> {
+        self.tenant
+    }
+
+    fn plan(&self) -> Option<&str> {
+        self.plan
+    }
+
+    fn claim(&self, name: &str) -> Option<&str> {
+        self.claims.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+    }
+
+    fn cost(&self) -> Option<u64> {
+        self.cost
+    }
+}

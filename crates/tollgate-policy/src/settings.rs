@@ -1,0 +1,115 @@
+//! Settings of the policy file that other crates act on.
+//!
+//! They are parsed and checked here, with the rest of the file, and carried as
+//! plain data: this crate sees no sockets and words no answers.
+
+use crate::net::NetSet;
+
+/// Which address is the client's: the `client` section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientAddress {
+    /// Peers whose forwarding header is believed. Empty: nobody's.
+    pub trusted_proxies: NetSet,
+    /// The header they write.
+    pub header: ForwardedHeader,
+    /// How many bits of an IPv4 address tell clients apart.
+    pub ipv4_prefix: u8,
+    /// How many bits of an IPv6 address tell clients apart. One customer owns a /64 at least.
+    pub ipv6_prefix: u8,
+}
+
+impl Default for ClientAddress {
+    fn default() -> Self {
+        Self {
+            trusted_proxies: NetSet::default(),
+            header: ForwardedHeader::XForwardedFor,
+            ipv4_prefix: 32,
+            ipv6_prefix: 64,
+        }
+    }
+}
+
+/// The header in which proxies pass on whom they speak for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ForwardedHeader {
+    /// `X-Forwarded-For`.
+    XForwardedFor,
+    /// `Forwarded` (RFC 7239).
+    Forwarded,
+    /// None is read: the peer is the client.
+    None,
+}
+
+/// Which headers an answer carries: the `headers` section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderSettings {
+    /// `X-RateLimit-*`.
+    pub x_ratelimit: XRateLimit,
+    /// `RateLimit` and `RateLimit-Policy`.
+    pub ietf: IetfHeaders,
+    /// By up to how many percent `Retry-After` is stretched, so that refused
+    /// callers do not come back all at once.
+    pub retry_after_jitter: u8,
+    /// Words of other services, in addition.
+    pub dialects: Vec<Dialect>,
+}
+
+impl Default for HeaderSettings {
+    fn default() -> Self {
+        Self {
+            x_ratelimit: XRateLimit::Epoch,
+            ietf: IetfHeaders::Draft11,
+            retry_after_jitter: 0,
+            dialects: Vec::new(),
+        }
+    }
+}
+
+/// How `X-RateLimit-Reset` is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum XRateLimit {
+    /// Seconds since 1970.
+    Epoch,
+    /// Seconds from now.
+    Delta,
+    /// No `X-RateLimit-*` headers.
+    Off,
+}
+
+/// Which version of the IETF draft is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IetfHeaders {
+    /// `RateLimit` and `RateLimit-Policy` as structured fields.
+    Draft11,
+    /// `RateLimit-Limit`, `-Remaining`, `-Reset`.
+    Draft6,
+    /// Neither.
+    Off,
+}
+
+/// Words of another service that its clients read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// `X-RateLimit-Bucket`, `-Reset-After`, `-Scope`.
+    Discord,
+    /// `x-ratelimit-limit-requests` and its siblings.
+    OpenAi,
+    /// `Stripe-Rate-Limited-Reason`.
+    Stripe,
+    /// `x-amzn-ErrorType`, as its SDKs look for it.
+    Aws,
+    /// `x-envoy-ratelimited`.
+    Envoy,
+}
+
+/// How keys appear in logs and records: the `privacy` section.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum KeyPrivacy {
+    /// As they are.
+    #[default]
+    Plain,
+    /// As a keyed hash.
+    Hashed,
+    /// Their first characters only.
+    Truncated,
+}

@@ -1,0 +1,163 @@
+//! What a limit counts by: the words of `by`.
+//!
+//! Not here: getting the value out of a request (`survey`).
+
+use std::fmt;
+
+use crate::document::short;
+use crate::mistake::Mistake;
+use crate::suggest::nearest;
+
+/// One part of a key: which property of a request tells callers apart.
+///
+/// ```
+/// # use tollgate_policy::Policy;
+/// let policy = Policy::parse("limits: [{by: [ip, 'header:X-Device'], bucket: 10/minute}]")?;
+/// let by: Vec<_> = policy.limits()[0].by().iter().map(ToString::to_string).collect();
+/// assert_eq!(by, ["ip", "header:x-device"]);
+/// # Ok::<(), tollgate_policy::Diagnostics>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum KeySource {
+    /// The client's address, cut to the prefix of `client:`.
+    Ip,
+    /// Who is logged in.
+    User,
+    /// The key a program calls with.
+    ApiKey,
+    /// The customer a user or key belongs to.
+    Tenant,
+    /// Nothing: all requests together.
+    Global,
+    /// A request header, by its name in lower case.
+    Header(Box<str>),
+    /// A cookie.
+    Cookie(Box<str>),
+    /// A parameter of the query string.
+    Query(Box<str>),
+    /// A `{name}` of the endpoint pattern.
+    Path(Box<str>),
+    /// A claim of the caller's token.
+    Claim(Box<str>),
+}
+
+const PLAIN: [(&str, KeySource); 5] = [
+    ("ip", KeySource::Ip),
+    ("user", KeySource::User),
+    ("api_key", KeySource::ApiKey),
+    ("tenant", KeySource::Tenant),
+    ("global", KeySource::Global),
+];
+const NAMED: [&str; 5] = ["header", "cookie", "query", "path", "claim"];
+/// What other tools call them.
+const ELSEWHERE: [(&str, &str); 14] = [
+    ("address", "ip"),
+    ("client", "ip"),
+    ("client_ip", "ip"),
+    ("remote_addr", "ip"),
+    ("remote_address", "ip"),
+    ("key", "api_key"),
+    ("token", "api_key"),
+    ("user_id", "user"),
+    ("account", "tenant"),
+    ("org", "tenant"),
+    ("everyone", "global"),
+    ("all", "global"),
+    ("jwt", "claim:NAME"),
+    ("param", "path:NAME"),
+];
+pub(crate) const WORDS: &str =
+    "ip, user, api_key, tenant, global, header:NAME, cookie:NAME, query:NAME, path:NAME or claim:NAME";
+
+impl KeySource {
+    pub(crate) fn parse(text: &str) -> Result<Self, Mistake> {
+        if let Some((_, source)) = PLAIN.iter().find(|(word, _)| *word == text) {
+            return Ok(source.clone());
+        }
+        let Some((kind, name)) = text.split_once(':') else { return Err(Self::unknown(text)) };
+        let name_at = kind.len() + 1..text.len();
+        if !NAMED.contains(&kind) {
+            let mistake = Mistake::new(format!("unknown key `{}`", short(text))).at(0..kind.len());
+            let meant = match kind {
+                "jwt" => Some("claim"),
+                "param" => Some("path"),
+                _ => nearest(kind, NAMED),
+            };
+            let mistake = match meant {
+                Some(meant) => mistake.meant(format!("{meant}:{name}")),
+                None if PLAIN.iter().any(|(word, _)| *word == kind) => {
+                    mistake.label(format!("`{kind}` takes no name"))
+                }
+                None => mistake,
+            };
+            return Err(mistake.help(format!("a key is one of {WORDS}")));
+        }
+        if name.is_empty() || name.len() > 128 || name.trim() != name {
+            return Err(Mistake::new(format!("which {kind}?"))
+                .label(format!("write `{kind}:NAME` without blanks, NAME of at most 128 characters")));
+        }
+        Ok(match kind {
+            "header" => Self::Header(header_name(name).map_err(|mistake| mistake.at(name_at))?),
+            "cookie" if !name.bytes().all(is_token) => {
+                return Err(Mistake::new("no cookie can have this name")
+                    .at(name_at)
+                    .label("letters, digits and !#$%&'*+-.^_`|~ only"));
+            }
+            "cookie" => Self::Cookie(name.into()),
+            "query" => Self::Query(name.into()),
+            "path" => Self::Path(name.into()),
+            _ => Self::Claim(name.into()),
+        })
+    }
+
+    fn unknown(text: &str) -> Mistake {
+        let mistake = Mistake::new(format!("unknown key `{}`", short(text)));
+        let lower = text.to_ascii_lowercase();
+        let elsewhere = ELSEWHERE.iter().find(|(word, _)| *word == lower).map(|(_, here)| *here);
+        if lower.starts_with("x-") && text.bytes().all(is_token) {
+            return mistake.meant(format!("header:{text}"));
+        }
+        let mistake = match elsewhere.or_else(|| nearest(text, PLAIN.iter().map(|(word, _)| *word))) {
+            Some(meant) => mistake.meant(meant),
+            None if NAMED.contains(&lower.as_str()) => {
+                mistake.label(format!("which one? write `{lower}:NAME`"))
+            }
+            None if text.contains('-') && text.bytes().all(is_token) => {
+                mistake.meant(format!("header:{text}"))
+            }
+            None => mistake,
+        };
+        mistake.help(format!("a key is one of {WORDS}"))
+    }
+}
+
+/// A header name as requests are asked for it: in lower case.
+pub(crate) fn header_name(name: &str) -> Result<Box<str>, Mistake> {
+    if name.is_empty() || name.len() > 128 || !name.bytes().all(is_token) {
+        return Err(Mistake::new(format!("no header can be called `{}`", short(name)))
+            .label("letters, digits and !#$%&'*+-.^_`|~ only"));
+    }
+    Ok(name.to_ascii_lowercase().into())
+}
+
+/// RFC 9110, section 5.6.2.
+pub(crate) fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+impl fmt::Display for KeySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip => f.write_str("ip"),
+            Self::User => f.write_str("user"),
+            Self::ApiKey => f.write_str("api_key"),
+            Self::Tenant => f.write_str("tenant"),
+            Self::Global => f.write_str("global"),
+            Self::Header(name) => write!(f, "header:{name}"),
+            Self::Cookie(name) => write!(f, "cookie:{name}"),
+            Self::Query(name) => write!(f, "query:{name}"),
+            Self::Path(name) => write!(f, "path:{name}"),
+            Self::Claim(name) => write!(f, "claim:{name}"),
+        }
+    }
+}

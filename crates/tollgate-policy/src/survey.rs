@@ -1,0 +1,291 @@
+//! Which limits apply to a request, for which key, at what cost.
+//!
+//! This is the hot path: an ordinary request allocates nothing here
+//! (`tests/allocation.rs`). A path that is not in normal form, a value that must
+//! be decoded or a key of more than 96 bytes does.
+//!
+//! Not here: whether the allowance suffices. The checks go to a store as one batch.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+
+use smallvec::SmallVec;
+use tollgate_core::Rule;
+
+use crate::identify::View;
+use crate::key::Key;
+use crate::limit::{Allowance, Cost, Limit, Missing, Mode};
+use crate::lists::ListEntry;
+use crate::matcher::Found;
+use crate::net::Net;
+use crate::path;
+use crate::policy::Policy;
+use crate::request::Request;
+use crate::source::KeySource;
+
+/// One allowance to spend from.
+#[derive(Clone, Debug)]
+pub struct Check<'p> {
+    /// The limit it belongs to.
+    pub limit: &'p Limit,
+    /// The window of the limit, with the numbers of the key's plan or override.
+    pub rule: &'p Rule,
+    /// Whose allowance it is.
+    pub key: Key,
+    /// How much the request takes of it. Concurrency limits take one slot instead.
+    pub cost: u64,
+}
+
+/// A buffer for the checks of one request, to be used again for the next.
+///
+/// Holds eight checks before it needs the heap.
+#[derive(Clone, Debug, Default)]
+pub struct Checks<'p> {
+    checks: SmallVec<[Check<'p>; 8]>,
+    shadowed: SmallVec<[Block<'p>; 2]>,
+}
+
+impl<'p> Checks<'p> {
+    /// An empty buffer.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Refusals without a check by limits in shadow mode: what would have happened.
+    pub fn shadowed(&self) -> &[Block<'p>] {
+        &self.shadowed
+    }
+
+    /// Forgets the last request.
+    pub fn clear(&mut self) {
+        self.checks.clear();
+        self.shadowed.clear();
+    }
+}
+
+impl<'p> std::ops::Deref for Checks<'p> {
+    type Target = [Check<'p>];
+
+    fn deref(&self) -> &[Check<'p>] {
+        &self.checks
+    }
+}
+
+/// What a policy says about a request before any counting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Survey<'p> {
+    /// The checks decide. None at all: nothing limits this request.
+    Applies,
+    /// Allow-listed: no limit applies.
+    Allowed(&'p ListEntry),
+    /// Deny-listed: refused.
+    Denied(&'p ListEntry),
+    /// Refused by a limit without counting. The checks of the other limits are
+    /// there, for those that count refusals too.
+    Blocked(Block<'p>),
+}
+
+/// A refusal that needs no counting.
+#[derive(Clone, Copy, Debug)]
+pub struct Block<'p> {
+    /// The limit that refuses.
+    pub limit: &'p Limit,
+    /// Why.
+    pub reason: BlockReason,
+}
+
+/// Names are unique in a policy, so they tell limits apart.
+impl PartialEq for Block<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.limit.name(), self.reason) == (other.limit.name(), other.reason)
+    }
+}
+
+impl Eq for Block<'_> {}
+
+/// Why a limit refuses without counting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BlockReason {
+    /// `overrides` says `blocked` for this key.
+    Override,
+    /// `plans` says `blocked` for this plan.
+    Plan,
+    /// The request lacks a part of the key, and `missing` says `refuse`.
+    MissingKey,
+}
+
+impl Policy {
+    /// Finds the limits that apply to a request, in file order, and puts a
+    /// check for each of their windows into `out`, which is cleared first.
+    ///
+    /// ```
+    /// # use tollgate_policy::{Call, Checks, Policy, Survey};
+    /// let policy = Policy::parse("
+    /// limits:
+    ///   - endpoint: /login
+    ///     by: ip
+    ///     bucket: 10/minute
+    ///   - by: user
+    ///     bucket: 100/minute
+    /// ")?;
+    /// let mut checks = Checks::new();
+    /// let call = Call::new("POST", "/login").ip([203, 0, 113, 9]).user("ann");
+    /// assert_eq!(policy.survey(&call, &mut checks), Survey::Applies);
+    /// let names: Vec<_> = checks.iter().map(|check| check.limit.name()).collect();
+    /// assert_eq!(names, ["login-by-ip", "everything-by-user"]);
+    /// policy.survey(&Call::new("GET", "/").user("ann"), &mut checks);
+    /// assert_eq!(checks.len(), 1);
+    /// # Ok::<(), tollgate_policy::Diagnostics>(())
+    /// ```
+    pub fn survey<'p, R: Request + ?Sized>(&'p self, request: &R, out: &mut Checks<'p>) -> Survey<'p> {
+        out.clear();
+        let path = path::normal(request.path());
+        let mut view = View { request, path: &path, pattern: None };
+        if let Some(entry) = self.deny.find(&self.identify, &view) {
+            return Survey::Denied(entry);
+        }
+        if let Some(entry) = self.allow.find(&self.identify, &view) {
+            return Survey::Allowed(entry);
+        }
+        let mut found = Found::new();
+        self.matcher.find(request.host(), &path, &mut found);
+        let mut surveyor = Surveyor {
+            policy: self,
+            plan: OnceCell::new(),
+            net: request.client().map(|client| self.cut(client)),
+            out,
+            blocked: None,
+        };
+        let mut last = None;
+        for route in found {
+            let Some(&(limit, pattern)) = self.routes.get(route as usize) else { continue };
+            // Routes are numbered in file order, so those of one limit are neighbours.
+            if last.replace(limit) == Some(limit) {
+                continue;
+            }
+            let limit = &self.limits[limit as usize];
+            if limit.mode == Mode::Off || !applies(limit, request) {
+                continue;
+            }
+            view.pattern = limit.endpoints.get(pattern as usize);
+            surveyor.take(limit, &view);
+        }
+        surveyor.blocked.map_or(Survey::Applies, Survey::Blocked)
+    }
+}
+
+fn applies<R: Request + ?Sized>(limit: &Limit, request: &R) -> bool {
+    limit.covers_method(request.method())
+        && limit.headers.iter().all(|wanted| match (request.header(&wanted.name), &wanted.value) {
+            (Some(found), Some(value)) => found.trim_ascii() == value.as_bytes(),
+            (Some(_), None) => true,
+            (None, _) => false,
+        })
+}
+
+struct Surveyor<'p, 'r, 'o> {
+    policy: &'p Policy,
+    /// Looked up when the first limit with plans asks.
+    plan: OnceCell<Option<Cow<'r, str>>>,
+    net: Option<Net>,
+    out: &'o mut Checks<'p>,
+    blocked: Option<Block<'p>>,
+}
+
+impl<'p, 'r> Surveyor<'p, 'r, '_> {
+    fn take<R: Request + ?Sized>(&mut self, limit: &'p Limit, view: &View<'r, R>) {
+        let mut key = Key::default();
+        match self.derive(limit, view, &mut key) {
+            Derived::Whole => {}
+            Derived::Skipped => return,
+            Derived::Refused => return self.block(limit, BlockReason::MissingKey),
+        }
+        let (allowance, reason) = match limit.override_for(&key) {
+            Some(allowance) => (Some(allowance), BlockReason::Override),
+            None => (self.planned(limit, view), BlockReason::Plan),
+        };
+        let rules = match allowance {
+            None => &limit.rules,
+            Some(Allowance::Rules(rules)) => rules,
+            Some(Allowance::Unlimited) => return,
+            Some(Allowance::Blocked) => return self.block(limit, reason),
+        };
+        let cost = cost(limit, view.request);
+        // The last window takes the key, the others a copy.
+        let Some((last, others)) = rules.split_last() else { return };
+        for rule in others {
+            self.out.checks.push(Check { limit, rule, key: key.clone(), cost });
+        }
+        self.out.checks.push(Check { limit, rule: last, key, cost });
+    }
+
+    fn block(&mut self, limit: &'p Limit, reason: BlockReason) {
+        let block = Block { limit, reason };
+        if limit.mode == Mode::Shadow {
+            self.out.shadowed.push(block);
+        } else {
+            self.blocked.get_or_insert(block);
+        }
+    }
+
+    fn planned<R: Request + ?Sized>(
+        &mut self,
+        limit: &'p Limit,
+        view: &View<'r, R>,
+    ) -> Option<&'p Allowance> {
+        if limit.plans.is_empty() {
+            return None;
+        }
+        let plan = self.plan.get_or_init(|| self.policy.plan_of(view));
+        limit.plans.get(plan.as_deref().or(self.policy.default_plan.as_deref())?)
+    }
+
+    fn derive<R: Request + ?Sized>(&self, limit: &Limit, view: &View<'r, R>, key: &mut Key) -> Derived {
+        for source in &limit.by {
+            let missing = match source {
+                KeySource::Global => {
+                    key.push_global();
+                    continue;
+                }
+                KeySource::Ip => self.net.map(|net| key.push_address(net)).is_none(),
+                _ => {
+                    let value = self.policy.identify.value(source, view);
+                    value.map(|value| key.push_value(source, &value)).is_none()
+                }
+            };
+            match limit.missing {
+                _ if !missing => {}
+                Missing::Ip => key.push_instead(self.net),
+                Missing::Shared => key.push_shared(),
+                Missing::Skip => return Derived::Skipped,
+                Missing::Refuse => return Derived::Refused,
+            }
+        }
+        Derived::Whole
+    }
+}
+
+/// What became of a key.
+enum Derived {
+    Whole,
+    Skipped,
+    Refused,
+}
+
+fn cost<R: Request + ?Sized>(limit: &Limit, request: &R) -> u64 {
+    if let Some(cost) = request.cost() {
+        return cost;
+    }
+    match &limit.cost {
+        Cost::Fixed(cost) => *cost,
+        Cost::Header(name) => request.header(name).map_or(1, |value| number(value.trim_ascii()).max(1)),
+    }
+}
+
+/// Digits only; more than can be counted is the most that can, and no number is zero.
+fn number(digits: &[u8]) -> u64 {
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return 0;
+    }
+    digits.iter().fold(0, |sum: u64, digit| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0')))
+}

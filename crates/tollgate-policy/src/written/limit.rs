@@ -1,0 +1,185 @@
+//! One limit as it was written.
+
+mod values;
+mod words;
+
+use schemars::JsonSchema;
+use tollgate_core::Span;
+
+use values::{algorithm, allowances, by, cost, headers, method, name, parsed, windows};
+pub(crate) use words::WORDS;
+use words::{
+    ALIGNS, AMOUNTS, AlgorithmWord, AlignWord, MISSING, MISSING_ELSEWHERE, MODES, MODES_ELSEWHERE,
+    MissingWord, ModeWord, OUTAGES, OUTAGES_ELSEWHERE, OutageWord,
+};
+
+use super::OneOrMany;
+use super::rate::{RateText, duration};
+use super::schema::{
+    AllowanceMapSchema, CostSchema, DurationSchema, EndpointSchema, HeaderMapSchema, NameSchema, RateSchema,
+    SourceSchema, Whole,
+};
+use crate::diagnostic::{Located, Place, Problems};
+use crate::document::Node;
+use crate::limit::{Cost, HeaderMatch, Missing, Mode, OnOutage};
+use crate::pattern::{HostPattern, PathPattern};
+use crate::source::KeySource;
+
+/// What one limit covers, whom it counts, and how much it grants.
+#[derive(Debug, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct Limit {
+    #[schemars(skip)]
+    pub(crate) place: Place,
+    /// Which words say how much, readable or not.
+    #[schemars(skip)]
+    pub(crate) amounts: Vec<Located<&'static str>>,
+    /// Whether algorithm or amount were written and could not be read: then
+    /// nothing follows from their absence.
+    #[schemars(skip)]
+    pub(crate) unreadable: bool,
+    /// Shown in answers and metrics; derived from endpoint and key when absent.
+    #[schemars(with = "Option<NameSchema>")]
+    pub(crate) name: Option<Located<String>>,
+    /// Paths: `/exact`, `/users/{id}`, `/files/**`; `*` is any one segment. Default `/**`, everything.
+    #[schemars(with = "Option<OneOrMany<EndpointSchema>>")]
+    pub(crate) endpoint: Vec<Located<PathPattern>>,
+    /// Methods. Default all. `GET` covers `HEAD` too.
+    #[schemars(with = "Option<OneOrMany<String>>")]
+    pub(crate) method: Vec<Located<String>>,
+    /// Hosts: `api.example.com` or `*.example.com`. Default all.
+    #[schemars(with = "Option<OneOrMany<String>>")]
+    pub(crate) host: Vec<Located<HostPattern>>,
+    /// Headers a request must have for the limit to apply: a value, or `"*"` for any.
+    #[schemars(with = "Option<HeaderMapSchema>")]
+    pub(crate) headers: Vec<HeaderMatch>,
+    /// Whom it counts: one property of a request, or a list that makes up the key together.
+    #[schemars(with = "OneOrMany<SourceSchema>")]
+    pub(crate) by: Vec<Located<KeySource>>,
+    /// What happens to requests that lack the key. Default `ip`: they are counted by client address.
+    #[schemars(with = "Option<MissingWord>")]
+    pub(crate) missing: Option<Located<Missing>>,
+    /// How much: `10/minute`, or `1000/minute, burst 200`.
+    #[schemars(with = "Option<RateSchema>")]
+    pub(crate) bucket: Option<Located<RateText>>,
+    /// The same as `bucket`, and reads better with algorithms that have none.
+    #[schemars(with = "Option<RateSchema>")]
+    pub(crate) rate: Option<Located<RateText>>,
+    /// Several rates that must all hold: `[10/second, 1000/hour]`.
+    #[schemars(with = "Option<Vec<RateSchema>>")]
+    pub(crate) windows: Option<Located<Vec<Located<RateText>>>>,
+    /// How many requests at once, for `concurrency`.
+    #[schemars(with = "Option<Whole>")]
+    pub(crate) slots: Option<Located<u64>>,
+    /// After how long a slot that was never given back is free again. Default `60s`.
+    #[schemars(with = "Option<DurationSchema>")]
+    pub(crate) ttl: Option<Located<Span>>,
+    /// How it counts. Default `token-bucket`; `concurrency` where `slots` is written.
+    #[schemars(with = "Option<AlgorithmWord>")]
+    pub(crate) algorithm: Option<Located<Algorithm>>,
+    /// Where fixed windows begin. Default `epoch`.
+    #[schemars(with = "Option<AlignWord>")]
+    pub(crate) align: Option<Located<Align>>,
+    /// Whose calendar, for `align: calendar`. Default `UTC`.
+    #[schemars(with = "Option<String>")]
+    pub(crate) timezone: Option<Located<String>>,
+    /// How many parts a sliding window is counted in, 1 to 64. Default 1.
+    #[schemars(with = "Option<Whole>")]
+    pub(crate) parts: Option<Located<u64>>,
+    /// Whether refused requests are charged too. Default `false`.
+    #[schemars(with = "Option<bool>")]
+    pub(crate) count_denied: Option<Located<bool>>,
+    /// What a request costs: a number, or `header:NAME`. Default 1.
+    #[schemars(with = "Option<CostSchema>")]
+    pub(crate) cost: Option<Located<Cost>>,
+    /// Whether it refuses. Default `enforce`; `shadow` only counts, `off` does nothing.
+    #[schemars(with = "Option<ModeWord>")]
+    pub(crate) mode: Option<Located<Mode>>,
+    /// Other amounts by plan: `{pro: "1000/minute", enterprise: unlimited}`.
+    #[schemars(with = "Option<AllowanceMapSchema>")]
+    pub(crate) plans: Vec<(Located<String>, Located<AllowanceText>)>,
+    /// Other amounts for single keys: `{key-123: 5000/minute, bad-key: blocked}`.
+    #[schemars(with = "Option<AllowanceMapSchema>")]
+    pub(crate) overrides: Vec<(Located<String>, Located<AllowanceText>)>,
+    /// What it does while its store gives no answer. Default `local`: each node counts alone.
+    #[schemars(with = "Option<OutageWord>")]
+    pub(crate) on_outage: Option<Located<OnOutage>>,
+}
+
+/// What a plan or an override grants, as it was written.
+#[derive(Clone, Debug)]
+pub(crate) enum AllowanceText {
+    Rates(Vec<Located<RateText>>),
+    Slots(u64),
+    Unlimited,
+    Blocked,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Algorithm {
+    TokenBucket,
+    Gcra,
+    FixedWindow,
+    SlidingWindow,
+    SlidingLog,
+    Concurrency,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Align {
+    Epoch,
+    FirstRequest,
+    Calendar,
+}
+
+pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Limit> {
+    let fields = node.fields(&WORDS, problems)?;
+    let items = |word: &str| fields.get(word).map_or(&[][..], Node::items);
+    let endpoint =
+        items("endpoint").iter().filter_map(|it| parsed(it, "`endpoint`", PathPattern::parse, problems));
+    let endpoint = endpoint.collect();
+    let method = items("method").iter().filter_map(|it| method(it, problems)).collect();
+    let host =
+        items("host").iter().filter_map(|it| parsed(it, "`host`", HostPattern::parse, problems)).collect();
+    let get = |word: &str| fields.get(word);
+    let amounts = AMOUNTS.iter().filter_map(|word| Some(Located::new(*word, fields.entry(word)?.name.place)));
+    let amounts: Vec<_> = amounts.collect();
+    let algorithm = get("algorithm").and_then(|it| algorithm(it, problems));
+    let bucket = get("bucket").and_then(|it| values::rate(it, "`bucket`", problems));
+    let rate = get("rate").and_then(|it| values::rate(it, "`rate`", problems));
+    let windows = get("windows").and_then(|it| windows(it, problems));
+    let slots = get("slots").and_then(|it| it.whole("`slots`", 1..=65_536, problems));
+    let amount_read = bucket.is_some() || rate.is_some() || windows.is_some() || slots.is_some();
+    let unreadable = (fields.mentions("algorithm") && algorithm.is_none())
+        || (AMOUNTS.iter().any(|word| fields.mentions(word)) && !amount_read);
+    Some(Limit {
+        place: node.place,
+        amounts,
+        unreadable,
+        name: get("name").and_then(|it| name(it, problems)),
+        endpoint,
+        method,
+        host,
+        headers: get("headers").map(|it| headers(it, problems)).unwrap_or_default(),
+        by: by(&fields, problems),
+        missing: get("missing")
+            .and_then(|it| it.choice_known_elsewhere("`missing`", &MISSING, &MISSING_ELSEWHERE, problems)),
+        bucket,
+        rate,
+        windows,
+        slots,
+        ttl: get("ttl").and_then(|it| parsed(it, "`ttl`", duration, problems)),
+        algorithm,
+        align: get("align").and_then(|it| it.choice("`align`", &ALIGNS, problems)),
+        timezone: get("timezone").and_then(|it| Some(it.word("`timezone`", problems)?.map(str::to_owned))),
+        parts: get("parts").and_then(|it| it.whole("`parts`", 1..=64, problems)),
+        count_denied: get("count_denied").and_then(|it| it.boolean("`count_denied`", problems)),
+        cost: get("cost").and_then(|it| parsed(it, "`cost`", cost, problems)),
+        mode: get("mode")
+            .and_then(|it| it.choice_known_elsewhere("`mode`", &MODES, &MODES_ELSEWHERE, problems)),
+        plans: get("plans").map(|it| allowances(it, "`plans`", problems)).unwrap_or_default(),
+        overrides: get("overrides").map(|it| allowances(it, "`overrides`", problems)).unwrap_or_default(),
+        on_outage: get("on_outage")
+            .and_then(|it| it.choice_known_elsewhere("`on_outage`", &OUTAGES, &OUTAGES_ELSEWHERE, problems)),
+    })
+}

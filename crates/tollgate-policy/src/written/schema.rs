@@ -1,0 +1,144 @@
+//! The JSON Schema of the policy file, for editors.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::{Map, Value, json};
+
+use super::{FOREIGN, File};
+
+/// The JSON Schema of the policy file, generated from the structs that read it.
+///
+/// Editors that know YAML take it for completion and for checks while typing.
+///
+/// ```
+/// let schema = tollgate_policy::schema();
+/// assert!(schema["properties"]["limits"].is_object());
+/// ```
+pub fn schema() -> Value {
+    let mut schema = schemars::schema_for!(File).to_value();
+    without_null(&mut schema);
+    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        for section in FOREIGN {
+            properties.insert(section.into(), json!({"description": "Read by the server."}));
+        }
+    }
+    schema
+}
+
+/// What may be left out is still not `null` when it is there.
+fn without_null(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            for value in map.values_mut() {
+                without_null(value);
+            }
+            lone_type(map);
+            for word in ["anyOf", "enum"] {
+                let Some(Value::Array(choices)) = map.get_mut(word) else { continue };
+                choices.retain(|choice| !choice.is_null() && *choice != json!({"type": "null"}));
+                if let ("anyOf", [Value::Object(only)]) = (word, choices.as_slice()) {
+                    let only = only.clone();
+                    map.remove(word);
+                    for (key, value) in only {
+                        map.entry(key).or_insert(value);
+                    }
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_null),
+        _ => {}
+    }
+}
+
+fn lone_type(map: &mut Map<String, Value>) {
+    if let Some(Value::Array(types)) = map.get_mut("type") {
+        types.retain(|it| it != "null");
+        if let [only] = types.as_slice() {
+            let only = only.clone();
+            map.insert("type".into(), only);
+        }
+    }
+}
+
+/// Text that looks a certain way.
+macro_rules! text_schema {
+    ($($name:ident: $schema:tt;)*) => {$(
+        pub(crate) struct $name;
+
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!($schema)
+            }
+        }
+    )*};
+}
+
+text_schema! {
+    Whole: {"oneOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]+(_[0-9]+)*$"}]};
+    RateSchema: {
+        "type": "string",
+        "pattern": "^[0-9_]+ */ *[0-9_]* *(ms|millisecond|s|secs?|second|m|mins?|minute|h|hr|hour|d|day|w|week|month)s?( *, *burst +[0-9_]+)?$",
+        "examples": ["10/minute", "1000/hour, burst 200", "5/2s"],
+    };
+    DurationSchema: {"type": "string", "pattern": "^[0-9_]+ *[a-z]+$", "examples": ["30s", "5m"]};
+    NameSchema: {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"};
+    EndpointSchema: {"type": "string", "pattern": "^/", "examples": ["/login", "/users/{id}", "/files/**"]};
+    SourceSchema: {
+        "type": "string",
+        "pattern": "^(ip|user|api_key|tenant|global|(header|cookie|query|path|claim):.+)$",
+    };
+    CredentialSchema: {"type": "string", "pattern": "^(bearer|none|(header|cookie|query|claim):.+)$"};
+    NetSchema: {"type": "string", "examples": ["10.0.0.0/8", "2001:db8::/32"]};
+    PercentSchema: {"type": "string", "pattern": "^[0-9]{1,3}%$"};
+    CostSchema: {"oneOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": "^(header:.+|[0-9_]+)$"}]};
+    HeaderMapSchema: {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}};
+    AllowanceMapSchema: {
+        "type": "object",
+        "additionalProperties": {"type": ["string", "integer", "array"]},
+        "examples": [{"pro": "1000/minute, burst 200", "enterprise": "unlimited"}],
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::document::Words;
+    use crate::written::{self, limit, sections};
+
+    #[test]
+    fn every_word_is_in_the_schema_and_every_word_of_the_schema_is_read() {
+        let schema = super::schema();
+        let check = |at: &str, words: &Words| {
+            let section = schema.pointer(at).unwrap_or_else(|| panic!("{at} in {schema:#}"));
+            let mut found: Vec<&str> =
+                section["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+            let mut known = words.known.to_vec();
+            found.sort_unstable();
+            known.sort_unstable();
+            assert_eq!(found, known, "{}", words.section);
+            assert_eq!(section["additionalProperties"], false, "{}", words.section);
+            for (word, entry) in section["properties"].as_object().unwrap() {
+                assert!(entry["description"].is_string(), "{word} of {} has a description", words.section);
+            }
+            for (_, here) in words.elsewhere {
+                let word = here.split([':', ' ']).next().unwrap();
+                assert!(known.contains(&word), "{here} is a word of {}", words.section);
+            }
+        };
+        check("", &written::WORDS);
+        check("/$defs/Limit", &limit::WORDS);
+        check("/$defs/Plans", &sections::PLANS);
+        check("/$defs/Identify", &sections::IDENTIFY);
+        check("/$defs/Client", &sections::CLIENT);
+        check("/$defs/Headers", &sections::HEADERS);
+        check("/$defs/Privacy", &sections::PRIVACY);
+    }
+}

@@ -1,0 +1,85 @@
+//! One bad file for each mistake, with the exact message beside it.
+//!
+//! `TOLLGATE_BLESS=1 cargo test -p tollgate-policy --test gallery` writes the
+//! messages anew; read them before you commit them.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tollgate_policy::{Document, Policy};
+
+fn files(folder: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|it| it == "yaml"));
+    files.sort();
+    files
+}
+
+#[allow(clippy::disallowed_methods, reason = "a switch for whoever runs the test, not for the product")]
+fn blessing() -> bool {
+    std::env::var("TOLLGATE_BLESS").is_ok()
+}
+
+#[test]
+fn every_bad_file_says_what_to_change() {
+    let files = files("gallery");
+    assert!(files.len() >= 45, "the gallery has {} files", files.len());
+    let mut wrong = Vec::new();
+    for file in files {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        let message = match Policy::parse(&text) {
+            Ok(_) => String::from("no mistake found\n"),
+            Err(mistakes) => mistakes.render(name),
+        };
+        assert!(!message.contains("no mistake found"), "{name} is a good file");
+        let control = message.chars().find(|char| char.is_control() && *char != '\n');
+        assert_eq!(control, None, "{name}: the message can be printed");
+        let expected = file.with_extension("txt");
+        if blessing() {
+            fs::write(&expected, &message).unwrap();
+        } else if fs::read_to_string(&expected).ok().as_deref() != Some(&message) {
+            wrong.push(format!("{name} now says:\n{message}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_good_file_is_understood() {
+    for file in files("good") {
+        let text = fs::read_to_string(&file).unwrap();
+        let policy = Policy::parse(&text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        assert!(policy.warnings().is_empty(), "{}: {}", file.display(), policy.warnings());
+        assert!(Policy::from_document(&Document::parse(&text).unwrap()).is_ok());
+    }
+}
+
+#[test]
+fn what_is_probably_not_meant_is_a_warning() {
+    for (text, message) in [
+        (
+            "limits: [{by: ip, rate: 10/minute, algorithm: fixed-window}]",
+            "a fixed window admits up to twice its rate around its border",
+        ),
+        (
+            "limits: [{by: ip, bucket: 1/s}, {by: ip, bucket: 9/m}]",
+            "this limit counts the same requests by the same key as another",
+        ),
+        ("plans: {default: free}\nlimits: [{by: ip, bucket: 1/s}]", "no limit has a plan `free`"),
+        ("limits: [{by: ip, bucket: 1/s, method: PSOT}]", "`PSOT` is no method that is commonly used"),
+        ("limits: [{by: global, bucket: 1/s, missing: refuse}]", "`missing` does nothing here"),
+        ("allow: [{ip: 0.0.0.0/0}]\nlimits: [{by: ip, bucket: 1/s}]", "this entry lets everybody pass"),
+        (
+            "client: {trusted_proxies: 0.0.0.0/0}\nlimits: [{by: ip, bucket: 1/s}]",
+            "every caller is trusted to say who it is",
+        ),
+        ("client: {ipv6_prefix: 128}\nlimits: [{by: ip, bucket: 1/s}]", "one customer owns at least a /64"),
+    ] {
+        let policy = Policy::parse(text).unwrap();
+        let found: Vec<&str> = policy.warnings().iter().map(|it| it.message.as_str()).collect();
+        assert_eq!(found, [message], "{text}");
+    }
+}

@@ -1,0 +1,325 @@
+//! What a policy says about requests: layers, keys, plans, overrides, lists.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use tollgate_policy::{Block, BlockReason, Call, Checks, Mode, Policy, Survey};
+
+fn policy(text: &str) -> Policy {
+    Policy::parse(text).unwrap_or_else(|mistakes| panic!("{mistakes}"))
+}
+
+/// Limit, window and key of each check, as people would read them.
+fn checks(policy: &Policy, call: &Call<'_>) -> Vec<String> {
+    let mut checks = Checks::new();
+    assert_eq!(policy.survey(call, &mut checks), Survey::Applies);
+    let line = |check: &tollgate_policy::Check<'_>| {
+        format!("{} {} for {} at {}", check.rule.name, check.rule.quota, check.key.display(), check.cost)
+    };
+    checks.iter().map(line).collect()
+}
+
+#[track_caller]
+fn check(policy: &Policy, call: &Call<'_>, expected: &[&str]) {
+    assert_eq!(checks(policy, call), expected);
+}
+
+const IP: [u8; 4] = [203, 0, 113, 9];
+
+#[test]
+fn every_limit_that_matches_is_reported_in_file_order() {
+    let policy = policy(include_str!("../good/first.yaml"));
+    check(
+        &policy,
+        &Call::new("POST", "/api/v1/login").ip(IP).user("ann"),
+        &[
+            "api-v1-login-by-ip token-bucket 10/minute for 203.0.113.9 at 1",
+            "api-v1-login-by-user token-bucket 5/minute for ann at 1",
+        ],
+    );
+    let search = ["api-v1-search-by-api_key token-bucket 1000/minute, burst 200 for k at 1"];
+    check(&policy, &Call::new("GET", "/api/v1/search?q=x").api_key("k"), &search);
+    check(&policy, &Call::new("GET", "/api/v1//search/").header("X-API-Key", "k"), &search);
+    check(&policy, &Call::new("GET", "/api/v1/%73earch").header("Authorization", "Bearer k"), &search);
+    check(&policy, &Call::new("GET", "/api/v1/searches").api_key("k"), &[]);
+}
+
+#[test]
+fn a_missing_key_is_never_a_bypass() {
+    let by_user = |missing: &str| policy(&format!("limits: [{{name: l, by: user, bucket: 1/s{missing}}}]"));
+    let call = || Call::new("GET", "/").ip(IP);
+    let rule = "l token-bucket 1/second";
+    check(&by_user(""), &call(), &[&format!("{rule} for client 203.0.113.9 at 1")]);
+    check(&by_user(""), &call().header("x-user-id", "  "), &[&format!("{rule} for client 203.0.113.9 at 1")]);
+    check(&by_user(""), &Call::new("GET", "/"), &[&format!("{rule} for unknown client at 1")]);
+    check(&by_user(", missing: shared"), &call(), &[&format!("{rule} for without at 1")]);
+    check(&by_user(", missing: skip"), &call(), &[]);
+    check(&by_user(", missing: skip"), &call().user("u"), &[&format!("{rule} for u at 1")]);
+    let refusing = by_user(", missing: refuse");
+    let mut checks = Checks::new();
+    let limit = &refusing.limits()[0];
+    let refused = Survey::Blocked(Block { limit, reason: BlockReason::MissingKey });
+    assert_eq!(refusing.survey(&call(), &mut checks), refused);
+    let both = policy("limits: [{name: l, by: [user, ip, api_key], bucket: 1/s}]");
+    check(&both, &call().api_key("k"), &[&format!("{rule} for client 203.0.113.9, 203.0.113.9, k at 1")]);
+}
+
+#[test]
+fn a_stand_in_is_never_a_real_key() {
+    let policy = policy("limits: [{by: user, bucket: 1/s}, {by: user, missing: shared, bucket: 1/m}]");
+    let key = |call: &Call<'_>, at: usize| {
+        let mut checks = Checks::new();
+        policy.survey(call, &mut checks);
+        checks[at].key.clone()
+    };
+    let without = Call::new("GET", "/").ip(IP);
+    for name in ["203.0.113.9", "client 203.0.113.9", "without", "\u{4}\u{cb}", "*", "-"] {
+        for at in [0, 1] {
+            assert_ne!(key(&without, at), key(&Call::new("GET", "/").ip(IP).user(name), at), "{name}");
+        }
+    }
+}
+
+#[test]
+fn addresses_are_cut_to_their_prefix_and_written_in_one_way() {
+    let policy = policy("limits: [{by: ip, bucket: 1/s}]");
+    let key = |ip: &str| checks(&policy, &Call::new("GET", "/").ip(ip.parse::<IpAddr>().unwrap()));
+    assert_eq!(key("2001:db8:1:2:3::4"), key("2001:db8:1:2:ffff::"));
+    assert_ne!(key("2001:db8:1:2::"), key("2001:db8:1:3::"));
+    assert_eq!(key("::ffff:203.0.113.9"), key("203.0.113.9"));
+    assert_ne!(key("203.0.113.9"), key("203.0.113.8"));
+}
+
+#[test]
+fn keys_come_from_every_part_of_a_request() {
+    let policy = policy(
+        r#"
+limits:
+  - {name: c, by: "cookie:sid", bucket: 1/s}
+  - {name: q, by: "query:tok", bucket: 1/s}
+  - {name: h, by: "header:X-Dev", bucket: 1/s}
+  - {name: j, by: "claim:sub", bucket: 1/s}
+  - {name: p, by: "path:id", endpoint: ["/u/{id}/x", "/{id}"], bucket: 1/s}
+  - {name: t, by: tenant, bucket: 1/s}
+  - {name: g, by: global, bucket: 1/s}
+"#,
+    );
+    let call = Call::new("GET", "/u/42/x?a=1&tok=a%20b&tok=2")
+        .header("Cookie", "x=1; sid=abc")
+        .header("x-dev", " d1 ")
+        .claim("sub", "me")
+        .header("x-tenant-id", "acme");
+    let keys: Vec<String> =
+        checks(&policy, &call).iter().map(|it| it.replace(" token-bucket 1/second", "")).collect();
+    assert_eq!(
+        keys,
+        [
+            "c for abc at 1",
+            "q for a b at 1",
+            "h for d1 at 1",
+            "j for me at 1",
+            "p for 42 at 1",
+            "t for acme at 1",
+            "g for everyone at 1"
+        ]
+    );
+}
+
+#[test]
+fn methods_hosts_and_headers_narrow_a_limit_and_leave_no_gap() {
+    let policy = policy(
+        r#"
+limits:
+  - {name: get, by: global, bucket: 1/s, method: get}
+  - {name: write, by: global, bucket: 1/s, method: [POST, PUT]}
+  - {name: host, by: global, bucket: 1/s, host: [API.example.com]}
+  - {name: below, by: global, bucket: 1/s, host: ["*.example.com"]}
+  - {name: header, by: global, bucket: 1/s, headers: {X-Beta: "*", X-V: 2}}
+"#,
+    );
+    let names = |call: Call<'_>| {
+        let names = checks(&policy, &call);
+        names.iter().map(|it| it.split(' ').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(Call::new("HEAD", "/")), ["get"]);
+    assert_eq!(names(Call::new("get", "/")), ["get"]);
+    assert_eq!(names(Call::new("PUT", "/")), ["write"]);
+    assert_eq!(names(Call::new("DELETE", "/").host("aPi.Example.COM.:8443")), ["host", "below"]);
+    assert_eq!(names(Call::new("DELETE", "/").host("a.b.example.com")), ["below"]);
+    assert_eq!(names(Call::new("DELETE", "/").host("example.com")), Vec::<String>::new());
+    assert_eq!(names(Call::new("DELETE", "/").header("x-beta", "").header("x-v", "2")), ["header"]);
+    assert_eq!(names(Call::new("DELETE", "/").header("x-beta", "").header("x-v", "3")), Vec::<String>::new());
+}
+
+#[test]
+fn overrides_come_before_plans_and_plans_before_the_limit() {
+    let policy = policy(
+        r#"
+plans: {default: free, from: "header:X-Plan"}
+limits:
+  - name: l
+    by: api_key
+    bucket: 10/minute
+    plans: {free: 1/minute, pro: "100/minute, burst 5", max: unlimited, gone: blocked}
+    overrides: {vip: 1000/minute, bad: blocked, own: unlimited}
+"#,
+    );
+    let key = |key| Call::new("GET", "/").api_key(key);
+    check(&policy, &key("k"), &["l token-bucket 1/minute for k at 1"]);
+    check(&policy, &key("k").plan("pro"), &["l token-bucket 100/minute, burst 5 for k at 1"]);
+    check(&policy, &key("k").header("x-plan", "pro"), &["l token-bucket 100/minute, burst 5 for k at 1"]);
+    check(&policy, &key("k").plan("nobody-knows"), &["l token-bucket 10/minute for k at 1"]);
+    check(&policy, &key("k").plan("max"), &[]);
+    check(&policy, &key("vip").plan("gone"), &["l token-bucket 1000/minute for vip at 1"]);
+    check(&policy, &key("own"), &[]);
+    let mut out = Checks::new();
+    let blocked = |reason| Survey::Blocked(Block { limit: &policy.limits()[0], reason });
+    assert_eq!(policy.survey(&key("bad"), &mut out), blocked(BlockReason::Override));
+    assert_eq!(policy.survey(&key("k").plan("gone"), &mut out), blocked(BlockReason::Plan));
+    let ids: Vec<_> = [key("k"), key("k").plan("pro"), key("vip")]
+        .map(|call| {
+            policy.survey(&call, &mut out);
+            out[0].rule.id
+        })
+        .to_vec();
+    assert!(ids.windows(2).all(|pair| pair[0] == pair[1]), "usage is kept when a key changes its plan");
+}
+
+#[test]
+fn a_shadow_limit_blocks_nobody_and_says_what_it_would_have_done() {
+    let mut policy = policy("limits: [{name: l, by: user, bucket: 1/s, mode: shadow, missing: refuse}]");
+    let call = Call::new("GET", "/");
+    let mut checks = Checks::new();
+    assert_eq!(policy.survey(&call, &mut checks), Survey::Applies);
+    assert_eq!(checks.shadowed()[0].reason, BlockReason::MissingKey);
+    drop(checks);
+    assert!(policy.set_mode("l", Mode::Enforce));
+    assert!(matches!(policy.survey(&call, &mut Checks::new()), Survey::Blocked(_)));
+    assert!(policy.set_mode("l", Mode::Off));
+    assert!(!policy.set_mode("m", Mode::Off));
+    assert_eq!(policy.survey(&call, &mut Checks::new()), Survey::Applies);
+}
+
+#[test]
+fn deny_wins_over_allow_and_allow_over_limits() {
+    let policy = policy(include_str!("../good/everything.yaml"));
+    let survey = |call: &Call<'_>| match policy.survey(call, &mut Checks::new()) {
+        Survey::Allowed(entry) => format!("allowed by {entry} in line {}", entry.line()),
+        Survey::Denied(entry) => format!("denied by {entry} in line {}", entry.line()),
+        other => format!("{other:?}"),
+    };
+    let inside = || Call::new("GET", "/").ip([192, 0, 2, 77]);
+    assert_eq!(survey(&inside()), "allowed by ip: a list in line 30");
+    assert_eq!(survey(&inside().user("mallory")), "denied by user: a list in line 35");
+    assert_eq!(survey(&inside().header("x-scraper", "?")), "denied by header:X-Scraper: * in line 36");
+    assert_eq!(survey(&Call::new("GET", "/").api_key("internal")), "allowed by api_key: internal in line 31");
+    let compound = Call::new("GET", "/feed").header("x-internal", "1").user("u");
+    assert_eq!(survey(&compound), "Applies", "one condition of two");
+    assert!(
+        survey(&compound.ip([10, 1, 1, 1])).starts_with("allowed by header:X-Internal: 1, ip: 10.0.0.0/8")
+    );
+}
+
+#[test]
+fn nonsense_in_a_cost_header_is_never_cheaper() {
+    let policy = policy("limits: [{name: l, by: global, bucket: 1/s, cost: 'header:X-Cost'}]");
+    let cost = |value: &'static str| {
+        let mut checks = Checks::new();
+        policy.survey(&Call::new("GET", "/").header("x-cost", value), &mut checks);
+        checks[0].cost
+    };
+    for (value, expected) in [
+        ("7", 7),
+        (" 12 ", 12),
+        ("", 1),
+        ("0", 1),
+        ("-5", 1),
+        ("1e9", 1),
+        ("0x10", 1),
+        ("99999999999999999999999", u64::MAX),
+    ] {
+        assert_eq!(cost(value), expected, "{value:?}");
+    }
+    let mut checks = Checks::new();
+    policy.survey(&Call::new("GET", "/").header("x-cost", "7").cost(0), &mut checks);
+    assert_eq!(checks[0].cost, 0, "the caller of the library may only look");
+}
+
+#[test]
+fn a_limit_that_keeps_its_name_keeps_its_usage() {
+    let text = |rate: &str, by: &str| {
+        policy(&format!(
+            "limits: [{{name: l, by: {by}, windows: [{rate}, 500/hour], plans: {{pro: [50/s, 900/hour]}}, overrides: {{a: [1/s, 2/hour]}}}}]"
+        ))
+    };
+    let before = text("5/s", "user");
+    let same = text("5/s", "user").succeeding(&before);
+    assert_eq!(same.limits()[0].rules(), before.limits()[0].rules());
+    let after = text("9/s", "user").succeeding(&before);
+    let (old, new) = (&before.limits()[0].rules()[0], &after.limits()[0].rules()[0]);
+    assert_ne!(old.id, new.id);
+    assert_eq!(new.before.as_ref().map(|it| (it.id, it.quota.clone())), Some((old.id, old.quota.clone())));
+    let Some(tollgate_policy::Allowance::Rules(pro)) = after.limits()[0].plan("pro") else { panic!("rules") };
+    assert_eq!(
+        pro[1].before.as_ref().map(|it| it.quota.to_string()).as_deref(),
+        Some("token-bucket 900/hour")
+    );
+    let again = text("9/s", "user").succeeding(&after);
+    assert_eq!(again.limits()[0].rules()[0].before, new.before, "an unchanged rule still remembers");
+    let other_key = text("9/s", "tenant").succeeding(&before);
+    assert_eq!(other_key.limits()[0].rules()[0].before, None, "other keys have other usage");
+}
+
+#[test]
+fn names_are_derived_the_same_way_every_time() {
+    let policy = policy(
+        r#"
+limits:
+  - {endpoint: "/users/{id}/*", by: [ip, "header:X-Device"], bucket: 1/s}
+  - {endpoint: /files/**, by: global, bucket: 1/s}
+  - {endpoint: /files/**, by: user, bucket: 1/s, name: files-all-by-global-2}
+  - {endpoint: /files/**, by: global, bucket: 1/s, method: POST}
+  - {endpoint: /, by: ip, bucket: 1/s}
+  - {endpoint: /a-very-long-path/that-goes-on/and-on/until-nobody/can-read-it-any-more, by: ip, bucket: 1/s}
+  - {endpoint: /a-very-long-path/that-goes-on/and-on/until-nobody/can-read-it-any-more, by: user, bucket: 1/s}
+"#,
+    );
+    let names: Vec<&str> = policy.limits().iter().map(tollgate_policy::Limit::name).collect();
+    assert_eq!(
+        names,
+        [
+            "users-id-any-by-ip-and-x-device",
+            "files-all-by-global",
+            "files-all-by-global-2",
+            "files-all-by-global-3",
+            "root-by-ip",
+            "a-very-long-path-that-goes-on-and-on-until-nobody-can-read-it-an",
+            "a-very-long-path-that-goes-on-and-on-until-nobody-can-read-it-2",
+        ]
+    );
+    assert!(names.iter().all(|name| name.len() <= 64));
+}
+
+#[test]
+fn ten_thousand_overrides_and_addresses_are_looked_up_at_once() {
+    let mut text = String::from("deny:\n");
+    for i in 0..10_000_u32 {
+        writeln!(text, "  - ip: {}.{}.0.0/20", 1 + i / 256, i % 256).unwrap();
+    }
+    text.push_str("limits:\n  - name: l\n    by: api_key\n    bucket: 10/minute\n    overrides:\n");
+    for i in 0..10_000 {
+        writeln!(text, "      key-{i}: {}/minute", i + 1).unwrap();
+    }
+    let policy = policy(&text);
+    let mut checks = Checks::new();
+    assert!(matches!(
+        policy.survey(&Call::new("GET", "/").ip([3, 7, 15, 255]), &mut checks),
+        Survey::Denied(_)
+    ));
+    assert_eq!(
+        policy.survey(&Call::new("GET", "/").ip([3, 7, 16, 0]).api_key("key-77"), &mut checks),
+        Survey::Applies
+    );
+    assert_eq!(checks[0].rule.quota.capacity(), 78);
+}
