@@ -22,6 +22,8 @@ mod quota;
 mod rate;
 mod rule;
 mod time;
+#[cfg(feature = "vectors")]
+pub mod vectors;
 
 pub use algorithm::{
     Algorithm, Bucket, BucketState, Calendar, CalendarUnit, Concurrency, FixedWindow, FixedWindowState,

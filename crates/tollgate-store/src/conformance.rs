@@ -5,18 +5,21 @@
 //! (Redis) is waited for, so waits here are short. Whoever writes a store writes
 //! a [`Harness`] and calls [`run`].
 //!
-//! Not here: the arithmetic itself, which `vectors/*.json` of `tollgate_core`
-//! pin down to the microsecond, and faults, which are each store's own.
+//! A store whose clock can be set also answers the vectors of `tollgate_core`,
+//! to the microsecond.
+//!
+//! Not here: faults, which are each store's own.
 
 mod adjusting;
 mod batch;
 mod carrying;
 mod limits;
 mod slots;
+mod vectors;
 
 use std::future::Future;
 
-use tollgate_core::{Bucket, Outcome, Quota, Rate, Rule, Span};
+use tollgate_core::{Bucket, Outcome, Quota, Rate, Rule, Span, Timestamp};
 
 use crate::store::{Answer, Check, Store};
 
@@ -30,6 +33,12 @@ pub trait Harness: Sync {
 
     /// Lets this much time pass, at least.
     fn pass(&self, span: Span) -> impl Future<Output = ()>;
+
+    /// Sets the store's clock, be it back; false if it has one of its own.
+    fn set_clock(&self, now: Timestamp) -> impl Future<Output = bool> {
+        let _ = now;
+        std::future::ready(false)
+    }
 }
 
 /// Runs every case and panics with the name of the first that does not hold.
@@ -40,6 +49,7 @@ pub async fn run(harness: &impl Harness) {
     suite.adjustments().await;
     suite.slots().await;
     suite.carrying_over().await;
+    suite.vectors().await;
 }
 
 /// The cases, in files by subject.

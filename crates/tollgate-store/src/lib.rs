@@ -2,12 +2,13 @@
 //!
 //! - [`Store`]: the contract. A batch of checks is charged as one or not at all.
 //! - [`MemoryStore`]: in this process, lock-free where it counts, bounded always.
-//! - [`conformance`]: the suite that every store passes, in memory or over a wire.
+//! - `conformance` (a feature): the suite that every store passes, in memory or over a wire.
 //! - [`Clock`]: time, handed in.
 //!
 //! Not here: Redis, policies, what to do in an outage.
 
 mod clock;
+#[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod memory;
 mod store;

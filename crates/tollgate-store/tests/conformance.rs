@@ -19,6 +19,11 @@ impl Harness for Memory {
         self.0.clock().advance(span);
         ready(())
     }
+
+    fn set_clock(&self, now: Timestamp) -> impl Future<Output = bool> {
+        self.0.clock().set(now);
+        ready(true)
+    }
 }
 
 fn conforms(max_keys: usize) {

@@ -4,31 +4,17 @@
 //! `vectors/*.json`. With `TOLLGATE_BLESS=1` the files are written anew, with the
 //! *model's* answers: the implementation is never its own judge.
 
-mod format;
 #[path = "../model/mod.rs"]
 #[allow(dead_code, reason = "the proof asks the models more than the vectors do")]
 mod model;
 mod subject;
 
-use format::{Expect, File};
 use subject::Subject;
-
-const FILES: [(&str, &str); 5] = [
-    ("token-bucket", include_str!("../../vectors/token-bucket.json")),
-    ("fixed-window", include_str!("../../vectors/fixed-window.json")),
-    ("sliding-window", include_str!("../../vectors/sliding-window.json")),
-    ("sliding-log", include_str!("../../vectors/sliding-log.json")),
-    ("concurrency", include_str!("../../vectors/concurrency.json")),
-];
+use tollgate_core::vectors::{Expect, File, texts};
 
 #[allow(clippy::disallowed_methods, reason = "a test is the binary here: it reads its switch once, at start")]
 fn blessing() -> bool {
     std::env::var("TOLLGATE_BLESS").is_ok()
-}
-
-fn parse(name: &str, text: &str) -> File {
-    let file = serde_json::from_str(text).map_err(|error| format!("{name}.json: {error}"));
-    file.expect("every file has the format of vectors/README.md")
 }
 
 /// The file with the model's answers.
@@ -44,8 +30,8 @@ fn answered_by_the_model(mut file: File) -> File {
 
 #[test]
 fn the_model_gives_the_answers_in_the_files() {
-    for (name, text) in FILES {
-        let answered = answered_by_the_model(parse(name, text)).render();
+    for (name, text) in texts() {
+        let answered = answered_by_the_model(File::parse(name, text)).render();
         if blessing() {
             let path = format!("{}/vectors/{name}.json", env!("CARGO_MANIFEST_DIR"));
             std::fs::write(path, answered).unwrap();
@@ -59,8 +45,8 @@ fn the_model_gives_the_answers_in_the_files() {
 
 #[test]
 fn the_implementation_gives_the_answers_in_the_files() {
-    for (name, text) in FILES {
-        let file = parse(name, text);
+    for (name, text) in texts() {
+        let file = File::parse(name, text);
         let file = if blessing() { answered_by_the_model(file) } else { file };
         for case in file.cases {
             let mut ours = Subject::ours(case.quota.build());
@@ -74,8 +60,8 @@ fn the_implementation_gives_the_answers_in_the_files() {
 
 #[test]
 fn every_case_is_of_its_file_and_has_a_name_of_its_own() {
-    for (name, text) in FILES {
-        let cases = parse(name, text).cases;
+    for (name, text) in texts() {
+        let cases = File::parse(name, text).cases;
         let mut names: Vec<_> = cases.iter().map(|case| &case.name).collect();
         names.sort_unstable();
         names.dedup();
@@ -87,7 +73,7 @@ fn every_case_is_of_its_file_and_has_a_name_of_its_own() {
 /// Redis computes in doubles, JavaScript reads JSON into them.
 #[test]
 fn every_number_survives_a_double() {
-    for (name, text) in FILES {
+    for (name, text) in texts() {
         let mut digits = text.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());
         let large = digits.find(|digits| digits.parse::<u64>().is_ok_and(|number| number >= 1 << 53));
         assert_eq!(large, None, "{name}.json");

@@ -1,8 +1,8 @@
 //! Whoever answers: the model or the implementation.
 
-use tollgate_core::{Adjustment, Demand, Outcome, Overdraft, Owner, Quota, State, Timestamp, Verdict};
+use tollgate_core::vectors::{Act, Ask, Step, owner};
+use tollgate_core::{Demand, Outcome, Quota, State, Timestamp, Verdict};
 
-use crate::format::{self, Act, Step};
 use crate::model::{self, Model, Slots};
 
 pub(crate) enum Subject {
@@ -29,12 +29,12 @@ impl Subject {
         let now = Timestamp::from_micros(step.at_us);
         match self {
             Self::Ours(quota, state) => {
-                let demand = match adjustment(&step.act) {
-                    Ok(adjustment) => {
+                let demand = match step.act.ask() {
+                    Ask::Adjust(adjustment) => {
                         quota.adjust(state, adjustment, now);
                         Demand::Exactly(0)
                     }
-                    Err(demand) => demand,
+                    Ask::Demand(demand) => demand,
                 };
                 quota.step(state, demand, now)
             }
@@ -44,29 +44,13 @@ impl Subject {
     }
 }
 
-fn adjustment(act: &Act) -> Result<Adjustment, Demand> {
-    match act {
-        Act::Take(units) => Err(Demand::Exactly(*units)),
-        Act::TakeUpTo(most) => Err(Demand::UpTo(*most)),
-        Act::Acquire(name) => Err(Demand::Slot(Owner(owner(name)))),
-        Act::Refund { units, taken_at_us } => {
-            Ok(Adjustment::Refund { units: *units, taken_at: Timestamp::from_micros(*taken_at_us) })
-        }
-        Act::Grant(units) => Ok(Adjustment::Grant { units: *units }),
-        Act::Charge { units, overdraft } => {
-            Ok(Adjustment::Charge { units: *units, overdraft: overdraft_of(*overdraft) })
-        }
-        Act::Release(name) => Ok(Adjustment::Release { owner: Owner(owner(name)) }),
-    }
-}
-
 fn units(model: &mut dyn Model, act: &Act, now: Timestamp) -> Outcome {
     match act {
         Act::Take(units) => return model.take(*units, now),
         Act::TakeUpTo(most) => return model.take_up_to(*most, now),
         Act::Refund { units, taken_at_us } => model.refund(*units, Timestamp::from_micros(*taken_at_us), now),
         Act::Grant(units) => model.grant(*units, now),
-        Act::Charge { units, overdraft } => model.charge(*units, overdraft_of(*overdraft), now),
+        Act::Charge { units, overdraft } => model.charge(*units, overdraft.build(), now),
         Act::Acquire(_) | Act::Release(_) => unreachable!("units have no owner"),
     }
     model.take(0, now)
@@ -74,24 +58,12 @@ fn units(model: &mut dyn Model, act: &Act, now: Timestamp) -> Outcome {
 
 fn slots(model: &mut Slots, act: &Act, now: Timestamp) -> Outcome {
     match act {
-        Act::Acquire(name) => return model.acquire(owner(name), now),
-        Act::Release(name) => model.release(owner(name)),
+        Act::Acquire(name) => return model.acquire(owner(name).0, now),
+        Act::Release(name) => model.release(owner(name).0),
         Act::Take(1..) | Act::TakeUpTo(1..) => {
             return Outcome { verdict: Verdict::Never, ..model.peek(now) };
         }
         Act::Take(0) | Act::TakeUpTo(0) | Act::Refund { .. } | Act::Grant(_) | Act::Charge { .. } => {}
     }
     model.peek(now)
-}
-
-const fn overdraft_of(overdraft: format::Overdraft) -> Overdraft {
-    match overdraft {
-        format::Overdraft::None => Overdraft::None,
-        format::Overdraft::OneCapacity => Overdraft::OneCapacity,
-    }
-}
-
-/// An owner's name as a number: its bytes, which are at most sixteen.
-fn owner(name: &str) -> u128 {
-    name.bytes().fold(0, |number, byte| number << 8 | u128::from(byte))
 }

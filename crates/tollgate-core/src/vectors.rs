@@ -1,29 +1,59 @@
-//! The files as types. `vectors/README.md` says what the fields mean.
+//! What every store and script is judged by, as types.
+//!
+//! `vectors/*.json` beside the source hold named cases with times, acts and the
+//! exact answers; `vectors/README.md` says what the fields mean. The answers come
+//! from models in rational arithmetic (`tests/model`), never from this code.
 
 use std::fmt::Write as _;
 
+use crate as core;
+use crate::{Adjustment, Demand, Outcome, Owner, Span, Timestamp, Verdict};
 use serde::{Deserialize, Serialize};
-use tollgate_core as core;
-use tollgate_core::{Outcome, Span, Verdict};
 
+const TEXTS: [(&str, &str); 5] = [
+    ("token-bucket", include_str!("../vectors/token-bucket.json")),
+    ("fixed-window", include_str!("../vectors/fixed-window.json")),
+    ("sliding-window", include_str!("../vectors/sliding-window.json")),
+    ("sliding-log", include_str!("../vectors/sliding-log.json")),
+    ("concurrency", include_str!("../vectors/concurrency.json")),
+];
+
+/// The files' texts, by the algorithm each is about.
+pub const fn texts() -> [(&'static str, &'static str); 5] {
+    TEXTS
+}
+
+/// Every case of every file.
+pub fn cases() -> impl Iterator<Item = Case> {
+    TEXTS.into_iter().flat_map(|(name, text)| File::parse(name, text).cases)
+}
+
+/// One file: the cases of one algorithm.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct File {
+pub struct File {
     about: String,
-    pub(crate) cases: Vec<Case>,
+    /// Its cases.
+    pub cases: Vec<Case>,
 }
 
+/// One key's story.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Case {
-    pub(crate) name: String,
-    pub(crate) quota: Quota,
-    pub(crate) steps: Vec<Step>,
+pub struct Case {
+    /// What it shows.
+    pub name: String,
+    /// The limit.
+    pub quota: Quota,
+    /// What happens, one after the other, to one key.
+    pub steps: Vec<Step>,
 }
 
+/// A limit, by its numbers.
 #[derive(Deserialize, Serialize)]
 #[serde(tag = "algorithm", rename_all = "kebab-case")]
-pub(crate) enum Quota {
+#[allow(missing_docs)] // as vectors/README.md names them
+pub enum Quota {
     TokenBucket {
         count: u64,
         period_us: u64,
@@ -49,34 +79,44 @@ pub(crate) enum Quota {
     },
 }
 
+/// Where a fixed window begins and ends.
 #[derive(Deserialize, Serialize)]
 #[serde(tag = "window", rename_all = "kebab-case")]
-pub(crate) enum Window {
+#[allow(missing_docs)]
+pub enum Window {
     Epoch { period_us: u64 },
     FirstRequest { period_us: u64 },
     Calendar { unit: Unit, zone: String },
 }
 
+/// A square of a calendar.
 #[derive(Clone, Copy, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Unit {
+#[allow(missing_docs)]
+pub enum Unit {
     Hour,
     Day,
     Week,
     Month,
 }
 
+/// One thing that happens.
 #[derive(Deserialize, Serialize)]
-pub(crate) struct Step {
-    pub(crate) at_us: u64,
+pub struct Step {
+    /// When, in microseconds since 1970.
+    pub at_us: u64,
+    /// What is done.
     #[serde(flatten)]
-    pub(crate) act: Act,
-    pub(crate) expect: Option<Expect>,
+    pub act: Act,
+    /// What must be answered.
+    pub expect: Option<Expect>,
 }
 
+/// What is done to the key.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Act {
+#[allow(missing_docs)]
+pub enum Act {
     Take(u64),
     TakeUpTo(u64),
     Refund { units: u64, taken_at_us: u64 },
@@ -86,16 +126,19 @@ pub(crate) enum Act {
     Release(String),
 }
 
+/// How far a charge may go.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Overdraft {
+#[allow(missing_docs)]
+pub enum Overdraft {
     None,
     OneCapacity,
 }
 
+/// What must be answered, or what looking says right after an act that has no answer.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Expect {
+pub struct Expect {
     verdict: Word,
     units: u64,
     remaining: u64,
@@ -129,7 +172,8 @@ impl From<Outcome> for Expect {
 }
 
 impl Quota {
-    pub(crate) fn build(&self) -> core::Quota {
+    /// The limit itself.
+    pub fn build(&self) -> core::Quota {
         let rate = |count: &u64, period: &u64| core::Rate::new(*count, Span::from_micros(*period));
         let quota = match self {
             Self::TokenBucket { count, period_us, burst } => {
@@ -171,9 +215,59 @@ impl Window {
     }
 }
 
+impl Act {
+    /// The act as a store is asked for it.
+    pub fn ask(&self) -> Ask {
+        match self {
+            Self::Take(units) => Ask::Demand(Demand::Exactly(*units)),
+            Self::TakeUpTo(most) => Ask::Demand(Demand::UpTo(*most)),
+            Self::Acquire(name) => Ask::Demand(Demand::Slot(owner(name))),
+            Self::Refund { units, taken_at_us } => {
+                let taken_at = Timestamp::from_micros(*taken_at_us);
+                Ask::Adjust(Adjustment::Refund { units: *units, taken_at })
+            }
+            Self::Grant(units) => Ask::Adjust(Adjustment::Grant { units: *units }),
+            Self::Charge { units, overdraft } => {
+                Ask::Adjust(Adjustment::Charge { units: *units, overdraft: overdraft.build() })
+            }
+            Self::Release(name) => Ask::Adjust(Adjustment::Release { owner: owner(name) }),
+        }
+    }
+}
+
+/// What a store is asked for.
+#[derive(Clone, Copy, Debug)]
+pub enum Ask {
+    /// A check.
+    Demand(Demand),
+    /// A change; what must be answered is what looking says after it.
+    Adjust(Adjustment),
+}
+
+impl Overdraft {
+    /// The same in the words of the code.
+    pub const fn build(self) -> core::Overdraft {
+        match self {
+            Self::None => core::Overdraft::None,
+            Self::OneCapacity => core::Overdraft::OneCapacity,
+        }
+    }
+}
+
+/// An owner's name as a number: its bytes, which are at most sixteen.
+pub fn owner(name: &str) -> Owner {
+    Owner(name.bytes().fold(0, |number, byte| number << 8 | u128::from(byte)))
+}
+
 impl File {
+    /// Reads a file.
+    pub fn parse(name: &str, text: &str) -> Self {
+        let file = serde_json::from_str(text).map_err(|error| format!("{name}.json: {error}"));
+        file.expect("every file has the format of vectors/README.md")
+    }
+
     /// One step a line, so that a change shows as the lines that changed.
-    pub(crate) fn render(&self) -> String {
+    pub fn render(&self) -> String {
         let mut out = format!("{{\n\"about\": {},\n\"cases\": [", json(&self.about));
         for (index, case) in self.cases.iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };

@@ -1,0 +1,36 @@
+//! The shared vectors, where the store's clock can be set.
+
+use tollgate_core::vectors::{Ask, Case, Expect, cases};
+use tollgate_core::{Rule, Timestamp};
+
+use super::{Harness, Suite};
+use crate::store::Check;
+
+impl<H: Harness> Suite<'_, H> {
+    pub(super) async fn vectors(&self) {
+        for case in cases() {
+            if !self.answers_the_vector(&case).await {
+                return;
+            }
+        }
+    }
+
+    /// False if the store keeps its own time.
+    async fn answers_the_vector(&self, case: &Case) -> bool {
+        let rule = Rule::new(&format!("conformance/vectors/{}", case.name), case.quota.build());
+        for step in &case.steps {
+            if !self.harness.set_clock(Timestamp::from_micros(step.at_us)).await {
+                return false;
+            }
+            let outcome = match step.act.ask() {
+                Ask::Demand(demand) => {
+                    self.decide(&[Check { demand, ..Check::new(&rule, b"key", 0) }]).await.outcomes[0]
+                }
+                Ask::Adjust(adjustment) => self.adjust(&rule, "key", adjustment).await,
+            };
+            let (answer, act) = (Some(Expect::from(outcome)), &step.act);
+            assert_eq!(answer, step.expect, "{}: {} at {}: {act:?}", rule.quota, case.name, step.at_us);
+        }
+        true
+    }
+}
