@@ -186,7 +186,7 @@ impl Problems {
 /// assert_eq!((wrong[0].place.line, wrong[0].place.column), (3, 16));
 /// assert!(wrong.render("policy.yaml").contains("did you mean `minute`?"));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diagnostics {
     items: Vec<Diagnostic>,
     left_out: usize,

@@ -1,6 +1,7 @@
 //! The policy file of Tollgate: what is limited, by what, and how much.
 #![doc = include_str!("../FORMAT.md")]
 
+mod builder;
 mod compile;
 mod diagnostic;
 mod document;
@@ -22,6 +23,7 @@ mod suggest;
 mod survey;
 mod written;
 
+pub use builder::{BuildError, LimitBuilder};
 pub use diagnostic::{Diagnostic, Diagnostics, Located, Place, Problems, Severity};
 pub use document::{Document, Entry, Fields, Kind, Node, Words};
 pub use identify::{Credential, Identify};

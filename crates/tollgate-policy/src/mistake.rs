@@ -40,6 +40,11 @@ impl Mistake {
         self
     }
 
+    /// The mistake without a place to point to.
+    pub(crate) fn into_message(self) -> String {
+        self.message
+    }
+
     /// Points to the text where it stands: `node` holds the text that was read.
     pub(crate) fn report(self, node: &Node, problems: &mut Problems) {
         let place = match (self.at, node.text()) {

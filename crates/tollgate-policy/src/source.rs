@@ -70,6 +70,11 @@ pub(crate) const WORDS: &str =
     "ip, user, api_key, tenant, global, header:NAME, cookie:NAME, query:NAME, path:NAME or claim:NAME";
 
 impl KeySource {
+    /// The path parameter it is, if it is one.
+    pub(crate) fn path_parameter(&self) -> Option<&str> {
+        if let Self::Path(name) = self { Some(name) } else { None }
+    }
+
     pub(crate) fn parse(text: &str) -> Result<Self, Mistake> {
         if let Some((_, source)) = PLAIN.iter().find(|(word, _)| *word == text) {
             return Ok(source.clone());

@@ -1,0 +1,292 @@
+//! Policies made in Rust instead of read from a file.
+//!
+//! The same limits, matched and keyed by the same code; only the mistakes are
+//! fewer, because types leave less room for them.
+
+use tollgate_core::{Quota, Rule, RuleId};
+
+use crate::compile::Parts;
+use crate::limit::{Cost, Limit, Missing, Mode};
+use crate::pattern::PathPattern;
+use crate::policy::Policy;
+use crate::source::KeySource;
+
+/// A limit in the making.
+///
+/// ```
+/// # use tollgate_core::{Bucket, Rate};
+/// # use tollgate_policy::{KeySource, LimitBuilder, Policy};
+/// let search = LimitBuilder::new("search")
+///     .endpoint("/api/v1/search")
+///     .by(KeySource::ApiKey)
+///     .quota(Bucket::new(Rate::per_minute(1_000))?.with_burst(200)?);
+/// assert_eq!(Policy::of([search])?.limits()[0].name(), "search");
+///
+/// let nobodys = LimitBuilder::new("nobody's").quota(Bucket::new(Rate::per_minute(1))?);
+/// assert!(Policy::of([nobodys]).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct LimitBuilder {
+    name: String,
+    endpoints: Vec<String>,
+    methods: Vec<Box<str>>,
+    by: Vec<KeySource>,
+    quotas: Vec<Quota>,
+    missing: Missing,
+    cost: u64,
+    mode: Mode,
+    count_denied: bool,
+}
+
+/// Why limits do not make a policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// Names go into headers and metrics.
+    #[error("`{0}` cannot name a limit: 1 to 64 of the characters A-Z a-z 0-9 . _ -")]
+    Name(String),
+    /// Usage is kept by name.
+    #[error("two limits are called `{0}`")]
+    SameName(String),
+    /// It does not start with a slash, or holds a pattern nobody can match.
+    #[error("limit `{name}` cannot cover `{endpoint}`: {why}")]
+    Endpoint {
+        /// The limit.
+        name: String,
+        /// What was given.
+        endpoint: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Whom to count is never guessed.
+    #[error("limit `{0}` does not say by what it counts: use KeySource::Global for one allowance in all")]
+    NoKey(String),
+    /// A path parameter that an endpoint lacks.
+    #[error("no request to `{endpoint}` has the key `path:{parameter}` of limit `{name}`")]
+    NoSuchParameter {
+        /// The limit.
+        name: String,
+        /// The endpoint that lacks it.
+        endpoint: String,
+        /// The parameter.
+        parameter: String,
+    },
+    /// A limit without a number.
+    #[error("limit `{0}` has no quota")]
+    NoQuota(String),
+    /// Two windows of one length tell nothing apart.
+    #[error("two windows of limit `{name}` are {length} long")]
+    SameWindow {
+        /// The limit.
+        name: String,
+        /// Their length.
+        length: String,
+    },
+}
+
+impl LimitBuilder {
+    /// A limit on everything, with this name.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            endpoints: Vec::new(),
+            methods: Vec::new(),
+            by: Vec::new(),
+            quotas: Vec::new(),
+            missing: Missing::default(),
+            cost: 1,
+            mode: Mode::default(),
+            count_denied: false,
+        }
+    }
+
+    /// Covers this path pattern: `/exact`, `/users/{id}`, `/files/**`. May be said several times.
+    #[must_use]
+    pub fn endpoint(mut self, pattern: impl Into<String>) -> Self {
+        self.endpoints.push(pattern.into());
+        self
+    }
+
+    /// Covers this method. May be said several times; unsaid, all are covered.
+    #[must_use]
+    pub fn method(mut self, method: &str) -> Self {
+        self.methods.push(method.to_ascii_uppercase().into());
+        self
+    }
+
+    /// Counts by this. Said several times, the key has several parts.
+    #[must_use]
+    pub fn by(mut self, source: KeySource) -> Self {
+        self.by.push(source);
+        self
+    }
+
+    /// Grants this much. Said several times, the limit has several windows and keeps them all.
+    #[must_use]
+    pub fn quota(mut self, quota: impl Into<Quota>) -> Self {
+        self.quotas.push(quota.into());
+        self
+    }
+
+    /// What happens to requests that lack a part of the key.
+    #[must_use]
+    pub const fn missing(mut self, missing: Missing) -> Self {
+        self.missing = missing;
+        self
+    }
+
+    /// What a request costs.
+    #[must_use]
+    pub const fn cost(mut self, cost: u64) -> Self {
+        self.cost = cost;
+        self
+    }
+
+    /// Whether it refuses.
+    #[must_use]
+    pub const fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Charges refused requests too.
+    #[must_use]
+    pub const fn count_denied(mut self) -> Self {
+        self.count_denied = true;
+        self
+    }
+
+    fn build(self) -> Result<Limit, BuildError> {
+        let name = self.name;
+        if !is_name(&name) {
+            return Err(BuildError::Name(name));
+        }
+        if self.by.is_empty() {
+            return Err(BuildError::NoKey(name));
+        }
+        let mut endpoints = Vec::with_capacity(self.endpoints.len().max(1));
+        for endpoint in self.endpoints {
+            match PathPattern::parse(&endpoint) {
+                Ok(pattern) => endpoints.push(pattern),
+                Err(mistake) => {
+                    return Err(BuildError::Endpoint { name, endpoint, why: mistake.into_message() });
+                }
+            }
+        }
+        if endpoints.is_empty() {
+            endpoints.push(PathPattern::everything());
+        }
+        for parameter in self.by.iter().filter_map(KeySource::path_parameter) {
+            if let Some(lacking) = endpoints.iter().find(|it| it.position(parameter).is_none()) {
+                let (endpoint, parameter) = (lacking.to_string(), parameter.to_owned());
+                return Err(BuildError::NoSuchParameter { name, endpoint, parameter });
+            }
+        }
+        Ok(Limit {
+            rules: rules(&name, &self.by, self.quotas)?,
+            name: name.into(),
+            endpoints,
+            hosts: Vec::new(),
+            methods: self.methods,
+            headers: Vec::new(),
+            by: self.by,
+            missing: self.missing,
+            cost: Cost::Fixed(self.cost),
+            mode: self.mode,
+            count_denied: self.count_denied,
+            on_outage: crate::limit::OnOutage::default(),
+            plans: std::collections::HashMap::default(),
+            overrides: std::collections::HashMap::default(),
+        })
+    }
+}
+
+/// One rule for each window, known by the limit's name, its key and its numbers.
+fn rules(name: &str, by: &[KeySource], quotas: Vec<Quota>) -> Result<Vec<Rule>, BuildError> {
+    if quotas.is_empty() {
+        return Err(BuildError::NoQuota(name.into()));
+    }
+    let by = by.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let several = quotas.len() > 1;
+    let mut rules: Vec<Rule> = Vec::with_capacity(quotas.len());
+    for quota in quotas {
+        let length = quota.period().to_string();
+        let window = if several { format!("{name}/{length}") } else { name.to_owned() };
+        if rules.iter().any(|rule| *rule.name == *window) {
+            return Err(BuildError::SameWindow { name: name.into(), length });
+        }
+        let id = RuleId::of([name, length.as_str(), by.as_str(), quota.to_string().as_str()]);
+        rules.push(Rule { name: window.into(), id, quota, before: None });
+    }
+    Ok(rules)
+}
+
+/// Whether a limit may be called this.
+fn is_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
+}
+
+impl Policy {
+    /// A policy of limits made in Rust, with the defaults of a file that says nothing else.
+    pub fn of(limits: impl IntoIterator<Item = LimitBuilder>) -> Result<Self, BuildError> {
+        let limits: Vec<_> = limits.into_iter().map(LimitBuilder::build).collect::<Result<_, _>>()?;
+        for (at, limit) in limits.iter().enumerate() {
+            if limits[..at].iter().any(|before| before.name == limit.name) {
+                return Err(BuildError::SameName(limit.name.to_string()));
+            }
+        }
+        Ok(Parts { limits, ..Parts::default() }.assemble())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::{Bucket, FixedWindow, Rate};
+
+    use super::*;
+    use crate::{Call, Checks};
+
+    fn hourly() -> Bucket {
+        Bucket::new(Rate::per_hour(5)).unwrap()
+    }
+
+    #[test]
+    fn a_built_limit_and_a_written_one_find_the_same_keys() {
+        let built = LimitBuilder::new("users")
+            .endpoint("/users/{id}")
+            .method("get")
+            .by(KeySource::Path("id".into()))
+            .quota(hourly())
+            .quota(FixedWindow::epoch(Rate::per_day(20)).unwrap());
+        let built = Policy::of([built]).unwrap();
+        let written = "limits: [{name: users, endpoint: '/users/{id}', method: GET, by: path:id, windows: [5/hour, 20/day]}]";
+        let written = Policy::parse(written).unwrap();
+        let found = |policy: &Policy| {
+            let mut checks = Checks::new();
+            policy.survey(&Call::new("GET", "/users/7"), &mut checks);
+            checks.iter().map(|it| (it.rule.name.clone(), it.key.clone(), it.cost)).collect::<Vec<_>>()
+        };
+        assert_eq!(found(&built), found(&written));
+        assert_eq!(found(&built).len(), 2);
+    }
+
+    #[test]
+    fn what_makes_no_policy_is_said() {
+        let good = || LimitBuilder::new("good").by(KeySource::Ip).quota(hourly());
+        let message = |limits: Vec<LimitBuilder>| Policy::of(limits).unwrap_err().to_string();
+        for (limits, expected) in [
+            (vec![LimitBuilder::new("a b").by(KeySource::Ip).quota(hourly())], "`a b` cannot name a limit"),
+            (vec![good(), good()], "two limits are called `good`"),
+            (vec![LimitBuilder::new("x").quota(hourly())], "limit `x` does not say by what it counts"),
+            (vec![LimitBuilder::new("x").by(KeySource::Ip)], "limit `x` has no quota"),
+            (vec![good().quota(hourly())], "two windows of limit `good` are 1h long"),
+            (vec![good().endpoint("users")], "limit `good` cannot cover `users`"),
+            (vec![good().by(KeySource::Path("id".into()))], "no request to `/**` has the key `path:id`"),
+        ] {
+            let said = message(limits);
+            assert!(said.starts_with(expected), "{said}");
+        }
+    }
+}
