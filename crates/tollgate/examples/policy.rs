@@ -1,0 +1,26 @@
+//! Three lines of YAML, and what they answer: `cargo run -p tollgate --example policy`.
+
+use tollgate::{Call, Limiter, PolicyError};
+
+const POLICY: &str = "
+limits:
+  - endpoint: /api/v1/login
+    by: ip
+    bucket: 3/minute
+";
+
+fn main() -> Result<(), PolicyError> {
+    let limiter = Limiter::from_policy(POLICY)?;
+    for attempt in 1..=4 {
+        let decision = limiter.check(&Call::new("POST", "/api/v1/login").ip([203, 0, 113, 9]));
+        let Some(limit) = decision.decider() else { continue };
+        let (name, left) = (limit.name(), limit.outcome().remaining);
+        match decision.retry_after() {
+            None => println!("attempt {attempt}: go ahead, {left} left of {name}"),
+            Some(wait) => {
+                println!("attempt {attempt}: refused by {name}, come back in {} s", wait.as_secs_ceil())
+            }
+        }
+    }
+    Ok(())
+}

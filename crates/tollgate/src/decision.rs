@@ -1,0 +1,149 @@
+//! What a limiter answers about a request.
+//!
+//! Every limit that applied is in it, also when the request was allowed: a
+//! client that can see what is left slows down before it is refused.
+//!
+//! Not here: wording it (`tollgate_http` for HTTP).
+
+use smallvec::SmallVec;
+use tollgate_core::{Outcome, Owner, Rule, Span, Timestamp};
+use tollgate_policy::{Block, Check, Checks, Limit, ListEntry, Mode};
+
+/// What a limiter answers about a request.
+///
+/// ```
+/// # use tollgate::{Call, Fate, Limiter};
+/// let limiter = Limiter::from_policy("limits: [{by: ip, bucket: 5/minute}]")?;
+/// let decision = limiter.check(&Call::new("GET", "/").ip([203, 0, 113, 9]));
+/// assert!(matches!(decision.fate(), Fate::Admitted));
+/// for limit in decision.limits() {
+///     assert_eq!((limit.name(), limit.outcome().remaining), ("everything-by-ip", 4));
+/// }
+/// # Ok::<(), tollgate::PolicyError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Decision<'l> {
+    fate: Fate<'l>,
+    checks: Checks<'l>,
+    outcomes: SmallVec<[Outcome; 4]>,
+    at: Option<Timestamp>,
+    owner: Option<Owner>,
+}
+
+/// How a decision came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate<'l> {
+    /// Every limit that applied had room, or none applied.
+    Admitted,
+    /// At least one limit had no room. Nothing was charged, but for limits that count refusals.
+    Refused,
+    /// Allow-listed: no limit was looked at.
+    AllowListed(&'l ListEntry),
+    /// Deny-listed: no limit was looked at.
+    DenyListed(&'l ListEntry),
+    /// A limit refuses this key, plan or lack of a key without counting.
+    Blocked(Block<'l>),
+}
+
+/// One limit's part in a decision.
+#[derive(Clone, Copy, Debug)]
+pub struct LimitOutcome<'d> {
+    check: &'d Check<'d>,
+    outcome: &'d Outcome,
+}
+
+impl<'l> Decision<'l> {
+    pub(crate) fn uncounted(fate: Fate<'l>, checks: Checks<'l>) -> Self {
+        Self { fate, checks, outcomes: SmallVec::new(), at: None, owner: None }
+    }
+
+    pub(crate) fn counted(checks: Checks<'l>, answer: tollgate_store::Answer, owner: Option<Owner>) -> Self {
+        let fate = if answer.admitted { Fate::Admitted } else { Fate::Refused };
+        Self { fate, checks, outcomes: answer.outcomes, at: Some(answer.at), owner }
+    }
+
+    /// How it came about.
+    pub const fn fate(&self) -> Fate<'l> {
+        self.fate
+    }
+
+    /// Whether the request may go ahead.
+    pub const fn is_allowed(&self) -> bool {
+        matches!(self.fate, Fate::Admitted | Fate::AllowListed(_))
+    }
+
+    /// When, by the store's clock; `None` where nothing was counted.
+    pub const fn at(&self) -> Option<Timestamp> {
+        self.at
+    }
+
+    /// Who holds the slots this decision took, if it took any.
+    pub const fn owner(&self) -> Option<Owner> {
+        self.owner
+    }
+
+    /// Every limit that was counted, window by window, in the order of the policy.
+    pub fn limits(&self) -> impl ExactSizeIterator<Item = LimitOutcome<'_>> {
+        self.checks.iter().zip(&self.outcomes).map(|(check, outcome)| LimitOutcome { check, outcome })
+    }
+
+    /// The limit that matters most to the caller.
+    ///
+    /// Of a refusal, the one to wait for longest: whoever waits for it has
+    /// waited for all. Else the one with the least left, since it refuses first.
+    /// Limits in shadow mode decide nothing.
+    pub fn decider(&self) -> Option<LimitOutcome<'_>> {
+        let binding = self.limits().filter(LimitOutcome::is_binding);
+        if self.fate == Fate::Refused {
+            binding.filter(|it| !it.outcome.is_admitted()).max_by_key(|it| match it.outcome.retry_after() {
+                Some(wait) => (false, wait),
+                None => (true, Span::ZERO),
+            })
+        } else {
+            binding.min_by_key(|it| (it.outcome.remaining, std::cmp::Reverse(it.outcome.reset_after)))
+        }
+    }
+
+    /// How long to wait before the same request can pass, if nobody else
+    /// spends. `None` for what is allowed, and where waiting does not help.
+    pub fn retry_after(&self) -> Option<Span> {
+        if self.fate == Fate::Refused { self.decider()?.outcome.retry_after() } else { None }
+    }
+}
+
+impl<'d> LimitOutcome<'d> {
+    /// The limit in the policy.
+    pub const fn limit(&self) -> &'d Limit {
+        self.check.limit
+    }
+
+    /// The rule that was applied: the limit's own, its plan's or its override's.
+    pub const fn rule(&self) -> &'d Rule {
+        self.check.rule
+    }
+
+    /// The rule's name: the limit's, with its window where it has several.
+    pub fn name(&self) -> &'d str {
+        &self.check.rule.name
+    }
+
+    /// Whose allowance it is.
+    pub const fn key(&self) -> &'d tollgate_policy::Key {
+        &self.check.key
+    }
+
+    /// What the request asked for.
+    pub const fn cost(&self) -> u64 {
+        self.check.cost
+    }
+
+    /// What the limit answered.
+    pub const fn outcome(&self) -> &'d Outcome {
+        self.outcome
+    }
+
+    /// Whether its refusal refuses the request.
+    pub fn is_binding(&self) -> bool {
+        self.check.limit.mode() != Mode::Shadow
+    }
+}

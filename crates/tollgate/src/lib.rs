@@ -1,0 +1,67 @@
+//! Rate limiting that is exact, bounded and explainable.
+//!
+//! A policy says what is limited, in YAML that can be read aloud:
+//!
+//! ```
+//! use tollgate::{Call, Limiter};
+//!
+//! let limiter = Limiter::from_policy("
+//! limits:
+//!   - endpoint: /api/v1/login
+//!     by: ip
+//!     bucket: 2/minute
+//! ")?;
+//!
+//! let login = Call::new("POST", "/api/v1/login").ip([203, 0, 113, 9]);
+//! assert!(limiter.check(&login).is_allowed());
+//! assert!(limiter.check(&login).is_allowed());
+//! let refused = limiter.check(&login);
+//! assert!(!refused.is_allowed());
+//! assert_eq!(refused.decider().map(|limit| limit.name()), Some("api-v1-login-by-ip"));
+//! assert!(refused.retry_after().is_some_and(|wait| wait.as_secs_ceil() <= 30));
+//! # Ok::<(), tollgate::PolicyError>(())
+//! ```
+//!
+//! Or a single limit in Rust, without a policy:
+//!
+//! ```
+//! use tollgate::{Bucket, Gate, Rate};
+//!
+//! let gate = Gate::new("exports", Bucket::new(Rate::per_hour(5))?);
+//! assert!(gate.take("alice", 4).is_admitted());
+//! assert!(!gate.take("alice", 2).is_admitted());      // one left, and nothing taken
+//! assert_eq!(gate.peek("alice").remaining, 1);
+//! # Ok::<(), tollgate::QuotaError>(())
+//! ```
+//!
+//! - [`Limiter`] checks requests against every limit that applies, and charges
+//!   all of them or none.
+//! - [`Decision`] is what it answers: never a `bool`.
+//! - [`Gate`] is one limit on its own.
+//!
+//! The tower layer and the HTTP headers are in `tollgate-http`.
+//!
+//! Not here: wire protocols.
+
+mod decision;
+mod gate;
+mod limiter;
+
+pub use decision::{Decision, Fate, LimitOutcome};
+pub use gate::Gate;
+pub use limiter::Limiter;
+pub use tollgate_core::{
+    Adjustment, Algorithm, Bucket, Calendar, CalendarUnit, Concurrency, Demand, FixedWindow, Outcome,
+    Overdraft, Owner, Quota, QuotaError, Rate, Rule, SlidingLog, SlidingWindow, Span, Timestamp, Verdict,
+    Window,
+};
+pub use tollgate_policy::{
+    BuildError, Call, Diagnostics as PolicyError, KeySource, Limit, LimitBuilder, ListEntry, Missing, Mode,
+    Policy, Request,
+};
+pub use tollgate_store::{Clock, ManualClock, MemoryStore, Store, StoreError, SystemClock};
+
+/// The policy file: parsing, diagnostics, schema, settings for surfaces.
+pub use tollgate_policy as policy;
+/// The store contract and the suite that every store passes.
+pub use tollgate_store as store;

@@ -1,0 +1,72 @@
+//! An admitted request allocates nothing between survey and decision.
+#![allow(unsafe_code, reason = "a global allocator that counts must implement an unsafe trait")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use tollgate::{Call, Limiter};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// How many allocations `work` makes on this thread.
+fn allocations(work: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.get();
+    work();
+    ALLOCATIONS.get() - before
+}
+
+const POLICY: &str = "
+limits:
+  - {name: login-by-ip, endpoint: /api/v1/login, by: ip, bucket: 1000/minute}
+  - {name: login-by-user, endpoint: /api/v1/login, by: user, bucket: 1000/minute}
+  - {name: api, endpoint: '/api/**', by: [tenant, user], bucket: 7000/hour}
+  - {name: day, endpoint: '/api/**', by: api_key, rate: 5000/day, algorithm: fixed-window}
+";
+
+#[test]
+fn an_admitted_request_allocates_nothing() {
+    let limiter = Limiter::from_policy(POLICY).unwrap();
+    let call =
+        Call::new("POST", "/api/v1/login").ip([203, 0, 113, 9]).user("ann").tenant("acme").api_key("k-1");
+    // Known keys and new ones alike.
+    for round in 0..3 {
+        let counted = allocations(|| {
+            let decision = limiter.check(&call);
+            assert!(decision.is_allowed());
+            assert_eq!(decision.limits().count(), 4);
+            assert!(decision.decider().is_some());
+        });
+        assert_eq!(counted, 0, "in round {round}");
+    }
+}
+
+#[test]
+fn a_refused_request_allocates_nothing_either() {
+    let limiter =
+        Limiter::from_policy("limits: [{by: ip, bucket: 1/hour}, {by: global, bucket: 9/hour}]").unwrap();
+    let call = Call::new("GET", "/").ip([203, 0, 113, 9]);
+    assert!(limiter.check(&call).is_allowed());
+    let counted = allocations(|| assert!(limiter.check(&call).retry_after().is_some()));
+    assert_eq!(counted, 0);
+}

@@ -1,0 +1,202 @@
+//! What a limiter answers, from the text of a policy to the decision.
+
+use tollgate::store::ManualClock;
+use tollgate::{Call, Decision, Fate, Limiter, MemoryStore, Policy, Span, Timestamp, Verdict};
+
+fn limiter(policy: &str) -> Limiter<MemoryStore<ManualClock>> {
+    let policy = Policy::parse(policy).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let clock = ManualClock::at(Timestamp::from_secs(1_772_366_400));
+    Limiter::with_store(policy, MemoryStore::with_seed(1_000, clock, 7))
+}
+
+fn ann() -> Call<'static> {
+    Call::new("GET", "/api/v1/search").ip([203, 0, 113, 9]).user("ann")
+}
+
+/// Name and what is left of every limit that applied.
+fn standing<'d>(decision: &'d Decision<'_>) -> Vec<(&'d str, u64)> {
+    decision.limits().map(|it| (it.name(), it.outcome().remaining)).collect()
+}
+
+#[test]
+fn every_limit_that_matches_is_charged_or_none_is() {
+    let limiter = limiter(
+        "limits:
+           - {name: everybody, by: global, bucket: 3/hour}
+           - {name: users, by: user, bucket: 2/hour}
+           - {name: other, endpoint: /other, by: user, bucket: 1/hour}",
+    );
+    assert_eq!(standing(&limiter.check(&ann())), [("everybody", 2), ("users", 1)]);
+    assert_eq!(standing(&limiter.check(&ann())), [("everybody", 1), ("users", 0)]);
+    for _ in 0..10 {
+        let refused = limiter.check(&ann());
+        assert_eq!(
+            (refused.fate(), standing(&refused)),
+            (Fate::Refused, vec![("everybody", 1), ("users", 0)])
+        );
+    }
+    assert!(limiter.check(&ann().user("bob")).is_allowed(), "ann's retries cost the others nothing");
+}
+
+#[test]
+fn of_several_that_refuse_the_one_to_wait_for_longest_decides() {
+    let limiter = limiter(
+        "limits:
+           - {name: minute, by: ip, bucket: 1/minute}
+           - {name: hour, by: ip, bucket: 1/hour}
+           - {name: second, by: ip, bucket: 1/second}",
+    );
+    assert_eq!(limiter.check(&ann()).decider().unwrap().name(), "hour", "all are at zero, this one longest");
+    let refused = limiter.check(&ann());
+    assert_eq!(refused.decider().unwrap().name(), "hour");
+    assert_eq!(refused.retry_after(), Some(Span::from_hours(1)));
+}
+
+#[test]
+fn of_an_admitted_request_the_limit_with_least_left_decides() {
+    let limiter =
+        limiter("limits: [{name: wide, by: ip, bucket: 100/hour}, {name: narrow, by: user, bucket: 9/hour}]");
+    assert_eq!(limiter.check(&ann()).decider().unwrap().name(), "narrow");
+}
+
+#[test]
+fn several_windows_of_one_limit_hold_together() {
+    let limiter = limiter("limits: [{name: api, by: ip, windows: [2/second, 3/hour]}]");
+    assert_eq!(standing(&limiter.check(&ann())), [("api/1s", 1), ("api/1h", 2)]);
+    limiter.check(&ann());
+    assert_eq!(limiter.check(&ann()).decider().unwrap().name(), "api/1s");
+    limiter.store().clock().advance(Span::from_secs(1));
+    assert!(limiter.check(&ann()).is_allowed());
+    assert_eq!(limiter.check(&ann()).decider().unwrap().name(), "api/1h");
+}
+
+#[test]
+fn a_cost_that_can_never_pass_says_so() {
+    let limiter = limiter("limits: [{by: ip, bucket: 5/hour}]");
+    let never = limiter.check(&ann().cost(6));
+    assert_eq!((never.is_allowed(), never.retry_after()), (false, None));
+    assert_eq!(never.decider().unwrap().outcome().verdict, Verdict::Never);
+    assert!(limiter.check(&ann().cost(5)).is_allowed());
+}
+
+#[test]
+fn lists_come_before_limits_and_deny_before_allow() {
+    let limiter = limiter(
+        "allow: [{ip: 10.0.0.0/8}]
+deny: [{ip: 10.6.6.6}, {user: mallory}]
+limits: [{by: global, bucket: 1/hour}]",
+    );
+    for _ in 0..5 {
+        assert!(matches!(limiter.check(&ann().ip([10, 1, 2, 3])).fate(), Fate::AllowListed(_)));
+        assert!(matches!(limiter.check(&ann().ip([10, 6, 6, 6])).fate(), Fate::DenyListed(_)));
+        assert!(!limiter.check(&ann().user("mallory")).is_allowed());
+    }
+    assert!(limiter.check(&ann()).is_allowed(), "none of that was counted");
+}
+
+#[test]
+fn plans_and_overrides_change_what_a_key_gets_and_keep_what_it_spent() {
+    let limiter = limiter(
+        "limits:
+           - name: api
+             by: user
+             bucket: 2/hour
+             plans: {pro: 10/hour, internal: unlimited}
+             overrides: {bob: 5/hour, mallory: blocked}",
+    );
+    let left = |call: &Call<'_>| standing(&limiter.check(call)).first().map(|(_, left)| *left);
+    assert_eq!(left(&ann()), Some(1));
+    assert_eq!(left(&ann().user("bob")), Some(4));
+    assert_eq!(left(&ann().plan("internal")), None);
+    assert!(matches!(limiter.check(&ann().user("mallory")).fate(), Fate::Blocked(_)));
+    assert_eq!(left(&ann().user("cleo").plan("pro")), Some(9));
+    assert!(left(&ann().plan("pro")).is_some_and(|left| left < 9), "an upgrade does not forget");
+}
+
+#[test]
+fn a_missing_key_falls_back_to_the_address_and_is_no_bypass() {
+    let limiter = limiter("limits: [{by: api_key, bucket: 1/hour}]");
+    let anonymous = || Call::new("GET", "/").ip([203, 0, 113, 9]);
+    assert!(limiter.check(&anonymous()).is_allowed());
+    assert!(!limiter.check(&anonymous()).is_allowed());
+    assert!(!limiter.check(&anonymous().header("x-api-key", "")).is_allowed(), "an empty key is none");
+    assert!(
+        limiter.check(&anonymous().api_key("203.0.113.9")).is_allowed(),
+        "a key that looks like the address is a key"
+    );
+    assert!(limiter.check(&Call::new("GET", "/")).is_allowed());
+    assert!(!limiter.check(&Call::new("GET", "/")).is_allowed(), "without an address all share one");
+}
+
+#[test]
+fn refusals_cost_where_the_limit_says_so() {
+    let limiter = limiter(
+        "limits:
+           - {name: attempts, by: ip, bucket: 3/hour, count_denied: true}
+           - {name: open, by: global, bucket: 1/hour}",
+    );
+    for left in [2, 1, 0, 0] {
+        assert_eq!(standing(&limiter.check(&ann()))[0], ("attempts", left));
+    }
+}
+
+#[test]
+fn a_limit_in_shadow_mode_counts_and_refuses_nobody() {
+    let limiter = limiter(
+        "limits: [{name: new, by: ip, bucket: 1/hour, mode: shadow}, {name: live, by: ip, bucket: 9/hour}]",
+    );
+    for admitted in [true, false, false] {
+        let decision = limiter.check(&ann());
+        assert!(decision.is_allowed());
+        assert_eq!(decision.limits().next().unwrap().outcome().is_admitted(), admitted);
+        assert_eq!(decision.decider().unwrap().name(), "live");
+    }
+}
+
+#[test]
+fn a_new_policy_keeps_what_was_spent() {
+    let before = limiter("limits: [{name: api, by: user, bucket: 100/hour}]");
+    before.check(&ann().cost(60));
+    let raised =
+        before.with_policy(Policy::parse("limits: [{name: api, by: user, bucket: 1000/hour}]").unwrap());
+    assert_eq!(standing(&raised.check(&ann())), [("api", 939)]);
+    let same =
+        raised.with_policy(Policy::parse("limits: [{name: api, by: user, bucket: 1000/hour}]").unwrap());
+    assert_eq!(standing(&same.check(&ann())), [("api", 938)]);
+    let renamed =
+        same.with_policy(Policy::parse("limits: [{name: other, by: user, bucket: 1000/hour}]").unwrap());
+    assert_eq!(standing(&renamed.check(&ann())), [("other", 999)]);
+}
+
+#[test]
+fn refunding_and_settling_correct_what_was_charged() {
+    let limiter = limiter(
+        "limits: [{by: user, bucket: 100/hour}, {by: global, rate: 100/hour, algorithm: sliding-log}]",
+    );
+    let left = || standing(&limiter.check(&ann().cost(0))).iter().map(|(_, left)| *left).collect::<Vec<_>>();
+    let reserved = limiter.check(&ann().cost(50));
+    pollster::block_on(limiter.settle(&reserved, 20)).unwrap();
+    assert_eq!(left(), [80, 80], "too much was reserved");
+    let reserved = limiter.check(&ann().cost(50));
+    pollster::block_on(limiter.settle(&reserved, 90)).unwrap();
+    assert_eq!(left(), [0, 0], "too little was reserved, and ten are owed");
+    pollster::block_on(limiter.refund(&reserved)).unwrap();
+    assert_eq!(left(), [40, 40], "the fifty of the reservation less the ten owed");
+}
+
+#[test]
+fn slots_are_held_until_they_are_released() {
+    let limiter = limiter("limits: [{name: inflight, by: user, slots: 2}]");
+    let (one, two) = (limiter.check(&ann()), limiter.check(&ann()));
+    assert!(one.is_allowed() && two.is_allowed());
+    assert!(!limiter.check(&ann()).is_allowed());
+    pollster::block_on(limiter.release(&one)).unwrap();
+    assert!(limiter.check(&ann()).is_allowed());
+}
+
+#[test]
+fn the_async_way_answers_the_same() {
+    let limiter = limiter("limits: [{by: user, bucket: 1/hour}]");
+    assert!(pollster::block_on(limiter.decide(&ann())).unwrap().is_allowed());
+    assert!(!pollster::block_on(limiter.decide(&ann())).unwrap().is_allowed());
+}
