@@ -1,0 +1,84 @@
+//! The body of an answer: the service's own, or that of a refusal.
+//!
+//! An admitted answer passes through as it is, neither boxed nor copied. Slots
+//! that its request holds are given back with its last frame.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+
+use crate::slots::HeldSlots;
+
+pin_project! {
+    /// The body of an answer that went through a [`Limit`](crate::Limit).
+    pub struct LimitBody<B> {
+        #[pin]
+        origin: Origin<B>,
+    }
+}
+
+pin_project! {
+    #[project = Projected]
+    enum Origin<B> {
+        // The service answered, while its request held these slots.
+        Admitted { #[pin] body: B, slots: Option<HeldSlots> },
+        // The request was refused; `None` once that is told.
+        Refused { body: Option<Bytes> },
+    }
+}
+
+impl<B> LimitBody<B> {
+    pub(crate) const fn admitted(body: B, slots: Option<HeldSlots>) -> Self {
+        Self { origin: Origin::Admitted { body, slots } }
+    }
+
+    pub(crate) fn refused(body: Bytes) -> Self {
+        Self { origin: Origin::Refused { body: Some(body).filter(|body| !body.is_empty()) } }
+    }
+}
+
+impl<B> Body for LimitBody<B>
+where
+    B: Body,
+    B::Data: From<Bytes>,
+{
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        match self.project().origin.project() {
+            Projected::Admitted { body, slots } => {
+                let frame = std::task::ready!(body.poll_frame(cx));
+                if frame.is_none() {
+                    slots.take();
+                }
+                Poll::Ready(frame)
+            }
+            Projected::Refused { body } => {
+                Poll::Ready(body.take().map(|bytes| Ok(Frame::data(B::Data::from(bytes)))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.origin {
+            Origin::Admitted { body, .. } => body.is_end_stream(),
+            Origin::Refused { body } => body.is_none(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.origin {
+            Origin::Admitted { body, .. } => body.size_hint(),
+            Origin::Refused { body } => {
+                SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64))
+            }
+        }
+    }
+}

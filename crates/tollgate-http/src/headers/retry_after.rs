@@ -1,0 +1,94 @@
+//! When a refused caller may come back.
+//!
+//! `Retry-After` has whole seconds, so it is rounded up, and never zero: some
+//! clients take zero for "no header" and come back at once. Two SDK families
+//! read `retry-after-ms` first and are told the same in milliseconds.
+//!
+//! Jitter only ever adds: callers who were refused together come back apart, and
+//! none before it can pass. It is the caller who rolls the dice.
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use tollgate::{Decision, Span};
+
+use super::put;
+
+static RETRY_AFTER: HeaderName = header::RETRY_AFTER;
+static RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+
+/// When a refused caller may come back. Only a refusal that waiting helps has one.
+///
+/// ```
+/// # use tollgate::{Call, Limiter};
+/// # use tollgate_http::RetryAfter;
+/// let limiter = Limiter::from_policy("limits: [{by: ip, bucket: 1/minute}]")?;
+/// let call = Call::new("GET", "/").ip([203, 0, 113, 9]);
+/// assert!(RetryAfter::of(&limiter.check(&call), 0, 0).is_none());
+/// assert_eq!(RetryAfter::of(&limiter.check(&call), 0, 0).map(|it| it.seconds()), Some(60));
+/// # Ok::<(), tollgate::PolicyError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryAfter(Span);
+
+impl RetryAfter {
+    /// The wait of a refusal, stretched by up to `jitter_percent`: not at all for
+    /// dice of zero, by all of it for `u32::MAX`.
+    pub fn of(decision: &Decision<'_>, jitter_percent: u8, dice: u32) -> Option<Self> {
+        decision.retry_after().map(|wait| Self(stretched(wait, jitter_percent, dice)))
+    }
+
+    /// For a refusal that no limit can put a time to.
+    pub(crate) const fn shortly() -> Self {
+        Self(Span::from_secs(1))
+    }
+
+    /// Whole seconds, rounded up, at least one.
+    pub fn seconds(self) -> u64 {
+        self.0.as_secs_ceil().max(1)
+    }
+
+    /// Whole milliseconds, rounded up, at least one.
+    pub fn millis(self) -> u64 {
+        self.0.as_millis_ceil().max(1)
+    }
+
+    pub(crate) fn write(self, headers: &mut HeaderMap) {
+        put(headers, &RETRY_AFTER, HeaderValue::from(self.seconds()));
+        put(headers, &RETRY_AFTER_MS, HeaderValue::from(self.millis()));
+    }
+}
+
+fn stretched(wait: Span, jitter_percent: u8, dice: u32) -> Span {
+    let micros = u128::from(wait.as_micros());
+    let more = micros * u128::from(jitter_percent) * u128::from(dice) / (100 * u128::from(u32::MAX));
+    wait + Span::from_micros(u64::try_from(more).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_are_rounded_up_and_never_zero() {
+        for (micros, seconds, millis) in
+            [(0, 1, 1), (1, 1, 1), (1_000_000, 1, 1_000), (1_000_001, 2, 1_001), (2_999_999, 3, 3_000)]
+        {
+            let wait = RetryAfter(Span::from_micros(micros));
+            assert_eq!((wait.seconds(), wait.millis()), (seconds, millis), "{micros} us");
+        }
+    }
+
+    #[test]
+    fn jitter_stays_between_the_true_wait_and_its_share_more() {
+        let wait = Span::from_secs(100);
+        for (percent, dice, expected) in [
+            (0, u32::MAX, 100),
+            (10, 0, 100),
+            (10, u32::MAX, 110),
+            (10, u32::MAX / 2, 105),
+            (255, u32::MAX, 355),
+        ] {
+            assert_eq!(stretched(wait, percent, dice).as_secs_ceil(), expected, "{percent} % by {dice}");
+        }
+        assert_eq!(stretched(Span::from_micros(u64::MAX), 100, u32::MAX), Span::from_micros(u64::MAX));
+    }
+}

@@ -1,0 +1,36 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Rooms
+//!
+//! - [`LimitLayer`] and [`Limit`]: the tower layer and its service.
+//! - [`SharedLimiter`]: a limiter whose policy can be replaced while it serves.
+//! - [`HttpRequest`], [`Identity`], [`Peer`]: a request as a policy sees it.
+//! - [`client_address()`]: which of all the addresses is the client's.
+//! - [`write_headers`], [`RetryAfter`]: what every limited answer says.
+//! - [`Rejection`]: what a refused caller gets.
+//!
+//! Not here: sockets. Nothing in this crate opens, reads or waits for one.
+
+mod body;
+mod client_address;
+mod headers;
+mod identity;
+mod layer;
+mod outage;
+mod peer;
+mod rejection;
+mod service;
+mod shared;
+mod slots;
+mod view;
+
+pub use body::LimitBody;
+pub use client_address::client_address;
+pub use headers::{RetryAfter, write_headers};
+pub use identity::Identity;
+pub use layer::LimitLayer;
+pub use peer::Peer;
+pub use rejection::Rejection;
+pub use service::Limit;
+pub use shared::SharedLimiter;
+pub use view::HttpRequest;

@@ -1,0 +1,27 @@
+//! Who is at the other end of the connection.
+//!
+//! This crate opens no sockets, so whoever accepts the connection says so: as a
+//! [`Peer`] in the request's extensions, or through
+//! [`LimitLayer::with_peer`](crate::LimitLayer::with_peer) from whatever the
+//! server put there itself.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::request::Parts;
+
+/// The other end of the connection, put into the request's extensions by the server.
+///
+/// ```
+/// # use tollgate_http::Peer;
+/// let mut request = http::Request::new(());
+/// request.extensions_mut().insert(Peer("203.0.113.9:4711".parse().unwrap()));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Peer(pub SocketAddr);
+
+impl Peer {
+    /// The address in a request's extensions, if the server put one there.
+    pub(crate) fn of(parts: &Parts) -> Option<IpAddr> {
+        parts.extensions.get::<Self>().map(|peer| peer.0.ip())
+    }
+}

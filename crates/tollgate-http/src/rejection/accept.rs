@@ -1,0 +1,142 @@
+//! In which form a caller wants to be refused.
+//!
+//! Problem JSON unless something else is asked for by name: `application/json`
+//! gets the same document under that name, and who would rather read text (a
+//! browser, for one) gets a sentence. A caller that accepts none of these gets
+//! problem JSON all the same: a 406 would hide why it was refused.
+
+use http::HeaderMap;
+use http::header::ACCEPT;
+
+/// What a body can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// `application/problem+json`.
+    Problem,
+    /// The same, as `application/json`.
+    Json,
+    /// A sentence.
+    Text,
+}
+
+/// Of equals, the earlier one is preferred.
+const FORMS: [Form; 3] = [Form::Problem, Form::Json, Form::Text];
+
+/// No sensible client lists more; the rest is not looked at.
+const MOST_RANGES: usize = 32;
+
+impl Form {
+    pub(super) const fn content_type(self) -> &'static str {
+        match self {
+            Self::Problem => "application/problem+json",
+            Self::Json => "application/json",
+            Self::Text => "text/plain; charset=utf-8",
+        }
+    }
+
+    /// The form with the highest weight; of those, the one asked for most precisely.
+    pub(super) fn preferred(headers: &HeaderMap) -> Self {
+        let mut best = [None::<Wish>; FORMS.len()];
+        let lines = headers.get_all(ACCEPT).into_iter().filter_map(|line| line.to_str().ok());
+        for range in lines.flat_map(|line| line.split(',')).take(MOST_RANGES) {
+            let (range, weight) = weighted(range);
+            for (form, best) in FORMS.iter().zip(&mut best) {
+                // The most precise range that covers a form is the one that counts (RFC 9110, 12.5.1).
+                if let Some(precision) = form.covered_by(range)
+                    && best.is_none_or(|best| best.precision < precision)
+                {
+                    *best = Some(Wish { weight, precision });
+                }
+            }
+        }
+        let mut preferred = (Self::Problem, Wish { weight: 0, precision: 0 });
+        for (form, wish) in FORMS.into_iter().zip(best) {
+            if let Some(wish) = wish.filter(|wish| wish.weight > 0 && *wish > preferred.1) {
+                preferred = (form, wish);
+            }
+        }
+        preferred.0
+    }
+
+    /// How precisely a media range asks for this form, if it does.
+    fn covered_by(self, range: &str) -> Option<u8> {
+        let is = |name: &str| range.eq_ignore_ascii_case(name);
+        match self {
+            Self::Problem if is("application/problem+json") => Some(3),
+            Self::Json if is("application/json") => Some(3),
+            Self::Text if is("text/plain") || is("text/html") => Some(3),
+            Self::Problem | Self::Json if is("application/*") => Some(2),
+            Self::Text if is("text/*") => Some(2),
+            _ if is("*/*") => Some(1),
+            _ => None,
+        }
+    }
+}
+
+/// How much a form is wanted: by weight, then by how precisely it was named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Wish {
+    weight: u16,
+    precision: u8,
+}
+
+/// A media range and its weight in thousandths. A weight that is none counts as not given.
+fn weighted(range: &str) -> (&str, u16) {
+    let mut parts = range.split(';').map(str::trim);
+    let name = parts.next().unwrap_or_default();
+    let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+    (name, weight.and_then(thousandths).unwrap_or(1_000))
+}
+
+/// `0`, `0.5`, `1.000`: at most three decimals, at most one.
+fn thousandths(weight: &str) -> Option<u16> {
+    let (whole, decimals) = weight.split_once('.').unwrap_or((weight, ""));
+    if decimals.len() > 3 || !decimals.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let fraction: u16 = format!("{decimals:0<3}").parse().ok()?;
+    match whole {
+        "0" => Some(fraction),
+        "1" if fraction == 0 => Some(1_000),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(accept: &str, expected: Form) {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, accept.parse().unwrap());
+        assert_eq!(Form::preferred(&headers), expected, "{accept}");
+    }
+
+    #[test]
+    fn callers_get_what_they_ask_for_by_name() {
+        check("*/*", Form::Problem);
+        check("application/problem+json", Form::Problem);
+        check("application/json", Form::Json);
+        check("application/json, text/plain, */*", Form::Json);
+        check("application/problem+json, application/json", Form::Problem);
+        check("Application/JSON; charset=utf-8", Form::Json);
+        check("application/*", Form::Problem);
+        check("text/plain", Form::Text);
+        check("text/*, application/json;q=0.9", Form::Text);
+        check("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", Form::Text);
+        check("text/html;q=0.5, application/json;q=0.7", Form::Json);
+        check("application/json;q=0, */*", Form::Problem);
+    }
+
+    #[test]
+    fn nonsense_and_impossible_wishes_get_problem_json() {
+        assert_eq!(Form::preferred(&HeaderMap::new()), Form::Problem);
+        check("image/png", Form::Problem);
+        check("", Form::Problem);
+        check(",,;;q=,", Form::Problem);
+        check("text/plain;q=0", Form::Problem);
+        check(&"image/png,".repeat(5_000), Form::Problem);
+        check("application/json;q=9.9999", Form::Json);
+    }
+}

@@ -1,0 +1,306 @@
+//! What answers say about their limits: valid, consistent and harmless.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use http::HeaderMap;
+use proptest::prelude::*;
+use sfv::{BareItem, ListEntry, Parser};
+use tollgate::{Call, Clock as _, Limiter, ManualClock, MemoryStore, Policy, Span, Timestamp};
+use tollgate_http::{Rejection, RetryAfter, write_headers};
+
+const START: u64 = 1_700_000_000;
+
+fn limiter(policy: &str) -> (Limiter<MemoryStore<ManualClock>>, ManualClock) {
+    let clock = ManualClock::at(Timestamp::from_secs(START));
+    let policy = Policy::parse(policy).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    (Limiter::with_store(policy, MemoryStore::with_clock(1_000, clock.clone())), clock)
+}
+
+/// The headers of the next answer to anybody.
+fn headers(limiter: &Limiter<MemoryStore<ManualClock>>) -> HeaderMap {
+    headers_for(limiter, &Call::new("GET", "/").ip([203, 0, 113, 9]), 0)
+}
+
+fn headers_for(limiter: &Limiter<MemoryStore<ManualClock>>, call: &Call<'_>, dice: u32) -> HeaderMap {
+    let settings = limiter.policy().headers();
+    let decision = limiter.check(call);
+    let mut headers = HeaderMap::new();
+    let retry_after = RetryAfter::of(&decision, settings.retry_after_jitter, dice);
+    write_headers(&mut headers, &decision, settings, retry_after);
+    headers
+}
+
+#[track_caller]
+fn check(headers: &HeaderMap, expected: &[(&str, &str)]) {
+    for (name, value) in expected {
+        let found = headers.get(*name).map(|value| value.to_str().unwrap());
+        assert_eq!(found.unwrap_or("absent"), *value, "{name}");
+    }
+}
+
+/// A structured list as names and integer parameters.
+fn parsed(value: &str) -> Vec<(String, Vec<(String, i64)>)> {
+    let list = Parser::new(value).parse::<sfv::List>().unwrap_or_else(|error| panic!("{value}: {error}"));
+    let integer = |item: &BareItem| item.as_integer().map(i64::from);
+    let member = |entry: &ListEntry| {
+        let ListEntry::Item(item) = entry else { panic!("an inner list in {value}") };
+        let name = match &item.bare_item {
+            BareItem::String(name) => name.as_str().to_owned(),
+            BareItem::Integer(number) => i64::from(*number).to_string(),
+            other => panic!("{other:?} in {value}"),
+        };
+        let numbers = item.params.iter().filter_map(|(key, it)| Some((key.to_string(), integer(it)?)));
+        (name, numbers.collect())
+    };
+    list.iter().map(member).collect()
+}
+
+#[test]
+fn three_numbers_about_the_limit_that_matters_most() {
+    let (limiter, clock) = limiter(
+        "limits:
+          - {name: wide, by: global, bucket: 100/minute}
+          - {name: narrow, by: ip, bucket: 2/minute}",
+    );
+    let expect = |remaining: &str, reset: u64| {
+        let reset = (START + reset).to_string();
+        check(
+            &headers(&limiter),
+            &[
+                ("x-ratelimit-limit", "2"),
+                ("x-ratelimit-remaining", remaining),
+                ("x-ratelimit-reset", &reset),
+            ],
+        );
+    };
+    expect("1", 30);
+    expect("0", 60);
+    expect("0", 30);
+    clock.advance(Span::from_millis(29_500));
+    expect("0", 30);
+}
+
+#[test]
+fn the_reset_of_a_window_does_not_wobble() {
+    let (limiter, clock) = limiter("limits: [{by: ip, algorithm: fixed-window, rate: 3/minute}]");
+    let resets: Vec<_> = (0..5)
+        .map(|_| {
+            clock.advance(Span::from_millis(777));
+            headers(&limiter)["x-ratelimit-reset"].clone()
+        })
+        .collect();
+    assert!(resets.iter().all(|reset| *reset == resets[0]), "{resets:?}");
+}
+
+#[test]
+fn every_limit_that_applied_is_in_the_structured_fields_and_no_shadow() {
+    let (limiter, _) = limiter(
+        "limits:
+          - {name: windows, by: ip, windows: [10/second, 1000/hour]}
+          - {name: quick, by: ip, bucket: '100/second, burst 50'}
+          - {name: ghost, by: ip, bucket: 1/minute, mode: shadow}
+          - {name: at-once, by: ip, slots: 20}",
+    );
+    let headers = headers(&limiter);
+    let text = |name: &str| headers[name].to_str().unwrap();
+    let number = |key: &str, value: i64| (key.to_owned(), value);
+    assert_eq!(
+        parsed(text("ratelimit-policy")),
+        [
+            ("windows/1s".to_owned(), vec![number("q", 10), number("w", 1)]),
+            ("windows/1h".to_owned(), vec![number("q", 1000), number("w", 3600)]),
+            ("quick".to_owned(), vec![number("q", 50), number("w", 1)]),
+            ("at-once".to_owned(), vec![number("q", 20)]),
+        ]
+    );
+    assert!(text("ratelimit-policy").ends_with(r#""at-once";q=20;qu="concurrent-requests""#));
+    assert_eq!(
+        parsed(text("ratelimit")),
+        [
+            ("windows/1s".to_owned(), vec![number("r", 9), number("t", 1)]),
+            ("windows/1h".to_owned(), vec![number("r", 999), number("t", 4)]),
+            ("quick".to_owned(), vec![number("r", 49), number("t", 1)]),
+            ("at-once".to_owned(), vec![number("r", 19)]),
+        ]
+    );
+}
+
+#[test]
+fn older_words_where_the_policy_asks_for_them() {
+    let (limiter, _) = limiter(
+        "headers: {x_ratelimit: delta, ietf: draft-6}
+limits:
+          - {by: ip, bucket: 5/minute}
+          - {by: global, bucket: 100/day}
+          - {by: global, bucket: 5/hour}
+          - {by: ip, slots: 3}",
+    );
+    let headers = headers(&limiter);
+    check(
+        &headers,
+        &[
+            ("x-ratelimit-limit", "3"),
+            ("x-ratelimit-remaining", "2"),
+            ("ratelimit-limit", "3"),
+            ("ratelimit-remaining", "2"),
+            ("ratelimit-reset", "60"),
+            ("ratelimit-policy", "5;w=60, 100;w=86400"),
+            ("ratelimit", "absent"),
+        ],
+    );
+    assert_eq!(parsed(headers["ratelimit-policy"].to_str().unwrap()).len(), 2);
+}
+
+#[test]
+fn nothing_is_written_where_all_is_off_and_where_nothing_applies() {
+    let off = "headers: {x_ratelimit: off, ietf: off}\n";
+    assert!(headers(&limiter(&format!("{off}limits: [{{by: ip, bucket: 5/minute}}]")).0).is_empty());
+    assert!(headers(&limiter("limits: [{endpoint: /x, by: ip, bucket: 5/minute}]").0).is_empty());
+    assert!(headers(&limiter("limits: [{by: ip, bucket: 5/minute, mode: shadow}]").0).is_empty());
+}
+
+#[test]
+fn what_can_never_pass_has_no_time_to_come_back() {
+    let (limiter, _) = limiter("limits: [{name: big, by: ip, bucket: 10/minute}]");
+    let call = Call::new("GET", "/").ip([203, 0, 113, 9]).cost(11);
+    check(&headers_for(&limiter, &call, 0), &[("retry-after", "absent"), ("retry-after-ms", "absent")]);
+    let decision = limiter.check(&call);
+    let rejection = Rejection::of(&decision, None).unwrap();
+    assert_eq!(rejection.status(), 429);
+    assert_eq!(
+        rejection.detail(),
+        "limit `big` allows 10 per minute, and this request asks for 11 at once: it can never pass, \
+         and waiting does not help"
+    );
+}
+
+#[test]
+fn jitter_stretches_the_wait_and_nothing_else() {
+    let (limiter, _) =
+        limiter("headers: {retry_after_jitter: 50%}\nlimits: [{name: a, by: ip, bucket: 1/minute}]");
+    let call = Call::new("GET", "/").ip([203, 0, 113, 9]);
+    limiter.check(&call);
+    for (dice, seconds, millis) in
+        [(0, "60", "60000"), (u32::MAX, "90", "90000"), (u32::MAX / 2, "75", "75000")]
+    {
+        check(
+            &headers_for(&limiter, &call, dice),
+            &[("retry-after", seconds), ("retry-after-ms", millis), ("ratelimit", r#""a";r=0;t=60"#)],
+        );
+    }
+}
+
+#[test]
+fn dialects_say_the_same_in_other_words() {
+    let (limiter, _) = limiter(
+        "headers: {dialects: [discord, openai, stripe, aws, envoy]}
+limits: [{name: a, endpoint: /x, by: global, bucket: 1/minute}]",
+    );
+    let call = Call::new("GET", "/x");
+    let admitted = headers_for(&limiter, &call, 0);
+    check(
+        &admitted,
+        &[
+            ("x-ratelimit-reset-after", "60.000"),
+            ("x-ratelimit-limit-requests", "1"),
+            ("x-ratelimit-remaining-requests", "0"),
+            ("x-ratelimit-reset-requests", "1m0s"),
+            ("x-ratelimit-scope", "absent"),
+            ("x-should-retry", "absent"),
+            ("stripe-rate-limited-reason", "absent"),
+            ("x-amzn-errortype", "absent"),
+            ("x-envoy-ratelimited", "absent"),
+        ],
+    );
+    assert_eq!(admitted["x-ratelimit-bucket"].len(), 16);
+    check(
+        &headers_for(&limiter, &call, 0),
+        &[
+            ("x-ratelimit-scope", "shared"),
+            ("x-should-retry", "true"),
+            ("stripe-rate-limited-reason", "endpoint-rate"),
+            ("stripe-should-retry", "true"),
+            ("x-amzn-errortype", "ThrottlingException"),
+            ("x-amz-retry-after", "60000"),
+            ("x-envoy-ratelimited", "true"),
+        ],
+    );
+    let never = Call::new("GET", "/x").cost(9);
+    check(
+        &headers_for(&limiter, &never, 0),
+        &[
+            ("x-should-retry", "false"),
+            ("stripe-should-retry", "false"),
+            ("x-amzn-errortype", "ServiceQuotaExceededException"),
+            ("x-amz-retry-after", "absent"),
+        ],
+    );
+}
+
+#[test]
+fn what_the_service_said_before_is_replaced_and_not_joined() {
+    let (limiter, _) = limiter("limits: [{by: ip, bucket: 5/minute}]");
+    let decision = limiter.check(&Call::new("GET", "/").ip([203, 0, 113, 9]));
+    let mut headers = HeaderMap::new();
+    for name in ["x-ratelimit-limit", "x-ratelimit-limit", "ratelimit", "x-other"] {
+        headers.append(name, "77".parse().unwrap());
+    }
+    write_headers(&mut headers, &decision, limiter.policy().headers(), None);
+    assert_eq!(headers.get_all("x-ratelimit-limit").iter().collect::<Vec<_>>(), ["5"]);
+    assert_eq!(headers.get_all("ratelimit").iter().count(), 1);
+    assert_eq!(headers["x-other"], "77");
+}
+
+#[test]
+fn a_service_with_too_many_headers_is_left_alone() {
+    let (limiter, _) = limiter("limits: [{by: ip, bucket: 5/minute}]");
+    let decision = limiter.check(&Call::new("GET", "/").ip([203, 0, 113, 9]));
+    let mut headers = HeaderMap::new();
+    let name = |index: u32| http::HeaderName::try_from(format!("x-{index}")).unwrap();
+    let mut index = 0;
+    while headers.try_insert(name(index), "1".parse().unwrap()).is_ok() {
+        index += 1;
+    }
+    write_headers(&mut headers, &decision, limiter.policy().headers(), None);
+    assert!(!headers.contains_key("ratelimit"));
+}
+
+proptest! {
+    /// Whatever callers send and whatever the limits are: printable ASCII, valid
+    /// structured fields, and a `Retry-After` that no `t` of a refusal exceeds.
+    #[test]
+    fn headers_are_valid_and_agree(
+        rate in 1_u64..50,
+        period in prop::sample::select(vec!["100ms", "s", "7s", "minute", "day", "30d"]),
+        algorithm in prop::sample::select(vec!["token-bucket", "gcra", "fixed-window", "sliding-window", "sliding-log"]),
+        steps in prop::collection::vec((0_u64..5_000_000, 0_u64..60, any::<String>()), 1..40),
+        dice in any::<u32>(),
+    ) {
+        let policy = format!(
+            "headers: {{retry_after_jitter: 20%, dialects: [discord, openai, stripe, aws, envoy]}}\n\
+             limits:\n  - {{by: user, algorithm: {algorithm}, rate: {rate}/{period}}}\n  - {{by: ip, bucket: 40/minute}}"
+        );
+        let (limiter, clock) = limiter(&policy);
+        for (wait, cost, user) in &steps {
+            clock.advance(Span::from_micros(*wait));
+            let call = Call::new("GET", "/").ip([203, 0, 113, 9]).user(user).cost(*cost);
+            let headers = headers_for(&limiter, &call, dice);
+            for (name, value) in &headers {
+                let printable = value.as_bytes().iter().all(|byte| (0x20..0x7f).contains(byte));
+                prop_assert!(printable, "{name}: {value:?}");
+            }
+            prop_assert_eq!(parsed(headers["ratelimit-policy"].to_str().unwrap()).len(), 2);
+            let states = parsed(headers["ratelimit"].to_str().unwrap());
+            prop_assert_eq!(states.len(), 2);
+            let Some(retry_after) = headers.get("retry-after") else { continue };
+            let retry_after: i64 = retry_after.to_str().unwrap().parse().unwrap();
+            prop_assert!(retry_after >= 1);
+            let reset: u64 = headers["x-ratelimit-reset"].to_str().unwrap().parse().unwrap();
+            let back = clock.now() + Span::from_secs(retry_after.unsigned_abs());
+            prop_assert!(back.as_secs_ceil() >= reset);
+            for (name, numbers) in states {
+                let number = |wanted: &str| numbers.iter().find(|(key, _)| key == wanted).unwrap().1;
+                prop_assert!(number("r") > 0 || number("t") <= retry_after || *cost == 0, "{name}");
+            }
+        }
+    }
+}

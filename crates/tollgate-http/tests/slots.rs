@@ -1,0 +1,104 @@
+//! Slots come back when a request is over, however it ends.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use tollgate::policy::Policy;
+use tollgate::store::{Answer, Check};
+use tollgate::{Adjustment, Limiter, ManualClock, MemoryStore, Outcome, Rule, Store, StoreError, Timestamp};
+use tollgate_http::{LimitLayer, SharedLimiter};
+use tower::{Layer as _, Service, ServiceExt as _, service_fn};
+
+const POLICY: &str = "limits: [{name: at-once, by: global, slots: 1}]";
+
+fn memory() -> MemoryStore<ManualClock> {
+    MemoryStore::with_clock(100, ManualClock::at(Timestamp::from_secs(1_700_000_000)))
+}
+
+fn shared<S>(store: S) -> SharedLimiter<S> {
+    Limiter::with_store(Policy::parse(POLICY).unwrap(), store).into()
+}
+
+fn request() -> Request<()> {
+    Request::new(())
+}
+
+async fn hello(_: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
+    Ok(Response::new(Full::from("hello")))
+}
+
+#[tokio::test]
+async fn a_slot_is_held_until_the_body_is_sent() {
+    let service = LimitLayer::new(shared(memory())).layer(service_fn(hello));
+    let first = service.clone().oneshot(request()).await.unwrap();
+    assert_eq!(first.headers()["ratelimit"], r#""at-once";r=0"#);
+    let second = service.clone().oneshot(request()).await.unwrap();
+    assert_eq!(second.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(first.into_body().collect().await.unwrap().to_bytes(), "hello");
+    assert_eq!(service.clone().oneshot(request()).await.unwrap().status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_slot_comes_back_when_the_answer_is_dropped_unread() {
+    let service = LimitLayer::new(shared(memory())).layer(service_fn(hello));
+    for _ in 0..3 {
+        assert_eq!(service.clone().oneshot(request()).await.unwrap().status(), StatusCode::OK);
+    }
+}
+
+#[tokio::test]
+async fn a_slot_comes_back_when_nobody_waits_any_more() {
+    let stuck = |_: Request<()>| pending::<Result<Response<Full<Bytes>>, Infallible>>();
+    let limiter = shared(memory());
+    let mut service = LimitLayer::new(limiter.clone()).layer(service_fn(stuck));
+    let mut waiting = service.ready().await.unwrap().call(request());
+    assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let others = LimitLayer::new(limiter).layer(service_fn(hello));
+    assert_eq!(others.clone().oneshot(request()).await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
+    drop(waiting);
+    assert_eq!(others.oneshot(request()).await.unwrap().status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_slot_comes_back_when_the_service_fails() {
+    let broken = |_: Request<()>| async { Err::<Response<Full<Bytes>>, &str>("broken") };
+    let service = LimitLayer::new(shared(memory())).layer(service_fn(broken));
+    for _ in 0..3 {
+        assert_eq!(service.clone().oneshot(request()).await.err(), Some("broken"));
+    }
+}
+
+/// A store that takes its time to give slots back, as one behind a wire does.
+struct Remote(MemoryStore<ManualClock>);
+
+impl Store for Remote {
+    async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
+        tokio::task::yield_now().await;
+        self.0.decide(checks).await
+    }
+
+    async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
+        tokio::task::yield_now().await;
+        self.0.adjust(rule, key, adjustment).await
+    }
+}
+
+#[tokio::test]
+async fn what_a_remote_store_has_not_finished_goes_to_the_background() {
+    let background = Arc::new(Mutex::new(Vec::new()));
+    let later = Arc::clone(&background);
+    let layer = LimitLayer::new(shared(Remote(memory())))
+        .with_spawn(move |work| later.lock().expect("nobody panics while holding it").push(work));
+    let service = layer.layer(service_fn(hello));
+    drop(service.clone().oneshot(request()).await.unwrap());
+    assert_eq!(service.clone().oneshot(request()).await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
+    let work = background.lock().unwrap().pop().expect("one slot to give back");
+    work.await;
+    assert_eq!(service.oneshot(request()).await.unwrap().status(), StatusCode::OK);
+}

@@ -1,0 +1,6 @@
+//! The tower layer over a real socket, by a clock that moves when told to.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod layer;
+mod outage;
+mod support;
