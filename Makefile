@@ -1,0 +1,44 @@
+# Everything a person needs. `make run` and `make test` do all of their own set-up.
+
+ADDRESS ?= 127.0.0.1:8080
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-loom lint bench bench-engine bench-policy generate setup clean
+
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
+
+setup:
+	@setup/debian cc=gcc ld=binutils
+	@command -v cargo >/dev/null || { echo "Please install a Rust toolchain first (rustup, or Debian's cargo 1.90 or newer)." >&2; exit 1; }
+
+run: setup ## starts a small service behind Tollgate and prints what to curl
+	cargo run --quiet --release -p tollgate-http --example axum -- $(ADDRESS)
+
+test: setup test-loom ## all tests, from nothing
+	cargo test --workspace
+
+# Loom replaces the atomics of the in-memory table and tries every interleaving,
+# so it needs a build of its own.
+test-loom: setup
+	CARGO_TARGET_DIR=target/loom RUSTFLAGS="--cfg loom" cargo test --release -p tollgate-store --lib interleavings
+
+lint: setup ## formatting and clippy, with warnings as errors
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+
+bench: bench-engine bench-policy ## every benchmark
+
+bench-engine: setup ## in-process checks against governor, throttlecrab and others, one table
+	@setup/debian valgrind=valgrind
+	cargo run --release -p tollgate-bench --bin engine
+
+bench-policy: setup ## compiling and matching 10,000 limits
+	cargo run --release -p tollgate-policy --example matching_speed
+
+generate: setup ## rewrites the documents that the code generates
+	cargo run --quiet -p xtask -- generate
+
+clean: ## removes what was built
+	cargo clean
