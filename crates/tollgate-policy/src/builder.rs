@@ -5,7 +5,6 @@
 
 use tollgate_core::{Quota, Rule, RuleId};
 
-use crate::compile::Parts;
 use crate::limit::{Cost, Limit, Missing, Mode};
 use crate::pattern::PathPattern;
 use crate::policy::Policy;
@@ -237,7 +236,7 @@ impl Policy {
                 return Err(BuildError::SameName(limit.name.to_string()));
             }
         }
-        Ok(Parts { limits, ..Parts::default() }.assemble())
+        Ok(Self { limits, ..Self::default() }.indexed())
     }
 }
 

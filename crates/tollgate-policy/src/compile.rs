@@ -13,21 +13,13 @@ mod limit;
 mod name;
 mod warn;
 
-use foldhash::HashMap;
-
 use crate::diagnostic::{Diagnostics, Problems};
 use crate::document::Document;
 use crate::identify::Identify;
-use crate::limit::Limit;
 use crate::lists::List;
-use crate::matcher::Matcher;
 use crate::policy::Policy;
-use crate::settings::{ClientAddress, HeaderSettings, KeyPrivacy};
-use crate::source::KeySource;
+use crate::settings::{ClientAddress, HeaderSettings};
 use crate::written::{File, sections};
-
-/// The default of `max_keys`.
-const MAX_KEYS: u64 = 1_000_000;
 
 /// A policy, or everything that is wrong with the document. `problems` are
 /// those found before.
@@ -48,7 +40,7 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
     let list = |entries: Vec<crate::written::lists::Entry>| {
         List::new(entries.into_iter().map(|entry| (entry.meaning, entry.conditions)).collect())
     };
-    let parts = Parts {
+    let policy = Policy {
         limits,
         allow: list(file.allow),
         deny: list(file.deny),
@@ -58,80 +50,14 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
         client,
         headers: file.headers.map(header_settings).unwrap_or_default(),
         privacy: file.privacy.and_then(|it| it.keys).unwrap_or_default(),
-        max_keys: file.max_keys.map_or(MAX_KEYS, |it| it.value),
         warnings: problems.about(document.source()),
+        ..Policy::default()
     };
-    Ok(parts.assemble())
-}
-
-/// What a policy is made of, before its limits can be found.
-pub(crate) struct Parts {
-    pub(crate) limits: Vec<Limit>,
-    pub(crate) allow: List,
-    pub(crate) deny: List,
-    pub(crate) identify: Identify,
-    pub(crate) default_plan: Option<Box<str>>,
-    pub(crate) plan_from: Option<KeySource>,
-    pub(crate) client: ClientAddress,
-    pub(crate) headers: HeaderSettings,
-    pub(crate) privacy: KeyPrivacy,
-    pub(crate) max_keys: u64,
-    pub(crate) warnings: Diagnostics,
-}
-
-/// A file that says nothing.
-impl Default for Parts {
-    fn default() -> Self {
-        Self {
-            limits: Vec::new(),
-            allow: List::new(Vec::new()),
-            deny: List::new(Vec::new()),
-            identify: Identify::default(),
-            default_plan: None,
-            plan_from: None,
-            client: ClientAddress::default(),
-            headers: HeaderSettings::default(),
-            privacy: KeyPrivacy::default(),
-            max_keys: MAX_KEYS,
-            warnings: Diagnostics::default(),
-        }
+    Ok(match file.max_keys {
+        Some(max_keys) => Policy { max_keys: max_keys.value, ..policy },
+        None => policy,
     }
-}
-
-impl Parts {
-    /// Files the limits by what they cover.
-    pub(crate) fn assemble(self) -> Policy {
-        let mut matcher = Matcher::default();
-        let mut routes = Vec::new();
-        for (index, limit) in (0..).zip(&self.limits) {
-            for (at, pattern) in (0..).zip(&limit.endpoints) {
-                let route = u32::try_from(routes.len()).unwrap_or(u32::MAX);
-                routes.push((index, at));
-                if limit.hosts.is_empty() {
-                    matcher.add(None, pattern, route);
-                }
-                limit.hosts.iter().for_each(|host| matcher.add(Some(host), pattern, route));
-            }
-        }
-        let by_name: HashMap<_, _> =
-            self.limits.iter().enumerate().map(|(at, it)| (it.name.clone(), at)).collect();
-        Policy {
-            limits: self.limits,
-            by_name,
-            routes,
-            matcher,
-            allow: self.allow,
-            deny: self.deny,
-            identify: self.identify,
-            default_plan: self.default_plan,
-            plan_from: self.plan_from,
-            client: self.client,
-            headers: self.headers,
-            privacy: self.privacy,
-            max_keys: self.max_keys,
-            warnings: self.warnings,
-        }
-    }
+    .indexed())
 }
 
 fn client_address(written: &sections::Client) -> ClientAddress {

@@ -57,6 +57,28 @@ pub struct Policy {
     pub(crate) warnings: Diagnostics,
 }
 
+/// A file that says nothing.
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            limits: Vec::new(),
+            by_name: HashMap::default(),
+            routes: Vec::new(),
+            matcher: Matcher::default(),
+            allow: List::new(Vec::new()),
+            deny: List::new(Vec::new()),
+            identify: Identify::default(),
+            default_plan: None,
+            plan_from: None,
+            client: ClientAddress::default(),
+            headers: HeaderSettings::default(),
+            privacy: KeyPrivacy::default(),
+            max_keys: 1_000_000,
+            warnings: Diagnostics::default(),
+        }
+    }
+}
+
 impl Policy {
     /// Reads a policy, or says everything that is wrong with it.
     pub fn parse(text: &str) -> Result<Self, Diagnostics> {
@@ -70,6 +92,22 @@ impl Policy {
     /// The policy in a document that others read their sections from too.
     pub fn from_document(document: &Document) -> Result<Self, Diagnostics> {
         compile(document, crate::Problems::default())
+    }
+
+    /// Files the limits by name and by what they cover.
+    pub(crate) fn indexed(mut self) -> Self {
+        for (index, limit) in (0..).zip(&self.limits) {
+            for (at, pattern) in (0..).zip(&limit.endpoints) {
+                let route = u32::try_from(self.routes.len()).unwrap_or(u32::MAX);
+                self.routes.push((index, at));
+                if limit.hosts.is_empty() {
+                    self.matcher.add(None, pattern, route);
+                }
+                limit.hosts.iter().for_each(|host| self.matcher.add(Some(host), pattern, route));
+            }
+        }
+        self.by_name = self.limits.iter().enumerate().map(|(at, it)| (it.name.clone(), at)).collect();
+        self
     }
 
     /// What works and is probably not meant.

@@ -4,7 +4,7 @@ use tollgate::store::ManualClock;
 use tollgate::{Call, Decision, Fate, Limiter, MemoryStore, Policy, Span, Timestamp, Verdict};
 
 fn limiter(policy: &str) -> Limiter<MemoryStore<ManualClock>> {
-    let policy = Policy::parse(policy).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let policy = Policy::parse(policy).expect("a policy without mistakes");
     let clock = ManualClock::at(Timestamp::from_secs(1_772_366_400));
     Limiter::with_store(policy, MemoryStore::with_seed(1_000, clock, 7))
 }

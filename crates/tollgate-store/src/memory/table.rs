@@ -43,6 +43,24 @@ struct Line {
     words: [AtomicU64; WAYS],
 }
 
+impl Line {
+    /// Visits the state word of this hash, with the tag it was found under; goes
+    /// on where the visitor finds that the slot has changed hands.
+    #[inline(always)]
+    fn find<R>(&self, hash: u64, mut visit: impl FnMut(&AtomicU64, u64) -> Option<R>) -> Option<R> {
+        for way in 0..WAYS {
+            // Acquire: the state that is read next is at least as new as this tag.
+            let tag = self.tags[way].load(Ordering::Acquire);
+            if tag >> 16 == tag_of(hash)
+                && let Some(found) = visit(&self.words[way], tag)
+            {
+                return Some(found);
+            }
+        }
+        None
+    }
+}
+
 /// States by hash.
 pub(super) struct Table {
     lines: Box<[Line]>,
@@ -142,32 +160,27 @@ impl Table {
     ) -> Option<(Timestamp, bool)> {
         let (price, full) = (word::shifted(price), word::shifted(bucket.full()));
         let now = word::shifted(now.since(self.base).as_micros());
-        for line in [self.first(hash), self.second(hash)] {
-            let line = &self.lines[line];
-            for way in 0..WAYS {
-                // Acquire: the state read below is at least as new as this tag.
-                let tag = line.tags[way].load(Ordering::Acquire);
-                if tag >> 16 != tag_of(hash) {
-                    continue;
-                }
+        let pay_in = |line: usize| {
+            self.lines[line].find(hash, |slot, tag| {
                 // Acquire: a charge made elsewhere is seen with all that led to it.
-                let mut word = line.words[way].load(Ordering::Acquire);
+                let mut word = slot.load(Ordering::Acquire);
                 while word::belongs(word, tag) {
                     let tat = word::shifted_tat(word);
                     let Some(after) = TickBucket::pay(tat, price, now, full) else {
                         return Some((word::tat(tat, self.base), false));
                     };
-                    if swap(&line.words[way], word, word::of_shifted_tat(after, tag)).is_ok() {
+                    if swap(slot, word, word::of_shifted_tat(after, tag)).is_ok() {
                         return Some((word::tat(after, self.base), true));
                     }
                     // Lost the line. Let the winner finish what it does with it: two
                     // cores that snatch it from each other get less done.
                     pause();
-                    word = line.words[way].load(Ordering::Acquire);
+                    word = slot.load(Ordering::Acquire);
                 }
-            }
-        }
-        None
+                None
+            })
+        };
+        pay_in(self.first(hash)).or_else(|| pay_in(self.second(hash)))
     }
 
     /// Does `act` to a key that is not in either of its usual lines.
@@ -213,25 +226,19 @@ impl Table {
         algorithm: &A,
         mut op: impl FnMut(&mut A::State) -> Verdict,
     ) -> Option<(A::State, Verdict)> {
-        for way in 0..WAYS {
-            // Acquire: the state read below is at least as new as this tag.
-            let tag = line.tags[way].load(Ordering::Acquire);
-            if tag >> 16 != tag_of(hash) {
-                continue;
-            }
+        line.find(hash, |slot, tag| {
             // Acquire: as in `pay`.
-            let mut word = line.words[way].load(Ordering::Acquire);
+            let mut word = slot.load(Ordering::Acquire);
             while word::belongs(word, tag) {
                 let mut state = algorithm.unpack(word, self.base);
                 let verdict = op(&mut state);
-                let next = algorithm.pack(state, tag, self.base);
-                match swap(&line.words[way], word, next) {
+                match swap(slot, word, algorithm.pack(state, tag, self.base)) {
                     Ok(()) => return Some((state, verdict)),
                     Err(newer) => word = newer,
                 }
             }
-        }
-        None
+            None
+        })
     }
 
     /// Runs `op` on a key that was not found a moment ago.
