@@ -2,7 +2,7 @@
 //!
 //! - [`arrows`]: which crate may depend on which.
 //! - [`sources`]: what every source file owes its reader.
-//! - [`reference`]: documents generated from the code, checked for staleness.
+//! - [`mod@reference`]: documents generated from the code, checked for staleness.
 
 pub mod arrows;
 pub mod reference;

@@ -1,7 +1,7 @@
 //! The store in this process: no server, bounded memory, all or nothing.
 //!
-//! Most states fit one machine word and live in a lock-free [`table`]; the rest
-//! live in [`wide`] sets behind short locks. Both are bounded at construction.
+//! Most states fit one machine word and live in a lock-free table; the rest
+//! live in sets behind short locks. Both are bounded at construction.
 //!
 //! A batch is tried before it is charged. If some rule refuses, nothing has been
 //! written and nothing needs undoing. If all admit, they are charged one by one;
