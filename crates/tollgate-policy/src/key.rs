@@ -21,6 +21,9 @@ use crate::source::KeySource;
 
 /// A longer part is kept as its digest.
 pub const LONGEST_PART: usize = 128;
+/// Keys up to here need no heap. With it, a check fits 128 bytes, which compilers
+/// move without calling for help.
+const INLINE: usize = 80;
 /// How much of a key is shown to people.
 const MOST_SHOWN: usize = 256;
 
@@ -35,7 +38,7 @@ const MOST_SHOWN: usize = 256;
 /// # Ok::<(), tollgate_policy::Diagnostics>(())
 /// ```
 #[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key(SmallVec<[u8; 96]>);
+pub struct Key(SmallVec<[u8; INLINE]>);
 
 mod tag {
     //! Letters, so that a key in a dump can be recognised. Digests have the

@@ -96,14 +96,16 @@ impl List {
         }
     }
 
+    #[inline]
     pub(crate) fn find<R: Request + ?Sized>(
         &self,
         identify: &Identify,
         view: &View<'_, R>,
     ) -> Option<&ListEntry> {
-        if self.entries.is_empty() {
-            return None;
-        }
+        if self.entries.is_empty() { None } else { self.find_any(identify, view) }
+    }
+
+    fn find_any<R: Request + ?Sized>(&self, identify: &Identify, view: &View<'_, R>) -> Option<&ListEntry> {
         let net = view.request.client().and_then(|client| self.nets.find(client));
         let value = || {
             self.values.iter().find_map(|(source, known)| known.get(&*identify.value(source, view)?).copied())

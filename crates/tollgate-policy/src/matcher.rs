@@ -50,8 +50,10 @@ impl Matcher {
         {
             visited += self.find_by_host(host, normal, found);
         }
-        found.sort_unstable();
-        found.dedup();
+        if found.len() > 1 {
+            found.sort_unstable();
+            found.dedup();
+        }
         visited
     }
 
@@ -85,12 +87,50 @@ struct Tree {
 
 #[derive(Clone, Debug, Default)]
 struct TreeNode {
-    literals: HashMap<Box<str>, u32>,
+    literals: Literals,
     one: Option<u32>,
     /// Routes that end here.
     ends: Vec<RouteId>,
     /// Routes that cover everything from here on.
     tails: Vec<RouteId>,
+}
+
+/// Children by their text. Most nodes have one or none, and comparing a text is
+/// a fraction of hashing it.
+#[derive(Clone, Debug, Default)]
+enum Literals {
+    #[default]
+    None,
+    One(Box<str>, u32),
+    Many(HashMap<Box<str>, u32>),
+}
+
+impl Literals {
+    #[inline]
+    fn get(&self, text: &str) -> Option<u32> {
+        match self {
+            Self::None => None,
+            Self::One(known, child) => (**known == *text).then_some(*child),
+            Self::Many(known) => known.get(text).copied(),
+        }
+    }
+
+    fn get_or_insert(&mut self, text: &str, child: u32) -> u32 {
+        if let Some(known) = self.get(text) {
+            return known;
+        }
+        *self = match std::mem::take(self) {
+            Self::None => Self::One(text.into(), child),
+            Self::One(known, other) => {
+                Self::Many([(known, other), (text.into(), child)].into_iter().collect())
+            }
+            Self::Many(mut known) => {
+                known.insert(text.into(), child);
+                Self::Many(known)
+            }
+        };
+        child
+    }
 }
 
 impl Default for Tree {
@@ -106,7 +146,7 @@ impl Tree {
             let next = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
             let node = &mut self.nodes[at];
             let child = match segment {
-                Segment::Literal(text) => *node.literals.entry(text.clone()).or_insert(next),
+                Segment::Literal(text) => node.literals.get_or_insert(text, next),
                 Segment::One(_) => *node.one.get_or_insert(next),
             };
             if child == next {
@@ -126,12 +166,13 @@ impl Tree {
     /// `rest` is what follows of the path, `None` at its end. Recurses as deep as patterns go.
     fn walk(&self, at: u32, rest: Option<&str>, found: &mut Found) -> usize {
         let Some(node) = self.nodes.get(at as usize) else { return 0 };
-        found.extend_from_slice(&node.tails);
+        // One by one: they are nearly always none, and a bulk copy is set up for many.
+        node.tails.iter().for_each(|&route| found.push(route));
         let Some(rest) = rest else {
-            found.extend_from_slice(&node.ends);
+            node.ends.iter().for_each(|&route| found.push(route));
             return 1;
         };
-        if node.literals.is_empty() && node.one.is_none() {
+        if matches!(node.literals, Literals::None) && node.one.is_none() {
             return 1;
         }
         // Segments are short: a plain loop beats a search that is set up for long texts.
@@ -139,7 +180,7 @@ impl Tree {
             Some(at) => (&rest[..at], Some(&rest[at + 1..])),
             None => (rest, None),
         };
-        let literal = node.literals.get(segment).map_or(0, |&child| self.walk(child, rest, found));
+        let literal = node.literals.get(segment).map_or(0, |child| self.walk(child, rest, found));
         let one = node.one.map_or(0, |child| self.walk(child, rest, found));
         1 + literal + one
     }

@@ -2,7 +2,7 @@
 //!
 //! This is the hot path: an ordinary request allocates nothing here
 //! (`tests/allocation.rs`). A path that is not in normal form, a value that must
-//! be decoded or a key of more than 96 bytes does.
+//! be decoded or a key of more than 80 bytes does.
 //!
 //! Not here: whether the allowance suffices. The checks go to a store as one batch.
 
@@ -149,15 +149,9 @@ impl Policy {
         }
         let mut found = Found::new();
         self.matcher.find(request.host(), &path, &mut found);
-        let mut surveyor = Surveyor {
-            policy: self,
-            plan: OnceCell::new(),
-            net: request.client().map(|client| self.cut(client)),
-            out,
-            blocked: None,
-        };
+        let mut surveyor = Surveyor { policy: self, plan: OnceCell::new(), out, blocked: None };
         let mut last = None;
-        for route in found {
+        for &route in &found {
             let Some(&(limit, pattern)) = self.routes.get(route as usize) else { continue };
             // Routes are numbered in file order, so those of one limit are neighbours.
             if last.replace(limit) == Some(limit) {
@@ -187,7 +181,6 @@ struct Surveyor<'p, 'r, 'o> {
     policy: &'p Policy,
     /// Looked up when the first limit with plans asks.
     plan: OnceCell<Option<Cow<'r, str>>>,
-    net: Option<Net>,
     out: &'o mut Checks<'p>,
     blocked: Option<Block<'p>>,
 }
@@ -240,6 +233,11 @@ impl<'p, 'r> Surveyor<'p, 'r, '_> {
         limit.plans.get(plan.as_deref().or(self.policy.default_plan.as_deref())?)
     }
 
+    /// The network that stands for the client.
+    fn net<R: Request + ?Sized>(&self, view: &View<'r, R>) -> Option<Net> {
+        view.request.client().map(|client| self.policy.cut(client))
+    }
+
     fn derive<R: Request + ?Sized>(&self, limit: &Limit, view: &View<'r, R>, key: &mut Key) -> Derived {
         for source in &limit.by {
             let missing = match source {
@@ -247,7 +245,7 @@ impl<'p, 'r> Surveyor<'p, 'r, '_> {
                     key.push_global();
                     continue;
                 }
-                KeySource::Ip => self.net.map(|net| key.push_address(net)).is_none(),
+                KeySource::Ip => self.net(view).map(|net| key.push_address(net)).is_none(),
                 _ => {
                     let value = self.policy.identify.value(source, view);
                     value.map(|value| key.push_value(source, &value)).is_none()
@@ -255,7 +253,7 @@ impl<'p, 'r> Surveyor<'p, 'r, '_> {
             };
             match limit.missing {
                 _ if !missing => {}
-                Missing::Ip => key.push_instead(self.net),
+                Missing::Ip => key.push_instead(self.net(view)),
                 Missing::Shared => key.push_shared(),
                 Missing::Skip => return Derived::Skipped,
                 Missing::Refuse => return Derived::Refused,

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tollgate_core::{Span, Timestamp};
 
@@ -20,8 +20,9 @@ pub trait Clock: Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub struct SystemClock {
     clock: quanta::Clock,
-    start: quanta::Instant,
-    wall: Duration,
+    /// The reading that `wall` was taken at.
+    start: u64,
+    wall: Timestamp,
 }
 
 impl SystemClock {
@@ -29,8 +30,8 @@ impl SystemClock {
     #[allow(clippy::disallowed_methods)] // the one place
     pub fn new() -> Self {
         let clock = quanta::Clock::new();
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { start: clock.now(), clock, wall }
+        let wall = Span::from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+        Self { start: clock.raw(), clock, wall: Timestamp::EPOCH + wall }
     }
 }
 
@@ -43,8 +44,8 @@ impl Default for SystemClock {
 impl Clock for SystemClock {
     #[inline]
     fn now(&self) -> Timestamp {
-        let since_epoch = self.wall + self.clock.now().duration_since(self.start);
-        Timestamp::from_micros(u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX))
+        let nanos = self.clock.delta_as_nanos(self.start, self.clock.raw());
+        self.wall + Span::from_micros(nanos / 1_000)
     }
 }
 

@@ -15,4 +15,4 @@ mod store;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use memory::MemoryStore;
-pub use store::{Answer, BoxError, Check, Store, StoreError};
+pub use store::{Answer, BoxError, Check, Outcomes, Store, StoreError};

@@ -34,7 +34,7 @@ use self::table::Table;
 use self::wide::WideTable;
 use self::word::Packed;
 use crate::clock::{Clock, SystemClock};
-use crate::store::{Answer, Check, Store, StoreError};
+use crate::store::{Answer, Check, Outcomes, Store, StoreError};
 
 /// State in this process.
 ///
@@ -123,16 +123,24 @@ impl<C: Clock> MemoryStore<C> {
     /// Decides a batch at a time the caller has read already.
     #[inline]
     pub fn decide_at(&self, checks: &[Check<'_>], now: Timestamp) -> Answer {
-        if let [check] = checks {
-            let outcome = self.take(check, now);
-            let mut answer = Answer { admitted: admits(check, &outcome), at: now, outcomes: SmallVec::new() };
-            answer.outcomes.push(outcome);
-            if !answer.admitted && check.count_denied {
-                answer.outcomes[0] = self.charge_denied(check, now);
-            }
-            return answer;
+        let mut answer = Answer { admitted: false, at: now, outcomes: Outcomes::new() };
+        answer.admitted = self.decide_into(checks, now, &mut answer.outcomes);
+        answer
+    }
+
+    /// Decides a batch into a buffer of the caller's, which is cleared first.
+    /// Answers whether the batch was admitted.
+    #[inline]
+    pub fn decide_into(&self, checks: &[Check<'_>], now: Timestamp, outcomes: &mut Outcomes) -> bool {
+        outcomes.clear();
+        let [check] = checks else { return self.decide_several(checks, now, outcomes) };
+        let outcome = self.take(check, now);
+        let admitted = admits(check, &outcome);
+        outcomes.push(outcome);
+        if !admitted && check.count_denied {
+            outcomes[0] = self.charge_denied(check, now);
         }
-        self.decide_several(checks, now)
+        admitted
     }
 
     /// One check on its own, without a batch around it.
@@ -178,20 +186,17 @@ impl<C: Clock> MemoryStore<C> {
         self.act(rule, key, hash, Act::Adjust(adjustment), self.now())
     }
 
-    fn decide_several(&self, checks: &[Check<'_>], now: Timestamp) -> Answer {
-        let hashes: SmallVec<[u64; 8]> = checks
-            .iter()
-            .map(|check| {
-                let hash = self.hash(check);
-                self.table.prefetch(hash);
-                hash
-            })
-            .collect();
+    fn decide_several(&self, checks: &[Check<'_>], now: Timestamp, outcomes: &mut Outcomes) -> bool {
+        let mut hashes = SmallVec::<[u64; 8]>::new();
+        for check in checks {
+            let hash = self.hash(check);
+            self.table.prefetch(hash);
+            hashes.push(hash);
+        }
         let each = || checks.iter().zip(&hashes);
-        let mut outcomes: SmallVec<[Outcome; 4]> =
-            each().map(|(it, &hash)| self.act(it.rule, it.key, hash, Act::Look(it.demand), now)).collect();
         let refused = |outcomes: &[Outcome]| checks.iter().zip(outcomes).any(|(it, out)| !admits(it, out));
-        if !refused(&outcomes) {
+        each().for_each(|(check, &hash)| outcomes.push(self.look(check, hash, now)));
+        if !refused(outcomes) {
             for (index, (check, &hash)) in each().enumerate() {
                 outcomes[index] = self.meet(check, hash, now);
                 if !admits(check, &outcomes[index]) {
@@ -201,9 +206,9 @@ impl<C: Clock> MemoryStore<C> {
                 }
             }
         }
-        let admitted = !refused(&outcomes);
+        let admitted = !refused(outcomes);
         if !admitted {
-            for ((check, &hash), outcome) in each().zip(&mut outcomes) {
+            for ((check, &hash), outcome) in each().zip(&mut *outcomes) {
                 if check.count_denied {
                     *outcome = self.charge_denied(check, now);
                 } else if outcome.is_admitted() {
@@ -211,7 +216,7 @@ impl<C: Clock> MemoryStore<C> {
                 }
             }
         }
-        Answer { admitted, at: now, outcomes }
+        admitted
     }
 
     fn give_back(&self, checks: &[Check<'_>], outcomes: &[Outcome], now: Timestamp) {
@@ -229,8 +234,7 @@ impl<C: Clock> MemoryStore<C> {
     /// Charges a rule for a request that was refused, and answers for it.
     fn charge_denied(&self, check: &Check<'_>, now: Timestamp) -> Outcome {
         let hash = self.hash(check);
-        let look = Act::Look(check.demand);
-        let would = self.act(check.rule, check.key, hash, look, now).verdict;
+        let would = self.look(check, hash, now).verdict;
         let units = match check.demand {
             Demand::Exactly(units) | Demand::UpTo(units) => units,
             Demand::Slot(_) => 0,
@@ -240,8 +244,23 @@ impl<C: Clock> MemoryStore<C> {
         match would {
             Verdict::Admitted { .. } => charged,
             // The charge may have made the wait longer.
-            Verdict::Refused { .. } | Verdict::Never => self.act(check.rule, check.key, hash, look, now),
+            Verdict::Refused { .. } | Verdict::Never => self.look(check, hash, now),
         }
+    }
+
+    /// What a check would be answered; charges nothing.
+    #[inline]
+    fn look(&self, check: &Check<'_>, hash: u64, now: Timestamp) -> Outcome {
+        // As in `meet`, but for the payment.
+        if let (Quota::Bucket(bucket), Demand::Exactly(cost @ 1..)) = (&check.rule.quota, check.demand)
+            && let Some(bucket) = bucket.in_ticks()
+            && let Some(price) = bucket.price(cost)
+            && let Some(tat) = self.table.tat(hash)
+            && let Some(outcome) = bucket.describe(tat, bucket.affords(tat, price, now), cost, now)
+        {
+            return outcome;
+        }
+        self.act(check.rule, check.key, hash, Act::Look(check.demand), now)
     }
 
     /// Does `act` to one key, in whichever table its rule's states live.

@@ -38,6 +38,9 @@ impl<'a> Check<'a> {
     }
 }
 
+/// Outcomes, one for each check: room for four before the heap is needed.
+pub type Outcomes = SmallVec<[Outcome; 4]>;
+
 /// What a store answers to a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
@@ -47,7 +50,7 @@ pub struct Answer {
     pub at: Timestamp,
     /// One outcome for each check, in their order. In a refused batch, a rule
     /// that would have admitted says so, with zero units charged.
-    pub outcomes: SmallVec<[Outcome; 4]>,
+    pub outcomes: Outcomes,
 }
 
 /// Keeps the state of every key.

@@ -5,9 +5,9 @@
 //!
 //! Not here: wording it (`tollgate_http` for HTTP).
 
-use smallvec::SmallVec;
 use tollgate_core::{Outcome, Owner, Rule, Span, Timestamp};
-use tollgate_policy::{Block, Check, Checks, Limit, ListEntry, Mode};
+use tollgate_policy::{Block, Check, Checks, Limit, ListEntry, Mode, Survey};
+use tollgate_store::Outcomes;
 
 /// What a limiter answers about a request.
 ///
@@ -24,10 +24,10 @@ use tollgate_policy::{Block, Check, Checks, Limit, ListEntry, Mode};
 #[derive(Clone, Debug)]
 pub struct Decision<'l> {
     fate: Fate<'l>,
-    checks: Checks<'l>,
-    outcomes: SmallVec<[Outcome; 4]>,
+    pub(crate) checks: Checks<'l>,
+    pub(crate) outcomes: Outcomes,
     at: Option<Timestamp>,
-    owner: Option<Owner>,
+    pub(crate) owner: Option<Owner>,
 }
 
 /// How a decision came about.
@@ -53,13 +53,30 @@ pub struct LimitOutcome<'d> {
 }
 
 impl<'l> Decision<'l> {
-    pub(crate) fn uncounted(fate: Fate<'l>, checks: Checks<'l>) -> Self {
-        Self { fate, checks, outcomes: SmallVec::new(), at: None, owner: None }
+    /// Nothing has been looked at yet, so nothing stands in the way.
+    #[inline]
+    pub(crate) fn undecided() -> Self {
+        let (checks, outcomes) = (Checks::new(), Outcomes::new());
+        Self { fate: Fate::Admitted, checks, outcomes, at: None, owner: None }
     }
 
-    pub(crate) fn counted(checks: Checks<'l>, answer: tollgate_store::Answer, owner: Option<Owner>) -> Self {
-        let fate = if answer.admitted { Fate::Admitted } else { Fate::Refused };
-        Self { fate, checks, outcomes: answer.outcomes, at: Some(answer.at), owner }
+    /// The outcomes are there; this is what they come to.
+    #[inline]
+    pub(crate) fn count(&mut self, admitted: bool, at: Timestamp) {
+        self.fate = if admitted { Fate::Admitted } else { Fate::Refused };
+        self.at = Some(at);
+    }
+
+    /// A list or a block has decided; no limit's outcome is shown.
+    pub(crate) fn settle_uncounted(&mut self, survey: Survey<'l>) {
+        self.fate = match survey {
+            Survey::Applies => Fate::Admitted,
+            Survey::Allowed(entry) => Fate::AllowListed(entry),
+            Survey::Denied(entry) => Fate::DenyListed(entry),
+            Survey::Blocked(block) => Fate::Blocked(block),
+        };
+        self.checks.clear();
+        self.owner = None;
     }
 
     /// How it came about.

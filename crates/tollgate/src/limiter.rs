@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use smallvec::SmallVec;
 use tollgate_core::{Adjustment, Demand, Overdraft, Owner, Quota};
 use tollgate_policy::{Checks, Diagnostics, Mode, Policy, Request, Survey};
-use tollgate_store::{Answer, Check, Clock, MemoryStore, Store, StoreError, SystemClock};
+use tollgate_store::{Check, Clock, MemoryStore, Store, StoreError, SystemClock};
 
-use crate::decision::{Decision, Fate};
+use crate::decision::Decision;
 
 /// Checks requests against a policy, and charges all limits that apply or none.
 ///
@@ -80,102 +80,99 @@ impl<S> Limiter<S> {
         &self.store
     }
 
-    /// Everything about a request that needs no store.
+    /// Everything about a request that needs no store: what applies, and who
+    /// would hold a slot. Fills the decision's own buffer, which is large and
+    /// not moved about.
     #[inline]
-    fn prepare<'l, R: Request + ?Sized>(&'l self, request: &R) -> Prepared<'l> {
-        let mut checks = Checks::new();
-        let survey = self.policy.survey(request, &mut checks);
+    fn survey<'l, R: Request + ?Sized>(&'l self, request: &R, decision: &mut Decision<'l>) -> Survey<'l> {
+        let survey = self.policy.survey(request, &mut decision.checks);
         let wants_slot =
             |check: &tollgate_policy::Check<'_>| matches!(check.rule.quota, Quota::Concurrency(_));
-        let owner = checks.iter().any(wants_slot).then(|| self.owners.next());
-        Prepared { survey, checks, owner }
+        if decision.checks.iter().any(wants_slot) {
+            decision.owner = Some(self.owners.next());
+        }
+        survey
     }
-}
-
-/// A request that has been surveyed and not yet counted.
-struct Prepared<'l> {
-    survey: Survey<'l>,
-    checks: Checks<'l>,
-    owner: Option<Owner>,
 }
 
 /// A batch as a store takes it.
 type Batch<'b> = SmallVec<[Check<'b>; 8]>;
 
-impl<'l> Prepared<'l> {
-    /// What to ask the store, if anything.
-    ///
-    /// A request that is blocked anyway still costs the limits that count
-    /// refusals, and looks at none of the others.
-    #[inline]
-    fn batch(&self) -> Batch<'_> {
-        let blocked = matches!(self.survey, Survey::Blocked(_));
-        match self.survey {
-            Survey::Applies | Survey::Blocked(_) => {}
-            Survey::Allowed(_) | Survey::Denied(_) => return Batch::new(),
-        }
-        self.checks
-            .iter()
-            .filter(|check| !blocked || check.limit.count_denied())
-            .map(|check| Check {
-                rule: check.rule,
-                key: check.key.as_bytes(),
-                demand: match (&check.rule.quota, self.owner) {
-                    (Quota::Concurrency(_), Some(owner)) if check.cost > 0 => Demand::Slot(owner),
-                    _ => Demand::Exactly(check.cost),
-                },
-                binding: check.limit.mode() != Mode::Shadow,
-                count_denied: check.limit.count_denied(),
-            })
-            .collect()
+/// What to ask the store about one limit.
+#[inline]
+fn ask<'b>(check: &'b tollgate_policy::Check<'_>, owner: Option<Owner>) -> Check<'b> {
+    Check {
+        rule: check.rule,
+        key: check.key.as_bytes(),
+        demand: match (&check.rule.quota, owner) {
+            (Quota::Concurrency(_), Some(owner)) if check.cost > 0 => Demand::Slot(owner),
+            _ => Demand::Exactly(check.cost),
+        },
+        binding: check.limit.mode() != Mode::Shadow,
+        count_denied: check.limit.count_denied(),
     }
+}
 
-    fn uncounted(self) -> Decision<'l> {
-        let fate = match self.survey {
-            Survey::Applies => Fate::Admitted,
-            Survey::Allowed(entry) => Fate::AllowListed(entry),
-            Survey::Denied(entry) => Fate::DenyListed(entry),
-            Survey::Blocked(block) => Fate::Blocked(block),
-        };
-        Decision::uncounted(fate, Checks::new())
-    }
+fn ask_all<'b>(checks: &'b Checks<'_>, owner: Option<Owner>) -> Batch<'b> {
+    checks.iter().map(|check| ask(check, owner)).collect()
+}
 
-    #[inline]
-    fn counted(self, answer: Answer) -> Decision<'l> {
-        match self.survey {
-            Survey::Applies => Decision::counted(self.checks, answer, self.owner),
-            _ => self.uncounted(),
-        }
-    }
+/// What a refusal that needs no counting still costs: limits that count refusals.
+fn ask_denied<'b>(checks: &'b Checks<'_>) -> Batch<'b> {
+    checks.iter().filter(|check| check.limit.count_denied()).map(|check| ask(check, None)).collect()
 }
 
 impl<C: Clock> Limiter<MemoryStore<C>> {
     /// Decides about a request at once: the store is in this process.
     pub fn check<R: Request + ?Sized>(&self, request: &R) -> Decision<'_> {
-        let prepared = self.prepare(request);
-        let batch = prepared.batch();
-        if batch.is_empty() {
-            drop(batch);
-            return prepared.uncounted();
+        let mut decision = Decision::undecided();
+        match self.survey(request, &mut decision) {
+            Survey::Applies if decision.checks.is_empty() => {}
+            Survey::Applies => {
+                let now = self.store.now();
+                let (owner, outcomes) = (decision.owner, &mut decision.outcomes);
+                let admitted = match &decision.checks[..] {
+                    [check] => self.store.decide_into(&[ask(check, owner)], now, outcomes),
+                    _ => self.store.decide_into(&ask_all(&decision.checks, owner), now, outcomes),
+                };
+                decision.count(admitted, now);
+            }
+            survey => {
+                let denied = ask_denied(&decision.checks);
+                if !denied.is_empty() {
+                    self.store.decide_now(&denied);
+                }
+                drop(denied);
+                decision.settle_uncounted(survey);
+            }
         }
-        let answer = self.store.decide_now(&batch);
-        drop(batch);
-        prepared.counted(answer)
+        decision
     }
 }
 
 impl<S: Store> Limiter<S> {
     /// Decides about a request.
     pub async fn decide<R: Request + ?Sized + Sync>(&self, request: &R) -> Result<Decision<'_>, StoreError> {
-        let prepared = self.prepare(request);
-        let batch = prepared.batch();
-        if batch.is_empty() {
-            drop(batch);
-            return Ok(prepared.uncounted());
+        let mut decision = Decision::undecided();
+        match self.survey(request, &mut decision) {
+            Survey::Applies if decision.checks.is_empty() => {}
+            Survey::Applies => {
+                let batch = ask_all(&decision.checks, decision.owner);
+                let answer = self.store.decide(&batch).await?;
+                drop(batch);
+                decision.outcomes = answer.outcomes;
+                decision.count(answer.admitted, answer.at);
+            }
+            survey => {
+                let denied = ask_denied(&decision.checks);
+                if !denied.is_empty() {
+                    self.store.decide(&denied).await?;
+                }
+                drop(denied);
+                decision.settle_uncounted(survey);
+            }
         }
-        let answer = self.store.decide(&batch).await?;
-        drop(batch);
-        Ok(prepared.counted(answer))
+        Ok(decision)
     }
 
     /// Gives back all that a decision charged, as if the request had not been made.

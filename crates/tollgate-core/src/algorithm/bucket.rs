@@ -276,6 +276,12 @@ impl TickBucket {
         if after - now <= full { Some(after) } else { None }
     }
 
+    /// Whether [`pay`](Self::pay) would go through.
+    #[inline(always)]
+    pub const fn affords(&self, tat: Timestamp, price: u64, now: Timestamp) -> bool {
+        Self::pay(tat.as_micros(), price, now.as_micros(), self.full).is_some()
+    }
+
     /// Words what [`pay`](Self::pay) answered. `tat` is the arrival time after it.
     /// `None` where the clock must have stepped back: [`Bucket`] knows what to do.
     #[inline(always)]

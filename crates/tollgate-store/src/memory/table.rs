@@ -160,8 +160,8 @@ impl Table {
     ) -> Option<(Timestamp, bool)> {
         let (price, full) = (word::shifted(price), word::shifted(bucket.full()));
         let now = word::shifted(now.since(self.base).as_micros());
-        let pay_in = |line: usize| {
-            self.lines[line].find(hash, |slot, tag| {
+        for line in [self.first(hash), self.second(hash)] {
+            let paid = self.lines[line].find(hash, |slot, tag| {
                 // Acquire: a charge made elsewhere is seen with all that led to it.
                 let mut word = slot.load(Ordering::Acquire);
                 while word::belongs(word, tag) {
@@ -178,9 +178,25 @@ impl Table {
                     word = slot.load(Ordering::Acquire);
                 }
                 None
+            });
+            if paid.is_some() {
+                return paid;
+            }
+        }
+        None
+    }
+
+    /// The arrival time of a known key's bucket of whole ticks: what
+    /// [`pay`](Self::pay) would find.
+    #[inline(always)]
+    pub(super) fn tat(&self, hash: u64) -> Option<Timestamp> {
+        let tat_in = |line: usize| {
+            self.lines[line].find(hash, |slot, tag| {
+                let word = slot.load(Ordering::Acquire);
+                word::belongs(word, tag).then(|| word::tat(word, self.base))
             })
         };
-        pay_in(self.first(hash)).or_else(|| pay_in(self.second(hash)))
+        tat_in(self.first(hash)).or_else(|| tat_in(self.second(hash)))
     }
 
     /// Does `act` to a key that is not in either of its usual lines.

@@ -1,0 +1,51 @@
+//! Many checks in one call: the memory of one key is fetched while another is worked on.
+
+use std::hint::black_box;
+
+use tollgate_store::Check;
+
+use super::{Field, Spread, single};
+use crate::contest::{self, Contestant, Expected, Run};
+use crate::stream::{Stream as _, Text};
+use crate::subject::{Offer, Subject as _, Tollgate};
+
+/// Checks in one call.
+const SIZE: usize = 256;
+
+/// Tollgate's store, and the keys it is asked about.
+pub(super) struct Batches {
+    subject: Tollgate,
+    keys: Text,
+}
+
+impl Batches {
+    pub(super) fn new(field: &Field, spread: Spread) -> Self {
+        let subject = Tollgate::new(Offer::Ample, field.keys());
+        single::meet(&subject, Offer::Ample, field.each());
+        Self { subject, keys: field.requests(spread).clone() }
+    }
+}
+
+impl Contestant for Batches {
+    /// Rounds the number of checks to whole batches, and reports time and answers for that many.
+    fn run(&mut self, from: usize, checks: usize) -> Run {
+        let Self { subject, keys } = self;
+        let stretch = keys.stretch(from, checks);
+        let mut batch: Vec<Check<'_>> = Vec::with_capacity(SIZE);
+        contest::alone(0..stretch.len().div_ceil(SIZE), |step| {
+            let start = stretch.start + step * SIZE;
+            // Putting the batch together is part of the work, as it would be for a server.
+            batch.clear();
+            batch.extend((start..stretch.end.min(start + SIZE)).map(|at| subject.check_of(keys.key(at))));
+            let mut admitted = 0;
+            subject.store().take_many(&batch, subject.now(), |_, outcome| {
+                admitted += usize::from(black_box(outcome).is_admitted());
+            });
+            admitted
+        })
+    }
+
+    fn expected(&self) -> Expected {
+        Expected::All
+    }
+}

@@ -1,0 +1,89 @@
+//! A whole decision about a request, and the store's part of it alone.
+//!
+//! The request is the same each time and its allowance ample, so both sides
+//! have everything in the nearest cache: the strictest form of "a limiter costs
+//! so many store checks".
+
+use std::fmt::Write as _;
+use std::hint::black_box;
+
+use tollgate::{Call, Limiter};
+use tollgate_core::Rule;
+use tollgate_store::{Check, MemoryStore};
+
+use crate::contest::{self, Contestant, Expected, Run};
+use crate::stream::{Stream as _, Text};
+use crate::subject::{Offer, rule};
+
+/// Limits in the policy.
+const LIMITS: usize = 1_000;
+const PATH: &str = "/api/v1/resource-500/items";
+const CLIENT: [u8; 4] = [203, 0, 113, 9];
+
+/// A thousand limits on as many endpoints; of those that match `PATH`, as many as asked for.
+fn policy(matching: usize) -> String {
+    let mut text = String::from("limits:\n");
+    let more = ["{endpoint: /api/**, by: ip", "{endpoint: /api/v1/**, by: global"];
+    let allowance = r#"bucket: "15/minute, burst 30000000"}"#;
+    for limit in &more[..matching.saturating_sub(1).min(more.len())] {
+        let _ = writeln!(text, "  - {limit}, {allowance}");
+    }
+    for number in matching.saturating_sub(1)..LIMITS {
+        let _ = writeln!(text, "  - {{endpoint: /api/v1/resource-{number}/items, by: api_key, {allowance}");
+    }
+    text
+}
+
+/// `Limiter::check`.
+pub(super) struct Whole {
+    limiter: Limiter,
+    keys: Text,
+    matching: usize,
+}
+
+impl Whole {
+    pub(super) fn new(matching: usize) -> Self {
+        let limiter = Limiter::from_policy(&policy(matching)).expect("the policy above is sound");
+        Self { limiter, keys: Text::one(), matching }
+    }
+}
+
+impl Contestant for Whole {
+    fn run(&mut self, _: usize, checks: usize) -> Run {
+        let call = Call::new("GET", PATH).ip(CLIENT).api_key(self.keys.key(0));
+        assert_eq!(self.limiter.check(&call).limits().len(), self.matching, "of the limits apply");
+        contest::alone(0..checks, |_| black_box(&self.limiter.check(black_box(&call))).is_allowed().into())
+    }
+
+    fn expected(&self) -> Expected {
+        Expected::All
+    }
+}
+
+/// `MemoryStore::decide_now`.
+pub(super) struct Bare {
+    store: MemoryStore,
+    rules: Vec<Rule>,
+    keys: Text,
+}
+
+impl Bare {
+    pub(super) fn new(checks: usize) -> Self {
+        let rules =
+            (0..checks).map(|number| Rule { id: tollgate_core::RuleId(number as u64), ..rule(Offer::Ample) });
+        // As many keys as a limiter's store has room for.
+        Self { store: MemoryStore::new(1_000_000), rules: rules.collect(), keys: Text::one() }
+    }
+}
+
+impl Contestant for Bare {
+    fn run(&mut self, _: usize, checks: usize) -> Run {
+        let key = self.keys.key(0).as_bytes();
+        let batch: Vec<Check<'_>> = self.rules.iter().map(|rule| Check::new(rule, key, 1)).collect();
+        contest::alone(0..checks, |_| black_box(&self.store.decide_now(black_box(&batch))).admitted.into())
+    }
+
+    fn expected(&self) -> Expected {
+        Expected::All
+    }
+}

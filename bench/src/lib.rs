@@ -1,0 +1,20 @@
+//! Tollgate and its peers, measured side by side in one run.
+//!
+//! - [`subject`]: who is measured. One file each, one trait.
+//! - [`case`]: what they are put to.
+//! - [`contest`]: rounds in turn, so that noise hits all alike.
+//! - [`stream`], [`zipf`]: the keys, in the order they arrive.
+//! - [`callgrind`], [`heap`], [`stopwatch`]: instructions, bytes, time.
+//! - [`report`]: the table, the JSON, the bars.
+//!
+//! Not here: judgement. Timing never decides a test; the bars are printed.
+
+pub mod callgrind;
+pub mod case;
+pub mod contest;
+pub mod heap;
+pub mod report;
+pub mod stopwatch;
+pub mod stream;
+pub mod subject;
+pub mod zipf;

@@ -1,0 +1,71 @@
+//! What came of it: a table for people, JSON for programs, the bars for both.
+
+mod bars;
+mod machine;
+mod table;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+pub use self::bars::Bar;
+pub use self::machine::Machine;
+
+/// One subject in one case.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What it was put to.
+    pub case: &'static str,
+    /// Who.
+    pub subject: &'static str,
+    /// Wall time of one check.
+    pub ns: f64,
+    /// Instructions of one check.
+    pub instructions: Option<f64>,
+    /// Bytes held for each of a million keys.
+    pub bytes_per_key: Option<f64>,
+}
+
+/// A whole run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Where and when.
+    pub machine: Machine,
+    /// In the order of the table.
+    pub rows: Vec<Row>,
+    /// For each case: a subject's time over Tollgate's.
+    pub ratios: BTreeMap<&'static str, BTreeMap<&'static str, f64>>,
+    /// What was promised, and what came of it.
+    pub bars: Vec<Bar>,
+    /// Who answered wrongly, and how often.
+    pub remarks: Vec<String>,
+}
+
+impl Report {
+    /// A run, from its rows.
+    pub fn new(rows: Vec<Row>, remarks: Vec<String>) -> Self {
+        let mut ratios: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+        for row in &rows {
+            if let Some(ours) = ns(&rows, row.case, "tollgate") {
+                ratios.entry(row.case).or_default().insert(row.subject, row.ns / ours);
+            }
+        }
+        Self { machine: Machine::here(), bars: bars::all(&rows), rows, ratios, remarks }
+    }
+
+    /// Writes `target/bench/engine.json` in the workspace, and says where that is.
+    pub fn write(&self) -> io::Result<PathBuf> {
+        let workspace = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+        let folder = workspace.canonicalize()?.join("target/bench");
+        std::fs::create_dir_all(&folder)?;
+        let path = folder.join("engine.json");
+        std::fs::write(&path, serde_json::to_string_pretty(self)? + "\n")?;
+        Ok(path)
+    }
+}
+
+fn ns(rows: &[Row], case: &str, subject: &str) -> Option<f64> {
+    rows.iter().find(|row| row.case == case && row.subject == subject).map(|row| row.ns)
+}

@@ -1,0 +1,68 @@
+//! What was promised, and what came of it.
+//!
+//! Printed, never enforced: a busy machine must not fail a build.
+
+use serde::Serialize;
+
+use super::{Row, ns};
+
+/// One promise.
+#[derive(Clone, Debug, Serialize)]
+pub struct Bar {
+    /// What it is about.
+    pub what: &'static str,
+    /// What was measured; nothing if the run left it out.
+    pub got: Option<f64>,
+    /// The bound.
+    pub bound: f64,
+    /// Which side of the bound is good.
+    pub good: Side,
+    /// Whether it was kept.
+    pub met: Option<bool>,
+}
+
+/// A side of a bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// The bound or more.
+    AtLeast,
+    /// The bound or less.
+    AtMost,
+}
+
+pub(super) fn all(rows: &[Row]) -> Vec<Bar> {
+    let ours = |case| ns(rows, case, "tollgate");
+    let ratio = |over: Option<f64>, under: Option<f64>| Some(over? / under?);
+    let governor = |case| ratio(ns(rows, case, "governor"), ours(case));
+    let fastest = |case| {
+        let peers = rows.iter().filter(|row| row.case == case && !row.subject.starts_with("tollgate"));
+        ratio(peers.map(|row| row.ns).min_by(f64::total_cmp), ours(case))
+    };
+    let bytes = rows.iter().filter(|row| row.subject == "tollgate").find_map(|row| row.bytes_per_key);
+    let limiter = ours("limiter_1_of_1000");
+    vec![
+        at_least(1.5, "zipf_1m: fastest peer / tollgate", fastest("zipf_1m")),
+        at_least(2.5, "zipf_1m: governor / tollgate", governor("zipf_1m")),
+        at_least(2.5, "hot_key: governor / tollgate", governor("hot_key")),
+        at_least(4.0, "hot_key_2_threads: governor / tollgate", governor("hot_key_2_threads")),
+        at_least(
+            8.0,
+            "hot_key_refused_2_threads: governor / tollgate",
+            governor("hot_key_refused_2_threads"),
+        ),
+        at_most(32.0, "bytes per key at 1 M keys", bytes),
+        at_least(1.5, "zipf_1m: single / batch", ratio(ours("zipf_1m"), ours("zipf_1m_batch"))),
+        at_least(1.5, "uniform_1m: single / batch", ratio(ours("uniform_1m"), ours("uniform_1m_batch"))),
+        at_most(5.0, "limiter_1_of_1000 / bare_decide", ratio(limiter, ours("bare_decide"))),
+        at_most(2.5, "limiter_3_limits / limiter_1_of_1000", ratio(ours("limiter_3_limits"), limiter)),
+    ]
+}
+
+fn at_least(bound: f64, what: &'static str, got: Option<f64>) -> Bar {
+    Bar { what, got, bound, good: Side::AtLeast, met: got.map(|got| got >= bound) }
+}
+
+fn at_most(bound: f64, what: &'static str, got: Option<f64>) -> Bar {
+    Bar { what, got, bound, good: Side::AtMost, met: got.map(|got| got <= bound) }
+}

@@ -1,0 +1,145 @@
+//! Keys, in the order in which requests bring them.
+//!
+//! A server has the key of a request in hand: it just read it. So the keys lie
+//! one behind the other as in a receive buffer, and walking them costs next to
+//! nothing. Fetching each from a table of a million strings instead would
+//! charge every subject for the benchmark's own cache misses.
+//!
+//! Subjects take keys as they like them best: text, or a value of their own type.
+
+use std::ops::Range;
+
+use crate::zipf::{Dice, Zipf, mixed};
+
+/// Shortest and longest key, in bytes.
+pub const LENGTHS: std::ops::RangeInclusive<usize> = 16..=40;
+
+/// Keys in order, each as a subject wants it.
+pub trait Stream: Sync {
+    /// One key.
+    type Key: ?Sized + Sync;
+
+    /// The same keys, for this subject.
+    fn of(text: &Text) -> Self;
+
+    /// Key number `index`.
+    fn key(&self, index: usize) -> &Self::Key;
+
+    /// How many there are.
+    fn len(&self) -> usize;
+
+    /// So many keys in a row, the first chosen by `from` and kept within the stream.
+    fn stretch(&self, from: usize, keys: usize) -> Range<usize> {
+        let start = from % (self.len() - keys + 1);
+        start..start + keys
+    }
+
+    /// Whether there is none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Keys as text, one behind the other.
+#[derive(Clone, Debug)]
+pub struct Text {
+    text: String,
+    /// Where each begins; one more for the end.
+    starts: Vec<usize>,
+}
+
+impl Text {
+    fn collect(ids: impl Iterator<Item = usize>) -> Self {
+        let mut this = Self { text: String::new(), starts: vec![0] };
+        for id in ids {
+            push_key(&mut this.text, id);
+            this.starts.push(this.text.len());
+        }
+        this
+    }
+
+    /// Each of so many keys once.
+    pub fn each(keys: usize) -> Self {
+        Self::collect(0..keys)
+    }
+
+    /// One key alone.
+    pub fn one() -> Self {
+        Self::collect(std::iter::once(12_345))
+    }
+
+    /// So many requests for so many keys, by Zipf.
+    pub fn zipf(keys: usize, requests: usize) -> Self {
+        Self::collect(Zipf::new(keys).take(requests))
+    }
+
+    /// So many requests for so many keys, each as likely as any.
+    pub fn uniform(keys: usize, requests: usize) -> Self {
+        let mut dice = Dice::new();
+        Self::collect((0..requests).map(|_| dice.below(keys)))
+    }
+}
+
+impl Stream for Text {
+    type Key = str;
+
+    fn of(text: &Text) -> Self {
+        text.clone()
+    }
+
+    #[inline]
+    fn key(&self, index: usize) -> &str {
+        &self.text[self.starts[index]..self.starts[index + 1]]
+    }
+
+    fn len(&self) -> usize {
+        self.starts.len() - 1
+    }
+}
+
+/// Keys as values of a subject's own type.
+impl<K: for<'a> From<&'a str> + Sync> Stream for Vec<K> {
+    type Key = K;
+
+    fn of(text: &Text) -> Self {
+        (0..text.len()).map(|index| K::from(text.key(index))).collect()
+    }
+
+    #[inline]
+    fn key(&self, index: usize) -> &K {
+        &self[index]
+    }
+
+    fn len(&self) -> usize {
+        self.len()
+    }
+}
+
+/// `key:` and hexadecimal digits. The first sixteen bytes alone tell keys apart.
+#[allow(clippy::cast_possible_truncation, reason = "any sixteen bits will do")]
+fn push_key(text: &mut String, id: usize) {
+    use std::fmt::Write as _;
+    let noise = mixed(id as u64);
+    let spread = LENGTHS.end() - LENGTHS.start() + 1;
+    let length = LENGTHS.start() + usize::from((noise >> 48) as u16) % spread;
+    let end = text.len() + length;
+    // Writing to a string cannot fail. Twelve digits tell 2^48 ids apart.
+    let _ = write!(text, "key:{:012x}{noise:016x}{:016x}", id & 0xffff_ffff_ffff, mixed(!noise));
+    text.truncate(end);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn keys_are_distinct_and_of_all_lengths() {
+        let text = Text::each(10_000);
+        let keys: HashSet<&str> = (0..text.len()).map(|index| text.key(index)).collect();
+        assert_eq!(keys.len(), 10_000);
+        let lengths: HashSet<usize> = keys.iter().map(|key| key.len()).collect();
+        assert_eq!(lengths, LENGTHS.collect());
+    }
+}

@@ -1,0 +1,79 @@
+//! Tollgate's store in memory, one check at a time.
+
+use std::hint::black_box;
+
+use tollgate_core::{Bucket, Rate, Rule, Span, Timestamp};
+use tollgate_store::{Check, MemoryStore};
+
+use super::{Offer, Subject};
+use crate::stream::Text;
+
+/// With the time of the request handed down, as its limiter does.
+pub struct Tollgate {
+    store: MemoryStore,
+    rule: Rule,
+    now: Timestamp,
+}
+
+/// The rule that makes an offer.
+pub fn rule(offer: Offer) -> Rule {
+    let (period, burst) = offer.terms();
+    let rate = Rate::new(1, Span::from_secs(period.as_secs()));
+    let bucket = Bucket::new(rate).and_then(|bucket| bucket.with_burst(burst.into()));
+    Rule::new("bench", bucket.expect("both offers can be served"))
+}
+
+impl Tollgate {
+    /// The store underneath.
+    pub const fn store(&self) -> &MemoryStore {
+        &self.store
+    }
+
+    /// A check of one unit.
+    #[inline(always)]
+    pub fn check_of<'a>(&'a self, key: &'a str) -> Check<'a> {
+        Check::new(&self.rule, key.as_bytes(), 1)
+    }
+
+    /// The time of the request.
+    pub const fn now(&self) -> Timestamp {
+        self.now
+    }
+}
+
+impl Subject for Tollgate {
+    const NAME: &'static str = "tollgate";
+    const REMARK: &'static str =
+        "exact; answers limit, remaining, reset and retry-after; the time is handed in";
+    type Keys = Text;
+
+    fn new(offer: Offer, keys: usize) -> Self {
+        let store = MemoryStore::new(keys);
+        Self { now: store.now(), store, rule: rule(offer) }
+    }
+
+    #[inline(always)]
+    fn check(&self, key: &str) -> bool {
+        // All of the answer, or the compiler leaves out the parts nobody looks at.
+        black_box(self.store.take(&self.check_of(key), self.now)).is_admitted()
+    }
+}
+
+/// Reading the clock at each check, as governor does.
+pub struct TollgateWithClock(Tollgate);
+
+impl Subject for TollgateWithClock {
+    const NAME: &'static str = "tollgate-with-clock";
+    const REMARK: &'static str = "reads its clock at each check, as governor and pingora-limits do";
+    type Keys = Text;
+
+    fn new(offer: Offer, keys: usize) -> Self {
+        Self(Tollgate::new(offer, keys))
+    }
+
+    #[inline(always)]
+    fn check(&self, key: &str) -> bool {
+        let Tollgate { store, .. } = &self.0;
+        black_box(store.take(&self.0.check_of(key), store.now())).is_admitted()
+    }
+}

@@ -1,0 +1,98 @@
+//! Which of many keys comes next.
+//!
+//! Zipf with exponent 0.99, the skew of web caches and of YCSB: of a million
+//! keys the first is asked for 6.5 times in a hundred, and half of all requests
+//! go to some two thousand. Ranks are shuffled, so neighbours in the stream are
+//! not neighbours in anyone's table.
+//!
+//! Everything comes from a fixed seed: two runs ask for the same keys.
+
+/// Draws numbers below `keys`, unevenly.
+pub struct Zipf {
+    /// The sum of all weights up to each rank.
+    sums: Vec<f64>,
+    /// Rank to key.
+    keys: Vec<usize>,
+    dice: Dice,
+}
+
+impl Zipf {
+    const EXPONENT: f64 = 0.99;
+
+    /// Over this many keys.
+    #[allow(clippy::cast_precision_loss, reason = "ranks are far below 2^52")]
+    pub fn new(keys: usize) -> Self {
+        let mut sum = 0.0;
+        let weights = (1..=keys).map(|rank| (rank as f64).powf(-Self::EXPONENT));
+        let sums = weights.map(|weight| {
+            sum += weight;
+            sum
+        });
+        let sums = sums.collect();
+        let mut dice = Dice::new();
+        let mut shuffled: Vec<usize> = (0..keys).collect();
+        for last in (1..keys).rev() {
+            shuffled.swap(last, dice.below(last + 1));
+        }
+        Self { sums, keys: shuffled, dice }
+    }
+}
+
+impl Iterator for Zipf {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        let at = self.dice.fraction() * self.sums.last()?;
+        let rank = self.sums.partition_point(|sum| *sum < at);
+        self.keys.get(rank.min(self.keys.len() - 1)).copied()
+    }
+}
+
+/// `splitmix64` with a fixed seed: good enough for choosing keys, and the same in each run.
+pub struct Dice(u64);
+
+impl Dice {
+    /// The same dice every time.
+    #[allow(clippy::new_without_default, reason = "dice have no default throw")]
+    pub const fn new() -> Self {
+        Self(0x7011_6a7e)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mixed(self.0)
+    }
+
+    /// A number below `bound`.
+    #[allow(clippy::cast_possible_truncation, reason = "below `bound`, which is a `usize`")]
+    pub fn below(&mut self, bound: usize) -> usize {
+        ((u128::from(self.next()) * bound as u128) >> 64) as usize
+    }
+
+    /// A number from zero up to one.
+    #[allow(clippy::cast_precision_loss, reason = "53 bits are what a fraction has")]
+    fn fraction(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// The finaliser of `splitmix64`: different numbers stay different.
+pub const fn mixed(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_rank_gets_its_share() {
+        let zipf = Zipf::new(1_000);
+        let first = zipf.keys[0];
+        let share = zipf.take(100_000).filter(|key| *key == first).count();
+        // 1 / (sum of rank^-0.99 over 1,000 ranks) is 12.9 %.
+        assert!((12_400..13_400).contains(&share), "{share} of 100,000");
+    }
+}
