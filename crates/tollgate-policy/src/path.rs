@@ -33,11 +33,11 @@ pub fn normal(path: &str) -> Cow<'_, str> {
 /// Whether a path is certainly normal: two loops without a branch, which the
 /// compiler turns into a few wide instructions. Says no to some that are.
 #[inline]
+#[allow(clippy::needless_bitwise_bool, reason = "a lazy operator is a branch")]
 fn is_plain(path: &[u8]) -> bool {
     let [b'/', rest @ ..] = path else { return false };
     let odd = |byte: u8| !byte.is_ascii_graphic() | (byte == b'%') | (byte == b'?') | (byte == b'#');
     let odd_byte = rest.iter().fold(false, |found, &byte| found | odd(byte));
-    // `//`, `/.` and a slash at the end, which `rest` without its last byte pairs with nothing.
     let pairs = path.iter().zip(rest);
     let odd_pair =
         pairs.fold(false, |found, (&one, &two)| found | ((one == b'/') & ((two == b'/') | (two == b'.'))));

@@ -59,26 +59,37 @@ impl KeyHasher {
 #[inline(always)]
 fn hash(secrets: &Secrets, rule: RuleId, key: &[u8]) -> u64 {
     let [a, b, c, d, last] = *secrets;
-    let (start, end) = match key.len() {
-        16..=32 => (fold(word(key, 0) ^ a, word(key, 8) ^ b), fold(tail(key, 16) ^ c, tail(key, 8) ^ d)),
-        8..16 => (fold(word(key, 0) ^ a, tail(key, 8) ^ b), 0),
-        0..8 => (fold(short(key) ^ a, b), 0),
-        _ => long(secrets, key),
+    let (start, end) = match (key.first_chunk(), key.last_chunk()) {
+        (Some(head), Some(tail)) if key.len() <= 32 => (pair(head, a, b), pair(tail, c, d)),
+        (Some(_), Some(tail)) => (long(secrets, key), pair(tail, c, d)),
+        _ => (fold(short(key, 0) ^ a, short(key, 8) ^ b), 0),
     };
     fold(start ^ end ^ rule.0, last ^ key.len() as u64)
 }
 
-/// Keys above 32 bytes: pairs of words in turn, each fold stirred into the next.
+/// All but the last 16 bytes of a key above 32: pairs of words in turn, each
+/// fold stirred into the next. Bytes left over are read again with those before.
 #[inline]
-fn long(secrets: &Secrets, key: &[u8]) -> (u64, u64) {
+fn long(secrets: &Secrets, key: &[u8]) -> u64 {
     let [a, b, c, d, _] = *secrets;
-    let mut start = 0;
-    for pair in key[..key.len() - 16].chunks_exact(16) {
-        start = fold(word(pair, 0) ^ a ^ start, word(pair, 8) ^ b);
-    }
-    // Up to 15 bytes are left before the last 16: those are read twice.
-    let middle = fold(tail(key, 32) ^ b ^ start, tail(key, 24) ^ c);
-    (middle, fold(tail(key, 16) ^ c, tail(key, 8) ^ d))
+    let body = &key[..key.len() - 16];
+    let (pairs, _) = body.as_chunks();
+    let stirred = pairs.iter().fold(0, |so_far, it| pair(it, a ^ so_far, b));
+    body.last_chunk().map_or(stirred, |it| pair(it, c ^ stirred, d))
+}
+
+/// Two words, each met by its secret, multiplied and folded.
+#[inline(always)]
+const fn pair(bytes: &[u8; 16], one: u64, two: u64) -> u64 {
+    let words = u128::from_le_bytes(*bytes);
+    fold(words as u64 ^ one, (words >> 64) as u64 ^ two)
+}
+
+/// Up to eight bytes from `at` on, of a key below 16.
+#[inline]
+fn short(key: &[u8], at: usize) -> u64 {
+    let bytes = key.iter().skip(at).take(8);
+    bytes.fold(1, |word, &byte| word << 8 | u64::from(byte))
 }
 
 /// The product's halves, folded: every bit of either factor reaches every bit.
@@ -86,22 +97,6 @@ fn long(secrets: &Secrets, key: &[u8]) -> (u64, u64) {
 const fn fold(x: u64, y: u64) -> u64 {
     let product = x as u128 * y as u128;
     product as u64 ^ (product >> 64) as u64
-}
-
-#[inline(always)]
-fn word(key: &[u8], at: usize) -> u64 {
-    key.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_le_bytes(*bytes))
-}
-
-/// The word that begins `before` bytes before the end.
-#[inline(always)]
-fn tail(key: &[u8], before: usize) -> u64 {
-    word(key, key.len() - before)
-}
-
-#[inline]
-fn short(key: &[u8]) -> u64 {
-    key.iter().fold(0, |word, &byte| word << 8 | u64::from(byte))
 }
 
 #[cfg(test)]

@@ -61,6 +61,40 @@ impl Line {
     }
 }
 
+/// What a key is to pay out of a bucket of whole ticks, as it stands in a word.
+#[derive(Clone, Copy)]
+struct Charge {
+    price: u64,
+    now: u64,
+    full: u64,
+}
+
+impl Line {
+    /// Pays if this hash is here: the arrival time after that, shifted as in a
+    /// word, and whether it was paid.
+    #[inline(always)]
+    fn pay(&self, hash: u64, charge: Charge) -> Option<(u64, bool)> {
+        self.find(hash, |slot, tag| {
+            // Acquire: a charge made elsewhere is seen with all that led to it.
+            let mut word = slot.load(Ordering::Acquire);
+            while word::belongs(word, tag) {
+                let tat = word::shifted_tat(word);
+                let Some(after) = TickBucket::pay(tat, charge.price, charge.now, charge.full) else {
+                    return Some((tat, false));
+                };
+                if swap(slot, word, word::of_shifted_tat(after, tag)).is_ok() {
+                    return Some((after, true));
+                }
+                // Lost the line. Let the winner finish what it does with it: two
+                // cores that snatch it from each other get less done.
+                pause();
+                word = slot.load(Ordering::Acquire);
+            }
+            None
+        })
+    }
+}
+
 /// States by hash.
 pub(super) struct Table {
     lines: Box<[Line]>,
@@ -149,7 +183,7 @@ impl Table {
     /// that is not in either of its usual lines.
     ///
     /// Between reading a word and swapping it, another core may take the line
-    /// away, so all that can be computed is computed before.
+    /// away, so all that can be computed is computed before ([`Charge`]).
     #[inline(always)]
     pub(super) fn pay(
         &self,
@@ -158,32 +192,22 @@ impl Table {
         price: u64,
         now: Timestamp,
     ) -> Option<(Timestamp, bool)> {
-        let (price, full) = (word::shifted(price), word::shifted(bucket.full()));
-        let now = word::shifted(now.since(self.base).as_micros());
-        for line in [self.first(hash), self.second(hash)] {
-            let paid = self.lines[line].find(hash, |slot, tag| {
-                // Acquire: a charge made elsewhere is seen with all that led to it.
-                let mut word = slot.load(Ordering::Acquire);
-                while word::belongs(word, tag) {
-                    let tat = word::shifted_tat(word);
-                    let Some(after) = TickBucket::pay(tat, price, now, full) else {
-                        return Some((word::tat(tat, self.base), false));
-                    };
-                    if swap(slot, word, word::of_shifted_tat(after, tag)).is_ok() {
-                        return Some((word::tat(after, self.base), true));
-                    }
-                    // Lost the line. Let the winner finish what it does with it: two
-                    // cores that snatch it from each other get less done.
-                    pause();
-                    word = slot.load(Ordering::Acquire);
-                }
-                None
-            });
-            if paid.is_some() {
-                return paid;
-            }
-        }
-        None
+        let charge = Charge {
+            price: word::shifted(price),
+            now: word::shifted(now.since(self.base).as_micros()),
+            full: word::shifted(bucket.full()),
+        };
+        let paid = match self.lines[self.first(hash)].pay(hash, charge) {
+            None => self.pay_second(hash, charge),
+            paid => paid,
+        };
+        paid.map(|(tat, paid)| (word::tat(tat, self.base), paid))
+    }
+
+    /// One key in ten lives in its second line.
+    #[inline(never)]
+    fn pay_second(&self, hash: u64, charge: Charge) -> Option<(u64, bool)> {
+        self.lines[self.second(hash)].pay(hash, charge)
     }
 
     /// The arrival time of a known key's bucket of whole ticks: what
