@@ -26,6 +26,7 @@ test-loom: setup
 lint: setup ## formatting and clippy, with warnings as errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	for crate in crates/*; do cargo check --quiet -p $$(basename $$crate) || exit 1; done # each on its own
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 
 bench: bench-engine bench-policy ## every benchmark
