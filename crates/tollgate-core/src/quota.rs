@@ -130,6 +130,16 @@ impl Quota {
         }
     }
 
+    /// What gives this quota's states their meaning, as text: rules whose quotas
+    /// differ here must not share states. Leases mean the same however many
+    /// slots there are, so a slot taken before a change is released after it.
+    pub fn identity(&self) -> String {
+        match self {
+            Self::Concurrency(_) => self.algorithm().to_owned(),
+            _ => self.to_string(),
+        }
+    }
+
     /// Meets the demand, or leaves the state as it was. A demand the quota
     /// cannot ever meet (a slot from a rate, units from slots) is
     /// [`Verdict::Never`].
@@ -234,7 +244,7 @@ impl Quota {
 }
 
 /// The quota as one line, the same for the same numbers: people read it, and
-/// rule ids are made from it.
+/// rule ids are made from it ([`Quota::identity`]).
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.algorithm();

@@ -45,7 +45,7 @@ impl Rule {
     /// ```
     pub fn new(name: &str, quota: impl Into<Quota>) -> Self {
         let quota = quota.into();
-        let id = RuleId::of([name, &quota.to_string()]);
+        let id = RuleId::of([name, &quota.identity()]);
         Self { name: name.into(), id, quota, before: None }
     }
 

@@ -215,7 +215,7 @@ fn rules(name: &str, by: &[KeySource], quotas: Vec<Quota>) -> Result<Vec<Rule>, 
         if rules.iter().any(|rule| *rule.name == *window) {
             return Err(BuildError::SameWindow { name: name.into(), length });
         }
-        let id = RuleId::of([name, length.as_str(), by.as_str(), quota.to_string().as_str()]);
+        let id = RuleId::of([&*window, &by, &quota.identity()]);
         rules.push(Rule { name: window.into(), id, quota, before: None });
     }
     Ok(rules)

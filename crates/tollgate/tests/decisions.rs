@@ -195,6 +195,17 @@ fn slots_are_held_until_they_are_released() {
 }
 
 #[test]
+fn a_slot_taken_before_a_reload_is_released_after_it() {
+    let before = limiter("limits: [{name: inflight, by: user, slots: 1}]");
+    let held = before.check(&ann());
+    let after = before.with_policy(Policy::parse("limits: [{name: inflight, by: user, slots: 2}]").unwrap());
+    assert!(after.check(&ann()).is_allowed(), "one of two is held");
+    assert!(!after.check(&ann()).is_allowed());
+    pollster::block_on(before.release(&held)).unwrap();
+    assert!(after.check(&ann()).is_allowed());
+}
+
+#[test]
 fn the_async_way_answers_the_same() {
     let limiter = limiter("limits: [{by: user, bucket: 1/hour}]");
     assert!(pollster::block_on(limiter.decide(&ann())).unwrap().is_allowed());

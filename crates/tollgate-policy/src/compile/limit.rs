@@ -222,7 +222,7 @@ fn fingerprint(
         line("by", &part.value.to_string(), &"");
     }
     for quota in base {
-        line("base", &"", quota);
+        line("base", &"", &quota.identity());
     }
     let mut plans: Vec<_> = plans.iter().collect();
     plans.sort_by_key(|(name, _)| *name);
@@ -240,7 +240,7 @@ impl std::fmt::Display for Granted {
         match self {
             Self::Unlimited => f.write_str("unlimited"),
             Self::Blocked => f.write_str("blocked"),
-            Self::Quotas(quotas) => quotas.iter().try_for_each(|quota| write!(f, "{quota}; ")),
+            Self::Quotas(quotas) => quotas.iter().try_for_each(|quota| write!(f, "{}; ", quota.identity())),
         }
     }
 }
