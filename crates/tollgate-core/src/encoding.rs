@@ -50,7 +50,7 @@ impl State {
                 out.push(header(3));
                 let mut last = 0;
                 for &(at, count) in &state.entries {
-                    put(&mut out, at.as_micros() - last);
+                    put(&mut out, at.as_micros().saturating_sub(last));
                     put(&mut out, count.into());
                     last = at.as_micros();
                 }

@@ -31,6 +31,20 @@ pub struct Predecessor {
     pub id: RuleId,
     /// What it promised.
     pub quota: Quota,
+    /// And before that: a key need not have spent between two changes.
+    pub before: Option<Box<Predecessor>>,
+}
+
+/// How many changes back usage is looked for.
+const GENERATIONS: usize = 4;
+
+impl Predecessor {
+    /// This one and at most so many before it.
+    fn cut(mut self, generations: usize) -> Option<Box<Self>> {
+        let earlier = generations.checked_sub(1)?;
+        self.before = self.before.and_then(|before| before.cut(earlier));
+        Some(Box::new(self))
+    }
 }
 
 impl Rule {
@@ -49,12 +63,23 @@ impl Rule {
         Self { name: name.into(), id, quota, before: None }
     }
 
-    /// The same rule, carrying over what keys have spent under `before`.
+    /// The same rule, carrying over what keys have spent under `before`, and
+    /// under what that one had replaced.
     #[must_use]
     pub fn replacing(self, before: &Self) -> Self {
-        let changed = before.id != self.id;
-        let before = Predecessor { id: before.id, quota: before.quota.clone() };
-        Self { before: changed.then(|| Box::new(before)), ..self }
+        let earlier = before.before.clone();
+        if before.id == self.id {
+            return Self { before: earlier, ..self };
+        }
+        let last = Predecessor { id: before.id, quota: before.quota.clone(), before: earlier };
+        Self { before: last.cut(GENERATIONS), ..self }
+    }
+
+    /// What it was before, the latest first. A rule that has come back to what
+    /// it once was is not its own predecessor.
+    pub fn predecessors(&self) -> impl Iterator<Item = &Predecessor> {
+        std::iter::successors(self.before.as_deref(), |last| last.before.as_deref())
+            .filter(|before| before.id != self.id)
     }
 }
 

@@ -98,10 +98,10 @@ impl<C: Clock> MemoryStore<C> {
         &self.clock
     }
 
-    /// The time now, never earlier than the table can tell from "never".
+    /// The time now.
     #[inline]
     pub fn now(&self) -> Timestamp {
-        self.clock.now().max(self.table.earliest())
+        self.table.tell(self.clock.now())
     }
 
     /// How much is held. Walks the tables: for people and metrics, not for requests.
@@ -133,12 +133,13 @@ impl<C: Clock> MemoryStore<C> {
     #[inline]
     pub fn decide_into(&self, checks: &[Check<'_>], now: Timestamp, outcomes: &mut Outcomes) -> bool {
         outcomes.clear();
+        let now = self.table.tell(now);
         let [check] = checks else { return self.decide_several(checks, now, outcomes) };
         let outcome = self.take(check, now);
         let admitted = admits(check, &outcome);
         outcomes.push(outcome);
         if !admitted && check.count_denied {
-            outcomes[0] = self.charge_denied(check, now);
+            outcomes[0] = self.charge_denied(check, outcome.verdict, now);
         }
         admitted
     }
@@ -146,13 +147,14 @@ impl<C: Clock> MemoryStore<C> {
     /// One check on its own, without a batch around it.
     #[inline]
     pub fn take(&self, check: &Check<'_>, now: Timestamp) -> Outcome {
-        self.meet(check, self.hash(check), now)
+        self.meet(check, self.hash(check), self.table.tell(now))
     }
 
     #[inline(always)]
     fn meet(&self, check: &Check<'_>, hash: u64, now: Timestamp) -> Outcome {
         // A known key paying units out of a bucket: the way of nearly every request.
         if let (Quota::Bucket(bucket), Demand::Exactly(cost @ 1..)) = (&check.rule.quota, check.demand)
+            && check.rule.before.is_none()
             && let Some(bucket) = bucket.in_ticks()
             && let Some(price) = bucket.price(cost)
             && let Some((tat, paid)) = self.table.pay(hash, bucket, price, now)
@@ -168,7 +170,7 @@ impl<C: Clock> MemoryStore<C> {
     /// Faster than as many calls of [`take`](Self::take) when the keys are many:
     /// the memory of one key is fetched while another is worked on.
     pub fn take_many(&self, checks: &[Check<'_>], now: Timestamp, mut outcome: impl FnMut(usize, Outcome)) {
-        let mut hashes = [0; AHEAD];
+        let (mut hashes, now) = ([0; AHEAD], self.table.tell(now));
         for (chunk, start) in checks.chunks(AHEAD).zip((0..).step_by(AHEAD)) {
             for (hash, check) in hashes.iter_mut().zip(chunk) {
                 *hash = self.hash(check);
@@ -210,7 +212,7 @@ impl<C: Clock> MemoryStore<C> {
         if !admitted {
             for ((check, &hash), outcome) in each().zip(&mut *outcomes) {
                 if check.count_denied {
-                    *outcome = self.charge_denied(check, now);
+                    *outcome = self.charge_denied(check, outcome.verdict, now);
                 } else if outcome.is_admitted() {
                     *outcome = self.act(check.rule, check.key, hash, Act::Look(Demand::Exactly(0)), now);
                 }
@@ -231,20 +233,24 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    /// Charges a rule for a request that was refused, and answers for it.
-    fn charge_denied(&self, check: &Check<'_>, now: Timestamp) -> Outcome {
+    /// Charges a rule for a request that was refused, and answers for it with
+    /// the verdict it gave: whatever others do meanwhile, a refusal stays one.
+    fn charge_denied(&self, check: &Check<'_>, verdict: Verdict, now: Timestamp) -> Outcome {
         let hash = self.hash(check);
-        let would = self.look(check, hash, now).verdict;
         let units = match check.demand {
             Demand::Exactly(units) | Demand::UpTo(units) => units,
             Demand::Slot(_) => 0,
         };
         let charge = Act::Adjust(Adjustment::Charge { units, overdraft: Overdraft::None });
         let charged = self.act(check.rule, check.key, hash, charge, now);
-        match would {
+        match verdict {
             Verdict::Admitted { .. } => charged,
+            Verdict::Never => Outcome { verdict, ..charged },
             // The charge may have made the wait longer.
-            Verdict::Refused { .. } | Verdict::Never => self.look(check, hash, now),
+            Verdict::Refused { .. } => match self.look(check, hash, now) {
+                again if again.is_admitted() => Outcome { verdict, ..charged },
+                again => again,
+            },
         }
     }
 
@@ -253,6 +259,7 @@ impl<C: Clock> MemoryStore<C> {
     fn look(&self, check: &Check<'_>, hash: u64, now: Timestamp) -> Outcome {
         // As in `meet`, but for the payment.
         if let (Quota::Bucket(bucket), Demand::Exactly(cost @ 1..)) = (&check.rule.quota, check.demand)
+            && check.rule.before.is_none()
             && let Some(bucket) = bucket.in_ticks()
             && let Some(price) = bucket.price(cost)
             && let Some(tat) = self.table.tat(hash)
@@ -268,8 +275,8 @@ impl<C: Clock> MemoryStore<C> {
     fn act(&self, rule: &Rule, key: &[u8], hash: u64, act: Act, now: Timestamp) -> Outcome {
         match &rule.before {
             None => self.act_after(rule, key, hash, act, now, &NoPast),
-            Some(before) => {
-                let past = UnderPredecessor { store: self, rule, before, key, now };
+            Some(_) => {
+                let past = UnderPredecessors { store: self, rule, key, now };
                 self.act_after(rule, key, hash, act, now, &past)
             }
         }
@@ -317,23 +324,35 @@ fn admits(check: &Check<'_>, outcome: &Outcome) -> bool {
     outcome.is_admitted() || !check.binding
 }
 
-/// What a key left under the rule that the present one replaces.
-struct UnderPredecessor<'a, C> {
+/// What a key left under the rules that the present one has replaced.
+struct UnderPredecessors<'a, C> {
     store: &'a MemoryStore<C>,
     rule: &'a Rule,
-    before: &'a Predecessor,
     key: &'a [u8],
     now: Timestamp,
 }
 
-impl<C: Clock> Past for UnderPredecessor<'_, C> {
+impl<C: Clock> UnderPredecessors<'_, C> {
+    /// The latest of them under which the key has left something that counts.
+    fn last(&self) -> Option<(&Predecessor, State)> {
+        self.rule.predecessors().find_map(|before| {
+            let left = self.store.read(before.id, &before.quota, self.key)?;
+            (before.quota.forgettable_at(&left) > self.now).then_some((before, left))
+        })
+    }
+}
+
+impl<C: Clock> Past for UnderPredecessors<'_, C> {
+    const EXISTS: bool = true;
+
     fn state(&self) -> Option<State> {
-        let left = self.store.read(self.before.id, &self.before.quota, self.key)?;
-        Some(self.rule.quota.carry_over(&self.before.quota, &left, self.now))
+        let (before, left) = self.last()?;
+        Some(self.rule.quota.carry_over(&before.quota, &left, self.now))
     }
 
     fn forget(&self) {
-        let Predecessor { id, quota } = self.before.clone();
+        let Some((before, _)) = self.last() else { return };
+        let (id, quota) = (before.id, before.quota.clone());
         let rule = Rule { name: self.rule.name.clone(), id, quota, before: None };
         let hash = self.store.hasher.place(id, self.key);
         self.store.act(&rule, self.key, hash, Act::Adjust(Adjustment::Reset), self.now);

@@ -2,9 +2,9 @@
 
 use std::future::{Future, ready};
 
-use tollgate_core::{Span, Timestamp};
+use tollgate_core::{Bucket, FixedWindow, Rate, Rule, Span, Timestamp};
 use tollgate_store::conformance::{self, Harness};
-use tollgate_store::{ManualClock, MemoryStore};
+use tollgate_store::{Check, ManualClock, MemoryStore};
 
 struct Memory(MemoryStore<ManualClock>);
 
@@ -26,12 +26,36 @@ impl Harness for Memory {
     }
 }
 
-fn conforms(max_keys: usize) {
-    let clock = ManualClock::at(Timestamp::from_secs(1_772_366_400));
-    pollster::block_on(conformance::run(&Memory(MemoryStore::with_seed(max_keys, clock, 7))));
+#[test]
+fn memory_conforms_whenever_it_is_made() {
+    // On the second, and at an odd microsecond.
+    for micros in [1_772_366_400_000_000, 1_772_366_412_345_678] {
+        let clock = ManualClock::at(Timestamp::from_micros(micros));
+        pollster::block_on(conformance::run(&Memory(MemoryStore::with_seed(10_000, clock, 7))));
+    }
 }
 
 #[test]
-fn memory_conforms() {
-    conforms(10_000);
+fn a_fixed_window_counts_to_its_very_end() {
+    let start = Timestamp::from_micros(1_772_366_400_123_001);
+    let store = MemoryStore::with_seed(100, ManualClock::at(start), 7);
+    let rule = Rule::new("window", FixedWindow::epoch(Rate::per_second(10)).unwrap());
+    for before_end in [999, 500, 1] {
+        store.clock().set(Timestamp::from_micros(1_772_366_401_000_000 - before_end));
+        let passed = (0..50).filter(|_| store.decide_now(&[Check::new(&rule, b"key", 1)]).admitted).count();
+        assert_eq!(passed, if before_end == 999 { 10 } else { 0 }, "{before_end} µs before the end");
+    }
+}
+
+#[test]
+fn times_beyond_what_a_word_can_tell_neither_grant_nor_hang() {
+    let store = MemoryStore::with_seed(1, ManualClock::at(Timestamp::EPOCH), 7);
+    let rule = Rule::new("bucket", Bucket::new(Rate::per_minute(7)).unwrap());
+    for now in [0, 1, 1 << 49, (1 << 50) - 1, 1 << 50, u64::MAX / 2, u64::MAX] {
+        let now = Timestamp::from_micros(now);
+        let passed = (0..9u8)
+            .flat_map(|key| [key; 20])
+            .filter(|key| store.take(&Check::new(&rule, &[*key], 1), now).is_admitted());
+        assert!(passed.count() <= 9 * 7, "at {now:?}");
+    }
 }

@@ -73,6 +73,22 @@ fn a_slow_limit_touched_once_gives_way_before_a_fast_one_that_is_drained() {
 }
 
 #[test]
+fn keys_that_live_a_second_do_not_push_out_one_that_is_half_spent_for_an_hour() {
+    let store = MemoryStore::with_seed(1_000, ManualClock::at(NOW), 7);
+    let hourly = Rule::new("hourly", Bucket::new(Rate::per_hour(100)).unwrap());
+    let fleeting = Rule::new("fleeting", Bucket::new(Rate::per_second(10)).unwrap());
+    let mut passed = 0;
+    for round in 0..20 {
+        passed += (0..50).filter(|_| take(&store, &hourly, 1, 1)).count();
+        for key in 0..6_000 {
+            take(&store, &fleeting, round << 32 | key, 6);
+        }
+        store.clock().advance(Span::from_secs(2));
+    }
+    assert!(passed <= 102, "{passed} of a hundred an hour in forty seconds");
+}
+
+#[test]
 fn forgotten_keys_make_room_by_themselves() {
     let (store, rule) = (store(), Rule::new("short", Bucket::new(Rate::per_second(1)).unwrap()));
     for round in 0..20 {

@@ -212,13 +212,14 @@ impl<S: Store> Limiter<S> {
     }
 }
 
-/// The limits that a decision charged units, and when.
+/// The limits that admitted a decision's request for units, and when. One that
+/// was charged nothing yet may be charged when the cost is known.
 fn charged<'d>(
     decision: &'d Decision<'_>,
 ) -> impl Iterator<Item = (crate::LimitOutcome<'d>, tollgate_core::Timestamp)> {
-    let at = decision.at();
+    let at = decision.at().filter(|_| decision.is_allowed());
     let counts_units = |it: &crate::LimitOutcome<'_>| !matches!(it.rule().quota, Quota::Concurrency(_));
-    let limits = decision.limits().filter(move |it| it.outcome().units() > 0 && counts_units(it));
+    let limits = decision.limits().filter(move |it| it.outcome().is_admitted() && counts_units(it));
     limits.filter_map(move |limit| at.map(|at| (limit, at)))
 }
 

@@ -185,6 +185,14 @@ fn refunding_and_settling_correct_what_was_charged() {
 }
 
 #[test]
+fn a_cost_that_is_known_afterwards_is_charged_afterwards() {
+    let limiter = limiter("limits: [{by: user, bucket: 10/hour}]");
+    let decision = limiter.check(&ann().cost(0));
+    pollster::block_on(limiter.settle(&decision, 7)).unwrap();
+    assert_eq!(standing(&limiter.check(&ann().cost(0)))[0].1, 3);
+}
+
+#[test]
 fn slots_are_held_until_they_are_released() {
     let limiter = limiter("limits: [{name: inflight, by: user, slots: 2}]");
     let (one, two) = (limiter.check(&ann()), limiter.check(&ann()));

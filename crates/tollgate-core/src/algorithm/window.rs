@@ -129,7 +129,7 @@ impl Window {
     pub fn closes(&self, now: Timestamp) -> Timestamp {
         match self {
             Self::Epoch(length) => {
-                now.before(Span::from_micros(now.as_micros() % length.as_micros())) + *length
+                now.before(Span::from_micros(now.as_micros() % length.as_micros().max(1))) + *length
             }
             Self::Anchored(length) => now + *length,
             Self::Calendar(calendar) => calendar.around(now).1,

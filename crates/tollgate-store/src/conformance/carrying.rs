@@ -1,6 +1,6 @@
 //! A rule whose numbers change keeps what keys have spent.
 
-use tollgate_core::{Bucket, FixedWindow, Rate, SlidingLog};
+use tollgate_core::{Adjustment, Bucket, FixedWindow, Rate, SlidingLog};
 
 use super::{Harness, Suite, hourly, rule};
 
@@ -9,6 +9,9 @@ impl<H: Harness> Suite<'_, H> {
         self.a_new_rate_keeps_what_was_spent().await;
         self.a_new_algorithm_keeps_what_was_spent().await;
         self.what_was_carried_over_counts_once().await;
+        self.two_changes_in_a_row_lose_nothing().await;
+        self.a_change_that_is_taken_back_refills_nothing().await;
+        self.adjustments_reach_what_was_spent_before().await;
     }
 
     async fn a_new_rate_keeps_what_was_spent(&self) {
@@ -44,5 +47,34 @@ impl<H: Harness> Suite<'_, H> {
         // Long enough for the new rule to have forgotten the key, while the old would not have.
         self.harness.pass(tollgate_core::Span::from_secs(1)).await;
         assert_eq!(self.take(&after, "key", 1).await.remaining, 999);
+    }
+
+    async fn two_changes_in_a_row_lose_nothing(&self) {
+        let first = hourly("carry/twice", 10);
+        self.take(&first, "key", 10).await;
+        let second = hourly("carry/twice", 11).replacing(&first);
+        let third = hourly("carry/twice", 12).replacing(&second);
+        assert_eq!(self.remaining(&third, "key").await, 2, "though nobody spent in between");
+    }
+
+    async fn a_change_that_is_taken_back_refills_nothing(&self) {
+        let first = hourly("carry/back", 10);
+        self.take(&first, "key", 10).await;
+        let second = hourly("carry/back", 12).replacing(&first);
+        assert_eq!(self.take(&second, "key", 2).await.remaining, 0);
+        let again = hourly("carry/back", 10).replacing(&second);
+        assert!(!self.take(&again, "key", 1).await.is_admitted());
+    }
+
+    async fn adjustments_reach_what_was_spent_before(&self) {
+        let before = hourly("carry/adjust", 10);
+        for key in ["reset", "grant"] {
+            self.take(&before, key, 10).await;
+        }
+        let after = hourly("carry/adjust", 20).replacing(&before);
+        self.adjust(&after, "reset", Adjustment::Reset).await;
+        assert_eq!(self.remaining(&after, "reset").await, 20);
+        self.adjust(&after, "grant", Adjustment::Grant { units: 5 }).await;
+        assert_eq!(self.remaining(&after, "grant").await, 15);
     }
 }

@@ -8,6 +8,8 @@ use tollgate_core::State;
 
 /// An earlier life.
 pub(super) trait Past {
+    /// Whether there can have been one.
+    const EXISTS: bool;
     /// The state it left, translated to the present rule; none if it left nothing.
     fn state(&self) -> Option<State>;
     /// It has been carried over and must not count again.
@@ -18,6 +20,8 @@ pub(super) trait Past {
 pub(super) struct NoPast;
 
 impl Past for NoPast {
+    const EXISTS: bool = false;
+
     #[inline]
     fn state(&self) -> Option<State> {
         None

@@ -9,11 +9,11 @@
 //! *Self-cleaning.* A state that says no more than "never seen" is free space;
 //! nobody sweeps.
 //!
-//! *Bounded, and strict when full.* If all sixteen slots are live, the key that
-//! has spent the smallest share of its quota gives way, and the newcomer starts
-//! from that share. So the share forgotten is not given away: it stays in the
-//! table under another name, and a flood of new keys can only make the table
-//! stricter to new keys. A drained key gives way last.
+//! *Bounded, and strict when full.* If all sixteen slots are live, the key gives
+//! way whose forgetting would give away the least (the share it has spent, times
+//! how long that still counts), and the newcomer starts from that share. So a
+//! flood of new keys makes the table stricter to new keys, and a key that has
+//! much to gain from being forgotten gives way last.
 //!
 //! *Who owns a slot.* A slot changes hands in three steps: its state word is
 //! swapped for `CLAIMED`, the tag is written with a new generation, the state is
@@ -28,12 +28,15 @@
 use tollgate_core::{Adjustment, Outcome, Overdraft, Span, TickBucket, Timestamp, Verdict};
 
 use super::act::Act;
-use super::past::Past;
+use super::past::{NoPast, Past};
 use super::sync::{AtomicU64, Mutex, Ordering, lock, pause};
-use super::word::{self, CLAIMED, Class, GENERATIONS, Packed};
+use super::word::{self, CLAIMED, Class, GENERATIONS, Packed, Spent};
 
 const WAYS: usize = 4;
 const STRIPES: usize = if cfg!(loom) { 2 } else { 256 };
+
+/// Thirty gigabytes of them. Whoever asks for more gets this.
+const MOST_KEYS: usize = 1_000_000_000;
 
 /// One cache line.
 #[repr(C, align(64))]
@@ -100,7 +103,8 @@ pub(super) struct Table {
     lines: Box<[Line]>,
     /// Serialise the insertion of one key.
     stripes: Box<[Mutex<()>]>,
-    /// Words count time from here. Far enough back that no step of the clock reaches it.
+    /// Words count time from here. Far enough back that no step of the clock
+    /// reaches it, and a whole second: ends of windows are kept in milliseconds.
     base: Timestamp,
     evictions: AtomicU64,
 }
@@ -110,8 +114,8 @@ struct Vacancy<'t> {
     line: &'t Line,
     way: usize,
     seen: u64,
-    /// What the present tenant has spent, if it is still live: class and 64ths.
-    tenant: Option<(Class, u64)>,
+    /// What the present tenant has spent, if it is still live.
+    tenant: Option<Spent>,
 }
 
 impl Table {
@@ -120,11 +124,11 @@ impl Table {
     /// 1.9 slots a key: with four lines to choose from, one insertion in some
     /// hundred thousand then finds no room although the table has some.
     pub(super) fn new(keys: usize, now: Timestamp) -> Self {
-        let lines = (keys.saturating_mul(19) / 10).div_ceil(WAYS).max(1);
+        let lines = (keys.min(MOST_KEYS) * 19 / 10).div_ceil(WAYS).max(1);
         Self {
             lines: zeroed(lines),
             stripes: (0..STRIPES).map(|_| Mutex::new(())).collect(),
-            base: now.before(Span::from_days(1_461)),
+            base: whole_second(now.before(Span::from_days(1_461))),
             evictions: AtomicU64::new(0),
         }
     }
@@ -148,9 +152,11 @@ impl Table {
         slots.filter_map(spent).count()
     }
 
-    /// The earliest time the table can tell from "never".
-    pub(super) fn earliest(&self) -> Timestamp {
-        self.base + Span::from_micros(1)
+    /// The time, within what words can tell: after "never", and early enough that
+    /// the longest debt still fits.
+    #[inline(always)]
+    pub(super) fn tell(&self, now: Timestamp) -> Timestamp {
+        now.clamp(self.base + Span::from_micros(1), self.base + Span::from_micros(1 << 49))
     }
 
     /// Asks the processor to fetch the line a key most likely lives in.
@@ -160,7 +166,41 @@ impl Table {
     }
 
     /// Does `act` to a key's state, atomically. What it leaves unchanged is not written.
-    pub(super) fn run<A: Packed>(
+    pub(super) fn run<A: Packed, P: Past>(
+        &self,
+        hash: u64,
+        algorithm: &A,
+        act: Act,
+        now: Timestamp,
+        past: &P,
+    ) -> Outcome {
+        if P::EXISTS {
+            return self.run_after_change(hash, algorithm, act, now, past);
+        }
+        let mut op = |state: &mut A::State| act.on(algorithm, state, now);
+        for line in [self.first(hash), self.second(hash)] {
+            if let Some((state, verdict)) = self.update_in(&self.lines[line], hash, algorithm, &mut op) {
+                return algorithm.describe(&state, verdict, now);
+            }
+        }
+        let (state, verdict) = if act.can_insert() {
+            self.insert(hash, algorithm, now, op)
+        } else {
+            let mut lines = self.overflow(hash).into_iter();
+            let found = lines.find_map(|line| self.update_in(&self.lines[line], hash, algorithm, &mut op));
+            found.unwrap_or_else(|| {
+                let mut state = algorithm.fresh();
+                let verdict = op(&mut state);
+                (state, verdict)
+            })
+        };
+        algorithm.describe(&state, verdict, now)
+    }
+
+    /// The same for a rule that has replaced another. A key whose state here says
+    /// nothing may have spent under the other: then it starts from that.
+    #[cold]
+    fn run_after_change<A: Packed>(
         &self,
         hash: u64,
         algorithm: &A,
@@ -168,14 +208,20 @@ impl Table {
         now: Timestamp,
         past: &impl Past,
     ) -> Outcome {
-        for line in [self.first(hash), self.second(hash)] {
-            let found =
-                self.update_in(&self.lines[line], hash, algorithm, |state| act.on(algorithm, state, now));
-            if let Some((state, verdict)) = found {
-                return algorithm.describe(&state, verdict, now);
-            }
+        let inserting = lock(self.stripe(hash));
+        let known = self.read(hash, algorithm).is_some_and(|state| algorithm.forgettable_at(&state) > now);
+        let carried = if known { None } else { past.state().and_then(A::from_state) };
+        let Some(start) = carried else {
+            drop(inserting);
+            return self.run(hash, algorithm, act, now, &NoPast);
+        };
+        let mut state = start;
+        let verdict = act.on(algorithm, &mut state, now);
+        if state != start {
+            self.put(hash, algorithm, state, now);
+            past.forget();
         }
-        self.run_absent(hash, algorithm, act, now, past)
+        algorithm.describe(&state, verdict, now)
     }
 
     /// The hot path: a known key pays out of a bucket of whole ticks. Answers
@@ -223,32 +269,6 @@ impl Table {
         tat_in(self.first(hash)).or_else(|| tat_in(self.second(hash)))
     }
 
-    /// Does `act` to a key that is not in either of its usual lines.
-    #[cold]
-    fn run_absent<A: Packed>(
-        &self,
-        hash: u64,
-        algorithm: &A,
-        act: Act,
-        now: Timestamp,
-        past: &impl Past,
-    ) -> Outcome {
-        let mut op = |state: &mut A::State| act.on(algorithm, state, now);
-        let (state, verdict) = if act.can_insert() {
-            self.insert(hash, algorithm, now, past, op)
-        } else {
-            let mut lines = self.overflow(hash).into_iter();
-            let found = lines.find_map(|line| self.update_in(&self.lines[line], hash, algorithm, &mut op));
-            found.unwrap_or_else(|| {
-                let left = past.state().and_then(A::from_state);
-                let mut state = left.unwrap_or_else(|| algorithm.fresh());
-                let verdict = op(&mut state);
-                (state, verdict)
-            })
-        };
-        algorithm.describe(&state, verdict, now)
-    }
-
     /// A key's state, if it has one.
     pub(super) fn read<A: Packed>(&self, hash: u64, algorithm: &A) -> Option<A::State> {
         let look = |_: &mut A::State| Verdict::admitted(0);
@@ -282,51 +302,74 @@ impl Table {
     }
 
     /// Runs `op` on a key that was not found a moment ago.
+    #[cold]
     fn insert<A: Packed>(
         &self,
         hash: u64,
         algorithm: &A,
         now: Timestamp,
-        past: &impl Past,
         mut op: impl FnMut(&mut A::State) -> Verdict,
     ) -> (A::State, Verdict) {
-        let _inserting = lock(&self.stripes[hash as usize % self.stripes.len()]);
+        let _inserting = lock(self.stripe(hash));
         loop {
-            for line in self.lines_of(hash) {
-                if let Some(done) = self.update_in(&self.lines[line], hash, algorithm, &mut op) {
-                    return done;
-                }
+            let mut lines = self.lines_of(hash).into_iter();
+            let found = lines.find_map(|line| self.update_in(&self.lines[line], hash, algorithm, &mut op));
+            if let Some(done) = found {
+                return done;
             }
-            let carried = past.state().and_then(A::from_state);
             let Some(vacancy) = self.vacancy(hash, now) else {
                 pause(); // every slot is changing hands
                 continue;
             };
-            let start = carried.unwrap_or_else(|| self.inherit(algorithm, &vacancy, now));
+            let start = self.inherit(algorithm, &vacancy, now);
             let mut state = start;
             let verdict = op(&mut state);
-            if state == start {
+            if state == start || self.claim(&vacancy, hash, algorithm, state) {
                 return (state, verdict);
             }
-            let (slot, word) = (&vacancy.line.tags[vacancy.way], &vacancy.line.words[vacancy.way]);
-            if swap(word, vacancy.seen, CLAIMED).is_err() {
-                pause(); // somebody else was faster
-                continue;
-            }
-            let generation = ((slot.load(Ordering::Relaxed) & 0xf) + 1) % GENERATIONS;
-            let tag = tag_of(hash) << 16 | algorithm.class().in_tag() | generation;
-            // Release, both: whoever sees the tag sees the slot claimed, and
-            // whoever sees the state sees the tag.
-            slot.store(tag, Ordering::Release);
-            word.store(algorithm.pack(state, tag, self.base), Ordering::Release);
-            if vacancy.tenant.is_some() {
-                self.evictions.fetch_add(1, Ordering::Relaxed);
-            }
-            if carried.is_some() {
-                past.forget();
-            }
-            return (state, verdict);
+            pause(); // somebody else was faster
         }
+    }
+
+    /// Files a state, whatever was there. The caller holds the key's stripe.
+    fn put<A: Packed>(&self, hash: u64, algorithm: &A, state: A::State, now: Timestamp) {
+        let set = |slot: &mut A::State| {
+            *slot = state;
+            Verdict::admitted(0)
+        };
+        loop {
+            let mut lines = self.lines_of(hash).into_iter();
+            if lines.any(|line| self.update_in(&self.lines[line], hash, algorithm, set).is_some()) {
+                return;
+            }
+            if self.vacancy(hash, now).is_some_and(|it| self.claim(&it, hash, algorithm, state)) {
+                return;
+            }
+            pause();
+        }
+    }
+
+    /// Takes a slot over; false if somebody else was faster.
+    fn claim<A: Packed>(&self, vacancy: &Vacancy<'_>, hash: u64, algorithm: &A, state: A::State) -> bool {
+        let (slot, word) = (&vacancy.line.tags[vacancy.way], &vacancy.line.words[vacancy.way]);
+        if swap(word, vacancy.seen, CLAIMED).is_err() {
+            return false;
+        }
+        let generation = ((slot.load(Ordering::Relaxed) & 0xf) + 1) % GENERATIONS;
+        let tag = tag_of(hash) << 16 | algorithm.class().in_tag() | generation;
+        // Release, both: whoever sees the tag sees the slot claimed, and
+        // whoever sees the state sees the tag.
+        slot.store(tag, Ordering::Release);
+        word.store(algorithm.pack(state, tag, self.base), Ordering::Release);
+        if vacancy.tenant.is_some() {
+            self.evictions.fetch_add(1, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// What serialises the insertion of this key.
+    fn stripe(&self, hash: u64) -> &Mutex<()> {
+        &self.stripes[hash as usize % self.stripes.len()]
     }
 
     /// Where a newcomer starts: fresh, or from the share of whom it displaces.
@@ -334,9 +377,9 @@ impl Table {
         match vacancy.tenant {
             None => algorithm.fresh(),
             // Of the same kind and size: the very state, to the microsecond.
-            Some((class, _)) if class == algorithm.class() => algorithm.unpack(vacancy.seen, self.base),
-            Some((_, spent)) => {
-                let units = algorithm.capacity().saturating_mul(spent.min(64)) / 64;
+            Some(spent) if spent.class == algorithm.class() => algorithm.unpack(vacancy.seen, self.base),
+            Some(spent) => {
+                let units = algorithm.capacity().saturating_mul(spent.share.min(64)) / 64;
                 let mut state = algorithm.fresh();
                 let charge = Adjustment::Charge { units, overdraft: Overdraft::None };
                 algorithm.adjust(&mut state, charge, now);
@@ -347,7 +390,7 @@ impl Table {
 
     /// The best slot for a newcomer: free, in the first line while that has
     /// room to spare, else in the emptier of the first two, else in the others;
-    /// if none is free, the one whose tenant has spent the least.
+    /// if none is free, the one whose tenant is worth the least.
     fn vacancy(&self, hash: u64, now: Timestamp) -> Option<Vacancy<'_>> {
         let [first, second, third, fourth] =
             self.lines_of(hash).map(|line| self.survey(&self.lines[line], now));
@@ -358,7 +401,7 @@ impl Table {
             return second.vacancy;
         }
         let all = [third.vacancy, fourth.vacancy, first.vacancy, second.vacancy];
-        all.into_iter().flatten().min_by_key(|vacancy| spent(vacancy.tenant))
+        all.into_iter().flatten().min_by_key(|vacancy| worth(vacancy.tenant))
     }
 
     fn survey<'t>(&self, line: &'t Line, now: Timestamp) -> Survey<'t> {
@@ -369,9 +412,9 @@ impl Table {
                 continue;
             }
             let class = Class::of_tag(line.tags[way].load(Ordering::Relaxed));
-            let tenant = class.spent(seen, self.base, now).map(|spent| (class, spent));
+            let tenant = class.spent(seen, self.base, now);
             survey.free += usize::from(tenant.is_none());
-            let better = survey.vacancy.as_ref().is_none_or(|best| spent(tenant) < spent(best.tenant));
+            let better = survey.vacancy.as_ref().is_none_or(|best| worth(tenant) < worth(best.tenant));
             if better {
                 survey.vacancy = Some(Vacancy { line, way, seen, tenant });
             }
@@ -412,8 +455,12 @@ struct Survey<'t> {
 }
 
 /// Orders tenants: none before any.
-fn spent(tenant: Option<(Class, u64)>) -> Option<u64> {
-    tenant.map(|(_, spent)| spent)
+fn worth(tenant: Option<Spent>) -> Option<u64> {
+    tenant.map(|spent| spent.worth)
+}
+
+const fn whole_second(time: Timestamp) -> Timestamp {
+    Timestamp::from_secs(time.as_micros() / 1_000_000)
 }
 
 /// 48 bits of the hash, never zero: an empty slot has tag zero.

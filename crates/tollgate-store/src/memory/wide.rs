@@ -2,8 +2,8 @@
 //! rates with an unusually fine grain.
 //!
 //! Keys fall into sets; a set is a short list behind a lock, held for one step.
-//! Bounded like the table of words, and as strict when full: the key that has
-//! spent the smallest share gives way, and the newcomer starts from that share.
+//! Bounded like the table of words, and as strict when full: the key gives way
+//! whose forgetting gives away the least, and the newcomer starts from its share.
 //! Leases are never given away: where they fill a set, a newcomer waits.
 
 use std::sync::OnceLock;
@@ -17,6 +17,9 @@ use super::sync::{AtomicU64, Mutex, Ordering, lock};
 /// Most keys a set may hold. With half of that on average, one key in some
 /// three hundred finds its set full while the table as a whole is not.
 const WAYS: usize = 16;
+
+/// Sets for more keys than this are not made.
+const MOST_KEYS: usize = 1 << 28;
 
 /// A whole quota, as shares of it are counted.
 const WHOLE: u64 = 1 << 16;
@@ -43,7 +46,11 @@ struct Entry {
 
 impl WideTable {
     pub(super) fn new(keys: usize) -> Self {
-        Self { sets: OnceLock::new(), count: keys.div_ceil(WAYS / 2).max(1), evictions: AtomicU64::new(0) }
+        Self {
+            sets: OnceLock::new(),
+            count: keys.min(MOST_KEYS).div_ceil(WAYS / 2).max(1),
+            evictions: AtomicU64::new(0),
+        }
     }
 
     pub(super) fn evictions(&self) -> u64 {
@@ -76,36 +83,33 @@ impl WideTable {
     }
 
     /// Does `act` to a key's state, atomically.
-    pub(super) fn run(
+    pub(super) fn run<P: Past>(
         &self,
         key: [u64; 2],
         quota: &Quota,
         act: Act,
         now: Timestamp,
-        past: &impl Past,
+        past: &P,
     ) -> Outcome {
         // Read before the set is locked: the past may lie in the same set.
-        let carried = past.state();
+        let carried = if P::EXISTS { past.state() } else { None };
         let mut set = lock(self.set(key));
-        if let Some(entry) = set.iter_mut().find(|entry| entry.key == key) {
+        let found = set.iter().position(|entry| entry.key == key);
+        let known = found.filter(|&index| carried.is_none() || set[index].forgettable > now);
+        if let Some(index) = known {
+            let entry = &mut set[index];
             let verdict = act.on_any(quota, &mut entry.state, now);
             if !matches!(act, Act::Look(_)) {
                 entry.note(quota, now);
             }
             return quota.describe(&entry.state, verdict, now);
         }
-        if !act.can_insert() {
-            let mut state = carried.unwrap_or_else(|| quota.fresh());
-            let verdict = act.on_any(quota, &mut state, now);
-            return quota.describe(&state, verdict, now);
-        }
-        let (start, evicted) = match &carried {
-            Some(state) => (state.clone(), place(&set, now)),
-            None => match place(&set, now) {
-                Place::Of(index) => (share(quota, set[index].spent_at(now), now), Place::Of(index)),
-                Place::Full(wait) => return full(quota, wait, now),
-                free => (quota.fresh(), free),
-            },
+        let place = found.map_or_else(|| place(&set, now), Place::Forgotten);
+        let start = match (&carried, place) {
+            (Some(state), _) => state.clone(),
+            (None, Place::Of(index)) if act.can_insert() => share(quota, set[index].spent_at(now), now),
+            (None, Place::Full(wait)) if act.can_insert() => return full(quota, wait, now),
+            (None, _) => quota.fresh(),
         };
         let mut state = start.clone();
         let verdict = act.on_any(quota, &mut state, now);
@@ -115,7 +119,7 @@ impl WideTable {
         }
         let mut entry = Entry { key, state, written: now, forgettable: now, spent: 0 };
         entry.note(quota, now);
-        match evicted {
+        match place {
             Place::New => set.push(entry),
             Place::Forgotten(index) => set[index] = entry,
             Place::Of(index) => {
@@ -147,6 +151,13 @@ impl Entry {
     }
 }
 
+impl Entry {
+    /// What forgetting it would give away: its share, times how long that counts.
+    fn worth(&self, now: Timestamp) -> u64 {
+        self.spent_at(now).saturating_mul(self.forgettable.since(now).as_micros())
+    }
+}
+
 /// Where a newcomer goes.
 #[derive(Clone, Copy)]
 enum Place {
@@ -166,7 +177,7 @@ fn place(set: &[Entry], now: Timestamp) -> Place {
         return Place::New;
     }
     let movable = set.iter().enumerate().filter(|(_, entry)| !matches!(entry.state, State::Concurrency(_)));
-    match movable.min_by_key(|(_, entry)| entry.spent_at(now)) {
+    match movable.min_by_key(|(_, entry)| entry.worth(now)) {
         Some((index, _)) => Place::Of(index),
         None => Place::Full(set.iter().map(|entry| entry.forgettable.since(now)).min().unwrap_or(Span::ZERO)),
     }

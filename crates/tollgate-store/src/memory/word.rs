@@ -149,17 +149,31 @@ impl Class {
         (self.0 as u64) << 8
     }
 
-    /// How much of a word's quota is spent, in 64ths, rounded up;
-    /// `None` if it counts no more.
-    pub(super) fn spent(self, word: u64, base: Timestamp, now: Timestamp) -> Option<u64> {
+    /// How much of a word's quota is spent and what forgetting it would give
+    /// away; `None` if it counts no more.
+    pub(super) fn spent(self, word: u64, base: Timestamp, now: Timestamp) -> Option<Spent> {
         let in_units = self.0 & Self::UNITS != 0;
         let end = if in_units { base + Span::from_millis(word >> 24) } else { tat(word, base) };
         if end < now {
             return None;
         }
-        let amount = if in_units { word >> 4 & 0xf_ffff } else { end.since(now).as_micros() };
-        Some(amount.saturating_mul(64).div_ceil(about(self.0 & !Self::UNITS)))
+        let left = end.since(now).as_micros();
+        let amount = if in_units { word >> 4 & 0xf_ffff } else { left };
+        let share = amount.saturating_mul(64).div_ceil(about(self.0 & !Self::UNITS));
+        Some(Spent { class: self, share, worth: share.saturating_mul(left) })
     }
+}
+
+/// What a live key has spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spent {
+    pub(super) class: Class,
+    /// Of its quota, in 64ths, rounded up.
+    pub(super) share: u64,
+    /// The share times how long it would still have counted. Without the time, a
+    /// flood of keys that live for a second would push out one that is drained
+    /// for a day, and its day would be over with them.
+    pub(super) worth: u64,
 }
 
 /// A number as its highest bit and the one below.
