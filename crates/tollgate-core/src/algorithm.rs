@@ -59,7 +59,10 @@ pub trait Algorithm {
     fn describe(&self, state: &Self::State, verdict: Verdict, now: Timestamp) -> Outcome;
 
     /// Gives back what a step at `taken_at` spent, as if it had not happened.
-    /// Units that time has given back already are not given twice.
+    /// Units that time has certainly given back are not given twice. A state
+    /// does not tell whose units it holds: a bucket gives back up to what cannot
+    /// have come back since, and a refund after others have spent errs by at
+    /// most the units refunded.
     fn refund(&self, state: &mut Self::State, units: u64, taken_at: Timestamp, now: Timestamp);
 
     /// Lets the key spend `units` more from now on, but never more than a rested key.

@@ -1,9 +1,9 @@
 //! A quota with an identity: whose state is whose.
 //!
-//! Two rules with one id share their states; that is how a key keeps what it
-//! has spent when it moves to another plan. A rule whose numbers change gets a
-//! new id and remembers the old one, so that a store can carry a key's usage
-//! over when it next meets the key, and need not visit them all.
+//! Two rules with one id share their states, so the id is made of everything
+//! that gives a state its meaning. A rule whose numbers change gets a new id and
+//! remembers the old one, so that a store can carry a key's usage over when it
+//! next meets the key, and need not visit them all.
 
 use crate::quota::Quota;
 

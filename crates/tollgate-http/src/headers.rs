@@ -5,7 +5,8 @@
 //! `X-RateLimit-*` of most services, the IETF fields, and dialects.
 //!
 //! All of them speak of the same moment. What they call the reset is the wait of
-//! a limit that refused, and else the time until it is as good as unused; so
+//! a limit that refused, and else the time until it is as good as unused; of slots,
+//! which come back when they come back, a second (`retry_after`). So
 //! `Retry-After` never ends before the reset of a limit that refused.
 //!
 //! A header that the service behind wrote under the same name is replaced, not
@@ -23,10 +24,12 @@ mod retry_after;
 mod triple;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use tollgate::Decision;
 use tollgate::policy::{HeaderSettings, IetfHeaders, XRateLimit};
-use tollgate::{Decision, LimitOutcome, Span};
 
 pub use self::retry_after::RetryAfter;
+pub(crate) use self::retry_after::decider;
+use self::retry_after::until_change;
 
 /// Writes what a decision says about its limits.
 ///
@@ -55,7 +58,7 @@ pub fn write_headers(
     if let Some(retry_after) = retry_after {
         retry_after.write(headers);
     }
-    let (Some(decider), Some(at)) = (decision.decider(), decision.at()) else { return };
+    let (Some(decider), Some(at)) = (decider(decision), decision.at()) else { return };
     match settings.x_ratelimit {
         XRateLimit::Epoch => triple::X_RATELIMIT.write(headers, &decider, triple::Reset::Epoch(at)),
         XRateLimit::Delta => triple::X_RATELIMIT.write(headers, &decider, triple::Reset::Delta),
@@ -80,10 +83,4 @@ pub fn write_headers(
 /// the alternative is a panic.
 fn put(headers: &mut HeaderMap, name: &'static HeaderName, value: HeaderValue) {
     let _full = headers.try_insert(name, value);
-}
-
-/// How long what is said about a limit holds: until it would admit what it has
-/// just refused, or until it is as good as unused.
-fn until_change(limit: &LimitOutcome<'_>) -> Span {
-    limit.outcome().retry_after().unwrap_or(limit.outcome().reset_after)
 }

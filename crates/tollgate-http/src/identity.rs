@@ -2,13 +2,17 @@
 //!
 //! A policy can look for users and keys in headers, but it cannot verify them.
 //! A middleware that has puts an [`Identity`] into the request's extensions,
-//! and what it says goes before what any header claims.
+//! and from then on no header says who calls.
 //!
 //! Not here: authentication.
 
 /// Who calls, verified. Put into the request's extensions by whoever verified it.
 ///
-/// What stays unsaid is looked for where the policy's `identify` section says.
+/// User, tenant and plan come from it alone: what it leaves unsaid is not known,
+/// whatever headers claim. So an empty one means that somebody looked and found
+/// nobody, and `X-User-Id: admin` makes no admin. An API key that stays unsaid
+/// is still looked for where the policy's `identify` section says: a key is
+/// something a caller shows, and this layer may well come before its check.
 ///
 /// ```
 /// # use tollgate_http::Identity;
@@ -25,7 +29,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Nobody in particular yet.
+    /// Nobody in particular yet. As it is, it says that nobody is logged in.
     pub fn new() -> Self {
         Self::default()
     }

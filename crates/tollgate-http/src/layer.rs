@@ -43,6 +43,20 @@ use crate::slots::{Background, Spawn};
 ///
 /// Without knowing the peer, all callers that a limit counts by address share
 /// one allowance: say where it stands, with a [`Peer`] or [`with_peer`](Self::with_peer).
+///
+/// Put it on the outermost router. A router that is nested in another (axum's
+/// `nest`) sees paths without the prefix it is nested under, and so does a layer
+/// on it: `endpoint: /api/v1/search` would then match nothing.
+///
+/// ```text
+/// Router::new().nest("/api", api).layer(limit)     limits see /api/v1/search
+/// Router::new().nest("/api", api.layer(limit))     limits see /v1/search
+/// ```
+///
+/// Slots of concurrency limits are held until the last byte of the answer is
+/// sent or until their `ttl` has passed, whichever comes first. An answer that
+/// takes longer than that goes on, but is no longer counted: choose a `ttl`
+/// longer than the longest answer.
 pub struct LimitLayer<S = MemoryStore> {
     wiring: Arc<Wiring<S>>,
 }

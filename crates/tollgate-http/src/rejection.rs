@@ -3,6 +3,7 @@
 //! | why | status | comes back? |
 //! |---|---|---|
 //! | a limit has no room | 429 | `Retry-After` |
+//! | all slots are taken | 429 | `Retry-After: 1`: one may come back any moment |
 //! | the request costs more than a limit ever holds | 429 | no: the detail says that waiting does not help |
 //! | deny-listed | 403 | no, and the entry is not shown |
 //! | key or plan is blocked by a limit | 403 | no |
@@ -29,7 +30,7 @@ use tollgate::{Decision, Fate, Limit, LimitOutcome};
 
 use self::accept::Form;
 use self::problem::Problem;
-use crate::headers::{RetryAfter, write_headers};
+use crate::headers::{RetryAfter, decider, write_headers};
 
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
@@ -104,7 +105,7 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
 
     fn by_quota(decision: &'d Decision<'l>, retry_after: Option<RetryAfter>) -> Self {
         let refusing = |limit: &LimitOutcome<'_>| limit.is_binding() && !limit.outcome().is_admitted();
-        let detail = match decision.decider() {
+        let detail = match decider(decision) {
             Some(decider) => words::quota(&decider, retry_after),
             None => "too many requests".to_owned(),
         };

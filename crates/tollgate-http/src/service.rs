@@ -9,6 +9,10 @@
 //!
 //! The limiter is taken once and kept: the policy that decides also words.
 //!
+//! Layers can be stacked. Of an answer that one further in refused, that one has
+//! told everything: an outer layer with plenty left adds no headers, or its
+//! `X-RateLimit-Remaining: 99` would stand on a 429.
+//!
 //! One allocation for each request, its future: the futures of stores have no
 //! name that could be written here.
 
@@ -32,6 +36,10 @@ use crate::outage::Outage;
 use crate::rejection::Rejection;
 use crate::slots::HeldSlots;
 use crate::view::HttpRequest;
+
+/// Marks an answer, in its extensions, that a layer refused.
+#[derive(Clone, Copy)]
+struct Refused;
 
 /// A service behind a limiter. Made by [`LimitLayer`](crate::LimitLayer).
 ///
@@ -111,7 +119,9 @@ where
     let spawn = wiring.spawn.as_ref();
     let slots = decision.as_ref().and_then(|decision| HeldSlots::of(&limiter, decision, spawn));
     let mut response = inner.call(Request::from_parts(parts, body)).await?;
-    if let Some(decision) = &decision {
+    if let Some(decision) = &decision
+        && response.extensions().get::<Refused>().is_none()
+    {
         write_headers(response.headers_mut(), decision, policy.headers(), None);
     }
     Ok(response.map(|body| LimitBody::admitted(body, slots)))
@@ -138,6 +148,7 @@ impl<S> Wiring<S> {
             None => rejection.response(&parts.headers),
         };
         rejection.write_headers(response.headers_mut(), settings);
+        response.extensions_mut().insert(Refused);
         response.map(LimitBody::refused)
     }
 

@@ -45,11 +45,21 @@ impl Request for HttpRequest<'_> {
         self.parts.uri.path()
     }
 
-    /// What the request line asks for goes before `Host` (RFC 9112, 3.2.2), so a
-    /// caller cannot show one host to the policy and another to the service.
+    /// What the request line asks for goes before `Host` (RFC 9112, 3.2.2). Not
+    /// every service goes by that, so the other one is not forgotten:
+    /// see [`other_host`](Request::other_host).
     fn host(&self) -> Option<&str> {
         let written = || std::str::from_utf8(self.parts.headers.get(HOST)?.as_bytes()).ok();
         self.parts.uri.host().or_else(written)
+    }
+
+    /// The first `Host` line that names another host than [`host`](Request::host)
+    /// does: services that read the header would believe it.
+    fn other_host(&self) -> Option<&str> {
+        let host = self.host().map(without_port);
+        let lines = self.parts.headers.get_all(HOST).iter();
+        let mut written = lines.filter_map(|line| std::str::from_utf8(line.as_bytes()).ok());
+        written.find(|it| host.is_none_or(|host| !host.eq_ignore_ascii_case(without_port(it))))
     }
 
     fn query(&self) -> Option<&str> {
@@ -62,6 +72,16 @@ impl Request for HttpRequest<'_> {
 
     fn header(&self, name: &str) -> Option<&[u8]> {
         self.parts.headers.get(name).map(http::HeaderValue::as_bytes)
+    }
+
+    /// Over HTTP/2 each cookie may have a line of its own (RFC 9113, 8.2.3).
+    fn header_line(&self, name: &str, index: usize) -> Option<&[u8]> {
+        self.parts.headers.get_all(name).iter().nth(index).map(http::HeaderValue::as_bytes)
+    }
+
+    /// With an [`Identity`], even an empty one: whoever put it there has looked.
+    fn is_identified(&self) -> bool {
+        self.identity.is_some()
     }
 
     fn user(&self) -> Option<&str> {
@@ -85,9 +105,48 @@ impl Request for HttpRequest<'_> {
     }
 }
 
+/// `example.com` of `example.com:8080`, `[::1]` of `[::1]:80`; an address without
+/// brackets has no port to lose.
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((bare, port))
+            if port.bytes().all(|byte| byte.is_ascii_digit())
+                && (!bare.contains(':') || bare.ends_with(']')) =>
+        {
+            bare
+        }
+        _ => host,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use http::request::Builder;
+    use tollgate::Limiter;
+
     use super::*;
+
+    fn admits(limiter: &Limiter, request: Builder) -> bool {
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        limiter.check(&HttpRequest::new(&parts, None)).is_allowed()
+    }
+
+    #[test]
+    fn to_an_empty_identity_no_header_adds_a_plan() {
+        let policy =
+            "plans: {from: header:X-Plan}\nlimits: [{by: global, bucket: 9/day, plans: {gone: blocked}}]";
+        let limiter = Limiter::from_policy(policy).unwrap();
+        let claimed = || http::Request::get("/").header("x-plan", "gone");
+        assert!(!admits(&limiter, claimed()), "nobody has looked, so the header counts");
+        assert!(admits(&limiter, claimed().extension(Identity::new())));
+    }
+
+    #[test]
+    fn a_verified_claim_still_names_the_user() {
+        let policy = "identify: {user: ['claim:sub']}\nlimits: [{by: user, missing: refuse, bucket: 9/day}]";
+        let limiter = Limiter::from_policy(policy).unwrap();
+        assert!(admits(&limiter, http::Request::get("/").extension(Identity::new().claim("sub", "ann"))));
+    }
 
     #[track_caller]
     fn check_host(uri: &str, host: Option<&[u8]>, expected: Option<&str>) {
@@ -108,15 +167,88 @@ mod tests {
         check_host("/x", None, None);
     }
 
+    #[track_caller]
+    fn check_other_host(uri: &str, lines: &[&[u8]], expected: Option<&str>) {
+        let request = http::Request::builder().uri(uri);
+        let request = lines.iter().fold(request, |request, line| request.header("host", *line));
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        assert_eq!(HttpRequest::new(&parts, None).other_host(), expected, "{uri} {lines:?}");
+    }
+
+    #[test]
+    fn another_host_is_one_that_differs_in_more_than_case_and_port() {
+        check_other_host("/x", &[], None);
+        check_other_host("/x", &[b"a.test"], None);
+        check_other_host("/x", &[b"a.test:80", b"A.TEST:8080", b"b.test"], Some("b.test"));
+        check_other_host("/x", &[b"\xff", b"b.test"], Some("b.test"));
+        check_other_host("http://a.test/x", &[], None);
+        check_other_host("http://a.test:80/x", &[b"A.test:8080"], None);
+        check_other_host("http://a.test/x", &[b"b.test:80"], Some("b.test:80"));
+        check_other_host("http://a.test/x", &[b"a.test", b"b.test"], Some("b.test"));
+        check_other_host("http://[2001:db8::1]:80/x", &[b"[2001:DB8::1]"], None);
+        check_other_host("http://[2001:db8::1]/x", &[b"[2001:db8::2]"], Some("[2001:db8::2]"));
+    }
+
+    #[test]
+    fn the_limit_of_a_host_is_met_under_either_of_two_names() {
+        let policy = "limits: [{host: api.example.com, by: global, bucket: 3/day}]";
+        let limiter = Limiter::from_policy(policy).unwrap();
+        let get = |uri: &str, hosts: &[&str]| {
+            let request = http::Request::get(uri);
+            admits(&limiter, hosts.iter().fold(request, |request, host| request.header("host", *host)))
+        };
+        assert!(get("http://other.test/", &["api.example.com"]));
+        assert!(get("http://api.example.com/", &["other.test"]));
+        assert!(get("/", &["other.test", "api.example.com"]));
+        assert!(!get("http://other.test/", &["api.example.com"]), "all three have counted, once each");
+        assert!(get("/", &["other.test"]));
+    }
+
+    #[test]
+    fn a_cookie_counts_on_whichever_line_it_stands() {
+        let policy = "limits: [{by: 'cookie:sid', missing: refuse, bucket: 1/day}]";
+        let limiter = Limiter::from_policy(policy).unwrap();
+        let get = |sid: &str| {
+            let request = http::Request::get("/").header("cookie", "theme=dark");
+            admits(&limiter, request.header("cookie", format!("sid={sid}")))
+        };
+        assert!(get("ann"));
+        assert!(!get("ann"));
+        assert!(get("bob"), "another cookie is another caller");
+    }
+
+    #[test]
+    fn a_denied_cookie_on_the_second_line_is_denied() {
+        let policy = "deny: [{'cookie:sid': stolen}]\nlimits: [{by: global, bucket: 9/day}]";
+        let limiter = Limiter::from_policy(policy).unwrap();
+        let get = |second: &'static str| {
+            admits(&limiter, http::Request::get("/").header("cookie", "a=1").header("cookie", second))
+        };
+        assert!(!get("sid=stolen"));
+        assert!(get("sid=own"));
+    }
+
+    #[test]
+    fn to_an_empty_identity_no_header_adds_a_user() {
+        let policy = "allow: [{user: admin}]\nlimits: [{by: user, missing: refuse, bucket: 9/day}]";
+        let limiter = Limiter::from_policy(policy).unwrap();
+        let claimed = || http::Request::get("/").header("x-user-id", "admin");
+        assert!(admits(&limiter, claimed()), "nobody has looked, so the header counts");
+        assert!(!admits(&limiter, claimed().extension(Identity::new())));
+
+        let limiter = Limiter::from_policy("limits: [{by: user, bucket: 1/day}]").unwrap();
+        admits(&limiter, claimed().extension(Identity::new()));
+        admits(&limiter, claimed().extension(Identity::new()));
+        assert!(admits(&limiter, claimed()), "admin has spent nothing");
+    }
+
     #[test]
     fn a_verified_identity_goes_before_what_headers_claim() {
         let policy = "limits: [{by: [user, claim:org], bucket: 1/minute}]";
-        let limiter = tollgate::Limiter::from_policy(policy).unwrap();
+        let limiter = Limiter::from_policy(policy).unwrap();
         let admitted = |claimed: &str, verified: &str| {
             let identity = Identity::new().user(verified).claim("org", "acme");
-            let request = http::Request::get("/").header("x-user-id", claimed).extension(identity);
-            let (parts, ()) = request.body(()).unwrap().into_parts();
-            limiter.check(&HttpRequest::new(&parts, None)).is_allowed()
+            admits(&limiter, http::Request::get("/").header("x-user-id", claimed).extension(identity))
         };
         assert!(admitted("eve", "ann"));
         assert!(!admitted("mallory", "ann"), "another header is not another user");

@@ -142,7 +142,7 @@ limits:
             ("x-ratelimit-remaining", "2"),
             ("ratelimit-limit", "3"),
             ("ratelimit-remaining", "2"),
-            ("ratelimit-reset", "60"),
+            ("ratelimit-reset", "1"),
             ("ratelimit-policy", "5;w=60, 100;w=86400"),
             ("ratelimit", "absent"),
         ],
@@ -170,6 +170,65 @@ fn what_can_never_pass_has_no_time_to_come_back() {
         rejection.detail(),
         "limit `big` allows 10 per minute, and this request asks for 11 at once: it can never pass, \
          and waiting does not help"
+    );
+}
+
+#[test]
+fn whoever_finds_no_slot_comes_back_shortly_and_not_when_the_lease_ends() {
+    let (limiter, _) = limiter(
+        "headers: {retry_after_jitter: 50%, dialects: [discord, openai, aws]}
+limits: [{name: at-once, by: ip, slots: 1, ttl: 5m}]",
+    );
+    let call = Call::new("GET", "/").ip([203, 0, 113, 9]);
+    let reset = (START + 1).to_string();
+    let same = [
+        ("x-ratelimit-limit", "1"),
+        ("x-ratelimit-remaining", "0"),
+        ("x-ratelimit-reset", &*reset),
+        ("ratelimit", r#""at-once";r=0"#),
+        ("x-ratelimit-reset-after", "1.000"),
+        ("x-ratelimit-reset-requests", "1s"),
+    ];
+    check(&headers_for(&limiter, &call, 0), &same);
+    for (dice, seconds, millis) in [(0, "1", "1000"), (u32::MAX, "2", "1500")] {
+        let refused = headers_for(&limiter, &call, dice);
+        check(&refused, &same);
+        check(
+            &refused,
+            &[("retry-after", seconds), ("retry-after-ms", millis), ("x-amz-retry-after", millis)],
+        );
+    }
+    let decision = limiter.check(&call);
+    let rejection = Rejection::of(&decision, RetryAfter::of(&decision, 0, 0)).unwrap();
+    assert_eq!(rejection.detail(), "limit `at-once` allows 1 at once; try again in 1 s");
+    let problem = rejection.response(&HeaderMap::new()).into_body();
+    let problem: serde_json::Value = serde_json::from_slice(&problem).unwrap();
+    assert_eq!((&problem["retry_after"], &problem["retry_after_ms"]), (&1.into(), &1_000.into()));
+}
+
+#[test]
+fn a_lease_that_ends_late_does_not_hide_a_limit_that_takes_longer() {
+    let (limiter, _) = limiter(
+        "limits:
+          - {name: rate, by: ip, bucket: '2/minute, burst 2'}
+          - {name: at-once, by: ip, slots: 1, ttl: 5m}",
+    );
+    let call = Call::new("GET", "/").ip([203, 0, 113, 9]);
+    limiter.check(&call);
+    let both = Call::new("GET", "/").ip([203, 0, 113, 9]).cost(2);
+    let decision = limiter.check(&both);
+    let rejection = Rejection::of(&decision, RetryAfter::of(&decision, 0, 0)).unwrap();
+    assert_eq!(rejection.violated().collect::<Vec<_>>(), ["rate", "at-once"]);
+    assert_eq!(rejection.detail(), "limit `rate` allows 2 per minute; try again in 30 s");
+    let mut headers = HeaderMap::new();
+    rejection.write_headers(&mut headers, limiter.policy().headers());
+    check(
+        &headers,
+        &[
+            ("retry-after", "30"),
+            ("x-ratelimit-limit", "2"),
+            ("ratelimit", r#""rate";r=1;t=30, "at-once";r=0"#),
+        ],
     );
 }
 

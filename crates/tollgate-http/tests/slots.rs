@@ -11,7 +11,9 @@ use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use tollgate::policy::Policy;
 use tollgate::store::{Answer, Check};
-use tollgate::{Adjustment, Limiter, ManualClock, MemoryStore, Outcome, Rule, Store, StoreError, Timestamp};
+use tollgate::{
+    Adjustment, Limiter, ManualClock, MemoryStore, Outcome, Rule, Span, Store, StoreError, Timestamp,
+};
 use tollgate_http::{LimitLayer, SharedLimiter};
 use tower::{Layer as _, Service, ServiceExt as _, service_fn};
 
@@ -42,6 +44,22 @@ async fn a_slot_is_held_until_the_body_is_sent() {
     assert_eq!(second.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(first.into_body().collect().await.unwrap().to_bytes(), "hello");
     assert_eq!(service.clone().oneshot(request()).await.unwrap().status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_slot_is_held_no_longer_than_its_ttl() {
+    let clock = ManualClock::at(Timestamp::from_secs(1_700_000_000));
+    let limiter = shared(MemoryStore::with_clock(100, clock.clone()));
+    let service = LimitLayer::new(limiter).layer(service_fn(hello));
+    let unsent = service.clone().oneshot(request()).await.unwrap();
+    let refused = service.clone().oneshot(request()).await.unwrap();
+    assert_eq!(
+        (refused.status(), &refused.headers()["retry-after"]),
+        (StatusCode::TOO_MANY_REQUESTS, &"1".parse().unwrap())
+    );
+    clock.advance(Span::from_secs(60));
+    assert_eq!(service.oneshot(request()).await.unwrap().status(), StatusCode::OK);
+    drop(unsent);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Gets one value out of a query, a cookie header or an authorization header.
 //!
-//! The first value of a name counts, as for headers. Values are percent-decoded,
+//! The first value of a name that is not empty counts. Values are percent-decoded,
 //! so that spelling one value in two ways does not make two keys. All of it is
 //! linear in its input and borrows where nothing had to be decoded.
 
@@ -14,7 +14,7 @@ pub(crate) fn query<'q>(query: &'q str, name: &str) -> Option<Cow<'q, [u8]>> {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         let same = key == name
             || (needs_decoding(key.as_bytes(), true) && *decoded(key.as_bytes(), true) == *name.as_bytes());
-        same.then(|| decoded(value.as_bytes(), true))
+        same.then(|| decoded(value.as_bytes(), true)).filter(|value| !value.is_empty())
     })
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn cookie<'h>(header: &'h [u8], name: &str) -> Option<Cow<'h, [u8]>> 
         let at = pair.iter().position(|&byte| byte == b'=')?;
         let (key, value) = (pair[..at].trim_ascii(), pair[at + 1..].trim_ascii());
         let bare = value.strip_prefix(b"\"").and_then(|it| it.strip_suffix(b"\"")).unwrap_or(value);
-        (key == name.as_bytes()).then(|| decoded(bare, false))
+        (key == name.as_bytes()).then(|| decoded(bare, false)).filter(|value| !value.is_empty())
     })
 }
 
@@ -40,7 +40,7 @@ fn needs_decoding(text: &[u8], plus_is_blank: bool) -> bool {
 }
 
 /// Percent-decoded; what is no escape stays as it is.
-fn decoded(text: &[u8], plus_is_blank: bool) -> Cow<'_, [u8]> {
+pub(crate) fn decoded(text: &[u8], plus_is_blank: bool) -> Cow<'_, [u8]> {
     if !needs_decoding(text, plus_is_blank) {
         return Cow::Borrowed(text);
     }
@@ -63,7 +63,8 @@ mod tests {
     fn the_first_value_counts_in_one_spelling() {
         assert_eq!(query("a=1&key=x%2By&key=2", "key").as_deref(), Some(&b"x+y"[..]));
         assert_eq!(query("k%65y=a+b", "key").as_deref(), Some(&b"a b"[..]));
-        assert_eq!(query("key", "key").as_deref(), Some(&b""[..]));
+        assert_eq!(query("key", "key"), None);
+        assert_eq!(query("key=&key=x", "key").as_deref(), Some(&b"x"[..]), "an empty value is none");
         assert_eq!(query("keys=1", "key"), None);
         assert_eq!(cookie(b"a=1; sid=\"x%41\"; sid=2", "sid").as_deref(), Some(&b"xA"[..]));
         assert_eq!(cookie(b"SID=1;;=;sid", "sid"), None);

@@ -13,6 +13,9 @@ use crate::pattern::PathPattern;
 use crate::request::Request;
 use crate::source::KeySource;
 
+/// More lines than a browser sends, and an end to how long a search may take.
+const MOST_COOKIE_LINES: usize = 64;
+
 /// Where a name of a caller may stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credential {
@@ -20,6 +23,13 @@ pub enum Credential {
     Bearer,
     /// A header, cookie, parameter or claim.
     Named(KeySource),
+}
+
+impl Credential {
+    /// Whether a caller cannot make it up: claims are of verified tokens.
+    const fn is_verified(&self) -> bool {
+        matches!(self, Self::Named(KeySource::Claim(_)))
+    }
 }
 
 impl fmt::Display for Credential {
@@ -68,21 +78,29 @@ impl Identify {
         view: &View<'r, R>,
     ) -> Option<Cow<'r, [u8]>> {
         let request = view.request;
-        let known = |known: Option<&'r str>, places: &[Credential]| match known {
+        let among = |known: Option<&'r str>, places: &[Credential], trusted_only: bool| match known {
             Some(value) if !value.is_empty() => Some(Cow::Borrowed(value.as_bytes())),
-            _ => places.iter().find_map(|place| self.credential(place, view)),
+            _ => places
+                .iter()
+                .filter(|place| !trusted_only || place.is_verified())
+                .find_map(|place| self.credential(place, view)),
         };
+        // Once somebody has settled who calls, only what was verified adds to it. A
+        // key is what a caller shows rather than what it is, and may still be shown.
+        let known = |known, places| among(known, places, request.is_identified());
         let value = match source {
             KeySource::Ip | KeySource::Global => None,
             KeySource::User => known(request.user(), &self.user),
-            KeySource::ApiKey => known(request.api_key(), &self.api_key),
+            KeySource::ApiKey => among(request.api_key(), &self.api_key, false),
             KeySource::Tenant => known(request.tenant(), &self.tenant),
             KeySource::Header(name) => request.header(name).map(|value| Cow::Borrowed(value.trim_ascii())),
-            KeySource::Cookie(name) => extract::cookie(request.header("cookie")?, name),
+            KeySource::Cookie(name) => (0..MOST_COOKIE_LINES)
+                .map_while(|index| request.header_line("cookie", index))
+                .find_map(|line| extract::cookie(line, name)),
             KeySource::Query(name) => extract::query(request.query()?, name),
             KeySource::Path(name) => {
                 let index = view.pattern?.position(name)?;
-                matcher::segment(view.path, index).map(|segment| Cow::Borrowed(segment.as_bytes()))
+                matcher::segment(view.path, index).map(|segment| extract::decoded(segment.as_bytes(), false))
             }
             KeySource::Claim(name) => request.claim(name).map(|value| Cow::Borrowed(value.as_bytes())),
         };

@@ -4,8 +4,8 @@
 //! handler in most servers, so they must meet the same limit. A gateway must
 //! forward the form that was matched, or the two can be played against each other.
 //!
-//! - escapes of unreserved characters are undone, others written in upper case
-//!   (RFC 3986, 6.2.2); a `%` that begins no escape becomes `%25`;
+//! - escapes of characters that may stand in a segment are undone, others
+//!   written in upper case (RFC 3986, 6.2.2); a `%` that begins no escape becomes `%25`;
 //! - blanks, control characters and everything beyond ASCII become escapes;
 //! - empty and `.` segments go, `..` takes its predecessor along;
 //! - a slash at the end goes, except from `/` itself.
@@ -84,7 +84,8 @@ fn first_odd(path: &[u8]) -> Option<usize> {
             }
             b'%' => match escape(&path[at..]) {
                 Some(it)
-                    if !is_unreserved(it) && !path[at + 1..at + 3].iter().any(u8::is_ascii_lowercase) =>
+                    if !is_plain_in_segment(it)
+                        && !path[at + 1..at + 3].iter().any(u8::is_ascii_lowercase) =>
                 {
                     at + 3
                 }
@@ -108,6 +109,14 @@ static PLAIN: [bool; 256] = {
     }
     plain
 };
+
+/// The path with its characters in their one spelling and its segments as they
+/// stand, `.` and `..` included: what a server that does not resolve them routes
+/// by. `None` for a path that does not begin with a slash.
+pub fn literal(path: &str) -> Option<String> {
+    let end = path.bytes().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len());
+    path.starts_with('/').then(|| escaped(&path[..end]))
+}
 
 fn rewritten(path: &str) -> String {
     let escaped = escaped(path);
@@ -139,7 +148,7 @@ fn escaped(path: &str) -> String {
             _ => (byte, 1),
         };
         let was_escape = bytes[at] == b'%';
-        if (was_escape && !is_unreserved(byte)) || must_escape(byte) {
+        if (was_escape && !is_plain_in_segment(byte)) || must_escape(byte) {
             out.push('%');
             out.extend([byte >> 4, byte & 15].map(|half| char::from(b"0123456789ABCDEF"[usize::from(half)])));
         } else {
@@ -159,8 +168,11 @@ pub(crate) fn escape(bytes: &[u8]) -> Option<u8> {
     }
 }
 
-fn is_unreserved(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+/// Whether a character means the same written out and escaped. Strictly that is
+/// true of unreserved ones only; but handlers see a segment decoded, so to them
+/// `@` and `%40` are one, and to a limit they must be too.
+fn is_plain_in_segment(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte)
 }
 
 fn must_escape(byte: u8) -> bool {

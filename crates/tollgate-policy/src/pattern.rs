@@ -57,6 +57,24 @@ impl PathPattern {
                 .at(0..method.len())
                 .label(format!("write `endpoint: {}` and `method: {method}`", path.trim())));
         }
+        if let Some(at) = text.find(|it: char| it.is_whitespace() || it.is_control()) {
+            let several = text.split([',', ' ', '\n']).filter(|it| it.starts_with('/')).collect::<Vec<_>>();
+            let mistake = Mistake::new("an endpoint has no blanks").at(at..at + 1);
+            return Err(if several.len() > 1 {
+                mistake
+                    .label("several endpoints are a list")
+                    .help(format!("endpoint: [{}]", several.join(", ")))
+            } else {
+                mistake.label("remove this").help("a blank in a path is written `%20`")
+            });
+        }
+        if let Some(at) = text.find(['|', '\\', '^']).or_else(|| text.find(".+")).or_else(|| text.find(".*"))
+        {
+            return Err(Mistake::new("an endpoint is not a regular expression")
+                .at(at..at + 1)
+                .label("this would be taken literally")
+                .help("`*` or `{name}` stands for one segment, `/**` at the end for all below; several endpoints are a list"));
+        }
         if !text.starts_with('/') {
             return Err(Mistake::new("an endpoint begins with `/`").meant(format!("/{text}")));
         }

@@ -210,10 +210,10 @@ impl Policy {
             let Some(old) = before.limit(&limit.name).filter(|old| old.by == limit.by) else { continue };
             carry_over(&mut limit.rules, &old.rules);
             for (name, allowance) in &mut limit.plans {
-                carry_over_allowance(allowance, old.plans.get(name), old);
+                carry_over_allowance(allowance, old.plans.get(name));
             }
             for (key, allowance) in &mut limit.overrides {
-                carry_over_allowance(allowance, old.overrides.get(key), old);
+                carry_over_allowance(allowance, old.overrides.get(key));
             }
         }
         self
@@ -231,31 +231,43 @@ impl Policy {
         if let Some(plan) = view.request.plan().filter(|plan| !plan.is_empty()) {
             return Some(Cow::Borrowed(plan));
         }
+        // Whoever has settled who calls has settled the plan too, but for verified claims.
+        let verified =
+            |source: &KeySource| matches!(source, KeySource::Claim(_) | KeySource::User | KeySource::Tenant);
+        let from = self.plan_from.as_ref().filter(|from| !view.request.is_identified() || verified(from))?;
         // A name that is not text is the name of no plan, and so as good as an unknown one.
-        Some(match self.identify.value(self.plan_from.as_ref()?, view)? {
+        Some(match self.identify.value(from, view)? {
             Cow::Borrowed(name) => String::from_utf8_lossy(name),
             Cow::Owned(name) => Cow::Owned(String::from_utf8_lossy(&name).into_owned()),
         })
     }
 }
 
-/// A plan or override that is new had the limit's own rules before.
-fn carry_over_allowance(allowance: &mut Allowance, old: Option<&Allowance>, limit: &Limit) {
-    let Allowance::Rules(rules) = allowance else { return };
-    match old {
-        Some(Allowance::Rules(old)) => carry_over(rules, old),
-        _ => carry_over(rules, &limit.rules),
+/// Plans and overrides keep their own usage: one that is new begins anew.
+fn carry_over_allowance(allowance: &mut Allowance, old: Option<&Allowance>) {
+    if let (Allowance::Rules(rules), Some(Allowance::Rules(old))) = (allowance, old) {
+        carry_over(rules, old);
     }
 }
 
-/// Windows are known by their names.
+/// Whether a window, and its place, is the successor of another.
+type Alike = fn((usize, &Rule), (usize, &Rule)) -> bool;
+
+/// Windows are known by their names, else by their length, else by their place.
+const ALIKE: [Alike; 3] = [
+    |new, old| new.1.name == old.1.name,
+    |new, old| new.1.quota.period() == old.1.quota.period(),
+    |new, old| new.0 == old.0,
+];
+
 fn carry_over(rules: &mut [Rule], old: &[Rule]) {
-    for rule in rules {
-        let Some(old) = old.iter().find(|old| old.name == rule.name) else { continue };
-        *rule = rule.clone().replacing(old);
-        // Unchanged since: what the last change left behind may still count.
-        if rule.id == old.id {
-            rule.before.clone_from(&old.before);
-        }
+    let mut left: Vec<_> = old.iter().enumerate().collect();
+    let mut waiting: Vec<_> = rules.iter_mut().enumerate().collect();
+    for alike in ALIKE {
+        waiting.retain_mut(|(at, rule)| {
+            let Some(found) = left.iter().position(|&old| alike((*at, rule), old)) else { return true };
+            **rule = rule.clone().replacing(left.swap_remove(found).1);
+            false
+        });
     }
 }

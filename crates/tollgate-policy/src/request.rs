@@ -39,6 +39,25 @@ pub trait Request {
         None
     }
 
+    /// Value number `index` of a header that may come in several lines, as
+    /// cookies do over HTTP/2.
+    fn header_line(&self, name: &str, index: usize) -> Option<&[u8]> {
+        if index == 0 { self.header(name) } else { None }
+    }
+
+    /// A second name that the request gives for its host: a `Host` that differs
+    /// from the authority of the target, say. Limits of both hosts apply, since
+    /// nobody here knows which of them the service will believe.
+    fn other_host(&self) -> Option<&str> {
+        None
+    }
+
+    /// Whether the caller has settled who calls. Then `user`, `tenant` and
+    /// `plan` are what it says and nothing else: no header names them.
+    fn is_identified(&self) -> bool {
+        false
+    }
+
     /// Who is logged in, if the caller has found out.
     fn user(&self) -> Option<&str> {
         None

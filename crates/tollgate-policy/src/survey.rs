@@ -140,29 +140,24 @@ impl Policy {
     pub fn survey<'p, R: Request + ?Sized>(&'p self, request: &R, out: &mut Checks<'p>) -> Survey<'p> {
         out.clear();
         let path = path::normal(request.path());
-        let mut view = View { request, path: &path, pattern: None };
+        let view = View { request, path: &path, pattern: None };
         if let Some(entry) = self.deny.find(&self.identify, &view) {
             return Survey::Denied(entry);
         }
         if let Some(entry) = self.allow.find(&self.identify, &view) {
             return Survey::Allowed(entry);
         }
-        let mut found = Found::new();
-        self.matcher.find(request.host(), &path, &mut found);
-        let mut surveyor = Surveyor { policy: self, plan: OnceCell::new(), out, blocked: None };
-        let mut last = None;
-        for &route in &found {
-            let Some(&(limit, pattern)) = self.routes.get(route as usize) else { continue };
-            // Routes are numbered in file order, so those of one limit are neighbours.
-            if last.replace(limit) == Some(limit) {
-                continue;
-            }
-            let limit = &self.limits[limit as usize];
-            if limit.mode == Mode::Off || !applies(limit, request) {
-                continue;
-            }
-            view.pattern = limit.endpoints.get(pattern as usize);
-            surveyor.take(limit, &view);
+        // Not every server resolves `..`. What one that does not would route by
+        // meets its limits too.
+        let literal = match &path {
+            Cow::Owned(normal) => path::literal(request.path()).filter(|literal| literal != normal),
+            Cow::Borrowed(_) => None,
+        };
+        let mut surveyor =
+            Surveyor { policy: self, plan: OnceCell::new(), out, blocked: None, taken: SmallVec::new() };
+        surveyor.walk(request, &path);
+        if let Some(literal) = &literal {
+            surveyor.walk(request, literal);
         }
         surveyor.blocked.map_or(Survey::Applies, Survey::Blocked)
     }
@@ -183,9 +178,33 @@ struct Surveyor<'p, 'r, 'o> {
     plan: OnceCell<Option<Cow<'r, str>>>,
     out: &'o mut Checks<'p>,
     blocked: Option<Block<'p>>,
+    /// Limits that were found already.
+    taken: SmallVec<[u32; 8]>,
 }
 
-impl<'p, 'r> Surveyor<'p, 'r, '_> {
+impl<'p: 'r, 'r> Surveyor<'p, 'r, '_> {
+    /// Takes every limit that covers the request under this spelling of its path.
+    fn walk<R: Request + ?Sized>(&mut self, request: &'r R, path: &'r str) {
+        let policy = self.policy;
+        let mut found = Found::new();
+        policy.matcher.find(request.host(), path, &mut found);
+        if let Some(other) = request.other_host() {
+            policy.matcher.find(Some(other), path, &mut found);
+        }
+        for &route in &found {
+            let Some(&(index, pattern)) = policy.routes.get(route as usize) else { continue };
+            if self.taken.contains(&index) {
+                continue;
+            }
+            let limit = &policy.limits[index as usize];
+            if limit.mode == Mode::Off || !applies(limit, request) {
+                continue;
+            }
+            self.taken.push(index);
+            self.take(limit, &View { request, path, pattern: limit.endpoints.get(pattern as usize) });
+        }
+    }
+
     fn take<R: Request + ?Sized>(&mut self, limit: &'p Limit, view: &View<'r, R>) {
         let mut key = Key::default();
         match self.derive(limit, view, &mut key) {

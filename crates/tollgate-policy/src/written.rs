@@ -133,7 +133,8 @@ impl File {
         file.client = section("client").and_then(|node| sections::Client::read(node, problems));
         file.headers = section("headers").and_then(|node| sections::Headers::read(node, problems));
         file.privacy = section("privacy").and_then(|node| sections::Privacy::read(node, problems));
-        file.max_keys = section("max_keys").and_then(|node| node.whole("`max_keys`", 1..=1 << 40, problems));
+        file.max_keys =
+            section("max_keys").and_then(|node| node.whole("`max_keys`", 1..=1_000_000_000, problems));
         file
     }
 }

@@ -65,8 +65,12 @@ fn what_is_probably_not_meant_is_a_warning() {
             "a fixed window admits up to twice its rate around its border",
         ),
         (
-            "limits: [{by: ip, bucket: 1/s}, {by: ip, bucket: 9/m}]",
+            "limits: [{name: a, by: ip, bucket: 1/s}, {name: b, by: ip, bucket: 9/m}]",
             "this limit counts the same requests by the same key as another",
+        ),
+        (
+            "limits: [{by: ip, bucket: 1/s, headers: {x: a}}, {by: ip, bucket: 9/m, headers: {x: b}}]",
+            "two limits would be called `everything-by-ip`",
         ),
         ("plans: {default: free}\nlimits: [{by: ip, bucket: 1/s}]", "no limit has a plan `free`"),
         ("limits: [{by: ip, bucket: 1/s, method: PSOT}]", "`PSOT` is no method that is commonly used"),

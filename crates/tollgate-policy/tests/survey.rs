@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
+use tollgate_core::Rule;
 use tollgate_policy::{Block, BlockReason, Call, Checks, Mode, Policy, Survey};
 
 fn policy(text: &str) -> Policy {
@@ -183,7 +184,7 @@ limits:
             out[0].rule.id
         })
         .to_vec();
-    assert!(ids.windows(2).all(|pair| pair[0] == pair[1]), "usage is kept when a key changes its plan");
+    assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2], "each amount keeps its own usage");
 }
 
 #[test]
@@ -261,14 +262,79 @@ fn a_limit_that_keeps_its_name_keeps_its_usage() {
     assert_ne!(old.id, new.id);
     assert_eq!(new.before.as_ref().map(|it| (it.id, it.quota.clone())), Some((old.id, old.quota.clone())));
     let Some(tollgate_policy::Allowance::Rules(pro)) = after.limits()[0].plan("pro") else { panic!("rules") };
-    assert_eq!(
-        pro[1].before.as_ref().map(|it| it.quota.to_string()).as_deref(),
-        Some("token-bucket 900/hour")
-    );
+    assert_eq!(pro[1].before, None, "what did not change needs no carrying over");
     let again = text("9/s", "user").succeeding(&after);
     assert_eq!(again.limits()[0].rules()[0].before, new.before, "an unchanged rule still remembers");
     let other_key = text("9/s", "tenant").succeeding(&before);
     assert_eq!(other_key.limits()[0].rules()[0].before, None, "other keys have other usage");
+}
+
+#[test]
+fn windows_find_their_predecessors_by_name_length_or_place() {
+    let text = |amount: &str| policy(&format!("limits: [{{name: l, by: user, {amount}}}]"));
+    let check = |before: &str, after: &str, expected: &[Option<&str>]| {
+        let old = text(before);
+        let after = text(after).succeeding(&old);
+        // Under the same id they share their states and need no carrying over.
+        let same =
+            |rule: &Rule| old.limits()[0].rules().iter().find(|old| old.id == rule.id).map(|old| &old.quota);
+        let kept =
+            |rule: &Rule| same(rule).or(rule.before.as_ref().map(|it| &it.quota)).map(ToString::to_string);
+        let kept: Vec<_> = after.limits()[0].rules().iter().map(kept).collect();
+        assert_eq!(kept.iter().map(Option::as_deref).collect::<Vec<_>>(), expected, "{before}");
+    };
+    let (hour, day) = (Some("token-bucket 5/hour"), Some("token-bucket 100/day"));
+    check("bucket: 5/hour", "windows: [5/hour, 100/day]", &[hour, None]);
+    check("windows: [5/hour, 100/day]", "bucket: 5/hour", &[hour]);
+    check("windows: [5/hour, 100/day]", "bucket: 7/day", &[day]);
+    check("windows: [5/hour, 100/day]", "windows: [5/2h, 100/day]", &[hour, day]);
+}
+
+#[test]
+fn limits_on_other_methods_do_not_take_each_others_names() {
+    let one = policy("limits: [{endpoint: /login, method: POST, by: ip, bucket: 5/hour}]");
+    let two = policy(
+        "limits: [{endpoint: /login, method: GET, by: ip, bucket: 9/hour}, {endpoint: /login, method: POST, by: ip, bucket: 5/hour}]",
+    );
+    assert_eq!(one.limits()[0].name(), two.limits()[1].name());
+    let unclear = policy("limits: [{by: ip, bucket: 5/hour}, {by: ip, bucket: 9/day}]");
+    let warned = |message: &str| unclear.warnings().iter().any(|it| it.message == message);
+    assert!(warned("two limits would be called `everything-by-ip`"));
+}
+
+#[test]
+fn a_path_with_dots_meets_the_limits_of_whoever_does_not_resolve_them() {
+    let policy = policy(
+        "limits: [{endpoint: /files/**, by: ip, bucket: 1/s}, {endpoint: '/{tenant}/search', by: ip, bucket: 1/s}]",
+    );
+    for (path, expected) in [
+        ("/files/../big.iso", "files-all-by-ip"),
+        ("/files/%2e%2e/big.iso", "files-all-by-ip"),
+        ("/x/../files/a", "files-all-by-ip"),
+        ("/../search", "tenant-search-by-ip"),
+        ("/%2E/search", "tenant-search-by-ip"),
+    ] {
+        let mut checks = Checks::new();
+        policy.survey(&Call::new("GET", path), &mut checks);
+        assert!(checks.iter().any(|check| check.limit.name() == expected), "{path}");
+    }
+}
+
+#[test]
+fn one_path_parameter_in_two_spellings_is_one_key() {
+    let policy = policy(
+        "limits: [{endpoint: '/users/{id}', by: path:id, bucket: 1/s, overrides: {'bad@x.com': blocked, 'a b': blocked}}]",
+    );
+    let mut checks = Checks::new();
+    let mut key = |path| {
+        policy.survey(&Call::new("GET", path), &mut checks);
+        checks.first().map(|check| check.key.clone())
+    };
+    assert_eq!(key("/users/bob@x.com"), key("/users/bob%40x.com"));
+    for path in ["/users/bad%40x.com", "/users/bad@x.com", "/users/a%20b"] {
+        let mut out = Checks::new();
+        assert!(matches!(policy.survey(&Call::new("GET", path), &mut out), Survey::Blocked(_)), "{path}");
+    }
 }
 
 #[test]
@@ -292,7 +358,7 @@ limits:
             "users-id-any-by-ip-and-x-device",
             "files-all-by-global",
             "files-all-by-global-2",
-            "files-all-by-global-3",
+            "post-files-all-by-global",
             "root-by-ip",
             "a-very-long-path-that-goes-on-and-on-until-nobody-can-read-it-an",
             "a-very-long-path-that-goes-on-and-on-until-nobody-can-read-it-2",

@@ -16,6 +16,9 @@
 
 mod act;
 mod hash;
+#[cfg(all(test, loom))]
+mod interleavings;
+mod line;
 mod past;
 mod sync;
 mod table;
@@ -273,13 +276,10 @@ impl<C: Clock> MemoryStore<C> {
     /// Does `act` to one key, in whichever table its rule's states live.
     #[inline(never)]
     fn act(&self, rule: &Rule, key: &[u8], hash: u64, act: Act, now: Timestamp) -> Outcome {
-        match &rule.before {
-            None => self.act_after(rule, key, hash, act, now, &NoPast),
-            Some(_) => {
-                let past = UnderPredecessors { store: self, rule, key, now };
-                self.act_after(rule, key, hash, act, now, &past)
-            }
+        if rule.before.is_none() {
+            return self.act_after(rule, key, hash, act, now, &NoPast);
         }
+        self.act_after(rule, key, hash, act, now, &UnderPredecessors { store: self, rule, key, now })
     }
 
     fn act_after(

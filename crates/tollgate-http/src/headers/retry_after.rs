@@ -4,16 +4,23 @@
 //! clients take zero for "no header" and come back at once. Two SDK families
 //! read `retry-after-ms` first and are told the same in milliseconds.
 //!
+//! When a slot comes back no clock knows. The end of a lease is the latest it can
+//! be, a minute for most, and callers who believed that would sleep while slots
+//! stand empty: they are asked to come back shortly.
+//!
 //! Jitter only ever adds: callers who were refused together come back apart, and
 //! none before it can pass. It is the caller who rolls the dice.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use tollgate::{Decision, Span};
+use tollgate::{Decision, Fate, LimitOutcome, Quota, Span};
 
 use super::put;
 
 static RETRY_AFTER: HeaderName = header::RETRY_AFTER;
 static RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+
+/// The wait where nobody can put a time to it.
+const SHORTLY: Span = Span::from_secs(1);
 
 /// When a refused caller may come back. Only a refusal that waiting helps has one.
 ///
@@ -33,12 +40,15 @@ impl RetryAfter {
     /// The wait of a refusal, stretched by up to `jitter_percent`: not at all for
     /// dice of zero, by all of it for `u32::MAX`.
     pub fn of(decision: &Decision<'_>, jitter_percent: u8, dice: u32) -> Option<Self> {
-        decision.retry_after().map(|wait| Self(stretched(wait, jitter_percent, dice)))
+        if decision.fate() != Fate::Refused {
+            return None;
+        }
+        wait_for(&decider(decision)?).map(|wait| Self(stretched(wait, jitter_percent, dice)))
     }
 
     /// For a refusal that no limit can put a time to.
     pub(crate) const fn shortly() -> Self {
-        Self(Span::from_secs(1))
+        Self(SHORTLY)
     }
 
     /// Whole seconds, rounded up, at least one.
@@ -55,6 +65,37 @@ impl RetryAfter {
         put(headers, &RETRY_AFTER, HeaderValue::from(self.seconds()));
         put(headers, &RETRY_AFTER_MS, HeaderValue::from(self.millis()));
     }
+}
+
+/// The limit that matters most to the caller, as [`Decision::decider`] has it,
+/// but by the waits that are told: a lease that ends late does not go before a
+/// limit that really takes longer.
+pub(crate) fn decider<'d>(decision: &'d Decision<'_>) -> Option<LimitOutcome<'d>> {
+    if decision.fate() != Fate::Refused {
+        return decision.decider();
+    }
+    let refusing = decision.limits().filter(|it| it.is_binding() && !it.outcome().is_admitted());
+    refusing.max_by_key(|it| match wait_for(it) {
+        Some(wait) => (false, wait),
+        None => (true, Span::ZERO),
+    })
+}
+
+/// How long what is said about a limit holds: until it would admit what it has
+/// just refused, or until it is as good as unused.
+pub(super) fn until_change(limit: &LimitOutcome<'_>) -> Span {
+    let unused = || if has_slots(limit) { SHORTLY } else { limit.outcome().reset_after };
+    wait_for(limit).unwrap_or_else(unused)
+}
+
+/// How long to wait for a limit that refused; `None` where waiting does not help.
+fn wait_for(limit: &LimitOutcome<'_>) -> Option<Span> {
+    let wait = limit.outcome().retry_after()?;
+    Some(if has_slots(limit) { SHORTLY } else { wait })
+}
+
+fn has_slots(limit: &LimitOutcome<'_>) -> bool {
+    matches!(limit.rule().quota, Quota::Concurrency(_))
 }
 
 fn stretched(wait: Span, jitter_percent: u8, dice: u32) -> Span {

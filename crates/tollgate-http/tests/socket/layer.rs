@@ -1,6 +1,7 @@
 //! What callers of a limited service see.
 
-use crate::support::{START, Served, layer, limiter, parse};
+use crate::support::{START, Served, get, layer, limiter, listen, parse};
+use axum::Router;
 use http::Response;
 use tollgate::Span;
 
@@ -202,6 +203,34 @@ async fn refusals_in_your_own_words_keep_their_headers() {
     assert_eq!(answer.body, "/calm: limit `a` allows 1 per minute; try again in 60 s");
     assert_eq!((answer.header("x-own"), answer.header("retry-after")), ("1", "60"));
     assert_eq!((answer.header("cache-control"), answer.header("ratelimit")), ("no-store", r#""a";r=0;t=60"#));
+}
+
+#[tokio::test]
+async fn what_an_inner_layer_refused_keeps_its_headers() {
+    let (inner, _) = limiter("limits: [{name: inner, by: ip, bucket: 1/hour}]");
+    let (outer, _) = limiter("limits: [{name: outer, by: ip, bucket: 100/hour}]");
+    let app = Router::new().fallback(|| async { "hello" }).layer(layer(inner)).layer(layer(outer));
+    let address = listen(app).await;
+    let admitted = get(address, "/", &[]).await;
+    assert_eq!((admitted.status, admitted.header("x-ratelimit-limit")), (200, "100"));
+    let refused = get(address, "/", &[]).await;
+    assert_eq!((refused.status, refused.header("retry-after")), (429, "3600"));
+    assert_eq!((refused.header("x-ratelimit-limit"), refused.header("x-ratelimit-remaining")), ("1", "0"));
+    assert_eq!(refused.header("x-ratelimit-reset"), (START + 3_600).to_string());
+    assert_eq!(refused.header("ratelimit-policy"), r#""inner";q=1;w=3600"#);
+    assert_eq!(refused.header("ratelimit"), r#""inner";r=0;t=3600"#);
+}
+
+#[tokio::test]
+async fn only_outside_of_a_nest_a_path_is_whole() {
+    let policy = "limits: [{endpoint: /api/search, by: ip, bucket: 1/hour}]";
+    let api = || Router::new().route("/search", axum::routing::get(|| async { "found" }));
+    let outside = Router::new().nest("/api", api()).layer(layer(limiter(policy).0));
+    let inside = Router::new().nest("/api", api().layer(layer(limiter(policy).0)));
+    for (app, expected) in [(outside, "1"), (inside, "absent")] {
+        let answer = get(listen(app).await, "/api/search", &[]).await;
+        assert_eq!((answer.status, answer.header("x-ratelimit-limit")), (200, expected));
+    }
 }
 
 #[tokio::test]

@@ -31,10 +31,16 @@ pub(super) fn draft<'l>(
 ) -> Option<Draft<'l>> {
     keys_exist(limit, problems);
     let amount = Amount::of(limit, problems)?;
-    cost_fits(limit, &amount.base, problems);
+    cost_fits(limit, &amount.base, "", problems);
     let plans = limit.plans.iter();
     let plans =
         plans.filter_map(|(name, text)| Some((&*name.value, amount.granted(text, problems)?))).collect();
+    let plans: Vec<(&str, Granted)> = plans;
+    for (name, granted) in &plans {
+        if let Granted::Quotas(quotas) = granted {
+            cost_fits(limit, quotas, &format!(" of plan `{name}`"), problems);
+        }
+    }
     let overrides = overrides(limit, &amount, client, problems);
     Some(Draft { limit, amount, plans, overrides })
 }
@@ -61,11 +67,11 @@ fn keys_exist(limit: &written::Limit, problems: &mut Problems) {
     }
 }
 
-fn cost_fits(limit: &written::Limit, base: &[Quota], problems: &mut Problems) {
+fn cost_fits(limit: &written::Limit, base: &[Quota], whose: &str, problems: &mut Problems) {
     let Some(Located { value: Cost::Fixed(cost), place }) = &limit.cost else { return };
     let Some(most) = base.iter().map(Quota::capacity).min().filter(|most| cost > most) else { return };
     problems
-        .error(*place, format!("a request that costs {cost} never passes a limit of {most}"))
+        .error(*place, format!("a request that costs {cost} never passes a limit of {most}{whose}"))
         .label(format!("at most {most}"))
         .help("a larger burst lets it pass: bucket: N/unit, burst B");
 }
@@ -153,32 +159,30 @@ fn key_of(
 
 impl Draft<'_> {
     pub(super) fn finish(self, name: &str) -> Limit {
-        let Self { limit, amount, plans, mut overrides } = self;
-        overrides.sort_by(|a, b| a.0.cmp(&b.0));
-        let fingerprint = fingerprint(limit, &amount.base, &plans, &overrides);
-        let windows: Vec<(String, RuleId)> = amount
-            .labels
-            .iter()
-            .map(|label| {
-                let id = RuleId::of([name, label, &*fingerprint]);
-                let full = if amount.labels.len() > 1 { format!("{name}/{label}") } else { name.to_owned() };
-                (full, id)
-            })
-            .collect();
-        let rules = |quotas: Vec<Quota>| -> Vec<Rule> {
-            let rule = |((name, id), quota): (&(String, RuleId), Quota)| Rule {
-                name: name.as_str().into(),
-                id: *id,
+        let Self { limit, amount, plans, overrides } = self;
+        let by = limit.by.iter().map(|part| part.value.to_string()).collect::<Vec<_>>().join(",");
+        // Each amount keeps its own states: a day's debt means nothing to a limit
+        // that counts by the minute. What is covered (endpoints, methods) is not
+        // part of the id and may change freely.
+        let rules = |variant: &str, quotas: Vec<Quota>| -> Vec<Rule> {
+            let several = amount.labels.len() > 1;
+            let rule = |(label, quota): (&String, Quota)| Rule {
+                name: if several { format!("{name}/{label}").into() } else { name.into() },
+                id: RuleId::of([name, label, &by, variant, &quota.identity()]),
                 quota,
                 before: None,
             };
-            windows.iter().zip(quotas).map(rule).collect()
+            amount.labels.iter().zip(quotas).map(rule).collect()
         };
-        let allowance = |granted| match granted {
-            Granted::Quotas(quotas) => Allowance::Rules(rules(quotas)),
+        let allowance = |variant: &str, granted| match granted {
+            Granted::Quotas(quotas) => Allowance::Rules(rules(variant, quotas)),
             Granted::Unlimited => Allowance::Unlimited,
             Granted::Blocked => Allowance::Blocked,
         };
+        let plan =
+            |(name, granted): (&str, Granted)| (name.into(), allowance(&format!("plan {name}"), granted));
+        // One variant for all of them: the keys are told apart already.
+        let exception = |(key, granted): (Key, Granted)| (key, allowance("override", granted));
         let everything = || vec![PathPattern::everything()];
         let endpoints: Vec<_> = limit.endpoint.iter().map(|it| it.value.clone()).collect();
         Limit {
@@ -193,54 +197,9 @@ impl Draft<'_> {
             mode: limit.mode.map(|it| it.value).unwrap_or_default(),
             count_denied: limit.count_denied.is_some_and(|it| it.value),
             on_outage: limit.on_outage.map(|it| it.value).unwrap_or_default(),
-            rules: rules(amount.base),
-            plans: plans.into_iter().map(|(name, granted)| (name.into(), allowance(granted))).collect(),
-            overrides: overrides.into_iter().map(|(key, granted)| (key, allowance(granted))).collect(),
-        }
-    }
-}
-
-/// Everything that gives the states of a limit their meaning, as text.
-///
-/// Plans and overrides share the id of the limit's window, so that a key that
-/// changes its plan keeps its usage. Hence a change of any of them must change
-/// the id for all: a state is read with the numbers it was written with, or
-/// carried over. What is covered (endpoints, methods) may change freely.
-fn fingerprint(
-    limit: &written::Limit,
-    base: &[Quota],
-    plans: &[(&str, Granted)],
-    overrides: &[(Key, Granted)],
-) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::new();
-    let mut line = |kind: &str, name: &dyn std::fmt::Debug, granted: &dyn std::fmt::Display| {
-        // Writing to a `String` cannot fail.
-        let _ = writeln!(text, "{kind} {name:?}: {granted}");
-    };
-    for part in &limit.by {
-        line("by", &part.value.to_string(), &"");
-    }
-    for quota in base {
-        line("base", &"", &quota.identity());
-    }
-    let mut plans: Vec<_> = plans.iter().collect();
-    plans.sort_by_key(|(name, _)| *name);
-    for (name, granted) in plans {
-        line("plan", name, granted);
-    }
-    for (key, granted) in overrides {
-        line("override", &key.as_bytes(), granted);
-    }
-    text
-}
-
-impl std::fmt::Display for Granted {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unlimited => f.write_str("unlimited"),
-            Self::Blocked => f.write_str("blocked"),
-            Self::Quotas(quotas) => quotas.iter().try_for_each(|quota| write!(f, "{}; ", quota.identity())),
+            rules: rules("", amount.base.clone()),
+            plans: plans.into_iter().map(plan).collect(),
+            overrides: overrides.into_iter().map(exception).collect(),
         }
     }
 }

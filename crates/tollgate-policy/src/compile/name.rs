@@ -27,6 +27,15 @@ pub(super) fn all(limits: &[Limit], problems: &mut Problems) -> Vec<String> {
     let mut free = |limit: &Limit| {
         let base = derived(limit);
         let count = used.entry(base.clone()).or_insert(0);
+        if *count > 0
+            && let Some(first) = taken.get(&base)
+        {
+            problems
+                .warning(limit.place, format!("two limits would be called `{base}`"))
+                .label("this one gets a number, by its place in the file")
+                .related(*first, "the other one")
+                .help("usage is kept by name: give both a `name`, and moving them mixes nothing up");
+        }
         loop {
             *count += 1;
             let name = numbered(&base, *count);
@@ -42,7 +51,8 @@ pub(super) fn all(limits: &[Limit], problems: &mut Problems) -> Vec<String> {
         .collect()
 }
 
-/// `api-v1-login-by-ip`.
+/// `post-api-v1-login-by-ip`: what it covers, so that limits on other methods of a
+/// path do not take each other's names.
 fn derived(limit: &Limit) -> String {
     let mut name = String::new();
     let mut word = |text: &str| {
@@ -57,6 +67,8 @@ fn derived(limit: &Limit) -> String {
             name.push('-');
         }
     };
+    limit.method.iter().for_each(|method| word(&method.value.to_lowercase()));
+    limit.host.iter().for_each(|host| word(&host.value.to_string()));
     match limit.endpoint.first() {
         Some(endpoint) => endpoint.value.words().for_each(&mut word),
         None => word("everything"),

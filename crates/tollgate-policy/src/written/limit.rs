@@ -20,7 +20,7 @@ use super::schema::{
     SourceSchema, Whole,
 };
 use crate::diagnostic::{Located, Place, Problems};
-use crate::document::Node;
+use crate::document::{Kind, Node};
 use crate::limit::{Cost, HeaderMatch, Missing, Mode, OnOutage};
 use crate::pattern::{HostPattern, PathPattern};
 use crate::source::KeySource;
@@ -135,6 +135,16 @@ pub(crate) enum Align {
 pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Limit> {
     let fields = node.fields(&WORDS, problems)?;
     let items = |word: &str| fields.get(word).map_or(&[][..], Node::items);
+    for word in ["endpoint", "method", "host"] {
+        if let Some(node) =
+            fields.get(word).filter(|node| matches!(&node.kind, Kind::List(items) if items.is_empty()))
+        {
+            problems
+                .error(node.place, format!("`{word}` is an empty list"))
+                .label("covers nothing")
+                .help("leave the line out to cover everything");
+        }
+    }
     let endpoint =
         items("endpoint").iter().filter_map(|it| parsed(it, "`endpoint`", PathPattern::parse, problems));
     let endpoint = endpoint.collect();

@@ -22,81 +22,21 @@
 //! insert the same key would give it two allowances, so insertion (and only
 //! that) holds one of a few locks, chosen by the key.
 //!
-//! Held by `interleavings` below (every order of events in small cases),
+//! Held by `interleavings` (every order of events in small cases),
 //! `tests/threads.rs` and `tests/hostile.rs` (ten million keys).
 
 use tollgate_core::{Adjustment, Outcome, Overdraft, Span, TickBucket, Timestamp, Verdict};
 
 use super::act::Act;
+use super::line::{Charge, Line, WAYS, prefetch, swap, tag_of, zeroed};
 use super::past::{NoPast, Past};
 use super::sync::{AtomicU64, Mutex, Ordering, lock, pause};
 use super::word::{self, CLAIMED, Class, GENERATIONS, Packed, Spent};
 
-const WAYS: usize = 4;
 const STRIPES: usize = if cfg!(loom) { 2 } else { 256 };
 
 /// Thirty gigabytes of them. Whoever asks for more gets this.
 const MOST_KEYS: usize = 1_000_000_000;
-
-/// One cache line.
-#[repr(C, align(64))]
-#[cfg_attr(not(loom), derive(bytemuck::Zeroable))]
-struct Line {
-    tags: [AtomicU64; WAYS],
-    words: [AtomicU64; WAYS],
-}
-
-impl Line {
-    /// Visits the state word of this hash, with the tag it was found under; goes
-    /// on where the visitor finds that the slot has changed hands.
-    #[inline(always)]
-    fn find<R>(&self, hash: u64, mut visit: impl FnMut(&AtomicU64, u64) -> Option<R>) -> Option<R> {
-        for way in 0..WAYS {
-            // Acquire: the state that is read next is at least as new as this tag.
-            let tag = self.tags[way].load(Ordering::Acquire);
-            if tag >> 16 == tag_of(hash)
-                && let Some(found) = visit(&self.words[way], tag)
-            {
-                return Some(found);
-            }
-        }
-        None
-    }
-}
-
-/// What a key is to pay out of a bucket of whole ticks, as it stands in a word.
-#[derive(Clone, Copy)]
-struct Charge {
-    price: u64,
-    now: u64,
-    full: u64,
-}
-
-impl Line {
-    /// Pays if this hash is here: the arrival time after that, shifted as in a
-    /// word, and whether it was paid.
-    #[inline(always)]
-    fn pay(&self, hash: u64, charge: Charge) -> Option<(u64, bool)> {
-        self.find(hash, |slot, tag| {
-            // Acquire: a charge made elsewhere is seen with all that led to it.
-            let mut word = slot.load(Ordering::Acquire);
-            while word::belongs(word, tag) {
-                let tat = word::shifted_tat(word);
-                let Some(after) = TickBucket::pay(tat, charge.price, charge.now, charge.full) else {
-                    return Some((tat, false));
-                };
-                if swap(slot, word, word::of_shifted_tat(after, tag)).is_ok() {
-                    return Some((after, true));
-                }
-                // Lost the line. Let the winner finish what it does with it: two
-                // cores that snatch it from each other get less done.
-                pause();
-                word = slot.load(Ordering::Acquire);
-            }
-            None
-        })
-    }
-}
 
 /// States by hash.
 pub(super) struct Table {
@@ -461,151 +401,4 @@ fn worth(tenant: Option<Spent>) -> Option<u64> {
 
 const fn whole_second(time: Timestamp) -> Timestamp {
     Timestamp::from_secs(time.as_micros() / 1_000_000)
-}
-
-/// 48 bits of the hash, never zero: an empty slot has tag zero.
-#[inline]
-fn tag_of(hash: u64) -> u64 {
-    (hash & 0xffff_ffff_ffff).max(1)
-}
-
-/// Replaces a word, unless it has changed: then says what it is. What stays the
-/// same is not written.
-///
-/// Acquire and release: a state that is replaced was seen, and what replaces it
-/// is published with all that came before.
-#[inline(always)]
-fn swap(word: &AtomicU64, from: u64, to: u64) -> Result<(), u64> {
-    if from == to {
-        return Ok(());
-    }
-    word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).map(drop)
-}
-
-#[cfg(not(loom))]
-fn zeroed(lines: usize) -> Box<[Line]> {
-    // Pages nobody touches stay with the operating system.
-    bytemuck::allocation::zeroed_slice_box(lines)
-}
-
-#[cfg(loom)]
-fn zeroed(lines: usize) -> Box<[Line]> {
-    let row = || std::array::from_fn(|_| AtomicU64::new(0));
-    (0..lines).map(|_| Line { tags: row(), words: row() }).collect()
-}
-
-#[inline]
-#[allow(unsafe_code)]
-fn prefetch(line: &Line) {
-    #[cfg(all(target_arch = "x86_64", not(loom)))]
-    // SAFETY: a prefetch is a hint that cannot fault, and the address is that of a live reference.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(line).cast());
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
-    let _ = line;
-}
-
-/// Run by `make test-loom`: loom tries every order in which the threads' steps
-/// can take effect.
-#[cfg(all(test, loom))]
-mod interleavings {
-    use loom::sync::Arc;
-    use tollgate_core::{Bucket, Demand, Rate};
-
-    use super::*;
-    use crate::memory::past::NoPast;
-
-    const NOW: Timestamp = Timestamp::from_secs(1_000_000_000);
-    const LATER: Timestamp = Timestamp::from_secs(1_000_010_000);
-
-    /// Two threads ask for one unit of a key each, in a table of a single line;
-    /// `most` of them get it, in whatever order things happen, and `left` units
-    /// are left to each key.
-    fn check(bucket: Bucket, prepare: fn(&Table), keys: [u64; 2], most: usize, left: usize) {
-        let mut model = loom::model::Builder::new();
-        // Enough for every order of the few steps that matter, and seconds instead of minutes.
-        model.preemption_bound = Some(3);
-        model.max_branches = 10_000; // a full line is looked over many times
-        model.check(move || {
-            let table = Arc::new(Table::new(1, NOW));
-            prepare(&table);
-            let threads = keys.map(|key| {
-                let table = Arc::clone(&table);
-                loom::thread::spawn(move || take(&table, bucket, key, LATER))
-            });
-            let admitted =
-                threads.into_iter().filter_map(|it| it.join().ok()).filter(|passed| *passed).count();
-            assert_eq!(admitted, most);
-            for key in keys {
-                let more = (0..3).filter(|_| take(&table, bucket, key, LATER)).count();
-                assert_eq!(more, left, "left to key {key}");
-            }
-        });
-    }
-
-    fn hourly() -> Bucket {
-        Bucket::new(Rate::per_hour(1)).unwrap()
-    }
-
-    fn daily() -> Bucket {
-        Bucket::new(Rate::per_day(1)).unwrap()
-    }
-
-    fn take(table: &Table, bucket: Bucket, key: u64, now: Timestamp) -> bool {
-        let ticks = bucket.in_ticks().unwrap();
-        match table.pay(key, ticks, ticks.price(1).unwrap(), now) {
-            Some((_, paid)) => paid,
-            None => table.run(key, &bucket, Act::Meet(Demand::Exactly(1)), now, &NoPast).is_admitted(),
-        }
-    }
-
-    /// Leaves one slot of the line free: the others are drained for a day.
-    fn one_slot_free(table: &Table) {
-        for other in [12, 13, 14] {
-            assert!(take(table, daily(), other, NOW));
-        }
-    }
-
-    #[test]
-    fn two_threads_never_take_the_last_unit_of_a_known_key() {
-        check(hourly(), |table| assert!(take(table, hourly(), 1, NOW)), [1, 1], 1, 0);
-    }
-
-    #[test]
-    fn two_threads_that_insert_one_key_insert_it_once() {
-        check(hourly(), |_| {}, [1, 1], 1, 0);
-    }
-
-    #[test]
-    fn two_keys_that_fight_over_the_last_free_slot_do_not_both_get_it() {
-        // Whoever comes second starts from what the least spent has left: nothing.
-        check(hourly(), one_slot_free, [1, 2], 1, 0);
-    }
-
-    #[test]
-    fn a_key_that_returns_and_one_that_takes_its_slot_do_not_both_pay_there() {
-        // The fourth slot has lapsed by LATER. Its own key finds it and pays; the
-        // other key claims it. Only one of them can have it.
-        let lapsed = |table: &Table| {
-            one_slot_free(table);
-            assert!(take(table, hourly(), 1, NOW));
-        };
-        check(hourly(), lapsed, [1, 2], 1, 0);
-    }
-
-    #[test]
-    fn a_key_whose_slot_was_taken_does_not_charge_the_new_tenant() {
-        // The first slot has lapsed and another is empty: both keys find room,
-        // and neither pays for the other.
-        let twice_hourly = Bucket::new(Rate::per_hour(2)).unwrap();
-        let roomy = |table: &Table| {
-            assert!(take(table, hourly(), 1, NOW));
-            for other in [12, 13] {
-                assert!(take(table, daily(), other, NOW));
-            }
-        };
-        check(twice_hourly, roomy, [1, 2], 2, 1);
-    }
 }

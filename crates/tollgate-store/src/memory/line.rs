@@ -1,0 +1,120 @@
+//! One cache line of the table: four slots, each a tag and a state word.
+//!
+//! What must be fast happens here: finding a slot, and paying out of a bucket.
+//! Who may take a slot over, and when, is the table's business.
+
+use tollgate_core::TickBucket;
+
+use super::sync::{AtomicU64, Ordering, pause};
+use super::word;
+
+/// Slots in a line.
+pub(super) const WAYS: usize = 4;
+
+/// One cache line.
+#[repr(C, align(64))]
+#[cfg_attr(not(loom), derive(bytemuck::Zeroable))]
+pub(super) struct Line {
+    pub(super) tags: [AtomicU64; WAYS],
+    pub(super) words: [AtomicU64; WAYS],
+}
+
+impl Line {
+    /// Visits the state word of this hash, with the tag it was found under; goes
+    /// on where the visitor finds that the slot has changed hands.
+    #[inline(always)]
+    pub(super) fn find<R>(
+        &self,
+        hash: u64,
+        mut visit: impl FnMut(&AtomicU64, u64) -> Option<R>,
+    ) -> Option<R> {
+        for way in 0..WAYS {
+            // Acquire: the state that is read next is at least as new as this tag.
+            let tag = self.tags[way].load(Ordering::Acquire);
+            if tag >> 16 == tag_of(hash)
+                && let Some(found) = visit(&self.words[way], tag)
+            {
+                return Some(found);
+            }
+        }
+        None
+    }
+}
+
+/// What a key is to pay out of a bucket of whole ticks, as it stands in a word.
+#[derive(Clone, Copy)]
+pub(super) struct Charge {
+    pub(super) price: u64,
+    pub(super) now: u64,
+    pub(super) full: u64,
+}
+
+impl Line {
+    /// Pays if this hash is here: the arrival time after that, shifted as in a
+    /// word, and whether it was paid.
+    #[inline(always)]
+    pub(super) fn pay(&self, hash: u64, charge: Charge) -> Option<(u64, bool)> {
+        self.find(hash, |slot, tag| {
+            // Acquire: a charge made elsewhere is seen with all that led to it.
+            let mut word = slot.load(Ordering::Acquire);
+            while word::belongs(word, tag) {
+                let tat = word::shifted_tat(word);
+                let Some(after) = TickBucket::pay(tat, charge.price, charge.now, charge.full) else {
+                    return Some((tat, false));
+                };
+                if swap(slot, word, word::of_shifted_tat(after, tag)).is_ok() {
+                    return Some((after, true));
+                }
+                // Lost the line. Let the winner finish what it does with it: two
+                // cores that snatch it from each other get less done.
+                pause();
+                word = slot.load(Ordering::Acquire);
+            }
+            None
+        })
+    }
+}
+
+/// 48 bits of the hash, never zero: an empty slot has tag zero.
+#[inline]
+pub(super) fn tag_of(hash: u64) -> u64 {
+    (hash & 0xffff_ffff_ffff).max(1)
+}
+
+/// Replaces a word, unless it has changed: then says what it is. What stays the
+/// same is not written.
+///
+/// Acquire and release: a state that is replaced was seen, and what replaces it
+/// is published with all that came before.
+#[inline(always)]
+pub(super) fn swap(word: &AtomicU64, from: u64, to: u64) -> Result<(), u64> {
+    if from == to {
+        return Ok(());
+    }
+    word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).map(drop)
+}
+
+#[cfg(not(loom))]
+pub(super) fn zeroed(lines: usize) -> Box<[Line]> {
+    // Pages nobody touches stay with the operating system.
+    bytemuck::allocation::zeroed_slice_box(lines)
+}
+
+#[cfg(loom)]
+pub(super) fn zeroed(lines: usize) -> Box<[Line]> {
+    let row = || std::array::from_fn(|_| AtomicU64::new(0));
+    (0..lines).map(|_| Line { tags: row(), words: row() }).collect()
+}
+
+#[inline]
+#[allow(unsafe_code)]
+pub(super) fn prefetch(line: &Line) {
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    // SAFETY: a prefetch is a hint that cannot fault, and the address is that of a live reference.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(line).cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+    let _ = line;
+}
