@@ -163,26 +163,38 @@ impl Tree {
         self.walk(0, (!rest.is_empty()).then_some(rest), found)
     }
 
-    /// `rest` is what follows of the path, `None` at its end. Recurses as deep as patterns go.
-    fn walk(&self, at: u32, rest: Option<&str>, found: &mut Found) -> usize {
-        let Some(node) = self.nodes.get(at as usize) else { return 0 };
-        // One by one: they are nearly always none, and a bulk copy is set up for many.
-        node.tails.iter().for_each(|&route| found.push(route));
-        let Some(rest) = rest else {
-            node.ends.iter().for_each(|&route| found.push(route));
-            return 1;
-        };
-        if matches!(node.literals, Literals::None) && node.one.is_none() {
-            return 1;
+    /// `rest` is what follows of the path, `None` at its end. Goes on by itself
+    /// while there is one way to go, and recurses where there are two: as deep as
+    /// patterns are.
+    fn walk(&self, mut at: u32, mut rest: Option<&str>, found: &mut Found) -> usize {
+        let mut visited = 0;
+        while let Some(node) = self.nodes.get(at as usize) {
+            visited += 1;
+            // One by one: they are nearly always none, and a bulk copy is set up for many.
+            node.tails.iter().for_each(|&route| found.push(route));
+            let Some(path) = rest else {
+                node.ends.iter().for_each(|&route| found.push(route));
+                break;
+            };
+            if matches!(node.literals, Literals::None) && node.one.is_none() {
+                break;
+            }
+            // Segments are short: a plain loop beats a search that is set up for long texts.
+            let (segment, next) = match path.bytes().position(|byte| byte == b'/') {
+                Some(at) => (&path[..at], Some(&path[at + 1..])),
+                None => (path, None),
+            };
+            at = match (node.literals.get(segment), node.one) {
+                (None, None) => break,
+                (Some(only), None) | (None, Some(only)) => only,
+                (Some(literal), Some(one)) => {
+                    visited += self.walk(literal, next, found);
+                    one
+                }
+            };
+            rest = next;
         }
-        // Segments are short: a plain loop beats a search that is set up for long texts.
-        let (segment, rest) = match rest.bytes().position(|byte| byte == b'/') {
-            Some(at) => (&rest[..at], Some(&rest[at + 1..])),
-            None => (rest, None),
-        };
-        let literal = node.literals.get(segment).map_or(0, |child| self.walk(child, rest, found));
-        let one = node.one.map_or(0, |child| self.walk(child, rest, found));
-        1 + literal + one
+        visited
     }
 }
 

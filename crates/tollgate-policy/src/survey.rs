@@ -184,6 +184,7 @@ struct Surveyor<'p, 'r, 'o> {
 
 impl<'p: 'r, 'r> Surveyor<'p, 'r, '_> {
     /// Takes every limit that covers the request under this spelling of its path.
+    #[inline]
     fn walk<R: Request + ?Sized>(&mut self, request: &'r R, path: &'r str) {
         let policy = self.policy;
         let mut found = Found::new();

@@ -46,6 +46,9 @@ pub(super) struct Table {
     /// Words count time from here. Far enough back that no step of the clock
     /// reaches it, and a whole second: ends of windows are kept in milliseconds.
     base: Timestamp,
+    /// What words can tell.
+    earliest: Timestamp,
+    latest: Timestamp,
     evictions: AtomicU64,
 }
 
@@ -65,10 +68,13 @@ impl Table {
     /// hundred thousand then finds no room although the table has some.
     pub(super) fn new(keys: usize, now: Timestamp) -> Self {
         let lines = (keys.min(MOST_KEYS) * 19 / 10).div_ceil(WAYS).max(1);
+        let base = whole_second(now.before(Span::from_days(1_461)));
         Self {
             lines: zeroed(lines),
             stripes: (0..STRIPES).map(|_| Mutex::new(())).collect(),
-            base: whole_second(now.before(Span::from_days(1_461))),
+            base,
+            earliest: base + Span::from_micros(1),
+            latest: base + Span::from_micros(1 << 49),
             evictions: AtomicU64::new(0),
         }
     }
@@ -96,7 +102,7 @@ impl Table {
     /// the longest debt still fits.
     #[inline(always)]
     pub(super) fn tell(&self, now: Timestamp) -> Timestamp {
-        now.clamp(self.base + Span::from_micros(1), self.base + Span::from_micros(1 << 49))
+        now.clamp(self.earliest, self.latest)
     }
 
     /// Asks the processor to fetch the line a key most likely lives in.
