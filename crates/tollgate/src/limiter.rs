@@ -126,7 +126,15 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
     /// Decides about a request at once: the store is in this process.
     pub fn check<R: Request + ?Sized>(&self, request: &R) -> Decision<'_> {
         let mut decision = Decision::undecided();
-        match self.survey(request, &mut decision) {
+        self.check_into(request, &mut decision);
+        decision
+    }
+
+    /// Apart from [`check`](Self::check) so that a decision, which is large, is
+    /// made where it is wanted and not copied there.
+    #[inline(never)]
+    fn check_into<'l, R: Request + ?Sized>(&'l self, request: &R, decision: &mut Decision<'l>) {
+        match self.survey(request, decision) {
             Survey::Applies if decision.checks.is_empty() => {}
             Survey::Applies => {
                 let now = self.store.now();
@@ -146,7 +154,6 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
                 decision.settle_uncounted(survey);
             }
         }
-        decision
     }
 }
 
