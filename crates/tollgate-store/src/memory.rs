@@ -147,7 +147,8 @@ impl<C: Clock> MemoryStore<C> {
         admitted
     }
 
-    /// One check on its own, without a batch around it.
+    /// One check on its own, without a batch around it: what refusals cost
+    /// under `count_denied` is the batch's business.
     #[inline(always)]
     pub fn take(&self, check: &Check<'_>, now: Timestamp) -> Outcome {
         self.meet(check, self.hash(check), self.table.tell(now))
@@ -202,13 +203,20 @@ impl<C: Clock> MemoryStore<C> {
         let refused = |outcomes: &[Outcome]| checks.iter().zip(outcomes).any(|(it, out)| !admits(it, out));
         each().for_each(|(check, &hash)| outcomes.push(self.look(check, hash, now)));
         if !refused(outcomes) {
-            for (index, (check, &hash)) in each().enumerate() {
-                outcomes[index] = self.meet(check, hash, now);
-                if !admits(check, &outcomes[index]) {
+            // Slots last: a unit is given back as if it had not been taken, but a
+            // slot that its owner held before and renewed would be lost.
+            let of_kind = |slots: bool| {
+                (0..checks.len()).filter(move |&at| matches!(checks[at].demand, Demand::Slot(_)) == slots)
+            };
+            let mut met = SmallVec::<[usize; 8]>::new();
+            for at in of_kind(false).chain(of_kind(true)) {
+                outcomes[at] = self.meet(&checks[at], hashes[at], now);
+                if !admits(&checks[at], &outcomes[at]) {
                     // Another thread took it since we looked.
-                    self.give_back(&checks[..index], &outcomes[..index], now);
+                    met.iter().for_each(|&at| self.give_back(&checks[at], &outcomes[at], now));
                     break;
                 }
+                met.push(at);
             }
         }
         let admitted = !refused(outcomes);
@@ -224,16 +232,14 @@ impl<C: Clock> MemoryStore<C> {
         admitted
     }
 
-    fn give_back(&self, checks: &[Check<'_>], outcomes: &[Outcome], now: Timestamp) {
-        for (check, outcome) in checks.iter().zip(outcomes) {
-            let undo = match check.demand {
-                Demand::Slot(owner) => Adjustment::Release { owner },
-                Demand::Exactly(_) | Demand::UpTo(_) => {
-                    Adjustment::Refund { units: outcome.units(), taken_at: now }
-                }
-            };
-            self.act(check.rule, check.key, self.hash(check), Act::Adjust(undo), now);
-        }
+    fn give_back(&self, check: &Check<'_>, outcome: &Outcome, now: Timestamp) {
+        let undo = match check.demand {
+            Demand::Slot(owner) => Adjustment::Release { owner },
+            Demand::Exactly(_) | Demand::UpTo(_) => {
+                Adjustment::Refund { units: outcome.units(), taken_at: now }
+            }
+        };
+        self.act(check.rule, check.key, self.hash(check), Act::Adjust(undo), now);
     }
 
     /// Charges a rule for a request that was refused, and answers for it with

@@ -14,6 +14,7 @@ impl<H: Harness> Suite<'_, H> {
         self.so_many_hold_at_once().await;
         self.leases_end_by_themselves().await;
         self.slots_and_units_are_taken_together().await;
+        self.a_refused_batch_keeps_the_slot_its_owner_held().await;
         self.a_demand_of_the_wrong_kind_is_never_met().await;
     }
 
@@ -56,6 +57,16 @@ impl<H: Harness> Suite<'_, H> {
         self.adjust(&slots, "key", Adjustment::Release { owner: Owner(2) }).await;
         assert!(!self.decide(&batch(3)).await.admitted, "no units");
         assert!(self.decide(&[slot(&slots, "key", 4)]).await.admitted, "so no slot was taken");
+    }
+
+    async fn a_refused_batch_keeps_the_slot_its_owner_held(&self) {
+        let slots = rule("slots/kept", Concurrency::new(1, Span::from_minutes(10)));
+        let units = hourly("slots/kept units", 3);
+        assert!(self.decide(&[slot(&slots, "key", 1)]).await.admitted);
+        let two = || Check::new(&units, b"key", 2);
+        assert!(!self.decide(&[slot(&slots, "key", 1), two(), two()]).await.admitted, "four of three");
+        assert!(!self.decide(&[slot(&slots, "key", 2)]).await.admitted, "the slot is still held");
+        assert_eq!(self.remaining(&units, "key").await, 3);
     }
 
     async fn a_demand_of_the_wrong_kind_is_never_met(&self) {
