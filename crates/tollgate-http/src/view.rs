@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use http::header::HOST;
 use http::request::Parts;
 use tollgate::Request;
+use tollgate::policy::without_port;
 
 use crate::identity::Identity;
 
@@ -102,20 +103,6 @@ impl Request for HttpRequest<'_> {
 
     fn claim(&self, name: &str) -> Option<&str> {
         self.identity?.claims.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
-    }
-}
-
-/// `example.com` of `example.com:8080`, `[::1]` of `[::1]:80`; an address without
-/// brackets has no port to lose.
-fn without_port(host: &str) -> &str {
-    match host.rsplit_once(':') {
-        Some((bare, port))
-            if port.bytes().all(|byte| byte.is_ascii_digit())
-                && (!bare.contains(':') || bare.ends_with(']')) =>
-        {
-            bare
-        }
-        _ => host,
     }
 }
 

@@ -5,7 +5,7 @@
 
 use tollgate_core::{Quota, Rule, RuleId};
 
-use crate::limit::{Cost, Limit, Missing, Mode};
+use crate::limit::{Cost, Limit, Missing, Mode, is_limit_name};
 use crate::pattern::PathPattern;
 use crate::policy::Policy;
 use crate::source::KeySource;
@@ -158,7 +158,7 @@ impl LimitBuilder {
 
     fn build(self) -> Result<Limit, BuildError> {
         let name = self.name;
-        if !is_name(&name) {
+        if !is_limit_name(&name) {
             return Err(BuildError::Name(name));
         }
         if self.by.is_empty() {
@@ -219,12 +219,6 @@ fn rules(name: &str, by: &[KeySource], quotas: Vec<Quota>) -> Result<Vec<Rule>, 
         rules.push(Rule { name: window.into(), id, quota, before: None });
     }
     Ok(rules)
-}
-
-/// Whether a limit may be called this.
-fn is_name(name: &str) -> bool {
-    (1..=64).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
 }
 
 impl Policy {

@@ -31,7 +31,7 @@ pub use key::{Key, LONGEST_PART};
 pub use limit::{Allowance, Cost, HeaderMatch, Limit, Missing, Mode, OnOutage};
 pub use lists::ListEntry;
 pub use net::{Net, NetSet};
-pub use pattern::{HostPattern, PathPattern};
+pub use pattern::{HostPattern, PathPattern, without_port};
 pub use policy::Policy;
 pub use request::{Call, Request};
 pub use settings::{

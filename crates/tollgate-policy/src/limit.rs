@@ -108,6 +108,19 @@ pub enum Cost {
     Header(Box<str>),
 }
 
+/// The longest name of a limit.
+pub(crate) const LONGEST_NAME: usize = 64;
+
+/// Whether a limit may be called this: names go into headers and metrics.
+pub(crate) fn is_limit_name(name: &str) -> bool {
+    (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(is_in_limit_name)
+}
+
+/// Whether a character may stand in a limit's name.
+pub(crate) fn is_in_limit_name(char: char) -> bool {
+    char.is_ascii_alphanumeric() || "._-".contains(char)
+}
+
 impl Limit {
     /// Unique in its policy; fit for headers.
     pub fn name(&self) -> &str {

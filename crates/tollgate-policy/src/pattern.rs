@@ -201,6 +201,9 @@ impl HostPattern {
             None => (false, text),
         };
         let host = host.trim_end_matches('.').to_ascii_lowercase();
+        if host.contains(':') && !host.starts_with('[') {
+            return Err(Mistake::new("an IPv6 address stands in brackets").meant(format!("[{host}]")));
+        }
         let fits = |byte: u8| {
             byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'[' | b']' | b':')
         };
@@ -222,8 +225,15 @@ impl fmt::Display for HostPattern {
     }
 }
 
-/// `example.com` of `example.com:8080`, `[::1]` of `[::1]:80`.
-pub(crate) fn without_port(host: &str) -> &str {
+/// `example.com` of `example.com:8080`, `[::1]` of `[::1]:80`; an address without
+/// brackets has no port to lose.
+///
+/// ```
+/// # use tollgate_policy::without_port;
+/// assert_eq!(without_port("example.com:8080"), "example.com");
+/// assert_eq!(without_port("::1"), "::1");
+/// ```
+pub fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((bare, port))
             if port.bytes().all(|byte| byte.is_ascii_digit())

@@ -321,6 +321,14 @@ fn a_path_with_dots_meets_the_limits_of_whoever_does_not_resolve_them() {
 }
 
 #[test]
+fn a_list_value_written_as_a_block_matches_without_its_line_break() {
+    let policy = policy("deny:\n  - api_key: |\n      secret\nlimits: [{by: ip, bucket: 1/s}]");
+    let mut checks = Checks::new();
+    let survey = policy.survey(&Call::new("GET", "/").api_key("secret"), &mut checks);
+    assert!(matches!(survey, Survey::Denied(_)));
+}
+
+#[test]
 fn one_path_parameter_in_two_spellings_is_one_key() {
     let policy = policy(
         "limits: [{endpoint: '/users/{id}', by: path:id, bucket: 1/s, overrides: {'bad@x.com': blocked, 'a b': blocked}}]",

@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 
 use crate::diagnostic::{Place, Problems};
+use crate::limit::LONGEST_NAME;
 use crate::source::KeySource;
 use crate::written::limit::Limit;
-
-const LONGEST: usize = 64;
 
 /// A name for each limit, in file order. Names that were written come first, so
 /// that a derived one never takes theirs.
@@ -87,7 +86,7 @@ fn derived(limit: &Limit) -> String {
             plain => word(&plain.to_string()),
         }
     }
-    name.truncate(LONGEST);
+    name.truncate(LONGEST_NAME);
     name.trim_matches('-').to_owned()
 }
 
@@ -96,7 +95,7 @@ fn numbered(base: &str, count: u32) -> String {
         return base.to_owned();
     }
     let suffix = format!("-{count}");
-    let room = LONGEST - suffix.len();
+    let room = LONGEST_NAME - suffix.len();
     let base = if base.is_empty() { "limit" } else { base };
     let base = base.get(..room.min(base.len())).unwrap_or(base);
     format!("{}{suffix}", base.trim_end_matches('-'))

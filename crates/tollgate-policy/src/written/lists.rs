@@ -83,7 +83,8 @@ fn condition(name: &Node, node: &Node, problems: &mut Problems) -> Option<Condit
     for item in node.items() {
         match item.word("a value", problems)?.value {
             "*" => return Some(Condition::Present(source)),
-            word => values.push(word.as_bytes().into()),
+            // A block of text ends in a line break that no request has.
+            word => values.push(word.trim_end_matches(['\r', '\n']).as_bytes().into()),
         }
     }
     Some(Condition::Value(source, values))

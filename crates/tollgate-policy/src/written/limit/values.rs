@@ -6,7 +6,7 @@ use super::words::{ALGORITHMS, METHODS};
 use super::{Algorithm, AllowanceText};
 use crate::diagnostic::{Located, Problems};
 use crate::document::{Entry, Fields, Kind, Node, short, whole_number};
-use crate::limit::{Cost, HeaderMatch};
+use crate::limit::{Cost, HeaderMatch, LONGEST_NAME, is_in_limit_name, is_limit_name};
 use crate::mistake::Mistake;
 use crate::source::{KeySource, header_name, is_token};
 
@@ -64,12 +64,12 @@ pub(super) fn windows(node: &Node, problems: &mut Problems) -> Option<Located<Ve
 
 pub(super) fn name(node: &Node, problems: &mut Problems) -> Option<Located<String>> {
     let word = node.word("`name`", problems)?;
-    let fits = |char: char| char.is_ascii_alphanumeric() || "._-".contains(char);
-    if word.value.len() <= 64 && word.value.chars().all(fits) {
+    if is_limit_name(word.value) {
         return Some(word.map(str::to_owned));
     }
-    let mut meant: String = word.value.chars().map(|char| if fits(char) { char } else { '-' }).collect();
-    meant.truncate(64);
+    let fitting = |char| if is_in_limit_name(char) { char } else { '-' };
+    let mut meant: String = word.value.chars().map(fitting).collect();
+    meant.truncate(LONGEST_NAME);
     let problem = problems.error(word.place, format!("`{}` cannot be a name", short(word.value)));
     let meant = meant.trim_matches('-');
     if !meant.is_empty() {
