@@ -12,6 +12,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-store", &["tollgate-core"]),
     ("tollgate", &["tollgate-core", "tollgate-policy", "tollgate-store"]),
     ("tollgate-http", &["tollgate"]),
+    ("tollgate-net", &["tollgate-policy"]),
+    ("tollgate-gateway", &["tollgate", "tollgate-http", "tollgate-net"]),
+    ("tollgate-server", &["tollgate", "tollgate-http"]),
+    ("tollgate-cli", &["tollgate", "tollgate-gateway", "tollgate-http", "tollgate-net", "tollgate-server"]),
+    ("tollgate-testkit", &[]),
 ];
 
 /// Libraries that must not be found in a crate, and why.
@@ -21,6 +26,7 @@ const ABSENT: &[(&str, &[&str], &str)] = &[
     ("tollgate-store", &["tokio", "redis", "http"], "what needs a socket is a store of its own"),
     ("tollgate", &["http", "hyper", "tonic", "redis"], "wire protocols are surfaces"),
     ("tollgate-http", &["hyper", "axum"], "sockets belong to whoever serves"),
+    ("tollgate-server", &["hyper", "tokio"], "it is handed requests and hands back answers"),
 ];
 
 /// Arrows that are not drawn, and crates that nobody drew.

@@ -5,6 +5,8 @@ use std::ops::{Range, RangeInclusive};
 use super::{Entry, Kind, Node};
 use crate::diagnostic::{Located, Place, Problems};
 use crate::suggest::{listed, nearest};
+use crate::written::rate::duration;
+use tollgate_core::Span;
 
 /// The words a section knows.
 #[derive(Clone, Copy, Debug)]
@@ -205,6 +207,54 @@ impl Node {
         None
     }
 
+    /// A length of time within a range: `500ms`, `30s`, `5 minutes`.
+    pub fn span(
+        &self,
+        what: &str,
+        range: RangeInclusive<Span>,
+        problems: &mut Problems,
+    ) -> Option<Located<Span>> {
+        let word = self.word(what, problems)?;
+        match duration(word.value) {
+            Ok(span) if range.contains(&span) => return Some(word.map(|_| span)),
+            Ok(_) => {
+                problems
+                    .error(self.place, format!("{what} is between {} and {}", range.start(), range.end()))
+                    .label(format!("{} is not", self.describe()));
+            }
+            Err(mistake) => mistake.report(self, problems),
+        }
+        None
+    }
+
+    /// A number of bytes within a range: `512`, `64KiB`, `8 MiB`.
+    pub fn bytes(
+        &self,
+        what: &str,
+        range: RangeInclusive<u64>,
+        problems: &mut Problems,
+    ) -> Option<Located<u64>> {
+        let word = self.word(what, problems)?;
+        match byte_count(word.value) {
+            Some(bytes) if range.contains(&bytes) => return Some(word.map(|_| bytes)),
+            Some(_) => {
+                problems
+                    .error(
+                        self.place,
+                        format!("{what} is between {} and {} bytes", range.start(), range.end()),
+                    )
+                    .label(format!("{} is not", self.describe()));
+            }
+            None => {
+                problems
+                    .error(self.place, format!("{what} is a number of bytes"))
+                    .label(format!("{} is not", self.describe()))
+                    .help("a whole number, or one with KiB, MiB or GiB: 64KiB");
+            }
+        }
+        None
+    }
+
     /// One of a few words, each standing for a value.
     pub fn choice<T: Clone>(
         &self,
@@ -260,10 +310,49 @@ pub(crate) fn whole_number(text: &str) -> Option<u64> {
     text.replace('_', "").parse().ok()
 }
 
+/// A whole number with `B`, `KiB`, `MiB` or `GiB`, in any case, or without.
+fn byte_count(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|it: char| it.is_ascii_alphabetic() || it == ' ');
+    let factor = match text[digits.len()..].trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        _ => return None,
+    };
+    whole_number(digits)?.checked_mul(factor)
+}
+
 /// Enough of a text to recognise it in a message.
 pub(crate) fn short(text: &str) -> String {
     if text.chars().count() <= 60 {
         return text.to_owned();
     }
     format!("{}...", text.chars().take(57).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_counted_in_powers_of_two() {
+        for (text, bytes) in [
+            ("512", Some(512)),
+            ("1_000B", Some(1_000)),
+            ("64KiB", Some(65_536)),
+            ("64 k", Some(65_536)),
+            ("8 MiB", Some(8 << 20)),
+            ("1gib", Some(1 << 30)),
+            ("", None),
+            ("KiB", None),
+            ("-1", None),
+            ("1.5MiB", None),
+            ("64KiX", None),
+            ("99999999999999999999G", None),
+            ("18446744073709551615k", None),
+        ] {
+            assert_eq!(byte_count(text), bytes, "{text}");
+        }
+    }
 }

@@ -1,0 +1,1 @@
+//! The gateway: a reverse proxy behind the tower layer.

@@ -1,0 +1,97 @@
+//! A program that runs for as long as a test does.
+
+#![allow(clippy::panic, reason = "this is how a test fails")]
+
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What no machine needs: ends only tests that have gone wrong.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A running program. Killed when dropped.
+pub struct Program {
+    name: String,
+    child: Child,
+}
+
+impl Program {
+    /// Starts a program. Its output goes where the test's goes unless the command says otherwise.
+    pub fn start(mut command: Command) -> Self {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let child = command.stdin(Stdio::null()).spawn();
+        let child =
+            child.unwrap_or_else(|error| panic!("cannot start {name}: {error}. `make test` installs it"));
+        Self { name, child }
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal by name: `TERM`, `HUP`.
+    pub fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").arg(format!("-{signal}")).arg(self.id().to_string()).status();
+        assert!(sent.is_ok_and(|it| it.success()), "cannot send {signal} to {}", self.name);
+    }
+
+    /// Whether it has not ended yet.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> ExitStatus {
+        let start = Instant::now();
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return status,
+                Ok(None) if start.elapsed() < DEADLINE => thread::sleep(Duration::from_millis(5)),
+                other => panic!("{} does not end: {other:?}", self.name),
+            }
+        }
+    }
+
+    /// What it has written to standard error, if that was piped and it has ended.
+    pub fn stderr(&mut self) -> String {
+        let mut text = String::new();
+        if let Some(mut pipe) = self.child.stderr.take() {
+            let _ = pipe.read_to_string(&mut text);
+        }
+        text
+    }
+
+    /// Waits until `done` says so, while the program runs.
+    pub fn wait_until(&mut self, what: &str, mut done: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !done() {
+            if !self.is_running() {
+                let said = self.stderr();
+                panic!("{} ended before {what}: {said}", self.name);
+            }
+            assert!(start.elapsed() < DEADLINE, "{}: no {what}", self.name);
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A port that nobody listened on a moment ago, for programs that cannot choose one themselves.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
+    listener.local_addr().expect("it is bound").port()
+}
+
+/// Waits until something listens there.
+pub fn wait_for_port(program: &mut Program, address: SocketAddr) {
+    program.wait_until("listening", || TcpStream::connect(address).is_ok());
+}
