@@ -45,10 +45,12 @@
 
 mod decision;
 mod gate;
+mod id;
 mod limiter;
 
 pub use decision::{Decision, Fate, LimitOutcome};
 pub use gate::Gate;
+pub use id::{DecisionId, NotADecisionId};
 pub use limiter::Limiter;
 pub use tollgate_core::{
     Adjustment, Algorithm, Bucket, Calendar, CalendarUnit, Concurrency, Demand, FixedWindow, Outcome,

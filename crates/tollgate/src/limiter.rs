@@ -14,6 +14,7 @@ use tollgate_policy::{Checks, Diagnostics, Mode, Policy, Request, Survey};
 use tollgate_store::{Check, Clock, MemoryStore, Store, StoreError, SystemClock};
 
 use crate::decision::Decision;
+use crate::id::{DecisionId, DecisionIds};
 
 /// Checks requests against a policy, and charges all limits that apply or none.
 ///
@@ -36,6 +37,7 @@ pub struct Limiter<S = MemoryStore<SystemClock>> {
     policy: Arc<Policy>,
     store: Arc<S>,
     owners: Arc<Owners>,
+    ids: Arc<DecisionIds>,
 }
 
 impl Limiter {
@@ -56,7 +58,7 @@ impl Limiter {
 impl<S> Limiter<S> {
     /// A limiter on a store of your choice.
     pub fn with_store(policy: Policy, store: S) -> Self {
-        Self { policy: Arc::new(policy), store: Arc::new(store), owners: Arc::default() }
+        Self { policy: Arc::new(policy), store: Arc::new(store), owners: Arc::default(), ids: Arc::default() }
     }
 
     /// A limiter with a new policy on the same store. Limits that keep their
@@ -67,6 +69,7 @@ impl<S> Limiter<S> {
             policy: Arc::new(policy.succeeding(&self.policy)),
             store: Arc::clone(&self.store),
             owners: Arc::clone(&self.owners),
+            ids: Arc::clone(&self.ids),
         }
     }
 
@@ -78,6 +81,12 @@ impl<S> Limiter<S> {
     /// The store underneath.
     pub fn store(&self) -> &S {
         &self.store
+    }
+
+    /// A name for a decision. Decisions are not named by themselves: whoever
+    /// only asks yes or no need not pay for it.
+    pub fn next_id(&self) -> DecisionId {
+        self.ids.next()
     }
 
     /// Everything about a request that needs no store: what applies, and who
@@ -237,6 +246,7 @@ impl<S> Clone for Limiter<S> {
             policy: Arc::clone(&self.policy),
             store: Arc::clone(&self.store),
             owners: Arc::clone(&self.owners),
+            ids: Arc::clone(&self.ids),
         }
     }
 }
