@@ -1,4 +1,27 @@
 //! Sockets for Tollgate's surfaces: listeners, TLS, PROXY protocol, HTTP
 //! connections with their caps and timeouts, and draining.
 //!
-//! Not here: what a request means. A surface brings a service.
+//! A surface brings a service; what it gets here is the life of a connection:
+//!
+//! ```text
+//! Sockets::bind ─► accept ─► PROXY header ─► TLS ─► HTTP/1.1 or HTTP/2 ─► the surface's service
+//!                    │          (if required)  (if configured)   │ slow, oversized, malformed: closed here
+//!                    └ Drain: stop accepting, finish what runs, close ┘
+//! ```
+//!
+//! Not here: what a request means, and files: certificates come as bytes.
+
+mod caps;
+mod drain;
+mod http;
+mod proxy_protocol;
+mod pulse;
+mod sockets;
+mod tls;
+mod wire;
+
+pub use caps::Caps;
+pub use drain::{Drain, Drainer};
+pub use http::{Connection, HttpServer};
+pub use sockets::{BindError, Sockets};
+pub use tls::{Tls, TlsError};

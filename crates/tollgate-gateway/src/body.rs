@@ -1,0 +1,274 @@
+//! Bodies on their way through: requests up, answers down.
+//!
+//! Both stream, frame by frame with their trailers, and both are given up when
+//! they stand still for too long. Nothing is collected here.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::time::{Instant, Sleep};
+
+use crate::pool::Lease;
+use crate::upstream::Load;
+
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+type NextFrame = Poll<Option<Result<Frame<Bytes>, BoxError>>>;
+
+/// Notices when a body stands still. Armed only while it does.
+struct Patience {
+    most: Duration,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Patience {
+    const fn new(most: Duration) -> Self {
+        Self { most, timer: None }
+    }
+
+    fn moved(&mut self) {
+        self.timer = None;
+    }
+
+    fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let most = self.most;
+        self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(most))).as_mut().poll(cx)
+    }
+}
+
+/// Why a request's body did not get through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UploadFailure {
+    TooLarge,
+    Late,
+    /// The client is gone, or what it sends is no body.
+    Broken,
+}
+
+/// How a request's body is getting on. Read by whoever waits for the answer.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    start: Instant,
+    last: AtomicU64,
+    failure: AtomicU8,
+}
+
+impl Progress {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { start: Instant::now(), last: AtomicU64::new(0), failure: AtomicU8::new(0) })
+    }
+
+    fn moved(&self) {
+        let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last.store(now, Ordering::Relaxed);
+    }
+
+    /// When the body last moved.
+    pub(crate) fn last(&self) -> Instant {
+        self.start + Duration::from_millis(self.last.load(Ordering::Relaxed))
+    }
+
+    fn fail(&self, failure: UploadFailure) -> BoxError {
+        let (code, text) = match failure {
+            UploadFailure::TooLarge => (1, "the body is too large"),
+            UploadFailure::Late => (2, "the body stopped arriving"),
+            UploadFailure::Broken => (3, "the body broke off"),
+        };
+        self.failure.store(code, Ordering::Relaxed);
+        text.into()
+    }
+
+    pub(crate) fn failure(&self) -> Option<UploadFailure> {
+        match self.failure.load(Ordering::Relaxed) {
+            1 => Some(UploadFailure::TooLarge),
+            2 => Some(UploadFailure::Late),
+            3 => Some(UploadFailure::Broken),
+            _ => None,
+        }
+    }
+}
+
+/// The body of a request.
+pub(crate) struct Upload {
+    /// `None`: there is none.
+    body: Option<Streaming>,
+}
+
+struct Streaming {
+    body: Incoming,
+    /// How much more may come.
+    left: u64,
+    patience: Patience,
+    progress: Arc<Progress>,
+}
+
+impl Upload {
+    pub(crate) const fn none() -> Self {
+        Self { body: None }
+    }
+
+    /// Passes a body on, and tells how it gets on. A request without one has nothing to tell.
+    pub(crate) fn new(body: Incoming, most: Option<u64>, still: Duration) -> (Self, Option<Arc<Progress>>) {
+        if body.is_end_stream() {
+            return (Self::none(), None);
+        }
+        let progress = Progress::new();
+        let streaming = Streaming {
+            body,
+            left: most.unwrap_or(u64::MAX),
+            patience: Patience::new(still),
+            progress: Arc::clone(&progress),
+        };
+        (Self { body: Some(streaming) }, Some(progress))
+    }
+}
+
+impl Body for Upload {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> NextFrame {
+        let Some(this) = &mut self.body else { return Poll::Ready(None) };
+        match Pin::new(&mut this.body).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                this.patience.moved();
+                this.progress.moved();
+                let size = frame.data_ref().map_or(0, |data| data.len() as u64);
+                match this.left.checked_sub(size) {
+                    Some(left) => this.left = left,
+                    None => return Poll::Ready(Some(Err(this.progress.fail(UploadFailure::TooLarge)))),
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(Some(Err(_))) => Poll::Ready(Some(Err(this.progress.fail(UploadFailure::Broken)))),
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Pending => {
+                ready!(this.patience.poll_lost(cx));
+                Poll::Ready(Some(Err(this.progress.fail(UploadFailure::Late))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(|it| it.body.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), |it| it.body.size_hint())
+    }
+}
+
+/// The body of an answer.
+pub(crate) struct GatewayBody(Kind);
+
+enum Kind {
+    /// Our own words.
+    Full(Option<Bytes>),
+    /// The upstream's.
+    Download(Download),
+}
+
+/// The body of an upstream's answer, and what goes back when it ends.
+struct Download {
+    body: Incoming,
+    patience: Patience,
+    deadline: Option<Pin<Box<Sleep>>>,
+    /// The connection, to be used again. Not if the body breaks off.
+    lease: Option<Lease>,
+    /// Counted until the last byte.
+    load: Option<Load>,
+}
+
+impl GatewayBody {
+    pub(crate) const fn full(bytes: Bytes) -> Self {
+        Self(Kind::Full(Some(bytes)))
+    }
+
+    pub(crate) const fn empty() -> Self {
+        Self(Kind::Full(None))
+    }
+
+    pub(crate) fn download(
+        body: Incoming,
+        lease: Option<Lease>,
+        load: Load,
+        still: Duration,
+        deadline: Option<Instant>,
+    ) -> Self {
+        let deadline = deadline.map(|at| Box::pin(tokio::time::sleep_until(at)));
+        let mut download =
+            Download { body, patience: Patience::new(still), deadline, lease, load: Some(load) };
+        download.note_end();
+        Self(Kind::Download(download))
+    }
+}
+
+impl Download {
+    fn note_end(&mut self) {
+        if self.body.is_end_stream() {
+            self.finish();
+        }
+    }
+
+    fn finish(&mut self) {
+        if let Some(lease) = self.lease.take() {
+            lease.give_back();
+        }
+        self.load = None;
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> NextFrame {
+        match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.patience.moved();
+                self.note_end();
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error.into()))),
+            Poll::Ready(None) => {
+                self.finish();
+                Poll::Ready(None)
+            }
+            Poll::Pending => {
+                let overdue = self.deadline.as_mut().is_some_and(|it| it.as_mut().poll(cx).is_ready());
+                if !overdue {
+                    ready!(self.patience.poll_lost(cx));
+                }
+                Poll::Ready(Some(Err("the answer stopped arriving".into())))
+            }
+        }
+    }
+}
+
+impl Body for GatewayBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> NextFrame {
+        match &mut self.0 {
+            Kind::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Kind::Download(download) => download.poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Kind::Full(bytes) => bytes.is_none(),
+            Kind::Download(download) => download.body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Kind::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |it| it.len() as u64)),
+            Kind::Download(download) => download.body.size_hint(),
+        }
+    }
+}

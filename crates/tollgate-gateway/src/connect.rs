@@ -1,0 +1,142 @@
+//! New connections to upstreams.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::{TrySendError, http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::body::Upload;
+use crate::upstream::{Origin, Speech};
+
+/// A connection to an upstream, ready for a request.
+pub(crate) enum Sender {
+    One(http1::SendRequest<Upload>),
+    Two(http2::SendRequest<Upload>),
+}
+
+impl Sender {
+    /// Sends a request. One that was not sent at all comes back with the error.
+    pub(crate) async fn send(
+        &mut self,
+        request: Request<Upload>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<Upload>>> {
+        match self {
+            Self::One(sender) => sender.try_send_request(request).await,
+            Self::Two(sender) => sender.try_send_request(request).await,
+        }
+    }
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectError {
+    #[error("no connection within {0:?}")]
+    TimedOut(Duration),
+    /// Not the upstream's fault.
+    #[error("out of sockets")]
+    OutOfSockets(#[source] io::Error),
+    #[error("{0}")]
+    Failed(io::Error),
+}
+
+/// Makes connections to upstreams.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    tls: TlsConnector,
+    most: Duration,
+    header_bytes: usize,
+}
+
+impl Connector {
+    /// `authorities` are PEM certificates to believe instead of the public ones.
+    pub(crate) fn new(authorities: Option<&[u8]>, most: Duration) -> Result<Self, rustls::Error> {
+        let mut roots = RootCertStore::empty();
+        match authorities {
+            Some(pem) => {
+                let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
+                let (added, _) = roots.add_parsable_certificates(certificates);
+                if added == 0 {
+                    return Err(rustls::Error::General("there is no PEM certificate in it".into()));
+                }
+            }
+            None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Self { tls: TlsConnector::from(Arc::new(config)), most, header_bytes: 256 * 1024 })
+    }
+
+    pub(crate) async fn connect(&self, origin: &Origin) -> Result<Sender, ConnectError> {
+        match tokio::time::timeout(self.most, self.open(origin)).await {
+            Err(_) => Err(ConnectError::TimedOut(self.most)),
+            Ok(Err(error)) if is_out_of_sockets(&error) => Err(ConnectError::OutOfSockets(error)),
+            Ok(Err(error)) => Err(ConnectError::Failed(error)),
+            Ok(Ok(sender)) => Ok(sender),
+        }
+    }
+
+    async fn open(&self, origin: &Origin) -> io::Result<Sender> {
+        let stream = TcpStream::connect((&*origin.host, origin.port)).await?;
+        stream.set_nodelay(true)?;
+        match origin.speech {
+            Speech::Plain => self.http1(stream).await,
+            Speech::Http2 => http2(stream).await,
+            Speech::Tls => {
+                let name = ServerName::try_from(origin.host.to_string()).map_err(io::Error::other)?;
+                let stream = self.tls.connect(name, stream).await?;
+                match stream.get_ref().1.alpn_protocol() {
+                    Some(b"h2") => http2(stream).await,
+                    _ => self.http1(stream).await,
+                }
+            }
+        }
+    }
+
+    async fn http1(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    ) -> io::Result<Sender> {
+        let mut builder = http1::Builder::new();
+        builder.max_buf_size(self.header_bytes);
+        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.with_upgrades().await {
+                tracing::debug!(%error, "connection to an upstream ended");
+            }
+        });
+        Ok(Sender::One(sender))
+    }
+}
+
+async fn http2(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> io::Result<Sender> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder.timer(TokioTimer::new()).keep_alive_interval(Duration::from_secs(20));
+    let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "connection to an upstream ended");
+        }
+    });
+    Ok(Sender::Two(sender))
+}
+
+/// Too many open files, or no local port left.
+fn is_out_of_sockets(error: &io::Error) -> bool {
+    const EMFILE: i32 = 24;
+    const ENFILE: i32 = 23;
+    matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) || error.kind() == io::ErrorKind::AddrNotAvailable
+}

@@ -1,0 +1,61 @@
+//! A small service to try things out with: says what it was asked.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::service::Service;
+use tollgate_net::{BindError, Drain, HttpServer, Sockets};
+
+use crate::body::GatewayBody;
+
+/// A small service on a free port of this machine.
+pub struct Demo {
+    address: SocketAddr,
+    listener: TcpListener,
+}
+
+impl Demo {
+    /// Takes a port.
+    pub fn bind() -> Result<Self, BindError> {
+        let sockets = Sockets::bind("127.0.0.1:0", 1)?;
+        let address = sockets.address();
+        let nothing = || BindError::Impossible(address.to_string(), io::Error::other("no listener"));
+        let listener = sockets.into_listeners().pop().ok_or_else(nothing)?;
+        Ok(Self { address, listener })
+    }
+
+    /// Where it is.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers until draining has ended.
+    pub async fn serve(self, drain: Drain) -> io::Result<()> {
+        HttpServer::default().serve(self.listener, |_| Answer, drain).await
+    }
+}
+
+struct Answer;
+
+impl Service<Request<Incoming>> for Answer {
+    type Response = Response<GatewayBody>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let (method, path) = (request.method(), request.uri().path());
+        // Neither has quotes, backslashes or control characters: hyper would not have let them in.
+        let body = format!(
+            "{{\"demo\":\"hello from behind the gateway\",\"method\":\"{method}\",\"path\":\"{path}\"}}\n"
+        );
+        let mut response = Response::new(GatewayBody::full(Bytes::from(body)));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        ready(Ok(response))
+    }
+}

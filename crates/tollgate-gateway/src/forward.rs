@@ -1,0 +1,235 @@
+//! The service behind the limiter: passes a request on and its answer back.
+//!
+//! A request is sent again only where that cannot do it twice: when it never
+//! left this process, or when a connection that had been idle broke under a
+//! request that has no body and may be repeated (RFC 9110, 9.2.2). Another
+//! upstream is tried when one cannot be connected to.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use smallvec::SmallVec;
+use tokio::time::Instant;
+use tower_service::Service;
+
+use crate::body::{GatewayBody, Progress, Upload, UploadFailure};
+use crate::connect::{ConnectError, Connector, Sender};
+use crate::head::{self, Caller};
+use crate::pool::{Lease, Pool};
+use crate::problem::Problem;
+use crate::settings::Forwarding;
+use crate::tunnel;
+use crate::upstream::{Load, Speech, Upstreams};
+
+/// How often a request is sent again when its connection turns out to be gone.
+const RETRIES: usize = 3;
+
+/// What a worker forwards with.
+pub(crate) struct Worker {
+    pub(crate) upstreams: Arc<Upstreams>,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) connector: Connector,
+    pub(crate) forwarding: Forwarding,
+    /// Whether a peer may say whom it speaks for.
+    pub(crate) trusts: Arc<dyn Fn(IpAddr) -> bool + Send + Sync>,
+    pub(crate) answer: Duration,
+    pub(crate) still: Duration,
+    pub(crate) total: Option<Duration>,
+    pub(crate) body: Option<u64>,
+}
+
+/// Forwards the requests of one connection.
+#[derive(Clone)]
+pub(crate) struct Forward {
+    pub(crate) worker: Arc<Worker>,
+    pub(crate) caller: Arc<Caller>,
+}
+
+impl Service<Request<Incoming>> for Forward {
+    type Response = Response<GatewayBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        let Self { worker, caller } = self.clone();
+        Box::pin(async move { Ok(worker.forward(&caller, request).await.unwrap_or_else(Problem::response)) })
+    }
+}
+
+/// What became of one attempt.
+enum Failed {
+    /// Nothing was sent: it can be sent again.
+    Unsent(Request<Upload>),
+    /// The connection broke; the upstream may have read the request.
+    Broken(String),
+    Problem(Problem),
+}
+
+impl Worker {
+    async fn forward(
+        &self,
+        caller: &Caller,
+        mut request: Request<Incoming>,
+    ) -> Result<Response<GatewayBody>, Problem> {
+        let deadline = self.total.map(|total| Instant::now() + total);
+        let too_large = |most| http_body::Body::size_hint(request.body()).lower() > most;
+        if self.body.is_some_and(too_large) {
+            return Err(Problem::BodyTooLarge);
+        }
+        let on_upgrade = tunnel::wanted(request.headers()).map(|_| hyper::upgrade::on(&mut request));
+        let (mut parts, body) = request.into_parts();
+        head::prepare(&mut parts, caller, self.forwarding, &*self.trusts)?;
+        let (upload, progress) = Upload::new(body, self.body, self.still);
+        let repeatable = progress.is_none() && parts.method.is_idempotent();
+        let mut request = Request::from_parts(parts, upload);
+        let (mut retries, mut tried) = (0, SmallVec::<[usize; 4]>::new());
+        loop {
+            let (at, load) = self.upstreams.choose(&tried);
+            let (mut sender, reused) = match self.connection(at).await {
+                Ok(found) => found,
+                Err(problem) if problem != Problem::Busy && tried.len() + 1 < self.upstreams.len() => {
+                    tried.push(at);
+                    continue;
+                }
+                Err(problem) => return Err(problem),
+            };
+            if matches!(sender, Sender::Two(_)) {
+                let secure = self.upstreams.speech(at) == Speech::Tls;
+                request = with_parts(request, |parts| head::to_http2(parts, secure));
+            }
+            let spare = (reused && repeatable && retries < RETRIES).then(|| copy(&request));
+            match self.attempt(&mut sender, request, progress.as_deref(), deadline).await {
+                Ok(response) => {
+                    self.upstreams.succeeded(at);
+                    return Ok(self.pass_back(at, response, sender, load, on_upgrade, deadline));
+                }
+                Err(failed) => match (failed, spare) {
+                    (Failed::Unsent(unsent), _) if retries < RETRIES => request = unsent,
+                    (Failed::Broken(_), Some(spare)) => request = spare,
+                    (failed, _) => return Err(self.give_up(at, failed)),
+                },
+            }
+            retries += 1;
+            self.pool.forget(at);
+        }
+    }
+
+    /// A connection to an upstream, and whether it was used before.
+    async fn connection(&self, at: usize) -> Result<(Sender, bool), Problem> {
+        if let Some(sender) = self.pool.take(at).await {
+            return Ok((sender, true));
+        }
+        match self.connector.connect(self.upstreams.origin(at)).await {
+            Ok(sender) => {
+                if let Sender::Two(shared) = &sender {
+                    self.pool.share(at, shared);
+                }
+                Ok((sender, false))
+            }
+            Err(ConnectError::OutOfSockets(error)) => {
+                tracing::warn!(%error, "cannot open another connection to an upstream");
+                Err(Problem::Busy)
+            }
+            Err(error) => {
+                self.upstreams.failed(at, &error.to_string());
+                let timed_out = matches!(error, ConnectError::TimedOut(_));
+                Err(if timed_out { Problem::TooSlow } else { Problem::Unreachable })
+            }
+        }
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    async fn attempt(
+        &self,
+        sender: &mut Sender,
+        request: Request<Upload>,
+        progress: Option<&Progress>,
+        deadline: Option<Instant>,
+    ) -> Result<Response<Incoming>, Failed> {
+        let due = |since: Instant| deadline.map_or(since + self.answer, |it| it.min(since + self.answer));
+        let mut sending = std::pin::pin!(sender.send(request));
+        let mut due_at = due(Instant::now());
+        let sent = loop {
+            match tokio::time::timeout_at(due_at, sending.as_mut()).await {
+                Ok(sent) => break sent,
+                // The upstream cannot answer what is still being sent.
+                Err(_) => match progress.map(|it| due(it.last())) {
+                    Some(later) if later > due_at => due_at = later,
+                    _ => return Err(Failed::Problem(Problem::Slow)),
+                },
+            }
+        };
+        sent.map_err(|mut error| match (progress.and_then(Progress::failure), error.take_message()) {
+            (Some(UploadFailure::TooLarge), _) => Failed::Problem(Problem::BodyTooLarge),
+            (Some(UploadFailure::Late | UploadFailure::Broken), _) => Failed::Problem(Problem::BodyLate),
+            (None, Some(unsent)) => Failed::Unsent(unsent),
+            (None, None) => Failed::Broken(error.into_error().to_string()),
+        })
+    }
+
+    fn give_up(&self, at: usize, failed: Failed) -> Problem {
+        let (problem, why) = match failed {
+            Failed::Problem(Problem::Slow) => (Problem::Slow, "no answer in time".to_owned()),
+            // The client's doing.
+            Failed::Problem(problem) => return problem,
+            Failed::Unsent(_) => (Problem::Unreachable, "connections are closed at once".to_owned()),
+            Failed::Broken(why) => (Problem::BrokenOff, why),
+        };
+        self.upstreams.failed(at, &why);
+        problem
+    }
+
+    fn pass_back(
+        &self,
+        at: usize,
+        mut response: Response<Incoming>,
+        sender: Sender,
+        load: Load,
+        client: Option<OnUpgrade>,
+        deadline: Option<Instant>,
+    ) -> Response<GatewayBody> {
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let upstream = hyper::upgrade::on(&mut response);
+            // Nobody asked: then there is nothing to connect it to.
+            let Some(client) = client else { return Problem::BrokenOff.response() };
+            tunnel::open(client, upstream, load);
+            return response.map(|_| GatewayBody::empty());
+        }
+        head::strip_hop_by_hop(response.headers_mut());
+        *response.version_mut() = http::Version::HTTP_11;
+        let lease = match sender {
+            Sender::One(sender) => Some(Lease { pool: Arc::clone(&self.pool), upstream: at, sender }),
+            Sender::Two(_) => None,
+        };
+        response.map(|body| GatewayBody::download(body, lease, load, self.still, deadline))
+    }
+}
+
+fn with_parts(request: Request<Upload>, change: impl FnOnce(&mut Parts)) -> Request<Upload> {
+    let (mut parts, body) = request.into_parts();
+    change(&mut parts);
+    Request::from_parts(parts, body)
+}
+
+/// The same request once more; it has no body.
+fn copy(request: &Request<Upload>) -> Request<Upload> {
+    let mut copy = Request::new(Upload::none());
+    copy.method_mut().clone_from(request.method());
+    copy.uri_mut().clone_from(request.uri());
+    *copy.version_mut() = request.version();
+    copy.headers_mut().clone_from(request.headers());
+    copy
+}

@@ -1,0 +1,144 @@
+//! The gateway as a whole: what all workers share, and how one serves.
+
+use std::convert::Infallible;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{fs, io};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::service::Service;
+use tollgate::{MemoryStore, Store};
+use tollgate_http::{Limit, LimitBody, LimitLayer, SharedLimiter};
+use tollgate_net::{Connection, Drain, HttpServer, Tls, TlsError};
+use tower_layer::Layer;
+
+use crate::body::GatewayBody;
+use crate::connect::Connector;
+use crate::forward::{Forward, Worker};
+use crate::head::Caller;
+use crate::pool::Pool;
+use crate::settings::{GatewaySettings, Target};
+use crate::upstream::{Origin, Speech, Upstreams};
+
+/// Why a gateway cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A file that the settings name.
+    #[error("cannot read {}", .0.display())]
+    Unreadable(PathBuf, #[source] io::Error),
+    /// The certificate or its key.
+    #[error("cannot serve TLS with {}", .0.display())]
+    Tls(PathBuf, #[source] TlsError),
+    /// The certificates that upstreams are believed by.
+    #[error("cannot use {} to check upstreams", .0.display())]
+    Authorities(PathBuf, #[source] rustls::Error),
+    /// Whoever could connect could claim to speak for anybody.
+    #[error(
+        "`gateway.proxy_protocol` needs `client.trusted_proxies`: list the balancers that may say whom they speak for"
+    )]
+    NobodyTrusted,
+}
+
+/// What all workers of a gateway share.
+pub struct Gateway<S = MemoryStore> {
+    settings: GatewaySettings,
+    limiter: SharedLimiter<S>,
+    upstreams: Arc<Upstreams>,
+    connector: Connector,
+    server: HttpServer,
+}
+
+impl<S: Store> Gateway<S> {
+    /// A gateway behind this limiter. `demo` is where the demo service listens,
+    /// if that is what the settings ask for.
+    pub fn new(
+        settings: GatewaySettings,
+        limiter: SharedLimiter<S>,
+        demo: Option<SocketAddr>,
+    ) -> Result<Self, StartError> {
+        let origins = match (&settings.target, demo) {
+            (Target::Upstreams(origins), _) => origins.clone(),
+            (Target::Demo, Some(demo)) => {
+                vec![Origin { host: demo.ip().to_string().into(), port: demo.port(), speech: Speech::Plain }]
+            }
+            (Target::Demo, None) => Vec::new(),
+        };
+        let upstreams = Upstreams::new(origins, settings.eject_after, settings.eject_for);
+        let authorities = settings.upstream_ca.as_deref().map(|path| Ok((path, read(path)?))).transpose()?;
+        let connector =
+            Connector::new(authorities.as_ref().map(|it| &*it.1), settings.connect).map_err(|error| {
+                StartError::Authorities(settings.upstream_ca.clone().unwrap_or_default(), error)
+            })?;
+        let tls = settings.tls.as_ref().map(|(certificate, key)| {
+            let (chain, secret) = (read(certificate)?, read(key)?);
+            Tls::from_pem(&chain, &secret).map_err(|error| match error {
+                TlsError::Key => StartError::Tls(key.clone(), error),
+                _ => StartError::Tls(certificate.clone(), error),
+            })
+        });
+        let proxy_protocol =
+            settings.proxy_protocol.then(|| limiter.load().policy().client().trusted_proxies.clone());
+        if proxy_protocol.as_ref().is_some_and(|trusted| trusted.is_empty()) {
+            return Err(StartError::NobodyTrusted);
+        }
+        let server = HttpServer { caps: settings.caps.clone(), tls: tls.transpose()?, proxy_protocol };
+        Ok(Self { settings, limiter, upstreams: Arc::new(upstreams), connector, server })
+    }
+
+    /// Where requests go.
+    pub fn upstreams(&self) -> Vec<String> {
+        self.upstreams.origins().map(ToString::to_string).collect()
+    }
+
+    /// Serves on one worker until draining has ended.
+    pub async fn serve(&self, listener: TcpListener, drain: Drain) -> io::Result<()> {
+        let worker = Arc::new(self.worker());
+        let layer = LimitLayer::new(self.limiter.clone()).with_spawn(|work| drop(tokio::spawn(work)));
+        let make = move |connection: &Connection| {
+            let address = connection.peer.ip();
+            let caller = Arc::new(Caller::new(address, connection.secure));
+            let forward = Forward { worker: Arc::clone(&worker), caller };
+            Limited(layer.clone().with_peer(move |_| Some(address)).layer(forward))
+        };
+        self.server.clone().serve(listener, make, drain).await
+    }
+
+    fn worker(&self) -> Worker {
+        let settings = &self.settings;
+        let limiter = self.limiter.clone();
+        Worker {
+            upstreams: Arc::clone(&self.upstreams),
+            pool: Arc::new(Pool::new(self.upstreams.len(), settings.keep)),
+            connector: self.connector.clone(),
+            forwarding: settings.forwarding,
+            trusts: Arc::new(move |address| {
+                limiter.load().policy().client().trusted_proxies.contains(address)
+            }),
+            answer: settings.answer,
+            still: settings.still,
+            total: settings.total,
+            body: settings.body,
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, StartError> {
+    fs::read(path).map_err(|error| StartError::Unreadable(path.to_owned(), error))
+}
+
+/// The limiter with the forwarding service behind it, as hyper calls it.
+struct Limited<S>(Limit<Forward, S>);
+
+impl<S: Store> Service<Request<Incoming>> for Limited<S> {
+    type Response = Response<LimitBody<GatewayBody>>;
+    type Error = Infallible;
+    type Future = <Limit<Forward, S> as tower_service::Service<Request<Incoming>>>::Future;
+
+    /// Forwarding is always ready, so nobody asks.
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        tower_service::Service::call(&mut self.0.clone(), request)
+    }
+}

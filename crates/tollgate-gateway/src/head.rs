@@ -1,0 +1,390 @@
+//! Heads on their way through: what a gateway takes out and puts in.
+//!
+//! Up: one host, one path, no hop-by-hop headers, who calls. Down: no
+//! hop-by-hop headers (RFC 9110, 7.6).
+//!
+//! The path goes up as it came, but with `.` and `..` resolved: limits go by
+//! where a path leads, so an upstream must not be led elsewhere.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use http::header::{
+    CONNECTION, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING,
+    UPGRADE, VIA,
+};
+use http::request::Parts;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{Method, Uri, Version};
+use smallvec::SmallVec;
+use tollgate::policy::path;
+
+use crate::problem::Problem;
+use crate::settings::Forwarding;
+
+static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+static X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+static PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+static PROXY_AUTHENTICATE: HeaderName = HeaderName::from_static("proxy-authenticate");
+static PROXY_AUTHORIZATION: HeaderName = HeaderName::from_static("proxy-authorization");
+static HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
+
+/// Who calls, as upstreams are told. Made once for each connection.
+pub(crate) struct Caller {
+    pub(crate) address: IpAddr,
+    address_text: HeaderValue,
+    scheme: HeaderValue,
+}
+
+impl Caller {
+    pub(crate) fn new(address: IpAddr, secure: bool) -> Self {
+        let address = address.to_canonical();
+        let text = HeaderValue::try_from(address.to_string());
+        Self {
+            address,
+            // An address has only characters that a header may have.
+            address_text: text.unwrap_or_else(|_| HeaderValue::from_static("unknown")),
+            scheme: HeaderValue::from_static(if secure { "https" } else { "http" }),
+        }
+    }
+}
+
+/// Makes a request's head fit for an upstream.
+pub(crate) fn prepare(
+    parts: &mut Parts,
+    caller: &Caller,
+    forwarding: Forwarding,
+    trusts: impl FnOnce(IpAddr) -> bool,
+) -> Result<(), Problem> {
+    if parts.method == Method::CONNECT {
+        return Err(Problem::Tunnel);
+    }
+    let others = parts
+        .headers
+        .get(TRANSFER_ENCODING)
+        .is_some_and(|it| !it.as_bytes().eq_ignore_ascii_case(b"chunked"));
+    if others || parts.headers.get_all(TRANSFER_ENCODING).iter().nth(1).is_some() {
+        return Err(Problem::Encoding);
+    }
+    let host = host(parts)?;
+    let version = via(parts.version);
+    let upgrade = crate::tunnel::wanted(&parts.headers).filter(|_| parts.version == Version::HTTP_11);
+    let trailers =
+        parts.headers.get(TE).is_some_and(|it| names(it).any(|it| it.eq_ignore_ascii_case("trailers")));
+    strip_hop_by_hop(&mut parts.headers);
+    let headers = &mut parts.headers;
+    headers.remove(EXPECT);
+    if trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    if let Some(protocol) = upgrade {
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, protocol);
+    }
+    if parts.version == Version::HTTP_2 {
+        join_cookies(headers);
+    }
+    tell_who_calls(headers, caller, &host, forwarding, trusts);
+    headers.append(VIA, version);
+    headers.insert(HOST, host);
+    parts.uri = origin_form(&parts.uri);
+    parts.version = Version::HTTP_11;
+    Ok(())
+}
+
+/// The head of [`prepare`] for an upstream that speaks HTTP/2.
+pub(crate) fn to_http2(parts: &mut Parts, secure: bool) {
+    let host = parts.headers.remove(HOST);
+    let authority = host.and_then(|it| Authority::try_from(it.as_bytes()).ok());
+    let mut uri = std::mem::take(&mut parts.uri).into_parts();
+    uri.scheme = Some(if secure { Scheme::HTTPS } else { Scheme::HTTP });
+    uri.authority = authority;
+    parts.uri = Uri::from_parts(uri).unwrap_or_default();
+    parts.version = Version::HTTP_2;
+    // There is no change of protocol over HTTP/2.
+    parts.headers.remove(CONNECTION);
+    parts.headers.remove(UPGRADE);
+}
+
+/// The one host of a request: of its target if that names one, else of its header.
+fn host(parts: &Parts) -> Result<HeaderValue, Problem> {
+    let mut lines = parts.headers.get_all(HOST).iter();
+    let (line, second) = (lines.next(), lines.next());
+    if second.is_some() {
+        return Err(Problem::ManyHosts);
+    }
+    match (parts.uri.authority(), line) {
+        (Some(authority), _) => HeaderValue::from_str(authority.as_str()).map_err(|_| Problem::BadHost),
+        (None, Some(line)) => {
+            let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(byte);
+            let good = !line.is_empty() && line.as_bytes().iter().all(plain);
+            if good { Ok(line.clone()) } else { Err(Problem::BadHost) }
+        }
+        // HTTP/1.0 may do without; the upstream, spoken to in HTTP/1.1, may not.
+        (None, None) if parts.version == Version::HTTP_10 => Ok(HeaderValue::from_static("localhost")),
+        (None, None) => Err(Problem::NoHost),
+    }
+}
+
+const fn via(version: Version) -> HeaderValue {
+    match version {
+        Version::HTTP_10 => HeaderValue::from_static("1.0 tollgate"),
+        Version::HTTP_2 => HeaderValue::from_static("2 tollgate"),
+        _ => HeaderValue::from_static("1.1 tollgate"),
+    }
+}
+
+/// Removes what concerns one connection only, and what `Connection` says does.
+pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    let is_hop_by_hop = |name: &HeaderName| {
+        *name == CONNECTION
+            || *name == TRANSFER_ENCODING
+            || *name == UPGRADE
+            || *name == TE
+            || *name == KEEP_ALIVE
+            || *name == PROXY_CONNECTION
+            || *name == PROXY_AUTHENTICATE
+            || *name == PROXY_AUTHORIZATION
+            || *name == HTTP2_SETTINGS
+    };
+    // Most requests have one of them at most: look before removing.
+    let found: SmallVec<[HeaderName; 4]> = headers.keys().filter(|it| is_hop_by_hop(it)).cloned().collect();
+    if found.contains(&CONNECTION) {
+        let listed: SmallVec<[HeaderName; 4]> = headers
+            .get_all(CONNECTION)
+            .iter()
+            .flat_map(names)
+            .filter_map(|name| HeaderName::try_from(name).ok())
+            .filter(may_be_listed)
+            .collect();
+        for name in listed {
+            headers.remove(name);
+        }
+    }
+    for name in found {
+        headers.remove(name);
+    }
+}
+
+/// A client that lists these wants the upstream to miss what it needs to know.
+fn may_be_listed(name: &HeaderName) -> bool {
+    use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
+    let kept = [&HOST, &CONTENT_LENGTH, &CONTENT_TYPE, &AUTHORIZATION, &COOKIE, &FORWARDED, &VIA];
+    !kept.contains(&name) && !name.as_str().starts_with("x-forwarded-")
+}
+
+fn names(value: &HeaderValue) -> impl Iterator<Item = &str> {
+    value.to_str().unwrap_or_default().split(',').map(str::trim).filter(|it| !it.is_empty())
+}
+
+/// Over HTTP/2 cookies may come one to a line; elsewhere they may not (RFC 9113, 8.2.3).
+fn join_cookies(headers: &mut HeaderMap) {
+    if headers.get_all(COOKIE).iter().nth(1).is_some() {
+        let lines: Vec<_> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+        if let Ok(joined) = HeaderValue::from_bytes(&lines.join(&b"; "[..])) {
+            headers.insert(COOKIE, joined);
+        }
+    }
+}
+
+fn tell_who_calls(
+    headers: &mut HeaderMap,
+    caller: &Caller,
+    host: &HeaderValue,
+    forwarding: Forwarding,
+    trusts: impl FnOnce(IpAddr) -> bool,
+) {
+    let claimed = [&X_FORWARDED_FOR, &X_FORWARDED_PROTO, &X_FORWARDED_HOST, &FORWARDED];
+    let claims = headers.keys().any(|name| claimed.contains(&name));
+    let believed = claims && trusts(caller.address);
+    if claims && !believed {
+        for name in claimed {
+            headers.remove(name);
+        }
+    }
+    if matches!(forwarding, Forwarding::XForwarded | Forwarding::Both) {
+        let addresses = if believed { joined(headers, &X_FORWARDED_FOR, &caller.address_text) } else { None };
+        headers.insert(&X_FORWARDED_FOR, addresses.unwrap_or_else(|| caller.address_text.clone()));
+        // The first proxy knows best; the others pass on what it said.
+        headers.entry(&X_FORWARDED_PROTO).or_insert_with(|| caller.scheme.clone());
+        headers.entry(&X_FORWARDED_HOST).or_insert_with(|| host.clone());
+    }
+    if matches!(forwarding, Forwarding::Forwarded | Forwarding::Both) {
+        let element = forwarded_element(caller, host);
+        let elements = if believed { joined(headers, &FORWARDED, &element) } else { None };
+        headers.insert(FORWARDED, elements.unwrap_or(element));
+    }
+}
+
+/// All lines of a list header and one more member, in one line.
+fn joined(headers: &HeaderMap, name: &HeaderName, last: &HeaderValue) -> Option<HeaderValue> {
+    headers.get(name)?;
+    let mut line = Vec::new();
+    for value in headers.get_all(name).iter().chain([last]).filter(|it| !it.is_empty()) {
+        if !line.is_empty() {
+            line.extend_from_slice(b", ");
+        }
+        line.extend_from_slice(value.as_bytes());
+    }
+    HeaderValue::try_from(line).ok()
+}
+
+fn forwarded_element(caller: &Caller, host: &HeaderValue) -> HeaderValue {
+    let scheme = caller.scheme.to_str().unwrap_or("http");
+    // A host has no quotes: it was looked at.
+    let host = host.to_str().unwrap_or_default();
+    let address = match caller.address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("\"[{address}]\""),
+    };
+    let element = format!("for={address};host=\"{host}\";proto={scheme}");
+    HeaderValue::try_from(element).unwrap_or_else(|_| HeaderValue::from_static("for=unknown"))
+}
+
+/// Path and query alone, with `.` and `..` resolved.
+fn origin_form(uri: &Uri) -> Uri {
+    let plain = uri.scheme().is_none() && uri.authority().is_none();
+    match resolved(uri.path()) {
+        None if plain => uri.clone(),
+        None => uri.path_and_query().cloned().map_or_else(|| Uri::from_static("/"), Uri::from),
+        Some(path) => {
+            let target = match uri.query() {
+                Some(query) => Cow::Owned(format!("{path}?{query}")),
+                None => Cow::Borrowed(&*path),
+            };
+            PathAndQuery::try_from(&*target).map_or_else(|_| Uri::from_static("/"), Uri::from)
+        }
+    }
+}
+
+/// The path that `.` and `..` lead to, if it has any, however they are written.
+fn resolved(written: &str) -> Option<String> {
+    let dotted = |segment: &str| {
+        let plain = segment.replace("%2e", ".").replace("%2E", ".");
+        plain == "." || plain == ".."
+    };
+    // A dot at the beginning of a segment is rare enough to look twice then only.
+    let suspicious = written.contains("/.") || written.contains("%2") || written.contains("%2E");
+    if !suspicious || !written.split('/').any(dotted) {
+        return None;
+    }
+    let mut path = path::normal(written).into_owned();
+    let last = written.rsplit('/').next().unwrap_or_default();
+    if (last.is_empty() || dotted(last)) && !path.ends_with('/') {
+        path.push('/');
+    }
+    Some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dots_are_resolved_and_everything_else_is_left_as_it_came() {
+        for (written, sent) in [
+            ("/", "/"),
+            ("/a//b/", "/a//b/"),
+            ("/a%20b?x=/../y", "/a%20b?x=/../y"),
+            ("/.well-known/x", "/.well-known/x"),
+            ("/a/../login", "/login"),
+            ("/a/%2e%2E/login?q=1", "/login?q=1"),
+            ("/a/..", "/"),
+            ("/a/b/..", "/a/"),
+            ("/../../x", "/x"),
+            ("/a/./b/", "/a/b/"),
+            ("http://example.com/a/../b", "/b"),
+            ("http://example.com", "/"),
+            ("*", "*"),
+        ] {
+            assert_eq!(origin_form(&written.parse().unwrap()).to_string(), sent, "{written}");
+        }
+    }
+
+    fn prepared(headers: &[(&'static str, &'static str)], trusted: bool) -> Result<HeaderMap, Problem> {
+        let mut request = http::Request::get("/x");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (mut parts, ()) = request.body(()).unwrap().into_parts();
+        let caller = Caller::new([203, 0, 113, 9].into(), false);
+        prepare(&mut parts, &caller, Forwarding::Both, |_| trusted)?;
+        Ok(parts.headers)
+    }
+
+    fn line(headers: &HeaderMap, name: &str) -> String {
+        let values: Vec<_> = headers.get_all(name).iter().map(|it| it.to_str().unwrap()).collect();
+        values.join(" | ")
+    }
+
+    #[test]
+    fn what_concerns_one_connection_goes_no_further() {
+        let headers = prepared(
+            &[
+                ("host", "example.com"),
+                ("connection", "keep-alive, X-Private, Host, Content-Length, X-Forwarded-For"),
+                ("keep-alive", "timeout=5"),
+                ("x-private", "1"),
+                ("proxy-authorization", "Basic x"),
+                ("proxy-connection", "keep-alive"),
+                ("te", "trailers, deflate"),
+                ("upgrade", "h2c"),
+                ("http2-settings", "x"),
+                ("expect", "100-continue"),
+                ("accept", "*/*"),
+            ],
+            false,
+        )
+        .unwrap();
+        let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        let expected = [
+            "accept",
+            "forwarded",
+            "host",
+            "te",
+            "via",
+            "x-forwarded-for",
+            "x-forwarded-host",
+            "x-forwarded-proto",
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(line(&headers, "te"), "trailers");
+        assert_eq!(line(&headers, "via"), "1.1 tollgate");
+    }
+
+    #[test]
+    fn strangers_cannot_say_whom_they_speak_for() {
+        let claims = [
+            ("host", "example.com"),
+            ("x-forwarded-for", "192.0.2.1"),
+            ("x-forwarded-for", "198.51.100.7"),
+            ("x-forwarded-proto", "https"),
+            ("forwarded", "for=192.0.2.1"),
+        ];
+        let headers = prepared(&claims, false).unwrap();
+        assert_eq!(line(&headers, "x-forwarded-for"), "203.0.113.9");
+        assert_eq!(line(&headers, "x-forwarded-proto"), "http");
+        assert_eq!(line(&headers, "forwarded"), "for=203.0.113.9;host=\"example.com\";proto=http");
+        let headers = prepared(&claims, true).unwrap();
+        assert_eq!(line(&headers, "x-forwarded-for"), "192.0.2.1, 198.51.100.7, 203.0.113.9");
+        assert_eq!(line(&headers, "x-forwarded-proto"), "https");
+        assert!(line(&headers, "forwarded").starts_with("for=192.0.2.1, for=203.0.113.9;"));
+    }
+
+    #[test]
+    fn a_request_has_one_host_and_one_encoding() {
+        assert_eq!(prepared(&[], false).unwrap_err(), Problem::NoHost);
+        assert_eq!(prepared(&[("host", "a"), ("host", "b")], false).unwrap_err(), Problem::ManyHosts);
+        assert_eq!(prepared(&[("host", "a/b")], false).unwrap_err(), Problem::BadHost);
+        assert_eq!(
+            prepared(&[("host", "a"), ("transfer-encoding", "gzip, chunked")], false).unwrap_err(),
+            Problem::Encoding
+        );
+        let twice = [("host", "a"), ("transfer-encoding", "chunked"), ("transfer-encoding", "chunked")];
+        assert_eq!(prepared(&twice, false).unwrap_err(), Problem::Encoding);
+        assert!(prepared(&[("host", "[::1]:8080"), ("transfer-encoding", "Chunked")], false).is_ok());
+    }
+}

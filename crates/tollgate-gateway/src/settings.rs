@@ -1,0 +1,309 @@
+//! The `gateway` section of the file.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tollgate::Span;
+use tollgate::policy::{Fields, Located, Node, Problems, Words};
+use tollgate_net::Caps;
+
+use crate::upstream::Origin;
+
+/// The `gateway` section of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GatewaySettings {
+    /// Where requests go.
+    pub target: Target,
+    /// Certificate and key that are served, both PEM files.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// Certificates that upstreams are believed by, instead of the public ones.
+    pub upstream_ca: Option<PathBuf>,
+    /// Whether every connection begins with a PROXY header.
+    pub proxy_protocol: bool,
+    /// How the upstream is told who calls.
+    pub forwarding: Forwarding,
+    /// Threads. `None`: one for each core.
+    pub workers: Option<usize>,
+    /// What one client's connection may take.
+    pub caps: Caps,
+    /// The most bytes of a request's body.
+    pub body: Option<u64>,
+    /// How long connecting to an upstream may take.
+    pub connect: Duration,
+    /// How long an upstream may take to begin its answer.
+    pub answer: Duration,
+    /// How long a body may stand still, on its way up or down.
+    pub still: Duration,
+    /// How long a request may take from its head to the end of its answer.
+    pub total: Option<Duration>,
+    /// How long running requests may take to end when the gateway stops.
+    pub drain: Duration,
+    /// After how many failures in a row an upstream is left alone.
+    pub eject_after: u32,
+    /// For how long, the first time.
+    pub eject_for: Duration,
+    /// The most idle connections that each worker keeps to each upstream.
+    pub keep: usize,
+}
+
+/// Where requests go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A small service of our own, to try things out.
+    Demo,
+    /// One or more services that are alike.
+    Upstreams(Vec<Origin>),
+}
+
+/// How the upstream is told who calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forwarding {
+    /// `X-Forwarded-For`, `-Proto` and `-Host`.
+    XForwarded,
+    /// `Forwarded` (RFC 7239).
+    Forwarded,
+    /// Both.
+    Both,
+    /// Not at all, and what the client claims is removed.
+    Off,
+}
+
+impl Default for GatewaySettings {
+    fn default() -> Self {
+        Self {
+            target: Target::Demo,
+            tls: None,
+            upstream_ca: None,
+            proxy_protocol: false,
+            forwarding: Forwarding::XForwarded,
+            workers: None,
+            caps: Caps::default(),
+            body: None,
+            connect: Duration::from_secs(2),
+            answer: Duration::from_secs(60),
+            still: Duration::from_secs(60),
+            total: None,
+            drain: Duration::from_secs(30),
+            eject_after: 5,
+            eject_for: Duration::from_secs(10),
+            keep: 256,
+        }
+    }
+}
+
+const GATEWAY: Words = Words {
+    section: "`gateway`",
+    known: &[
+        "upstream",
+        "tls",
+        "upstream_ca",
+        "proxy_protocol",
+        "forwarded",
+        "workers",
+        "timeouts",
+        "caps",
+        "eject",
+        "keep_alive",
+    ],
+    elsewhere: &[
+        ("upstreams", "upstream"),
+        ("backend", "upstream"),
+        ("backends", "upstream"),
+        ("target", "upstream"),
+        ("threads", "workers"),
+        ("timeout", "timeouts"),
+        ("certificate", "tls"),
+    ],
+};
+
+const TLS: Words = Words {
+    section: "`tls`",
+    known: &["certificate", "key"],
+    elsewhere: &[("cert", "certificate"), ("certificate_key", "key"), ("private_key", "key")],
+};
+
+const TIMEOUTS: Words = Words {
+    section: "`timeouts`",
+    known: &["connect", "headers", "idle", "total", "client_headers", "client_idle", "drain"],
+    elsewhere: &[("read", "headers"), ("response", "headers"), ("keep_alive", "client_idle")],
+};
+
+const CAPS: Words = Words {
+    section: "`caps`",
+    known: &["header_bytes", "headers", "body", "connections", "streams"],
+    elsewhere: &[("header_size", "header_bytes"), ("body_size", "body"), ("max_body", "body")],
+};
+
+const EJECT: Words = Words {
+    section: "`eject`",
+    known: &["after", "for"],
+    elsewhere: &[("failures", "after"), ("max_fails", "after"), ("fail_timeout", "for")],
+};
+
+const FORWARDINGS: [(&str, Forwarding); 4] = [
+    ("x-forwarded", Forwarding::XForwarded),
+    ("forwarded", Forwarding::Forwarded),
+    ("both", Forwarding::Both),
+    ("off", Forwarding::Off),
+];
+
+const LONGEST: Span = Span::from_hours(24);
+
+impl GatewaySettings {
+    /// Reads the section; what it does not say is as by default.
+    pub fn read(section: Option<&Node>, problems: &mut Problems) -> Self {
+        let mut settings = Self::default();
+        if let Some(fields) = section.and_then(|node| node.fields(&GATEWAY, problems)) {
+            settings.take(&fields, problems);
+        }
+        settings
+    }
+
+    fn take(&mut self, fields: &Fields<'_>, problems: &mut Problems) {
+        if let Some(target) = fields.get("upstream").and_then(|node| target(node, problems)) {
+            self.target = target;
+        }
+        self.tls = fields.get("tls").and_then(|node| {
+            let tls = node.fields(&TLS, problems)?;
+            let mut file = |word| match tls.get(word) {
+                Some(node) => path(node, word, problems),
+                None => {
+                    problems
+                        .error(tls.place(), format!("`tls` has no `{word}`"))
+                        .help("it needs two PEM files: `certificate` and `key`");
+                    None
+                }
+            };
+            let (certificate, key) = (file("certificate"), file("key"));
+            Some((certificate?, key?))
+        });
+        self.upstream_ca = fields.get("upstream_ca").and_then(|node| path(node, "upstream_ca", problems));
+        set(
+            &mut self.proxy_protocol,
+            fields.get("proxy_protocol").and_then(|it| it.boolean("`proxy_protocol`", problems)),
+        );
+        set(
+            &mut self.forwarding,
+            fields.get("forwarded").and_then(|it| it.choice("`forwarded`", &FORWARDINGS, problems)),
+        );
+        self.workers = fields
+            .get("workers")
+            .and_then(|it| it.whole("`workers`", 1..=1024, problems))
+            .map(|it| size(it.value));
+        set_size(
+            &mut self.keep,
+            fields.get("keep_alive").and_then(|it| it.whole("`keep_alive`", 0..=65_536, problems)),
+        );
+        if let Some(timeouts) = fields.get("timeouts").and_then(|node| node.fields(&TIMEOUTS, problems)) {
+            self.take_timeouts(&timeouts, problems);
+        }
+        if let Some(caps) = fields.get("caps").and_then(|node| node.fields(&CAPS, problems)) {
+            self.take_caps(&caps, problems);
+        }
+        if let Some(eject) = fields.get("eject").and_then(|node| node.fields(&EJECT, problems)) {
+            if let Some(after) =
+                eject.get("after").and_then(|it| it.whole("`after`", 1..=1_000_000, problems))
+            {
+                self.eject_after = u32::try_from(after.value).unwrap_or(u32::MAX);
+            }
+            set(&mut self.eject_for, eject.get("for").and_then(|it| time(it, "`for`", problems)));
+        }
+    }
+
+    fn take_timeouts(&mut self, fields: &Fields<'_>, problems: &mut Problems) {
+        for (word, timeout) in [
+            ("connect", &mut self.connect),
+            ("headers", &mut self.answer),
+            ("idle", &mut self.still),
+            ("client_headers", &mut self.caps.head),
+            ("client_idle", &mut self.caps.idle),
+            ("drain", &mut self.drain),
+        ] {
+            set(timeout, fields.get(word).and_then(|it| time(it, &format!("`{word}`"), problems)));
+        }
+        self.caps.stalled = self.still;
+        self.total = fields
+            .get("total")
+            .filter(|it| it.text() != Some("off"))
+            .and_then(|it| time(it, "`total`", problems))
+            .map(|it| it.value);
+    }
+
+    fn take_caps(&mut self, fields: &Fields<'_>, problems: &mut Problems) {
+        let caps = &mut self.caps;
+        set_size(
+            &mut caps.header_bytes,
+            fields.get("header_bytes").and_then(|it| it.bytes("`header_bytes`", 1024..=1 << 20, problems)),
+        );
+        set_size(
+            &mut caps.headers,
+            fields.get("headers").and_then(|it| it.whole("`headers`", 8..=4096, problems)),
+        );
+        set_size(
+            &mut caps.connections,
+            fields.get("connections").and_then(|it| it.whole("`connections`", 1..=1_000_000, problems)),
+        );
+        if let Some(streams) =
+            fields.get("streams").and_then(|it| it.whole("`streams`", 1..=100_000, problems))
+        {
+            caps.streams = u32::try_from(streams.value).unwrap_or(u32::MAX);
+        }
+        self.body = fields
+            .get("body")
+            .filter(|it| it.text() != Some("off"))
+            .and_then(|it| it.bytes("`body`", 0..=1 << 50, problems))
+            .map(|it| it.value);
+    }
+}
+
+fn set<T>(setting: &mut T, written: Option<Located<T>>) {
+    if let Some(written) = written {
+        *setting = written.value;
+    }
+}
+
+fn set_size(setting: &mut usize, written: Option<Located<u64>>) {
+    set(setting, written.map(|it| it.map(size)));
+}
+
+fn size(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+fn time(node: &Node, what: &str, problems: &mut Problems) -> Option<Located<Duration>> {
+    let span = node.span(what, Span::from_millis(1)..=LONGEST, problems)?;
+    Some(span.map(|span| Duration::from_micros(span.as_micros())))
+}
+
+fn path(node: &Node, what: &str, problems: &mut Problems) -> Option<PathBuf> {
+    Some(node.word(&format!("`{what}`"), problems)?.value.into())
+}
+
+fn target(node: &Node, problems: &mut Problems) -> Option<Target> {
+    if node.text() == Some("demo") {
+        return Some(Target::Demo);
+    }
+    let items = node.items();
+    if items.is_empty() {
+        problems
+            .error(node.place, "`upstream` names no service")
+            .help("write a URL, such as http://127.0.0.1:3000");
+        return None;
+    }
+    let origins: Option<Vec<_>> = items.iter().map(|item| origin(item, problems)).collect();
+    origins.map(Target::Upstreams)
+}
+
+fn origin(node: &Node, problems: &mut Problems) -> Option<Origin> {
+    let word = node.word("an upstream", problems)?;
+    match word.value.parse() {
+        Ok(origin) => Some(origin),
+        Err(wrong) => {
+            let wrong: crate::upstream::OriginError = wrong;
+            problems
+                .error(node.place, format!("{} is not an upstream: {wrong}", node.describe()))
+                .help("an upstream is http://HOST:PORT, https://HOST, or h2c://HOST:PORT for HTTP/2 without TLS; `demo` is a service of our own");
+            None
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! A service behind the gateway: where it is, how busy, and whether it is well.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::Uri;
+use tokio::time::Instant;
+
+/// An upstream that keeps failing is left alone for at most this many times the first time.
+const MOST_STRETCH: u32 = 32;
+
+/// Where a service is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// A name or an address.
+    pub host: Box<str>,
+    /// Its port.
+    pub port: u16,
+    /// How it is spoken to.
+    pub speech: Speech,
+}
+
+/// How a service is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speech {
+    /// HTTP/1.1.
+    Plain,
+    /// TLS, and what both sides prefer.
+    Tls,
+    /// HTTP/2 without TLS.
+    Http2,
+}
+
+/// Why a text is not the address of a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OriginError {
+    /// Something else stands before `://`, or nothing.
+    #[error("it does not begin with http://, https:// or h2c://")]
+    Scheme,
+    /// No host can be made out.
+    #[error("it names no host")]
+    Host,
+    /// Requests keep their own path.
+    #[error("it has a path, and requests keep their own")]
+    Path,
+}
+
+impl FromStr for Origin {
+    type Err = OriginError;
+
+    fn from_str(text: &str) -> Result<Self, OriginError> {
+        let (scheme, _) = text.split_once("://").ok_or(OriginError::Scheme)?;
+        let (speech, default_port) = match scheme {
+            "http" => (Speech::Plain, 80),
+            "https" => (Speech::Tls, 443),
+            "h2c" => (Speech::Http2, 80),
+            _ => return Err(OriginError::Scheme),
+        };
+        let uri: Uri = text.parse().map_err(|_| OriginError::Host)?;
+        let authority = uri.authority().filter(|it| !it.host().is_empty()).ok_or(OriginError::Host)?;
+        let odd_port = authority.as_str() != authority.host() && authority.port_u16().is_none();
+        if authority.as_str().contains('@') || odd_port {
+            return Err(OriginError::Host);
+        }
+        if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
+            return Err(OriginError::Path);
+        }
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+        Ok(Self { host: host.into(), port: authority.port_u16().unwrap_or(default_port), speech })
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = match self.speech {
+            Speech::Plain => "http",
+            Speech::Tls => "https",
+            Speech::Http2 => "h2c",
+        };
+        let (open, close) = if self.host.contains(':') { ("[", "]") } else { ("", "") };
+        write!(f, "{scheme}://{open}{}{close}:{}", self.host, self.port)
+    }
+}
+
+/// What all workers know about one service.
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    pub(crate) origin: Origin,
+    running: AtomicUsize,
+    /// Failures since the last answer.
+    failures: AtomicU32,
+    /// How often in a row it was left alone.
+    ejections: AtomicU32,
+    /// Until when it is left alone, in milliseconds of these upstreams.
+    ejected_until: AtomicU64,
+}
+
+/// Services that are alike.
+#[derive(Debug)]
+pub(crate) struct Upstreams {
+    all: Vec<Arc<Upstream>>,
+    next: AtomicUsize,
+    start: Instant,
+    eject_after: u32,
+    eject_for: Duration,
+}
+
+/// A request that an upstream is working on.
+#[derive(Debug)]
+pub(crate) struct Load(Arc<Upstream>);
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Upstreams {
+    pub(crate) fn new(origins: Vec<Origin>, eject_after: u32, eject_for: Duration) -> Self {
+        let upstream = |origin| {
+            Arc::new(Upstream {
+                origin,
+                running: AtomicUsize::new(0),
+                failures: AtomicU32::new(0),
+                ejections: AtomicU32::new(0),
+                ejected_until: AtomicU64::new(0),
+            })
+        };
+        Self {
+            all: origins.into_iter().map(upstream).collect(),
+            next: AtomicUsize::new(0),
+            start: Instant::now(),
+            eject_after,
+            eject_for,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(crate) fn origins(&self) -> impl Iterator<Item = &Origin> {
+        self.all.iter().map(|it| &it.origin)
+    }
+
+    pub(crate) fn origin(&self, at: usize) -> &Origin {
+        &self.all[at].origin
+    }
+
+    pub(crate) fn speech(&self, at: usize) -> Speech {
+        self.all[at].origin.speech
+    }
+
+    /// The one with the least to do, of those that are well; in turn where
+    /// several have. When none is well one is tried all the same: refusing
+    /// everything because of what was would be worse than finding out.
+    ///
+    /// `tried`: not one of these, if there is another.
+    pub(crate) fn choose(&self, tried: &[usize]) -> (usize, Load) {
+        let at = if self.all.len() == 1 { 0 } else { self.least_loaded(tried) };
+        let upstream = &self.all[at];
+        upstream.running.fetch_add(1, Ordering::Relaxed);
+        (at, Load(Arc::clone(upstream)))
+    }
+
+    fn least_loaded(&self, tried: &[usize]) -> usize {
+        let now = self.now();
+        let first = self.next.fetch_add(1, Ordering::Relaxed);
+        let count = self.all.len();
+        let in_turn = (0..count).map(|step| first.wrapping_add(step) % count);
+        in_turn
+            .min_by_key(|&at| {
+                let upstream = &self.all[at];
+                let ejected = upstream.ejected_until.load(Ordering::Relaxed).saturating_sub(now);
+                (tried.contains(&at), ejected, upstream.running.load(Ordering::Relaxed))
+            })
+            .unwrap_or(0)
+    }
+
+    /// It answered.
+    pub(crate) fn succeeded(&self, at: usize) {
+        let upstream = &self.all[at];
+        // Read first: writing would take the cache line from the other workers each time.
+        if upstream.failures.load(Ordering::Relaxed) != 0 {
+            upstream.failures.store(0, Ordering::Relaxed);
+        }
+        if upstream.ejections.load(Ordering::Relaxed) != 0 {
+            upstream.ejections.store(0, Ordering::Relaxed);
+            upstream.ejected_until.store(0, Ordering::Relaxed);
+            tracing::info!(upstream = %upstream.origin, "answers again");
+        }
+    }
+
+    /// It could not be reached, broke off before its answer, or did not begin one in time.
+    pub(crate) fn failed(&self, at: usize, why: &str) {
+        let upstream = &self.all[at];
+        let failures = upstream.failures.fetch_add(1, Ordering::Relaxed) + 1;
+        if failures < self.eject_after {
+            return tracing::debug!(upstream = %upstream.origin, why, "failed");
+        }
+        let now = self.now();
+        if upstream.ejected_until.load(Ordering::Relaxed) > now {
+            return;
+        }
+        let times = upstream.ejections.fetch_add(1, Ordering::Relaxed);
+        let stretch = 1u32.checked_shl(times).unwrap_or(MOST_STRETCH).min(MOST_STRETCH);
+        let long = u64::try_from((self.eject_for * stretch).as_millis()).unwrap_or(u64::MAX);
+        upstream.ejected_until.store(now.saturating_add(long), Ordering::Relaxed);
+        tracing::warn!(upstream = %upstream.origin, why, failures, for_ms = long, "left alone for a while");
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins_are_urls_without_a_path() {
+        for (text, read) in [
+            ("http://127.0.0.1:3000", Ok("http://127.0.0.1:3000")),
+            ("http://api.internal", Ok("http://api.internal:80")),
+            ("https://api.internal/", Ok("https://api.internal:443")),
+            ("h2c://[::1]:50051", Ok("h2c://[::1]:50051")),
+            ("127.0.0.1:3000", Err(OriginError::Scheme)),
+            ("ftp://host", Err(OriginError::Scheme)),
+            ("http://", Err(OriginError::Host)),
+            ("http://host:99999", Err(OriginError::Host)),
+            ("http://user@host", Err(OriginError::Host)),
+            ("http://host:", Err(OriginError::Host)),
+            ("http://host/api", Err(OriginError::Path)),
+            ("http://host/?q", Err(OriginError::Path)),
+        ] {
+            let origin = text.parse::<Origin>().map(|it| it.to_string());
+            assert_eq!(origin.as_deref().map_err(|it| *it), read, "{text}");
+        }
+    }
+
+    fn three() -> Upstreams {
+        let origins = ["http://a", "http://b", "http://c"].map(|it| it.parse().unwrap());
+        Upstreams::new(origins.into(), 2, Duration::from_secs(10))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_least_loaded_is_chosen_and_equals_take_turns() {
+        let upstreams = three();
+        let held: Vec<_> = (0..3).map(|_| upstreams.choose(&[])).collect();
+        let mut chosen: Vec<_> = held.iter().map(|it| it.0).collect();
+        chosen.sort_unstable();
+        assert_eq!(chosen, [0, 1, 2]);
+        let freed = held[1].0;
+        drop(held.into_iter().nth(1));
+        // The other two were dropped with the iterator; take them again.
+        let others: Vec<_> = (0..3).filter(|it| *it != freed).map(|_| upstreams.choose(&[freed])).collect();
+        assert_eq!(upstreams.choose(&[]).0, freed);
+        drop(others);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_keeps_failing_is_left_alone_longer_each_time_until_it_answers() {
+        let upstreams = three();
+        let fail = || (0..2).for_each(|_| upstreams.failed(0, "down"));
+        let chosen = || (0..30).filter(|_| upstreams.choose(&[]).0 == 0).count();
+        fail();
+        assert_eq!(chosen(), 0);
+        tokio::time::advance(Duration::from_secs(11)).await;
+        assert_eq!(chosen(), 10);
+        fail();
+        tokio::time::advance(Duration::from_secs(11)).await;
+        assert_eq!(chosen(), 0, "twice as long the second time");
+        upstreams.succeeded(0);
+        assert_eq!(chosen(), 10);
+        (0..3).for_each(|at| (0..2).for_each(|_| upstreams.failed(at, "down")));
+        assert!(chosen() > 0, "when none is well they are tried all the same");
+    }
+}

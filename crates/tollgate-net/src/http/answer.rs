@@ -1,0 +1,97 @@
+//! A surface's service on one connection: counts what runs, and says when the
+//! connection closes.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue};
+use hyper::service::Service;
+use hyper::{Request, Response};
+use pin_project_lite::pin_project;
+
+use crate::drain::Drain;
+use crate::pulse::{Pulse, Running};
+
+/// A surface's service on one connection.
+pub(super) struct Answering<S> {
+    pub(super) service: S,
+    pub(super) pulse: Arc<Pulse>,
+    /// Where an answer can close its connection: over HTTP/1.1.
+    pub(super) drain: Option<Drain>,
+}
+
+impl<S, B> Service<Request<Incoming>> for Answering<S>
+where
+    S: Service<Request<Incoming>, Response = Response<B>>,
+{
+    type Response = Response<Answered<B>>;
+    type Error = S::Error;
+    type Future = Answer<S::Future>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let running = Some(self.pulse.begin());
+        Answer { making: self.service.call(request), running, drain: self.drain.clone() }
+    }
+}
+
+pin_project! {
+    /// An answer that is being made.
+    pub(super) struct Answer<F> {
+        #[pin]
+        making: F,
+        running: Option<Running>,
+        drain: Option<Drain>,
+    }
+}
+
+impl<F, B, E> Future for Answer<F>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+{
+    type Output = Result<Response<Answered<B>>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let mut response = ready!(this.making.poll(cx))?;
+        if this.drain.as_ref().is_some_and(Drain::has_begun)
+            && response.status() != hyper::StatusCode::SWITCHING_PROTOCOLS
+        {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        let running = this.running.take();
+        Poll::Ready(Ok(response.map(|body| Answered { body, running })))
+    }
+}
+
+pin_project! {
+    /// The body of an answer; its request runs until this is sent or dropped.
+    pub(super) struct Answered<B> {
+        #[pin]
+        body: B,
+        running: Option<Running>,
+    }
+}
+
+impl<B: Body> Body for Answered<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        self.project().body.poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

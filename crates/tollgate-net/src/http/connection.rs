@@ -1,0 +1,222 @@
+//! The life of one connection.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::Service;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::answer::Answering;
+use super::{Connection, HttpServer, Shared};
+use crate::caps::Caps;
+use crate::drain::Phase;
+use crate::proxy_protocol;
+use crate::pulse::{Late, Pulse};
+use crate::wire::{Transport, Wire};
+
+/// How HTTP/2 begins, whoever speaks it without TLS.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// How often a quiet HTTP/2 connection with requests on it is asked whether it still lives.
+const PING: std::time::Duration = std::time::Duration::from_secs(20);
+
+/// What hyper needs to read a head into, at least.
+const SMALLEST_BUFFER: usize = 8 * 1024;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A connection that is ready for HTTP.
+struct Opened {
+    transport: Transport,
+    ahead: Bytes,
+    connection: Connection,
+    http2: bool,
+}
+
+pub(super) async fn serve<Make, S, B>(stream: TcpStream, peer: SocketAddr, shared: &Shared<Make>)
+where
+    Make: Fn(&Connection) -> S,
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
+    S::Future: Send + 'static,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+{
+    let caps = &shared.server.caps;
+    let mut drain = shared.drain.clone();
+    let opened = tokio::select! {
+        opened = timeout(caps.head, open(stream, peer, &shared.server)) => opened,
+        () = drain.reached(Phase::Closing) => return,
+    };
+    let opened = match opened {
+        Ok(Ok(Some(opened))) => opened,
+        Ok(Ok(None)) => return,
+        Ok(Err(error)) => return tracing::debug!(%peer, %error, "connection refused"),
+        Err(_late) => return tracing::debug!(%peer, "nothing was said in time"),
+    };
+    let Opened { transport, ahead, connection, http2 } = opened;
+    let pulse = Pulse::new();
+    let wire = TokioIo::new(Wire::new(transport, ahead, Arc::clone(&pulse)));
+    let service = Answering {
+        service: (shared.make)(&connection),
+        pulse: Arc::clone(&pulse),
+        drain: (!http2).then(|| shared.drain.clone()),
+    };
+    if http2 {
+        let connection = http2_builder(caps).serve_connection(wire, service);
+        // Frames between requests are no heads: only idleness is measured.
+        let caps = Caps { head: caps.idle, ..caps.clone() };
+        let mut connection = pin!(connection);
+        let end = drive(connection.as_mut(), http2::Connection::graceful_shutdown, &pulse, &caps, async {
+            drain.reached(Phase::Draining).await;
+        });
+        log_end(peer, end.await);
+    } else {
+        let mut connection = http1_builder(caps).serve_connection(wire, service).with_upgrades();
+        let end = drive(
+            Pin::new(&mut connection),
+            http1::UpgradeableConnection::graceful_shutdown,
+            &pulse,
+            caps,
+            async {
+                drain.reached(Phase::Closing).await;
+            },
+        );
+        let end = end.await;
+        if let End::Late(Late::Head) = end
+            && let Some(parts) = connection.into_parts()
+        {
+            let _ = timeout(caps.head, tell_late(parts.io.into_inner())).await;
+        }
+        log_end(peer, end);
+    }
+}
+
+/// Everything before the first request. `None`: the client has changed its mind.
+async fn open(mut stream: TcpStream, peer: SocketAddr, server: &HttpServer) -> io::Result<Option<Opened>> {
+    stream.set_nodelay(true)?;
+    let mut connection = Connection { peer, secure: server.tls.is_some() };
+    if let Some(trusted) = &server.proxy_protocol {
+        if !trusted.contains(peer.ip()) {
+            return Err(io::Error::other("this peer may not speak for others (client.trusted_proxies)"));
+        }
+        connection.peer = proxy_protocol::read(&mut stream).await?.unwrap_or(peer);
+    }
+    if let Some(tls) = &server.tls {
+        let stream = tls.acceptor.accept(stream).await?;
+        let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        let transport = Transport::Tls(Box::new(stream));
+        return Ok(Some(Opened { transport, ahead: Bytes::new(), connection, http2 }));
+    }
+    let mut ahead = BytesMut::with_capacity(1024);
+    while ahead.len() < PREFACE.len() && PREFACE.starts_with(&ahead) {
+        if stream.read_buf(&mut ahead).await? == 0 {
+            return Ok(None);
+        }
+    }
+    let http2 = ahead.starts_with(PREFACE);
+    Ok(Some(Opened { transport: Transport::Plain(stream), ahead: ahead.freeze(), connection, http2 }))
+}
+
+fn http1_builder(caps: &Caps) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder.max_header_size(caps.header_bytes).max_buf_size(caps.header_bytes.max(SMALLEST_BUFFER));
+    if caps.headers != Caps::default().headers {
+        // Hyper's own default is the same, and quicker.
+        builder.max_headers(caps.headers);
+    }
+    builder
+}
+
+fn http2_builder(caps: &Caps) -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(caps.streams)
+        .max_header_list_size(u32::try_from(caps.header_bytes).unwrap_or(u32::MAX))
+        .keep_alive_interval(PING)
+        .keep_alive_timeout(PING);
+    builder
+}
+
+/// How a connection came to its end.
+enum End {
+    Closed(hyper::Result<()>),
+    Late(Late),
+}
+
+/// Runs a connection, with an eye on its client and on the end of everything.
+async fn drive<C>(
+    mut connection: Pin<&mut C>,
+    close: fn(Pin<&mut C>),
+    pulse: &Pulse,
+    caps: &Caps,
+    ending: impl Future<Output = ()>,
+) -> End
+where
+    C: Future<Output = hyper::Result<()>>,
+{
+    let mut timer = pin!(sleep(caps.head));
+    let mut ending = pin!(ending);
+    let mut closing = false;
+    std::future::poll_fn(|cx: &mut Context<'_>| {
+        loop {
+            if let Poll::Ready(end) = connection.as_mut().poll(cx) {
+                return Poll::Ready(End::Closed(end));
+            }
+            if !closing && ending.as_mut().poll(cx).is_ready() {
+                closing = true;
+                close(connection.as_mut());
+                continue;
+            }
+            if timer.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            let wait = match pulse.late(caps) {
+                Ok(wait) => wait,
+                Err(Late::Idle) if !closing => {
+                    closing = true;
+                    close(connection.as_mut());
+                    caps.head
+                }
+                Err(late) => return Poll::Ready(End::Late(late)),
+            };
+            timer.as_mut().reset(Instant::now() + wait);
+        }
+    })
+    .await
+}
+
+/// The one answer that hyper cannot be asked to give: the head never became a request.
+async fn tell_late(mut wire: Wire) {
+    const BODY: &str = r#"{"title":"Request Timeout","status":408,"detail":"the head of the request did not arrive in time; send it at once"}"#;
+    let answer = format!(
+        "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: application/problem+json\r\n\
+         content-length: {}\r\n\r\n{BODY}",
+        BODY.len(),
+    );
+    if wire.write_all(answer.as_bytes()).await.is_ok() {
+        let _ = wire.shutdown().await;
+    }
+}
+
+fn log_end(peer: SocketAddr, end: End) {
+    match end {
+        End::Closed(Ok(())) => {}
+        End::Closed(Err(error)) => tracing::debug!(%peer, %error, "connection ended"),
+        End::Late(late) => tracing::debug!(%peer, ?late, "connection closed"),
+    }
+}

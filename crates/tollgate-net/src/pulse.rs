@@ -1,0 +1,169 @@
+//! How long a connection has been waiting for its client.
+//!
+//! A timer for each request would cost more than the limiter. A connection
+//! instead notes when it began to wait and for what, and has one timer that
+//! looks at the notes when it fires and sets itself again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::caps::Caps;
+
+/// What a connection notes about its waiting.
+///
+/// One task reads and writes it, but for answers that end elsewhere; nothing is
+/// published through it, so no ordering is needed.
+#[derive(Debug)]
+pub(crate) struct Pulse {
+    start: Instant,
+    /// Requests that are being answered.
+    running: AtomicU32,
+    /// Since when no request is running, in milliseconds of this connection.
+    idle_since: AtomicU64,
+    /// When the first byte of the next head came; `NOTHING` before that.
+    head_since: AtomicU64,
+    /// Since when the client takes nothing; `NOTHING` while it does.
+    stalled_since: AtomicU64,
+}
+
+const NOTHING: u64 = u64::MAX;
+
+/// What a client was too slow with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Late {
+    /// The next request: the connection was idle for too long.
+    Idle,
+    /// The rest of a request's head.
+    Head,
+    /// Taking an answer.
+    Taking,
+}
+
+impl Pulse {
+    /// A connection that has just begun: its first head is awaited.
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            start: Instant::now(),
+            running: AtomicU32::new(0),
+            idle_since: AtomicU64::new(0),
+            // Whoever connects has something to say.
+            head_since: AtomicU64::new(0),
+            stalled_since: AtomicU64::new(NOTHING),
+        })
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(NOTHING - 1)
+    }
+
+    /// Bytes came in.
+    pub(crate) fn read(&self) {
+        if self.running.load(Ordering::Relaxed) == 0 && self.head_since.load(Ordering::Relaxed) == NOTHING {
+            self.head_since.store(self.now(), Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes could go out.
+    pub(crate) fn wrote(&self) {
+        if self.stalled_since.load(Ordering::Relaxed) != NOTHING {
+            self.stalled_since.store(NOTHING, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes could not go out.
+    pub(crate) fn blocked(&self) {
+        if self.stalled_since.load(Ordering::Relaxed) == NOTHING {
+            self.stalled_since.store(self.now(), Ordering::Relaxed);
+        }
+    }
+
+    /// A head is complete; its request runs until the guard is dropped.
+    pub(crate) fn begin(self: &Arc<Self>) -> Running {
+        self.running.fetch_add(1, Ordering::Relaxed);
+        self.head_since.store(NOTHING, Ordering::Relaxed);
+        Running(Arc::clone(self))
+    }
+
+    /// What the client is too late with, or how long to wait before asking again.
+    pub(crate) fn late(&self, caps: &Caps) -> Result<Duration, Late> {
+        let now = self.now();
+        let left = |since: u64, most: Duration| {
+            let deadline = since.saturating_add(u64::try_from(most.as_millis()).unwrap_or(NOTHING));
+            (deadline > now).then(|| Duration::from_millis(deadline - now))
+        };
+        let stalled = self.stalled_since.load(Ordering::Relaxed);
+        let stalled_left = match stalled {
+            NOTHING => caps.stalled,
+            since => left(since, caps.stalled).ok_or(Late::Taking)?,
+        };
+        if self.running.load(Ordering::Relaxed) > 0 {
+            return Ok(stalled_left.min(caps.idle));
+        }
+        match self.head_since.load(Ordering::Relaxed) {
+            NOTHING => left(self.idle_since.load(Ordering::Relaxed), caps.idle).ok_or(Late::Idle),
+            since => left(since, caps.head).ok_or(Late::Head),
+        }
+        // A head may begin at any time, and is then due earlier than the idle connection was.
+        .map(|wait| wait.min(stalled_left).min(caps.head))
+    }
+}
+
+/// A request that is being answered.
+#[derive(Debug)]
+pub(crate) struct Running(Arc<Pulse>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.0.running.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.idle_since.store(self.0.now(), Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_is_late_with_one_thing_at_a_time() {
+        let caps = Caps {
+            head: Duration::from_secs(10),
+            idle: Duration::from_secs(75),
+            stalled: Duration::from_secs(60),
+            ..Caps::default()
+        };
+        let pass = |seconds| tokio::time::advance(Duration::from_secs(seconds));
+        let pulse = Pulse::new();
+        pass(9).await;
+        assert_eq!(pulse.late(&caps), Ok(Duration::from_secs(1)));
+        pass(1).await;
+        assert_eq!(pulse.late(&caps), Err(Late::Head), "nothing was ever said");
+
+        let running = pulse.begin();
+        pass(500).await;
+        assert!(pulse.late(&caps).is_ok(), "a request runs");
+        pulse.blocked();
+        pass(59).await;
+        assert!(pulse.late(&caps).is_ok());
+        pass(1).await;
+        assert_eq!(pulse.late(&caps), Err(Late::Taking));
+        pulse.wrote();
+        assert!(pulse.late(&caps).is_ok());
+
+        drop(running);
+        pass(74).await;
+        assert!(pulse.late(&caps).is_ok());
+        pulse.read();
+        pass(9).await;
+        assert!(pulse.late(&caps).is_ok(), "a head has begun");
+        pass(1).await;
+        assert_eq!(pulse.late(&caps), Err(Late::Head));
+
+        drop(pulse.begin());
+        pass(75).await;
+        assert_eq!(pulse.late(&caps), Err(Late::Idle));
+    }
+}

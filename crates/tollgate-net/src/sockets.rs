@@ -1,0 +1,122 @@
+//! The listening sockets of one surface: one for each worker.
+//!
+//! With a socket each, the kernel spreads connections over the workers and no
+//! two of them wake up for one connection (`SO_REUSEPORT`). Sockets that allow
+//! that can also be joined by a second process by mistake, which would then get
+//! every other connection: so the address is first taken without it.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// How many connections may wait to be accepted.
+const BACKLOG: i32 = 4096;
+
+/// How often a free port is tried again when somebody was faster.
+const ATTEMPTS: usize = 8;
+
+/// The listening sockets of one surface.
+#[derive(Debug)]
+pub struct Sockets {
+    address: SocketAddr,
+    listeners: Vec<TcpListener>,
+}
+
+/// Why an address cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BindError {
+    /// Somebody else does.
+    #[error("{0} is in use by another program")]
+    Taken(String),
+    /// Ports below 1024 are for root.
+    #[error("this user may not listen on {0}")]
+    Forbidden(String),
+    /// The address is none, or not one of this machine.
+    #[error("cannot listen on {0}")]
+    Impossible(String, #[source] io::Error),
+}
+
+impl Sockets {
+    /// Listens on `host:port`, once for each worker. Port 0 is any free one.
+    pub fn bind(address: &str, workers: usize) -> Result<Self, BindError> {
+        let error = |error: io::Error| match error.kind() {
+            io::ErrorKind::AddrInUse => BindError::Taken(address.to_owned()),
+            io::ErrorKind::PermissionDenied => BindError::Forbidden(address.to_owned()),
+            _ => BindError::Impossible(address.to_owned(), error),
+        };
+        let nowhere = || io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
+        let wanted = address.to_socket_addrs().map_err(error)?.next().ok_or_else(nowhere).map_err(error)?;
+        let mut left = ATTEMPTS;
+        loop {
+            left -= 1;
+            match listen(wanted, workers) {
+                Err(taken) if taken.kind() == io::ErrorKind::AddrInUse && wanted.port() == 0 && left > 0 => {}
+                Err(other) => return Err(error(other)),
+                Ok(sockets) => return Ok(sockets),
+            }
+        }
+    }
+
+    /// Where they listen.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// One for each worker.
+    pub fn into_listeners(self) -> Vec<TcpListener> {
+        self.listeners
+    }
+}
+
+fn listen(wanted: SocketAddr, workers: usize) -> io::Result<Sockets> {
+    let alone = socket(wanted, false)?;
+    let address = alone.local_addr()?;
+    if workers <= 1 {
+        return Ok(Sockets { address, listeners: vec![alone] });
+    }
+    drop(alone);
+    let listeners = (0..workers).map(|_| socket(address, true)).collect::<io::Result<_>>()?;
+    Ok(Sockets { address, listeners })
+}
+
+fn socket(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // A restart must not wait for the old connections to be forgotten.
+    socket.set_reuse_address(true)?;
+    if shared {
+        socket.set_reuse_port(true)?;
+    }
+    if address.is_ipv6() {
+        // `[::]` is for IPv4 too, as people expect.
+        socket.set_only_v6(false)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_is_served_is_taken_whoever_asks() {
+        let one = Sockets::bind("127.0.0.1:0", 2).unwrap();
+        let address = one.address().to_string();
+        for workers in [1, 2] {
+            assert!(matches!(Sockets::bind(&address, workers), Err(BindError::Taken(_))), "{workers}");
+        }
+        drop(one);
+        assert_eq!(Sockets::bind(&address, 2).unwrap().into_listeners().len(), 2);
+    }
+
+    #[test]
+    fn what_is_no_address_is_said_so() {
+        for wrong in ["", "localhost", "127.0.0.1:99999", "203.0.113.1:0"] {
+            assert!(matches!(Sockets::bind(wrong, 1), Err(BindError::Impossible(..))), "{wrong}");
+        }
+    }
+}

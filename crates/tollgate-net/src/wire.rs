@@ -1,0 +1,182 @@
+//! The bytes of one connection, under TLS or not.
+//!
+//! Notes what the client is waited for (`pulse`), hands out again what was read
+//! to find out which protocol is spoken, and closes without losing the last
+//! answer: a socket that is closed with unread bytes in it is reset, and a
+//! client in the middle of an upload would never see why it was refused.
+
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Sleep;
+use tokio_rustls::server::TlsStream;
+
+use crate::pulse::Pulse;
+
+/// How long, and how much, a client may still send after the last answer.
+const LINGER: Duration = Duration::from_secs(2);
+const LINGER_BYTES: usize = 64 << 20;
+
+/// A stream of bytes, under TLS or not.
+pub(crate) enum Transport {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// The bytes of one connection.
+pub(crate) struct Wire {
+    transport: Transport,
+    /// What was read already, to be read again.
+    ahead: Bytes,
+    pulse: Arc<Pulse>,
+    lingering: Option<Lingering>,
+}
+
+/// The end of a connection: our side is closed, the client's is read until it is too.
+struct Lingering {
+    deadline: Pin<Box<Sleep>>,
+    left: usize,
+}
+
+impl Wire {
+    pub(crate) const fn new(transport: Transport, ahead: Bytes, pulse: Arc<Pulse>) -> Self {
+        Self { transport, ahead, pulse, lingering: None }
+    }
+
+    fn note_write<T>(&self, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_pending() {
+            self.pulse.blocked();
+        } else {
+            self.pulse.wrote();
+        }
+        written
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.ahead.has_remaining() {
+            let some = self.ahead.len().min(buffer.remaining());
+            buffer.put_slice(&self.ahead.split_to(some));
+            return Poll::Ready(Ok(()));
+        }
+        let read = Pin::new(&mut self.transport).poll_read(cx, buffer);
+        if read.is_ready() {
+            self.pulse.read();
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.transport).poll_write(cx, bytes);
+        self.note_write(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.transport).poll_write_vectored(cx, slices);
+        self.note_write(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.transport.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.transport).poll_flush(cx)
+    }
+
+    /// Closes our side, then reads what the client still sends, for a while.
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let wire = &mut *self;
+        if wire.lingering.is_none() {
+            ready!(Pin::new(&mut wire.transport).poll_shutdown(cx))?;
+        }
+        let lingering = wire.lingering.get_or_insert_with(|| Lingering {
+            deadline: Box::pin(tokio::time::sleep(LINGER)),
+            left: LINGER_BYTES,
+        });
+        let mut scrap = [0; 8 * 1024];
+        loop {
+            let mut buffer = ReadBuf::new(&mut scrap);
+            let read = Pin::new(&mut wire.transport).poll_read(cx, &mut buffer);
+            let some = buffer.filled().len();
+            match read {
+                Poll::Ready(Ok(())) if some > 0 && lingering.left > some => lingering.left -= some,
+                // Closed, broken, or more than anybody needs to hear.
+                Poll::Ready(_) => return Poll::Ready(Ok(())),
+                Poll::Pending => return lingering.deadline.as_mut().poll(cx).map(Ok),
+            }
+        }
+    }
+}
+
+impl AsyncRead for Transport {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Transport {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
