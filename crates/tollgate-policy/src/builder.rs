@@ -8,6 +8,7 @@ use tollgate_core::{Quota, Rule, RuleId};
 use crate::limit::{Cost, Limit, Missing, Mode, is_limit_name};
 use crate::pattern::PathPattern;
 use crate::policy::Policy;
+use crate::settings::Dialect;
 use crate::source::KeySource;
 
 /// A limit in the making.
@@ -36,6 +37,7 @@ pub struct LimitBuilder {
     cost: u64,
     mode: Mode,
     count_denied: bool,
+    dialects: Vec<Dialect>,
 }
 
 /// Why limits do not make a policy.
@@ -97,6 +99,7 @@ impl LimitBuilder {
             cost: 1,
             mode: Mode::default(),
             count_denied: false,
+            dialects: Vec::new(),
         }
     }
 
@@ -156,6 +159,14 @@ impl LimitBuilder {
         self
     }
 
+    /// Speaks these words too when it decides. May be said several times; the
+    /// first that has a body words the refusals.
+    #[must_use]
+    pub fn dialect(mut self, dialect: Dialect) -> Self {
+        self.dialects.push(dialect);
+        self
+    }
+
     fn build(self) -> Result<Limit, BuildError> {
         let name = self.name;
         if !is_limit_name(&name) {
@@ -195,6 +206,7 @@ impl LimitBuilder {
             mode: self.mode,
             count_denied: self.count_denied,
             on_outage: crate::limit::OnOutage::default(),
+            dialects: self.dialects,
             plans: std::collections::HashMap::default(),
             overrides: std::collections::HashMap::default(),
         })

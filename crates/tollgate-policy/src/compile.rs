@@ -33,7 +33,7 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
     let names = name::all(&file.limits, &mut problems);
     warn::about_limits(&file, &mut problems);
     if problems.has_errors() {
-        return Err(problems.errors().about(document.source()));
+        return Err(problems.errors().about(document.sources()));
     }
     let limits: Vec<_> = drafts.into_iter().zip(names).map(|(draft, name)| draft.finish(&name)).collect();
     let (default_plan, plan_from) = file.plans.map_or((None, None), |it| (it.default, it.from));
@@ -50,7 +50,7 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
         client,
         headers: file.headers.map(header_settings).unwrap_or_default(),
         privacy: file.privacy.and_then(|it| it.keys).unwrap_or_default(),
-        warnings: problems.about(document.source()),
+        warnings: problems.about(document.sources()),
         ..Policy::default()
     };
     Ok(match file.max_keys {

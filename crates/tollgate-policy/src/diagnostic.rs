@@ -7,11 +7,12 @@
 //! collects them in [`Problems`] and goes on, so that one run names them all.
 
 mod excerpt;
+mod sources;
 
 use std::fmt;
-use std::sync::Arc;
 
 pub(crate) use excerpt::source_line;
+pub(crate) use sources::{Source, Sources};
 
 /// The most that one run reports. Past this the file is probably not a policy.
 const MOST_SHOWN: usize = 100;
@@ -22,12 +23,29 @@ const MOST_KEPT: usize = 10_000;
 /// Where something stands in a file, within one line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
+    /// In which text: 0 is the file, others were joined to its tree or set in it.
+    pub source: u32,
     /// Counted from one.
     pub line: u32,
     /// In characters, counted from one.
     pub column: u32,
     /// In characters. What goes on over several lines is as wide as its first.
     pub width: u32,
+}
+
+impl Place {
+    /// A place in the file itself.
+    pub(crate) const fn new(line: u32, column: u32, width: u32) -> Self {
+        Self { source: 0, line, column, width }
+    }
+
+    /// The same place, where the text has become part of a longer one: behind
+    /// so many characters of its first line.
+    #[must_use]
+    pub(crate) const fn moved(self, source: u32, behind: u32) -> Self {
+        let column = if self.line == 1 { self.column.saturating_add(behind) } else { self.column };
+        Self { source, column, ..self }
+    }
 }
 
 /// A value and where it was written.
@@ -167,14 +185,23 @@ impl Problems {
 
     /// All of them in file order, with the text they speak about.
     pub fn into_diagnostics(self, document: &crate::Document) -> Diagnostics {
-        self.about(document.source())
+        self.about(document.sources())
     }
 
-    pub(crate) fn about(mut self, source: &Arc<str>) -> Diagnostics {
+    /// The same problems, where the text has become part of a longer one.
+    pub(crate) fn moved(mut self, source: u32, behind: u32) -> Self {
+        for found in &mut self.found {
+            found.place = found.place.moved(source, behind);
+            found.related.iter_mut().for_each(|it| it.place = it.place.moved(source, behind));
+        }
+        self
+    }
+
+    pub(crate) fn about(mut self, sources: &Sources) -> Diagnostics {
         self.found.sort_by_key(|it| (it.place, it.severity));
         let left_out = self.left_out.0 + self.left_out.1 + self.found.len().saturating_sub(MOST_SHOWN);
         self.found.truncate(MOST_SHOWN);
-        Diagnostics { items: self.found, left_out, source: Arc::clone(source) }
+        Diagnostics { items: self.found, left_out, sources: sources.clone() }
     }
 }
 
@@ -190,7 +217,7 @@ impl Problems {
 pub struct Diagnostics {
     items: Vec<Diagnostic>,
     left_out: usize,
-    source: Arc<str>,
+    sources: Sources,
 }
 
 impl Diagnostics {
@@ -201,7 +228,7 @@ impl Diagnostics {
             if index > 0 {
                 out.push('\n');
             }
-            excerpt::render(item, &self.source, file, &mut out);
+            excerpt::render(item, &self.sources, file, &mut out);
         }
         if self.left_out > 0 {
             out.extend(["\nand ", &self.left_out.to_string(), " more\n"]);

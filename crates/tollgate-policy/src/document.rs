@@ -13,15 +13,15 @@
 //! the server's by the server, both with [`Node`]'s questions.
 
 mod node;
+mod overlay;
 mod reader;
 mod syntax;
 
-use std::sync::Arc;
-
 pub use node::{Fields, Words};
 pub(crate) use node::{short, whole_number};
+pub use overlay::Setting;
 
-use crate::diagnostic::{Diagnostics, Located, Place, Problems};
+use crate::diagnostic::{Diagnostics, Located, Place, Problems, Sources};
 
 /// A YAML file as a located tree.
 ///
@@ -36,7 +36,7 @@ use crate::diagnostic::{Diagnostics, Located, Place, Problems};
 #[derive(Clone, Debug)]
 pub struct Document {
     root: Node,
-    source: Arc<str>,
+    sources: Sources,
 }
 
 /// One node of the tree.
@@ -86,26 +86,26 @@ impl Node {
 impl Document {
     /// Reads YAML, or says everything that is wrong with it as YAML.
     pub fn parse(text: &str) -> Result<Self, Diagnostics> {
-        let (root, problems, source) = Self::read(text);
+        let (root, problems, sources) = Self::read(text);
         match root {
-            Some(root) if !problems.has_errors() => Ok(Self { root, source }),
-            _ => Err(problems.about(&source)),
+            Some(root) if !problems.has_errors() => Ok(Self { root, sources }),
+            _ => Err(problems.about(&sources)),
         }
     }
 
     /// A tree may come with problems: those a reader can go on after, so that
     /// they are reported together with what the reader finds.
-    pub(crate) fn read(text: &str) -> (Option<Node>, Problems, Arc<str>) {
+    pub(crate) fn read(text: &str) -> (Option<Node>, Problems, Sources) {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut problems = Problems::default();
         let root = reader::read(text, &mut problems);
         // A file too large to read is not worth keeping for its first line.
         let kept = if root.is_none() && text.len() > reader::LARGEST { "" } else { text };
-        (root, problems, Arc::from(kept))
+        (root, problems, Sources::file(kept))
     }
 
-    pub(crate) const fn new(root: Node, source: Arc<str>) -> Self {
-        Self { root, source }
+    pub(crate) const fn new(root: Node, sources: Sources) -> Self {
+        Self { root, sources }
     }
 
     /// The outermost node: a map in any useful file.
@@ -113,8 +113,8 @@ impl Document {
         &self.root
     }
 
-    /// The text it was read from.
-    pub(crate) const fn source(&self) -> &Arc<str> {
-        &self.source
+    /// The texts it was read from.
+    pub(crate) const fn sources(&self) -> &Sources {
+        &self.sources
     }
 }

@@ -5,7 +5,7 @@
 //! never looks like a real one. Parts are bounded: a long one is kept as its
 //! SHA-256 digest, under a tag of its own.
 //!
-//! Not here: hiding keys from logs and stores, which takes a secret (`privacy`).
+//! Not here: hiding keys from those who read answers and logs (`veil`).
 //!
 //! Invariants: different parts, different bytes; at most [`LONGEST_PART`] and a
 //! few bytes for each part. Held by `tests/keys.rs`.
@@ -40,25 +40,25 @@ const MOST_SHOWN: usize = 256;
 #[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key(SmallVec<[u8; INLINE]>);
 
-mod tag {
+pub(crate) mod tag {
     //! Letters, so that a key in a dump can be recognised. Digests have the
     //! capital of the letter.
-    pub(super) const USER: u8 = b'u';
-    pub(super) const API_KEY: u8 = b'k';
-    pub(super) const TENANT: u8 = b't';
-    pub(super) const HEADER: u8 = b'h';
-    pub(super) const COOKIE: u8 = b'c';
-    pub(super) const QUERY: u8 = b'q';
-    pub(super) const PATH: u8 = b'p';
-    pub(super) const CLAIM: u8 = b'j';
-    pub(super) const GLOBAL: u8 = b'g';
-    pub(super) const IP: u8 = b'i';
+    pub(crate) const USER: u8 = b'u';
+    pub(crate) const API_KEY: u8 = b'k';
+    pub(crate) const TENANT: u8 = b't';
+    pub(crate) const HEADER: u8 = b'h';
+    pub(crate) const COOKIE: u8 = b'c';
+    pub(crate) const QUERY: u8 = b'q';
+    pub(crate) const PATH: u8 = b'p';
+    pub(crate) const CLAIM: u8 = b'j';
+    pub(crate) const GLOBAL: u8 = b'g';
+    pub(crate) const IP: u8 = b'i';
     /// The address of a caller that lacks the part.
-    pub(super) const INSTEAD: u8 = b'-';
+    pub(crate) const INSTEAD: u8 = b'-';
     /// All callers that lack the part.
-    pub(super) const SHARED: u8 = b'*';
+    pub(crate) const SHARED: u8 = b'*';
     /// Not even an address is known.
-    pub(super) const UNKNOWN: u8 = b'?';
+    pub(crate) const UNKNOWN: u8 = b'?';
 }
 
 impl Key {
@@ -133,7 +133,7 @@ impl Key {
     }
 
     /// Tag and bytes of each part.
-    fn parts(&self) -> impl Iterator<Item = (u8, &[u8])> {
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (u8, &[u8])> {
         let mut rest = self.0.as_slice();
         std::iter::from_fn(move || {
             let (length, at) = match rest {
@@ -174,7 +174,7 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-fn show_part(tag: u8, bytes: &[u8], out: &mut Capped<'_, '_>) -> fmt::Result {
+pub(crate) fn show_part(tag: u8, bytes: &[u8], out: &mut impl fmt::Write) -> fmt::Result {
     match tag {
         tag::GLOBAL => out.write_str("everyone"),
         tag::SHARED => out.write_str("without"),
@@ -196,7 +196,7 @@ fn show_part(tag: u8, bytes: &[u8], out: &mut Capped<'_, '_>) -> fmt::Result {
     }
 }
 
-fn show_address(bytes: &[u8], out: &mut Capped<'_, '_>) -> fmt::Result {
+fn show_address(bytes: &[u8], out: &mut impl fmt::Write) -> fmt::Result {
     if let Ok(octets) = <[u8; 4]>::try_from(bytes) {
         write!(out, "{}", Ipv4Addr::from(octets))
     } else if let Ok(octets) = <[u8; 16]>::try_from(bytes) {

@@ -21,11 +21,12 @@ mod settings;
 mod source;
 mod suggest;
 mod survey;
+mod veil;
 mod written;
 
 pub use builder::{BuildError, LimitBuilder};
 pub use diagnostic::{Diagnostic, Diagnostics, Located, Place, Problems, Severity};
-pub use document::{Document, Entry, Fields, Kind, Node, Words};
+pub use document::{Document, Entry, Fields, Kind, Node, Setting, Words};
 pub use identify::{Credential, Identify};
 pub use key::{Key, LONGEST_PART};
 pub use limit::{Allowance, Cost, HeaderMatch, Limit, Missing, Mode, OnOutage};
@@ -38,5 +39,6 @@ pub use settings::{
     ClientAddress, Dialect, ForwardedHeader, HeaderSettings, IetfHeaders, KeyPrivacy, XRateLimit,
 };
 pub use source::KeySource;
-pub use survey::{Block, BlockReason, Check, Checks, Survey};
+pub use suggest::nearest;
+pub use survey::{Block, BlockReason, Check, Checks, Granted, Survey};
 pub use written::schema;

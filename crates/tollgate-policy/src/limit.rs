@@ -4,10 +4,11 @@
 //! keys are taken from requests (`survey`).
 
 use foldhash::HashMap;
-use tollgate_core::Rule;
+use tollgate_core::{Rule, RuleId};
 
 use crate::key::Key;
 use crate::pattern::{HostPattern, PathPattern};
+use crate::settings::Dialect;
 use crate::source::KeySource;
 
 /// A limit that can be served.
@@ -35,6 +36,7 @@ pub struct Limit {
     pub(crate) mode: Mode,
     pub(crate) count_denied: bool,
     pub(crate) on_outage: OnOutage,
+    pub(crate) dialects: Vec<Dialect>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) plans: HashMap<Box<str>, Allowance>,
     pub(crate) overrides: HashMap<Key, Allowance>,
@@ -49,6 +51,13 @@ pub enum Allowance {
     Unlimited,
     /// No request at all.
     Blocked,
+}
+
+impl Allowance {
+    /// What it counts by, if it counts.
+    fn rules(&self) -> &[Rule] {
+        if let Self::Rules(rules) = self { rules } else { &[] }
+    }
 }
 
 /// A header that must be there for a limit to apply.
@@ -177,6 +186,11 @@ impl Limit {
         self.on_outage
     }
 
+    /// In whose words answers speak of it, besides those for all answers.
+    pub fn dialects(&self) -> &[Dialect] {
+        &self.dialects
+    }
+
     /// What it grants to a key without plan or override: one rule for each window.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
@@ -195,6 +209,17 @@ impl Limit {
     /// What it grants to one key, if it makes an exception.
     pub fn override_for(&self, key: &Key) -> Option<&Allowance> {
         if self.overrides.is_empty() { None } else { self.overrides.get(key) }
+    }
+
+    /// The rule that now counts what a key was charged under `id`: the one of
+    /// that id, or the one that has replaced it since.
+    pub fn rule_after(&self, id: RuleId, key: &Key) -> Option<&Rule> {
+        let of_key = self.override_for(key).map_or(&[][..], Allowance::rules);
+        let of_plans = self.plans.values().flat_map(Allowance::rules);
+        let mut all = of_key.iter().chain(&self.rules).chain(of_plans);
+        all.clone()
+            .find(|rule| rule.id == id)
+            .or_else(|| all.find(|rule| rule.predecessors().any(|before| before.id == id)))
     }
 
     /// Whether it covers a method. In any case of letters: servers exist that

@@ -42,11 +42,16 @@ impl Matcher {
         tree.add(pattern, route);
     }
 
+    /// Whether it matters which host a request asks for.
+    pub(crate) fn asks_for_hosts(&self) -> bool {
+        !(self.exact.is_empty() && self.below.is_empty())
+    }
+
     /// All routes that cover this, in file order. Says how many nodes it looked at.
     pub(crate) fn find(&self, host: Option<&str>, normal: &str, found: &mut Found) -> usize {
         let mut visited = self.any_host.find(normal, found);
         if let Some(host) = host
-            && !(self.exact.is_empty() && self.below.is_empty())
+            && self.asks_for_hosts()
         {
             visited += self.find_by_host(host, normal, found);
         }

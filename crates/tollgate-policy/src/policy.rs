@@ -82,10 +82,10 @@ impl Default for Policy {
 impl Policy {
     /// Reads a policy, or says everything that is wrong with it.
     pub fn parse(text: &str) -> Result<Self, Diagnostics> {
-        let (root, problems, source) = Document::read(text);
+        let (root, problems, sources) = Document::read(text);
         match root {
-            Some(root) => compile(&Document::new(root, source), problems),
-            None => Err(problems.about(&source)),
+            Some(root) => compile(&Document::new(root, sources), problems),
+            None => Err(problems.about(&sources)),
         }
     }
 

@@ -50,7 +50,7 @@ pub struct HeaderSettings {
     /// By up to how many percent `Retry-After` is stretched, so that refused
     /// callers do not come back all at once.
     pub retry_after_jitter: u8,
-    /// Words of other services, in addition.
+    /// Words of other services, in addition, on every answer.
     pub dialects: Vec<Dialect>,
 }
 
@@ -87,18 +87,20 @@ pub enum IetfHeaders {
     Off,
 }
 
-/// Words of another service that its clients read.
+/// Words of another service that its clients read, in headers and in the body of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
-    /// `X-RateLimit-Bucket`, `-Reset-After`, `-Scope`.
+    /// `X-RateLimit-Bucket`, `-Reset-After`, `-Scope`; `retry_after` and `global` in the body.
     Discord,
-    /// `x-ratelimit-limit-requests` and its siblings.
+    /// `x-ratelimit-limit-requests` and its siblings; an `error` object.
     OpenAi,
-    /// `Stripe-Rate-Limited-Reason`.
+    /// `Stripe-Should-Retry`; an `error` object.
     Stripe,
-    /// `x-amzn-ErrorType`, as its SDKs look for it.
+    /// `x-amzn-ErrorType`, and the error's name in JSON or XML, as its SDKs look for it.
     Aws,
-    /// `x-envoy-ratelimited`.
+    /// A `message` about a secondary rate limit.
+    GitHub,
+    /// `x-envoy-ratelimited`; no body of its own.
     Envoy,
 }
 

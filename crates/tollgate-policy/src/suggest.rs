@@ -3,7 +3,7 @@
 /// The known word nearest to `word`, if near enough to be worth saying.
 ///
 /// A third of the letters may differ; case, `-`, `_` and blanks count for nothing.
-pub(crate) fn nearest<'w>(word: &str, known: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
+pub fn nearest<'w>(word: &str, known: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
     // Words of the format are short: a long one is nothing anybody mistyped.
     if word.len() > 40 {
         return None;

@@ -56,6 +56,17 @@ impl<'p> Checks<'p> {
         &self.shadowed
     }
 
+    /// A check for each window.
+    #[inline]
+    fn push(&mut self, limit: &'p Limit, rules: &'p [Rule], key: Key, cost: u64) {
+        // The last window takes the key, the others a copy.
+        let Some((last, others)) = rules.split_last() else { return };
+        for rule in others {
+            self.checks.push(Check { limit, rule, key: key.clone(), cost });
+        }
+        self.checks.push(Check { limit, rule: last, key, cost });
+    }
+
     /// Forgets the last request.
     pub fn clear(&mut self) {
         self.checks.clear();
@@ -114,7 +125,65 @@ pub enum BlockReason {
     MissingKey,
 }
 
+/// What a limit grants to one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Granted<'p> {
+    /// These rules, one for each window.
+    Rules(&'p [Rule]),
+    /// No check at all.
+    Unlimited,
+    /// No request at all.
+    Blocked(BlockReason),
+}
+
+/// An exception for the key goes before its plan, and that before the limit's own numbers.
+#[inline]
+fn granted<'p>(limit: &'p Limit, key: &Key, planned: impl FnOnce() -> Option<&'p Allowance>) -> Granted<'p> {
+    let (allowance, reason) = match limit.override_for(key) {
+        Some(allowance) => (Some(allowance), BlockReason::Override),
+        None => (planned(), BlockReason::Plan),
+    };
+    match allowance {
+        None => Granted::Rules(&limit.rules),
+        Some(Allowance::Rules(rules)) => Granted::Rules(rules),
+        Some(Allowance::Unlimited) => Granted::Unlimited,
+        Some(Allowance::Blocked) => Granted::Blocked(reason),
+    }
+}
+
 impl Policy {
+    /// What a limit grants to a key that is on this plan, or on the default one.
+    pub fn granted<'p>(&'p self, limit: &'p Limit, key: &Key, plan: Option<&str>) -> Granted<'p> {
+        granted(limit, key, || limit.plans.get(plan.or(self.default_plan.as_deref())?))
+    }
+
+    /// The checks of one limit for a key that is known, as [`survey`](Self::survey)
+    /// has them for a request. Without a cost, one that the limit takes from
+    /// headers is one.
+    pub fn survey_limit<'p>(
+        &'p self,
+        limit: &'p Limit,
+        key: Key,
+        plan: Option<&str>,
+        cost: Option<u64>,
+        out: &mut Checks<'p>,
+    ) -> Survey<'p> {
+        out.clear();
+        if limit.mode == Mode::Off {
+            return Survey::Applies;
+        }
+        let usual = if let Cost::Fixed(cost) = limit.cost { cost } else { 1 };
+        match self.granted(limit, &key, plan) {
+            Granted::Rules(rules) => out.push(limit, rules, key, cost.unwrap_or(usual)),
+            Granted::Unlimited => {}
+            Granted::Blocked(reason) if limit.mode == Mode::Shadow => {
+                out.shadowed.push(Block { limit, reason });
+            }
+            Granted::Blocked(reason) => return Survey::Blocked(Block { limit, reason }),
+        }
+        Survey::Applies
+    }
+
     /// Finds the limits that apply to a request, in file order, and puts a
     /// check for each of their windows into `out`, which is cleared first.
     ///
@@ -188,9 +257,14 @@ impl<'p: 'r, 'r> Surveyor<'p, 'r, '_> {
     fn walk<R: Request + ?Sized>(&mut self, request: &'r R, path: &'r str) {
         let policy = self.policy;
         let mut found = Found::new();
-        policy.matcher.find(request.host(), path, &mut found);
-        if let Some(other) = request.other_host() {
-            policy.matcher.find(Some(other), path, &mut found);
+        if policy.matcher.asks_for_hosts() {
+            policy.matcher.find(request.host(), path, &mut found);
+            if let Some(other) = request.other_host() {
+                policy.matcher.find(Some(other), path, &mut found);
+            }
+        } else {
+            // Looking for a request's hosts costs as much as finding its limits.
+            policy.matcher.find(None, path, &mut found);
         }
         for &route in &found {
             let Some(&(index, pattern)) = policy.routes.get(route as usize) else { continue };
@@ -213,23 +287,12 @@ impl<'p: 'r, 'r> Surveyor<'p, 'r, '_> {
             Derived::Skipped => return,
             Derived::Refused => return self.block(limit, BlockReason::MissingKey),
         }
-        let (allowance, reason) = match limit.override_for(&key) {
-            Some(allowance) => (Some(allowance), BlockReason::Override),
-            None => (self.planned(limit, view), BlockReason::Plan),
+        let rules = match granted(limit, &key, || self.planned(limit, view)) {
+            Granted::Rules(rules) => rules,
+            Granted::Unlimited => return,
+            Granted::Blocked(reason) => return self.block(limit, reason),
         };
-        let rules = match allowance {
-            None => &limit.rules,
-            Some(Allowance::Rules(rules)) => rules,
-            Some(Allowance::Unlimited) => return,
-            Some(Allowance::Blocked) => return self.block(limit, reason),
-        };
-        let cost = cost(limit, view.request);
-        // The last window takes the key, the others a copy.
-        let Some((last, others)) = rules.split_last() else { return };
-        for rule in others {
-            self.out.checks.push(Check { limit, rule, key: key.clone(), cost });
-        }
-        self.out.checks.push(Check { limit, rule: last, key, cost });
+        self.out.push(limit, rules, key, cost(limit, view.request));
     }
 
     fn block(&mut self, limit: &'p Limit, reason: BlockReason) {

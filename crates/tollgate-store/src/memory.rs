@@ -370,6 +370,12 @@ impl<C: Clock> Store for MemoryStore<C> {
         std::future::ready(Ok(self.decide_now(checks)))
     }
 
+    #[inline]
+    fn decide_at_once(&self, checks: &[Check<'_>], outcomes: &mut Outcomes) -> Option<(bool, Timestamp)> {
+        let now = self.now();
+        Some((self.decide_into(checks, now, outcomes), now))
+    }
+
     fn adjust(
         &self,
         rule: &Rule,

@@ -61,6 +61,16 @@ pub trait Store: Send + Sync + 'static {
     /// Decides a batch: everything is charged or nothing is.
     fn decide(&self, checks: &[Check<'_>]) -> impl Future<Output = Result<Answer, StoreError>> + Send;
 
+    /// Decides a batch without waiting, where that is possible: appends an
+    /// outcome for each check, and says whether all were admitted and when.
+    ///
+    /// `None` is no refusal: nothing has happened, and [`decide`](Self::decide)
+    /// is to be asked.
+    fn decide_at_once(&self, checks: &[Check<'_>], outcomes: &mut Outcomes) -> Option<(bool, Timestamp)> {
+        let _ = (checks, outcomes);
+        None
+    }
+
     /// Changes one key, and says how it stands then.
     fn adjust(
         &self,

@@ -9,6 +9,8 @@ use tollgate_core::{Outcome, Owner, Rule, Span, Timestamp};
 use tollgate_policy::{Block, Check, Checks, Limit, ListEntry, Mode, Survey};
 use tollgate_store::Outcomes;
 
+use crate::receipt::Receipt;
+
 /// What a limiter answers about a request.
 ///
 /// ```
@@ -97,6 +99,11 @@ impl<'l> Decision<'l> {
     /// Who holds the slots this decision took, if it took any.
     pub const fn owner(&self) -> Option<Owner> {
         self.owner
+    }
+
+    /// What was charged, to be settled when the decision is gone; `None` where nothing was.
+    pub fn receipt(&self) -> Option<Receipt> {
+        Receipt::of(self)
     }
 
     /// Every limit that was counted, window by window, in the order of the policy.

@@ -73,7 +73,7 @@ impl DecisionIds {
     }
 }
 
-/// Each step can be undone, so no two numbers become one (the finalizer of SplitMix64).
+/// Each step can be undone, so no two numbers become one (the finalizer of `SplitMix64`).
 const fn permuted(mut number: u64) -> u64 {
     number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

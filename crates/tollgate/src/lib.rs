@@ -47,11 +47,13 @@ mod decision;
 mod gate;
 mod id;
 mod limiter;
+mod receipt;
 
 pub use decision::{Decision, Fate, LimitOutcome};
 pub use gate::Gate;
 pub use id::{DecisionId, NotADecisionId};
 pub use limiter::Limiter;
+pub use receipt::Receipt;
 pub use tollgate_core::{
     Adjustment, Algorithm, Bucket, Calendar, CalendarUnit, Concurrency, Demand, FixedWindow, Outcome,
     Overdraft, Owner, Quota, QuotaError, Rate, Rule, SlidingLog, SlidingWindow, Span, Timestamp, Verdict,

@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
 use tollgate_core::{Adjustment, Demand, Overdraft, Owner, Quota};
-use tollgate_policy::{Checks, Diagnostics, Mode, Policy, Request, Survey};
-use tollgate_store::{Check, Clock, MemoryStore, Store, StoreError, SystemClock};
+use tollgate_policy::{Checks, Diagnostics, Key, Limit, Mode, Policy, Request, Survey};
+use tollgate_store::{Check, Clock, MemoryStore, Outcomes, Store, StoreError, SystemClock};
 
 use crate::decision::Decision;
 use crate::id::{DecisionId, DecisionIds};
+use crate::receipt::Receipt;
 
 /// Checks requests against a policy, and charges all limits that apply or none.
 ///
@@ -95,12 +96,18 @@ impl<S> Limiter<S> {
     #[inline]
     fn survey<'l, R: Request + ?Sized>(&'l self, request: &R, decision: &mut Decision<'l>) -> Survey<'l> {
         let survey = self.policy.survey(request, &mut decision.checks);
+        self.name_owner(decision);
+        survey
+    }
+
+    /// Whoever may take a slot needs a name to hold it under.
+    #[inline]
+    fn name_owner(&self, decision: &mut Decision<'_>) {
         let wants_slot =
             |check: &tollgate_policy::Check<'_>| matches!(check.rule.quota, Quota::Concurrency(_));
         if decision.checks.iter().any(wants_slot) {
             decision.owner = Some(self.owners.next());
         }
-        survey
     }
 }
 
@@ -115,6 +122,8 @@ fn ask<'b>(check: &'b tollgate_policy::Check<'_>, owner: Option<Owner>) -> Check
         key: check.key.as_bytes(),
         demand: match (&check.rule.quota, owner) {
             (Quota::Concurrency(_), Some(owner)) if check.cost > 0 => Demand::Slot(owner),
+            // Nobody to hold a slot: it is only looked at.
+            (Quota::Concurrency(_), _) => Demand::Exactly(0),
             _ => Demand::Exactly(check.cost),
         },
         binding: check.limit.mode() != Mode::Shadow,
@@ -135,42 +144,97 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
     /// Decides about a request at once: the store is in this process.
     pub fn check<R: Request + ?Sized>(&self, request: &R) -> Decision<'_> {
         let mut decision = Decision::undecided();
-        self.check_into(request, &mut decision);
+        self.decide_into(request, &mut decision);
         decision
-    }
-
-    /// Apart from [`check`](Self::check) so that a decision, which is large, is
-    /// made where it is wanted and not copied there.
-    #[inline(never)]
-    fn check_into<'l, R: Request + ?Sized>(&'l self, request: &R, decision: &mut Decision<'l>) {
-        match self.survey(request, decision) {
-            Survey::Applies if decision.checks.is_empty() => {}
-            Survey::Applies => {
-                let now = self.store.now();
-                let (owner, outcomes) = (decision.owner, &mut decision.outcomes);
-                let admitted = match &decision.checks[..] {
-                    [check] => self.store.decide_into(&[ask(check, owner)], now, outcomes),
-                    _ => self.store.decide_into(&ask_all(&decision.checks, owner), now, outcomes),
-                };
-                decision.count(admitted, now);
-            }
-            survey => {
-                let denied = ask_denied(&decision.checks);
-                if !denied.is_empty() {
-                    self.store.decide_now(&denied);
-                }
-                drop(denied);
-                decision.settle_uncounted(survey);
-            }
-        }
     }
 }
 
 impl<S: Store> Limiter<S> {
+    /// Decides about a request without waiting, if the store can, and does
+    /// something with the decision. `None`: nothing has happened, and
+    /// [`decide`](Self::decide) is to be asked.
+    ///
+    /// The decision is lent and not given: it is kilobytes large, and moving it
+    /// about costs more than making it.
+    #[inline]
+    pub fn decide_at_once<R: Request + ?Sized, T>(
+        &self,
+        request: &R,
+        then: impl FnOnce(&Decision<'_>) -> T,
+    ) -> Option<T> {
+        let mut decision = Decision::undecided();
+        self.decide_into(request, &mut decision).then(|| then(&decision))
+    }
+
+    /// Apart from its callers so that a decision, which is large, is made where
+    /// it is wanted and not copied there. Whether it was made.
+    #[inline(never)]
+    fn decide_into<'l, R: Request + ?Sized>(&'l self, request: &R, decision: &mut Decision<'l>) -> bool {
+        match self.survey(request, decision) {
+            Survey::Applies if decision.checks.is_empty() => {}
+            Survey::Applies => {
+                let (owner, outcomes) = (decision.owner, &mut decision.outcomes);
+                let answer = match &decision.checks[..] {
+                    [check] => self.store.decide_at_once(&[ask(check, owner)], outcomes),
+                    _ => self.store.decide_at_once(&ask_all(&decision.checks, owner), outcomes),
+                };
+                let Some((admitted, at)) = answer else { return false };
+                decision.count(admitted, at);
+            }
+            survey => {
+                let denied = ask_denied(&decision.checks);
+                let counted =
+                    denied.is_empty() || self.store.decide_at_once(&denied, &mut Outcomes::new()).is_some();
+                drop(denied);
+                if !counted {
+                    return false;
+                }
+                decision.settle_uncounted(survey);
+            }
+        }
+        true
+    }
+
     /// Decides about a request.
     pub async fn decide<R: Request + ?Sized + Sync>(&self, request: &R) -> Result<Decision<'_>, StoreError> {
         let mut decision = Decision::undecided();
-        match self.survey(request, &mut decision) {
+        let survey = self.survey(request, &mut decision);
+        self.conclude(survey, decision).await
+    }
+
+    /// Decides about a request whose end nobody here will see: slots are looked
+    /// at and not taken, for they would be held until their leases end.
+    pub async fn decide_in_passing<R: Request + ?Sized + Sync>(
+        &self,
+        request: &R,
+    ) -> Result<Decision<'_>, StoreError> {
+        let mut decision = Decision::undecided();
+        let survey = self.policy.survey(request, &mut decision.checks);
+        self.conclude(survey, decision).await
+    }
+
+    /// Decides by one limit about a key that is known, on this plan or the
+    /// default one. A limit that is off admits, and counts nothing.
+    pub async fn decide_by<'l>(
+        &'l self,
+        limit: &'l Limit,
+        key: Key,
+        plan: Option<&str>,
+        cost: Option<u64>,
+    ) -> Result<Decision<'l>, StoreError> {
+        let mut decision = Decision::undecided();
+        let survey = self.policy.survey_limit(limit, key, plan, cost, &mut decision.checks);
+        self.name_owner(&mut decision);
+        self.conclude(survey, decision).await
+    }
+
+    /// Everything about a decision that needs the store.
+    async fn conclude<'l>(
+        &'l self,
+        survey: Survey<'l>,
+        mut decision: Decision<'l>,
+    ) -> Result<Decision<'l>, StoreError> {
+        match survey {
             Survey::Applies if decision.checks.is_empty() => {}
             Survey::Applies => {
                 let batch = ask_all(&decision.checks, decision.owner);
@@ -193,50 +257,61 @@ impl<S: Store> Limiter<S> {
 
     /// Gives back all that a decision charged, as if the request had not been made.
     pub async fn refund(&self, decision: &Decision<'_>) -> Result<(), StoreError> {
-        for (limit, taken_at) in charged(decision) {
-            let units = limit.outcome().units();
-            self.store
-                .adjust(limit.rule(), limit.key().as_bytes(), Adjustment::Refund { units, taken_at })
-                .await?;
+        match decision.receipt() {
+            Some(receipt) => self.refund_receipt(&receipt).await,
+            None => Ok(()),
         }
-        self.release(decision).await
     }
 
     /// Charges what a request turned out to cost, instead of what was charged
     /// before it ran. What was too much is given back; what was too little is
     /// charged even if it is not there, and repaid before the next request passes.
     pub async fn settle(&self, decision: &Decision<'_>, cost: u64) -> Result<(), StoreError> {
-        for (limit, taken_at) in charged(decision) {
-            let charged = limit.outcome().units();
-            let adjustment = if cost < charged {
-                Adjustment::Refund { units: charged - cost, taken_at }
-            } else {
-                Adjustment::Charge { units: cost - charged, overdraft: Overdraft::OneCapacity }
-            };
-            self.store.adjust(limit.rule(), limit.key().as_bytes(), adjustment).await?;
+        match decision.receipt() {
+            Some(receipt) => self.settle_receipt(&receipt, cost).await,
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Frees the slots that a decision took, once its request is done.
     pub async fn release(&self, decision: &Decision<'_>) -> Result<(), StoreError> {
-        let Some(owner) = decision.owner() else { return Ok(()) };
-        for limit in decision.limits().filter(|it| matches!(it.rule().quota, Quota::Concurrency(_))) {
-            self.store.adjust(limit.rule(), limit.key().as_bytes(), Adjustment::Release { owner }).await?;
+        match decision.receipt() {
+            Some(receipt) => self.release_receipt(&receipt).await,
+            None => Ok(()),
+        }
+    }
+
+    /// As [`refund`](Self::refund), of a decision that is gone.
+    pub async fn refund_receipt(&self, receipt: &Receipt) -> Result<(), StoreError> {
+        for (charge, rule) in receipt.units_in(&self.policy) {
+            let adjustment = Adjustment::Refund { units: charge.units, taken_at: receipt.at };
+            self.store.adjust(rule, charge.key.as_bytes(), adjustment).await?;
+        }
+        self.release_receipt(receipt).await
+    }
+
+    /// As [`settle`](Self::settle), of a decision that is gone. The receipt stays
+    /// as it is: tell it what was settled ([`Receipt::settled`]) before the next time.
+    pub async fn settle_receipt(&self, receipt: &Receipt, cost: u64) -> Result<(), StoreError> {
+        for (charge, rule) in receipt.units_in(&self.policy) {
+            let adjustment = if cost < charge.units {
+                Adjustment::Refund { units: charge.units - cost, taken_at: receipt.at }
+            } else {
+                Adjustment::Charge { units: cost - charge.units, overdraft: Overdraft::OneCapacity }
+            };
+            self.store.adjust(rule, charge.key.as_bytes(), adjustment).await?;
         }
         Ok(())
     }
-}
 
-/// The limits that admitted a decision's request for units, and when. One that
-/// was charged nothing yet may be charged when the cost is known.
-fn charged<'d>(
-    decision: &'d Decision<'_>,
-) -> impl Iterator<Item = (crate::LimitOutcome<'d>, tollgate_core::Timestamp)> {
-    let at = decision.at().filter(|_| decision.is_allowed());
-    let counts_units = |it: &crate::LimitOutcome<'_>| !matches!(it.rule().quota, Quota::Concurrency(_));
-    let limits = decision.limits().filter(move |it| it.outcome().is_admitted() && counts_units(it));
-    limits.filter_map(move |limit| at.map(|at| (limit, at)))
+    /// As [`release`](Self::release), of a decision that is gone. Doing so twice does no harm.
+    pub async fn release_receipt(&self, receipt: &Receipt) -> Result<(), StoreError> {
+        let Some(owner) = receipt.owner else { return Ok(()) };
+        for (charge, rule) in receipt.slots_in(&self.policy) {
+            self.store.adjust(rule, charge.key.as_bytes(), Adjustment::Release { owner }).await?;
+        }
+        Ok(())
+    }
 }
 
 /// A policy and a store are shared; so is a limiter.

@@ -4,7 +4,7 @@
 //! those that turn the direction of writing, are shown as escapes, and long
 //! lines are cut around the caret. Whatever the file, the output is printable.
 
-use super::{Diagnostic, Located, Place, Severity};
+use super::{Diagnostic, Located, Place, Severity, Sources};
 
 /// How many terminal cells of a line are shown.
 const WIDEST: usize = 120;
@@ -13,33 +13,41 @@ const BEFORE: usize = 40;
 /// Carets past this many say nothing more.
 const CARETS: usize = 60;
 
-pub(super) fn render(it: &Diagnostic, source: &str, file: &str, out: &mut String) {
+pub(super) fn render(it: &Diagnostic, sources: &Sources, file: &str, out: &mut String) {
     let mut places = vec![(it.place, it.label.as_str(), '^')];
     places.extend(it.related.iter().map(|Located { value, place }| (*place, value.as_str(), '-')));
     places.sort_by_key(|(place, ..)| *place);
-    let gutter = places.last().map_or(1, |(place, ..)| place.line.to_string().len());
+    let numbered = |place: &Place| sources.get(place.source).is_file;
+    let numbers = places.iter().map(|(place, ..)| place).filter(|place| numbered(place));
+    let gutter = numbers.map(|place| place.line.to_string().len()).max().unwrap_or(1);
 
     let severity = match it.severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
     };
-    let Place { line, column, .. } = it.place;
     line_of(out, &format!("{severity}: {}", printable(&it.message)));
-    line_of(out, &format!(" {:gutter$}--> {}:{line}:{column}", "", printable(file)));
-    line_of(out, &format!(" {:gutter$} |", ""));
-    let mut last = None;
+    // What is wrong comes first, also where another place stands in an earlier text.
+    places.sort_by_key(|(place, ..)| place.source != it.place.source);
+    let mut last: Option<Place> = None;
     for (place, label, mark) in places {
-        if last.is_some_and(|last| last + 1 < place.line) {
+        let same_text = last.is_some_and(|last| last.source == place.source);
+        if !same_text {
+            let (arrow, at) = if last.is_none() { ("-->", it.place) } else { (":::", place) };
+            line_of(out, &format!(" {:gutter$}{arrow} {}", "", whereabouts(at, sources, file)));
+            line_of(out, &format!(" {:gutter$} |", ""));
+        } else if last.is_some_and(|last| last.line + 1 < place.line) {
             line_of(out, " ...");
         }
-        let text = source_line(source, place.line);
+        let source = sources.get(place.source);
+        let text = source_line(&source.text, place.line);
         let (shown, indent, marks) = window(text, place);
-        if last != Some(place.line) {
-            line_of(out, &format!(" {:>gutter$} | {shown}", place.line));
+        if !same_text || last.is_some_and(|last| last.line != place.line) {
+            let number = if source.is_file { place.line.to_string() } else { String::new() };
+            line_of(out, &format!(" {number:>gutter$} | {shown}"));
         }
         let marks = mark.to_string().repeat(marks);
         line_of(out, &format!(" {:gutter$} | {:indent$}{marks} {}", "", "", printable(label)));
-        last = Some(place.line);
+        last = Some(place);
     }
     if !it.help.is_empty() {
         line_of(out, &format!(" {:gutter$} |", ""));
@@ -47,6 +55,13 @@ pub(super) fn render(it: &Diagnostic, source: &str, file: &str, out: &mut String
     for help in &it.help {
         line_of(out, &format!(" {:gutter$} = help: {}", "", printable(help)));
     }
+}
+
+/// How a place is called: a file has lines and columns, an argument only says what it is.
+fn whereabouts(place: Place, sources: &Sources, file: &str) -> String {
+    let source = sources.get(place.source);
+    let name = printable(source.name.as_deref().unwrap_or(file));
+    if source.is_file { format!("{name}:{}:{}", place.line, place.column) } else { name }
 }
 
 fn line_of(out: &mut String, text: &str) {
@@ -143,7 +158,7 @@ mod tests {
     use super::*;
 
     fn at(line: u32, column: u32, width: u32) -> Place {
-        Place { line, column, width }
+        Place::new(line, column, width)
     }
 
     #[test]

@@ -296,7 +296,7 @@ impl Node {
         }
         let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let column = self.place.column.saturating_add(small(quotes + characters.start));
-        Place { line: self.place.line, column, width: small(characters.len().max(1)) }
+        Place { column, width: small(characters.len().max(1)), ..self.place }
     }
 }
 

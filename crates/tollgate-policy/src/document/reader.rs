@@ -53,7 +53,7 @@ pub(super) fn read(text: &str, problems: &mut Problems) -> Option<Node> {
     Some(builder.root.unwrap_or(Node { place: START, kind: Kind::Null }))
 }
 
-const START: Place = Place { line: 1, column: 1, width: 1 };
+const START: Place = Place::new(1, 1, 1);
 
 struct Builder<'p> {
     open: Vec<Open>,
@@ -190,7 +190,7 @@ pub(super) fn place(marks: Marks) -> Place {
     let (start, end) = (marks.start, marks.end);
     let one_line = start.line() == end.line() && end.col() > start.col();
     let width = if one_line { small(end.col() - start.col()) } else { 1 };
-    Place { line: small(start.line().max(1)), column: small(start.col()).saturating_add(1), width }
+    Place::new(small(start.line().max(1)), small(start.col()).saturating_add(1), width)
 }
 
 /// Tabs that indent, and characters that YAML does not allow (the scanner takes
@@ -202,7 +202,7 @@ fn has_unreadable_characters(text: &str, problems: &mut Problems) -> bool {
     for char in text.chars() {
         let crlf = last == '\r' && char == '\n';
         last = char;
-        let place = Place { line, column, width: 1 };
+        let place = Place::new(line, column, 1);
         match char {
             '\n' | '\r' => {
                 line += u32::from(!crlf);

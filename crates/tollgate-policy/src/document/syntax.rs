@@ -61,7 +61,7 @@ fn open_bracket(text: &str, upto: usize) -> Option<(char, Place)> {
             (None, '#') if last.is_whitespace() => quote = Some('\n'),
             // Brackets open where a value begins; elsewhere they are text.
             (None, '[' | '{') if last.is_whitespace() || matches!(last, '[' | '{' | ',') => {
-                open.push((char, Place { line, column, width: 1 }));
+                open.push((char, Place::new(line, column, 1)));
             }
             (None, ']' | '}') => drop(open.pop()),
             _ => {}
@@ -98,11 +98,8 @@ fn lines_disagree(here: Place, text: &str, problems: &mut Problems) -> bool {
     let columns = |line: &str, content: &str| {
         u32::try_from(line.chars().count() - content.chars().count()).unwrap_or(0) + 1
     };
-    let place = Place {
-        line: number,
-        column: columns(previous.trim_end(), said),
-        width: u32::try_from(said.chars().count()).unwrap_or(1),
-    };
+    let width = u32::try_from(said.chars().count()).unwrap_or(1);
+    let place = Place::new(number, columns(previous.trim_end(), said), width);
     if !said.contains(": ") && !said.ends_with(':') {
         let problem = problems.error(place, "this line is not a `name: value`");
         problem.label(if said.contains(':') {
@@ -117,10 +114,7 @@ fn lines_disagree(here: Place, text: &str, problems: &mut Problems) -> bool {
         return false;
     }
     problems
-        .error(
-            Place { line: here.line, column: this, width: 1 },
-            "this line does not line up with the one above",
-        )
+        .error(Place::new(here.line, this, 1), "this line does not line up with the one above")
         .label(format!("begins in column {this}"))
         .related(Place { width: 1, ..place }, format!("begins in column {that}"))
         .help("lines of one limit begin in the same column");

@@ -19,10 +19,12 @@ use super::schema::{
     AllowanceMapSchema, CostSchema, DurationSchema, EndpointSchema, HeaderMapSchema, NameSchema, RateSchema,
     SourceSchema, Whole,
 };
+use super::sections::{DialectWord, dialects};
 use crate::diagnostic::{Located, Place, Problems};
 use crate::document::{Kind, Node};
 use crate::limit::{Cost, HeaderMatch, Missing, Mode, OnOutage};
 use crate::pattern::{HostPattern, PathPattern};
+use crate::settings::Dialect;
 use crate::source::KeySource;
 
 /// What one limit covers, whom it counts, and how much it grants.
@@ -104,6 +106,9 @@ pub(crate) struct Limit {
     /// What it does while its store gives no answer. Default `local`: each node counts alone.
     #[schemars(with = "Option<OutageWord>")]
     pub(crate) on_outage: Option<Located<OnOutage>>,
+    /// Words of other services, for clients that read those: spoken when this limit decides.
+    #[schemars(with = "Option<OneOrMany<DialectWord>>")]
+    pub(crate) dialects: Vec<Dialect>,
 }
 
 /// What a plan or an override grants, as it was written.
@@ -191,5 +196,6 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Limit> {
         overrides: get("overrides").map(|it| allowances(it, "`overrides`", problems)).unwrap_or_default(),
         on_outage: get("on_outage")
             .and_then(|it| it.choice_known_elsewhere("`on_outage`", &OUTAGES, &OUTAGES_ELSEWHERE, problems)),
+        dialects: get("dialects").map(|it| dialects(it, problems)).unwrap_or_default(),
     })
 }

@@ -18,12 +18,32 @@ use super::{FOREIGN, File};
 pub fn schema() -> Value {
     let mut schema = schemars::schema_for!(File).to_value();
     without_null(&mut schema);
+    let mut sections = server_sections();
     if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
         for section in FOREIGN {
-            properties.insert(section.into(), json!({"description": "Read by the server."}));
+            properties.insert(section.into(), sections[section].take());
         }
     }
+    if let Some(definitions) = schema.get_mut("$defs").and_then(Value::as_object_mut) {
+        definitions.extend(server_definitions());
+    }
     schema
+}
+
+/// The sections that others read. Whoever reads them tests that their words are here.
+fn server_sections() -> Value {
+    serde_json::from_str(include_str!("server.schema.json")).unwrap_or_default()
+}
+
+/// What those refer to.
+fn server_definitions() -> [(String, Value); 4] {
+    [
+        ("Address", json!({"type": "string", "pattern": "^(off|.+:[0-9]{1,5})$", "examples": ["127.0.0.1:8080", "off"]})),
+        ("Upstream", json!({"type": "string", "pattern": "^(demo|(https?|h2c)://.+)$", "examples": ["http://127.0.0.1:3000"]})),
+        ("Duration", json!({"type": "string", "pattern": "^[0-9_]+ *[a-z]+$", "examples": ["30s", "500ms"]})),
+        ("Bytes", json!({"type": ["string", "integer"], "examples": ["64KiB", "8 MiB"]})),
+    ]
+    .map(|(name, schema)| (name.to_owned(), schema))
 }
 
 /// What may be left out is still not `null` when it is there.

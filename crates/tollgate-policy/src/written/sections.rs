@@ -216,11 +216,12 @@ const X_RATELIMIT: [(&str, XRateLimit); 3] =
     [("epoch", XRateLimit::Epoch), ("delta", XRateLimit::Delta), ("off", XRateLimit::Off)];
 const IETF: [(&str, IetfHeaders); 3] =
     [("draft-11", IetfHeaders::Draft11), ("draft-6", IetfHeaders::Draft6), ("off", IetfHeaders::Off)];
-const DIALECTS: [(&str, Dialect); 5] = [
+const DIALECTS: [(&str, Dialect); 6] = [
     ("discord", Dialect::Discord),
     ("openai", Dialect::OpenAi),
     ("stripe", Dialect::Stripe),
     ("aws", Dialect::Aws),
+    ("github", Dialect::GitHub),
     ("envoy", Dialect::Envoy),
 ];
 
@@ -231,16 +232,25 @@ impl Headers {
             fields.get("x_ratelimit").and_then(|it| it.choice("`x_ratelimit`", &X_RATELIMIT, problems));
         let ietf = fields.get("ietf").and_then(|it| it.choice("`ietf`", &IETF, problems));
         let retry_after_jitter = fields.get("retry_after_jitter").and_then(|it| percent(it, problems));
-        let dialects = fields.get("dialects").map_or(&[][..], Node::items);
-        let dialects =
-            dialects.iter().filter_map(|it| Some(it.choice("a dialect", &DIALECTS, problems)?.value));
         Some(Self {
-            dialects: dialects.collect(),
+            dialects: fields.get("dialects").map(|it| dialects(it, problems)).unwrap_or_default(),
             x_ratelimit: x_ratelimit.map(|it| it.value),
             ietf: ietf.map(|it| it.value),
             retry_after_jitter,
         })
     }
+}
+
+/// In whose words to speak: of all limits, or of one.
+pub(super) fn dialects(node: &Node, problems: &mut Problems) -> Vec<Dialect> {
+    let mut found = Vec::new();
+    for item in node.items() {
+        let Some(dialect) = item.choice("a dialect", &DIALECTS, problems) else { continue };
+        if !found.contains(&dialect.value) {
+            found.push(dialect.value);
+        }
+    }
+    found
 }
 
 fn percent(node: &Node, problems: &mut Problems) -> Option<u8> {

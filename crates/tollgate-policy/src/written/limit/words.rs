@@ -32,6 +32,7 @@ pub(crate) const WORDS: Words = Words {
         "plans",
         "overrides",
         "on_outage",
+        "dialects",
     ],
     elsewhere: &[
         ("path", "endpoint"),
@@ -60,6 +61,7 @@ pub(crate) const WORDS: Words = Words {
         ("shadow_mode", "mode: shadow"),
         ("shadow", "mode: shadow"),
         ("fail_open", "on_outage"),
+        ("dialect", "dialects"),
     ],
 };
 

@@ -1,0 +1,315 @@
+//! Values that come from elsewhere than the file: a second file, the command
+//! line, the environment.
+//!
+//! They are grafted on the tree before anybody reads it, so whatever reads a
+//! section reads them too, and finds their mistakes with the same words. Each
+//! keeps the text it was typed as; a message shows that and not a line of the file.
+
+use super::{Document, Entry, Kind, Node, short};
+use crate::diagnostic::{Diagnostics, Located, Place, Problems, Source};
+
+/// Paths are typed by hand: nothing is this deep.
+const DEEPEST: usize = 16;
+
+/// One value from outside the file.
+///
+/// ```
+/// # use tollgate_policy::{Document, Setting};
+/// let mut document = Document::parse("listen: {api: 127.0.0.1:7070}\n")?;
+/// document.set(&Setting {
+///     origin: "on the command line",
+///     typed: "--set listen.api=",
+///     path: "listen.api",
+///     value: "off",
+/// })?;
+/// let api = document.root().get("listen").and_then(|listen| listen.get("api"));
+/// assert_eq!(api.and_then(|it| it.text()), Some("off"));
+/// # Ok::<(), tollgate_policy::Diagnostics>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Setting<'s> {
+    /// Where it was said, for messages: `on the command line`.
+    pub origin: &'s str,
+    /// What was typed before the value: `--set listen.api=`.
+    pub typed: &'s str,
+    /// What it sets: names with dots between them. An item of a list is known
+    /// by its `name`, or by its number from 0.
+    pub path: &'s str,
+    /// To what, in YAML.
+    pub value: &'s str,
+}
+
+impl Document {
+    /// Sets one value, whatever the file says about it.
+    ///
+    /// A document that an error comes from is as it was.
+    pub fn set(&mut self, setting: &Setting<'_>) -> Result<(), Diagnostics> {
+        let mut sources = self.sources.clone();
+        let text = format!("{}{}", setting.typed, setting.value);
+        let source = Source { name: Some(setting.origin.into()), text: text.into(), is_file: false };
+        let source = sources.add(source);
+
+        let (value, problems, _) = Self::read(setting.value);
+        let behind = small(setting.typed.chars().count());
+        let mut problems = problems.moved(source, behind);
+        let path = segments(setting, source, &mut problems);
+        if let (Some(mut value), false) = (value, problems.has_errors()) {
+            move_to(&mut value, source, behind);
+            let mut root = self.root.clone();
+            graft(&mut root, &path, value, &mut problems);
+            if !problems.has_errors() {
+                (self.root, self.sources) = (root, sources);
+                return Ok(());
+            }
+        }
+        Err(problems.about(&sources))
+    }
+
+    /// Adds the sections of another file, called `name`. No section may be in both.
+    ///
+    /// A document that an error comes from is as it was.
+    pub fn join(&mut self, other: &Self, name: &str) -> Result<(), Diagnostics> {
+        let mut sources = self.sources.clone();
+        let source = sources.add(Source { name: Some(name.into()), ..other.sources.first().clone() });
+        let (mut root, mut theirs) = (self.root.clone(), other.root.clone());
+        move_to(&mut theirs, source, 0);
+        let mut problems = Problems::default();
+        match (&mut root.kind, theirs.kind) {
+            (_, Kind::Null) => {}
+            (Kind::Null, kind) => root = Node { place: theirs.place, kind },
+            (Kind::Map(ours), Kind::Map(theirs)) => {
+                for entry in theirs {
+                    match ours.iter().find(|known| known.name.value == entry.name.value) {
+                        Some(known) => {
+                            let message = format!("`{}` is in both files", short(&entry.name.value));
+                            problems
+                                .error(entry.name.place, message)
+                                .label("again here")
+                                .related(known.name.place, "and here")
+                                .help("keep it in one of them");
+                        }
+                        None => ours.push(entry),
+                    }
+                }
+            }
+            (Kind::Map(_), _) => {
+                problems.error(theirs.place, "this file is not a map of `name: value` lines");
+            }
+            // What the first file is instead, its readers will say.
+            _ => {}
+        }
+        if problems.has_errors() {
+            return Err(problems.about(&sources));
+        }
+        (self.root, self.sources) = (root, sources);
+        Ok(())
+    }
+
+    /// Takes a section out, if it is there.
+    pub fn remove(&mut self, section: &str) {
+        if let Kind::Map(entries) = &mut self.root.kind {
+            entries.retain(|entry| entry.name.value != section);
+        }
+    }
+}
+
+/// The names of a path, each with its place in what was typed. Where the path
+/// was not typed as such (`TOLLGATE_LISTEN_API`), all of it is the place.
+fn segments(setting: &Setting<'_>, source: u32, problems: &mut Problems) -> Vec<Located<String>> {
+    let Setting { typed, path, .. } = *setting;
+    let found = typed.rfind(path).filter(|_| !path.is_empty());
+    let start = small(found.map_or(0, |at| typed[..at].chars().count())) + 1;
+    let whole = if found.is_some() { path } else { typed.trim_end_matches(['=', ' ']) };
+    let whole = Place { source, ..Place::new(1, start, small(whole.chars().count()).max(1)) };
+    let mut column = start;
+    let segments: Vec<_> = path
+        .split('.')
+        .map(|name| {
+            let width = small(name.chars().count());
+            let place = Place { source, ..Place::new(1, column, width.max(1)) };
+            column += width + 1;
+            Located::new(name.to_owned(), if found.is_some() { place } else { whole })
+        })
+        .collect();
+    if segments.iter().any(|it| it.value.is_empty()) || segments.len() > DEEPEST {
+        problems
+            .error(whole, format!("`{}` is not a path to a value", short(path)))
+            .label("names with dots between them")
+            .help("such as listen.api, gateway.upstream or max_keys");
+    }
+    segments
+}
+
+/// Puts a value at the end of a path, and makes the maps on the way.
+fn graft(node: &mut Node, path: &[Located<String>], value: Node, problems: &mut Problems) {
+    let Some((name, rest)) = path.split_first() else {
+        *node = value;
+        return;
+    };
+    if node.kind == Kind::Null {
+        *node = Node { place: name.place, kind: Kind::Map(Vec::new()) };
+    }
+    match &mut node.kind {
+        Kind::Map(entries) => {
+            let at = entries.iter().position(|entry| entry.name.value == name.value);
+            let at = at.unwrap_or_else(|| {
+                let value = Node { place: name.place, kind: Kind::Null };
+                entries.push(Entry { name: name.clone(), value });
+                entries.len() - 1
+            });
+            if rest.is_empty() {
+                entries[at].name = name.clone();
+            }
+            graft(&mut entries[at].value, rest, value, problems);
+        }
+        Kind::List(items) => {
+            let named = |item: &Node| item.get("name").and_then(Node::text) == Some(&name.value);
+            let number = name.value.parse().ok().filter(|at| *at < items.len());
+            match items.iter().position(named).or(number) {
+                Some(at) => graft(&mut items[at], rest, value, problems),
+                None => {
+                    problems
+                        .error(name.place, format!("the list has no item `{}`", short(&name.value)))
+                        .related(node.place, "this is the list")
+                        .help("an item is known by the `name` written in it, or by its number from 0");
+                }
+            }
+        }
+        Kind::Null | Kind::Scalar { .. } => {
+            problems
+                .error(name.place, format!("`{}` cannot be set here", short(&name.value)))
+                .label(format!("{} has nothing in it", node.describe()))
+                .related(node.place, "this is what it would be set in");
+        }
+    }
+}
+
+/// Moves a tree to where its text has become part of a longer one. No tree is
+/// deep enough for the recursion to matter: the reader sees to it.
+fn move_to(node: &mut Node, source: u32, behind: u32) {
+    node.place = node.place.moved(source, behind);
+    match &mut node.kind {
+        Kind::Null | Kind::Scalar { .. } => {}
+        Kind::List(items) => items.iter_mut().for_each(|item| move_to(item, source, behind)),
+        Kind::Map(entries) => {
+            for Entry { name, value } in entries {
+                name.place = name.place.moved(source, behind);
+                move_to(value, source, behind);
+            }
+        }
+    }
+}
+
+fn small(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Policy;
+
+    fn on_the_command_line(document: &mut Document, path: &str, value: &str) -> Result<(), Diagnostics> {
+        let typed = format!("--set {path}=");
+        document.set(&Setting { origin: "on the command line", typed: &typed, path, value })
+    }
+
+    const POLICY: &str = "limits:\n  - name: api\n    by: ip\n    bucket: 5/minute\n";
+
+    #[test]
+    fn a_value_is_set_wherever_its_path_leads() {
+        for (path, value, expected) in [
+            ("limits", "[{by: ip, bucket: 7/minute}]", "token-bucket 7/minute"),
+            ("limits.api.bucket", "8/minute", "token-bucket 8/minute"),
+            ("limits.0.bucket", "9/minute, burst 2", "token-bucket 9/minute, burst 2"),
+            ("limits.api.algorithm", "gcra", "token-bucket 5/minute, burst 1"),
+        ] {
+            let mut document = Document::parse(POLICY).unwrap();
+            on_the_command_line(&mut document, path, value).unwrap();
+            let policy = Policy::from_document(&document).unwrap();
+            assert_eq!(policy.limits()[0].rules()[0].quota.to_string(), expected, "{path}={value}");
+        }
+        let mut empty = Document::parse("").unwrap();
+        on_the_command_line(&mut empty, "a.b.c", "x").unwrap();
+        assert_eq!(empty.root().get("a").unwrap().get("b").unwrap().get("c").unwrap().text(), Some("x"));
+    }
+
+    #[test]
+    fn a_later_value_wins() {
+        let mut document = Document::parse(POLICY).unwrap();
+        for value in ["1", "2", "3"] {
+            on_the_command_line(&mut document, "max_keys", value).unwrap();
+        }
+        assert_eq!(Policy::from_document(&document).unwrap().max_keys(), 3);
+    }
+
+    #[test]
+    fn a_mistake_is_shown_where_it_was_typed() {
+        let mut document = Document::parse(POLICY).unwrap();
+        on_the_command_line(&mut document, "limits.api.bucket", "10/minuet").unwrap();
+        let wrong = Policy::from_document(&document).unwrap_err().render("policy.yaml");
+        assert_eq!(
+            wrong,
+            "error: `minuet` is not a unit of time\n  --> on the command line\n   |\n   | --set limits.api.bucket=10/minuet\n   |                            ^^^^^^ did you mean `minute`?\n   |\n   = help: the units are ms, second, minute, hour, day, week and month; s, m, h, d and w for short\n"
+        );
+    }
+
+    #[test]
+    fn an_unknown_word_of_a_path_is_shown_in_the_path() {
+        let mut document = Document::parse(POLICY).unwrap();
+        on_the_command_line(&mut document, "limits.api.missng", "skip").unwrap();
+        let wrong = Policy::from_document(&document).unwrap_err();
+        assert_eq!(
+            (wrong[0].place.column, wrong[0].place.width, &*wrong[0].label),
+            (18, 6, "did you mean `missing`?")
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_set_changes_nothing() {
+        for (path, value) in [
+            ("", "x"),
+            ("a..b", "x"),
+            ("limits.nobody.bucket", "1/s"),
+            ("limits.7", "1/s"),
+            ("limits.api.by.x", "1"),
+            ("max_keys", "[1"),
+            ("max_keys", "&a 1"),
+            (&"a.".repeat(40), "1"),
+        ] {
+            let mut document = Document::parse(POLICY).unwrap();
+            let before = document.root().clone();
+            let wrong = on_the_command_line(&mut document, path, value).unwrap_err().render("policy.yaml");
+            assert!(wrong.contains("--> on the command line"), "{path}={value}: {wrong}");
+            assert_eq!(*document.root(), before, "{path}={value}");
+        }
+    }
+
+    #[test]
+    fn a_variable_is_one_place_whatever_its_path() {
+        let mut document = Document::parse(POLICY).unwrap();
+        let setting = Setting {
+            origin: "in the environment",
+            typed: "TOLLGATE_MAX_KEYS=",
+            path: "max_keys",
+            value: "many",
+        };
+        document.set(&setting).unwrap();
+        let wrong = Policy::from_document(&document).unwrap_err().render("policy.yaml");
+        assert!(wrong.contains("| TOLLGATE_MAX_KEYS=many\n   |                   ^^^^ "), "{wrong}");
+    }
+
+    #[test]
+    fn two_files_are_one_document_and_share_no_section() {
+        let mut document = Document::parse(&format!("{POLICY}listen: {{api: off}}\n")).unwrap();
+        let other = Document::parse("log: {level: info}\n\nlisten: {api: off}\n").unwrap();
+        let wrong = document.join(&other, "settings.yaml").unwrap_err().render("policy.yaml");
+        assert_eq!(
+            wrong,
+            "error: `listen` is in both files\n  --> settings.yaml:3:1\n   |\n 3 | listen: {api: off}\n   | ^^^^^^ again here\n  ::: policy.yaml:5:1\n   |\n 5 | listen: {api: off}\n   | ------ and here\n   |\n   = help: keep it in one of them\n"
+        );
+        document.remove("listen");
+        document.join(&other, "settings.yaml").unwrap();
+        assert_eq!(document.root().get("listen").unwrap().place.line, 3);
+    }
+}
