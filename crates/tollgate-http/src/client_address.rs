@@ -11,8 +11,8 @@
 //! the last good one, which is a proxy's: such clients share an allowance, and
 //! none escapes it.
 //!
-//! Not here: headers of single vendors (`X-Real-IP`, `CF-Connecting-IP`), which
-//! mean nothing from anybody else; cutting addresses to prefixes (`tollgate_policy`).
+//! Not here: headers of single vendors (`CF-Connecting-IP`), which mean nothing
+//! from anybody else; cutting addresses to prefixes (`tollgate_policy`).
 //!
 //! Invariant: nothing that an untrusted client puts in front of the header
 //! changes the result. Held by `tests/client_address.rs`. Each byte of the
@@ -30,6 +30,7 @@ use tollgate::policy::{ClientAddress, ForwardedHeader};
 use self::elements::Elements;
 
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+static X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
 /// A request passes a handful of proxies; a header that claims more is hostile.
 const MOST_HOPS: usize = 64;
@@ -56,7 +57,30 @@ const MOST_HOPS: usize = 64;
 /// ```
 pub fn client_address(peer: Option<IpAddr>, headers: &HeaderMap, settings: &ClientAddress) -> Option<IpAddr> {
     let peer = peer?.to_canonical();
-    let client = match settings.header {
+    Some(if settings.trusted_proxies.contains(peer) { named_by(peer, headers, settings) } else { peer })
+}
+
+/// The client's address, given a peer that is believed whoever it is: a proxy
+/// that asks about its client's requests (forward auth).
+///
+/// What it says with `X-Real-IP` counts where it sends no forwarding header.
+pub fn client_address_behind(peer: IpAddr, headers: &HeaderMap, settings: &ClientAddress) -> IpAddr {
+    let peer = peer.to_canonical();
+    let header = match settings.header {
+        ForwardedHeader::None => return peer,
+        ForwardedHeader::XForwardedFor => &X_FORWARDED_FOR,
+        ForwardedHeader::Forwarded => &FORWARDED,
+    };
+    if headers.contains_key(header) {
+        return named_by(peer, headers, settings);
+    }
+    let real_ip = headers.get(&X_REAL_IP).and_then(|line| node::address(line.as_bytes().trim_ascii()));
+    real_ip.unwrap_or(peer)
+}
+
+/// The client that a believed peer names.
+fn named_by(peer: IpAddr, headers: &HeaderMap, settings: &ClientAddress) -> IpAddr {
+    match settings.header {
         ForwardedHeader::None => peer,
         ForwardedHeader::XForwardedFor => {
             let hops = from_the_right(headers, &X_FORWARDED_FOR, Elements::unquoted);
@@ -66,17 +90,17 @@ pub fn client_address(peer: Option<IpAddr>, headers: &HeaderMap, settings: &Clie
             let hops = from_the_right(headers, &FORWARDED, Elements::quoted);
             walk(peer, hops.map(node::forwarded_for), settings)
         }
-    };
-    Some(client)
+    }
 }
 
-/// As long as a hop is trusted, the one it names is the next.
+/// The peer names a hop; as long as that is trusted, the one it names is the next.
 fn walk(peer: IpAddr, mut hops: impl Iterator<Item = Option<IpAddr>>, settings: &ClientAddress) -> IpAddr {
     let mut client = peer;
-    while settings.trusted_proxies.contains(client)
-        && let Some(Some(address)) = hops.next()
-    {
+    while let Some(Some(address)) = hops.next() {
         client = address;
+        if !settings.trusted_proxies.contains(client) {
+            break;
+        }
     }
     client
 }

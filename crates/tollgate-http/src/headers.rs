@@ -9,6 +9,9 @@
 //! which come back when they come back, a second (`retry_after`). So
 //! `Retry-After` never ends before the reset of a limit that refused.
 //!
+//! `Tollgate-Decision` names the decision, wherever a limit was counted or a
+//! caller refused: whoever asks why can quote it.
+//!
 //! A header that the service behind wrote under the same name is replaced, not
 //! joined: two answers to one question help nobody. Headers that are switched
 //! off are left to the service.
@@ -21,20 +24,26 @@
 mod dialects;
 mod ietf;
 mod retry_after;
+mod sheet;
 mod triple;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
-use tollgate::Decision;
-use tollgate::policy::{HeaderSettings, IetfHeaders, XRateLimit};
+use http::{HeaderMap, HeaderName};
+use tollgate::policy::{Dialect, HeaderSettings, IetfHeaders, XRateLimit};
+use tollgate::{Decision, DecisionId, Fate};
 
-pub use self::retry_after::RetryAfter;
-pub(crate) use self::retry_after::decider;
+pub(crate) use self::dialects::{covers_everything, spoken};
 use self::retry_after::until_change;
+pub use self::retry_after::{RetryAfter, decider};
+use self::sheet::Sheet;
+pub(crate) use self::sheet::Written;
 
-/// Writes what a decision says about its limits.
+static TOLLGATE_DECISION: HeaderName = HeaderName::from_static("tollgate-decision");
+
+/// Writes what a decision says about its limits, and its name.
 ///
-/// `retry_after` is the wait of a refusal, from [`RetryAfter::of`]: made before,
-/// so that a body can say the same.
+/// Where nothing was counted and nobody refused there is nothing to say, and
+/// nothing is written. `retry_after` is the wait of a refusal, from
+/// [`RetryAfter::of`]: made before, so that a body can say the same.
 ///
 /// ```
 /// # use http::HeaderMap;
@@ -43,44 +52,84 @@ use self::retry_after::until_change;
 /// let limiter = Limiter::from_policy("limits: [{name: api, by: ip, bucket: 5/minute}]")?;
 /// let decision = limiter.check(&Call::new("GET", "/").ip([203, 0, 113, 9]));
 /// let mut headers = HeaderMap::new();
-/// write_headers(&mut headers, &decision, limiter.policy().headers(), None);
+/// let id = limiter.next_id();
+/// write_headers(&mut headers, &decision, id, limiter.policy().headers(), None);
 /// assert_eq!(headers["x-ratelimit-remaining"], "4");
 /// assert_eq!(headers["ratelimit-policy"], r#""api";q=5;w=60"#);
 /// assert_eq!(headers["ratelimit"], r#""api";r=4;t=12"#);
+/// assert_eq!(headers["tollgate-decision"], id.to_string());
 /// # Ok::<(), tollgate::PolicyError>(())
 /// ```
 pub fn write_headers(
     headers: &mut HeaderMap,
     decision: &Decision<'_>,
+    id: DecisionId,
     settings: &HeaderSettings,
     retry_after: Option<RetryAfter>,
 ) {
-    if let Some(retry_after) = retry_after {
-        retry_after.write(headers);
-    }
-    let (Some(decider), Some(at)) = (decider(decision), decision.at()) else { return };
-    match settings.x_ratelimit {
-        XRateLimit::Epoch => triple::X_RATELIMIT.write(headers, &decider, triple::Reset::Epoch(at)),
-        XRateLimit::Delta => triple::X_RATELIMIT.write(headers, &decider, triple::Reset::Delta),
-        XRateLimit::Off => {}
-    }
-    match settings.ietf {
-        IetfHeaders::Draft11 => ietf::write_draft_11(headers, decision),
-        IetfHeaders::Draft6 => {
-            triple::RATELIMIT.write(headers, &decider, triple::Reset::Delta);
-            ietf::write_draft_6_policy(headers, decision);
-        }
-        IetfHeaders::Off => {}
-    }
-    for dialect in &settings.dialects {
-        dialects::write(headers, *dialect, decision, &decider, retry_after);
+    if let Some(written) = written(decision, id, settings, retry_after) {
+        written.set(headers);
     }
 }
 
-/// Sets one header, in place of any of that name.
-///
-/// A map that is full (32,768 headers, from a service gone mad) stays as it is:
-/// the alternative is a panic.
-fn put(headers: &mut HeaderMap, name: &'static HeaderName, value: HeaderValue) {
-    let _full = headers.try_insert(name, value);
+/// What [`write_headers`] writes, to be set later.
+pub(crate) fn written(
+    decision: &Decision<'_>,
+    id: DecisionId,
+    settings: &HeaderSettings,
+    retry_after: Option<RetryAfter>,
+) -> Option<Written> {
+    if !is_limited(decision) {
+        return None;
+    }
+    let mut sheet = Sheet::new(decision.limits().map(|limit| limit.name().len()).sum());
+    if let Some(retry_after) = retry_after {
+        retry_after.write(&mut sheet);
+    }
+    if let (Some(decider), Some(at)) = (decider(decision), decision.at()) {
+        let dialects = || spoken(decider.limit().dialects(), &settings.dialects);
+        // Whoever speaks like these is read by clients that take a reset for a date.
+        let dated = dialects().any(|it| matches!(it, Dialect::Discord | Dialect::GitHub));
+        match settings.x_ratelimit {
+            XRateLimit::Delta if !dated => {
+                triple::X_RATELIMIT.write(&mut sheet, &decider, triple::Reset::Delta);
+            }
+            XRateLimit::Off if !dated => {}
+            _ => triple::X_RATELIMIT.write(&mut sheet, &decider, triple::Reset::Epoch(at)),
+        }
+        match settings.ietf {
+            IetfHeaders::Draft11 => ietf::write_draft_11(&mut sheet, decision),
+            IetfHeaders::Draft6 => {
+                triple::RATELIMIT.write(&mut sheet, &decider, triple::Reset::Delta);
+                ietf::write_draft_6_policy(&mut sheet, decision);
+            }
+            IetfHeaders::Off => {}
+        }
+        let is_refusal = decision.fate() == Fate::Refused;
+        for dialect in dialects() {
+            dialects::write(&mut sheet, dialect, &dialects::Answer { decider, is_refusal, id, retry_after });
+        }
+    }
+    write_id(&mut sheet, id);
+    Some(sheet.finish())
+}
+
+/// The headers of a refusal that no decision could be made about.
+pub(crate) fn write_outage_headers(headers: &mut HeaderMap, id: DecisionId, retry_after: Option<RetryAfter>) {
+    let mut sheet = Sheet::new(0);
+    if let Some(retry_after) = retry_after {
+        retry_after.write(&mut sheet);
+    }
+    write_id(&mut sheet, id);
+    sheet.finish().set(headers);
+}
+
+/// Whether there is anything to tell: a limit was counted, or the caller refused.
+pub(crate) fn is_limited(decision: &Decision<'_>) -> bool {
+    decision.limits().len() > 0 || !decision.is_allowed()
+}
+
+fn write_id(sheet: &mut Sheet, id: DecisionId) {
+    sheet.bytes(&id.digits());
+    sheet.end(&TOLLGATE_DECISION);
 }

@@ -8,11 +8,13 @@
 //! - [`client_address()`]: which of all the addresses is the client's.
 //! - [`write_headers`], [`RetryAfter`]: what every limited answer says.
 //! - [`Rejection`]: what a refused caller gets.
+//! - [`Outliving`]: work that goes on after its answer, and its slots with it.
 //!
 //! Not here: sockets. Nothing in this crate opens, reads or waits for one.
 
 mod body;
 mod client_address;
+mod future;
 mod headers;
 mod identity;
 mod layer;
@@ -25,12 +27,15 @@ mod slots;
 mod view;
 
 pub use body::LimitBody;
-pub use client_address::client_address;
-pub use headers::{RetryAfter, write_headers};
+pub use client_address::{client_address, client_address_behind};
+pub use future::LimitFuture;
+pub use headers::{RetryAfter, decider, write_headers};
 pub use identity::Identity;
 pub use layer::LimitLayer;
+pub use outage::Outage;
 pub use peer::Peer;
-pub use rejection::Rejection;
+pub use rejection::{Rejection, promise};
 pub use service::Limit;
 pub use shared::SharedLimiter;
+pub use slots::Outliving;
 pub use view::HttpRequest;

@@ -12,7 +12,7 @@ use tollgate::policy::{Checks, OnOutage, Survey};
 use tollgate::{Fate, Limit, Mode, Policy, Request};
 
 /// What a request gets while nothing can be counted.
-pub(crate) enum Outage<'p> {
+pub enum Outage<'p> {
     /// It passes.
     Passes,
     /// These limits would rather refuse than not count.
@@ -22,7 +22,8 @@ pub(crate) enum Outage<'p> {
 }
 
 impl<'p> Outage<'p> {
-    pub(crate) fn of<R: Request + ?Sized>(policy: &'p Policy, request: &R) -> Self {
+    /// What the policy says to a request that cannot be counted.
+    pub fn of<R: Request + ?Sized>(policy: &'p Policy, request: &R) -> Self {
         let mut checks = Checks::new();
         match policy.survey(request, &mut checks) {
             Survey::Applies => {}

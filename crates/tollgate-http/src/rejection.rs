@@ -14,10 +14,13 @@
 //! (RFC 9110, 15.5.2), and the key may be a header, a cookie or a claim.
 //!
 //! The body is `application/problem+json` (RFC 9457) with the types of the IETF
-//! draft, unless the caller prefers other words. It names limits and never keys.
+//! draft, unless the caller prefers other words, or the policy a dialect: the
+//! first dialect that has a body writes it. It names limits and never keys. Its
+//! `instance` ends in the name of the decision, which is in `Tollgate-Decision`.
 //! No cache may keep a refusal (RFC 6585, 4).
 
 mod accept;
+mod dialects;
 mod problem;
 mod words;
 
@@ -25,17 +28,21 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use smallvec::SmallVec;
-use tollgate::policy::HeaderSettings;
-use tollgate::{Decision, Fate, Limit, LimitOutcome};
+use tollgate::policy::{Dialect, HeaderSettings};
+use tollgate::{Decision, DecisionId, Fate, Limit, LimitOutcome};
 
 use self::accept::Form;
-use self::problem::Problem;
-use crate::headers::{RetryAfter, decider, write_headers};
+pub use self::words::promise;
+use crate::headers::{RetryAfter, covers_everything, decider, spoken, write_headers, write_outage_headers};
+use crate::outage::Outage;
 
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 /// What its status says, and no more (RFC 9457, 4.2.1).
 const ABOUT_BLANK: &str = "about:blank";
+
+/// Room for the headers of a refusal, so that the map need not grow.
+const USUAL_HEADERS: usize = 12;
 
 /// A refusal, ready to be told.
 ///
@@ -44,9 +51,10 @@ const ABOUT_BLANK: &str = "about:blank";
 /// # use tollgate_http::{Rejection, RetryAfter};
 /// let limiter = Limiter::from_policy("limits: [{name: api, by: ip, bucket: 1/minute}]")?;
 /// let call = Call::new("GET", "/").ip([203, 0, 113, 9]);
-/// assert!(Rejection::of(&limiter.check(&call), None).is_none());
+/// let id = limiter.next_id();
+/// assert!(Rejection::of(&limiter.check(&call), id, None).is_none());
 /// let refused = limiter.check(&call);
-/// let rejection = Rejection::of(&refused, RetryAfter::of(&refused, 0, 0)).expect("it was refused");
+/// let rejection = Rejection::of(&refused, id, RetryAfter::of(&refused, 0, 0)).expect("it was refused");
 /// assert_eq!(rejection.status(), 429);
 /// assert_eq!(rejection.detail(), "limit `api` allows 1 per minute; try again in 60 s");
 /// # Ok::<(), tollgate::PolicyError>(())
@@ -54,6 +62,9 @@ const ABOUT_BLANK: &str = "about:blank";
 #[derive(Clone, Debug)]
 pub struct Rejection<'d, 'l> {
     decision: Option<&'d Decision<'l>>,
+    id: DecisionId,
+    /// In whose words the limit that refused wants to be spoken of.
+    own_dialects: &'d [Dialect],
     status: StatusCode,
     kind: &'static str,
     title: &'static str,
@@ -63,37 +74,50 @@ pub struct Rejection<'d, 'l> {
 }
 
 impl<'d, 'l: 'd> Rejection<'d, 'l> {
-    /// The refusal in a decision; `None` when it allows.
-    pub fn of(decision: &'d Decision<'l>, retry_after: Option<RetryAfter>) -> Option<Self> {
+    /// The refusal in a decision of this name; `None` when it allows.
+    pub fn of(decision: &'d Decision<'l>, id: DecisionId, retry_after: Option<RetryAfter>) -> Option<Self> {
         let rejection = match decision.fate() {
-            Fate::Refused => Self::by_quota(decision, retry_after),
-            fate => Self::uncounted(fate)?,
+            Fate::Refused => Self::by_quota(decision, id, retry_after),
+            fate => Self::uncounted(fate, id)?,
         };
         Some(Self { decision: Some(decision), ..rejection })
     }
 
+    /// The refusal while nothing can be counted; `None` for what passes.
+    pub fn in_outage(outage: &Outage<'l>, id: DecisionId) -> Option<Self> {
+        match outage {
+            Outage::Uncounted(fate) => Self::uncounted(*fate, id),
+            Outage::Denied(limits) => Some(Self::by_outage(limits, id)),
+            Outage::Passes => None,
+        }
+    }
+
     /// A refusal that needed no counting; `None` for what is none.
-    pub(crate) fn uncounted(fate: Fate<'l>) -> Option<Self> {
-        let (detail, violated) = match fate {
-            Fate::DenyListed(_) => ("this caller is on the deny list".to_owned(), SmallVec::new()),
-            Fate::Blocked(block) => (words::block(block), SmallVec::from_iter([block.limit.name()])),
+    fn uncounted(fate: Fate<'l>, id: DecisionId) -> Option<Self> {
+        let (detail, limit) = match fate {
+            Fate::DenyListed(_) => ("this caller is on the deny list".to_owned(), None),
+            Fate::Blocked(block) => (words::block(block), Some(block.limit)),
             Fate::Admitted | Fate::Refused | Fate::AllowListed(_) => return None,
         };
         Some(Self {
             decision: None,
+            id,
+            own_dialects: limit.map_or(&[], Limit::dialects),
             status: StatusCode::FORBIDDEN,
             kind: ABOUT_BLANK,
             title: "Forbidden",
             detail,
-            violated,
+            violated: limit.map(Limit::name).into_iter().collect(),
             retry_after: None,
         })
     }
 
     /// Limits that would rather refuse than not count.
-    pub(crate) fn by_outage(limits: &[&'l Limit]) -> Self {
+    fn by_outage(limits: &[&'l Limit], id: DecisionId) -> Self {
         Self {
             decision: None,
+            id,
+            own_dialects: limits.first().map_or(&[], |limit| limit.dialects()),
             status: StatusCode::SERVICE_UNAVAILABLE,
             kind: REDUCED_CAPACITY,
             title: "Temporary Reduced Capacity",
@@ -103,14 +127,17 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
         }
     }
 
-    fn by_quota(decision: &'d Decision<'l>, retry_after: Option<RetryAfter>) -> Self {
+    fn by_quota(decision: &'d Decision<'l>, id: DecisionId, retry_after: Option<RetryAfter>) -> Self {
         let refusing = |limit: &LimitOutcome<'_>| limit.is_binding() && !limit.outcome().is_admitted();
-        let detail = match decider(decision) {
-            Some(decider) => words::quota(&decider, retry_after),
+        let decider = decider(decision);
+        let detail = match &decider {
+            Some(decider) => words::quota(decider, retry_after),
             None => "too many requests".to_owned(),
         };
         Self {
             decision: Some(decision),
+            id,
+            own_dialects: decider.map_or(&[], |decider| decider.limit().dialects()),
             status: StatusCode::TOO_MANY_REQUESTS,
             kind: QUOTA_EXCEEDED,
             title: "Quota Exceeded",
@@ -123,6 +150,17 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
     /// The decision that refused; `None` in an outage, when none could be made.
     pub const fn decision(&self) -> Option<&'d Decision<'l>> {
         self.decision
+    }
+
+    /// The same under another status, for proxies that know only some.
+    #[must_use]
+    pub fn with_status(self, status: StatusCode) -> Self {
+        Self { status, ..self }
+    }
+
+    /// The name of the decision, also of one that could not be made.
+    pub const fn id(&self) -> DecisionId {
+        self.id
     }
 
     /// 429, 403 or 503.
@@ -145,26 +183,41 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
         self.retry_after
     }
 
-    /// Status and body, in the form that the request's headers prefer.
-    pub fn response(&self, request: &HeaderMap) -> Response<Bytes> {
-        let form = Form::preferred(request);
-        let body = match form {
-            Form::Problem | Form::Json => Problem::of(self).to_json(),
-            Form::Text => Bytes::from(format!("{}\n", self.detail)),
+    /// Whether this is about all that the caller does, and not one endpoint.
+    fn is_global(&self) -> bool {
+        self.decision.and_then(decider).is_some_and(|decider| covers_everything(&decider))
+    }
+
+    /// Status and body: in the words of the policy's dialects, or in the form
+    /// that the request's headers prefer.
+    pub fn response(&self, request: &HeaderMap, settings: &HeaderSettings) -> Response<Bytes> {
+        let mut in_dialects = spoken(self.own_dialects, &settings.dialects);
+        let (status, content_type, body) = match in_dialects.find_map(|it| dialects::body(it, self, request))
+        {
+            Some(imitation) => (imitation.status, imitation.content_type, imitation.body),
+            None => self.plain(Form::preferred(request)),
         };
         let mut response = Response::new(body);
-        *response.status_mut() = self.status;
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(form.content_type()));
+        *response.status_mut() = status;
+        *response.headers_mut() = HeaderMap::with_capacity(USUAL_HEADERS);
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         response
+    }
+
+    fn plain(&self, form: Form) -> (StatusCode, &'static str, Bytes) {
+        let body = match form {
+            Form::Problem | Form::Json => problem::to_json(self),
+            Form::Text => Bytes::from(format!("{}\n", self.detail)),
+        };
+        (self.status, form.content_type(), body)
     }
 
     /// The headers of a refusal, whoever wrote its body.
     pub fn write_headers(&self, headers: &mut HeaderMap, settings: &HeaderSettings) {
         let _full = headers.try_insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        match (self.decision, self.retry_after) {
-            (Some(decision), retry_after) => write_headers(headers, decision, settings, retry_after),
-            (None, Some(retry_after)) => retry_after.write(headers),
-            (None, None) => {}
+        match self.decision {
+            Some(decision) => write_headers(headers, decision, self.id, settings, self.retry_after),
+            None => write_outage_headers(headers, self.id, self.retry_after),
         }
     }
 }

@@ -13,11 +13,11 @@
 //! told everything: an outer layer with plenty left adds no headers, or its
 //! `X-RateLimit-Remaining: 99` would stand on a 429.
 //!
-//! One allocation for each request, its future: the futures of stores have no
-//! name that could be written here.
+//! A store that answers at once is asked at once, and what the answer will say is
+//! written down before the service is called: a decision is large, and nothing
+//! that large should travel with a request. Only where the store has to be waited
+//! for is there a future to be allocated, since those of stores have no name.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -25,21 +25,18 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response};
 use tollgate::policy::HeaderSettings;
-use tollgate::{Decision, MemoryStore, Store};
+use tollgate::{Decision, Limiter, MemoryStore, Store};
 use tower_service::Service;
 
 use crate::body::LimitBody;
 use crate::client_address::client_address;
-use crate::headers::{RetryAfter, write_headers};
+use crate::future::{Conclusion, LimitFuture, Passing, Refused};
+use crate::headers::{RetryAfter, is_limited, written};
 use crate::layer::Wiring;
 use crate::outage::Outage;
 use crate::rejection::Rejection;
 use crate::slots::HeldSlots;
 use crate::view::HttpRequest;
-
-/// Marks an answer, in its extensions, that a layer refused.
-#[derive(Clone, Copy)]
-struct Refused;
 
 /// A service behind a limiter. Made by [`LimitLayer`](crate::LimitLayer).
 ///
@@ -72,7 +69,7 @@ where
 {
     type Response = Response<LimitBody<R>>;
     type Error = Inner::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+    type Future = LimitFuture<Inner::Future, R, Inner::Error>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(cx)
@@ -81,13 +78,28 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // The one that was found ready goes with the request; a clone need not be.
         let fresh = self.inner.clone();
-        let ready = std::mem::replace(&mut self.inner, fresh);
-        Box::pin(serve(Arc::clone(&self.wiring), ready, request))
+        let mut ready = std::mem::replace(&mut self.inner, fresh);
+        let (limiter, (parts, body)) = (self.wiring.limiter.load(), request.into_parts());
+        let view = self.wiring.view(&limiter, &parts);
+        let concluded =
+            limiter.decide_at_once(&view, |decision| self.wiring.conclude(&limiter, decision, &parts));
+        match concluded {
+            Some(Conclusion::Passes(passing)) => {
+                LimitFuture::passing(ready.call(Request::from_parts(parts, body)), passing)
+            }
+            Some(Conclusion::Refused(refusal)) => LimitFuture::refused(refusal),
+            None => {
+                let request = Request::from_parts(parts, body);
+                LimitFuture::waiting(Box::pin(serve(Arc::clone(&self.wiring), limiter, ready, request)))
+            }
+        }
     }
 }
 
+/// The same, where the store has to be waited for.
 async fn serve<Inner, S, B, R>(
     wiring: Arc<Wiring<S>>,
+    limiter: Arc<Limiter<S>>,
     mut inner: Inner,
     request: Request<B>,
 ) -> Result<Response<LimitBody<R>>, Inner::Error>
@@ -95,39 +107,51 @@ where
     Inner: Service<Request<B>, Response = Response<R>>,
     S: Store,
 {
-    let limiter = wiring.limiter.load();
-    let policy = limiter.policy();
     let (parts, body) = request.into_parts();
-    let peer = (wiring.find_peer)(&parts);
-    let client = client_address(peer, &parts.headers, policy.client());
-    let view = HttpRequest::new(&parts, client);
-
-    let decision = match limiter.decide(&view).await {
-        Ok(decision) => Some(decision),
-        Err(_no_answer) => match Outage::of(policy, &view) {
-            Outage::Passes => None,
-            outage => return Ok(wiring.refuse_in(outage, &parts, policy.headers())),
-        },
-    };
-    if let Some(decision) = &decision {
-        let retry_after = wiring.retry_after(decision, policy.headers());
-        if let Some(rejection) = Rejection::of(decision, retry_after) {
-            return Ok(wiring.refuse(&rejection, &parts, policy.headers()));
+    let view = wiring.view(&limiter, &parts);
+    let concluded = match limiter.decide(&view).await {
+        Ok(decision) => wiring.conclude(&limiter, &decision, &parts),
+        Err(_no_answer) => {
+            let outage = Outage::of(limiter.policy(), &view);
+            match Rejection::in_outage(&outage, limiter.next_id()) {
+                Some(rejection) => {
+                    Conclusion::Refused(wiring.refuse(&rejection, &parts, limiter.policy().headers()))
+                }
+                None => Conclusion::Passes(Passing::default()),
+            }
         }
+    };
+    match concluded {
+        Conclusion::Passes(passing) => {
+            LimitFuture::passing(inner.call(Request::from_parts(parts, body)), passing).await
+        }
+        Conclusion::Refused(refusal) => Ok(refusal.map(LimitBody::refused)),
     }
+}
 
-    let spawn = wiring.spawn.as_ref();
-    let slots = decision.as_ref().and_then(|decision| HeldSlots::of(&limiter, decision, spawn));
-    let mut response = inner.call(Request::from_parts(parts, body)).await?;
-    if let Some(decision) = &decision
-        && response.extensions().get::<Refused>().is_none()
-    {
-        write_headers(response.headers_mut(), decision, policy.headers(), None);
+impl<S: Store> Wiring<S> {
+    /// What becomes of a request that was decided about.
+    fn conclude(&self, limiter: &Arc<Limiter<S>>, decision: &Decision<'_>, parts: &Parts) -> Conclusion {
+        if !is_limited(decision) {
+            return Conclusion::Passes(Passing::default());
+        }
+        let (id, settings) = (limiter.next_id(), limiter.policy().headers());
+        if let Some(rejection) = Rejection::of(decision, id, self.retry_after(decision, settings)) {
+            return Conclusion::Refused(self.refuse(&rejection, parts, settings));
+        }
+        Conclusion::Passes(Passing {
+            written: written(decision, id, settings, None),
+            slots: HeldSlots::of(limiter, decision, self.spawn.as_ref()),
+        })
     }
-    Ok(response.map(|body| LimitBody::admitted(body, slots)))
 }
 
 impl<S> Wiring<S> {
+    fn view<'r>(&self, limiter: &Limiter<S>, parts: &'r Parts) -> HttpRequest<'r> {
+        let peer = (self.find_peer)(parts);
+        HttpRequest::new(parts, client_address(peer, &parts.headers, limiter.policy().client()))
+    }
+
     fn retry_after(&self, decision: &Decision<'_>, settings: &HeaderSettings) -> Option<RetryAfter> {
         if decision.is_allowed() {
             return None;
@@ -137,33 +161,18 @@ impl<S> Wiring<S> {
         RetryAfter::of(decision, jitter, dice)
     }
 
-    fn refuse<R>(
+    fn refuse(
         &self,
         rejection: &Rejection<'_, '_>,
         parts: &Parts,
         settings: &HeaderSettings,
-    ) -> Response<LimitBody<R>> {
+    ) -> Response<Bytes> {
         let mut response: Response<Bytes> = match &self.word {
             Some(word) => word(rejection, parts),
-            None => rejection.response(&parts.headers),
+            None => rejection.response(&parts.headers, settings),
         };
         rejection.write_headers(response.headers_mut(), settings);
         response.extensions_mut().insert(Refused);
-        response.map(LimitBody::refused)
-    }
-
-    fn refuse_in<R>(
-        &self,
-        outage: Outage<'_>,
-        parts: &Parts,
-        settings: &HeaderSettings,
-    ) -> Response<LimitBody<R>> {
-        let rejection = match outage {
-            Outage::Uncounted(fate) => Rejection::uncounted(fate),
-            Outage::Denied(limits) => Some(Rejection::by_outage(&limits)),
-            Outage::Passes => None,
-        };
-        let rejection = rejection.unwrap_or_else(|| Rejection::by_outage(&[]));
-        self.refuse(&rejection, parts, settings)
+        response
     }
 }

@@ -11,7 +11,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Waker};
 
 use tollgate::policy::Key;
@@ -42,6 +42,20 @@ impl HeldSlots {
         let slots = slots.map(|limit| (limit.rule().clone(), limit.key().clone())).collect();
         let release = release(Arc::clone(limiter), owner, slots);
         Some(Self { release: Some(Box::pin(release)), spawn: spawn.cloned() })
+    }
+}
+
+/// Work that goes on after its answer, such as a tunnel, and holds the slots of
+/// its request until it ends.
+///
+/// A service puts one clone into the extensions of its answer and keeps another;
+/// the slots are given back with the last clone.
+#[derive(Clone, Default)]
+pub struct Outliving(Arc<Mutex<Vec<HeldSlots>>>);
+
+impl Outliving {
+    pub(crate) fn keep(&self, slots: HeldSlots) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(slots);
     }
 }
 

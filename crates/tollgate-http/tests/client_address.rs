@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::prelude::*;
 use tollgate::Policy;
 use tollgate::policy::ClientAddress;
-use tollgate_http::client_address;
+use tollgate_http::{client_address, client_address_behind};
 
 const XFF: &str = "x-forwarded-for";
 const FORWARDED: &str = "forwarded";
@@ -48,6 +48,25 @@ fn the_first_untrusted_address_from_the_right_is_the_client() {
     check("10.0.0.1", XFF, &["6.6.6.6, 203.0.113.9, 10.2.2.2, fd00::7"], "203.0.113.9");
     check("::ffff:10.0.0.1", XFF, &["::ffff:203.0.113.9"], "203.0.113.9");
     check("10.0.0.1", FORWARDED, &["for=6.6.6.6, For=\"[2001:db8::9]:4711\";proto=https"], "2001:db8::9");
+}
+
+#[test]
+fn a_proxy_that_asks_for_its_client_is_believed_whoever_it_is() {
+    for (lines, expected) in [
+        (&[(XFF, "6.6.6.6, 203.0.113.9, 10.2.2.2"), ("x-real-ip", "6.6.6.6")][..], "203.0.113.9"),
+        (&[(XFF, "6.6.6.6"), (XFF, "203.0.113.9")], "203.0.113.9"),
+        (&[(XFF, "unknown"), ("x-real-ip", "6.6.6.6")], "198.51.100.2"),
+        (&[("x-real-ip", "203.0.113.9")], "203.0.113.9"),
+        (&[("x-real-ip", "nonsense")], "198.51.100.2"),
+        (&[(FORWARDED, "for=6.6.6.6")], "198.51.100.2"),
+    ] {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(*name, value.parse().unwrap());
+        }
+        let found = client_address_behind("198.51.100.2".parse().unwrap(), &headers, &settings(XFF));
+        assert_eq!(found, expected.parse::<IpAddr>().unwrap(), "{lines:?}");
+    }
 }
 
 #[test]

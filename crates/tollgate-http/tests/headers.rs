@@ -4,7 +4,8 @@
 use http::HeaderMap;
 use proptest::prelude::*;
 use sfv::{BareItem, ListEntry, Parser};
-use tollgate::{Call, Clock as _, Limiter, ManualClock, MemoryStore, Policy, Span, Timestamp};
+use tollgate::policy::HeaderSettings;
+use tollgate::{Call, Clock as _, DecisionId, Limiter, ManualClock, MemoryStore, Policy, Span, Timestamp};
 use tollgate_http::{Rejection, RetryAfter, write_headers};
 
 const START: u64 = 1_700_000_000;
@@ -25,7 +26,7 @@ fn headers_for(limiter: &Limiter<MemoryStore<ManualClock>>, call: &Call<'_>, dic
     let decision = limiter.check(call);
     let mut headers = HeaderMap::new();
     let retry_after = RetryAfter::of(&decision, settings.retry_after_jitter, dice);
-    write_headers(&mut headers, &decision, settings, retry_after);
+    write_headers(&mut headers, &decision, limiter.next_id(), settings, retry_after);
     headers
 }
 
@@ -151,11 +152,27 @@ limits:
 }
 
 #[test]
-fn nothing_is_written_where_all_is_off_and_where_nothing_applies() {
-    let off = "headers: {x_ratelimit: off, ietf: off}\n";
-    assert!(headers(&limiter(&format!("{off}limits: [{{by: ip, bucket: 5/minute}}]")).0).is_empty());
-    assert!(headers(&limiter("limits: [{endpoint: /x, by: ip, bucket: 5/minute}]").0).is_empty());
-    assert!(headers(&limiter("limits: [{by: ip, bucket: 5/minute, mode: shadow}]").0).is_empty());
+fn where_nothing_applies_nothing_is_written_and_where_all_is_off_only_the_name() {
+    let named = |policy: &str| {
+        let headers = headers(&limiter(policy).0);
+        let names: Vec<_> = headers.keys().map(|name| name.as_str().to_owned()).collect();
+        assert!(names.is_empty() || names == ["tollgate-decision"], "{policy}: {names:?}");
+        !names.is_empty()
+    };
+    assert!(named("headers: {x_ratelimit: off, ietf: off}\nlimits: [{by: ip, bucket: 5/minute}]"));
+    // It decides nothing, but it was counted, and can be asked about.
+    assert!(named("limits: [{by: ip, bucket: 5/minute, mode: shadow}]"));
+    assert!(!named("limits: [{endpoint: /x, by: ip, bucket: 5/minute}]"));
+    assert!(!named("allow: [{ip: 203.0.113.0/24}]\nlimits: [{by: ip, bucket: 5/minute}]"));
+}
+
+#[test]
+fn no_two_answers_have_one_name() {
+    let (limiter, _) = limiter("limits: [{by: ip, bucket: 2/minute}]");
+    let name = || headers(&limiter)["tollgate-decision"].to_str().unwrap().to_owned();
+    let names: std::collections::BTreeSet<_> = (0..5).map(|_| name()).collect();
+    assert_eq!(names.len(), 5, "admitted or refused");
+    assert!(names.iter().all(|name| name.parse::<DecisionId>().is_ok()), "{names:?}");
 }
 
 #[test]
@@ -164,7 +181,7 @@ fn what_can_never_pass_has_no_time_to_come_back() {
     let call = Call::new("GET", "/").ip([203, 0, 113, 9]).cost(11);
     check(&headers_for(&limiter, &call, 0), &[("retry-after", "absent"), ("retry-after-ms", "absent")]);
     let decision = limiter.check(&call);
-    let rejection = Rejection::of(&decision, None).unwrap();
+    let rejection = Rejection::of(&decision, limiter.next_id(), None).unwrap();
     assert_eq!(rejection.status(), 429);
     assert_eq!(
         rejection.detail(),
@@ -199,9 +216,9 @@ limits: [{name: at-once, by: ip, slots: 1, ttl: 5m}]",
         );
     }
     let decision = limiter.check(&call);
-    let rejection = Rejection::of(&decision, RetryAfter::of(&decision, 0, 0)).unwrap();
+    let rejection = Rejection::of(&decision, limiter.next_id(), RetryAfter::of(&decision, 0, 0)).unwrap();
     assert_eq!(rejection.detail(), "limit `at-once` allows 1 at once; try again in 1 s");
-    let problem = rejection.response(&HeaderMap::new()).into_body();
+    let problem = rejection.response(&HeaderMap::new(), &HeaderSettings::default()).into_body();
     let problem: serde_json::Value = serde_json::from_slice(&problem).unwrap();
     assert_eq!((&problem["retry_after"], &problem["retry_after_ms"]), (&1.into(), &1_000.into()));
 }
@@ -217,7 +234,7 @@ fn a_lease_that_ends_late_does_not_hide_a_limit_that_takes_longer() {
     limiter.check(&call);
     let both = Call::new("GET", "/").ip([203, 0, 113, 9]).cost(2);
     let decision = limiter.check(&both);
-    let rejection = Rejection::of(&decision, RetryAfter::of(&decision, 0, 0)).unwrap();
+    let rejection = Rejection::of(&decision, limiter.next_id(), RetryAfter::of(&decision, 0, 0)).unwrap();
     assert_eq!(rejection.violated().collect::<Vec<_>>(), ["rate", "at-once"]);
     assert_eq!(rejection.detail(), "limit `rate` allows 2 per minute; try again in 30 s");
     let mut headers = HeaderMap::new();
@@ -303,7 +320,7 @@ fn what_the_service_said_before_is_replaced_and_not_joined() {
     for name in ["x-ratelimit-limit", "x-ratelimit-limit", "ratelimit", "x-other"] {
         headers.append(name, "77".parse().unwrap());
     }
-    write_headers(&mut headers, &decision, limiter.policy().headers(), None);
+    write_headers(&mut headers, &decision, limiter.next_id(), limiter.policy().headers(), None);
     assert_eq!(headers.get_all("x-ratelimit-limit").iter().collect::<Vec<_>>(), ["5"]);
     assert_eq!(headers.get_all("ratelimit").iter().count(), 1);
     assert_eq!(headers["x-other"], "77");
@@ -319,7 +336,7 @@ fn a_service_with_too_many_headers_is_left_alone() {
     while headers.try_insert(name(index), "1".parse().unwrap()).is_ok() {
         index += 1;
     }
-    write_headers(&mut headers, &decision, limiter.policy().headers(), None);
+    write_headers(&mut headers, &decision, limiter.next_id(), limiter.policy().headers(), None);
     assert!(!headers.contains_key("ratelimit"));
 }
 
@@ -335,7 +352,7 @@ proptest! {
         dice in any::<u32>(),
     ) {
         let policy = format!(
-            "headers: {{retry_after_jitter: 20%, dialects: [discord, openai, stripe, aws, envoy]}}\n\
+            "headers: {{retry_after_jitter: 20%, dialects: [discord, openai, stripe, aws, github, envoy]}}\n\
              limits:\n  - {{by: user, algorithm: {algorithm}, rate: {rate}/{period}}}\n  - {{by: ip, bucket: 40/minute}}"
         );
         let (limiter, clock) = limiter(&policy);

@@ -75,7 +75,7 @@ async fn a_slot_comes_back_when_nobody_waits_any_more() {
     let stuck = |_: Request<()>| pending::<Result<Response<Full<Bytes>>, Infallible>>();
     let limiter = shared(memory());
     let mut service = LimitLayer::new(limiter.clone()).layer(service_fn(stuck));
-    let mut waiting = service.ready().await.unwrap().call(request());
+    let mut waiting = Box::pin(service.ready().await.unwrap().call(request()));
     assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     let others = LimitLayer::new(limiter).layer(service_fn(hello));
     assert_eq!(others.clone().oneshot(request()).await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);

@@ -1,120 +1,154 @@
-//! The words of other services, for clients that read nothing else.
+//! The headers of other services, for clients that read nothing else.
 //!
-//! Only what is a header. Some of these clients look into the body too (Discord
-//! a `retry_after` beside `global`, AWS an error code); that is for the surface
-//! that imitates the service, with a body of its own.
+//! Not here: their bodies (`rejection::dialects`).
 //!
-//! To add a dialect: a variant in `tollgate_policy`, a function here.
+//! To add a dialect: a variant in `tollgate_policy`, a function here, and one
+//! there if its clients look into the body.
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, header};
 use tollgate::policy::{Dialect, KeySource};
-use tollgate::{Decision, Fate, LimitOutcome, Quota, Span};
+use tollgate::{DecisionId, LimitOutcome, Quota, Span};
 
-use super::{RetryAfter, put, until_change};
+use super::{RetryAfter, Sheet, until_change};
 
-/// What a dialect may speak of.
-struct Answer<'a> {
-    decider: &'a LimitOutcome<'a>,
-    refused: bool,
-    retry_after: Option<RetryAfter>,
+/// In whose words to speak: a limit's own come first, then those for all.
+pub(crate) fn spoken<'s>(own: &'s [Dialect], all: &'s [Dialect]) -> impl Iterator<Item = Dialect> + 's {
+    own.iter().chain(all.iter().filter(|dialect| !own.contains(dialect))).copied()
 }
 
-pub(super) fn write(
-    headers: &mut HeaderMap,
-    dialect: Dialect,
-    decision: &Decision<'_>,
-    decider: &LimitOutcome<'_>,
-    retry_after: Option<RetryAfter>,
-) {
-    let answer = Answer { decider, refused: decision.fate() == Fate::Refused, retry_after };
+/// What a dialect may speak of.
+pub(super) struct Answer<'a> {
+    pub(super) decider: LimitOutcome<'a>,
+    pub(super) is_refusal: bool,
+    pub(super) id: DecisionId,
+    pub(super) retry_after: Option<RetryAfter>,
+}
+
+pub(super) fn write(sheet: &mut Sheet, dialect: Dialect, answer: &Answer<'_>) {
     match dialect {
-        Dialect::Discord => discord(headers, &answer),
-        Dialect::OpenAi => openai(headers, &answer),
-        Dialect::Stripe => stripe(headers, &answer),
-        Dialect::Aws => aws(headers, &answer),
-        Dialect::Envoy => envoy(headers, &answer),
+        Dialect::Discord => discord(sheet, answer),
+        Dialect::OpenAi => openai(sheet, answer),
+        Dialect::Stripe => stripe(sheet, answer),
+        Dialect::Aws => aws(sheet, answer),
+        Dialect::Envoy => envoy(sheet, answer),
+        // `X-RateLimit-*` and `Retry-After` are its headers already.
+        Dialect::GitHub => {}
     }
 }
 
 /// `-Reset-After` may have a fraction; `-Bucket` tells limits apart and not their keys.
-fn discord(headers: &mut HeaderMap, answer: &Answer<'_>) {
+fn discord(sheet: &mut Sheet, answer: &Answer<'_>) {
     static RESET_AFTER: HeaderName = HeaderName::from_static("x-ratelimit-reset-after");
     static BUCKET: HeaderName = HeaderName::from_static("x-ratelimit-bucket");
     static SCOPE: HeaderName = HeaderName::from_static("x-ratelimit-scope");
-    let millis = until_change(answer.decider).as_millis_ceil();
-    put_text(headers, &RESET_AFTER, format!("{}.{:03}", millis / 1_000, millis % 1_000));
-    put_text(headers, &BUCKET, format!("{:016x}", answer.decider.rule().id.0));
-    if answer.refused {
+    static GLOBAL: HeaderName = HeaderName::from_static("x-ratelimit-global");
+    static VIA: HeaderName = header::VIA;
+    sheet.raw(&seconds(until_change(&answer.decider).as_millis_ceil()));
+    sheet.end(&RESET_AFTER);
+    sheet.bytes(&DecisionId(answer.decider.rule().id.0).digits());
+    sheet.end(&BUCKET);
+    if answer.is_refusal {
+        let everything = covers_everything(&answer.decider);
         // Being refused because of others does not count against a caller there.
         let shared = matches!(answer.decider.limit().by(), [KeySource::Global]);
-        put(headers, &SCOPE, HeaderValue::from_static(if shared { "shared" } else { "user" }));
+        sheet.fixed_for(
+            &SCOPE,
+            if shared {
+                "shared"
+            } else if everything {
+                "global"
+            } else {
+                "user"
+            },
+        );
+        if everything {
+            sheet.fixed_for(&GLOBAL, "true");
+        }
+        // Without it `discord.py` takes a 429 for a ban at the edge.
+        sheet.fixed_for(&VIA, "1.1 tollgate");
     }
 }
 
 /// Resets are durations as Go writes them: `6m0s`, `20ms`.
-fn openai(headers: &mut HeaderMap, answer: &Answer<'_>) {
+fn openai(sheet: &mut Sheet, answer: &Answer<'_>) {
     static LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit-requests");
     static REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining-requests");
     static RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset-requests");
     static SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
-    put(headers, &LIMIT, HeaderValue::from(answer.decider.outcome().limit));
-    put(headers, &REMAINING, HeaderValue::from(answer.decider.outcome().remaining));
-    put_text(headers, &RESET, go_duration(until_change(answer.decider)));
-    if answer.refused {
-        put(headers, &SHOULD_RETRY, yes_or_no(answer.retry_after.is_some()));
+    static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+    sheet.number_for(&LIMIT, answer.decider.outcome().limit);
+    sheet.number_for(&REMAINING, answer.decider.outcome().remaining);
+    sheet.raw(&go_duration(until_change(&answer.decider)));
+    sheet.end(&RESET);
+    if answer.is_refusal {
+        sheet.fixed_for(&SHOULD_RETRY, yes_or_no(answer.retry_after.is_some()));
+        sheet.bytes(&answer.id.digits());
+        sheet.end(&REQUEST_ID);
     }
 }
 
 /// Its clients retry a 429 only when told to.
-fn stripe(headers: &mut HeaderMap, answer: &Answer<'_>) {
+fn stripe(sheet: &mut Sheet, answer: &Answer<'_>) {
     static REASON: HeaderName = HeaderName::from_static("stripe-rate-limited-reason");
     static SHOULD_RETRY: HeaderName = HeaderName::from_static("stripe-should-retry");
-    if answer.refused {
+    static REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
+    if answer.is_refusal {
         let slots = matches!(answer.decider.rule().quota, Quota::Concurrency(_));
-        let reason = match (covers_everything(answer.decider), slots) {
+        let reason = match (covers_everything(&answer.decider), slots) {
             (true, false) => "global-rate",
             (false, false) => "endpoint-rate",
             (true, true) => "global-concurrency",
             (false, true) => "endpoint-concurrency",
         };
-        put(headers, &REASON, HeaderValue::from_static(reason));
-        put(headers, &SHOULD_RETRY, yes_or_no(answer.retry_after.is_some()));
+        sheet.fixed_for(&REASON, reason);
+        sheet.fixed_for(&SHOULD_RETRY, yes_or_no(answer.retry_after.is_some()));
+        sheet.bytes(&answer.id.digits());
+        sheet.end(&REQUEST_ID);
     }
 }
 
 /// Its SDKs go by the error's name, and count in milliseconds.
-fn aws(headers: &mut HeaderMap, answer: &Answer<'_>) {
+fn aws(sheet: &mut Sheet, answer: &Answer<'_>) {
     static ERROR_TYPE: HeaderName = HeaderName::from_static("x-amzn-errortype");
     static RETRY_AFTER: HeaderName = HeaderName::from_static("x-amz-retry-after");
+    static REQUEST_ID: HeaderName = HeaderName::from_static("x-amzn-requestid");
+    if !answer.is_refusal {
+        return;
+    }
     // Another name for what can never pass: this one would be retried.
     if let Some(retry_after) = answer.retry_after {
-        put(headers, &ERROR_TYPE, HeaderValue::from_static("ThrottlingException"));
-        put(headers, &RETRY_AFTER, HeaderValue::from(retry_after.millis()));
-    } else if answer.refused {
-        put(headers, &ERROR_TYPE, HeaderValue::from_static("ServiceQuotaExceededException"));
+        sheet.fixed_for(&ERROR_TYPE, "ThrottlingException");
+        sheet.number_for(&RETRY_AFTER, retry_after.millis());
+    } else {
+        sheet.fixed_for(&ERROR_TYPE, "ServiceQuotaExceededException");
     }
+    sheet.bytes(&answer.id.digits());
+    sheet.end(&REQUEST_ID);
 }
 
 /// Says that it was the limiter, and not the service, that refused.
-fn envoy(headers: &mut HeaderMap, answer: &Answer<'_>) {
+fn envoy(sheet: &mut Sheet, answer: &Answer<'_>) {
     static RATELIMITED: HeaderName = HeaderName::from_static("x-envoy-ratelimited");
-    if answer.refused {
-        put(headers, &RATELIMITED, HeaderValue::from_static("true"));
+    if answer.is_refusal {
+        sheet.fixed_for(&RATELIMITED, "true");
     }
 }
 
-fn covers_everything(limit: &LimitOutcome<'_>) -> bool {
-    limit.limit().endpoints().iter().any(|endpoint| endpoint.to_string() == "/**")
+/// Whether all of a caller's requests meet this limit.
+pub(crate) fn covers_everything(limit: &LimitOutcome<'_>) -> bool {
+    let limit = limit.limit();
+    let conditions =
+        limit.methods().next().is_some() || !limit.hosts().is_empty() || !limit.headers().is_empty();
+    !conditions && limit.endpoints().iter().any(|endpoint| endpoint.to_string() == "/**")
 }
 
-fn yes_or_no(yes: bool) -> HeaderValue {
-    HeaderValue::from_static(if yes { "true" } else { "false" })
+fn yes_or_no(yes: bool) -> &'static str {
+    if yes { "true" } else { "false" }
 }
 
-fn put_text(headers: &mut HeaderMap, name: &'static HeaderName, text: String) {
-    if let Ok(value) = HeaderValue::try_from(text) {
-        put(headers, name, value);
-    }
+/// Milliseconds as seconds with a fraction.
+pub(crate) fn seconds(millis: u64) -> String {
+    format!("{}.{:03}", millis / 1_000, millis % 1_000)
 }
 
 /// Rounded up to the millisecond, and above a second to the second, as the original does.

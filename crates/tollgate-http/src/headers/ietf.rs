@@ -10,10 +10,12 @@
 //!
 //! Not here: `pk`, which would show who shares an allowance with whom.
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+mod remembered;
+
+use http::HeaderName;
 use tollgate::{Decision, LimitOutcome, Quota};
 
-use super::{put, until_change};
+use super::{Sheet, until_change};
 
 static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 static RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -21,46 +23,47 @@ static RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy"
 /// The largest integer of a structured field.
 const MOST: u64 = 999_999_999_999_999;
 
-/// Room for one limit beside its name: two numbers of 15 digits and their keys.
-const ROOM: usize = 48;
-
-pub(super) fn write_draft_11(headers: &mut HeaderMap, decision: &Decision<'_>) {
-    let spoken_of = || decision.limits().filter(LimitOutcome::is_binding);
-    let room = spoken_of().map(|limit| limit.name().len() + ROOM).sum();
-    let (mut policy, mut state) = (List::with_capacity(room), List::with_capacity(room));
-    for limit in spoken_of() {
-        policy.string(limit.name());
-        policy.parameter("q", limit.outcome().limit);
-        state.string(limit.name());
-        state.parameter("r", limit.outcome().remaining);
-        if matches!(limit.rule().quota, Quota::Concurrency(_)) {
-            // Slots come back when requests end: there is no window, and no time to tell.
-            policy.raw(";qu=\"concurrent-requests\"");
-        } else {
-            policy.parameter("w", window(&limit));
-            state.parameter("t", until_change(&limit).as_secs_ceil());
+pub(super) fn write_draft_11(sheet: &mut Sheet, decision: &Decision<'_>) {
+    remembered::with_words(decision, |words| {
+        sheet.ready_for(&RATELIMIT_POLICY, words.policy());
+        for (at, limit) in spoken_of(decision).enumerate() {
+            if at > 0 {
+                sheet.raw(", ");
+            }
+            sheet.bytes(words.member(at));
+            sheet.number(limit.outcome().remaining.min(MOST));
+            if !has_slots(&limit) {
+                sheet.raw(";t=");
+                sheet.number(until_change(&limit).as_secs_ceil().min(MOST));
+            }
         }
-    }
-    policy.write(headers, &RATELIMIT_POLICY);
-    state.write(headers, &RATELIMIT);
+        sheet.end(&RATELIMIT);
+    });
+}
+
+/// Limits in shadow mode bind nobody.
+fn spoken_of<'d>(decision: &'d Decision<'_>) -> impl Iterator<Item = LimitOutcome<'d>> {
+    decision.limits().filter(LimitOutcome::is_binding)
+}
+
+/// Slots come back when requests end: there is no window, and no time to tell.
+fn has_slots(limit: &LimitOutcome<'_>) -> bool {
+    matches!(limit.rule().quota, Quota::Concurrency(_))
 }
 
 /// The policy of drafts 4 to 6. A window is required there, and no two may have
 /// the same quota: the first stands for those that follow.
-pub(super) fn write_draft_6_policy(headers: &mut HeaderMap, decision: &Decision<'_>) {
-    let windows = || {
-        let has_window = |it: &LimitOutcome<'_>| !matches!(it.rule().quota, Quota::Concurrency(_));
-        decision.limits().filter(move |limit| limit.is_binding() && has_window(limit))
-    };
-    let mut policy = List::with_capacity(windows().count() * ROOM);
+pub(super) fn write_draft_6_policy(sheet: &mut Sheet, decision: &Decision<'_>) {
+    let windows = || spoken_of(decision).filter(|limit| !has_slots(limit));
+    let mut list = List(sheet);
     for (index, limit) in windows().enumerate() {
         let quota = limit.outcome().limit;
         if windows().take(index).all(|earlier| earlier.outcome().limit != quota) {
-            policy.integer(quota);
-            policy.parameter("w", window(&limit));
+            list.integer(quota);
+            list.parameter(";w=", window(&limit));
         }
     }
-    policy.write(headers, &RATELIMIT_POLICY);
+    list.0.end(&RATELIMIT_POLICY);
 }
 
 fn window(limit: &LimitOutcome<'_>) -> u64 {
@@ -68,78 +71,21 @@ fn window(limit: &LimitOutcome<'_>) -> u64 {
 }
 
 /// A list of a structured field, as it grows.
-struct List(Vec<u8>);
+struct List<'s>(&'s mut Sheet);
 
-impl List {
-    fn with_capacity(room: usize) -> Self {
-        Self(Vec::with_capacity(room))
-    }
-
-    fn member(&mut self) {
-        if !self.0.is_empty() {
-            self.raw(", ");
-        }
-    }
-
-    /// A new member. Policies allow only names that need no care; rules made by
-    /// hand may be called anything.
-    fn string(&mut self, text: &str) {
-        self.member();
-        self.raw("\"");
-        for byte in text.bytes() {
-            match byte {
-                b'"' | b'\\' => self.0.extend([b'\\', byte]),
-                b' '..=b'~' => self.0.push(byte),
-                _ => self.0.push(b'?'),
-            }
-        }
-        self.raw("\"");
-    }
-
+impl List<'_> {
     /// A new member.
     fn integer(&mut self, value: u64) {
-        self.member();
-        self.number(value);
+        if !self.0.is_blank() {
+            self.0.raw(", ");
+        }
+        self.0.number(value.min(MOST));
     }
 
     /// A parameter of the last member.
+    #[inline]
     fn parameter(&mut self, key: &str, value: u64) {
-        self.raw(";");
-        self.raw(key);
-        self.raw("=");
-        self.number(value);
-    }
-
-    fn number(&mut self, value: u64) {
-        self.raw(itoa::Buffer::new().format(value.min(MOST)));
-    }
-
-    fn raw(&mut self, text: &str) {
-        self.0.extend_from_slice(text.as_bytes());
-    }
-
-    /// An empty list is no header (RFC 9651, 3.1).
-    fn write(self, headers: &mut HeaderMap, name: &'static HeaderName) {
-        if !self.0.is_empty()
-            && let Ok(value) = HeaderValue::try_from(self.0)
-        {
-            put(headers, name, value);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_name_breaks_out_of_its_quotes() {
-        let mut list = List::with_capacity(0);
-        list.string("a\"b\\c\r\nSet-Cookie: x=1\u{e9}\u{7f}");
-        list.parameter("q", u64::MAX);
-        let text = String::from_utf8(list.0).unwrap();
-        assert_eq!(text, r#""a\"b\\c??Set-Cookie: x=1???";q=999999999999999"#);
-        let parsed = sfv::Parser::new(&text).parse::<sfv::List>().unwrap();
-        assert_eq!(parsed.len(), 1);
+        self.0.raw(key);
+        self.0.number(value.min(MOST));
     }
 }

@@ -11,10 +11,10 @@
 //! Jitter only ever adds: callers who were refused together come back apart, and
 //! none before it can pass. It is the caller who rolls the dice.
 
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderName, header};
 use tollgate::{Decision, Fate, LimitOutcome, Quota, Span};
 
-use super::put;
+use super::Sheet;
 
 static RETRY_AFTER: HeaderName = header::RETRY_AFTER;
 static RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
@@ -61,16 +61,16 @@ impl RetryAfter {
         self.0.as_millis_ceil().max(1)
     }
 
-    pub(crate) fn write(self, headers: &mut HeaderMap) {
-        put(headers, &RETRY_AFTER, HeaderValue::from(self.seconds()));
-        put(headers, &RETRY_AFTER_MS, HeaderValue::from(self.millis()));
+    pub(super) fn write(self, sheet: &mut Sheet) {
+        sheet.number_for(&RETRY_AFTER, self.seconds());
+        sheet.number_for(&RETRY_AFTER_MS, self.millis());
     }
 }
 
 /// The limit that matters most to the caller, as [`Decision::decider`] has it,
 /// but by the waits that are told: a lease that ends late does not go before a
 /// limit that really takes longer.
-pub(crate) fn decider<'d>(decision: &'d Decision<'_>) -> Option<LimitOutcome<'d>> {
+pub fn decider<'d>(decision: &'d Decision<'_>) -> Option<LimitOutcome<'d>> {
     if decision.fate() != Fate::Refused {
         return decision.decider();
     }

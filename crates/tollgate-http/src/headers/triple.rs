@@ -4,10 +4,11 @@
 //! drafts up to 6 have the same three without the `X-`. The reset of the former
 //! is a date for some and a delay for others, of the latter always a delay.
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::HeaderName;
 use tollgate::{LimitOutcome, Timestamp};
 
-use super::{put, until_change};
+use super::Sheet;
+use super::until_change;
 
 /// Three headers that go together.
 pub(super) struct Triple {
@@ -38,7 +39,7 @@ pub(super) static RATELIMIT: Triple = Triple {
 };
 
 impl Triple {
-    pub(super) fn write(&'static self, headers: &mut HeaderMap, limit: &LimitOutcome<'_>, reset: Reset) {
+    pub(super) fn write(&'static self, sheet: &mut Sheet, limit: &LimitOutcome<'_>, reset: Reset) {
         let until = until_change(limit);
         let reset = match reset {
             // Added before rounding: the end of a window is then the same second
@@ -46,8 +47,8 @@ impl Triple {
             Reset::Epoch(at) => (at + until).as_secs_ceil(),
             Reset::Delta => until.as_secs_ceil(),
         };
-        put(headers, &self.limit, HeaderValue::from(limit.outcome().limit));
-        put(headers, &self.remaining, HeaderValue::from(limit.outcome().remaining));
-        put(headers, &self.reset, HeaderValue::from(reset));
+        sheet.number_for(&self.limit, limit.outcome().limit);
+        sheet.number_for(&self.remaining, limit.outcome().remaining);
+        sheet.number_for(&self.reset, reset);
     }
 }

@@ -2,25 +2,35 @@
 //!
 //! They name limits, numbers and kinds of keys, all from the policy: nothing
 //! that a caller sent, so nothing that it could have made up.
-
-use std::fmt;
+//!
+//! Pushed and not formatted: every refusal of a flood is worded.
 
 use tollgate::policy::{Block, BlockReason};
-use tollgate::{LimitOutcome, Quota, Rate, Span, Verdict, Window};
+use tollgate::{LimitOutcome, Quota, Rate, Verdict, Window};
 
 use crate::headers::RetryAfter;
 
+/// More than most sentences need.
+const ROOM: usize = 128;
+
 pub(super) fn quota(limit: &LimitOutcome<'_>, retry_after: Option<RetryAfter>) -> String {
-    let (name, promise) = (limit.name(), Promise(&limit.rule().quota));
+    let mut words = String::with_capacity(ROOM);
+    words.extend(["limit `", limit.name(), "` allows "]);
+    push_promise(&limit.rule().quota, &mut words);
     match (limit.outcome().verdict, retry_after) {
-        (Verdict::Never, _) => format!(
-            "limit `{name}` allows {promise}, and this request asks for {} at once: it can never pass, \
-             and waiting does not help",
-            limit.cost()
-        ),
-        (_, Some(wait)) => format!("limit `{name}` allows {promise}; try again in {} s", wait.seconds()),
-        (_, None) => format!("limit `{name}` allows {promise}"),
+        (Verdict::Never, _) => {
+            words.push_str(", and this request asks for ");
+            number(limit.cost(), &mut words);
+            words.push_str(" at once: it can never pass, and waiting does not help");
+        }
+        (_, Some(wait)) => {
+            words.push_str("; try again in ");
+            number(wait.seconds(), &mut words);
+            words.push_str(" s");
+        }
+        (_, None) => {}
     }
+    words
 }
 
 pub(super) fn block(block: Block<'_>) -> String {
@@ -36,52 +46,64 @@ pub(super) fn block(block: Block<'_>) -> String {
 }
 
 /// What a quota promises: `10 per minute, 20 at once`.
-struct Promise<'q>(&'q Quota);
+pub fn promise(quota: &Quota) -> String {
+    let mut words = String::with_capacity(ROOM);
+    push_promise(quota, &mut words);
+    words
+}
 
-impl fmt::Display for Promise<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let per =
-            |rate: Rate, f: &mut fmt::Formatter<'_>| write!(f, "{} per {}", rate.count, Period(rate.period));
-        match self.0 {
-            Quota::Bucket(it) => {
-                per(it.rate(), f)?;
-                if self.0.capacity() == it.rate().count {
-                    return Ok(());
-                }
-                write!(f, ", {} at once", self.0.capacity())
+fn push_promise(quota: &Quota, words: &mut String) {
+    match quota {
+        Quota::Bucket(it) => {
+            per(it.rate(), words);
+            if quota.capacity() != it.rate().count {
+                words.push_str(", ");
+                number(quota.capacity(), words);
+                words.push_str(" at once");
             }
-            Quota::FixedWindow(it) => match it.window() {
-                Window::Epoch(length) | Window::Anchored(length) => {
-                    per(Rate::new(self.0.capacity(), *length), f)
-                }
-                Window::Calendar(calendar) => write!(f, "{} per {calendar}", self.0.capacity()),
-            },
-            Quota::SlidingWindow(it) => per(it.rate(), f),
-            Quota::SlidingLog(it) => per(it.rate(), f),
-            Quota::Concurrency(it) => write!(f, "{} at once", it.slots()),
+        }
+        Quota::FixedWindow(it) => match it.window() {
+            Window::Epoch(length) | Window::Anchored(length) => {
+                per(Rate::new(quota.capacity(), *length), words);
+            }
+            Window::Calendar(calendar) => {
+                number(quota.capacity(), words);
+                words.extend([" per ", &calendar.to_string()]);
+            }
+        },
+        Quota::SlidingWindow(it) => per(it.rate(), words),
+        Quota::SlidingLog(it) => per(it.rate(), words),
+        Quota::Concurrency(it) => {
+            number(it.slots().into(), words);
+            words.push_str(" at once");
         }
     }
 }
 
-/// A stretch of time after "per": `minute`, `15 minutes`.
-struct Period(Span);
-
-impl fmt::Display for Period {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(u64, &str); 5] = [
-            (86_400_000_000, "day"),
-            (3_600_000_000, "hour"),
-            (60_000_000, "minute"),
-            (1_000_000, "second"),
-            (1_000, "millisecond"),
-        ];
-        let micros = self.0.as_micros();
-        let whole = UNITS.iter().find(|(size, _)| micros.is_multiple_of(*size));
-        match whole.map_or((micros, "microsecond"), |(size, unit)| (micros / size, unit)) {
-            (1, unit) => f.write_str(unit),
-            (count, unit) => write!(f, "{count} {unit}s"),
-        }
+/// `10 per minute`, `10 per 15 minutes`.
+fn per(rate: Rate, words: &mut String) {
+    const UNITS: [(u64, &str); 5] = [
+        (86_400_000_000, "day"),
+        (3_600_000_000, "hour"),
+        (60_000_000, "minute"),
+        (1_000_000, "second"),
+        (1_000, "millisecond"),
+    ];
+    number(rate.count, words);
+    words.push_str(" per ");
+    let micros = rate.period.as_micros();
+    let whole = UNITS.iter().find(|(size, _)| micros.is_multiple_of(*size));
+    let (count, unit) = whole.map_or((micros, "microsecond"), |(size, unit)| (micros / size, *unit));
+    if count == 1 {
+        words.push_str(unit);
+    } else {
+        number(count, words);
+        words.extend([" ", unit, "s"]);
     }
+}
+
+fn number(number: u64, words: &mut String) {
+    words.push_str(itoa::Buffer::new().format(number));
 }
 
 #[cfg(test)]
@@ -94,7 +116,7 @@ mod tests {
         let policy = Policy::parse(&format!("limits: [{{by: ip, {limit}}}]")).unwrap();
         let limiter = Limiter::new(policy);
         let rule = &limiter.policy().limits()[0].rules()[0];
-        assert_eq!(Promise(&rule.quota).to_string(), expected, "{limit}");
+        assert_eq!(promise(&rule.quota), expected, "{limit}");
     }
 
     #[test]

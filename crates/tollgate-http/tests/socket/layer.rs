@@ -36,6 +36,7 @@ async fn headers_count_down_and_then_comes_the_refusal() {
             "title": "Quota Exceeded",
             "status": 429,
             "detail": "limit `search` allows 5 per minute; try again in 11 s",
+            "instance": refused.instance(),
             "violated-policies": ["search"],
             "retry_after": 11,
             "retry_after_ms": 10_500,
@@ -78,6 +79,7 @@ limits: [{by: ip, bucket: 1/minute}]";
     for _ in 0..3 {
         let friend = served.get("/", &[("x-api-key", "friend")]).await;
         assert_eq!((friend.status, friend.header("ratelimit")), (200, "absent"));
+        assert_eq!(friend.header("tollgate-decision"), "absent");
         let foe = served.get("/", &[("x-api-key", "foe")]).await;
         assert_eq!((foe.status, foe.header("retry-after")), (403, "absent"));
         assert_eq!(foe.header("cache-control"), "no-store");
@@ -88,6 +90,7 @@ limits: [{by: ip, bucket: 1/minute}]";
                 "title": "Forbidden",
                 "status": 403,
                 "detail": "this caller is on the deny list",
+                "instance": foe.instance(),
             })
         );
     }

@@ -89,6 +89,14 @@ impl Answer {
         value
     }
 
+    /// What a problem calls itself: its decision's name, which is in a header too.
+    #[track_caller]
+    pub(crate) fn instance(&self) -> String {
+        let id = self.header("tollgate-decision");
+        assert!(id.parse::<tollgate::DecisionId>().is_ok(), "{self:?}");
+        format!("urn:tollgate:decision:{id}")
+    }
+
     #[track_caller]
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error} in {self:?}"))

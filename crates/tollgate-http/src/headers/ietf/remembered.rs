@@ -1,0 +1,125 @@
+//! What is the same in every answer under the same limits: their names as
+//! structured fields have them, and all of `RateLimit-Policy`.
+//!
+//! Quoting and checking it again for each answer would cost more than counting.
+//! Each thread keeps the words of the limits it met last, as many as fit a small
+//! table; a policy that is replaced pushes them out.
+
+use std::cell::RefCell;
+
+use http::HeaderValue;
+use smallvec::SmallVec;
+use tollgate::{Decision, LimitOutcome};
+
+use super::{MOST, has_slots, spoken_of, window};
+
+/// How many sets of limits a thread remembers: a power of two.
+const REMEMBERED: usize = 64;
+
+/// What is always the same about a set of limits.
+pub(super) struct Words {
+    /// Whom it is about, to tell one set from another with the same place.
+    rules: SmallVec<[(u64, Box<str>); 4]>,
+    policy: HeaderValue,
+    /// `"name";r=` for each.
+    members: SmallVec<[Box<[u8]>; 4]>,
+}
+
+thread_local! {
+    static WORDS: RefCell<[Option<Words>; REMEMBERED]> = const { RefCell::new([const { None }; REMEMBERED]) };
+}
+
+/// Lends the words for the limits of a decision.
+pub(super) fn with_words(decision: &Decision<'_>, then: impl FnOnce(&Words)) {
+    let mixed = spoken_of(decision).fold(0u64, |mixed, limit| mixed.rotate_left(5) ^ limit.rule().id.0);
+    // The high bits depend on all of the low ones.
+    let place = (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize % REMEMBERED;
+    WORDS.with_borrow_mut(|table| {
+        let slot = &mut table[place];
+        match slot {
+            Some(words) if words.are_about(decision) => then(words),
+            _ => then(slot.insert(Words::about(decision))),
+        }
+    });
+}
+
+impl Words {
+    fn are_about(&self, decision: &Decision<'_>) -> bool {
+        let mut rules = self.rules.iter();
+        spoken_of(decision).all(|limit| {
+            rules.next().is_some_and(|(id, name)| *id == limit.rule().id.0 && **name == *limit.name())
+        }) && rules.next().is_none()
+    }
+
+    fn about(decision: &Decision<'_>) -> Self {
+        let mut policy = Vec::new();
+        for limit in spoken_of(decision) {
+            if !policy.is_empty() {
+                policy.extend_from_slice(b", ");
+            }
+            quote(&mut policy, limit.name());
+            policy.extend_from_slice(b";q=");
+            number(&mut policy, limit.outcome().limit);
+            if has_slots(&limit) {
+                policy.extend_from_slice(b";qu=\"concurrent-requests\"");
+            } else {
+                policy.extend_from_slice(b";w=");
+                number(&mut policy, window(&limit));
+            }
+        }
+        let member = |limit: LimitOutcome<'_>| {
+            let mut member = Vec::new();
+            quote(&mut member, limit.name());
+            member.extend_from_slice(b";r=");
+            member.into()
+        };
+        Self {
+            rules: spoken_of(decision).map(|limit| (limit.rule().id.0, limit.name().into())).collect(),
+            // Quoted names are printable, so it always can.
+            policy: HeaderValue::try_from(policy).unwrap_or_else(|_| HeaderValue::from_static("")),
+            members: spoken_of(decision).map(member).collect(),
+        }
+    }
+
+    pub(super) fn policy(&self) -> HeaderValue {
+        self.policy.clone()
+    }
+
+    pub(super) fn member(&self, at: usize) -> &[u8] {
+        self.members.get(at).map_or(&[], |member| member)
+    }
+}
+
+/// A string of a structured field (RFC 9651, 3.3.3). Policies allow only names
+/// that need no care; rules made by hand may be called anything.
+fn quote(line: &mut Vec<u8>, text: &str) {
+    line.push(b'"');
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' => line.extend([b'\\', byte]),
+            b' '..=b'~' => line.push(byte),
+            _ => line.push(b'?'),
+        }
+    }
+    line.push(b'"');
+}
+
+fn number(line: &mut Vec<u8>, number: u64) {
+    line.extend_from_slice(itoa::Buffer::new().format(number.min(MOST)).as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_breaks_out_of_its_quotes() {
+        let mut line = Vec::new();
+        quote(&mut line, "a\"b\\c\r\nSet-Cookie: x=1\u{e9}\u{7f}");
+        line.extend_from_slice(b";q=");
+        number(&mut line, u64::MAX);
+        let text = String::from_utf8(line).unwrap();
+        assert_eq!(text, r#""a\"b\\c??Set-Cookie: x=1???";q=999999999999999"#);
+        assert_eq!(sfv::Parser::new(&text).parse::<sfv::List>().unwrap().len(), 1);
+    }
+}

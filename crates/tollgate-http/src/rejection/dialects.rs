@@ -1,0 +1,219 @@
+//! Refusals in the words of other services, for clients that look into the body.
+//!
+//! | dialect | body | because |
+//! |---|---|---|
+//! | `discord` | `message`, `retry_after` in seconds with a fraction, `global` | `discord.py` waits for the body's `retry_after` |
+//! | `openai` | an `error` with `type` and `code` | the exception shows them |
+//! | `stripe` | an `error` with `type` and `code` | anything else is an error of its own |
+//! | `aws` | the error's name, as JSON or XML | what has no such name is not retried |
+//! | `github` | a `message` about a secondary rate limit | these words are what its plugin looks for |
+//! | `envoy` | none: the next dialect, or the plain form | |
+//!
+//! Not here: their headers (`headers::dialects`).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, StatusCode};
+use serde::Serialize;
+use tollgate::policy::Dialect;
+
+use super::{Rejection, RetryAfter};
+
+/// What a dialect makes of a refusal.
+pub(super) struct Imitation {
+    pub(super) status: StatusCode,
+    pub(super) content_type: &'static str,
+    pub(super) body: Bytes,
+}
+
+/// The refusal in a dialect; `None` when it has no body of its own.
+pub(super) fn body(
+    dialect: Dialect,
+    rejection: &Rejection<'_, '_>,
+    request: &HeaderMap,
+) -> Option<Imitation> {
+    match dialect {
+        Dialect::Discord => Some(discord(rejection)),
+        Dialect::OpenAi => Some(openai(rejection)),
+        Dialect::Stripe => Some(stripe(rejection)),
+        Dialect::Aws => Some(aws(rejection, request)),
+        Dialect::GitHub => Some(github(rejection)),
+        Dialect::Envoy => None,
+    }
+}
+
+/// Why a caller was refused, as far as dialects tell it apart.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// Later it will pass.
+    TooOften,
+    /// It asks for more than there ever is.
+    TooMuch,
+    Forbidden,
+    Outage,
+}
+
+impl Why {
+    fn of(rejection: &Rejection<'_, '_>) -> Self {
+        match (rejection.status, rejection.retry_after) {
+            (StatusCode::FORBIDDEN, _) => Self::Forbidden,
+            (StatusCode::SERVICE_UNAVAILABLE, _) => Self::Outage,
+            (_, Some(_)) => Self::TooOften,
+            (_, None) => Self::TooMuch,
+        }
+    }
+}
+
+/// What can never pass is no 429 here: its clients repeat each of those, and one
+/// without a wait at once and for ever.
+fn discord(rejection: &Rejection<'_, '_>) -> Imitation {
+    #[derive(Serialize)]
+    struct Body<'r> {
+        message: &'r str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        retry_after: Option<f64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        global: Option<bool>,
+        code: u32,
+    }
+    let why = Why::of(rejection);
+    let seconds = |wait: RetryAfter| Duration::from_millis(wait.millis()).as_secs_f64();
+    let body = Body {
+        message: &rejection.detail,
+        retry_after: rejection.retry_after.map(seconds),
+        global: (why == Why::TooOften).then(|| rejection.is_global()),
+        code: 0,
+    };
+    let status = if why == Why::TooMuch { StatusCode::BAD_REQUEST } else { rejection.status };
+    Imitation { status, ..json(rejection, &body) }
+}
+
+fn openai(rejection: &Rejection<'_, '_>) -> Imitation {
+    #[derive(Serialize)]
+    struct Body<'r> {
+        error: Fault<'r>,
+    }
+    #[derive(Serialize)]
+    struct Fault<'r> {
+        message: &'r str,
+        #[serde(rename = "type")]
+        kind: &'static str,
+        param: Option<&'static str>,
+        code: &'static str,
+    }
+    let (kind, code) = match Why::of(rejection) {
+        Why::TooOften => ("rate_limit_error", "rate_limit_exceeded"),
+        Why::TooMuch => ("invalid_request_error", "request_too_large"),
+        Why::Forbidden => ("permission_error", "forbidden"),
+        Why::Outage => ("server_error", "service_unavailable"),
+    };
+    json(rejection, &Body { error: Fault { message: &rejection.detail, kind, param: None, code } })
+}
+
+fn stripe(rejection: &Rejection<'_, '_>) -> Imitation {
+    #[derive(Serialize)]
+    struct Body<'r> {
+        error: Fault<'r>,
+    }
+    #[derive(Serialize)]
+    struct Fault<'r> {
+        #[serde(rename = "type")]
+        kind: &'static str,
+        code: &'static str,
+        message: &'r str,
+    }
+    let (kind, code) = match Why::of(rejection) {
+        Why::TooOften | Why::TooMuch => ("invalid_request_error", "rate_limit"),
+        Why::Forbidden => ("invalid_request_error", "forbidden"),
+        Why::Outage => ("api_error", "service_unavailable"),
+    };
+    json(rejection, &Body { error: Fault { kind, code, message: &rejection.detail } })
+}
+
+/// Its services speak JSON or XML, and each SDK reads only what its service speaks.
+fn aws(rejection: &Rejection<'_, '_>, request: &HeaderMap) -> Imitation {
+    #[derive(Serialize)]
+    struct Body<'r> {
+        #[serde(rename = "__type")]
+        kind: &'static str,
+        message: &'r str,
+    }
+    let kind = match Why::of(rejection) {
+        Why::TooOften => "ThrottlingException",
+        Why::TooMuch => "ServiceQuotaExceededException",
+        Why::Forbidden => "AccessDeniedException",
+        Why::Outage => "ServiceUnavailable",
+    };
+    if expects_xml(request) {
+        let (message, id) = (XmlText(&rejection.detail), rejection.id);
+        let body = format!(
+            "<ErrorResponse><Error><Type>Sender</Type><Code>{kind}</Code><Message>{message}</Message></Error>\
+             <RequestId>{id}</RequestId></ErrorResponse>"
+        );
+        return Imitation { status: rejection.status, content_type: "text/xml", body: body.into() };
+    }
+    let content_type = match text(request, &CONTENT_TYPE) {
+        "application/x-amz-json-1.0" => "application/x-amz-json-1.0",
+        "application/x-amz-json-1.1" => "application/x-amz-json-1.1",
+        _ => "application/json",
+    };
+    Imitation { content_type, ..json(rejection, &Body { kind, message: &rejection.detail }) }
+}
+
+/// Whether the caller's protocol is one of those in XML: a form as the query
+/// protocol sends it, or S3, which alone signs a hash of what it sends.
+fn expects_xml(request: &HeaderMap) -> bool {
+    let content_type = text(request, &CONTENT_TYPE);
+    if content_type.contains("json") {
+        return false;
+    }
+    content_type.starts_with("application/x-www-form-urlencoded")
+        || content_type.contains("xml")
+        || text(request, &ACCEPT).contains("xml")
+        || request.contains_key("x-amz-content-sha256")
+}
+
+fn text<'r>(request: &'r HeaderMap, name: &http::HeaderName) -> &'r str {
+    request.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+fn github(rejection: &Rejection<'_, '_>) -> Imitation {
+    #[derive(Serialize)]
+    struct Body {
+        message: String,
+        status: String,
+    }
+    let message = match Why::of(rejection) {
+        Why::TooOften => format!("You have exceeded a secondary rate limit: {}", rejection.detail),
+        _ => rejection.detail.clone(),
+    };
+    json(rejection, &Body { message, status: rejection.status.as_str().to_owned() })
+}
+
+fn json(rejection: &Rejection<'_, '_>, body: &impl Serialize) -> Imitation {
+    // Writing strings and numbers to memory does not fail; if it did, a status
+    // with an empty body is still a refusal.
+    let body = serde_json::to_vec(body).unwrap_or_default().into();
+    Imitation { status: rejection.status, content_type: "application/json", body }
+}
+
+/// Text between two tags. Only rules made by hand have names that need this.
+struct XmlText<'t>(&'t str);
+
+impl std::fmt::Display for XmlText<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for char in self.0.chars() {
+            match char {
+                '&' => f.write_str("&amp;")?,
+                '<' => f.write_str("&lt;")?,
+                '>' => f.write_str("&gt;")?,
+                // XML 1.0 knows no other way to write these.
+                char if char.is_control() => f.write_str("?")?,
+                char => std::fmt::Write::write_char(f, char)?,
+            }
+        }
+        Ok(())
+    }
+}

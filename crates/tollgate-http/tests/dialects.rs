@@ -1,0 +1,208 @@
+//! Refusals in the words of other services.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use serde_json::{Value, json};
+use tollgate::{Call, Limiter, ManualClock, MemoryStore, Policy, Timestamp};
+use tollgate_http::{Rejection, RetryAfter};
+
+type TestLimiter = Limiter<MemoryStore<ManualClock>>;
+
+fn limiter(policy: &str) -> TestLimiter {
+    let clock = ManualClock::at(Timestamp::from_secs(1_700_000_000));
+    let policy = Policy::parse(policy).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    Limiter::with_store(policy, MemoryStore::with_clock(1_000, clock))
+}
+
+/// What a refused caller gets that sends these headers.
+#[track_caller]
+fn refusal(limiter: &TestLimiter, call: &Call<'_>, request: &[(&str, &str)]) -> Response<bytes::Bytes> {
+    let request: HeaderMap = request
+        .iter()
+        .map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse::<HeaderValue>().unwrap()))
+        .collect();
+    let settings = limiter.policy().headers();
+    let decision = limiter.check(call);
+    let retry_after = RetryAfter::of(&decision, 0, 0);
+    let rejection = Rejection::of(&decision, limiter.next_id(), retry_after).unwrap();
+    let mut response = rejection.response(&request, settings);
+    rejection.write_headers(response.headers_mut(), settings);
+    response
+}
+
+fn json_of(response: &Response<bytes::Bytes>) -> Value {
+    serde_json::from_slice(response.body()).unwrap()
+}
+
+fn header<'r>(response: &'r Response<bytes::Bytes>, name: &str) -> &'r str {
+    response.headers().get(name).map_or("absent", |value| value.to_str().unwrap())
+}
+
+const TOO_OFTEN: &str = "limit `a` allows 1 per 40 seconds; try again in 40 s";
+
+/// A limiter with one limit, of which one caller has had its share.
+fn used_up(dialect: &str) -> TestLimiter {
+    let limiter = limiter(&format!(
+        "headers: {{dialects: [{dialect}]}}
+deny: [{{user: mallory}}]
+limits: [{{name: a, endpoint: /x, by: ip, bucket: 1/40s}}]"
+    ));
+    assert!(limiter.check(&caller()).is_allowed());
+    limiter
+}
+
+fn caller() -> Call<'static> {
+    Call::new("GET", "/x").ip([203, 0, 113, 9])
+}
+
+#[test]
+fn discord_waits_for_what_the_body_says() {
+    let limiter = used_up("discord");
+    let response = refusal(&limiter, &caller(), &[("accept", "text/html")]);
+    assert_eq!((response.status().as_u16(), header(&response, "content-type")), (429, "application/json"));
+    assert_eq!(
+        json_of(&response),
+        json!({"message": TOO_OFTEN, "retry_after": 40.0, "global": false, "code": 0})
+    );
+    assert_eq!((header(&response, "via"), header(&response, "x-ratelimit-scope")), ("1.1 tollgate", "user"));
+    assert_eq!(header(&response, "x-ratelimit-global"), "absent");
+
+    let never = refusal(&limiter, &caller().cost(2), &[]);
+    assert_eq!(never.status(), 400, "its clients repeat each 429, and one without a wait at once");
+    assert_eq!(header(&never, "retry-after"), "absent");
+}
+
+#[test]
+fn discord_stops_everything_where_everything_is_limited() {
+    for (by, scope) in [("ip", "global"), ("global", "shared")] {
+        let limiter =
+            limiter(&format!("headers: {{dialects: discord}}\nlimits: [{{by: {by}, bucket: 1/minute}}]"));
+        limiter.check(&caller());
+        let response = refusal(&limiter, &caller(), &[]);
+        assert_eq!(json_of(&response)["global"], true);
+        assert_eq!(
+            (header(&response, "x-ratelimit-global"), header(&response, "x-ratelimit-scope")),
+            ("true", scope)
+        );
+    }
+}
+
+#[test]
+fn openai_and_stripe_have_an_error_object() {
+    let response = refusal(&used_up("openai"), &caller(), &[]);
+    let id = header(&response, "tollgate-decision");
+    assert_eq!(header(&response, "x-request-id"), id);
+    let error = json!({"message": TOO_OFTEN, "type": "rate_limit_error", "param": null, "code": "rate_limit_exceeded"});
+    assert_eq!(json_of(&response), json!({ "error": error }));
+
+    let response = refusal(&used_up("stripe"), &caller(), &[]);
+    let error = json!({"message": TOO_OFTEN, "type": "invalid_request_error", "code": "rate_limit"});
+    assert_eq!(json_of(&response), json!({ "error": error }));
+    assert_eq!(header(&response, "stripe-should-retry"), "true");
+}
+
+#[test]
+fn github_speaks_of_a_secondary_rate_and_of_dates() {
+    let limiter = limiter(
+        "headers: {dialects: github, x_ratelimit: delta}
+limits: [{name: a, by: ip, bucket: 1/40s}]",
+    );
+    limiter.check(&caller());
+    let response = refusal(&limiter, &caller(), &[]);
+    let message = format!("You have exceeded a secondary rate limit: {TOO_OFTEN}");
+    assert_eq!(json_of(&response), json!({"message": message, "status": "429"}));
+    assert_eq!(header(&response, "x-ratelimit-reset"), "1700000040", "its clients take a reset for a date");
+}
+
+#[test]
+fn aws_speaks_the_protocol_of_the_request() {
+    let limiter = used_up("aws");
+    let form = ("content-type", "application/x-www-form-urlencoded; charset=utf-8");
+    for (request, content_type) in [
+        (vec![], "application/json"),
+        (vec![("content-type", "application/x-amz-json-1.0")], "application/x-amz-json-1.0"),
+        (vec![("content-type", "application/x-amz-json-1.1")], "application/x-amz-json-1.1"),
+        (vec![("content-type", "application/json"), ("x-amz-content-sha256", "0")], "application/json"),
+        (vec![form], "text/xml"),
+        (vec![("x-amz-content-sha256", "UNSIGNED-PAYLOAD")], "text/xml"),
+        (vec![("accept", "application/xml")], "text/xml"),
+    ] {
+        let response = refusal(&limiter, &caller(), &request);
+        assert_eq!(header(&response, "content-type"), content_type, "{request:?}");
+        let id = header(&response, "tollgate-decision");
+        assert_eq!(header(&response, "x-amzn-requestid"), id);
+        if content_type == "text/xml" {
+            let expected = format!(
+                "<ErrorResponse><Error><Type>Sender</Type><Code>ThrottlingException</Code>\
+                 <Message>{TOO_OFTEN}</Message></Error><RequestId>{id}</RequestId></ErrorResponse>"
+            );
+            assert_eq!(*response.body(), expected);
+        } else {
+            assert_eq!(json_of(&response), json!({"__type": "ThrottlingException", "message": TOO_OFTEN}));
+        }
+    }
+    let never = refusal(&limiter, &caller().cost(2), &[]);
+    assert_eq!(json_of(&never)["__type"], "ServiceQuotaExceededException");
+}
+
+#[test]
+fn whoever_is_not_counted_is_refused_in_the_same_words() {
+    for (dialect, pointer, code) in [
+        ("discord", "/code", json!(0)),
+        ("openai", "/error/code", json!("forbidden")),
+        ("stripe", "/error/code", json!("forbidden")),
+        ("aws", "/__type", json!("AccessDeniedException")),
+        ("github", "/message", json!("this caller is on the deny list")),
+        ("envoy", "/status", json!(403)),
+    ] {
+        let response = refusal(&used_up(dialect), &caller().user("mallory"), &[]);
+        assert_eq!(response.status(), 403, "{dialect}");
+        assert_eq!(json_of(&response).pointer(pointer), Some(&code), "{dialect}");
+        assert_eq!(header(&response, "tollgate-decision").len(), 16, "{dialect}");
+    }
+}
+
+#[test]
+fn a_limit_speaks_its_own_words_when_it_decides_and_before_those_for_all() {
+    let limiter = limiter(
+        "headers: {dialects: [envoy, stripe]}
+limits:
+  - {name: chat, endpoint: /chat, by: ip, bucket: 1/minute, dialects: openai}
+  - {name: all, by: ip, bucket: 2/minute}",
+    );
+    let chat = Call::new("GET", "/chat").ip([203, 0, 113, 9]);
+    limiter.check(&chat);
+    let by_chat = refusal(&limiter, &chat, &[]);
+    assert_eq!(json_of(&by_chat)["error"]["code"], "rate_limit_exceeded");
+    let spoken = |response: &Response<_>| {
+        ["x-should-retry", "stripe-should-retry", "x-envoy-ratelimited"]
+            .map(|name| response.headers().contains_key(name))
+    };
+    assert_eq!(spoken(&by_chat), [true, true, true]);
+
+    limiter.check(&caller());
+    let by_all = refusal(&limiter, &caller(), &[]);
+    assert_eq!(json_of(&by_all)["error"]["code"], "rate_limit", "the first that has a body");
+    assert_eq!(spoken(&by_all), [false, true, true]);
+}
+
+#[test]
+fn the_plain_form_names_the_decision_as_the_header_does() {
+    let limiter = limiter("limits: [{name: a, by: ip, windows: [1/40s, 1/hour]}]");
+    limiter.check(&caller());
+    let response = refusal(&limiter, &caller(), &[]);
+    let id = header(&response, "tollgate-decision");
+    assert_eq!(
+        json_of(&response),
+        json!({
+            "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            "title": "Quota Exceeded",
+            "status": 429,
+            "detail": "limit `a/1h` allows 1 per hour; try again in 3600 s",
+            "instance": format!("urn:tollgate:decision:{id}"),
+            "violated-policies": ["a/40s", "a/1h"],
+            "retry_after": 3600,
+            "retry_after_ms": 3_600_000,
+        })
+    );
+}
