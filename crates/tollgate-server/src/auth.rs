@@ -1,0 +1,90 @@
+//! Forward auth: a proxy asks whether its client's request may pass.
+//!
+//! What is decided is the request that the proxy has, and not the one that it
+//! makes here. The proxy is believed about it; its client is not, although a
+//! proxy passes on whatever the client wrote (`original` says how that is told
+//! apart).
+//!
+//! Slots cannot be held: nobody says here when the request is over. Limits on
+//! how many run at once are looked at and refuse nobody.
+
+mod original;
+mod wishes;
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use http::header::CACHE_CONTROL;
+use http::request::Parts;
+use http::{HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+use tollgate::policy::HeaderSettings;
+use tollgate::{Decision, DecisionId, Store};
+use tollgate_http::{Outage, Rejection, RetryAfter, client_address_behind, write_headers};
+
+use self::original::{Named, Original};
+use self::wishes::Wishes;
+use crate::api::Inner;
+use crate::problem::Problem;
+use crate::reply::Reply;
+
+pub(crate) use self::original::Family;
+
+impl<S: Store> Inner<S> {
+    pub(crate) async fn auth(&self, parts: &Parts, peer: IpAddr) -> Result<Reply, Problem> {
+        let wishes = Wishes::of(parts.uri.query())?;
+        let named = Named::of(&parts.headers, wishes.family)?;
+        let limiter = self.limiter.load();
+        let policy = limiter.policy();
+        let client = client_address_behind(peer, &parts.headers, policy.client());
+        let request = Original::new(&named, parts, client)?;
+        let id = limiter.next_id();
+        Ok(match limiter.decide_in_passing(&request).await {
+            Ok(decision) => {
+                self.keep(id, &decision);
+                match Rejection::of(&decision, id, retry_after(&decision, policy.headers())) {
+                    Some(rejection) => refused(rejection, wishes, parts, policy.headers()),
+                    None => admitted(Some(&decision), id, policy.headers()),
+                }
+            }
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "no answer from the store");
+                match Rejection::in_outage(&Outage::of(policy, &request), id) {
+                    Some(rejection) => refused(rejection, wishes, parts, policy.headers()),
+                    None => admitted(None, id, policy.headers()),
+                }
+            }
+        })
+    }
+}
+
+fn retry_after(decision: &Decision<'_>, settings: &HeaderSettings) -> Option<RetryAfter> {
+    let jitter = settings.retry_after_jitter;
+    let dice = if jitter > 0 { fastrand::u32(..) } else { 0 };
+    RetryAfter::of(decision, jitter, dice)
+}
+
+fn admitted(decision: Option<&Decision<'_>>, id: DecisionId, settings: &HeaderSettings) -> Reply {
+    let mut reply = Response::new(Full::default());
+    // A proxy that keeps answers must not keep this one: the next request counts too.
+    reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Some(decision) = decision {
+        write_headers(reply.headers_mut(), decision, id, settings, None);
+    }
+    reply
+}
+
+fn refused(rejection: Rejection<'_, '_>, wishes: Wishes, parts: &Parts, settings: &HeaderSettings) -> Reply {
+    let wish = wishes.deny.filter(|_| rejection.status() == StatusCode::TOO_MANY_REQUESTS);
+    let rejection = match wish {
+        Some(status) => rejection.with_status(status),
+        None => rejection,
+    };
+    let mut response: Response<Bytes> = rejection.response(&parts.headers, settings);
+    // Dialects have statuses of their own; a proxy that asks for one knows no other.
+    if let Some(status) = wish {
+        *response.status_mut() = status;
+    }
+    rejection.write_headers(response.headers_mut(), settings);
+    response.map(Full::new)
+}

@@ -1,0 +1,255 @@
+//! The request that the proxy's client made, from the headers that name it.
+//!
+//! Two families of headers are about: `X-Original-*`, which nginx is told to
+//! send, and `X-Forwarded-*`, which Traefik and Caddy send by themselves. A proxy
+//! overwrites those of its own family and passes on the others, so a client can
+//! add them and name any request it likes. Therefore `?headers=` says which
+//! family counts, and without it nothing is decided where the two disagree.
+//!
+//! A host that is named twice (by the family and in `Host`) counts twice: limits
+//! of both apply, so naming another one adds limits and removes none.
+//!
+//! Invariant: no header that the proxy did not write makes `/v1/auth` decide
+//! about another request. Held by `tests/auth.rs`.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use http::header::HOST;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue};
+use tollgate::Request;
+
+use crate::body::quoted;
+use crate::problem::Problem;
+
+/// Whose headers name the original request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// `X-Original-URI`, `-URL`, `-Method`, `-Host`.
+    Original,
+    /// `X-Forwarded-Uri`, `-Method`, `-Host`.
+    Forwarded,
+}
+
+/// What one family says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Named<'h> {
+    /// Path and query.
+    target: Option<Cow<'h, str>>,
+    method: Option<Cow<'h, str>>,
+    host: Option<Cow<'h, str>>,
+}
+
+impl<'h> Named<'h> {
+    /// What is named, by the family that counts.
+    pub(crate) fn of(headers: &'h HeaderMap, family: Option<Family>) -> Result<Self, Problem> {
+        let named = match family {
+            Some(Family::Original) => Self::by_original(headers)?,
+            Some(Family::Forwarded) => Self::by_forwarded(headers)?,
+            None => {
+                let (original, forwarded) = (Self::by_original(headers)?, Self::by_forwarded(headers)?);
+                match (original.says_something(), forwarded.says_something()) {
+                    (true, true) if original != forwarded => return Err(ambiguous()),
+                    (false, true) => forwarded,
+                    _ => original,
+                }
+            }
+        };
+        if named.target.is_none() {
+            return Err(missing(family));
+        }
+        Ok(named)
+    }
+
+    fn by_original(headers: &'h HeaderMap) -> Result<Self, Problem> {
+        let uri =
+            single(headers, "x-original-uri")?.map(|text| Target::of(text, "X-Original-URI")).transpose()?;
+        let url =
+            single(headers, "x-original-url")?.map(|text| Target::of(text, "X-Original-URL")).transpose()?;
+        let method = single(headers, "x-original-method")?;
+        let mut host = single(headers, "x-original-host")?;
+        if let (Some(uri), Some(url)) = (&uri, &url)
+            && uri.rest != url.rest
+        {
+            return Err(Problem::bad_request(
+                "`X-Original-URI` and `X-Original-URL` name different requests: one of them is the client's; \
+                 clear it in the proxy, in nginx with `proxy_set_header X-Original-URL \"\";`",
+            ));
+        }
+        if host.is_none() {
+            host = url.as_ref().and_then(|url| url.host.clone());
+        }
+        Ok(Self { target: uri.or(url).map(|target| target.rest), method, host })
+    }
+
+    fn by_forwarded(headers: &'h HeaderMap) -> Result<Self, Problem> {
+        let uri = single(headers, "x-forwarded-uri")?
+            .map(|text| Target::of(text, "X-Forwarded-Uri"))
+            .transpose()?;
+        let method = single(headers, "x-forwarded-method")?;
+        // Proxies in a row may each add one; the last is of the one that asks.
+        let host = headers.get_all("x-forwarded-host").iter().next_back().and_then(text);
+        Ok(Self { target: uri.map(|target| target.rest), method, host })
+    }
+
+    /// A host alone names no request: many set-ups send one beside the other family.
+    fn says_something(&self) -> bool {
+        self.target.is_some() || self.method.is_some()
+    }
+}
+
+/// Path and query, and the host before them if there is one.
+struct Target<'h> {
+    host: Option<Cow<'h, str>>,
+    rest: Cow<'h, str>,
+}
+
+impl<'h> Target<'h> {
+    fn of(text: Cow<'h, str>, header: &str) -> Result<Self, Problem> {
+        // What follows is for browsers and never sent by them.
+        let text = cut_at(text, '#');
+        if text.starts_with('/') || text == "*" {
+            return Ok(Self { host: None, rest: text });
+        }
+        let Some(at) = text.find("://") else {
+            let text = quoted(&text);
+            return Err(Problem::bad_request(format!(
+                "`{header}` must be a path such as `/search?q=x`, not `{text}`"
+            )));
+        };
+        let authority = &text[at + 3..];
+        let (host, rest) = authority.split_at(authority.find(['/', '?']).unwrap_or(authority.len()));
+        let host = host.rsplit_once('@').map_or(host, |(_user, host)| host);
+        let rest = if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") };
+        Ok(Self {
+            host: Some(host.to_owned()).filter(|it| !it.is_empty()).map(Cow::Owned),
+            rest: rest.into(),
+        })
+    }
+}
+
+fn cut_at(text: Cow<'_, str>, end: char) -> Cow<'_, str> {
+    match (text.find(end), text) {
+        (None, text) => text,
+        (Some(at), Cow::Borrowed(text)) => Cow::Borrowed(&text[..at]),
+        (Some(at), Cow::Owned(mut text)) => {
+            text.truncate(at);
+            Cow::Owned(text)
+        }
+    }
+}
+
+/// A header as text; an empty one says nothing.
+fn text(line: &HeaderValue) -> Option<Cow<'_, str>> {
+    let bytes = line.as_bytes().trim_ascii();
+    (!bytes.is_empty()).then(|| String::from_utf8_lossy(bytes))
+}
+
+/// A header that makes sense once: of two lines, one is the client's.
+fn single<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<Cow<'h, str>>, Problem> {
+    let mut lines = headers.get_all(name).iter();
+    let first = lines.next();
+    if lines.any(|line| Some(line) != first) {
+        return Err(Problem::bad_request(format!(
+            "`{name}` comes twice and differs: let the proxy set it, and not add to what the client sent"
+        )));
+    }
+    Ok(first.and_then(text))
+}
+
+fn missing(family: Option<Family>) -> Problem {
+    Problem::bad_request(match family {
+        Some(Family::Forwarded) => {
+            "the original request is not named: let the proxy send `X-Forwarded-Uri` and \
+             `X-Forwarded-Method`, as Traefik and Caddy do by themselves"
+        }
+        Some(Family::Original) | None => {
+            "the original request is not named: let the proxy send its path and query, in nginx with \
+             `proxy_set_header X-Original-URI $request_uri;` and \
+             `proxy_set_header X-Original-Method $request_method;`"
+        }
+    })
+}
+
+fn ambiguous() -> Problem {
+    Problem::bad_request(
+        "`X-Original-*` and `X-Forwarded-*` name different requests, and one of them may be the client's: \
+         say which the proxy writes, with `/v1/auth?headers=original` (nginx) or \
+         `/v1/auth?headers=forwarded` (Traefik, Caddy)",
+    )
+}
+
+/// The original request, as a policy sees it.
+pub(crate) struct Original<'a> {
+    method: &'a str,
+    path: &'a str,
+    query: Option<&'a str>,
+    host: Option<&'a str>,
+    headers: &'a HeaderMap,
+    client: IpAddr,
+}
+
+impl<'a> Original<'a> {
+    pub(crate) fn new(named: &'a Named<'_>, parts: &'a Parts, client: IpAddr) -> Result<Self, Problem> {
+        let target = named.target.as_deref().unwrap_or("/");
+        let (path, query) = match target.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (target, None),
+        };
+        // Proxies that keep the method need not name it.
+        let method = named.method.as_deref().unwrap_or(parts.method.as_str());
+        if http::Method::from_bytes(method.as_bytes()).is_err() {
+            let method = quoted(method);
+            return Err(Problem::bad_request(format!("the original method is no method: `{method}`")));
+        }
+        Ok(Self { method, path, query, host: named.host.as_deref(), headers: &parts.headers, client })
+    }
+
+    fn asked_host(&self) -> Option<&'a str> {
+        self.headers.get(HOST).and_then(|host| host.to_str().ok())
+    }
+}
+
+/// Headers that the proxy wrote for us: no part of what its client asked for.
+fn is_between_us(name: &str) -> bool {
+    name.starts_with("x-original-")
+        || matches!(name, "x-forwarded-uri" | "x-forwarded-method" | "tollgate-token")
+}
+
+impl Request for Original<'_> {
+    fn method(&self) -> &str {
+        self.method
+    }
+
+    fn path(&self) -> &str {
+        self.path
+    }
+
+    fn query(&self) -> Option<&str> {
+        self.query
+    }
+
+    fn host(&self) -> Option<&str> {
+        self.host.or_else(|| self.asked_host())
+    }
+
+    fn other_host(&self) -> Option<&str> {
+        self.host.and(self.asked_host())
+    }
+
+    fn client(&self) -> Option<IpAddr> {
+        Some(self.client)
+    }
+
+    fn header(&self, name: &str) -> Option<&[u8]> {
+        self.header_line(name, 0)
+    }
+
+    fn header_line(&self, name: &str, index: usize) -> Option<&[u8]> {
+        if is_between_us(name) {
+            return None;
+        }
+        self.headers.get_all(name).iter().nth(index).map(HeaderValue::as_bytes)
+    }
+}

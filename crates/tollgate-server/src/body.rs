@@ -1,0 +1,173 @@
+//! A request's body: collected up to a bound, and read as JSON.
+
+use std::error::Error;
+use std::pin::pin;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use http_body::Body;
+use serde::Deserialize;
+use serde_json::error::Category;
+use tollgate::policy::nearest;
+
+use crate::problem::Problem;
+
+/// The longest body of one request.
+pub(crate) const MOST: usize = 64 * 1024;
+/// The longest body of a batch.
+pub(crate) const MOST_OF_BATCH: usize = 1024 * 1024;
+/// How much of what somebody else wrote is quoted, in characters.
+const MOST_QUOTED: usize = 40;
+
+/// The whole body, if its type does not say that it is no JSON, and it is not too long.
+pub(crate) async fn collect<B>(headers: &HeaderMap, body: B, most: usize) -> Result<Bytes, Problem>
+where
+    B: Body,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    if !may_be_json(headers) {
+        return Err(Problem::wrong_type());
+    }
+    if body.size_hint().lower() > most as u64 {
+        return Err(Problem::too_large(most));
+    }
+    let mut body = pin!(body);
+    let (mut first, mut all) = (Bytes::new(), BytesMut::new());
+    while let Some(frame) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+        let Ok(frame) = frame.map_err(drop) else {
+            return Err(Problem::bad_request("the body broke off before its end; send it again"));
+        };
+        let Ok(mut data) = frame.into_data() else { continue };
+        let length = data.remaining();
+        if first.len().max(all.len()).saturating_add(length) > most {
+            return Err(Problem::too_large(most));
+        }
+        // Nearly all bodies come in one piece, which is then not copied.
+        if first.is_empty() && all.is_empty() {
+            first = data.copy_to_bytes(length);
+        } else {
+            if all.is_empty() {
+                all.extend_from_slice(&first);
+            }
+            all.put(data);
+        }
+    }
+    Ok(if all.is_empty() { first } else { all.freeze() })
+}
+
+/// What tools write who were told nothing about the type: the first is `curl -d`.
+const UNTOLD: [&[u8]; 2] = [b"application/x-www-form-urlencoded", b"text/plain"];
+
+/// No type at all will do, nor does it matter what a tool writes by itself; any
+/// other that is not JSON is a mistake worth saying.
+///
+/// These are the types that a page of another site may send unasked, so it is not
+/// the type that keeps such pages out: `Access` does, by what browsers say of them.
+fn may_be_json(headers: &HeaderMap) -> bool {
+    let Some(kind) = headers.get(CONTENT_TYPE) else { return true };
+    let kind = kind.as_bytes().split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii();
+    let is_kind_of_json = || {
+        let (start, end) = (kind.get(..12), kind.len().checked_sub(5).and_then(|at| kind.get(at..)));
+        start.is_some_and(|it| it.eq_ignore_ascii_case(b"application/"))
+            && end.is_some_and(|it| it.eq_ignore_ascii_case(b"+json"))
+    };
+    kind.eq_ignore_ascii_case(b"application/json")
+        || UNTOLD.iter().any(|untold| kind.eq_ignore_ascii_case(untold))
+        || is_kind_of_json()
+}
+
+/// What the body says: an object with these fields.
+pub(crate) fn read<'b, T: Deserialize<'b>>(body: &'b [u8], fields: &[&str]) -> Result<T, Problem> {
+    // Lists are turned down, although they can be read as objects without names.
+    match body.trim_ascii_start().first() {
+        Some(b'[' | b'"' | b'0'..=b'9' | b'-' | b't' | b'f' | b'n') => {
+            serde_json::from_slice::<serde::de::IgnoredAny>(body).map_err(|error| worded(&error))?;
+            Err(Problem::bad_request(format!("the body must be a JSON object with {}", listed(fields))))
+        }
+        Some(_) => serde_json::from_slice(body).map_err(|error| worded(&error)),
+        None => Err(Problem::bad_request(format!(
+            "the body is empty; send a JSON object with {}",
+            listed(fields)
+        ))),
+    }
+}
+
+fn worded(error: &serde_json::Error) -> Problem {
+    let text = error.to_string();
+    // The place, which it ends with, is said first.
+    let what = text.rsplit_once(" at line ").map_or(&*text, |(what, _place)| what);
+    let place = format!("line {}, column {}", error.line(), error.column());
+    if let Some(rest) = what.strip_prefix("unknown field `") {
+        let (unknown, expected) = rest.rsplit_once("`, expected").unwrap_or((rest, ""));
+        let fields: Vec<_> = expected.split('`').skip(1).step_by(2).collect();
+        let meant = nearest(unknown, fields.iter().copied());
+        let meant = meant.map(|meant| format!("did you mean `{meant}`? ")).unwrap_or_default();
+        return Problem::bad_request(format!(
+            "{place}: unknown field `{}`; {meant}the fields are {}",
+            quoted(unknown),
+            listed(&fields)
+        ));
+    }
+    Problem::bad_request(match error.classify() {
+        Category::Data => format!("{place}: {}", quoted_long(what)),
+        Category::Syntax | Category::Eof | Category::Io => {
+            format!("{place}: this is not JSON: {}", quoted_long(what))
+        }
+    })
+}
+
+/// The first characters of a text that somebody else wrote.
+pub(crate) fn quoted(text: &str) -> String {
+    cut(text, MOST_QUOTED)
+}
+
+/// A message of the reader may quote the request.
+fn quoted_long(text: &str) -> String {
+    cut(text, 6 * MOST_QUOTED)
+}
+
+fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((at, _)) => format!("{}...", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+/// `a`, `b` and `c`.
+pub(crate) fn listed(words: &[&str]) -> String {
+    let quoted: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
+    match quoted.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+        None => "nothing".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_json_is_known_by_its_type() {
+        for (kind, is) in [
+            ("application/json", true),
+            ("Application/JSON; charset=utf-8", true),
+            ("application/problem+json", true),
+            ("text/plain", true),
+            ("Text/Plain;charset=UTF-8", true),
+            ("application/x-www-form-urlencoded", true),
+            ("multipart/form-data; boundary=x", false),
+            ("text/html", false),
+            ("text/x+json", false),
+            ("application/jsonp", false),
+            ("", false),
+            ("+json", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_TYPE, kind.parse().unwrap());
+            assert_eq!(may_be_json(&headers), is, "{kind}");
+        }
+        assert!(may_be_json(&HeaderMap::new()));
+    }
+}

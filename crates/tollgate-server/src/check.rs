@@ -1,0 +1,169 @@
+//! `POST /v1/check`: may this request pass? And the same for many at once.
+//!
+//! Requests of a batch are decided one after the other, each on its own: one
+//! that is refused does not refuse the others. A batch with a mistake in it is
+//! turned down whole, before anything is charged.
+
+use std::net::IpAddr;
+
+use serde::Deserialize;
+use tollgate::{Call, Limiter, Store};
+use tollgate_http::Outage;
+
+use crate::api::Inner;
+use crate::body::{quoted, read};
+use crate::json::{Object, Pairs, Text, Units};
+use crate::problem::Problem;
+use crate::reply::{Reply, json};
+use crate::told::Teller;
+
+/// The most requests of one batch.
+pub(crate) const MOST_IN_BATCH: usize = 1_000;
+/// The longest method.
+pub(crate) const LONGEST_METHOD: usize = 64;
+
+const FIELDS: &[&str] =
+    &["method", "path", "ip", "user", "api_key", "tenant", "plan", "host", "headers", "claims", "cost"];
+
+/// A request as its body describes it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked<'b> {
+    #[serde(borrow)]
+    method: Option<Text<'b>>,
+    #[serde(borrow)]
+    path: Text<'b>,
+    #[serde(borrow)]
+    ip: Option<Text<'b>>,
+    #[serde(borrow)]
+    user: Option<Text<'b>>,
+    #[serde(borrow)]
+    api_key: Option<Text<'b>>,
+    #[serde(borrow)]
+    tenant: Option<Text<'b>>,
+    #[serde(borrow)]
+    plan: Option<Text<'b>>,
+    #[serde(borrow)]
+    host: Option<Text<'b>>,
+    #[serde(borrow)]
+    headers: Option<Pairs<'b>>,
+    #[serde(borrow)]
+    claims: Option<Pairs<'b>>,
+    cost: Option<Units>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Batch<'b> {
+    #[serde(borrow)]
+    requests: Vec<Object<Asked<'b>>>,
+}
+
+impl Asked<'_> {
+    /// What a policy can look at.
+    fn call(&self) -> Result<Call<'_>, Problem> {
+        let method = self.method.as_ref().map_or("GET", Text::as_str);
+        if !(1..=LONGEST_METHOD).contains(&method.len()) || !method.bytes().all(is_token) {
+            let method = quoted(method);
+            return Err(Problem::senseless(format!("`method` is no method: `{method}`; write `GET`, say")));
+        }
+        let path = self.path.as_str();
+        if !path.starts_with('/') {
+            let path = quoted(path);
+            return Err(Problem::senseless(format!("`path` must begin with `/`, and `{path}` does not")));
+        }
+        let mut call = Call::new(method, path);
+        if let Some(ip) = &self.ip {
+            let address = ip.as_str().parse::<IpAddr>().map_err(|_| {
+                let ip = quoted(ip.as_str());
+                Problem::senseless(format!(
+                    "`ip` is no address: `{ip}`; write `203.0.113.9` or `2001:db8::1`"
+                ))
+            })?;
+            call = call.ip(address);
+        }
+        call = apply(call, self.user.as_ref(), Call::user);
+        call = apply(call, self.api_key.as_ref(), Call::api_key);
+        call = apply(call, self.tenant.as_ref(), Call::tenant);
+        call = apply(call, self.plan.as_ref(), Call::plan);
+        call = apply(call, self.host.as_ref(), Call::host);
+        for (name, value) in self.headers.iter().flat_map(Pairs::iter) {
+            call = call.header(name, value);
+        }
+        for (name, value) in self.claims.iter().flat_map(Pairs::iter) {
+            call = call.claim(name, value);
+        }
+        Ok(match self.cost {
+            Some(cost) => call.cost(cost.count()?),
+            None => call,
+        })
+    }
+}
+
+fn apply<'c>(
+    call: Call<'c>,
+    value: Option<&'c Text<'_>>,
+    with: fn(Call<'c>, &'c str) -> Call<'c>,
+) -> Call<'c> {
+    match value {
+        Some(value) => with(call, value.as_str()),
+        None => call,
+    }
+}
+
+/// RFC 9110, section 5.6.2.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+impl<S: Store> Inner<S> {
+    pub(crate) async fn check(&self, body: &[u8]) -> Result<Reply, Problem> {
+        let asked: Asked<'_> = read(body, FIELDS)?;
+        let call = asked.call()?;
+        let limiter = self.limiter.load();
+        let mut out = Vec::with_capacity(512);
+        self.decide(&limiter, &call, &mut out).await;
+        Ok(json(out))
+    }
+
+    pub(crate) async fn check_batch(&self, body: &[u8]) -> Result<Reply, Problem> {
+        let batch: Batch<'_> = read(body, &["requests"])?;
+        if batch.requests.len() > MOST_IN_BATCH {
+            let count = batch.requests.len();
+            return Err(Problem::senseless(format!(
+                "a batch has at most {MOST_IN_BATCH} requests, and this one has {count}: send several"
+            )));
+        }
+        let about = |(at, Object(asked)): (usize, &Object<Asked<'_>>)| {
+            asked.call().map(drop).map_err(|problem| problem.about(&format!("`requests[{at}]`")))
+        };
+        batch.requests.iter().enumerate().try_for_each(about)?;
+        let limiter = self.limiter.load();
+        let mut out = Vec::with_capacity(16 + 512 * batch.requests.len());
+        out.extend_from_slice(b"{\"decisions\":[");
+        for (at, Object(asked)) in batch.requests.iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            self.decide(&limiter, &asked.call()?, &mut out).await;
+        }
+        out.extend_from_slice(b"]}");
+        Ok(json(out))
+    }
+
+    /// Decides, and writes what was decided.
+    async fn decide(&self, limiter: &Limiter<S>, call: &Call<'_>, out: &mut Vec<u8>) {
+        let id = limiter.next_id();
+        // A store in this process answers where it is asked, and nothing is moved about.
+        if limiter.decide_at_once(call, |decision| self.tell(limiter, decision, id, out)).is_some() {
+            return;
+        }
+        match limiter.decide(call).await {
+            Ok(decision) => self.tell(limiter, &decision, id, out),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "no answer from the store");
+                Teller::write_outage(&Outage::of(limiter.policy(), call), id, out);
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Values of a body, borrowed from it where they can be.
+//!
+//! `Option<Cow<str>>` never borrows, whatever its attributes say: serde has one
+//! way to read a `Cow`, and that one copies. So texts have a type of their own.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, SeqAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use crate::problem::Problem;
+
+/// More than anything costs, and exact in every language that reads JSON.
+pub(crate) const MOST_UNITS: u64 = (1 << 53) - 1;
+
+/// A string, copied only if it has escapes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Text<'b>(Cow<'b, str>);
+
+impl Text<'_> {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de: 'b, 'b> Deserialize<'de> for Text<'b> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(Reader)
+    }
+}
+
+/// A number of units: whole, and not below zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Units(u64);
+
+impl Units {
+    /// As many as were meant, if that many can be.
+    pub(crate) fn count(self) -> Result<u64, Problem> {
+        if self.0 > MOST_UNITS {
+            return Err(Problem::senseless(format!("`cost` is too large: it may be at most {MOST_UNITS}")));
+        }
+        Ok(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Units {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl Visitor<'_> for Reader {
+            type Value = Units;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a whole number from 0 to {MOST_UNITS}")
+            }
+
+            fn visit_u64<E: Error>(self, count: u64) -> Result<Units, E> {
+                Ok(Units(count))
+            }
+
+            /// Some languages have no other numbers, and write `1.0`.
+            #[allow(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                clippy::cast_precision_loss,
+                reason = "only whole numbers that a double holds exactly get that far"
+            )]
+            fn visit_f64<E: Error>(self, count: f64) -> Result<Units, E> {
+                if count.fract() == 0.0 && (0.0..=MOST_UNITS as f64).contains(&count) {
+                    Ok(Units(count as u64))
+                } else {
+                    Err(E::invalid_value(Unexpected::Float(count), &self))
+                }
+            }
+        }
+        deserializer.deserialize_u64(Reader)
+    }
+}
+
+/// An object of strings, in its order. A name may come twice, as headers do.
+#[derive(Debug, Default)]
+pub(crate) struct Pairs<'b>(Vec<(Text<'b>, Text<'b>)>);
+
+impl Pairs<'_> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+}
+
+impl<'de: 'b, 'b> Deserialize<'de> for Pairs<'b> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Pairs<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of strings")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some(pair) = map.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(Pairs(pairs))
+            }
+        }
+        deserializer.deserialize_map(Reader)
+    }
+}
+
+/// A value that must be written as an object: structs can be read from lists too.
+pub(crate) struct Object<T>(pub(crate) T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Reader<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+        deserializer.deserialize_map(Reader(PhantomData))
+    }
+}
+
+/// A key: one string, or one for each part.
+#[derive(Debug)]
+pub(crate) struct Parts<'b>(Vec<Text<'b>>);
+
+impl Parts<'_> {
+    pub(crate) fn as_strs(&self) -> Vec<&str> {
+        self.0.iter().map(Text::as_str).collect()
+    }
+}
+
+impl<'de: 'b, 'b> Deserialize<'de> for Parts<'b> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Parts<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string, or a list with a string for each part of the key")
+            }
+
+            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Parts(vec![Text(Cow::Borrowed(text))]))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Parts(vec![Text(Cow::Owned(text.to_owned()))]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
+                let mut all = Vec::new();
+                while let Some(part) = parts.next_element()? {
+                    all.push(part);
+                }
+                Ok(Parts(all))
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Sample<'b> {
+        #[serde(borrow)]
+        text: Option<Text<'b>>,
+    }
+
+    #[test]
+    fn a_string_without_escapes_is_not_copied() {
+        for (json, borrowed) in [(r#"{"text":"plain"}"#, true), (r#"{"text":"a\nb"}"#, false)] {
+            let sample: Sample<'_> = serde_json::from_str(json).unwrap();
+            assert_eq!(matches!(sample.text, Some(Text(Cow::Borrowed(_)))), borrowed, "{json}");
+        }
+    }
+
+    #[test]
+    fn units_are_whole_and_not_negative() {
+        for (json, units) in [
+            ("0", Some(0)),
+            ("7", Some(7)),
+            ("7.0", Some(7)),
+            ("1e3", Some(1_000)),
+            ("7.5", None),
+            ("-1", None),
+            ("1e300", None),
+            ("18446744073709551616", None),
+            ("\"7\"", None),
+            ("true", None),
+        ] {
+            assert_eq!(serde_json::from_str::<Units>(json).ok(), units.map(Units), "{json}");
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! `POST /v1/limits/{name}/…`: one key of one limit, both given by name.
+//!
+//! For services that know what they count, and for operators who look at a key
+//! or help it out. All windows of the limit answer. Looking and helping work in
+//! every mode of the limit; a check obeys it, as a request does.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use tollgate::policy::{Granted, Key, OnOutage, nearest};
+use tollgate::store::Check;
+use tollgate::{
+    Adjustment, Limit, Limiter, Mode, Outcome, Policy, Quota, Rule, Store, StoreError, Timestamp,
+};
+use tollgate_http::Outage;
+
+use crate::api::Inner;
+use crate::body::{quoted, read};
+use crate::json::{Parts, Text, Units};
+use crate::problem::Problem;
+use crate::reply::{Reply, json};
+use crate::route::Operation;
+use crate::told::{NEVER, NoLimits, Teller, Told, blocked};
+
+const FIELDS: &[&str] = &["key", "cost", "plan"];
+/// Forgetting has no amount.
+const FIELDS_OF_RESET: &[&str] = &["key", "plan"];
+/// The most names that are compared with one that nobody knows.
+const MOST_COMPARED: usize = 200;
+/// The most names that a problem lists.
+const MOST_LISTED: usize = 10;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked<'b> {
+    #[serde(borrow)]
+    key: Option<Parts<'b>>,
+    cost: Option<Units>,
+    #[serde(borrow)]
+    plan: Option<Text<'b>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskedToReset<'b> {
+    #[serde(borrow)]
+    key: Option<Parts<'b>>,
+    #[serde(borrow)]
+    plan: Option<Text<'b>>,
+}
+
+/// One key of one limit.
+struct Named<'l> {
+    limit: &'l Limit,
+    key: Key,
+    plan: Option<&'l str>,
+    cost: Option<u64>,
+}
+
+impl<S: Store> Inner<S> {
+    pub(crate) async fn named(
+        &self,
+        name: &str,
+        operation: Operation,
+        body: &[u8],
+    ) -> Result<Reply, Problem> {
+        let asked: Asked<'_> = if operation == Operation::Reset {
+            let AskedToReset { key, plan } = read(body, FIELDS_OF_RESET)?;
+            Asked { key, plan, cost: None }
+        } else {
+            read(body, FIELDS)?
+        };
+        let limiter = self.limiter.load();
+        let policy = limiter.policy();
+        let limit = policy.limit(name).ok_or_else(|| unknown(name, policy))?;
+        let values = asked.key.as_ref().map(Parts::as_strs).unwrap_or_default();
+        let named = Named {
+            limit,
+            key: policy.key(limit, &values).ok_or_else(|| wrong_key(limit))?,
+            plan: asked.plan.as_ref().map(Text::as_str).filter(|plan| !plan.is_empty()),
+            cost: asked.cost.map(Units::count).transpose()?,
+        };
+        if operation == Operation::Check {
+            return Ok(self.check_named(&limiter, named).await);
+        }
+        let rules = match policy.granted(limit, &named.key, named.plan) {
+            Granted::Rules(rules) => rules,
+            Granted::Unlimited => return Ok(uncounted(true, None, UNLIMITED.into())),
+            Granted::Blocked(reason) => return Ok(uncounted(false, Some(name), blocked(limit, reason))),
+        };
+        if matches!(operation, Operation::Grant | Operation::Refund)
+            && rules.iter().all(|rule| matches!(rule.quota, Quota::Concurrency(_)))
+        {
+            return Err(Problem::conflict(format!(
+                "limit `{name}` counts slots, which are held and not spent: \
+                 give one back with `/v1/release`, or all with `/v1/limits/{name}/reset`"
+            )));
+        }
+        let outcomes = adjusted(&limiter, &named, rules, operation).await.map_err(|error| {
+            tracing::warn!(error = &error as &dyn std::error::Error, "no answer from the store");
+            Problem::outage()
+        })?;
+        Ok(self.told_standing(policy, &named, rules, &outcomes))
+    }
+
+    async fn check_named(&self, limiter: &Limiter<S>, named: Named<'_>) -> Reply {
+        let id = limiter.next_id();
+        let mut out = Vec::with_capacity(512);
+        match limiter.decide_by(named.limit, named.key, named.plan, named.cost).await {
+            Ok(decision) => self.tell(limiter, &decision, id, &mut out),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "no answer from the store");
+                let denies = named.limit.mode() == Mode::Enforce && named.limit.on_outage() == OnOutage::Deny;
+                let outage = if denies { Outage::Denied(vec![named.limit]) } else { Outage::Passes };
+                Teller::write_outage(&outage, id, &mut out);
+            }
+        }
+        json(out)
+    }
+
+    /// How the key stands now, window by window.
+    fn told_standing(
+        &self,
+        policy: &Policy,
+        named: &Named<'_>,
+        rules: &[Rule],
+        outcomes: &[Outcome],
+    ) -> Reply {
+        let teller = Teller { policy, secret: &self.secret };
+        let wanted = named.cost.unwrap_or(1);
+        let limits: Vec<_> = rules
+            .iter()
+            .zip(outcomes)
+            .map(|(rule, outcome)| {
+                let wanted = if matches!(rule.quota, Quota::Concurrency(_)) { 1 } else { wanted };
+                let mut told = teller.standing(named.limit, rule, &named.key, outcome);
+                told.allowed = outcome.remaining >= wanted;
+                (told, outcome.limit < wanted)
+            })
+            .collect();
+        let tightest = limits.iter().map(|(told, _)| told).min_by_key(|told| (told.allowed, told.remaining));
+        let told = Told {
+            id: None,
+            allowed: named.limit.mode() != Mode::Enforce || limits.iter().all(|(told, _)| told.allowed),
+            limit: tightest.map(|told| told.name),
+            retry_after_ms: None,
+            degraded: false,
+            reason: limits.iter().any(|(_, never)| *never).then_some(NEVER.into()),
+            limits: limits.iter().map(|(told, _)| told).collect::<Vec<_>>(),
+        };
+        json(serde_json::to_vec(&told).unwrap_or_default())
+    }
+}
+
+/// Does it, and says how each window stands then.
+async fn adjusted<S: Store>(
+    limiter: &Limiter<S>,
+    named: &Named<'_>,
+    rules: &[Rule],
+    operation: Operation,
+) -> Result<Vec<Outcome>, StoreError> {
+    let (store, key) = (limiter.store(), named.key.as_bytes());
+    let look = async || {
+        let checks: Vec<_> = rules.iter().map(|rule| Check::new(rule, key, 0)).collect();
+        store.decide(&checks).await
+    };
+    let units = named.cost.unwrap_or(1);
+    let adjustment = match operation {
+        Operation::Check | Operation::Peek => return Ok(look().await?.outcomes.to_vec()),
+        Operation::Grant => Adjustment::Grant { units },
+        Operation::Reset => Adjustment::Reset,
+        Operation::Refund => {
+            // When it was taken nobody said; that it still counts is the best guess.
+            let taken_at: Timestamp = look().await?.at;
+            Adjustment::Refund { units, taken_at }
+        }
+    };
+    let mut outcomes = Vec::with_capacity(rules.len());
+    for rule in rules {
+        outcomes.push(store.adjust(rule, key, adjustment).await?);
+    }
+    Ok(outcomes)
+}
+
+const UNLIMITED: &str = "unlimited: this limit does not count this key";
+
+fn uncounted(allowed: bool, limit: Option<&str>, reason: Cow<'static, str>) -> Reply {
+    let told = Told {
+        id: None,
+        allowed,
+        limit,
+        retry_after_ms: None,
+        degraded: false,
+        reason: Some(reason),
+        limits: NoLimits::default(),
+    };
+    json(serde_json::to_vec(&told).unwrap_or_default())
+}
+
+fn unknown(name: &str, policy: &Policy) -> Problem {
+    let names = || policy.limits().iter().map(Limit::name);
+    let meant = match nearest(name, names().take(MOST_COMPARED)) {
+        Some(meant) => format!("did you mean `{meant}`? "),
+        None => String::new(),
+    };
+    let listed: Vec<_> = names().take(MOST_LISTED).map(|name| format!("`{name}`")).collect();
+    let listed = match listed.len() {
+        0 => "the policy has no limits".to_owned(),
+        MOST_LISTED => format!("among others there are {}", listed.join(", ")),
+        _ => format!("there are {}", listed.join(", ")),
+    };
+    Problem::not_found(format!("no limit is called `{}`; {meant}{listed}", quoted(name)))
+}
+
+/// A key that no request can have is not there to be looked at.
+fn wrong_key(limit: &Limit) -> Problem {
+    let name = limit.name();
+    let parts: Vec<_> = limit.by().iter().map(ToString::to_string).collect();
+    Problem::not_found(match parts.as_slice() {
+        [only] if only == "global" => format!("limit `{name}` has one key for everybody: leave out `key`"),
+        [only] if only == "ip" => {
+            format!("limit `{name}` counts by ip: `key` must be an address such as \"203.0.113.9\"")
+        }
+        [only] => format!("limit `{name}` counts by {only}: `key` must be a string that is not empty"),
+        several => format!(
+            "limit `{name}` counts by {}: `key` must be a list of {} strings in this order, none empty, \
+             an ip as an address",
+            several.join(", "),
+            several.len()
+        ),
+    })
+}

@@ -1,0 +1,228 @@
+//! The API, described for machines (`OpenAPI` 3.1).
+//!
+//! Written by hand beside the handlers, and held to them by
+//! `tests/openapi.rs`, which sends what it promises to answer.
+
+mod schemas;
+
+use serde_json::{Map, Value, json};
+
+/// The API, described as `OpenAPI` 3.1. `docs/openapi.json` is this, and so is what
+/// `GET /openapi.json` answers.
+///
+/// ```
+/// let api = tollgate_server::openapi();
+/// assert_eq!(api["openapi"], "3.1.0");
+/// assert!(api["paths"]["/v1/check"]["post"].is_object());
+/// ```
+pub fn openapi() -> Value {
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Tollgate",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Decides whether requests may pass. A refusal is an answer, and so 200; \
+                            errors are application/problem+json with a detail that says what to change.",
+            "license": {"name": "Apache-2.0 OR MIT", "identifier": "Apache-2.0 OR MIT"},
+        },
+        "servers": [{"url": "/"}],
+        "security": [{}, {"bearer": []}, {"token": []}],
+        "paths": paths(),
+        "components": {
+            "schemas": schemas::all(),
+            "responses": responses(),
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "token": {"type": "apiKey", "in": "header", "name": "Tollgate-Token"},
+            },
+        },
+    })
+}
+
+fn paths() -> Value {
+    let mut paths = json!({
+        "/": page("index", "What is here", json!({"text/plain": {"schema": {"type": "string"}}})),
+        "/healthz": page("healthz", "Whether the process is alive", json!({"text/plain": {"schema": {"type": "string"}}})),
+        "/readyz": readyz(),
+        "/openapi.json": page("openapi", "This document", json!({"application/json": {"schema": {"type": "object"}}})),
+        "/v1/limits": page("limits", "The limits in force", json_of("Limits")),
+        "/v1/check": {"post": with_links(operation(
+            "check", "May this request pass?", "CheckRequest", "Decision", &["400", "401", "403", "413", "415", "422"]
+        ))},
+        "/v1/check/batch": {"post": operation(
+            "checkBatch",
+            "May these requests pass? Each is decided on its own, in their order; a mistake in one turns down all.",
+            "BatchRequest", "BatchDecision", &["400", "401", "403", "413", "415", "422"]
+        )},
+        "/v1/settle": {"post": operation(
+            "settle",
+            "What an earlier request cost in the end. Telling it twice is the same as once.",
+            "SettleRequest", "Settled", &["400", "401", "403", "404", "413", "415", "422", "503"]
+        )},
+        "/v1/release": {"post": operation(
+            "release",
+            "An earlier request is over: its slots are given back. Doing so twice does no harm.",
+            "ReleaseRequest", "Released", &["400", "401", "403", "404", "413", "415", "422", "503"]
+        )},
+        "/v1/auth": auth(),
+    });
+    if let Some(paths) = paths.as_object_mut() {
+        for (word, summary) in [
+            ("check", "Decides by one limit about one key, and charges it"),
+            ("peek", "How a key stands. Charges nothing"),
+            ("grant", "Lets a key spend so much more, up to a full allowance"),
+            ("reset", "Forgets what a key has spent"),
+            ("refund", "Gives back what a key was charged"),
+        ] {
+            paths.insert(format!("/v1/limits/{{name}}/{word}"), named(word, summary));
+        }
+    }
+    paths
+}
+
+fn json_of(schema: &str) -> Value {
+    json!({"application/json": {"schema": {"$ref": format!("#/components/schemas/{schema}")}}})
+}
+
+/// Something to look at.
+fn page(id: &str, summary: &str, content: Value) -> Value {
+    let operation = |id: String, content: Option<Value>| {
+        let mut ok = json!({"description": "It is here."});
+        if let (Some(ok), Some(content)) = (ok.as_object_mut(), content) {
+            ok.insert("content".into(), content);
+        }
+        json!({
+            "operationId": id, "summary": summary,
+            "responses": {"200": ok, "401": reference("401"), "403": reference("403")},
+        })
+    };
+    json!({"get": operation(id.to_owned(), Some(content)), "head": operation(format!("{id}Head"), None)})
+}
+
+fn readyz() -> Value {
+    let operation = |id: &str, content: Option<Value>| {
+        let said = |description: &str| {
+            let mut said = json!({"description": description});
+            if let (Some(said), Some(content)) = (said.as_object_mut(), &content) {
+                said.insert("content".into(), content.clone());
+            }
+            said
+        };
+        json!({
+            "operationId": id, "summary": "Whether requests should be sent here", "security": [{}],
+            "responses": {"200": said("Ready."), "503": said("No policy yet, or about to stop.")},
+        })
+    };
+    json!({"get": operation("readyz", Some(json_of("Readiness"))), "head": operation("readyzHead", None)})
+}
+
+/// Something to ask for.
+fn operation(id: &str, summary: &str, asked: &str, told: &str, problems: &[&str]) -> Value {
+    let mut responses = Map::new();
+    responses.insert("200".into(), json!({"description": "The answer.", "content": json_of(told)}));
+    responses.extend(problems.iter().map(|status| ((*status).to_owned(), reference(status))));
+    json!({
+        "operationId": id, "summary": summary,
+        "requestBody": {
+            "required": true, "content": json_of(asked),
+            "description": "JSON. So it is read, too, without a type and by those that tools write by themselves: \
+                            application/x-www-form-urlencoded (curl -d) and text/plain.",
+        },
+        "responses": responses,
+    })
+}
+
+/// What can be done later with the id of an answer.
+fn with_links(mut operation: Value) -> Value {
+    let id = "$response.body#/id";
+    operation["responses"]["200"]["links"] = json!({
+        "settle": {"operationId": "settle", "requestBody": {"id": id, "cost": 1}},
+        "release": {"operationId": "release", "requestBody": {"id": id}},
+    });
+    operation
+}
+
+fn named(word: &str, summary: &str) -> Value {
+    let asked = if word == "reset" { "ResetRequest" } else { "KeyRequest" };
+    let problems = ["400", "401", "403", "404", "409", "413", "415", "422", "503"];
+    let id = format!("{word}Limit");
+    json!({
+        "parameters": [{
+            "name": "name", "in": "path", "required": true, "description": "The limit's name in the policy.",
+            "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"},
+        }],
+        "post": operation(&id, summary, asked, "Decision", &problems),
+    })
+}
+
+/// All methods: a proxy may keep its client's.
+fn auth() -> Value {
+    let empty = json!({"description": "The request may pass. The headers say how its limits stand."});
+    let problem = json!({"schema": {"$ref": "#/components/schemas/Refusal"}});
+    let refusal = |description: &str| {
+        json!({"description": description, "content": {
+            "application/problem+json": problem.clone(), "application/json": problem.clone(),
+            "text/plain": {"schema": {"type": "string"}},
+        }})
+    };
+    let operation = |method: &str| {
+        json!({
+            "operationId": format!("auth{}", method.to_ascii_uppercase()),
+            "summary": "Forward auth: may the request pass that these headers name?",
+            "security": [{}, {"token": []}],
+            "responses": {
+                "200": empty,
+                "400": reference("400"),
+                "401": reference("401"),
+                "403": refusal("The caller is on a deny list or blocked; or refused, with `deny=403`."),
+                "4XX": refusal("Refused: 429, or the status that `deny` names."),
+                "503": refusal("The store gives no answer, and a limit says `on_outage: deny`."),
+            },
+        })
+    };
+    let methods = ["get", "head", "post", "put", "patch", "delete", "options", "trace"];
+    let mut path: Map<String, Value> =
+        methods.iter().map(|method| ((*method).to_owned(), operation(method))).collect();
+    path.insert(
+        "parameters".into(),
+        json!([
+            {"name": "deny", "in": "query", "description": "The status of a refusal, instead of 429.",
+             "schema": {"type": "integer", "minimum": 400, "maximum": 499}},
+            {"name": "headers", "in": "query",
+             "description": "Which headers name the original request, since clients can add the others. \
+                             `forwarded` for Traefik and Caddy, which send X-Forwarded-Uri and \
+                             X-Forwarded-Method instead of those below.",
+             "schema": {"enum": ["original"]}},
+            {"name": "X-Original-URI", "in": "header", "required": true,
+             "description": "Path and query of the original request, or all of its URL.",
+             "schema": {"type": "string", "pattern": "^(/|\\*$)"}},
+            {"name": "X-Original-Method", "in": "header",
+             "description": "Its method, if it is not the method of this request.",
+             "schema": {"type": "string", "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]*$"}},
+        ]),
+    );
+    Value::Object(path)
+}
+
+fn reference(status: &str) -> Value {
+    json!({"$ref": format!("#/components/responses/{status}")})
+}
+
+fn responses() -> Value {
+    let problem = |description: &str| {
+        json!({"description": description, "content": {
+            "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}},
+        }})
+    };
+    json!({
+        "400": problem("The request cannot be read; the detail says where."),
+        "401": problem("The token is missing or wrong."),
+        "403": problem("A page of another site asks, by its Origin or by Sec-Fetch-Site."),
+        "404": problem("No such limit, key or decision."),
+        "409": problem("The limit counts slots, which are neither granted nor refunded."),
+        "413": problem("The body is too long."),
+        "415": problem("The body is something else than JSON by its type."),
+        "422": problem("The request can be read and makes no sense; the detail says why."),
+        "503": problem("The store gives no answer."),
+    })
+}

@@ -1,0 +1,217 @@
+//! The shapes of what is asked and told.
+
+use serde_json::{Value, json};
+
+use crate::check::{LONGEST_METHOD, MOST_IN_BATCH};
+use crate::json::MOST_UNITS;
+
+/// All of them.
+pub(super) fn all() -> Value {
+    json!({
+        "CheckRequest": check_request(),
+        "BatchRequest": object(&["requests"], json!({
+            "requests": {"type": "array", "maxItems": MOST_IN_BATCH, "items": schema("CheckRequest")},
+        })),
+        "KeyRequest": object(&[], json!({"key": key(), "cost": optional(&cost()), "plan": text("The plan of the key.")})),
+        "ResetRequest": object(&[], json!({"key": key(), "plan": text("The plan of the key.")})),
+        "SettleRequest": object(&["id", "cost"], json!({"id": id(), "cost": cost()})),
+        "ReleaseRequest": object(&["id"], json!({"id": id()})),
+        "Decision": decision(),
+        "BatchDecision": object(&["decisions"], json!({
+            "decisions": {"type": "array", "maxItems": MOST_IN_BATCH, "items": schema("Decision")},
+        })),
+        "LimitOutcome": limit_outcome(),
+        "Settled": object(&["id", "cost"], json!({"id": id(), "cost": cost()})),
+        "Released": object(&["id", "slots"], json!({
+            "id": id(), "slots": {"type": "integer", "minimum": 0, "description": "How many slots it had taken."},
+        })),
+        "Limits": object(&["limits"], json!({"limits": {"type": "array", "items": schema("Limit")}})),
+        "Limit": limit(),
+        "Readiness": object(
+            &["ready", "draining", "policy_version", "policy_loaded_at", "reload_error"],
+            json!({
+                "ready": {"type": "boolean"},
+                "draining": {"type": "boolean", "description": "About to stop."},
+                "policy_version": {"type": "integer", "minimum": 0, "description": "How many policies were loaded so far."},
+                "policy_loaded_at": {"type": ["string", "null"], "format": "date-time"},
+                "reload_error": {"type": ["string", "null"], "description": "Why the last change of the policy was refused."},
+            }),
+        ),
+        "Problem": object(&["type", "title", "status", "detail"], problem_members()),
+        "Refusal": refusal(),
+    })
+}
+
+fn schema(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "it is made for this and goes into it")]
+fn object(required: &[&str], properties: Value) -> Value {
+    json!({"type": "object", "additionalProperties": false, "required": required, "properties": properties})
+}
+
+/// What may be left out may be `null` too: many languages write it so.
+fn optional(schema: &Value) -> Value {
+    let mut schema = schema.clone();
+    if let Some(kind) = schema.get("type").cloned() {
+        schema["type"] = json!([kind, "null"]);
+    }
+    schema
+}
+
+fn text(description: &str) -> Value {
+    json!({"type": ["string", "null"], "description": description})
+}
+
+fn strings(description: &str) -> Value {
+    json!({"type": ["object", "null"], "additionalProperties": {"type": "string"}, "description": description})
+}
+
+fn cost() -> Value {
+    json!({"type": "integer", "minimum": 0, "maximum": MOST_UNITS, "description": "How many units. Zero only looks."})
+}
+
+fn id() -> Value {
+    json!({"type": "string", "pattern": "^[0-9A-Fa-f]{16}$", "description": "The id of a decision."})
+}
+
+fn key() -> Value {
+    json!({
+        "description": "A string, or a list with a string for each part of the limit's `by`; nothing for `by: global`.",
+        "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}, {"type": "null"}],
+    })
+}
+
+fn check_request() -> Value {
+    let method = json!({
+        "type": ["string", "null"], "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$", "maxLength": LONGEST_METHOD,
+        "description": "GET unless given.",
+    });
+    object(
+        &["path"],
+        json!({
+            "method": method,
+            "path": {"type": "string", "pattern": "^/", "description": "With the query, if it has one."},
+            "ip": {
+                "description": "The client's address.",
+                "anyOf": [{"type": "string", "format": "ipv4"}, {"type": "string", "format": "ipv6"}, {"type": "null"}],
+            },
+            "user": text("Who is logged in."),
+            "api_key": text("The key that a program calls with."),
+            "tenant": text("The customer."),
+            "plan": text("The customer's plan."),
+            "host": text("The host asked for."),
+            "headers": strings("Headers that the policy looks at."),
+            "claims": strings("Verified claims of the caller's token."),
+            "cost": optional(&cost()),
+        }),
+    )
+}
+
+fn wait() -> Value {
+    json!({"type": ["integer", "null"], "minimum": 0, "description": "In milliseconds, rounded up; null where waiting is not needed or does not help."})
+}
+
+fn decision() -> Value {
+    object(
+        &["allowed", "limit", "retry_after_ms", "degraded", "limits"],
+        json!({
+            "id": {"type": "string", "pattern": "^[0-9a-f]{16}$", "description": "To settle or release it. Absent where nothing was decided."},
+            "allowed": {"type": "boolean"},
+            "limit": {"type": ["string", "null"], "description": "The one that decided: of a refusal the one to wait for longest, else the one with least left."},
+            "retry_after_ms": wait(),
+            "degraded": {"type": "boolean", "description": "The store gave no answer; this is what the policy says then."},
+            "reason": {"type": "string", "description": "What no number says: allow-listed, deny-listed, blocked, never."},
+            "limits": {"type": "array", "items": schema("LimitOutcome")},
+        }),
+    )
+}
+
+fn count() -> Value {
+    json!({"type": "integer", "minimum": 0})
+}
+
+fn limit_outcome() -> Value {
+    object(
+        &[
+            "name",
+            "key",
+            "algorithm",
+            "allowed",
+            "mode",
+            "limit",
+            "remaining",
+            "retry_after_ms",
+            "reset_after_ms",
+        ],
+        json!({
+            "name": {"type": "string", "description": "The limit's name, with its window where it has several."},
+            "key": {"type": "string", "description": "As the policy's `privacy` lets it be seen; API keys never whole."},
+            "algorithm": algorithm(),
+            "allowed": {"type": "boolean"},
+            "mode": mode(),
+            "limit": count(),
+            "remaining": count(),
+            "retry_after_ms": wait(),
+            "reset_after_ms": {"type": "integer", "minimum": 0, "description": "Until the key is as good as never seen."},
+        }),
+    )
+}
+
+fn algorithm() -> Value {
+    json!({"enum": ["token-bucket", "fixed-window", "sliding-window", "sliding-log", "concurrency"]})
+}
+
+fn mode() -> Value {
+    json!({"enum": ["enforce", "shadow", "off"]})
+}
+
+fn limit() -> Value {
+    let words = json!({"type": "array", "items": {"type": "string"}});
+    object(
+        &[
+            "name",
+            "endpoints",
+            "hosts",
+            "methods",
+            "by",
+            "algorithm",
+            "quotas",
+            "mode",
+            "count_denied",
+            "on_outage",
+            "plans",
+        ],
+        json!({
+            "name": {"type": "string"},
+            "endpoints": words,
+            "hosts": words,
+            "methods": words,
+            "by": words,
+            "algorithm": algorithm(),
+            "quotas": {"type": "array", "items": {"type": "string"}, "description": "One for each window, in words."},
+            "mode": mode(),
+            "count_denied": {"type": "boolean"},
+            "on_outage": {"enum": ["local", "allow", "deny"]},
+            "plans": words,
+        }),
+    )
+}
+
+fn problem_members() -> Value {
+    json!({
+        "type": {"type": "string", "format": "uri-reference"},
+        "title": {"type": "string"},
+        "status": {"type": "integer", "minimum": 400, "maximum": 599},
+        "detail": {"type": "string", "description": "What to change."},
+    })
+}
+
+fn refusal() -> Value {
+    let mut members = problem_members();
+    members["violated-policies"] = json!({"type": "array", "items": {"type": "string"}});
+    members["retry_after"] = json!({"type": "integer", "minimum": 1});
+    members["retry_after_ms"] = json!({"type": "integer", "minimum": 1});
+    object(&["type", "title", "status", "detail"], members)
+}

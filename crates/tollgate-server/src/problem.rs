@@ -1,0 +1,113 @@
+//! What went wrong, and what to change: `application/problem+json` (RFC 9457).
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+use serde::Serialize;
+
+/// A request that got no answer, and why.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    detail: Cow<'static, str>,
+    header: Option<(HeaderName, HeaderValue)>,
+}
+
+#[derive(Serialize)]
+struct Told<'p> {
+    r#type: &'static str,
+    title: &'static str,
+    status: u16,
+    detail: &'p str,
+}
+
+impl Problem {
+    fn new(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, detail: detail.into(), header: None }
+    }
+
+    /// 400: it cannot be read.
+    pub(crate) fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// 401, with the challenge that the status demands.
+    pub(crate) fn unauthorized(challenge: &'static str, detail: &'static str) -> Self {
+        let header = Some((WWW_AUTHENTICATE, HeaderValue::from_static(challenge)));
+        Self { header, ..Self::new(StatusCode::UNAUTHORIZED, detail) }
+    }
+
+    /// 403.
+    pub(crate) fn forbidden(detail: &'static str) -> Self {
+        Self::new(StatusCode::FORBIDDEN, detail)
+    }
+
+    /// 404.
+    pub(crate) fn not_found(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, detail)
+    }
+
+    /// 405, with the methods that would do.
+    pub(crate) fn wrong_method(allowed: &'static str) -> Self {
+        let header = Some((ALLOW, HeaderValue::from_static(allowed)));
+        let detail = format!("this resource answers to {allowed}");
+        Self { header, ..Self::new(StatusCode::METHOD_NOT_ALLOWED, detail) }
+    }
+
+    /// 409: not with what is there.
+    pub(crate) fn conflict(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::CONFLICT, detail)
+    }
+
+    /// 413.
+    pub(crate) fn too_large(most: usize) -> Self {
+        let detail = format!("the body may have at most {most} bytes; send less at a time");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+    }
+
+    /// 415.
+    pub(crate) fn wrong_type() -> Self {
+        let detail = "the body must be JSON: send `Content-Type: application/json`, or none";
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)
+    }
+
+    /// 422: it can be read and makes no sense.
+    pub(crate) fn senseless(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+    }
+
+    /// 503: the store gives no answer.
+    pub(crate) fn outage() -> Self {
+        let header = Some((RETRY_AFTER, HeaderValue::from_static("1")));
+        let detail = "the store gives no answer at the moment, and this cannot be done without it; \
+                      try again shortly";
+        Self { header, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
+    }
+
+    /// The same, said about one of several.
+    pub(crate) fn about(self, what: &str) -> Self {
+        Self { detail: format!("{what}: {}", self.detail).into(), ..self }
+    }
+
+    pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
+        let told = Told {
+            r#type: "about:blank",
+            title: self.status.canonical_reason().unwrap_or("Error"),
+            status: self.status.as_u16(),
+            detail: &self.detail,
+        };
+        // Writing text to memory does not fail; if it did, the status says enough.
+        let body = serde_json::to_vec(&told).unwrap_or_default();
+        let mut response = Response::new(Full::new(Bytes::from(body)));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some((name, value)) = self.header {
+            headers.insert(name, value);
+        }
+        response
+    }
+}

@@ -1,0 +1,30 @@
+//! Answers, as responses.
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderValue, Response};
+use http_body_util::Full;
+
+/// What every handler gives back.
+pub(crate) type Reply = Response<Full<Bytes>>;
+
+pub(crate) fn json(body: impl Into<Bytes>) -> Reply {
+    with_type("application/json", body)
+}
+
+pub(crate) fn text(body: &'static str) -> Reply {
+    with_type("text/plain; charset=utf-8", body)
+}
+
+fn with_type(kind: &'static str, body: impl Into<Bytes>) -> Reply {
+    let mut response = Response::new(Full::new(body.into()));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+/// What `HEAD` gets: everything that `GET` would, but for the body (RFC 9110, 9.3.2).
+pub(crate) fn without_body(mut response: Reply) -> Reply {
+    let length = http_body::Body::size_hint(response.body()).exact().unwrap_or(0);
+    response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+    response.map(|_| Full::default())
+}

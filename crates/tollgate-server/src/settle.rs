@@ -1,0 +1,85 @@
+//! `POST /v1/settle` and `/v1/release`: what comes after an admitted request.
+//!
+//! A request may be charged before it is known what it costs. Its final cost
+//! replaces what was charged, however often it is told: telling it twice is the
+//! same as once. Slots that it held are given back.
+
+use serde::{Deserialize, Serialize};
+use tollgate::{DecisionId, Store};
+
+use crate::api::Inner;
+use crate::body::{quoted, read};
+use crate::json::{Text, Units};
+use crate::problem::Problem;
+use crate::receipts::KEPT_DECISIONS;
+use crate::reply::{Reply, json};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskedToSettle<'b> {
+    #[serde(borrow)]
+    id: Text<'b>,
+    cost: Units,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskedToRelease<'b> {
+    #[serde(borrow)]
+    id: Text<'b>,
+}
+
+#[derive(Serialize)]
+struct Settled {
+    id: String,
+    cost: u64,
+}
+
+#[derive(Serialize)]
+struct Released {
+    id: String,
+    slots: usize,
+}
+
+impl<S: Store> Inner<S> {
+    pub(crate) async fn settle(&self, body: &[u8]) -> Result<Reply, Problem> {
+        let asked: AskedToSettle<'_> = read(body, &["id", "cost"])?;
+        let (id, cost) = (decision_id(&asked.id)?, asked.cost.count()?);
+        let before = self.receipts.settle(id, cost).ok_or_else(|| unknown(id))?;
+        let limiter = self.limiter.load();
+        if let Err(error) = limiter.settle_receipt(&before, cost).await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "no answer from the store");
+            self.receipts.unsettle(id, before);
+            return Err(Problem::outage());
+        }
+        // A slot that stays held ends with its lease.
+        let _outage = limiter.release_receipt(&before).await;
+        Ok(json(serde_json::to_vec(&Settled { id: id.to_string(), cost }).unwrap_or_default()))
+    }
+
+    pub(crate) async fn release(&self, body: &[u8]) -> Result<Reply, Problem> {
+        let asked: AskedToRelease<'_> = read(body, &["id"])?;
+        let id = decision_id(&asked.id)?;
+        let receipt = self.receipts.find(id).ok_or_else(|| unknown(id))?;
+        self.limiter.load().release_receipt(&receipt).await.map_err(|error| {
+            tracing::warn!(error = &error as &dyn std::error::Error, "no answer from the store");
+            Problem::outage()
+        })?;
+        let released = Released { id: id.to_string(), slots: receipt.slots() };
+        Ok(json(serde_json::to_vec(&released).unwrap_or_default()))
+    }
+}
+
+fn decision_id(text: &Text<'_>) -> Result<DecisionId, Problem> {
+    text.as_str().parse().map_err(|_| {
+        let shown = quoted(text.as_str());
+        Problem::senseless(format!("`id` is no id: `{shown}`; it has sixteen hexadecimal digits"))
+    })
+}
+
+fn unknown(id: DecisionId) -> Problem {
+    Problem::not_found(format!(
+        "there is nothing to settle under `{id}`: ids are kept for the last {KEPT_DECISIONS} decisions \
+         that were allowed and counted"
+    ))
+}

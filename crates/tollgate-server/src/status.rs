@@ -1,0 +1,102 @@
+//! What `/readyz` tells: which policy is in force, and what went wrong since.
+//!
+//! The binary writes it when it loads, fails to load, and stops; requests read it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+use tollgate::Timestamp;
+
+/// What `/readyz` tells. Shared: all of it changes behind a shared reference.
+///
+/// ```
+/// # use tollgate::Timestamp;
+/// # use tollgate_server::Status;
+/// let status = Status::new();
+/// assert!(!status.is_ready());                       // no policy yet
+/// status.loaded(Timestamp::from_secs(1_772_366_400));
+/// status.reload_failed("error: unknown key `lmits`");
+/// assert!(status.is_ready());                        // the old policy serves on
+/// status.drain();
+/// assert!(!status.is_ready());
+/// ```
+#[derive(Debug, Default)]
+pub struct Status {
+    version: AtomicU64,
+    draining: AtomicBool,
+    last: Mutex<Last>,
+}
+
+#[derive(Debug, Default)]
+struct Last {
+    loaded_at: Option<Timestamp>,
+    reload_error: Option<String>,
+}
+
+/// Status as JSON.
+#[derive(Serialize)]
+struct Told {
+    ready: bool,
+    draining: bool,
+    policy_version: u64,
+    policy_loaded_at: Option<String>,
+    reload_error: Option<String>,
+}
+
+impl Status {
+    /// Nothing loaded yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A policy was put in force at this time.
+    pub fn loaded(&self, at: Timestamp) {
+        let mut last = self.last();
+        last.loaded_at = Some(at);
+        last.reload_error = None;
+        // Under the lock, so that a version and its time are read together.
+        self.version.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A policy was refused, for these reasons; the one before stays in force.
+    pub fn reload_failed(&self, why: impl Into<String>) {
+        self.last().reload_error = Some(why.into());
+    }
+
+    /// No more requests should come: this server is about to stop.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// How many policies were put in force so far.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Relaxed)
+    }
+
+    /// Whether requests should be sent here.
+    pub fn is_ready(&self) -> bool {
+        self.version() > 0 && !self.draining.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn to_json(&self) -> Vec<u8> {
+        let last = self.last();
+        let loaded_at = last.loaded_at.and_then(|at| {
+            let micros = i64::try_from(at.as_micros()).ok()?;
+            jiff::Timestamp::from_microsecond(micros).ok().map(|at| at.to_string())
+        });
+        let told = Told {
+            ready: self.is_ready(),
+            draining: self.draining.load(Ordering::Relaxed),
+            policy_version: self.version(),
+            policy_loaded_at: loaded_at,
+            reload_error: last.reload_error.clone(),
+        };
+        serde_json::to_vec(&told).unwrap_or_default()
+    }
+
+    fn last(&self) -> MutexGuard<'_, Last> {
+        // A thread that panicked left two options behind, both fit to be read.
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

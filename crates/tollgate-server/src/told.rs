@@ -1,0 +1,183 @@
+//! A decision as the API words it.
+//!
+//! Waits are in milliseconds, rounded up: whoever comes back then is not early.
+//! Keys are shown as the policy's `privacy` lets them be.
+
+use std::borrow::Cow;
+use std::hash::RandomState;
+
+use serde::{Serialize, Serializer};
+use tollgate::policy::{BlockReason, Key};
+use tollgate::{
+    Decision, DecisionId, Fate, Limit, LimitOutcome, Mode, Outcome, Policy, Quota, Rule, Verdict,
+};
+use tollgate_http::{Outage, Rejection, RetryAfter, decider};
+
+/// What is told about a decision, member by member.
+#[derive(Serialize)]
+pub(crate) struct Told<'d, L: Serialize> {
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
+    pub(crate) id: Option<DecisionId>,
+    pub(crate) allowed: bool,
+    /// The limit that decided: of a refusal the one to wait for longest, else the one with least left.
+    pub(crate) limit: Option<&'d str>,
+    pub(crate) retry_after_ms: Option<u64>,
+    pub(crate) degraded: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<Cow<'static, str>>,
+    pub(crate) limits: L,
+}
+
+/// What is told about one window of one limit.
+#[derive(Serialize)]
+pub(crate) struct ToldLimit<'d> {
+    pub(crate) name: &'d str,
+    pub(crate) key: String,
+    pub(crate) algorithm: &'static str,
+    pub(crate) allowed: bool,
+    pub(crate) mode: &'static str,
+    pub(crate) limit: u64,
+    pub(crate) remaining: u64,
+    pub(crate) retry_after_ms: Option<u64>,
+    pub(crate) reset_after_ms: u64,
+}
+
+/// No limits at all.
+pub(crate) type NoLimits<'d> = [ToldLimit<'d>; 0];
+
+#[allow(clippy::ref_option, reason = "serde hands it over so")]
+fn digits<S: Serializer>(id: &Option<DecisionId>, serializer: S) -> Result<S::Ok, S::Error> {
+    let digits = id.map(DecisionId::digits);
+    digits.as_ref().and_then(|digits| std::str::from_utf8(digits).ok()).serialize(serializer)
+}
+
+pub(crate) const fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Enforce => "enforce",
+        Mode::Shadow => "shadow",
+        Mode::Off => "off",
+    }
+}
+
+/// What words need besides the decision.
+#[derive(Clone, Copy)]
+pub(crate) struct Teller<'a> {
+    pub(crate) policy: &'a Policy,
+    pub(crate) secret: &'a RandomState,
+}
+
+impl Teller<'_> {
+    /// Writes a decision as JSON. Writing to memory does not fail.
+    pub(crate) fn write(self, decision: &Decision<'_>, id: DecisionId, out: &mut Vec<u8>) {
+        let blocking =
+            if let Fate::Blocked(block) = decision.fate() { Some(block.limit.name()) } else { None };
+        let told = Told {
+            id: Some(id),
+            allowed: decision.is_allowed(),
+            limit: decider(decision).map(|limit| limit.name()).or(blocking),
+            retry_after_ms: RetryAfter::of(decision, 0, 0).map(RetryAfter::millis),
+            degraded: false,
+            reason: reason(decision),
+            limits: Limits(self, decision),
+        };
+        let _never = serde_json::to_writer(out, &told);
+    }
+
+    /// Writes what a request gets while the store gives no answer.
+    pub(crate) fn write_outage(outage: &Outage<'_>, id: DecisionId, out: &mut Vec<u8>) {
+        let limit = match outage {
+            Outage::Denied(limits) => limits.first().copied(),
+            Outage::Uncounted(Fate::Blocked(block)) => Some(block.limit),
+            Outage::Passes | Outage::Uncounted(_) => None,
+        };
+        let rejection = Rejection::in_outage(outage, id);
+        let reason = match &rejection {
+            Some(rejection) => rejection.detail().to_owned(),
+            None => "requests cannot be counted at the moment; let through as `on_outage` says".to_owned(),
+        };
+        let told = Told {
+            id: Some(id),
+            allowed: rejection.is_none(),
+            limit: limit.map(Limit::name),
+            retry_after_ms: rejection.and_then(|it| it.retry_after()).map(RetryAfter::millis),
+            degraded: true,
+            reason: Some(reason.into()),
+            limits: NoLimits::default(),
+        };
+        let _never = serde_json::to_writer(out, &told);
+    }
+
+    fn counted<'d>(self, it: &LimitOutcome<'d>) -> ToldLimit<'d> {
+        let outcome = it.outcome();
+        let told = self.standing(it.limit(), it.rule(), it.key(), outcome);
+        let wait = outcome.retry_after().map(|wait| wait.as_millis_ceil().max(1));
+        ToldLimit { allowed: outcome.is_admitted(), retry_after_ms: wait, ..told }
+    }
+
+    /// How a key stands, asked for nothing.
+    pub(crate) fn standing<'d>(
+        self,
+        limit: &'d Limit,
+        rule: &'d Rule,
+        key: &Key,
+        outcome: &Outcome,
+    ) -> ToldLimit<'d> {
+        ToldLimit {
+            name: &rule.name,
+            key: self.policy.show_key(limit, key, self.secret),
+            algorithm: rule.quota.algorithm(),
+            allowed: outcome.remaining > 0,
+            mode: mode(limit.mode()),
+            limit: outcome.limit,
+            remaining: outcome.remaining,
+            retry_after_ms: None,
+            reset_after_ms: outcome.reset_after.as_millis_ceil(),
+        }
+    }
+}
+
+/// The limits of a decision, worded while they are written.
+struct Limits<'a, 'd, 'l>(Teller<'a>, &'d Decision<'l>);
+
+impl Serialize for Limits<'_, '_, '_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.1.limits().map(|it| self.0.counted(&it)))
+    }
+}
+
+/// In words, what no number says.
+fn reason(decision: &Decision<'_>) -> Option<Cow<'static, str>> {
+    match decision.fate() {
+        Fate::Admitted => None,
+        Fate::Refused => {
+            let decider = decider(decision)?;
+            let never = decider.outcome().verdict == Verdict::Never;
+            let slots = matches!(decider.rule().quota, Quota::Concurrency(_));
+            (never && !slots).then_some(NEVER.into())
+        }
+        // Not the entry itself: it may hold a key.
+        Fate::AllowListed(entry) => {
+            Some(format!("allow-listed in line {} of the policy: no limit applies", entry.line()).into())
+        }
+        Fate::DenyListed(entry) => Some(format!("deny-listed in line {} of the policy", entry.line()).into()),
+        Fate::Blocked(block) => Some(blocked(block.limit, block.reason)),
+    }
+}
+
+/// Why waiting does not help.
+pub(crate) const NEVER: &str = "it costs more than this limit ever holds: waiting does not help";
+
+pub(crate) fn blocked(limit: &Limit, reason: BlockReason) -> Cow<'static, str> {
+    let name = limit.name();
+    match reason {
+        BlockReason::Override => {
+            format!("blocked: `overrides` of limit `{name}` closes it to this key").into()
+        }
+        BlockReason::Plan => format!("blocked: `plans` of limit `{name}` closes it to this plan").into(),
+        BlockReason::MissingKey => {
+            let parts: Vec<_> = limit.by().iter().map(|part| format!("`{part}`")).collect();
+            let parts = parts.join(" and ");
+            format!("blocked: limit `{name}` counts by {parts}, which this request does not have").into()
+        }
+    }
+}

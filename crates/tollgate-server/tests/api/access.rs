@@ -1,0 +1,122 @@
+//! Who may ask.
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use tollgate_server::Access;
+
+use crate::support::with_access;
+
+const POLICY: &str = "limits: [{by: ip, bucket: 5/minute}]";
+const SECRET: &str = "correct horse";
+
+#[track_caller]
+fn check(path: &str, headers: &[(&str, &str)], status: u16) {
+    let subject = with_access(POLICY, Access::token(SECRET));
+    let method = if path.starts_with("/v1/check") { "POST" } else { "GET" };
+    let request = Request::builder().method(method).uri(path).header("x-original-uri", "/");
+    let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+    let answer = subject.send(request.body(Full::<Bytes>::from(r#"{"path":"/"}"#)).unwrap());
+    assert_eq!(answer.status, status, "{path} {headers:?}: {}", answer.text());
+    if status == 401 {
+        answer.problem();
+        assert!(answer.header("www-authenticate").is_some());
+        assert!(!answer.text().contains(SECRET));
+    }
+}
+
+#[test]
+fn whoever_shows_the_secret_is_answered() {
+    check("/v1/check", &[("authorization", "Bearer correct horse")], 200);
+    check("/v1/check", &[("authorization", "bearer correct horse")], 200);
+    check("/v1/check", &[("tollgate-token", SECRET)], 200);
+    check("/v1/check", &[("tollgate-token", SECRET), ("authorization", "Basic eDp5")], 200);
+}
+
+#[test]
+fn nobody_else_is() {
+    for path in ["/v1/check", "/v1/check/batch", "/v1/limits", "/openapi.json", "/", "/nowhere", "/v1/auth"] {
+        check(path, &[], 401);
+        check(path, &[("tollgate-token", "")], 401);
+        check(path, &[("tollgate-token", "correct hors")], 401);
+        check(path, &[("tollgate-token", "correct horse2")], 401);
+        check(path, &[("authorization", SECRET)], 401);
+        check(path, &[("authorization", "Basic correct horse")], 401);
+    }
+}
+
+#[test]
+fn the_authorization_of_a_proxys_client_is_not_ours() {
+    check("/v1/auth", &[("authorization", "Bearer correct horse")], 401);
+    check("/v1/auth", &[("tollgate-token", SECRET), ("authorization", "Bearer other")], 200);
+}
+
+#[test]
+fn whether_we_live_is_no_secret() {
+    check("/healthz", &[], 200);
+    check("/readyz", &[], 503);
+}
+
+/// What a browser's request is told, as the page it says it comes from.
+fn from_page(path: &str, headers: &[(&str, &str)]) -> (u16, String) {
+    let subject = with_access(POLICY, Access::open());
+    let request = Request::post(path).header("host", "localhost:7070").header("x-original-uri", "/");
+    // What a form sends: no browser asks us beforehand.
+    let request = request.header("content-type", "text/plain");
+    let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+    let answer = subject.send(request.body(Full::<Bytes>::from(r#"{"path":"/"}"#)).unwrap());
+    let detail = if answer.status == 403 { answer.problem() } else { String::new() };
+    (answer.status.as_u16(), detail)
+}
+
+#[test]
+fn a_page_of_another_site_may_not_ask() {
+    let every = ["/v1/check", "/v1/check/batch", "/v1/settle", "/v1/release", "/v1/limits/x/reset"];
+    for origin in ["https://evil.test", "null", "http://localhost:7071", "http://localhost", ""] {
+        for path in every {
+            let (status, detail) = from_page(path, &[("origin", origin)]);
+            assert_eq!(status, 403, "{path} asked by a page of {origin:?}");
+            assert!(detail.contains("the `Origin` is not this host"), "{detail}");
+        }
+    }
+    for site in ["cross-site", "Cross-Site"] {
+        for path in every {
+            let (status, detail) = from_page(path, &[("sec-fetch-site", site)]);
+            assert_eq!(status, 403, "{path} asked by a page without an origin that is {site}");
+            assert!(detail.contains("`Sec-Fetch-Site` is `cross-site`"), "{detail}");
+        }
+    }
+    let told =
+        from_page("/v1/check", &[("origin", "http://localhost:7070"), ("sec-fetch-site", "cross-site")]);
+    assert_eq!(told.0, 403, "one of the two is enough");
+}
+
+#[test]
+fn a_page_of_our_own_and_a_typed_address_may_ask() {
+    for headers in [
+        &[("origin", "http://localhost:7070")][..],
+        &[("origin", "http://LOCALHOST:7070"), ("sec-fetch-site", "same-origin")],
+        &[("sec-fetch-site", "same-origin")],
+        &[("sec-fetch-site", "none")],
+        &[],
+    ] {
+        assert_eq!(from_page("/v1/check", headers).0, 200, "{headers:?}");
+    }
+}
+
+#[test]
+fn over_http2_the_host_is_in_the_request_line() {
+    let subject = with_access(POLICY, Access::open());
+    let post = |origin: &str| {
+        let request = Request::post("http://localhost:7070/v1/check").header("origin", origin);
+        subject.send(request.body(Full::<Bytes>::from(r#"{"path":"/"}"#)).unwrap()).status.as_u16()
+    };
+    assert_eq!((post("http://localhost:7070"), post("https://evil.test")), (200, 403));
+}
+
+#[test]
+fn the_pages_of_a_proxys_clients_are_not_ours_to_judge() {
+    for header in [("origin", "https://shop.test"), ("sec-fetch-site", "cross-site")] {
+        assert_eq!(from_page("/v1/auth", &[header]).0, 200, "{header:?}");
+    }
+}

@@ -1,0 +1,281 @@
+//! Forward auth: whose request is decided, and what the proxy is told.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+
+use crate::support::{Answer, Subject, subject};
+
+const POLICY: &str = "
+client: {trusted_proxies: [10.0.0.0/8]}
+limits:
+  - {name: search, endpoint: /search, method: GET, by: ip, bucket: 1/minute}
+  - {name: hosted, host: shop.test, by: global, bucket: 3/minute}
+deny: [{ip: 192.0.2.0/24}]
+";
+const PROXY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+
+fn auth(subject: &Subject, query: &str, headers: &[(&str, &str)]) -> Answer {
+    let request = Request::get(format!("/v1/auth{query}"));
+    let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+    subject.send_from(request.body(Full::<Bytes>::default()).unwrap(), PROXY)
+}
+
+#[test]
+fn an_admitted_request_gets_every_header_and_no_body() {
+    let subject = subject(POLICY);
+    let answer = auth(&subject, "", &[("X-Original-URI", "/search?q=x"), ("X-Forwarded-For", "203.0.113.9")]);
+    assert_eq!((answer.status.as_u16(), answer.body.len()), (200, 0));
+    for (name, value) in [
+        ("x-ratelimit-limit", "1"),
+        ("x-ratelimit-remaining", "0"),
+        ("ratelimit-policy", "\"search\";q=1;w=60"),
+        ("ratelimit", "\"search\";r=0;t=60"),
+        ("cache-control", "no-store"),
+    ] {
+        assert_eq!(answer.header(name), Some(value), "{name}");
+    }
+    assert_eq!(answer.header("tollgate-decision").map(str::len), Some(16));
+    assert_eq!(answer.header("retry-after"), None);
+}
+
+#[test]
+fn a_refused_request_gets_a_problem_and_the_status_that_was_asked_for() {
+    let headers = [("X-Original-URI", "/search"), ("X-Original-Method", "GET"), ("X-Real-IP", "203.0.113.9")];
+    for (query, status) in [("", 429), ("?deny=403", 403), ("?headers=original&deny=418", 418), ("?", 429)] {
+        let subject = subject(POLICY);
+        assert_eq!(auth(&subject, query, &headers).status, 200);
+        let answer = auth(&subject, query, &headers);
+        assert_eq!((answer.status.as_u16(), answer.header("retry-after")), (status, Some("60")), "{query}");
+        assert!(answer.problem().contains("limit `search` allows 1 per minute"), "{}", answer.text());
+        assert_eq!(answer.header("x-ratelimit-remaining"), Some("0"));
+        assert_eq!(answer.header("tollgate-decision").map(str::len), Some(16));
+    }
+}
+
+#[test]
+fn a_deny_listed_client_is_forbidden_whatever_a_refusal_is_called() {
+    let answer = auth(&subject(POLICY), "?deny=401", &[("X-Original-URI", "/"), ("X-Real-IP", "192.0.2.7")]);
+    assert_eq!(answer.status, 403);
+    answer.problem();
+}
+
+/// Whether a second request, told with these headers, is taken for another than
+/// the first: `GET /search` by 203.0.113.9.
+#[track_caller]
+fn check_spoof(query: &str, own: &[(&str, &str)], added: &[(&str, &str)], expected: u16) {
+    let subject = subject(POLICY);
+    let own = [&[("X-Forwarded-For", "203.0.113.9")], own].concat();
+    assert_eq!(auth(&subject, query, &own).status, 200, "{own:?}");
+    let all = [&own[..], added].concat();
+    let answer = auth(&subject, query, &all);
+    assert_eq!(answer.status, expected, "{query} {all:?}: {}", answer.text());
+    if expected == 400 {
+        answer.problem();
+    }
+}
+
+const NGINX: &[(&str, &str)] = &[("X-Original-URI", "/search"), ("X-Original-Method", "GET")];
+const CADDY: &[(&str, &str)] = &[("X-Forwarded-Uri", "/search"), ("X-Forwarded-Method", "GET")];
+
+#[test]
+fn the_family_that_is_pinned_is_the_only_one_that_counts() {
+    check_spoof(
+        "?headers=original",
+        NGINX,
+        &[("X-Forwarded-Uri", "/other"), ("X-Forwarded-Method", "PUT")],
+        429,
+    );
+    check_spoof(
+        "?headers=forwarded",
+        CADDY,
+        &[("X-Original-URI", "/other"), ("X-Original-Method", "PUT")],
+        429,
+    );
+    check_spoof("?headers=forwarded", CADDY, &[("X-Original-URL", "http://x/other")], 429);
+}
+
+#[test]
+fn unpinned_families_that_disagree_decide_nothing() {
+    for (own, added) in [
+        (NGINX, ("X-Forwarded-Uri", "/other")),
+        (NGINX, ("X-Forwarded-Uri", "/search")),
+        (NGINX, ("X-Forwarded-Method", "PUT")),
+        (CADDY, ("X-Original-URI", "/other")),
+        (CADDY, ("X-Original-URL", "https://x/other")),
+        (CADDY, ("X-Original-Method", "PUT")),
+    ] {
+        check_spoof("", own, &[added], 400);
+    }
+    check_spoof(
+        "",
+        CADDY,
+        &[("X-Original-URI", "/search"), ("X-Original-Method", "GET"), ("X-Original-Host", "x")],
+        400,
+    );
+    check_spoof("", CADDY, &[("X-Original-URI", "/search"), ("X-Original-Method", "GET")], 429);
+    check_spoof("", NGINX, &[("X-Forwarded-Host", "other.test")], 429);
+}
+
+#[test]
+fn a_second_line_or_another_spelling_of_the_same_family_decides_nothing() {
+    check_spoof("?headers=original", NGINX, &[("X-Original-URI", "/other")], 400);
+    check_spoof("?headers=original", NGINX, &[("X-Original-URL", "http://shop.test/other")], 400);
+    check_spoof("?headers=original", NGINX, &[("X-Original-URL", "http://a.test/search")], 429);
+    check_spoof("?headers=original", NGINX, &[("X-Original-Method", "PUT")], 400);
+    check_spoof("?headers=forwarded", CADDY, &[("X-Forwarded-Uri", "/other")], 400);
+}
+
+#[test]
+fn another_host_adds_limits_and_removes_none() {
+    let subject = subject(POLICY);
+    let ask = |headers: &[(&str, &str)]| {
+        let headers = [&[("X-Original-URI", "/"), ("Host", "shop.test")], headers].concat();
+        auth(&subject, "?headers=original", &headers).status.as_u16()
+    };
+    assert_eq!(ask(&[]), 200);
+    assert_eq!(ask(&[("X-Original-Host", "other.test")]), 200);
+    assert_eq!(ask(&[("X-Original-Host", "other.test:80")]), 200);
+    assert_eq!(ask(&[("X-Original-Host", "other.test")]), 429);
+}
+
+#[test]
+fn the_url_names_host_path_and_query() {
+    let subject =
+        subject("limits: [{name: q, host: shop.test, endpoint: /find, by: 'query:q', bucket: 5/s}]");
+    for url in
+        ["https://shop.test/find?q=x", "http://u:p@shop.test:8443/find?q=x#top", "HTTPS://SHOP.TEST/find?q=x"]
+    {
+        let answer = auth(&subject, "", &[("X-Original-URL", url)]);
+        assert_eq!(answer.header("x-ratelimit-limit"), Some("5"), "{url}");
+    }
+    assert_eq!(
+        auth(&subject, "", &[("X-Original-URL", "https://shop.test?q=x")]).header("x-ratelimit-limit"),
+        None
+    );
+}
+
+#[track_caller]
+fn check_client(headers: &[(&str, &str)], header: &str, expected: &str) {
+    let policy = format!(
+        "client: {{trusted_proxies: [10.0.0.0/8], header: {header}}}\nlimits: [{{by: ip, bucket: 1/minute}}]"
+    );
+    let subject = subject(&policy);
+    let key = format!(r#"{{"key":"{expected}"}}"#);
+    let headers = [&[("X-Original-URI", "/")], headers].concat();
+    assert_eq!(auth(&subject, "", &headers).status, 200);
+    let told = subject.ask("/v1/limits/everything-by-ip/peek", &key);
+    assert_eq!(told["limits"][0]["remaining"], 0, "{headers:?} is not {expected}");
+}
+
+#[test]
+fn the_client_is_the_first_hop_that_is_no_trusted_proxy() {
+    let xff = "x-forwarded-for";
+    check_client(&[("X-Forwarded-For", "203.0.113.9")], xff, "203.0.113.9");
+    check_client(&[("X-Forwarded-For", "6.6.6.6, 203.0.113.9, 10.0.0.7")], xff, "203.0.113.9");
+    check_client(&[("X-Forwarded-For", "6.6.6.6"), ("X-Forwarded-For", "203.0.113.9")], xff, "203.0.113.9");
+    check_client(&[("X-Forwarded-For", "203.0.113.9"), ("X-Real-IP", "6.6.6.6")], xff, "203.0.113.9");
+    check_client(&[("X-Forwarded-For", "nonsense"), ("X-Real-IP", "6.6.6.6")], xff, "10.0.0.1");
+    check_client(&[("X-Real-IP", "203.0.113.9")], xff, "203.0.113.9");
+    check_client(&[("X-Real-IP", "nonsense")], xff, "10.0.0.1");
+    check_client(&[], xff, "10.0.0.1");
+    check_client(
+        &[("Forwarded", "for=203.0.113.9"), ("X-Forwarded-For", "6.6.6.6")],
+        "forwarded",
+        "203.0.113.9",
+    );
+    check_client(&[("X-Forwarded-For", "6.6.6.6")], "none", "10.0.0.1");
+}
+
+#[test]
+fn a_proxy_that_is_not_in_the_policy_is_believed_here_too() {
+    let subject = subject("limits: [{by: ip, bucket: 1/minute}]");
+    let ask = |client: &str| {
+        auth(&subject, "", &[("X-Original-URI", "/"), ("X-Forwarded-For", client)]).status.as_u16()
+    };
+    assert_eq!([ask("203.0.113.9"), ask("203.0.113.9"), ask("203.0.113.10")], [200, 429, 200]);
+}
+
+#[test]
+fn the_policy_sees_the_clients_headers_and_not_ours() {
+    let policy = |name: &str| format!("limits: [{{by: 'header:{name}', missing: refuse, bucket: 9/s}}]");
+    for (name, seen) in [
+        ("x-device", true),
+        ("x-original-uri", false),
+        ("x-original-anything", false),
+        ("x-forwarded-uri", false),
+        ("x-forwarded-method", false),
+        ("tollgate-token", false),
+    ] {
+        let subject = subject(&policy(name));
+        let own = [("X-Original-URI", "/"), ("X-Original-Method", "GET"), ("Tollgate-Token", "t")];
+        let mut headers = own.to_vec();
+        if !own.iter().any(|(known, _)| known.eq_ignore_ascii_case(name)) {
+            headers.push((name, "/"));
+        }
+        let answer = auth(&subject, "?headers=original", &headers);
+        assert_eq!(answer.status == 200, seen, "{name}: {}", answer.text());
+    }
+}
+
+#[test]
+fn slots_are_looked_at_and_not_taken() {
+    let subject = subject("limits: [{name: jobs, by: global, slots: 1}]");
+    for _ in 0..3 {
+        let answer = auth(&subject, "", &[("X-Original-URI", "/")]);
+        assert_eq!((answer.status.as_u16(), answer.header("x-ratelimit-remaining")), (200, Some("1")));
+    }
+}
+
+#[test]
+fn what_forward_auth_charged_can_be_settled() {
+    let subject = subject("limits: [{by: global, bucket: 100/hour}]");
+    let answer = auth(&subject, "", &[("X-Original-URI", "/")]);
+    let id = answer.header("tollgate-decision").unwrap();
+    subject.ask("/v1/settle", &format!(r#"{{"id":"{id}","cost":40}}"#));
+    assert_eq!(auth(&subject, "", &[("X-Original-URI", "/")]).header("x-ratelimit-remaining"), Some("59"));
+}
+
+#[test]
+fn every_method_is_answered_that_can_be_described() {
+    let subject = subject(POLICY);
+    for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "BREW"] {
+        let request = Request::builder().method(method).uri("/v1/auth").header("X-Original-URI", "/");
+        assert_eq!(subject.send(request.body(Full::default()).unwrap()).status, 200, "{method}");
+    }
+    let query = Request::builder().method("QUERY").uri("/v1/auth").header("X-Original-URI", "/");
+    assert_eq!(subject.send(query.body(Full::default()).unwrap()).status, 405);
+    let put = Request::put("/v1/auth").header("X-Forwarded-Uri", "/search").body(Full::default()).unwrap();
+    assert_eq!(
+        subject.send(put).header("x-ratelimit-limit"),
+        None,
+        "a proxy that keeps the method need not name it"
+    );
+}
+
+#[track_caller]
+fn check_wrong(query: &str, headers: &[(&str, &str)], detail: &str) {
+    let answer = auth(&subject(POLICY), query, headers);
+    assert_eq!(answer.status, 400, "{query} {headers:?}");
+    assert!(answer.problem().contains(detail), "{query} {headers:?}: {}", answer.text());
+}
+
+#[test]
+fn a_proxy_that_is_set_up_wrongly_is_told_how() {
+    check_wrong("", &[], "`proxy_set_header X-Original-URI $request_uri;`");
+    check_wrong("", &[("X-Original-Method", "GET")], "`proxy_set_header X-Original-URI $request_uri;`");
+    check_wrong("", &[("X-Original-URI", "")], "`proxy_set_header X-Original-URI $request_uri;`");
+    check_wrong("?headers=forwarded", NGINX, "`X-Forwarded-Uri`");
+    check_wrong("?headers=original", CADDY, "`proxy_set_header X-Original-URI");
+    check_wrong("", &[("X-Original-URI", "search")], "must be a path such as");
+    check_wrong("", &[("X-Original-URI", "/"), ("X-Original-Method", "GET /")], "no method");
+    check_wrong("?header=original", NGINX, "unknown parameter `header`; did you mean `headers`?");
+    check_wrong("?headers=nginx", NGINX, "`headers` must be `original`");
+    check_wrong("?headers=original&headers=forwarded", NGINX, "given twice");
+    for status in ["", "200", "500", "4030", "+403", "x"] {
+        check_wrong(&format!("?deny={status}"), NGINX, "`deny` must be a status from 400 to 499");
+    }
+    check_wrong("", &[("X-Original-URI", "/a"), ("X-Forwarded-Uri", "/b")], "`/v1/auth?headers=original`");
+}

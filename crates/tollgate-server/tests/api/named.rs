@@ -1,0 +1,148 @@
+//! `/v1/limits/{name}/…`.
+
+use serde_json::{Value, json};
+use tollgate::Span;
+
+use crate::support::{Subject, subject};
+
+const POLICY: &str = "
+plans: {default: free}
+limits:
+  - {name: api, by: user, windows: [2/second, 5/hour], plans: {pro: [20/second, 50/hour], gone: blocked, staff: unlimited},
+     overrides: {eve: blocked, vip: [200/second, 500/hour]}}
+  - {name: pair, by: [tenant, ip], bucket: 5/minute}
+  - {name: all, by: global, bucket: 5/minute}
+  - {name: seen, by: user, bucket: 1/minute, mode: shadow}
+  - {name: asleep, by: user, bucket: 1/minute, mode: off}
+  - {name: jobs, by: user, slots: 2}
+";
+
+fn left(told: &Value) -> Vec<u64> {
+    told["limits"].as_array().unwrap().iter().map(|it| it["remaining"].as_u64().unwrap()).collect()
+}
+
+#[track_caller]
+fn check(subject: &Subject, path: &str, body: &str, allowed: bool, expected: &[u64]) -> Value {
+    let told = subject.ask(&format!("/v1/limits/{path}"), body);
+    assert_eq!(
+        (told["allowed"].as_bool().unwrap(), &*left(&told)),
+        (allowed, expected),
+        "{path} {body}: {told}"
+    );
+    told
+}
+
+#[test]
+fn a_check_charges_every_window_and_the_rest_of_the_words_do_what_they_say() {
+    let subject = subject(POLICY);
+    let told = check(&subject, "api/check", r#"{"key":"ann"}"#, true, &[1, 4]);
+    assert!(told["id"].is_string());
+    assert_eq!(told["limit"], "api/1s");
+    check(&subject, "api/check", r#"{"key":["ann"]}"#, true, &[0, 3]);
+    let refused = check(&subject, "api/check", r#"{"key":"ann"}"#, false, &[0, 3]);
+    assert_eq!((&refused["retry_after_ms"], &refused["limit"]), (&json!(500), &json!("api/1s")));
+    let peeked = check(&subject, "api/peek", r#"{"key":"ann"}"#, false, &[0, 3]);
+    assert!(peeked.get("id").is_none(), "nothing was decided");
+    subject.advance(Span::from_secs(1));
+    check(&subject, "api/peek", r#"{"key":"ann"}"#, true, &[2, 3]);
+    check(&subject, "api/peek", r#"{"key":"ann","cost":3}"#, false, &[2, 3]);
+    check(&subject, "api/grant", r#"{"key":"ann"}"#, true, &[2, 4]);
+    check(&subject, "api/check", r#"{"key":"ann","cost":2}"#, true, &[0, 2]);
+    check(&subject, "api/refund", r#"{"key":"ann","cost":2}"#, true, &[2, 4]);
+    check(&subject, "api/check", r#"{"key":"ann","cost":2}"#, true, &[0, 2]);
+    check(&subject, "api/reset", r#"{"key":"ann"}"#, true, &[2, 5]);
+    check(&subject, "api/peek", r#"{"key":"bob"}"#, true, &[2, 5]);
+}
+
+#[test]
+fn a_request_and_its_name_meet_the_same_key() {
+    let subject = subject(POLICY);
+    check(&subject, "pair/check", r#"{"key":["acme","203.0.113.9"],"cost":3}"#, true, &[2]);
+    let told = subject.ask("/v1/check", r#"{"path":"/","tenant":"acme","ip":"203.0.113.9","user":"ann"}"#);
+    let pair = told["limits"].as_array().unwrap().iter().find(|it| it["name"] == "pair").unwrap();
+    assert_eq!((&pair["remaining"], &pair["key"]), (&json!(1), &json!("acme, 203.0.113.9")));
+}
+
+#[test]
+fn plans_and_overrides_count_by_their_own_numbers() {
+    let subject = subject(POLICY);
+    check(&subject, "api/check", r#"{"key":"ann","plan":"pro"}"#, true, &[19, 49]);
+    check(&subject, "api/peek", r#"{"key":"ann","plan":"pro"}"#, true, &[19, 49]);
+    check(&subject, "api/peek", r#"{"key":"ann"}"#, true, &[2, 5]);
+    check(&subject, "api/check", r#"{"key":"vip"}"#, true, &[199, 499]);
+    for operation in ["check", "peek", "grant", "reset", "refund"] {
+        let told = check(&subject, &format!("api/{operation}"), r#"{"key":"eve"}"#, false, &[]);
+        assert!(told["reason"].as_str().unwrap().contains("`overrides`"), "{told}");
+        check(&subject, &format!("api/{operation}"), r#"{"key":"ann","plan":"gone"}"#, false, &[]);
+        check(&subject, &format!("api/{operation}"), r#"{"key":"ann","plan":"staff"}"#, true, &[]);
+    }
+}
+
+#[test]
+fn a_check_obeys_the_mode_and_looking_does_not_need_to() {
+    let subject = subject(POLICY);
+    check(&subject, "seen/check", r#"{"key":"ann"}"#, true, &[0]);
+    let told = check(&subject, "seen/check", r#"{"key":"ann"}"#, true, &[0]);
+    assert_eq!(
+        (&told["limits"][0]["allowed"], &told["limits"][0]["mode"]),
+        (&json!(false), &json!("shadow"))
+    );
+    check(&subject, "asleep/check", r#"{"key":"ann"}"#, true, &[]);
+    check(&subject, "asleep/peek", r#"{"key":"ann"}"#, true, &[1]);
+}
+
+#[test]
+fn everybody_is_one_key_and_may_be_left_out() {
+    let subject = subject(POLICY);
+    check(&subject, "all/check", "{}", true, &[4]);
+    check(&subject, "all/check", r#"{"key":null}"#, true, &[3]);
+    check(&subject, "all/check", r#"{"key":[]}"#, true, &[2]);
+}
+
+#[test]
+fn slots_are_taken_looked_at_and_reset_but_not_granted() {
+    let subject = subject(POLICY);
+    check(&subject, "jobs/check", r#"{"key":"ann"}"#, true, &[1]);
+    check(&subject, "jobs/check", r#"{"key":"ann","cost":5}"#, true, &[0]);
+    check(&subject, "jobs/check", r#"{"key":"ann"}"#, false, &[0]);
+    check(&subject, "jobs/peek", r#"{"key":"ann"}"#, false, &[0]);
+    for operation in ["grant", "refund"] {
+        let answer = subject.post(&format!("/v1/limits/jobs/{operation}"), r#"{"key":"ann"}"#);
+        assert_eq!(answer.status, 409);
+        assert!(answer.problem().contains("/v1/release"), "{}", answer.text());
+    }
+    check(&subject, "jobs/reset", r#"{"key":"ann"}"#, true, &[2]);
+}
+
+#[track_caller]
+fn check_wrong(path: &str, body: &str, status: u16, detail: &str) {
+    let answer = subject(POLICY).post(&format!("/v1/limits/{path}"), body.to_owned());
+    assert_eq!(answer.status, status, "{path} {body}: {}", answer.text());
+    assert!(answer.problem().contains(detail), "{path} {body}: {}", answer.text());
+}
+
+#[test]
+fn what_cannot_be_named_says_what_can() {
+    check_wrong("apj/check", r#"{"key":"ann"}"#, 404, "no limit is called `apj`; did you mean `api`?");
+    check_wrong("qqqqqq/peek", r#"{"key":"ann"}"#, 404, "there are `api`, `pair`, `all`");
+    check_wrong("api/check", "{}", 404, "counts by user: `key` must be a string");
+    check_wrong("api/check", r#"{"key":""}"#, 404, "not empty");
+    check_wrong("api/check", r#"{"key":["a","b"]}"#, 404, "counts by user");
+    check_wrong(
+        "pair/check",
+        r#"{"key":"acme"}"#,
+        404,
+        "counts by tenant, ip: `key` must be a list of 2 strings",
+    );
+    check_wrong("pair/check", r#"{"key":["acme","nowhere"]}"#, 404, "an ip as an address");
+    check_wrong("all/check", r#"{"key":["a","b"]}"#, 404, "leave out `key`");
+    check_wrong("api/reset", r#"{"key":"ann","cost":1}"#, 400, "unknown field `cost`");
+    check_wrong("api/check", r#"{"key":7}"#, 400, "a string, or a list");
+    check_wrong(
+        "api/check",
+        r#"{"key":"ann","costs":1}"#,
+        400,
+        "did you mean `cost`? the fields are `key`, `cost` and `plan`",
+    );
+    check_wrong("api/drop", r#"{"key":"ann"}"#, 404, "nothing is here");
+}

@@ -1,0 +1,99 @@
+//! The description is true: what it names is there, and nothing else is.
+
+use http::Request;
+use http_body_util::Full;
+use serde_json::Value;
+
+use crate::support::subject;
+
+const POLICY: &str = "limits: [{name: api, by: global, bucket: 5/minute}]";
+
+fn description() -> Value {
+    subject(POLICY).get("/openapi.json").json()
+}
+
+/// Every reference in a part of the description.
+fn references<'d>(part: &'d Value, found: &mut Vec<&'d str>) {
+    match part {
+        Value::Object(members) => {
+            found.extend(members.get("$ref").and_then(Value::as_str));
+            members.values().for_each(|member| references(member, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_path_is_there_and_answers_to_the_methods_it_has_and_no_others() {
+    let description = description();
+    for (path, item) in description["paths"].as_object().unwrap() {
+        let uri = path.replace("{name}", "api");
+        for method in ["get", "head", "post", "put", "patch", "delete", "options", "trace"] {
+            let request = Request::builder().method(&*method.to_ascii_uppercase()).uri(&uri);
+            let answer = subject(POLICY).send(request.body(Full::default()).unwrap());
+            assert_ne!(answer.status, 404, "{method} {path}");
+            assert_eq!(answer.status != 405, item.get(method).is_some(), "{method} {path}");
+            if let Some(operation) = item.get(method) {
+                let status = answer.status.as_u16().to_string();
+                assert!(operation["responses"].get(&status).is_some(), "{method} {path} answers {status}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_reference_leads_somewhere_and_every_operation_has_its_own_id() {
+    let description = description();
+    let mut found = Vec::new();
+    references(&description, &mut found);
+    assert!(found.len() > 20);
+    for reference in found {
+        assert!(description.pointer(reference.trim_start_matches('#')).is_some(), "{reference}");
+    }
+    let operations = description["paths"]
+        .as_object()
+        .unwrap()
+        .values()
+        .flat_map(|item| item.as_object().unwrap().values());
+    let mut ids: Vec<_> = operations.filter_map(|operation| operation.get("operationId")?.as_str()).collect();
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count);
+}
+
+/// Fails unless the members of an answer are those of its schema.
+#[track_caller]
+fn check_members(description: &Value, schema: &str, told: &Value) {
+    let schema = &description["components"]["schemas"][schema];
+    let known = schema["properties"].as_object().unwrap();
+    for member in told.as_object().unwrap().keys() {
+        assert!(known.contains_key(member), "{member} is not described");
+    }
+    for member in schema["required"].as_array().unwrap() {
+        assert!(told.get(member.as_str().unwrap()).is_some(), "{member} is missing in {told}");
+    }
+}
+
+#[test]
+fn answers_have_the_members_that_are_described() {
+    let (description, subject) = (description(), subject(POLICY));
+    let decision = subject.ask("/v1/check", r#"{"path":"/"}"#);
+    check_members(&description, "Decision", &decision);
+    check_members(&description, "LimitOutcome", &decision["limits"][0]);
+    check_members(&description, "Decision", &subject.ask("/v1/limits/api/peek", "{}"));
+    check_members(&description, "BatchDecision", &subject.ask("/v1/check/batch", r#"{"requests":[]}"#));
+    let id = decision["id"].as_str().unwrap();
+    check_members(
+        &description,
+        "Settled",
+        &subject.ask("/v1/settle", &format!(r#"{{"id":"{id}","cost":1}}"#)),
+    );
+    check_members(&description, "Released", &subject.ask("/v1/release", &format!(r#"{{"id":"{id}"}}"#)));
+    check_members(&description, "Readiness", &subject.get("/readyz").json());
+    let limits = subject.get("/v1/limits").json();
+    check_members(&description, "Limits", &limits);
+    check_members(&description, "Limit", &limits["limits"][0]);
+    check_members(&description, "Problem", &subject.get("/nowhere").json());
+}

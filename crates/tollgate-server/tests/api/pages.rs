@@ -1,0 +1,79 @@
+//! What can be looked at: index, health, readiness, limits.
+
+use http::Request;
+use http_body_util::Full;
+use serde_json::json;
+use tollgate::Timestamp;
+
+use crate::support::subject;
+
+const POLICY: &str = "
+limits:
+  - {name: search, endpoint: [/search, '/find/{what}'], host: api.test, method: [GET, POST], by: [tenant, ip],
+     windows: [2/second, 100/day], plans: {pro: [20/second, 1000/day]}, count_denied: true, on_outage: deny}
+  - {name: jobs, by: global, slots: 3, mode: shadow}
+";
+
+#[test]
+fn limits_are_listed_in_words() {
+    assert_eq!(
+        subject(POLICY).get("/v1/limits").json(),
+        json!({"limits": [
+            {"name": "search", "endpoints": ["/search", "/find/{what}"], "hosts": ["api.test"],
+             "methods": ["GET", "POST"], "by": ["tenant", "ip"], "algorithm": "token-bucket",
+             "quotas": ["2 per second", "100 per day"], "mode": "enforce", "count_denied": true,
+             "on_outage": "deny", "plans": ["pro"]},
+            {"name": "jobs", "endpoints": ["/**"], "hosts": [], "methods": [], "by": ["global"],
+             "algorithm": "concurrency", "quotas": ["3 at once"], "mode": "shadow", "count_denied": false,
+             "on_outage": "local", "plans": []},
+        ]})
+    );
+}
+
+#[test]
+fn readiness_tells_what_happened_to_the_policy() {
+    let subject = subject(POLICY);
+    let ready = || {
+        let answer = subject.get("/readyz");
+        (answer.status.as_u16(), answer.json())
+    };
+    let told = |ready: bool, draining: bool, version: u64, at: Option<&str>, error: Option<&str>| {
+        json!({"ready": ready, "draining": draining, "policy_version": version,
+               "policy_loaded_at": at, "reload_error": error})
+    };
+    assert_eq!(ready(), (503, told(false, false, 0, None, None)));
+    subject.status.loaded(Timestamp::from_secs(1_772_366_400));
+    let at = Some("2026-03-01T12:00:00Z");
+    assert_eq!(ready(), (200, told(true, false, 1, at, None)));
+    subject.status.reload_failed("error: a rate of zero\n  --> policy.yaml:3");
+    assert_eq!(ready(), (200, told(true, false, 1, at, Some("error: a rate of zero\n  --> policy.yaml:3"))));
+    subject.status.loaded(Timestamp::from_secs(1_772_366_401));
+    assert_eq!(ready(), (200, told(true, false, 2, Some("2026-03-01T12:00:01Z"), None)));
+    subject.status.drain();
+    assert_eq!(ready(), (503, told(false, true, 2, Some("2026-03-01T12:00:01Z"), None)));
+    assert_eq!(subject.get("/healthz").status, 200, "still alive");
+}
+
+#[test]
+fn the_index_says_what_is_where_and_all_of_it_is_there() {
+    let index = subject(POLICY).get("/");
+    assert_eq!(index.header("content-type"), Some("text/plain; charset=utf-8"));
+    for path in
+        ["/v1/check", "/v1/auth", "/v1/settle", "/v1/release", "/v1/limits", "/readyz", "/openapi.json"]
+    {
+        assert!(index.text().contains(path), "{path}");
+        assert_ne!(subject(POLICY).get(path).status, 404, "{path}");
+    }
+}
+
+#[test]
+fn head_gets_what_get_would_but_for_the_body() {
+    let subject = subject(POLICY);
+    for path in ["/", "/healthz", "/readyz", "/openapi.json", "/v1/limits"] {
+        let head = subject.send(Request::head(path).body(Full::default()).unwrap());
+        let get = subject.get(path);
+        assert_eq!((head.status, head.body.len()), (get.status, 0), "{path}");
+        assert_eq!(head.header("content-type"), get.header("content-type"), "{path}");
+        assert_eq!(head.header("content-length"), Some(&*get.body.len().to_string()), "{path}");
+    }
+}

@@ -1,0 +1,111 @@
+//! An API on a clock that stands still, and a way to ask it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use serde_json::Value;
+use tollgate::store::ManualClock;
+use tollgate::{Limiter, MemoryStore, Policy, Span, Store, Timestamp};
+use tollgate_http::SharedLimiter;
+use tollgate_server::{Access, Api, Status};
+
+pub(crate) type Store_ = MemoryStore<ManualClock>;
+
+/// An API, with what it was made of.
+pub(crate) struct Subject<S = Store_> {
+    pub(crate) api: Api<S>,
+    pub(crate) limiter: SharedLimiter<S>,
+    pub(crate) status: Arc<Status>,
+    pub(crate) clock: ManualClock,
+}
+
+/// An answer, read.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+pub(crate) const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+pub(crate) fn subject(policy: &str) -> Subject {
+    with_access(policy, Access::open())
+}
+
+pub(crate) fn with_access(policy: &str, access: Access) -> Subject {
+    let clock = ManualClock::at(Timestamp::from_secs(1_772_366_400));
+    on_store(policy, access, MemoryStore::with_seed(1_000, clock.clone(), 7), clock)
+}
+
+pub(crate) fn on_store<S: Store>(policy: &str, access: Access, store: S, clock: ManualClock) -> Subject<S> {
+    let policy = Policy::parse(policy).expect("a policy without mistakes");
+    let limiter = SharedLimiter::from(Limiter::with_store(policy, store));
+    let status = Arc::new(Status::new());
+    let api = Api::new(limiter.clone(), Arc::clone(&status), access);
+    Subject { api, limiter, status, clock }
+}
+
+impl<S: Store> Subject<S> {
+    pub(crate) fn send(&self, request: Request<Full<Bytes>>) -> Answer {
+        self.send_from(request, PEER)
+    }
+
+    pub(crate) fn send_from(&self, request: Request<Full<Bytes>>, peer: IpAddr) -> Answer {
+        pollster::block_on(async {
+            let (parts, body) = self.api.answer(request, peer).await.into_parts();
+            let body = body.collect().await.expect("it is in memory").to_bytes();
+            Answer { status: parts.status, headers: parts.headers, body }
+        })
+    }
+
+    pub(crate) fn post(&self, path: &str, body: impl Into<Bytes>) -> Answer {
+        self.send(Request::post(path).body(Full::new(body.into())).expect("a request"))
+    }
+
+    /// What is told to something that must be answered.
+    #[track_caller]
+    pub(crate) fn ask(&self, path: &str, body: &str) -> Value {
+        let answer = self.post(path, body.to_owned());
+        assert_eq!(answer.status, 200, "{path} {body}: {}", answer.text());
+        answer.json()
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.send(Request::get(path).body(Full::default()).expect("a request"))
+    }
+
+    pub(crate) fn advance(&self, span: Span) {
+        self.clock.advance(span);
+    }
+}
+
+impl Answer {
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).expect("answers are text")
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// Fails unless this is a problem of its status; its detail.
+    #[track_caller]
+    pub(crate) fn problem(&self) -> String {
+        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
+        let told = self.json();
+        assert_eq!(told["status"], self.status.as_u16(), "{told}");
+        for member in ["type", "title", "detail"] {
+            assert!(told[member].as_str().is_some_and(|it| !it.is_empty()), "{member} of {told}");
+        }
+        told["detail"].as_str().unwrap_or_default().to_owned()
+    }
+}
