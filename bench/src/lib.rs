@@ -4,6 +4,7 @@
 //! - [`case`]: what they are put to.
 //! - [`contest`]: rounds in turn, so that noise hits all alike.
 //! - [`stream`], [`zipf`]: the keys, in the order they arrive.
+//! - [`gateway`]: whole servers, with a load of their own.
 //! - [`callgrind`], [`heap`], [`stopwatch`]: instructions, bytes, time.
 //! - [`report`]: the table, the JSON, the bars.
 //!
@@ -12,6 +13,7 @@
 pub mod callgrind;
 pub mod case;
 pub mod contest;
+pub mod gateway;
 pub mod heap;
 pub mod report;
 pub mod stopwatch;

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-pub use self::bars::Bar;
+pub use self::bars::{Bar, Side};
 pub use self::machine::Machine;
 
 /// One subject in one case.
@@ -54,16 +54,20 @@ impl Report {
         }
         Self { machine: Machine::here(), bars: bars::all(&rows), rows, ratios, remarks }
     }
+}
 
-    /// Writes `target/bench/engine.json` in the workspace, and says where that is.
-    pub fn write(&self) -> io::Result<PathBuf> {
-        let workspace = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
-        let folder = workspace.canonicalize()?.join("target/bench");
-        std::fs::create_dir_all(&folder)?;
-        let path = folder.join("engine.json");
-        std::fs::write(&path, serde_json::to_string_pretty(self)? + "\n")?;
-        Ok(path)
-    }
+/// The workspace's `target` folder, wherever this build went.
+pub fn target() -> io::Result<PathBuf> {
+    Ok(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?.join("target"))
+}
+
+/// Writes a run to `target/bench/NAME.json`, and says where that is.
+pub fn write(name: &str, run: &impl Serialize) -> io::Result<PathBuf> {
+    let folder = target()?.join("bench");
+    std::fs::create_dir_all(&folder)?;
+    let path = folder.join(name).with_extension("json");
+    std::fs::write(&path, serde_json::to_string_pretty(run)? + "\n")?;
+    Ok(path)
 }
 
 fn ns(rows: &[Row], case: &str, subject: &str) -> Option<f64> {

@@ -28,3 +28,9 @@ pub fn waited_for_a_core() -> Duration {
     // Nanoseconds on a core, nanoseconds waiting for one, turns.
     Duration::from_nanos(line.split(' ').nth(1).and_then(|waited| waited.parse().ok()).unwrap_or(0))
 }
+
+/// Lets a moment pass, while another program gets somewhere.
+#[allow(clippy::disallowed_methods, reason = "other programs have no clock that could be moved")]
+pub fn pause(moment: Duration) {
+    std::thread::sleep(moment);
+}

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use tollgate_bench::case::{self, Case, Field};
 use tollgate_bench::contest::{self, Entry};
-use tollgate_bench::report::{Report, Row};
+use tollgate_bench::report::{self, Report, Row};
 use tollgate_bench::subject::{self, Offer, Subject, Visitor};
 use tollgate_bench::{callgrind, heap, stream::Stream as _};
 
@@ -65,7 +65,8 @@ fn run(only: &[&str]) -> Result<(), String> {
     }
     let report = Report::new(rows, remarks);
     println!("{report}");
-    let path = report.write().map_err(|error| format!("the report cannot be written: {error}"))?;
+    let path =
+        report::write("engine", &report).map_err(|error| format!("the report cannot be written: {error}"))?;
     println!("\nwritten to {}", path.display());
     Ok(())
 }

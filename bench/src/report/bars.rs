@@ -21,6 +21,18 @@ pub struct Bar {
     pub met: Option<bool>,
 }
 
+impl Bar {
+    /// Good at the bound or above.
+    pub fn at_least(bound: f64, what: &'static str, got: Option<f64>) -> Self {
+        Self { what, got, bound, good: Side::AtLeast, met: got.map(|got| got >= bound) }
+    }
+
+    /// Good at the bound or below.
+    pub fn at_most(bound: f64, what: &'static str, got: Option<f64>) -> Self {
+        Self { what, got, bound, good: Side::AtMost, met: got.map(|got| got <= bound) }
+    }
+}
+
 /// A side of a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -42,27 +54,19 @@ pub(super) fn all(rows: &[Row]) -> Vec<Bar> {
     let bytes = rows.iter().filter(|row| row.subject == "tollgate").find_map(|row| row.bytes_per_key);
     let limiter = ours("limiter_1_of_1000");
     vec![
-        at_least(1.5, "zipf_1m: fastest peer / tollgate", fastest("zipf_1m")),
-        at_least(2.5, "zipf_1m: governor / tollgate", governor("zipf_1m")),
-        at_least(2.5, "hot_key: governor / tollgate", governor("hot_key")),
-        at_least(4.0, "hot_key_2_threads: governor / tollgate", governor("hot_key_2_threads")),
-        at_least(
+        Bar::at_least(1.5, "zipf_1m: fastest peer / tollgate", fastest("zipf_1m")),
+        Bar::at_least(2.5, "zipf_1m: governor / tollgate", governor("zipf_1m")),
+        Bar::at_least(2.5, "hot_key: governor / tollgate", governor("hot_key")),
+        Bar::at_least(4.0, "hot_key_2_threads: governor / tollgate", governor("hot_key_2_threads")),
+        Bar::at_least(
             8.0,
             "hot_key_refused_2_threads: governor / tollgate",
             governor("hot_key_refused_2_threads"),
         ),
-        at_most(32.0, "bytes per key at 1 M keys", bytes),
-        at_least(1.5, "zipf_1m: single / batch", ratio(ours("zipf_1m"), ours("zipf_1m_batch"))),
-        at_least(1.5, "uniform_1m: single / batch", ratio(ours("uniform_1m"), ours("uniform_1m_batch"))),
-        at_most(5.0, "limiter_1_of_1000 / bare_decide", ratio(limiter, ours("bare_decide"))),
-        at_most(2.5, "limiter_3_limits / limiter_1_of_1000", ratio(ours("limiter_3_limits"), limiter)),
+        Bar::at_most(32.0, "bytes per key at 1 M keys", bytes),
+        Bar::at_least(1.5, "zipf_1m: single / batch", ratio(ours("zipf_1m"), ours("zipf_1m_batch"))),
+        Bar::at_least(1.5, "uniform_1m: single / batch", ratio(ours("uniform_1m"), ours("uniform_1m_batch"))),
+        Bar::at_most(5.0, "limiter_1_of_1000 / bare_decide", ratio(limiter, ours("bare_decide"))),
+        Bar::at_most(2.5, "limiter_3_limits / limiter_1_of_1000", ratio(ours("limiter_3_limits"), limiter)),
     ]
-}
-
-fn at_least(bound: f64, what: &'static str, got: Option<f64>) -> Bar {
-    Bar { what, got, bound, good: Side::AtLeast, met: got.map(|got| got >= bound) }
-}
-
-fn at_most(bound: f64, what: &'static str, got: Option<f64>) -> Bar {
-    Bar { what, got, bound, good: Side::AtMost, met: got.map(|got| got <= bound) }
 }

@@ -1,0 +1,156 @@
+//! Tollgate's gateway against nginx and Envoy: one run, one table, one JSON file.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::{fs, io};
+
+use tollgate_bench::gateway::contestant::{Envoy, Nginx, Tollgate};
+use tollgate_bench::gateway::perf::{HOW_TO_COUNT, Perf};
+use tollgate_bench::gateway::report::{Row, Setting};
+use tollgate_bench::gateway::trial::Track;
+use tollgate_bench::gateway::{Contestant, Cores, Duty, GatewayReport, idle, upstream, wrk};
+use tollgate_bench::report::{self, Machine};
+
+const USAGE: &str = "usage: gateway [OPTION VALUE]...
+  --tollgate PATH    the program, instead of the one beside this one
+  --envoy PATH       the program, instead of the one that setup/envoy installs
+  --only NAME,...    some of tollgate, nginx, envoy
+  --rounds N         how often each is measured (3)
+  --seconds N        how long, each time, 1 to 30 (5)";
+
+/// Longer, and nginx admits what it should refuse: its slowest limit is one a minute.
+const LONGEST: u64 = 30;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.iter().any(|it| it == "--help") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    let done = Options::read(&arguments).and_then(|options| run(&options).map_err(|error| error.to_string()));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("gateway: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What was asked for.
+struct Options {
+    tollgate: PathBuf,
+    envoy: PathBuf,
+    only: Vec<String>,
+    rounds: usize,
+    seconds: u64,
+}
+
+impl Options {
+    fn read(arguments: &[String]) -> Result<Self, String> {
+        let beside = std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("tollgate");
+        let envoy = report::target().map_err(|error| error.to_string())?.join("envoy/envoy");
+        let mut options = Self { tollgate: beside, envoy, only: Vec::new(), rounds: 3, seconds: 5 };
+        let mut words = arguments.iter();
+        while let Some(option) = words.next() {
+            let value = words.next().ok_or(USAGE)?;
+            let wrong = || format!("`{option} {value}`\n{USAGE}");
+            match option.as_str() {
+                "--tollgate" => options.tollgate = value.into(),
+                "--envoy" => options.envoy = value.into(),
+                "--only" => options.only = value.split(',').map(str::to_owned).collect(),
+                "--rounds" => options.rounds = value.parse().ok().filter(|it| *it > 0).ok_or_else(wrong)?,
+                "--seconds" => {
+                    let seconds = value.parse().ok();
+                    options.seconds = seconds.filter(|it| (1..=LONGEST).contains(it)).ok_or_else(wrong)?;
+                }
+                _ => return Err(wrong()),
+            }
+        }
+        Ok(options)
+    }
+
+    fn contestants(&self) -> io::Result<Vec<Box<dyn Contestant>>> {
+        let tollgate = Tollgate { program: self.tollgate.clone() };
+        let envoy = Envoy { program: self.envoy.clone() };
+        let mut all: Vec<Box<dyn Contestant>> = vec![Box::new(tollgate), Box::new(Nginx), Box::new(envoy)];
+        if let Some(name) = self.only.iter().find(|name| !all.iter().any(|it| it.name() == **name)) {
+            return Err(io::Error::other(format!("nobody is called `{name}`\n{USAGE}")));
+        }
+        all.retain(|it| self.only.is_empty() || self.only.iter().any(|name| name == it.name()));
+        Ok(all)
+    }
+}
+
+fn run(options: &Options) -> io::Result<()> {
+    let contestants = options.contestants()?;
+    let mut versions = BTreeMap::from([("wrk", wrk::version()?)]);
+    for contestant in &contestants {
+        versions.insert(contestant.name(), contestant.version()?);
+    }
+    let seconds = options.seconds;
+    // Looked at before this program gives up a core.
+    let setting = Setting { machine: Machine::here(), versions, connections: wrk::CONNECTIONS, seconds };
+    let cores = Cores::shared_out()?;
+    cores.move_aside()?;
+    idle::make_room()?;
+    let folder = report::target()?.join("bench/gateway");
+    fs::create_dir_all(&folder)?;
+    let upstream = upstream::start(&folder)?;
+    let mut remarks = remarks(&cores, &contestants);
+    let perf = Perf::found(&folder);
+    if perf.is_none() {
+        remarks.push(HOW_TO_COUNT.into());
+    }
+    let track = Track { cores, upstream: upstream.address(), folder, seconds, perf };
+    let rows = measure(&track, &contestants, options.rounds)?;
+    let mut weights = Vec::new();
+    for contestant in &contestants {
+        eprintln!("weighing {} with {} idle connections", contestant.name(), idle::CONNECTIONS);
+        weights.push(idle::weigh(&track, contestant.as_ref())?);
+    }
+    let report = GatewayReport::new(setting, rows, weights, remarks);
+    println!("{report}");
+    println!("\nwritten to {}", report::write("gateway", &report)?.display());
+    println!("configurations are in {}", track.folder.display());
+    Ok(())
+}
+
+/// Rounds in turn, so that noise hits all alike.
+fn measure(track: &Track, contestants: &[Box<dyn Contestant>], rounds: usize) -> io::Result<Vec<Row>> {
+    let entries: Vec<_> =
+        Duty::ALL.iter().flat_map(|duty| contestants.iter().map(move |it| (*duty, it.as_ref()))).collect();
+    // Those that a bar compares are close in time: the first case runs backwards, so that
+    // Tollgate without limits is followed by Tollgate with them, and that by its peers.
+    let mut order: Vec<usize> = (0..entries.len()).collect();
+    order[..contestants.len()].reverse();
+    let mut samples = vec![Vec::new(); entries.len()];
+    for round in 1..=rounds {
+        for &at in &order {
+            let (duty, contestant) = entries[at];
+            let sample = track.measure(contestant, duty)?;
+            let (case, name) = (duty.name(), contestant.name());
+            eprintln!("round {round} of {rounds}: {case}, {name}: {:.0} requests/s", sample.per_second);
+            samples[at].push(sample);
+        }
+    }
+    let rows = entries.iter().zip(samples);
+    Ok(rows.map(|((duty, contestant), rounds)| Row::new(*duty, contestant.name(), rounds)).collect())
+}
+
+fn remarks(cores: &Cores, contestants: &[Box<dyn Contestant>]) -> Vec<String> {
+    let load: Vec<String> = cores.load.iter().map(usize::to_string).collect();
+    let mut remarks = vec![format!(
+        "the contestant alone on core {}; upstream and wrk share core {}",
+        cores.contestant,
+        load.join(", ")
+    )];
+    if cores.are_siblings() {
+        remarks.push("these are threads of one core: the load slows the contestant down".into());
+    }
+    if contestants.len() < 3 {
+        remarks.push("only some contestants were run".into());
+    }
+    remarks
+}

@@ -1,0 +1,81 @@
+//! One request by hand, to see what wrk does not say: the status and the body.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use super::{API_KEY, PATH};
+
+/// Longer than an answer takes.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// 200, 429.
+    pub status: u16,
+    /// Head and body, as they were sent.
+    pub text: String,
+}
+
+/// Asks once on a connection of its own.
+pub fn ask(address: SocketAddr) -> io::Result<Answer> {
+    let mut stream = open(address)?;
+    send(&mut stream, "close")?;
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes)?;
+    Answer::parse(&bytes)
+}
+
+/// Opens a connection.
+pub fn open(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    Ok(stream)
+}
+
+/// Asks on a connection that stays open, and reads until `body` has come.
+pub fn ask_on(stream: &mut TcpStream, body: &str) -> io::Result<()> {
+    send(stream, "keep-alive")?;
+    let (mut bytes, mut piece) = (Vec::new(), [0; 4_096]);
+    loop {
+        let read = stream.read(&mut piece)?;
+        bytes.extend_from_slice(&piece[..read]);
+        let answer = Answer::parse(&bytes);
+        if answer.as_ref().is_ok_and(|answer| answer.status == 200 && answer.text.contains(body)) {
+            return Ok(());
+        }
+        if read == 0 || bytes.len() > piece.len() {
+            return Err(io::Error::other(format!("not the upstream's answer: {answer:?}")));
+        }
+    }
+}
+
+fn send(stream: &mut TcpStream, connection: &str) -> io::Result<()> {
+    let head = format!(
+        "GET {PATH} HTTP/1.1\r\nHost: bench.test\r\nX-Api-Key: {API_KEY}\r\nConnection: {connection}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes())
+}
+
+impl Answer {
+    fn parse(bytes: &[u8]) -> io::Result<Self> {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        let status = text.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok());
+        let status = status.ok_or_else(|| io::Error::other(format!("not an answer: `{text}`")))?;
+        Ok(Self { status, text })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Answer;
+
+    #[test]
+    fn the_status_is_read_from_the_first_line() {
+        let answer = Answer::parse(b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n").unwrap();
+        assert_eq!(answer.status, 429);
+        assert!(Answer::parse(b"").is_err());
+        assert!(Answer::parse(b"HTTP/1.1 4").is_err());
+    }
+}

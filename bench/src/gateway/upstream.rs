@@ -1,0 +1,41 @@
+//! What stands behind every contestant: an nginx that answers at once.
+
+use std::io;
+use std::path::Path;
+use std::{fs, net::SocketAddr};
+
+use super::contestant::nginx;
+use super::server::{Server, free_address};
+
+/// What it answers with. wrk sees it only through a contestant that admits.
+pub const BODY: &str = "an answer of the upstream, as short as those of many an API";
+
+/// Starts it beside wrk, off the contestant's core.
+pub fn start(folder: &Path) -> io::Result<Server> {
+    let folder = folder.join("upstream");
+    fs::create_dir_all(&folder)?;
+    let address = free_address()?;
+    let config = folder.join("nginx.conf");
+    fs::write(&config, text(address))?;
+    Server::start(&nginx::command(&config, &folder), None, address, &folder)
+}
+
+fn text(listen: SocketAddr) -> String {
+    let preamble = nginx::PREAMBLE;
+    format!(
+        "{preamble}
+http {{
+    access_log off;
+    keepalive_requests 1000000000;
+    keepalive_timeout 1h;
+    server {{
+        listen {listen} backlog=4096;
+        location / {{
+            default_type text/plain;
+            return 200 '{BODY}';
+        }}
+    }}
+}}
+"
+    )
+}
