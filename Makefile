@@ -1,9 +1,10 @@
 # Everything a person needs. `make run` and `make test` do all of their own set-up.
 
-ADDRESS ?= 127.0.0.1:8080
+# More for `tollgate serve`, such as ARGS="--config policy.yaml --upstream http://127.0.0.1:3000".
+ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-loom lint bench bench-engine bench-policy generate setup clean
+.PHONY: help run test test-loom lint bench bench-engine bench-gateway bench-policy generate setup setup-test clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -12,10 +13,17 @@ setup:
 	@setup/debian cc=gcc ld=binutils
 	@command -v cargo >/dev/null || { echo "Please install a Rust toolchain first (rustup, or Debian's cargo 1.90 or newer)." >&2; exit 1; }
 
-run: setup ## starts a small service behind Tollgate and prints what to curl
-	cargo run --quiet --release -p tollgate-http --example axum -- $(ADDRESS)
+run: setup ## starts gateway, API and a demo service, and prints what to curl
+	cargo build --quiet --release -p tollgate-cli
+	@exec $${CARGO_TARGET_DIR:-target}/release/tollgate serve $(ARGS)
 
-test: setup test-loom ## all tests, from nothing
+# Real proxies, clients and load generators: what the tests talk to.
+setup-test: setup
+	@setup/debian curl=curl nginx=nginx haproxy=haproxy caddy=caddy wrk=wrk h2load=nghttp2-client slowhttptest=slowhttptest
+	@setup/python crates/tollgate-cli/tests/clients/requirements.txt
+	@setup/node crates/tollgate-cli/tests/clients
+
+test: setup-test test-loom ## all tests, from nothing
 	cargo test --workspace
 
 # Loom replaces the atomics of the in-memory table and tries every interleaving,
@@ -29,11 +37,17 @@ lint: setup ## formatting and clippy, with warnings as errors
 	for crate in crates/*; do cargo check --quiet -p $$(basename $$crate) || exit 1; done # each on its own
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 
-bench: bench-engine bench-policy ## every benchmark
+bench: bench-engine bench-policy bench-gateway ## every benchmark
 
 bench-engine: setup ## in-process checks against governor, throttlecrab and others, one table
 	@setup/debian valgrind=valgrind
 	cargo run --release -p tollgate-bench --bin engine
+
+bench-gateway: setup ## the gateway against nginx and Envoy: one upstream, one load, one core each
+	@setup/debian nginx=nginx wrk=wrk taskset=util-linux prlimit=util-linux
+	@setup/envoy
+	cargo build --release -p tollgate-cli
+	cargo run --release -p tollgate-bench --bin gateway
 
 bench-policy: setup ## compiling and matching 10,000 limits
 	cargo run --release -p tollgate-policy --example matching_speed

@@ -1,3 +1,64 @@
 //! The binary `tollgate`.
+//!
+//! What was typed (`arguments`) becomes what it means (`configuration`) and is
+//! then done (`serve`, `client`, `validate`).
+//!
+//! Exit status: 0 fine, 1 a finding (a check that was refused), 2 a mistake in
+//! usage or configuration. Answers go to standard output, all else to standard
+//! error.
 
-fn main() {}
+mod arguments;
+mod banner;
+mod client;
+mod configuration;
+mod descriptors;
+mod environment;
+mod failure;
+mod logging;
+mod output;
+mod ready;
+mod reload;
+mod serve;
+mod surfaces;
+mod validate;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use arguments::{Arguments, Command};
+use client::Operation;
+use environment::Environment;
+use failure::Failure;
+
+fn main() -> ExitCode {
+    // Ends the process with 2 on a mistake, with 0 on `--help`.
+    let arguments = Arguments::parse();
+    run(arguments.command).unwrap_or_else(|failure| {
+        output::complain(&failure.to_string());
+        ExitCode::from(2)
+    })
+}
+
+fn run(command: Command) -> Result<ExitCode, Failure> {
+    let environment = Environment::read()?;
+    match command {
+        Command::Serve(arguments) => serve::run(&arguments, &environment),
+        Command::Validate(arguments) => validate::run(&arguments),
+        Command::Check(arguments) => client::check(&arguments, &environment),
+        Command::Peek(arguments) => client::named(Operation::Peek, &arguments, &environment),
+        Command::Reset(arguments) => client::named(Operation::Reset, &arguments, &environment),
+        Command::Grant(arguments) => client::amount(Operation::Grant, &arguments, &environment),
+        Command::Refund(arguments) => client::amount(Operation::Refund, &arguments, &environment),
+        Command::Schema => {
+            output::line(&format!("{:#}", tollgate::policy::schema()));
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "tollgate", &mut script);
+            output::text(&String::from_utf8_lossy(&script));
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}

@@ -6,10 +6,12 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests wait for other processes")]
 
+mod finished;
 mod program;
 mod scratch;
 mod tollgate;
 
+pub use finished::Finished;
 pub use program::{Program, free_port, wait_for_port};
 pub use scratch::Scratch;
 pub use tollgate::Tollgate;

@@ -1,0 +1,166 @@
+//! What is said at the start: what listens where, and which limits are in force.
+
+use std::fmt::{Display, Write};
+
+use tollgate::policy::{Limit, Mode};
+
+use crate::arguments::DEFAULT_API;
+use crate::configuration::{Configuration, Inputs};
+use crate::ready::Addresses;
+
+/// More than a screen of limits is not read.
+const MOST_SHOWN: usize = 20;
+
+/// The start-up text.
+pub(crate) fn banner(inputs: &Inputs, configuration: &Configuration, addresses: &Addresses) -> String {
+    let mut out = format!("tollgate {}\n", env!("CARGO_PKG_VERSION"));
+    let mut line = |name: &str, what: &dyn Display| {
+        let _ = writeln!(out, "  {name:8} {what}");
+    };
+    let or_off = |scheme: &str, address: Option<_>| match address {
+        Some(address) => format!("{scheme}://{address}"),
+        None => "off".to_owned(),
+    };
+    let scheme = if configuration.settings.forwarding.tls.is_some() { "https" } else { "http" };
+    let upstreams = match configuration.settings.upstreams.as_slice() {
+        _ if addresses.gateway.is_none() => String::new(),
+        [] => " to a built-in demo".to_owned(),
+        [only] if only == "demo" => " to a built-in demo".to_owned(),
+        several => format!(" to {}", several.join(", ")),
+    };
+    line("gateway", &format_args!("{}{upstreams}", or_off(scheme, addresses.gateway)));
+    line("api", &or_off("http", addresses.api));
+    match &inputs.config {
+        Some(_) => line("policy", &inputs.name()),
+        None => line("policy", &"the sample policy; your own with --config FILE"),
+    }
+    if let Some(settings) = &inputs.settings {
+        line("settings", &settings.display());
+    }
+    out.push_str(&limits(configuration.policy.limits()));
+    for warning in &configuration.warnings {
+        let _ = write!(out, "\n{warning}");
+    }
+    if inputs.config.is_none() {
+        out.push_str(&to_try(scheme, addresses, configuration.policy.limit("demo-search").is_some()));
+    }
+    out
+}
+
+fn limits(limits: &[Limit]) -> String {
+    let mut out = match limits.len() {
+        0 => "\nno limits in force\n".to_owned(),
+        1 => "\n1 limit in force\n".to_owned(),
+        many => format!("\n{many} limits in force\n"),
+    };
+    let rows: Vec<_> = limits.iter().take(MOST_SHOWN).map(row).collect();
+    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let (name, endpoint, by) = (width(0), width(1), width(2));
+    for row in &rows {
+        let _ = writeln!(out, "  {:name$}  {:endpoint$}  {:by$}  {}", row[0], row[1], row[2], row[3]);
+    }
+    if limits.len() > rows.len() {
+        let _ = writeln!(out, "  and {} more", limits.len() - rows.len());
+    }
+    out
+}
+
+/// Name, what it covers, by what, how much.
+fn row(limit: &Limit) -> [String; 4] {
+    let joined = |words: Vec<String>| words.join(" ");
+    let mut covers: Vec<_> = limit.methods().map(str::to_owned).collect();
+    covers.extend(limit.endpoints().iter().map(ToString::to_string));
+    let by: Vec<_> = limit.by().iter().map(ToString::to_string).collect();
+    let mut quota: Vec<_> = limit.rules().iter().map(|rule| rule.quota.to_string()).collect();
+    match limit.mode() {
+        Mode::Enforce => {}
+        Mode::Shadow => quota.push("(shadow)".to_owned()),
+        Mode::Off => quota.push("(off)".to_owned()),
+    }
+    [limit.name().to_owned(), joined(covers), format!("by {}", by.join(" and ")), joined(quota)]
+}
+
+/// Three commands for whoever has no policy yet.
+fn to_try(scheme: &str, addresses: &Addresses, has_demo: bool) -> String {
+    let mut commands = Vec::new();
+    if let Some(gateway) = addresses.gateway {
+        commands.push((
+            format!("curl -i {scheme}://{gateway}/api/v1/search"),
+            "five a minute; the sixth is refused",
+        ));
+    }
+    if let Some(api) = addresses.api {
+        let body = r#"{"path":"/api/v1/search","ip":"203.0.113.9"}"#;
+        commands.push((format!("curl -s http://{api}/v1/check -d '{body}'"), "the decision alone"));
+        if has_demo {
+            let url = format!("http://{api}");
+            let at = if url == DEFAULT_API { String::new() } else { format!(" --api {url}") };
+            commands.push((format!("tollgate peek demo-search 127.0.0.1{at}"), "what is left"));
+        }
+    }
+    let mut out = if commands.is_empty() { String::new() } else { "\ntry\n".to_owned() };
+    for (command, what) in commands {
+        let _ = writeln!(out, "  {command}   # {what}");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::configuration::Overlay;
+
+    fn text(limits: &str, addresses: &Addresses) -> String {
+        let overlays = vec![Overlay {
+            origin: "on the command line",
+            typed: "--set limits=".into(),
+            path: "limits".into(),
+            value: limits.into(),
+        }];
+        let inputs = Inputs { overlays, ..Inputs::default() };
+        banner(&inputs, &inputs.load().unwrap(), addresses)
+    }
+
+    fn addresses() -> Addresses {
+        let address = |text: &str| Some(text.parse().unwrap());
+        Addresses { gateway: address("127.0.0.1:8080"), api: address("127.0.0.1:7070") }
+    }
+
+    #[test]
+    fn the_sample_comes_with_three_commands_to_try() {
+        let inputs = Inputs::default();
+        let said = banner(&inputs, &inputs.load().unwrap(), &addresses());
+        for expected in [
+            "gateway  http://127.0.0.1:8080 to a built-in demo",
+            "api      http://127.0.0.1:7070",
+            "5 limits in force",
+            "  demo-search               /api/v1/search  by ip       token-bucket 5/minute",
+            "curl -i http://127.0.0.1:8080/api/v1/search",
+            "curl -s http://127.0.0.1:7070/v1/check -d",
+            "tollgate peek demo-search 127.0.0.1 ",
+        ] {
+            assert!(said.contains(expected), "{expected} in:\n{said}");
+        }
+    }
+
+    #[test]
+    fn a_limit_is_one_line_however_it_counts() {
+        let said = text(
+            "[{name: a, method: POST, endpoint: /x, by: [tenant, user], windows: [1/s, 20/hour], mode: shadow}]",
+            &addresses(),
+        );
+        let expected =
+            "  a  POST /x  by tenant and user  token-bucket 1/second token-bucket 20/hour (shadow)\n";
+        assert!(said.contains("1 limit in force") && said.contains(expected), "{said}");
+    }
+
+    #[test]
+    fn more_limits_than_a_screen_holds_are_counted() {
+        let many: Vec<_> =
+            (0..25).map(|at| format!("{{name: n{at}, endpoint: /n{at}, by: ip, bucket: 1/s}}")).collect();
+        let said = text(&format!("[{}]", many.join(", ")), &Addresses::default());
+        assert!(said.contains("25 limits in force") && said.contains("  and 5 more\n"), "{said}");
+        assert!(said.contains("n19") && !said.contains("n20"), "{said}");
+        assert!(said.contains("gateway  off\n") && !said.contains("curl"), "{said}");
+    }
+}

@@ -1,0 +1,337 @@
+//! A blocking HTTP/1.1 client, small on purpose: one POST, one answer, closed.
+//!
+//! No TLS, no redirects, no pool. What it reads is bounded in size and in time,
+//! so a server that is something else ends in a message and not in a wait.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use tollgate::{Clock, Span, SystemClock, Timestamp};
+
+use super::url::Url;
+use crate::failure::Failure;
+
+const CONNECT: Duration = Duration::from_secs(5);
+/// For the whole exchange.
+const PATIENCE: Span = Span::from_secs(30);
+const LARGEST_HEAD: usize = 64 << 10;
+const LARGEST_BODY: usize = 8 << 20;
+
+/// A status and a body.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) body: Vec<u8>,
+}
+
+/// Why there is none.
+#[derive(Debug)]
+enum Trouble {
+    Io(io::Error),
+    Odd(&'static str),
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+pub(super) fn post(url: &Url, path: &str, token: Option<&str>, body: &str) -> Result<Answer, Failure> {
+    if token.is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
+        return Err(Failure::new("TOLLGATE_TOKEN holds characters that no header can carry"));
+    }
+    let stream = connect(url)?;
+    let clock = SystemClock::new();
+    let mut wire = Wire { end: clock.now() + PATIENCE, clock, stream, ahead: Vec::new(), at: 0 };
+    exchange(&mut wire, &request(url, path, token, body)).map_err(|trouble| match trouble {
+        Trouble::Io(error) if is_timeout(&error) => {
+            Failure::new(format_args!("{url} gave no answer within {} seconds", PATIENCE.as_secs_ceil()))
+        }
+        Trouble::Io(error) => Failure::new(format_args!("{url} gave no answer: {error}")),
+        Trouble::Odd(what) => Failure::with_help(
+            format_args!("{url} gave an answer that is not HTTP: {what}"),
+            "is this the API of a Tollgate? `--api URL` names another",
+        ),
+    })
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
+}
+
+fn connect(url: &Url) -> Result<TcpStream, Failure> {
+    let unreachable = |error: &io::Error| {
+        let why = match error.kind() {
+            io::ErrorKind::ConnectionRefused => "nothing listens there".to_owned(),
+            _ if is_timeout(error) => "it does not answer".to_owned(),
+            _ => error.to_string(),
+        };
+        Failure::with_help(
+            format_args!("cannot reach a Tollgate at {url}: {why}"),
+            "start one with `tollgate serve`, or name another with `--api URL` or TOLLGATE_API",
+        )
+    };
+    let addresses = url.authority.to_socket_addrs().map_err(|error| unreachable(&error))?;
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, CONNECT) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(unreachable(&last))
+}
+
+fn request(url: &Url, path: &str, token: Option<&str>, body: &str) -> String {
+    let Url { authority, prefix } = url;
+    let authorization = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+    format!(
+        "POST {prefix}{path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: tollgate/{}\r\nAccept: application/json\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n{authorization}\r\n{body}",
+        env!("CARGO_PKG_VERSION"),
+        body.len(),
+    )
+}
+
+fn exchange<S: Deadline + Read + Write>(wire: &mut Wire<S>, request: &str) -> Result<Answer, Trouble> {
+    wire.hurry()?;
+    wire.stream.write_all(request.as_bytes())?;
+    loop {
+        let head = Head::read(wire)?;
+        // An interim answer is followed by the real one.
+        if !(100..=199).contains(&head.status) {
+            let body = match head.body {
+                Framing::Length(0) => Vec::new(),
+                Framing::Length(length) => wire.exactly(length)?,
+                Framing::Chunked => chunks(wire)?,
+                Framing::UntilClosed => wire.rest()?,
+            };
+            return Ok(Answer { status: head.status, body });
+        }
+    }
+}
+
+/// How the end of a body is known (RFC 9112, section 6).
+#[derive(Debug, PartialEq, Eq)]
+enum Framing {
+    Length(usize),
+    Chunked,
+    UntilClosed,
+}
+
+struct Head {
+    status: u16,
+    body: Framing,
+}
+
+impl Head {
+    fn read<S: Deadline + Read>(wire: &mut Wire<S>) -> Result<Self, Trouble> {
+        let mut left = LARGEST_HEAD;
+        let first = wire.line(&mut left)?;
+        let status = first.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1)?.parse().ok());
+        let status: u16 = status.ok_or(Trouble::Odd("no status line"))?;
+        let mut body = if matches!(status, 204 | 304) { Framing::Length(0) } else { Framing::UntilClosed };
+        loop {
+            let line = wire.line(&mut left)?;
+            if line.is_empty() {
+                return Ok(Self { status, body });
+            }
+            let Some((name, value)) = line.split_once(':') else { return Err(Trouble::Odd("a bad header")) };
+            if name.eq_ignore_ascii_case("transfer-encoding")
+                && value.to_ascii_lowercase().contains("chunked")
+            {
+                body = Framing::Chunked;
+            } else if name.eq_ignore_ascii_case("content-length") && body == Framing::UntilClosed {
+                let length = value.trim().parse().map_err(|_| Trouble::Odd("a bad length"))?;
+                body = Framing::Length(length);
+            }
+        }
+    }
+}
+
+fn chunks<S: Deadline + Read>(wire: &mut Wire<S>) -> Result<Vec<u8>, Trouble> {
+    let mut body = Vec::new();
+    loop {
+        let mut left = LARGEST_HEAD;
+        let size = wire.line(&mut left)?;
+        let size = size.split(';').next().unwrap_or_default().trim();
+        let size = usize::from_str_radix(size, 16).map_err(|_| Trouble::Odd("a bad chunk"))?;
+        if size == 0 {
+            return Ok(body);
+        }
+        if size > LARGEST_BODY - body.len() {
+            return Err(Trouble::Odd("it is too large"));
+        }
+        body.extend(wire.exactly(size)?);
+        if !wire.line(&mut left)?.is_empty() {
+            return Err(Trouble::Odd("a bad chunk"));
+        }
+    }
+}
+
+/// Something whose reads can be told to give up.
+trait Deadline {
+    fn give_up_after(&self, patience: Duration) -> io::Result<()>;
+}
+
+impl Deadline for TcpStream {
+    fn give_up_after(&self, patience: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(patience))?;
+        self.set_write_timeout(Some(patience))
+    }
+}
+
+/// What comes from the server, read ahead in blocks.
+struct Wire<S> {
+    stream: S,
+    clock: SystemClock,
+    end: Timestamp,
+    ahead: Vec<u8>,
+    at: usize,
+}
+
+impl<S: Deadline> Wire<S> {
+    /// Lets the next call last until the end of all patience, and no longer.
+    fn hurry(&self) -> io::Result<()> {
+        let left = self.end.since(self.clock.now());
+        if left == Span::ZERO {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.give_up_after(Duration::from_micros(left.as_micros()))
+    }
+}
+
+impl<S: Deadline + Read> Wire<S> {
+    /// Reads on; false at the end.
+    fn more(&mut self) -> io::Result<bool> {
+        self.hurry()?;
+        self.ahead.drain(..self.at);
+        self.at = 0;
+        let mut block = [0; 8192];
+        let count = self.stream.read(&mut block)?;
+        self.ahead.extend_from_slice(&block[..count]);
+        Ok(count > 0)
+    }
+
+    fn line(&mut self, left: &mut usize) -> Result<String, Trouble> {
+        loop {
+            let unread = &self.ahead[self.at..];
+            if let Some(end) = unread.iter().position(|byte| *byte == b'\n') {
+                *left = left.checked_sub(end).ok_or(Trouble::Odd("its head is too large"))?;
+                let line = String::from_utf8_lossy(&unread[..end]).trim_end_matches('\r').to_owned();
+                self.at += end + 1;
+                return Ok(line);
+            }
+            if unread.len() > *left {
+                return Err(Trouble::Odd("its head is too large"));
+            }
+            if !self.more()? {
+                return Err(Trouble::Odd("it ends too early"));
+            }
+        }
+    }
+
+    fn exactly(&mut self, length: usize) -> Result<Vec<u8>, Trouble> {
+        if length > LARGEST_BODY {
+            return Err(Trouble::Odd("it is too large"));
+        }
+        while self.ahead.len() - self.at < length {
+            if !self.more()? {
+                return Err(Trouble::Odd("it ends too early"));
+            }
+        }
+        let body = self.ahead[self.at..self.at + length].to_vec();
+        self.at += length;
+        Ok(body)
+    }
+
+    fn rest(&mut self) -> Result<Vec<u8>, Trouble> {
+        while self.more()? {
+            if self.ahead.len() - self.at > LARGEST_BODY {
+                return Err(Trouble::Odd("it is too large"));
+            }
+        }
+        Ok(self.ahead.split_off(self.at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that has already said everything, one byte at a time.
+    struct Said<'s>(&'s [u8]);
+
+    impl Read for Said<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let count = self.0.len().min(1);
+            buffer[..count].copy_from_slice(&self.0[..count]);
+            self.0 = &self.0[count..];
+            Ok(count)
+        }
+    }
+
+    impl Write for Said<'_> {
+        fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+            Ok(buffer.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Deadline for Said<'_> {
+        fn give_up_after(&self, _: Duration) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn answer(said: &str) -> Result<(u16, String), String> {
+        let clock = SystemClock::new();
+        let end = clock.now() + PATIENCE;
+        let mut wire = Wire { stream: Said(said.as_bytes()), clock, end, ahead: Vec::new(), at: 0 };
+        match exchange(&mut wire, "") {
+            Ok(Answer { status, body }) => Ok((status, String::from_utf8(body).unwrap())),
+            Err(Trouble::Odd(what)) => Err(what.to_owned()),
+            Err(Trouble::Io(error)) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn every_way_to_end_a_body_is_understood() {
+        for (said, status, body) in [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}trailing", 200, "{}"),
+            ("HTTP/1.0 200 OK\r\n\r\nuntil the end", 200, "until the end"),
+            (
+                "HTTP/1.1 429 \r\ntransfer-encoding: chunked\r\n\r\n2;x=y\r\nab\r\n1\r\nc\r\n0\r\n\r\n",
+                429,
+                "abc",
+            ),
+            ("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n", 204, ""),
+        ] {
+            assert_eq!(answer(said), Ok((status, body.to_owned())), "{said}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_http_is_said_so_and_never_believed() {
+        let long = format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "y".repeat(LARGEST_HEAD));
+        for (said, expected) in [
+            ("", "it ends too early"),
+            ("SSH-2.0-OpenSSH_9.2\r\n", "no status line"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc", "it ends too early"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nabc", "a bad length"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\nabc", "it is too large"),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n", "it is too large"),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "a bad chunk"),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n", "a bad chunk"),
+            ("HTTP/1.1 200 OK\r\nnonsense\r\n\r\n", "a bad header"),
+            (&long, "its head is too large"),
+        ] {
+            assert_eq!(answer(said), Err(expected.to_owned()), "{said:.80}");
+        }
+    }
+}

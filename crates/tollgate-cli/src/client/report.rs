@@ -1,0 +1,215 @@
+//! An answer of the API in words: one line for each limit, in columns.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::Operation;
+
+/// What `tollgate check` says.
+pub(super) fn decision(answer: &Value) -> String {
+    let limits = answer["limits"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut out = headline(answer, limits.is_empty());
+    if answer["degraded"] == true {
+        out.push_str(" (decided without the store)");
+    }
+    out.push('\n');
+    out.push_str(&rows(limits, |it| [text(it, "name"), text(it, "key"), verdict(it), rest(it)]));
+    out
+}
+
+fn headline(answer: &Value, no_limits: bool) -> String {
+    let (limit, reason) = (answer["limit"].as_str().map(printable), answer["reason"].as_str().map(printable));
+    match (answer["allowed"] == true, limit, reason) {
+        (true, _, Some(reason)) => format!("allowed: {reason}"),
+        (true, _, None) if no_limits => "allowed: no limit applies".to_owned(),
+        (true, _, None) => "allowed".to_owned(),
+        (false, Some(limit), Some(reason)) => format!("refused by {limit}: {reason}"),
+        (false, Some(limit), None) => format!("refused by {limit}: {}", come_back(answer)),
+        (false, None, Some(reason)) => format!("refused: {reason}"),
+        (false, None, None) => "refused: this caller may not pass".to_owned(),
+    }
+}
+
+/// What `tollgate peek` and its like say.
+pub(super) fn key(operation: Operation, limit: &str, answer: &Value) -> String {
+    let done = match operation {
+        Operation::Peek => "",
+        Operation::Grant => "granted\n",
+        Operation::Refund => "given back\n",
+        Operation::Reset => "begins anew\n",
+    };
+    let limits = answer["limits"].as_array().map_or(&[][..], Vec::as_slice);
+    let standing = rows(limits, |it| [text(it, "name"), text(it, "key"), left(it)]);
+    match answer["reason"].as_str() {
+        Some(reason) => format!("{done}{}: {}\n{standing}", printable(limit), printable(reason)),
+        None => format!("{done}{standing}"),
+    }
+}
+
+fn text(limit: &Value, field: &str) -> String {
+    limit[field].as_str().map(printable).unwrap_or_default()
+}
+
+/// Lines in columns, the last as long as it likes.
+fn rows<const COLUMNS: usize>(limits: &[Value], cells: impl Fn(&Value) -> [String; COLUMNS]) -> String {
+    let cells: Vec<_> = limits.iter().map(cells).collect();
+    let width = |at: usize| cells.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let widths: Vec<_> = (0..COLUMNS).map(width).collect();
+    let mut out = String::new();
+    for row in &cells {
+        for (cell, width) in row.iter().zip(&widths) {
+            let _ = write!(out, "  {cell:width$}");
+        }
+        out.truncate(out.trim_end().len());
+        out.push('\n');
+    }
+    out
+}
+
+fn verdict(limit: &Value) -> String {
+    let shadow = limit["mode"] == "shadow";
+    match (limit["allowed"].as_bool(), shadow) {
+        (Some(false), true) => "would refuse (shadow)",
+        (Some(false), false) => "refuses",
+        (Some(true), true) => "allows (shadow)",
+        (Some(true), false) => "allows",
+        (None, _) => "",
+    }
+    .to_owned()
+}
+
+/// How much is left, and when it is all there again.
+fn left(limit: &Value) -> String {
+    let number = |field: &str| limit[field].as_u64().unwrap_or_default();
+    let left = format!("{} of {} left", number("remaining"), number("limit"));
+    match number("reset_after_ms") {
+        0 => left,
+        reset => format!("{left}, all again in {}", in_words(reset)),
+    }
+}
+
+/// The same after a request: whoever is refused wants to know when to come back.
+fn rest(limit: &Value) -> String {
+    if limit["allowed"] != false {
+        return left(limit);
+    }
+    let number = |field: &str| limit[field].as_u64().unwrap_or_default();
+    format!("{} of {} left, {}", number("remaining"), number("limit"), come_back(limit))
+}
+
+fn come_back(it: &Value) -> String {
+    match it["retry_after_ms"].as_u64() {
+        Some(wait) => format!("come back in {}", in_words(wait)),
+        None => "coming back does not help".to_owned(),
+    }
+}
+
+/// A stretch of time, rounded up: whoever waits that long has waited enough.
+fn in_words(millis: u64) -> String {
+    const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
+    if millis < 1_000 {
+        return format!("{millis} ms");
+    }
+    let seconds = millis.div_ceil(1_000);
+    let at = UNITS.iter().position(|(size, _)| seconds >= *size).unwrap_or(UNITS.len() - 1);
+    let (size, unit) = UNITS[at];
+    match UNITS.get(at + 1) {
+        Some((small, name)) if !seconds.is_multiple_of(size) => {
+            let rest = (seconds % size).div_ceil(*small);
+            // 59.5 minutes of an hour round up to the whole of it.
+            if rest * small == size {
+                return format!("{} {unit}", seconds / size + 1);
+            }
+            format!("{} {unit} {rest} {name}", seconds / size)
+        }
+        _ => format!("{} {unit}", seconds / size),
+    }
+}
+
+/// Text that cannot move the cursor: keys are whatever callers sent.
+pub(super) fn printable(text: &str) -> String {
+    let escape = |char: char| {
+        if char.is_control() { char.escape_unicode().to_string() } else { char.to_string() }
+    };
+    text.chars().map(escape).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_wait_is_rounded_up_to_two_units() {
+        for (millis, expected) in [
+            (0, "0 ms"),
+            (999, "999 ms"),
+            (1_000, "1 s"),
+            (1_001, "2 s"),
+            (59_001, "1 min"),
+            (61_000, "1 min 1 s"),
+            (3_599_999, "1 h"),
+            (3_601_000, "1 h 1 min"),
+            (86_400_000, "1 d"),
+            (90_000_001, "1 d 2 h"),
+            (172_799_000, "2 d"),
+        ] {
+            assert_eq!(in_words(millis), expected, "{millis}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_limit_and_the_wait() {
+        let limits = json!([
+            {"name": "api", "key": "k\u{1b}1", "allowed": true, "mode": "enforce", "limit": 200, "remaining": 199,
+             "retry_after_ms": 0, "reset_after_ms": 60},
+            {"name": "demo-search", "key": "127.0.0.1", "allowed": false, "mode": "enforce", "limit": 5,
+             "remaining": 0, "retry_after_ms": 11_200, "reset_after_ms": 60_000},
+            {"name": "trial", "key": "", "allowed": false, "mode": "shadow", "limit": 1, "remaining": 0,
+             "retry_after_ms": null},
+        ]);
+        let refused =
+            json!({"allowed": false, "limit": "demo-search", "retry_after_ms": 11_200, "limits": limits});
+        assert_eq!(
+            decision(&refused),
+            "refused by demo-search: come back in 12 s
+  api          k\\u{1b}1   allows                 199 of 200 left, all again in 60 ms
+  demo-search  127.0.0.1  refuses                0 of 5 left, come back in 12 s
+  trial                   would refuse (shadow)  0 of 1 left, coming back does not help
+"
+        );
+    }
+
+    #[test]
+    fn an_answer_without_limits_says_so() {
+        assert_eq!(decision(&json!({"allowed": true, "limits": []})), "allowed: no limit applies\n");
+        assert_eq!(
+            decision(&json!({"allowed": false, "limit": null, "limits": []})),
+            "refused: this caller may not pass\n"
+        );
+        assert_eq!(decision(&json!(null)), "refused: this caller may not pass\n");
+    }
+
+    #[test]
+    fn a_reason_is_passed_on() {
+        let blocked = json!({"allowed": false, "limit": "api", "reason": "blocked: closed", "limits": []});
+        assert_eq!(decision(&blocked), "refused by api: blocked: closed\n");
+        let listed = json!({"allowed": true, "limit": null, "reason": "allow-listed", "limits": []});
+        assert_eq!(decision(&listed), "allowed: allow-listed\n");
+    }
+
+    #[test]
+    fn a_key_is_told_with_what_was_done() {
+        let limits = json!([{"name": "api", "key": "ann", "allowed": false, "limit": 5, "remaining": 0,
+            "retry_after_ms": null, "reset_after_ms": 24_000}]);
+        let answer = json!({"allowed": false, "limits": limits});
+        assert_eq!(key(Operation::Peek, "api", &answer), "  api  ann  0 of 5 left, all again in 24 s\n");
+        assert_eq!(
+            key(Operation::Grant, "api", &answer),
+            "granted\n  api  ann  0 of 5 left, all again in 24 s\n"
+        );
+        let unlimited = json!({"allowed": true, "reason": "unlimited", "limits": []});
+        assert_eq!(key(Operation::Peek, "api", &unlimited), "api: unlimited\n");
+    }
+}

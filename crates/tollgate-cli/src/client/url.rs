@@ -1,0 +1,107 @@
+//! Where the API is: `http://host:port`, perhaps with a path before `/v1`.
+
+use std::fmt::{self, Write};
+
+use crate::failure::Failure;
+
+/// Where the API is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Url {
+    /// `host:port`, as a header and as something to connect to.
+    pub(super) authority: String,
+    /// What comes before `/v1`: empty, or `/tollgate`.
+    pub(super) prefix: String,
+}
+
+impl Url {
+    pub(super) fn parse(text: &str) -> Result<Self, Failure> {
+        let wrong = |help: &str| Failure::with_help(format_args!("`{text}` is not the URL of an API"), help);
+        if text.starts_with("https://") {
+            return Err(wrong(
+                "this command speaks plain HTTP, without TLS: use http://, on this machine or through a tunnel (ssh -L 7070:127.0.0.1:7070 HOST)",
+            ));
+        }
+        let example = "such as http://127.0.0.1:7070";
+        let rest = match text.split_once("://") {
+            Some(("http", rest)) => rest,
+            Some(_) => return Err(wrong(example)),
+            // `127.0.0.1:7070` can only mean one thing.
+            None => text,
+        };
+        let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+        let port = authority.rsplit_once(':').filter(|(host, port)| {
+            let numeric = port.bytes().all(|it| it.is_ascii_digit()) && port.parse::<u16>().is_ok();
+            // Colons in a host are those of IPv6, which has brackets.
+            numeric && (!host.contains(':') || host.ends_with(']'))
+        });
+        let fine = |it: &str| it.bytes().all(|byte| byte.is_ascii_graphic()) && !it.contains(['@', '?', '#']);
+        if authority.is_empty()
+            || !fine(rest)
+            || (port.is_none() && authority.contains(':') && !authority.ends_with(']'))
+        {
+            return Err(wrong(example));
+        }
+        if port.is_some_and(|(host, _)| host.is_empty()) {
+            return Err(wrong(example));
+        }
+        let authority = if port.is_some() { authority.to_owned() } else { format!("{authority}:80") };
+        Ok(Self { authority, prefix: path.trim_end_matches('/').to_owned() })
+    }
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http://{}{}", self.authority, self.prefix)
+    }
+}
+
+/// Text as one segment of a path (RFC 3986, section 3.3).
+pub(super) fn segment(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    // A segment of dots alone would be resolved away.
+    if matches!(text, "." | "..") { out.replace('.', "%2E") } else { out }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_has_a_host_perhaps_a_port_perhaps_a_path() {
+        for (text, expected) in [
+            ("http://127.0.0.1:7070", Some("http://127.0.0.1:7070")),
+            ("http://127.0.0.1:7070/", Some("http://127.0.0.1:7070")),
+            ("127.0.0.1:7070", Some("http://127.0.0.1:7070")),
+            ("http://[::1]:7070/", Some("http://[::1]:7070")),
+            ("http://[::1]", Some("http://[::1]:80")),
+            ("http://tollgate/limits/", Some("http://tollgate:80/limits")),
+            ("https://tollgate", None),
+            ("ftp://tollgate", None),
+            ("http://", None),
+            ("http://:7070", None),
+            ("http://a:b", None),
+            ("http://a:70700", None),
+            ("http://::1:80", None),
+            ("http://user@host", None),
+            ("http://host/?x", None),
+            ("http://host/a b", None),
+            ("http://host/\r\nx", None),
+        ] {
+            assert_eq!(Url::parse(text).ok().map(|url| url.to_string()).as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_one_segment_whatever_is_in_it() {
+        assert_eq!(segment("a/b?c%ä"), "a%2Fb%3Fc%25%C3%A4");
+        assert_eq!(segment(".."), "%2E%2E");
+        assert_eq!(segment("api-v1.search"), "api-v1.search");
+    }
+}

@@ -1,0 +1,208 @@
+//! From what was typed to what it means: files, variables and flags become one
+//! document, and the document becomes a policy and settings.
+//!
+//! What was typed ([`Inputs`]) is kept, and read anew at each reload, so that a
+//! reload means exactly what a restart would.
+//!
+//! - `files`: reading them.
+//! - `address`: `host:port` or `off`.
+//! - `settings`: the sections of the server.
+//! - `token`: what callers of the API must know.
+//!
+//! Not here: reading the environment (`environment`), acting on any of it.
+
+mod address;
+mod files;
+mod settings;
+mod token;
+
+use std::path::{Path, PathBuf};
+
+use tollgate::Policy;
+use tollgate::policy::{Document, Kind, Node, Problems, Setting, Words};
+
+pub(crate) use address::Listen;
+pub(crate) use settings::{Level, LogFormat, Settings};
+pub(crate) use token::Token;
+
+use crate::failure::Failure;
+
+/// What is served without a file.
+const SAMPLE: &str = include_str!("../sample.yaml");
+
+/// Sections that a file of settings may have. A change of any takes a restart.
+pub(crate) const SECTIONS: [&str; 6] = ["listen", "gateway", "store", "log", "admin", "state"];
+
+/// Sections that belong to the policy.
+const POLICY_WORDS: [&str; 10] =
+    ["limits", "plans", "allow", "deny", "identify", "client", "headers", "privacy", "max_keys", "tests"];
+
+/// A value from outside the files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Overlay {
+    /// Where it was said: `on the command line`.
+    pub(crate) origin: &'static str,
+    /// What was typed before the value.
+    pub(crate) typed: String,
+    /// What it sets.
+    pub(crate) path: String,
+    /// To what, in YAML.
+    pub(crate) value: String,
+}
+
+/// Everything that was typed and bears on the configuration.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Inputs {
+    /// The policy, or else the sample.
+    pub(crate) config: Option<PathBuf>,
+    /// Settings apart from the policy.
+    pub(crate) settings: Option<PathBuf>,
+    /// What wins over the files, the last over the first.
+    pub(crate) overlays: Vec<Overlay>,
+}
+
+/// A configuration without mistakes.
+#[derive(Debug)]
+pub(crate) struct Configuration {
+    /// What is limited.
+    pub(crate) policy: Policy,
+    /// How it is served.
+    pub(crate) settings: Settings,
+    /// What works and is probably not meant, ready to print.
+    pub(crate) warnings: Vec<String>,
+    /// What both were read from.
+    pub(crate) document: Document,
+}
+
+impl Inputs {
+    /// The files that are read.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        self.config.iter().chain(&self.settings).cloned().collect()
+    }
+
+    /// How messages call what is in force.
+    pub(crate) fn name(&self) -> String {
+        self.config.as_deref().map_or_else(|| "the sample policy".to_owned(), shown)
+    }
+
+    /// Reads everything, or says everything that is wrong.
+    pub(crate) fn load(&self) -> Result<Configuration, Failure> {
+        let document = self.document()?;
+        let mut problems = Problems::default();
+        let settings = Settings::read(document.root(), &mut problems);
+        let settings_wrong = problems.has_errors();
+        let about_settings = problems.into_diagnostics(&document);
+        let policy = Policy::from_document(&document);
+        let mut failures = Vec::new();
+        if let Err(wrong) = &policy {
+            failures.push(Failure::about(wrong, &self.name()));
+        }
+        if settings_wrong {
+            failures.push(Failure::about(&about_settings, &self.name()));
+        }
+        let (Ok(policy), []) = (policy, failures.as_slice()) else { return Err(Failure::all(&failures)) };
+        let warnings = [policy.warnings(), &about_settings];
+        let warnings = warnings.into_iter().filter(|it| !it.is_empty()).map(|it| it.render(&self.name()));
+        Ok(Configuration { warnings: warnings.collect(), policy, settings, document })
+    }
+
+    /// The files and all that wins over them, as one.
+    fn document(&self) -> Result<Document, Failure> {
+        let config = self.config.as_deref().map_or_else(|| Ok(SAMPLE.to_owned()), files::read)?;
+        let parse = |text: &str, name: &str| {
+            Document::parse(text).map_err(|mistakes| Failure::about(&mistakes, name))
+        };
+        let mut document = parse(&config, &self.name())?;
+        if let Some(path) = &self.settings {
+            let (name, text) = (shown(path), files::read(path)?);
+            let other = parse(&text, &name)?;
+            only_settings(&other, &name)?;
+            if self.config.is_none() {
+                // The sample stands for no file at all, so nothing in it is "in both".
+                SECTIONS
+                    .iter()
+                    .filter(|it| other.root().get(it).is_some())
+                    .for_each(|it| document.remove(it));
+            }
+            document.join(&other, &name).map_err(|mistakes| Failure::about(&mistakes, &self.name()))?;
+        }
+        let mut failures = Vec::new();
+        for Overlay { origin, typed, path, value } in &self.overlays {
+            if let Err(mistakes) = document.set(&Setting { origin, typed, path, value }) {
+                failures.push(Failure::about(&mistakes, &self.name()));
+            }
+        }
+        if failures.is_empty() { Ok(document) } else { Err(Failure::all(&failures)) }
+    }
+}
+
+const SETTINGS_FILE: Words = Words {
+    section: "a file of settings",
+    known: &SECTIONS,
+    elsewhere: &[("server", "listen"), ("redis", "store"), ("upstream", "gateway"), ("logging", "log")],
+};
+
+/// A file of settings has nothing else: a limit in it would be looked for elsewhere.
+fn only_settings(document: &Document, name: &str) -> Result<(), Failure> {
+    let mut problems = Problems::default();
+    let root = document.root();
+    if let Kind::Map(entries) = &root.kind {
+        let (policy, rest): (Vec<_>, Vec<_>) =
+            entries.iter().partition(|entry| POLICY_WORDS.contains(&entry.name.value.as_str()));
+        for entry in policy {
+            problems
+                .error(entry.name.place, format!("`{}` is not a setting", entry.name.value))
+                .label("belongs to the policy")
+                .help("put it into the file that `--config` names");
+        }
+        let rest = Node { place: root.place, kind: Kind::Map(rest.into_iter().cloned().collect()) };
+        rest.fields(&SETTINGS_FILE, &mut problems);
+    } else if root.kind != Kind::Null {
+        root.fields(&SETTINGS_FILE, &mut problems);
+    }
+    if problems.has_errors() {
+        return Err(Failure::about(&problems.into_diagnostics(document), name));
+    }
+    Ok(())
+}
+
+/// A path as people typed it.
+pub(crate) fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(path: &str, value: &str) -> Overlay {
+        Overlay {
+            origin: "on the command line",
+            typed: format!("--set {path}="),
+            path: path.to_owned(),
+            value: value.to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_sample_is_served_as_it_is_and_warns_of_nothing() {
+        let sample = Inputs::default().load().unwrap();
+        assert_eq!(sample.policy.limits().len(), 5);
+        assert_eq!(sample.warnings, [""; 0]);
+        assert_eq!(sample.settings.upstreams, ["demo"]);
+    }
+
+    #[test]
+    fn mistakes_of_policy_and_settings_are_named_in_one_run() {
+        let overlays = vec![set("limits", "[{by: ip, bucket: 0/s}]"), set("log.level", "loud")];
+        let wrong = Inputs { overlays, ..Inputs::default() }.load().unwrap_err().to_string();
+        assert!(wrong.contains("a rate of zero") && wrong.contains("`level` cannot be `loud`"), "{wrong}");
+    }
+
+    #[test]
+    fn the_last_word_wins() {
+        let overlays = vec![set("max_keys", "1"), set("max_keys", "2")];
+        let configuration = Inputs { overlays, ..Inputs::default() }.load().unwrap();
+        assert_eq!(configuration.policy.max_keys(), 2);
+    }
+}

@@ -1,0 +1,33 @@
+//! Reading a file, or saying why it cannot be read.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use super::shown;
+use crate::failure::Failure;
+
+/// More than the largest policy, which has its own message for too much.
+const MOST: u64 = 9 << 20;
+
+/// The text of a file.
+pub(crate) fn read(path: &Path) -> Result<String, Failure> {
+    let name = shown(path);
+    let failed = |error: &io::Error| {
+        let why = match error.kind() {
+            io::ErrorKind::NotFound => "there is no such file".to_owned(),
+            io::ErrorKind::PermissionDenied => "this user may not read it".to_owned(),
+            io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
+            _ => error.to_string(),
+        };
+        Failure::new(format_args!("cannot read {name}: {why}"))
+    };
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| failed(&error))?;
+    file.take(MOST).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let upto = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = upto.split(|byte| *byte == b'\n').count();
+        Failure::with_help(format_args!("{name} is not UTF-8: see line {line}"), "save it as UTF-8")
+    })
+}

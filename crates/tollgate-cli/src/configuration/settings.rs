@@ -1,0 +1,282 @@
+//! The sections of the server: `listen`, `gateway`, `store`, `log`, `admin`, `state`.
+//!
+//! Each is read with the questions that the policy asks its own sections, so an
+//! unknown word gets a suggestion here too.
+
+use std::path::PathBuf;
+
+use tollgate::policy::{Kind, Located, Node, Problems, Words};
+use tollgate_gateway::GatewaySettings;
+
+use super::Listen;
+
+/// How a policy is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// Where the gateway listens.
+    pub(crate) gateway: Listen,
+    /// Where the API listens.
+    pub(crate) api: Listen,
+    /// Where the gateway sends what it admits, as written.
+    pub(crate) upstreams: Vec<String>,
+    /// How it does that.
+    pub(crate) forwarding: GatewaySettings,
+    /// What is logged.
+    pub(crate) level: Level,
+    /// In which form.
+    pub(crate) format: LogFormat,
+    /// The file that holds what callers of the API must know.
+    pub(crate) token_file: Option<PathBuf>,
+}
+
+/// What is logged: this and all that is worse.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Level {
+    Error,
+    Warn,
+    #[default]
+    Info,
+    Debug,
+}
+
+/// In which form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    /// Lines for people.
+    #[default]
+    Human,
+    /// One JSON object a line.
+    Json,
+}
+
+const GATEWAY: &str = "127.0.0.1:8080";
+const API: &str = "127.0.0.1:7070";
+
+const LISTEN: Words = Words {
+    section: "`listen`",
+    known: &["gateway", "api", "rls", "resp"],
+    elsewhere: &[
+        ("proxy", "gateway"),
+        ("http", "gateway"),
+        ("admin", "api"),
+        ("grpc", "rls"),
+        ("envoy", "rls"),
+        ("redis", "resp"),
+    ],
+};
+const LOG: Words =
+    Words { section: "`log`", known: &["level", "format"], elsewhere: &[("verbosity", "level")] };
+const ADMIN: Words = Words {
+    section: "`admin`",
+    known: &["token_file"],
+    elsewhere: &[("token", "token_file"), ("password", "token_file"), ("secret", "token_file")],
+};
+
+const LEVELS: [(&str, Level); 4] =
+    [("error", Level::Error), ("warn", Level::Warn), ("info", Level::Info), ("debug", Level::Debug)];
+const FORMATS: [(&str, LogFormat); 2] = [("human", LogFormat::Human), ("json", LogFormat::Json)];
+
+impl Settings {
+    /// Reads the sections of a document. What is wrong is in `problems`, and what
+    /// is not there is as the default has it.
+    pub(crate) fn read(root: &Node, problems: &mut Problems) -> Self {
+        // A section without a value is reported by the policy, which knows all sections.
+        let section = |word| root.get(word).filter(|node| node.kind != Kind::Null);
+        let mut settings = Self {
+            gateway: Listen::On(GATEWAY.to_owned()),
+            api: Listen::On(API.to_owned()),
+            upstreams: upstreams(root),
+            level: Level::default(),
+            format: LogFormat::default(),
+            forwarding: GatewaySettings::read(section("gateway"), problems),
+            token_file: None,
+        };
+        if let Some(node) = section("listen") {
+            settings.read_listen(node, problems);
+        }
+        if let Some(fields) = section("log").and_then(|node| node.fields(&LOG, problems)) {
+            let level = fields.get("level").and_then(|node| {
+                let elsewhere =
+                    [("warning", "warn"), ("trace", "debug"), ("verbose", "debug"), ("off", "error")];
+                node.choice_known_elsewhere("`level`", &LEVELS, &elsewhere, problems)
+            });
+            let format = fields.get("format").and_then(|node| {
+                let elsewhere = [("text", "human"), ("pretty", "human"), ("plain", "human")];
+                node.choice_known_elsewhere("`format`", &FORMATS, &elsewhere, problems)
+            });
+            settings.level = level.map(|it| it.value).unwrap_or_default();
+            settings.format = format.map(|it| it.value).unwrap_or_default();
+        }
+        if let Some(fields) = section("admin").and_then(|node| node.fields(&ADMIN, problems)) {
+            let file = fields.get("token_file").and_then(|node| node.word("`token_file`", problems));
+            settings.token_file = file.map(|it| PathBuf::from(it.value));
+        }
+        if let Some(node) = section("store") {
+            read_store(node, problems);
+        }
+        if let Some(node) = section("state") {
+            problems.warning(node.place, "`state` is not used by this version yet").label("does nothing");
+        }
+        settings
+    }
+
+    fn read_listen(&mut self, node: &Node, problems: &mut Problems) {
+        let Some(fields) = node.fields(&LISTEN, problems) else { return };
+        let mut read = |word: &str, default: &str| -> Option<Located<Listen>> {
+            Listen::read(fields.get(word)?, &format!("`listen.{word}`"), default, problems)
+        };
+        let gateway = read("gateway", GATEWAY);
+        let api = read("api", API);
+        let later = [("rls", read("rls", "127.0.0.1:8081")), ("resp", read("resp", "127.0.0.1:7379"))];
+        for (word, listen) in later {
+            let Some(listen) = listen.filter(|it| it.value != Listen::Off) else { continue };
+            problems
+                .warning(listen.place, format!("`{word}` is not served by this version yet"))
+                .label("nothing will listen here")
+                .help(format!("leave it out, or write `{word}: off`"));
+        }
+        if let (Some(gateway), Some(api)) = (&gateway, &api) {
+            let fixed = |it: &str| !it.ends_with(":0");
+            if gateway.value == Listen::Off && api.value == Listen::Off {
+                problems
+                    .error(api.place, "there is nothing to serve")
+                    .label("this is off")
+                    .related(gateway.place, "and so is this")
+                    .help("give one of them an address");
+            } else if gateway.value == api.value && gateway.value.address().is_some_and(fixed) {
+                problems
+                    .error(api.place, "the gateway and the API cannot share an address")
+                    .label("the same as the gateway")
+                    .related(gateway.place, "the gateway")
+                    .help("give one of them another port");
+            }
+        }
+        if let Some(gateway) = gateway {
+            self.gateway = gateway.value;
+        }
+        if let Some(api) = api {
+            self.api = api.value;
+        }
+    }
+}
+
+/// As written: what they mean is for the gateway to say.
+fn upstreams(root: &Node) -> Vec<String> {
+    let node = root.get("gateway").and_then(|node| node.get("upstream"));
+    node.map_or(&[][..], Node::items).iter().filter_map(Node::text).map(str::to_owned).collect()
+}
+
+fn read_store(node: &Node, problems: &mut Problems) {
+    let text = node.text().unwrap_or_default();
+    if node.text().is_none() || ["redis:", "rediss:", "valkey:"].iter().any(|it| text.starts_with(it)) {
+        problems
+            .error(node.place, "this version keeps its counts in memory only")
+            .label("cannot be used yet")
+            .help("write `store: memory`, or leave it out");
+        return;
+    }
+    node.choice("`store`", &[("memory", ())], problems);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate::policy::Document;
+
+    fn read(text: &str) -> (Settings, Vec<String>) {
+        let document = Document::parse(text).unwrap();
+        let mut problems = Problems::default();
+        let settings = Settings::read(document.root(), &mut problems);
+        let found = problems.into_diagnostics(&document);
+        (settings, found.iter().map(|it| format!("{} | {}", it.message, it.label)).collect())
+    }
+
+    #[test]
+    fn everything_has_a_default() {
+        let (settings, problems) = read("limits: []");
+        assert_eq!((settings.gateway.address(), settings.api.address()), (Some(GATEWAY), Some(API)));
+        assert_eq!((settings.level, settings.format), (Level::Info, LogFormat::Human));
+        assert!(problems.is_empty(), "{problems:?}");
+    }
+
+    #[test]
+    fn every_word_is_read() {
+        let (settings, problems) = read(
+            "listen: {gateway: off, api: 127.0.0.1:0, rls: off}\nlog: {level: warn, format: json}\nadmin: {token_file: /run/token}\nstore: memory\ngateway: {upstream: [http://a, http://b]}\n",
+        );
+        assert!(problems.is_empty(), "{problems:?}");
+        assert_eq!((settings.gateway, settings.api.address()), (Listen::Off, Some("127.0.0.1:0")));
+        assert_eq!((settings.level, settings.format), (Level::Warn, LogFormat::Json));
+        assert_eq!(settings.token_file, Some(PathBuf::from("/run/token")));
+        assert_eq!(settings.upstreams, ["http://a", "http://b"]);
+    }
+
+    #[test]
+    fn every_mistake_says_what_was_probably_meant() {
+        for (text, expected) in [
+            ("listen: {gatway: off}", "unknown word `gatway` in `listen` | did you mean `gateway`?"),
+            ("listen: 8080", "`listen` is a map of `name: value` lines | this is `8080`"),
+            (
+                "listen: {api: 7070}",
+                "`listen.api` is `host:port` or `off`, not `7070` | did you mean `127.0.0.1:7070`?",
+            ),
+            ("listen: {api: off, gateway: off}", "there is nothing to serve | this is off"),
+            (
+                "listen: {api: \"a:1\", gateway: \"a:1\"}",
+                "the gateway and the API cannot share an address | the same as the gateway",
+            ),
+            (
+                "listen: {rls: \"127.0.0.1:8081\"}",
+                "`rls` is not served by this version yet | nothing will listen here",
+            ),
+            ("store: redis://localhost", "this version keeps its counts in memory only | cannot be used yet"),
+            ("store: {kind: redis}", "this version keeps its counts in memory only | cannot be used yet"),
+            ("store: memroy", "`store` cannot be `memroy` | did you mean `memory`?"),
+            ("log: {level: warning}", "`level` cannot be `warning` | did you mean `warn`?"),
+            ("log: {format: text}", "`format` cannot be `text` | did you mean `human`?"),
+            ("admin: {token: abc}", "unknown word `token` in `admin` | did you mean `token_file`?"),
+            ("state: x", "`state` is not used by this version yet | does nothing"),
+        ] {
+            assert_eq!(read(text).1, [expected], "{text}");
+        }
+    }
+
+    /// The words of a section, as its reader lists them for somebody who wrote none of them.
+    fn words(path: &[&str]) -> Vec<String> {
+        let text = path
+            .iter()
+            .rev()
+            .fold("{qqqqqqqqqqqq: 1}".to_owned(), |inner, word| format!("{{{word}: {inner}}}"));
+        let document = Document::parse(&text).unwrap();
+        let mut problems = Problems::default();
+        Settings::read(document.root(), &mut problems);
+        let found = problems.into_diagnostics(&document);
+        let unknown = found.iter().find(|it| it.message.contains("qqqqqqqqqqqq")).unwrap();
+        let (_, listed) = unknown.help[0].split_once(" has ").unwrap();
+        let mut words: Vec<_> = listed.replace(" and ", ", ").split(", ").map(str::to_owned).collect();
+        words.sort();
+        words
+    }
+
+    #[test]
+    fn the_schema_for_editors_has_the_words_that_are_read() {
+        let schema = tollgate::policy::schema();
+        for path in [
+            &["listen"][..],
+            &["log"],
+            &["gateway"],
+            &["gateway", "tls"],
+            &["gateway", "timeouts"],
+            &["gateway", "caps"],
+            &["gateway", "eject"],
+        ] {
+            let section = path.iter().fold(&schema, |at, word| &at["properties"][word]);
+            let mut known: Vec<_> = section["properties"].as_object().unwrap().keys().cloned().collect();
+            known.sort();
+            assert_eq!(known, words(path), "{path:?}");
+            assert_eq!(section["additionalProperties"], false, "{path:?}");
+        }
+        assert_eq!(ADMIN.known, ["token_file"]);
+        assert!(schema["properties"]["admin"]["properties"]["token_file"].is_object());
+    }
+}

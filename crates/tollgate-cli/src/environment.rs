@@ -1,0 +1,165 @@
+//! The `TOLLGATE_` variables: read once, here.
+//!
+//! A variable is the path of a value in capitals: `TOLLGATE_LISTEN_API` is
+//! `listen.api`. Paths are looked up and not guessed, since a `_` may stand for
+//! a dot or for itself. Others are left alone, but for those that look like a
+//! slip: Kubernetes sets a dozen for a service that is called `tollgate`.
+
+use std::collections::BTreeMap;
+
+use tollgate::policy::nearest;
+
+use crate::configuration::Overlay;
+use crate::failure::Failure;
+
+const PREFIX: &str = "TOLLGATE_";
+
+/// What can be set by a variable.
+const PATHS: [&str; 32] = [
+    "listen.gateway",
+    "listen.api",
+    "listen.rls",
+    "listen.resp",
+    "gateway.upstream",
+    "gateway.tls.certificate",
+    "gateway.tls.key",
+    "gateway.upstream_ca",
+    "gateway.proxy_protocol",
+    "gateway.forwarded",
+    "gateway.workers",
+    "gateway.keep_alive",
+    "gateway.timeouts.connect",
+    "gateway.timeouts.headers",
+    "gateway.timeouts.idle",
+    "gateway.timeouts.total",
+    "gateway.timeouts.client_headers",
+    "gateway.timeouts.client_idle",
+    "gateway.timeouts.drain",
+    "gateway.caps.header_bytes",
+    "gateway.caps.headers",
+    "gateway.caps.body",
+    "gateway.caps.connections",
+    "gateway.caps.streams",
+    "gateway.eject.after",
+    "gateway.eject.for",
+    "store",
+    "log.level",
+    "log.format",
+    "admin.token_file",
+    "max_keys",
+    "privacy.keys",
+];
+
+/// Variables that are no path.
+const OTHERS: [&str; 5] = ["CONFIG", "SETTINGS", "API", "TOKEN", "ADMIN_TOKEN"];
+
+/// The `TOLLGATE_` variables that are set and not empty, without their prefix.
+#[derive(Debug, Default)]
+pub(crate) struct Environment(BTreeMap<String, String>);
+
+impl Environment {
+    /// Reads them.
+    pub(crate) fn read() -> Result<Self, Failure> {
+        let mut found = BTreeMap::new();
+        for (name, value) in std::env::vars_os() {
+            let Some(name) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
+            let Ok(value) = value.into_string() else {
+                return Err(Failure::new(format_args!("the variable {PREFIX}{name} is not UTF-8")));
+            };
+            if !value.is_empty() {
+                found.insert(name.to_owned(), value);
+            }
+        }
+        Ok(Self(found))
+    }
+
+    /// One that is no path: `CONFIG`.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        debug_assert!(OTHERS.contains(&name), "{name} is declared above");
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// What they set.
+    pub(crate) fn overlays(&self) -> Vec<Overlay> {
+        let set = |path: &&str| {
+            let value = self.0.get(&variable(path))?;
+            Some(Overlay {
+                origin: "in the environment",
+                typed: format!("{PREFIX}{}=", variable(path)),
+                path: (*path).to_owned(),
+                value: value.clone(),
+            })
+        };
+        PATHS.iter().filter_map(set).collect()
+    }
+
+    /// Those that nobody reads and that were probably meant to be read.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let known: Vec<_> = PATHS.iter().map(|path| variable(path)).collect();
+        let known = || known.iter().map(String::as_str).chain(OTHERS);
+        // What Kubernetes sets for services called `tollgate`, `tollgate-api` and the like.
+        let foreign =
+            |name: &str| ["SERVICE_", "PORT_"].iter().any(|it| name.contains(it)) || name.ends_with("PORT");
+        let sections = ["LISTEN_", "GATEWAY_", "STORE_", "LOG_", "ADMIN_", "STATE_"];
+        let unknown = self.0.keys().filter(|name| !foreign(name) && !known().any(|it| it == *name));
+        unknown
+            .filter_map(|name| {
+                match nearest(name, known()) {
+                    Some(meant) => Some(format!("did you mean {PREFIX}{meant}?")),
+                    None if sections.iter().any(|section| name.starts_with(section)) => {
+                        Some("a value without a variable of its own can be set with --set".to_owned())
+                    }
+                    None => None,
+                }
+                .map(|help| format!("warning: the variable {PREFIX}{name} is not read\n  = help: {help}\n"))
+            })
+            .collect()
+    }
+}
+
+fn variable(path: &str) -> String {
+    path.replace('.', "_").to_ascii_uppercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(variables: &[(&str, &str)]) -> Environment {
+        Environment(variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect())
+    }
+
+    #[test]
+    fn a_variable_is_a_path_in_capitals() {
+        let environment = environment(&[("LISTEN_API", "off"), ("ADMIN_TOKEN_FILE", "/run/token")]);
+        let set: Vec<_> = environment
+            .overlays()
+            .into_iter()
+            .map(|it| format!("{}|{}|{}", it.typed, it.path, it.value))
+            .collect();
+        assert_eq!(
+            set,
+            ["TOLLGATE_LISTEN_API=|listen.api|off", "TOLLGATE_ADMIN_TOKEN_FILE=|admin.token_file|/run/token"]
+        );
+        assert!(environment.warnings().is_empty());
+    }
+
+    #[test]
+    fn a_variable_that_is_nearly_one_is_warned_about_and_others_are_not() {
+        let cases = [
+            ("LISTEN_APPI", "did you mean TOLLGATE_LISTEN_API?"),
+            ("CONFG", "did you mean TOLLGATE_CONFIG?"),
+            ("GATEWAY_NOTHING_OF_THE_KIND", "set with --set"),
+            ("SERVICE_HOST", ""),
+            ("PORT", ""),
+            ("PORT_8080_TCP_ADDR", ""),
+            ("GATEWAY_SERVICE_HOST", ""),
+            ("BLESS", ""),
+        ];
+        for (name, expected) in cases {
+            let warnings = environment(&[(name, "x")]).warnings();
+            assert_eq!(warnings.len(), usize::from(!expected.is_empty()), "{name}: {warnings:?}");
+            assert!(warnings.iter().all(|it| it.contains(expected)), "{name}: {warnings:?}");
+        }
+    }
+}

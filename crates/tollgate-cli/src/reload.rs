@@ -1,0 +1,165 @@
+//! Putting a changed policy in force while requests are served.
+//!
+//! A reload reads everything again, from the files to the flags. With a mistake
+//! anywhere nothing changes: the old policy stays, and the log and `/readyz` say
+//! what is wrong. Without one, the new policy takes the place of the old one and
+//! limits that keep their name keep what was spent.
+//!
+//! - `changes`: what is different about a new configuration.
+//! - `watch`: noticing that a file has changed.
+//!
+//! Not here: signals and the waiting between two looks (`serve`).
+
+mod changes;
+mod watch;
+
+use std::sync::Arc;
+
+use tollgate::policy::Document;
+use tollgate::{Clock, Policy, SystemClock};
+use tollgate_http::SharedLimiter;
+use tollgate_server::Status;
+
+use changes::Changes;
+pub(crate) use watch::Watch;
+
+use crate::configuration::{Configuration, Inputs, Token};
+use crate::failure::Failure;
+
+/// Puts a changed policy in force.
+pub(crate) struct Reloader {
+    inputs: Inputs,
+    limiter: SharedLimiter,
+    status: Arc<Status>,
+    running: Running,
+    /// Wall time, to say when a policy came into force.
+    clock: SystemClock,
+}
+
+/// What a new configuration is compared with.
+pub(crate) struct Running {
+    /// The document of the policy in force: changes are told from one reload to the next.
+    policy: Document,
+    names: Vec<String>,
+    /// What the process was started with: settings change with a restart only.
+    started: Document,
+    max_keys: u64,
+    token: Option<Token>,
+    /// The variable's, which no file can change.
+    variable: Option<String>,
+}
+
+impl Running {
+    /// What is in force at the start.
+    pub(crate) fn new(configuration: &Configuration, token: Option<Token>, variable: Option<String>) -> Self {
+        Self {
+            policy: configuration.document.clone(),
+            names: names(&configuration.policy),
+            started: configuration.document.clone(),
+            max_keys: configuration.policy.max_keys(),
+            token,
+            variable,
+        }
+    }
+}
+
+fn names(policy: &Policy) -> Vec<String> {
+    policy.limits().iter().map(|limit| limit.name().to_owned()).collect()
+}
+
+impl Reloader {
+    pub(crate) fn new(inputs: Inputs, limiter: SharedLimiter, status: Arc<Status>, running: Running) -> Self {
+        Self { inputs, limiter, status, running, clock: SystemClock::new() }
+    }
+
+    /// Reads everything again and puts it in force, or says why not.
+    pub(crate) fn reload(&mut self, why: &str) {
+        match self.attempt() {
+            Ok((changes, restart)) => {
+                tracing::info!("reloaded {}, {why}: {changes}", self.inputs.name());
+                if !restart.is_empty() {
+                    tracing::warn!("changed, and takes a restart: {}", restart.join(", "));
+                }
+            }
+            Err(failure) => {
+                let said = failure.to_string();
+                tracing::error!("not reloaded, {why}; the old policy stays in force\n{}", said.trim_end());
+                self.status.reload_failed(said);
+            }
+        }
+    }
+
+    /// What changed, and what would take a restart.
+    fn attempt(&mut self) -> Result<(Changes, Vec<String>), Failure> {
+        let new = self.inputs.load()?;
+        let token = Token::load(&new.settings, self.running.variable.as_deref())?;
+        let new_names = names(&new.policy);
+        let running = &self.running;
+        let changes = Changes::between((&running.policy, &running.names), (&new.document, &new_names));
+        let mut restart = changes::settings(&running.started, &new.document);
+        if new.policy.max_keys() != running.max_keys {
+            restart.push("max_keys".to_owned());
+        }
+        if token != running.token {
+            restart.push("the admin token".to_owned());
+        }
+        for warning in &new.warnings {
+            tracing::warn!("{}", warning.trim_end());
+        }
+        self.limiter.replace(new.policy);
+        self.status.loaded(self.clock.now());
+        (self.running.policy, self.running.names) = (new.document, new_names);
+        Ok((changes, restart))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate::{Call, Limiter};
+    use tollgate_testkit::Scratch;
+
+    /// A reloader on a file, and the limiter it puts policies into.
+    fn reloader(files: &Scratch, policy: &str) -> (Reloader, SharedLimiter, Arc<Status>) {
+        let inputs = Inputs { config: Some(files.write("policy.yaml", policy)), ..Inputs::default() };
+        let configuration = inputs.load().unwrap();
+        let limiter = SharedLimiter::from(Limiter::new(configuration.policy.clone()));
+        let (status, running) = (Arc::new(Status::new()), Running::new(&configuration, None, None));
+        (Reloader::new(inputs, limiter.clone(), Arc::clone(&status), running), limiter, status)
+    }
+
+    fn left(limiter: &SharedLimiter) -> Option<u64> {
+        limiter.load().check(&Call::new("GET", "/")).decider().map(|it| it.outcome().remaining)
+    }
+
+    #[test]
+    fn a_new_policy_keeps_what_was_spent_and_a_bad_one_changes_nothing() {
+        let files = Scratch::new();
+        let (mut reloader, limiter, status) =
+            reloader(&files, "limits: [{name: a, by: global, bucket: 5/day}]");
+        assert_eq!(left(&limiter), Some(4));
+        for bad in ["limits: [{name: a, by: global, bucket: 0/day}]", "listen: {api: 1}\nlimits: []", ""] {
+            files.write("policy.yaml", bad);
+            reloader.reload("in a test");
+            assert_eq!((limiter.load().policy().limits().len(), status.version()), (1, 0), "{bad}");
+        }
+        assert_eq!(left(&limiter), Some(3));
+        files.write("policy.yaml", "limits: [{name: a, by: global, bucket: 50/day}]");
+        reloader.reload("in a test");
+        assert_eq!((left(&limiter), status.version()), (Some(47), 1));
+    }
+
+    #[test]
+    fn changes_are_told_from_one_reload_to_the_next_and_restarts_from_the_start() {
+        let files = Scratch::new();
+        let (mut reloader, ..) = reloader(&files, "limits: [{name: a, by: ip, bucket: 5/day}]");
+        let log = "\nlog: {level: warn}";
+        for (limits, changes) in
+            [("b", "added b; removed a"), ("b", "nothing is different"), ("a", "added a; removed b")]
+        {
+            files.write("policy.yaml", &format!("limits: [{{name: {limits}, by: ip, bucket: 5/day}}]{log}"));
+            let (told, restart) = reloader.attempt().unwrap();
+            assert_eq!((told.to_string().as_str(), restart.join(" ").as_str()), (changes, "log"));
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Noticing that a file has changed, by looking.
+//!
+//! Looking works everywhere: on network folders, for files that an editor puts
+//! in place of the old one, and for the links that Kubernetes swaps. A change
+//! counts once two looks agree, so that a file is not read while it is written.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+/// What a file looks like from outside; `None` when it is not there.
+type Look = Option<(PathBuf, u64, u64, i64, i64, u64)>;
+
+/// Looks at files.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    files: Vec<PathBuf>,
+    /// As they were when they were last read.
+    read: Vec<Look>,
+    /// As they were at the last look.
+    last: Vec<Look>,
+}
+
+impl Watch {
+    /// Begins; to be called before the files are first read, or a change in
+    /// between would go unnoticed.
+    pub(crate) fn new(files: Vec<PathBuf>) -> Self {
+        let looks = look(&files);
+        Self { files, read: looks.clone(), last: looks }
+    }
+
+    /// Looks again: whether something has changed and come to rest. Says so once.
+    pub(crate) fn has_changed(&mut self) -> bool {
+        let now = look(&self.files);
+        self.settle(now)
+    }
+
+    /// The files are being read for another reason.
+    pub(crate) fn reading(&mut self) {
+        self.read = look(&self.files);
+        self.last.clone_from(&self.read);
+    }
+
+    fn settle(&mut self, now: Vec<Look>) -> bool {
+        let at_rest = now == self.last;
+        self.last = now;
+        let changed = at_rest && self.last != self.read;
+        if changed {
+            self.read.clone_from(&self.last);
+        }
+        changed
+    }
+}
+
+fn look(files: &[PathBuf]) -> Vec<Look> {
+    let look = |file: &PathBuf| {
+        // Where a link leads is part of the look: its target may be a copy with the same times.
+        let (target, it) = (fs::canonicalize(file).ok()?, fs::metadata(file).ok()?);
+        Some((target, it.dev(), it.ino(), it.mtime(), it.mtime_nsec(), it.len()))
+    };
+    files.iter().map(look).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+    use tollgate_testkit::Scratch;
+
+    fn size(length: u64) -> Vec<Look> {
+        vec![Some((PathBuf::new(), 0, 0, 0, 0, length))]
+    }
+
+    #[test]
+    fn a_change_counts_once_and_only_when_two_looks_agree() {
+        let mut watch = Watch { files: Vec::new(), read: size(1), last: size(1) };
+        let looks =
+            [(1, false), (2, false), (3, false), (3, true), (3, false), (1, false), (1, true), (1, false)];
+        for (at, (length, changed)) in looks.into_iter().enumerate() {
+            assert_eq!(watch.settle(size(length)), changed, "look {at}");
+        }
+        // Back to what was read before anybody looked twice: nothing has changed.
+        assert!(!watch.settle(size(9)) && !watch.settle(size(1)) && !watch.settle(size(1)));
+    }
+
+    #[test]
+    fn a_file_that_goes_and_comes_back_has_changed_twice() {
+        let files = Scratch::new();
+        let path = files.write("policy.yaml", "a");
+        let mut watch = Watch::new(vec![path.clone()]);
+        assert!(!watch.has_changed());
+        fs::remove_file(&path).unwrap();
+        assert!(!watch.has_changed() && watch.has_changed() && !watch.has_changed());
+        files.write("policy.yaml", "a");
+        assert!(!watch.has_changed() && watch.has_changed() && !watch.has_changed());
+    }
+
+    #[test]
+    fn a_link_that_leads_elsewhere_has_changed() {
+        // As Kubernetes does it: policy.yaml leads through ..data to a folder, and ..data is swapped.
+        let files = Scratch::new();
+        for folder in ["one", "two"] {
+            fs::create_dir(files.path().join(folder)).unwrap();
+            files.write(&format!("{folder}/policy.yaml"), "same");
+        }
+        let data = files.path().join("..data");
+        symlink("one", &data).unwrap();
+        let path = files.path().join("policy.yaml");
+        symlink("..data/policy.yaml", &path).unwrap();
+        let mut watch = Watch::new(vec![path]);
+        assert!(!watch.has_changed() && !watch.has_changed());
+        let swapped = files.path().join("..data_tmp");
+        symlink("two", &swapped).unwrap();
+        fs::rename(&swapped, &data).unwrap();
+        assert!(!watch.has_changed() && watch.has_changed() && !watch.has_changed());
+    }
+
+    #[test]
+    fn what_was_read_for_another_reason_is_not_read_again() {
+        let files = Scratch::new();
+        let path = files.write("policy.yaml", "a");
+        let mut watch = Watch::new(vec![path]);
+        files.write("policy.yaml", "bc");
+        watch.reading();
+        assert!(!watch.has_changed() && !watch.has_changed());
+    }
+}

@@ -1,0 +1,234 @@
+//! `tollgate serve`: from the files to a running service, and to its end.
+//!
+//! ```text
+//! read everything ─► refuse mistakes ─► listen ─► ready file, banner ─► wait
+//!                                                     │ SIGHUP, file changed: reload
+//!                                                     │ SIGTERM, SIGINT: drain, end; a second one: end at once
+//! ```
+//!
+//! Not here: sockets and threads (`surfaces`).
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{MissedTickBehavior, interval};
+use tollgate::{Clock, Limiter, SystemClock};
+use tollgate_http::SharedLimiter;
+use tollgate_server::Status;
+
+use crate::arguments::Serve;
+use crate::banner::banner;
+use crate::configuration::{Inputs, LogFormat, Overlay, Token};
+use crate::environment::Environment;
+use crate::failure::Failure;
+use crate::ready::ReadyFile;
+use crate::reload::{Reloader, Running, Watch};
+use crate::surfaces::Surfaces;
+use crate::{descriptors, logging, output};
+
+/// Between two looks at the files.
+const LOOK: Duration = Duration::from_millis(500);
+
+pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCode, Failure> {
+    let inputs = inputs(arguments, environment)?;
+    // Before reading: a change while we read is then noticed after.
+    let watch = Watch::new(inputs.files());
+    let mut configuration = inputs.load()?;
+    configuration.warnings.extend(environment.warnings());
+    let settings = &configuration.settings;
+    let variable = environment.get("ADMIN_TOKEN");
+    let token = Token::load(settings, variable)?;
+    logging::start(settings.level, settings.format);
+    descriptors::allow_most();
+
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(format_args!("cannot start: {error}")))?;
+    runtime.block_on(async {
+        // Before anybody is told that we are ready: they may want us to stop.
+        let signals = Signals::new()?;
+        let limiter = SharedLimiter::from(Limiter::new(configuration.policy.clone()));
+        let status = Arc::new(Status::new());
+        let surfaces = Surfaces::open(&configuration, &limiter, &status, token.as_ref())?;
+        status.loaded(SystemClock::new().now());
+        let addresses = surfaces.addresses();
+        // Said before the file is there: whoever waits for the file finds all of it said.
+        match configuration.settings.format {
+            LogFormat::Human => output::complain(&banner(&inputs, &configuration, &addresses)),
+            LogFormat::Json => {
+                let shown = |address: Option<std::net::SocketAddr>| address.map(tracing::field::display);
+                let limits = configuration.policy.limits().len();
+                tracing::info!(
+                    gateway = shown(addresses.gateway),
+                    api = shown(addresses.api),
+                    limits,
+                    "serving"
+                );
+                configuration.warnings.iter().for_each(|it| tracing::warn!("{}", it.trim_end()));
+            }
+        }
+        let ready = arguments.ready_file.as_deref().map(|file| ReadyFile::write(file, &addresses));
+        let ready = ready.transpose()?;
+        let running = Running::new(&configuration, token.clone(), variable.map(str::to_owned));
+        let reloader = Reloader::new(inputs, limiter, Arc::clone(&status), running);
+        let end = serve(surfaces, signals, watch, reloader, &status).await;
+        drop(ready);
+        end.map(|()| ExitCode::SUCCESS)
+    })
+}
+
+/// Waits for what happens, until the end.
+async fn serve(
+    mut surfaces: Surfaces,
+    mut signals: Signals,
+    mut watch: Watch,
+    mut reloader: Reloader,
+    status: &Status,
+) -> Result<(), Failure> {
+    let mut looks = interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = looks.tick() => {
+                if watch.has_changed() {
+                    reloader.reload("the file has changed");
+                }
+            }
+            () = surfaces.ended() => return Err(Failure::new("nothing listens any more; the log says why")),
+            told = signals.next() => match told {
+                Told::Reload => {
+                    watch.reading();
+                    reloader.reload("on SIGHUP");
+                }
+                Told::Stop(name) => {
+                    tracing::info!("{name}: finishing what runs; a second one ends at once");
+                    break;
+                }
+            }
+        }
+    }
+    status.drain();
+    tokio::select! {
+        () = surfaces.drain() => tracing::info!("all done"),
+        name = signals.next_stop() => tracing::warn!("{name} again: ending at once"),
+    }
+    Ok(())
+}
+
+/// What a process is told from outside.
+enum Told {
+    Reload,
+    Stop(&'static str),
+}
+
+/// Hears it.
+struct Signals {
+    reload: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, Failure> {
+        let listen = |kind| {
+            signal(kind).map_err(|error| Failure::new(format_args!("cannot listen for signals: {error}")))
+        };
+        Ok(Self {
+            reload: listen(SignalKind::hangup())?,
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) -> Told {
+        tokio::select! {
+            _ = self.reload.recv() => Told::Reload,
+            _ = self.terminate.recv() => Told::Stop("SIGTERM"),
+            _ = self.interrupt.recv() => Told::Stop("SIGINT"),
+        }
+    }
+
+    /// Once the end has begun there is nothing to reload.
+    async fn next_stop(&mut self) -> &'static str {
+        loop {
+            if let Told::Stop(name) = self.next().await {
+                return name;
+            }
+        }
+    }
+}
+
+/// What was typed, the strongest last.
+fn inputs(arguments: &Serve, environment: &Environment) -> Result<Inputs, Failure> {
+    let file = |typed: &Option<std::path::PathBuf>, variable: &str| {
+        typed.clone().or_else(|| environment.get(variable).map(Into::into))
+    };
+    let mut overlays = environment.overlays();
+    overlays.extend(flags(arguments));
+    for set in &arguments.set {
+        overlays.push(set_flag(set)?);
+    }
+    Ok(Inputs {
+        config: file(&arguments.config, "CONFIG"),
+        settings: file(&arguments.settings, "SETTINGS"),
+        overlays,
+    })
+}
+
+const TYPED: &str = "on the command line";
+
+/// Flags that stand for one value of the file.
+fn flags(arguments: &Serve) -> Vec<Overlay> {
+    let overlay = |flag: &str, path: &str, value: String| Overlay {
+        origin: TYPED,
+        typed: format!("{flag} "),
+        path: path.to_owned(),
+        value,
+    };
+    let mut overlays = Vec::new();
+    if let Some(address) = &arguments.listen_gateway {
+        overlays.push(overlay("--listen-gateway", "listen.gateway", address.clone()));
+    }
+    if let Some(address) = &arguments.listen_api {
+        overlays.push(overlay("--listen-api", "listen.api", address.clone()));
+    }
+    match arguments.upstream.as_slice() {
+        [] => {}
+        [only] => overlays.push(overlay("--upstream", "gateway.upstream", only.clone())),
+        several => {
+            overlays.push(overlay("--upstream", "gateway.upstream", format!("[{}]", several.join(", "))));
+        }
+    }
+    overlays
+}
+
+/// `KEY=VALUE`, as typed after `--set`.
+fn set_flag(text: &str) -> Result<Overlay, Failure> {
+    let Some((path, value)) = text.split_once('=').filter(|(path, _)| !path.trim().is_empty()) else {
+        return Err(Failure::with_help(
+            format_args!("`--set {text}` sets nothing: it is --set KEY=VALUE"),
+            "such as --set listen.api=127.0.0.1:0 or --set 'limits=[{by: ip, bucket: 5/minute}]'",
+        ));
+    };
+    Ok(Overlay {
+        origin: TYPED,
+        typed: format!("--set {path}="),
+        path: path.trim().to_owned(),
+        value: value.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_is_a_value_of_the_file() {
+        let overlay = set_flag("gateway.upstream=http://a/?b=c").unwrap();
+        assert_eq!((&*overlay.path, &*overlay.value), ("gateway.upstream", "http://a/?b=c"));
+        for wrong in ["", "listen.api", "=x", " =x"] {
+            assert!(set_flag(wrong).unwrap_err().to_string().contains("--set KEY=VALUE"), "{wrong}");
+        }
+    }
+}

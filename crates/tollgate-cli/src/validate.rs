@@ -1,0 +1,27 @@
+//! `tollgate validate`: whether a file could be served, and what looks odd in it.
+//!
+//! Variables and flags are left out: it is the file that is asked about.
+
+use std::process::ExitCode;
+
+use crate::arguments::Validate;
+use crate::configuration::Inputs;
+use crate::failure::Failure;
+use crate::output;
+
+pub(crate) fn run(arguments: &Validate) -> Result<ExitCode, Failure> {
+    let inputs = Inputs {
+        config: Some(arguments.config.clone()),
+        settings: arguments.settings.clone(),
+        overlays: Vec::new(),
+    };
+    let configuration = inputs.load()?;
+    for warning in &configuration.warnings {
+        output::complain(&format!("{warning}\n"));
+    }
+    let count = configuration.policy.limits().len();
+    let limits = if count == 1 { "1 limit".to_owned() } else { format!("{count} limits") };
+    let verdict = if configuration.warnings.is_empty() { "no mistakes" } else { "no mistakes, but warnings" };
+    output::line(&format!("{}: {limits}, {verdict}", inputs.name()));
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,226 @@
+//! The commands that ask a server, against one that says what the test wants.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::process::Command;
+use std::thread::{self, JoinHandle};
+
+use serde_json::{Value, json};
+use tollgate_testkit::{Finished, free_port};
+
+/// A server that takes one request, gives one answer, and hands out what it was asked.
+fn server(answer: String) -> (String, JoinHandle<(String, Value)>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let asked = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let (mut head, mut length) = (String::new(), 0);
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).unwrap();
+            if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+            if line == "\r\n" {
+                break;
+            }
+            head.push_str(&line);
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        stream.write_all(answer.as_bytes()).unwrap();
+        (head, serde_json::from_slice(&body).unwrap())
+    });
+    (url, asked)
+}
+
+fn ok(answer: &Value) -> String {
+    let body = answer.to_string();
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+fn problem(status: &str, detail: &str) -> String {
+    let body = json!({"detail": detail}).to_string();
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: application/problem+json\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
+        body.len()
+    )
+}
+
+fn tollgate(arguments: &[&str], variables: &[(&str, &str)]) -> Finished {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command.args(arguments).env_clear().envs(variables.iter().copied());
+    Finished::of(command)
+}
+
+fn decision(allowed: bool) -> Value {
+    let wait = if allowed { Value::Null } else { json!(11_200) };
+    json!({"id": "1", "allowed": allowed, "limit": "demo-search", "retry_after_ms": wait, "degraded": false, "limits": [
+        {"name": "demo-search", "key": "203.0.113.9", "algorithm": "token-bucket", "allowed": allowed, "mode": "enforce",
+         "limit": 5, "remaining": if allowed { 4 } else { 0 }, "retry_after_ms": wait, "reset_after_ms": 12_000},
+    ]})
+}
+
+#[test]
+fn a_check_says_whether_and_exits_with_it() {
+    for (allowed, code, said) in [
+        (true, 0, "allowed\n  demo-search  203.0.113.9  allows  4 of 5 left, all again in 12 s\n"),
+        (
+            false,
+            1,
+            "refused by demo-search: come back in 12 s\n  demo-search  203.0.113.9  refuses  0 of 5 left, come back in 12 s\n",
+        ),
+    ] {
+        let (url, asked) = server(ok(&decision(allowed)));
+        let check = ["check", "/api/v1/search", "--ip", "203.0.113.9", "--api", &url];
+        let finished = tollgate(&check, &[]);
+        assert_eq!(
+            (finished.code, finished.stdout.as_str(), finished.stderr.as_str()),
+            (Some(code), said, "")
+        );
+        let (head, body) = asked.join().unwrap();
+        assert!(head.starts_with("POST /v1/check HTTP/1.1\r\n"), "{head}");
+        assert_eq!(body, json!({"method": "GET", "path": "/api/v1/search", "ip": "203.0.113.9"}));
+    }
+}
+
+#[test]
+fn a_check_sends_all_that_was_typed() {
+    let (url, asked) = server(ok(&decision(true)));
+    let arguments = [
+        "check",
+        "post",
+        "/x",
+        "--user",
+        "ann",
+        "--api-key",
+        "k",
+        "--tenant",
+        "acme",
+        "--plan",
+        "pro",
+        "--host",
+        "h",
+        "--header",
+        "X-One: 1",
+        "--header",
+        "x-one:2",
+        "--cost",
+        "7",
+        "--json",
+    ];
+    let finished = tollgate(&arguments, &[("TOLLGATE_API", &url), ("TOLLGATE_TOKEN", "0123456789abcdef")]);
+    assert_eq!(serde_json::from_str::<Value>(&finished.stdout).unwrap(), decision(true));
+    let (head, body) = asked.join().unwrap();
+    assert!(head.contains("\r\nAuthorization: Bearer 0123456789abcdef\r\n"), "{head}");
+    let expected = json!({"method": "POST", "path": "/x", "user": "ann", "api_key": "k", "tenant": "acme", "plan": "pro",
+        "host": "h", "headers": {"x-one": "1, 2"}, "cost": 7});
+    assert_eq!(body, expected);
+}
+
+#[test]
+fn operations_on_a_key_send_its_parts() {
+    let standing = json!({"allowed": true, "limits": [
+        {"name": "api", "key": "k", "allowed": true, "limit": 5, "remaining": 5, "reset_after_ms": 0}]});
+    for (arguments, path, body, said) in [
+        (&["peek", "api", "k"][..], "/v1/limits/api/peek", json!({"key": "k"}), "  api  k  5 of 5 left\n"),
+        (
+            &["reset", "api", "a", "b"],
+            "/v1/limits/api/reset",
+            json!({"key": ["a", "b"]}),
+            "begins anew\n  api  k  5 of 5 left\n",
+        ),
+        (
+            &["grant", "api", "k", "--cost", "9"],
+            "/v1/limits/api/grant",
+            json!({"key": "k", "cost": 9}),
+            "granted\n  api  k  5 of 5 left\n",
+        ),
+        (
+            &["refund", "a/b"],
+            "/v1/limits/a%2Fb/refund",
+            json!({"cost": 1}),
+            "given back\n  api  k  5 of 5 left\n",
+        ),
+    ] {
+        let (url, asked) = server(ok(&standing));
+        let finished = tollgate(arguments, &[("TOLLGATE_API", &url)]);
+        assert_eq!(
+            (finished.code, finished.stdout.as_str()),
+            (Some(0), said),
+            "{arguments:?}: {}",
+            finished.stderr
+        );
+        let (head, sent) = asked.join().unwrap();
+        assert!(head.starts_with(&format!("POST {path} HTTP/1.1\r\n")), "{head}");
+        assert_eq!(sent, body, "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_server_that_says_no_is_quoted() {
+    for (answer, expected) in [
+        (
+            problem("404 Not Found", "no limit is called `apj`; did you mean `api`?"),
+            "error: no limit is called `apj`; did you mean `api`?\n",
+        ),
+        (problem("422 Nonsense", "an escape: \u{1b}[2J"), "error: an escape: \\u{1b}[2J\n"),
+    ] {
+        let (url, asked) = server(answer);
+        let finished = tollgate(&["peek", "apj", "x", "--api", &url], &[]);
+        assert_eq!(
+            (finished.code, finished.stderr.as_str(), finished.stdout.as_str()),
+            (Some(2), expected, "")
+        );
+        asked.join().unwrap();
+    }
+    let (url, asked) = server(problem("401 Unauthorized", "send the token"));
+    let finished = tollgate(&["peek", "apj", "x", "--api", &url], &[]);
+    assert_eq!(finished.code, Some(2));
+    assert!(finished.stderr.contains("set TOLLGATE_TOKEN"), "{}", finished.stderr);
+    asked.join().unwrap();
+}
+
+#[test]
+fn what_is_no_tollgate_is_said_to_be_none() {
+    for answer in
+        ["HTTP/1.1 200 OK\r\n\r\n<html>", "SSH-2.0-OpenSSH_9.2\r\n", "", "HTTP/1.1 502 Bad Gateway\r\n\r\n"]
+    {
+        let (url, asked) = server(answer.to_owned());
+        let finished = tollgate(&["check", "/", "--api", &url], &[]);
+        assert_eq!(finished.code, Some(2), "{answer}: {}", finished.stderr);
+        assert!(finished.stderr.contains("is this the API of a Tollgate?"), "{answer}: {}", finished.stderr);
+        asked.join().unwrap();
+    }
+}
+
+#[test]
+fn a_server_that_is_down_is_said_to_be_down() {
+    let url = format!("http://127.0.0.1:{}", free_port());
+    let finished = tollgate(&["check", "/", "--api", &url], &[]);
+    assert_eq!(
+        (finished.code, finished.stderr),
+        (
+            Some(2),
+            format!(
+                "error: cannot reach a Tollgate at {url}: nothing listens there\n  = help: start one with `tollgate serve`, or name another with `--api URL` or TOLLGATE_API\n"
+            )
+        )
+    );
+}
+
+#[test]
+fn what_cannot_be_asked_is_said_before_anybody_is() {
+    for (arguments, expected) in [
+        (&["check", "api"][..], "`api` is not a path: it begins with `/`"),
+        (&["check", "/", "--header", "nonsense"], "`nonsense` is not a header"),
+        (&["check", "/", "--api", "https://127.0.0.1:7070"], "this command speaks plain HTTP"),
+        (&["check", "/", "--api", "nowhere:port"], "is not the URL of an API"),
+    ] {
+        let finished = tollgate(arguments, &[]);
+        assert_eq!(finished.code, Some(2), "{arguments:?}");
+        assert!(finished.stderr.contains(expected), "{arguments:?}: {}", finished.stderr);
+    }
+}

@@ -1,0 +1,420 @@
+//! What is wrong with a configuration is said in full, before anything listens.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use std::fs;
+use std::process::Command;
+
+use tollgate_testkit::{Finished, Scratch};
+
+const POLICY: &str = "limits:\n  - by: ip\n    bucket: 5/minute\n";
+
+/// `tollgate` in a folder with these files, and with these variables.
+fn tollgate(files: &[(&str, &str)], variables: &[(&str, &str)], arguments: &[&str]) -> Finished {
+    let folder = Scratch::new();
+    for (name, text) in files {
+        folder.write(name, text);
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command.current_dir(folder.path()).args(arguments).env_clear().envs(variables.iter().copied());
+    Finished::of(command)
+}
+
+/// What `tollgate serve` says about files and arguments it cannot serve.
+#[track_caller]
+fn refused(files: &[(&str, &str)], variables: &[(&str, &str)], arguments: &[&str], expected: &str) {
+    let arguments: Vec<_> = ["serve"].iter().chain(arguments).copied().collect();
+    let finished = tollgate(files, variables, &arguments);
+    assert_eq!(finished.stderr, expected.trim_start_matches('\n'), "{arguments:?}");
+    assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""), "{arguments:?}");
+}
+
+/// The same about one file.
+#[track_caller]
+fn refused_file(text: &str, expected: &str) {
+    refused(&[("policy.yaml", text)], &[], &["--config", "policy.yaml"], expected);
+}
+
+#[test]
+fn a_mistake_in_the_policy_is_shown_with_its_line() {
+    refused_file(
+        "limits:\n  - by: ip\n    bucket: 5/minuet\n",
+        r"
+error: `minuet` is not a unit of time
+  --> policy.yaml:3:15
+   |
+ 3 |     bucket: 5/minuet
+   |               ^^^^^^ did you mean `minute`?
+   |
+   = help: the units are ms, second, minute, hour, day, week and month; s, m, h, d and w for short
+",
+    );
+}
+
+#[test]
+fn a_mistake_in_the_settings_is_shown_in_the_same_way() {
+    for (text, expected) in [
+        (
+            "listen: {gatway: off}\nlimits: [{by: ip, bucket: 5/minute}]\n",
+            r"
+error: unknown word `gatway` in `listen`
+  --> policy.yaml:1:10
+   |
+ 1 | listen: {gatway: off}
+   |          ^^^^^^ did you mean `gateway`?
+",
+        ),
+        (
+            "limits: [{by: ip, bucket: 5/minute}]\nlisten:\n  api: 7070\n",
+            r"
+error: `listen.api` is `host:port` or `off`, not `7070`
+  --> policy.yaml:3:8
+   |
+ 3 |   api: 7070
+   |        ^^^^ did you mean `127.0.0.1:7070`?
+   |
+   = help: such as 127.0.0.1:7070; port 0 is any free one, 0.0.0.0 every interface
+",
+        ),
+        (
+            "limits: [{by: ip, bucket: 5/minute}]\nstore: redis://localhost:6379\n",
+            r"
+error: this version keeps its counts in memory only
+  --> policy.yaml:2:8
+   |
+ 2 | store: redis://localhost:6379
+   |        ^^^^^^^^^^^^^^^^^^^^^^ cannot be used yet
+   |
+   = help: write `store: memory`, or leave it out
+",
+        ),
+        (
+            "listen: {gateway: off, api: off}\nlimits: [{by: ip, bucket: 5/minute}]\n",
+            r"
+error: there is nothing to serve
+  --> policy.yaml:1:29
+   |
+ 1 | listen: {gateway: off, api: off}
+   |                   --- and so is this
+   |                             ^^^ this is off
+   |
+   = help: give one of them an address
+",
+        ),
+        (
+            "log: {level: chatty}\nlimits: [{by: ip, bucket: 5/minute}]\n",
+            r"
+error: `level` cannot be `chatty`
+  --> policy.yaml:1:14
+   |
+ 1 | log: {level: chatty}
+   |              ^^^^^^
+   |
+   = help: it can be error, warn, info or debug
+",
+        ),
+    ] {
+        refused_file(text, expected);
+    }
+}
+
+#[test]
+fn settings_without_a_policy_are_not_enough() {
+    refused_file(
+        "listen: {api: off}\n",
+        r"
+error: the file has no `limits`
+  --> policy.yaml:1:1
+   |
+ 1 | listen: {api: off}
+   | ^
+   |
+   = help: the shortest policy is `limits:`, then `  - by: ip`, then `    bucket: 10/minute`
+",
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    refused(
+        &[],
+        &[],
+        &["--config", "policy.yaml"],
+        "error: cannot read policy.yaml: there is no such file\n",
+    );
+    refused(&[], &[], &["--config", "."], "error: cannot read .: it is a folder\n");
+    let folder = Scratch::new();
+    let path = folder.path().join("latin1.yaml");
+    fs::write(&path, b"limits:\n  - name: caf\xe9\n").unwrap();
+    let path = path.to_str().unwrap();
+    refused(
+        &[],
+        &[],
+        &["--config", path],
+        &format!("error: {path} is not UTF-8: see line 2\n  = help: save it as UTF-8\n"),
+    );
+}
+
+#[test]
+fn a_section_in_both_files_is_named_in_both() {
+    refused(
+        &[
+            ("policy.yaml", "limits: [{by: ip, bucket: 5/m}]\nlog: {level: info}\n"),
+            ("settings.yaml", "log: {level: warn}\n"),
+        ],
+        &[],
+        &["--config", "policy.yaml", "--settings", "settings.yaml"],
+        r"
+error: `log` is in both files
+  --> settings.yaml:1:1
+   |
+ 1 | log: {level: warn}
+   | ^^^ again here
+  ::: policy.yaml:2:1
+   |
+ 2 | log: {level: info}
+   | --- and here
+   |
+   = help: keep it in one of them
+",
+    );
+}
+
+#[test]
+fn a_file_of_settings_has_settings_only() {
+    refused(
+        &[("settings.yaml", "limits: []\nlisten_on: {api: off}\n")],
+        &[],
+        &["--settings", "settings.yaml"],
+        r"
+error: `limits` is not a setting
+  --> settings.yaml:1:1
+   |
+ 1 | limits: []
+   | ^^^^^^ belongs to the policy
+   |
+   = help: put it into the file that `--config` names
+
+error: unknown word `listen_on` in a file of settings
+  --> settings.yaml:2:1
+   |
+ 2 | listen_on: {api: off}
+   | ^^^^^^^^^ did you mean `listen`?
+",
+    );
+}
+
+#[test]
+fn a_mistake_on_the_command_line_is_shown_as_it_was_typed() {
+    for (arguments, expected) in [
+        (
+            ["--set", "listen.api=7070"],
+            r"
+error: `listen.api` is `host:port` or `off`, not `7070`
+  --> on the command line
+   |
+   | --set listen.api=7070
+   |                  ^^^^ did you mean `127.0.0.1:7070`?
+   |
+   = help: such as 127.0.0.1:7070; port 0 is any free one, 0.0.0.0 every interface
+",
+        ),
+        (
+            ["--set", "listen.apii=off"],
+            r"
+error: unknown word `apii` in `listen`
+  --> on the command line
+   |
+   | --set listen.apii=off
+   |              ^^^^ did you mean `api`?
+",
+        ),
+        (
+            ["--set", "limits=[{by: ip, bucket: 5/minuet}]"],
+            r"
+error: `minuet` is not a unit of time
+  --> on the command line
+   |
+   | --set limits=[{by: ip, bucket: 5/minuet}]
+   |                                  ^^^^^^ did you mean `minute`?
+   |
+   = help: the units are ms, second, minute, hour, day, week and month; s, m, h, d and w for short
+",
+        ),
+        (
+            ["--listen-gateway", ":8080"],
+            r"
+error: `listen.gateway` is `host:port` or `off`, not `:8080`
+  --> on the command line
+   |
+   | --listen-gateway :8080
+   |                  ^^^^^ did you mean `127.0.0.1:8080`?
+   |
+   = help: such as 127.0.0.1:8080; port 0 is any free one, 0.0.0.0 every interface
+",
+        ),
+        (
+            ["--set", "listen.api"],
+            r"
+error: `--set listen.api` sets nothing: it is --set KEY=VALUE
+  = help: such as --set listen.api=127.0.0.1:0 or --set 'limits=[{by: ip, bucket: 5/minute}]'
+",
+        ),
+    ] {
+        refused(&[], &[], &arguments, expected);
+    }
+}
+
+#[test]
+fn a_mistake_in_a_variable_is_shown_as_it_was_set() {
+    refused(
+        &[],
+        &[("TOLLGATE_LOG_LEVEL", "loud")],
+        &[],
+        r"
+error: `level` cannot be `loud`
+  --> in the environment
+   |
+   | TOLLGATE_LOG_LEVEL=loud
+   |                    ^^^^
+   |
+   = help: it can be error, warn, info or debug
+",
+    );
+}
+
+/// Which of the places that name an address wins: each names one that is wrong in its own way.
+#[test]
+fn set_wins_over_flags_flags_over_variables_and_those_over_the_file() {
+    let file = [("policy.yaml", "listen: {api: 1}\nlimits: [{by: ip, bucket: 5/minute}]\n")];
+    let variable = ("TOLLGATE_LISTEN_API", "2");
+    let (flag, set) = (["--listen-api", "3"], ["--set", "listen.api=4"]);
+    let config = ["--config", "policy.yaml"];
+    for (variables, arguments, winner) in [
+        (vec![], vec![config], "`1`"),
+        (vec![variable], vec![config], "`2`"),
+        (vec![variable], vec![config, flag], "`3`"),
+        (vec![variable], vec![config, set, flag], "`4`"),
+        (vec![variable, ("TOLLGATE_CONFIG", "policy.yaml")], vec![set], "`4`"),
+        (vec![("TOLLGATE_CONFIG", "policy.yaml")], vec![], "`1`"),
+        (vec![("TOLLGATE_CONFIG", "none.yaml"), ("TOLLGATE_LISTEN_API", "")], vec![config], "`1`"),
+    ] {
+        let arguments: Vec<_> = ["serve"].into_iter().chain(arguments.concat()).collect();
+        let said = tollgate(&file, &variables, &arguments);
+        assert_eq!(said.code, Some(2));
+        assert!(said.stderr.contains(&format!("not {winner}")), "{arguments:?}: {}", said.stderr);
+    }
+}
+
+#[test]
+fn an_api_that_others_reach_needs_a_token() {
+    let open = ["--set", "listen.api=0.0.0.0:0"];
+    refused(
+        &[],
+        &[],
+        &open,
+        "error: the API would listen on 0.0.0.0:0, where other machines reach it, and has no token\n  = help: put a token into a file and write `admin: {token_file: FILE}` (head -c 24 /dev/urandom | base64 > FILE), or set TOLLGATE_ADMIN_TOKEN, or keep it to this machine: --set listen.api=127.0.0.1:7070\n",
+    );
+    let short = "holds 5 characters: a token has 16 to 4096\n  = help: one can be made with: head -c 24 /dev/urandom | base64\n";
+    refused(
+        &[],
+        &[("TOLLGATE_ADMIN_TOKEN", "short")],
+        &open,
+        &format!("error: TOLLGATE_ADMIN_TOKEN {short}"),
+    );
+    let file = ["--set", "admin.token_file=token"];
+    refused(&[("token", "short\n")], &[], &file, &format!("error: the token file token {short}"));
+    refused(&[], &[], &file, "error: cannot read token: there is no such file\n");
+    refused(
+        &[("token", " \n")],
+        &[],
+        &file,
+        "error: the token file token is empty\n  = help: one can be made with: head -c 24 /dev/urandom | base64\n",
+    );
+}
+
+#[test]
+fn a_good_file_is_said_to_be_good() {
+    let validate = ["validate", "policy.yaml"];
+    let good = tollgate(&[("policy.yaml", POLICY)], &[], &validate);
+    assert_eq!(
+        (good.code, good.stdout.as_str(), good.stderr.as_str()),
+        (Some(0), "policy.yaml: 1 limit, no mistakes\n", "")
+    );
+
+    let odd = format!("{POLICY}listen: {{rls: \"127.0.0.1:8081\"}}\n");
+    let odd = tollgate(&[("policy.yaml", &odd)], &[], &validate);
+    assert_eq!(
+        (odd.code, odd.stdout.as_str()),
+        (Some(0), "policy.yaml: 1 limit, no mistakes, but warnings\n")
+    );
+    assert!(odd.stderr.starts_with("warning: `rls` is not served by this version yet\n"), "{}", odd.stderr);
+}
+
+#[test]
+fn a_bad_file_is_said_to_be_bad_whatever_the_variables() {
+    let files = [("policy.yaml", POLICY), ("settings.yaml", "listen: {api: 1}\n")];
+    let variables = [("TOLLGATE_LISTEN_API", "127.0.0.1:0")];
+    let bad = tollgate(&files, &variables, &["validate", "policy.yaml", "--settings", "settings.yaml"]);
+    assert_eq!((bad.code, bad.stdout.as_str()), (Some(2), ""));
+    assert!(bad.stderr.contains("--> settings.yaml:1:15"), "{}", bad.stderr);
+}
+
+#[test]
+fn help_teaches() {
+    for (arguments, expected) in [
+        (
+            vec!["--help"],
+            vec![
+                "tollgate serve",
+                "curl -i http://127.0.0.1:8080/api/v1/search",
+                "bucket: 10/minute",
+                "Exit status",
+            ],
+        ),
+        (
+            vec!["serve", "--help"],
+            vec![
+                "--set listen.gateway=0.0.0.0:8080",
+                "admin: {token_file: FILE}",
+                "TOLLGATE_LISTEN_API",
+                "SIGHUP",
+            ],
+        ),
+        (vec!["validate", "--help"], vec!["tollgate validate policy.yaml"]),
+        (
+            vec!["check", "--help"],
+            vec!["tollgate check POST /api/v1/login --ip 203.0.113.9 --user ann", "Exit status 0"],
+        ),
+        (vec!["peek", "--help"], vec!["tollgate peek demo-search 127.0.0.1", "by: [tenant, user]"]),
+        (vec!["grant", "--help"], vec!["--cost"]),
+        (vec!["reset", "--help"], vec!["TOLLGATE_API"]),
+        (vec!["schema", "--help"], vec!["yaml-language-server"]),
+        (vec!["completions", "--help"], vec!["bash", "zsh", "fish"]),
+    ] {
+        let said = tollgate(&[], &[], &arguments);
+        assert_eq!(said.code, Some(0), "{arguments:?}");
+        for words in expected {
+            assert!(said.stdout.contains(words), "{words} in {arguments:?}:\n{}", said.stdout);
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_typed_ends_with_two() {
+    for arguments in
+        [&["--nonsense"][..], &["serve", "--confg", "x"], &["check"], &["grant", "api", "--cost", "0"], &[]]
+    {
+        assert_eq!(tollgate(&[], &[], arguments).code, Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn schema_and_completions_are_printed() {
+    let schema = tollgate(&[], &[], &["schema"]).stdout;
+    let schema: serde_json::Value = serde_json::from_str(&schema).unwrap();
+    assert!(schema["properties"]["limits"].is_object());
+    for shell in ["bash", "zsh", "fish"] {
+        let script = tollgate(&[], &[], &["completions", shell]).stdout;
+        assert!(script.contains("tollgate") && script.contains("serve"), "{shell}: {script}");
+    }
+}

@@ -1,0 +1,85 @@
+//! Real proxies that ask a real Tollgate, by the files in `integrations/`.
+//!
+//! Each file is run as people copy it; only addresses are others. `make test`
+//! installs nginx, Caddy and HAProxy. Traefik is not in Debian: what it sends is
+//! written down in `integrations/traefik.rs`.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+#[path = "integrations/contract.rs"]
+mod contract;
+#[path = "integrations/message.rs"]
+mod message;
+#[path = "integrations/proxy.rs"]
+mod proxy;
+#[path = "integrations/service.rs"]
+mod service;
+#[path = "integrations/traefik.rs"]
+mod traefik;
+
+use message::Ask;
+use proxy::{Between, Proxy};
+use service::{Service, app};
+
+/// Every sentence of the contract, for a proxy.
+macro_rules! keeps_the_contract {
+    ($name:ident, $proxy:expr; $($sentence:ident,)*) => {
+        mod $name {
+            use crate::{contract, proxy::Proxy};
+            $(#[test]
+            fn $sentence() {
+                contract::$sentence($proxy);
+            })*
+        }
+    };
+    ($($name:ident: $proxy:expr;)*) => {
+        $(keeps_the_contract! { $name, $proxy;
+            admitted_requests_show_what_is_left,
+            refused_requests_say_why_and_when,
+            what_costs_several_units_is_refused_by_name_too,
+            forged_headers_buy_nothing,
+            limits_see_the_path_and_method_of_the_client,
+            methods_and_bodies_arrive_as_they_were_sent,
+            no_request_more_than_the_limit_passes,
+            what_else_refuses_keeps_its_status,
+            tollgate_is_asked_about_the_request_and_sees_no_body,
+            without_an_answer_nothing_passes,
+            without_an_answer_everything_passes_if_wished,
+            whoever_lets_pass_without_an_answer_still_refuses_with_one,
+        })*
+    };
+}
+
+keeps_the_contract! {
+    nginx_by_403: Proxy::NginxBy403;
+    nginx_by_429: Proxy::NginxBy429;
+    caddy: Proxy::Caddy;
+    haproxy: Proxy::Haproxy;
+}
+
+/// `@tollgate_500` sees every error of nginx's own, and only some are refusals.
+#[test]
+fn nginx_keeps_a_500_that_no_limit_caused() {
+    for proxy in [Proxy::NginxBy403, Proxy::NginxBy429] {
+        let confused = Service::start(|_| Some("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"));
+        let app = Service::start(app);
+        let running = proxy.start(Between { tollgate: confused.address, app: app.address });
+        assert_eq!(Ask::new("GET /search").send(running.address).status(), 500, "{proxy:?}");
+        assert_eq!(app.requests().len(), 0);
+    }
+}
+
+/// While its store gives no answer, Tollgate may refuse with 503, which nginx takes for an error.
+#[test]
+fn nginx_keeps_the_503_of_a_limit_that_cannot_count() {
+    for proxy in [Proxy::NginxBy403, Proxy::NginxBy429] {
+        let storeless = Service::start(|_| {
+            Some("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n")
+        });
+        let app = Service::start(app);
+        let running = proxy.start(Between { tollgate: storeless.address, app: app.address });
+        let answer = Ask::new("GET /search").send(running.address);
+        assert_eq!((answer.status(), answer.header("retry-after")), (503, Some("1")), "{answer:?}");
+        assert_eq!(answer.json()["status"], 503);
+        assert_eq!(app.requests().len(), 0);
+    }
+}

@@ -1,0 +1,269 @@
+//! What must hold beside every proxy.
+
+use std::thread;
+
+use tollgate_testkit::Tollgate;
+
+use crate::message::{Ask, Message, NEIGHBOUR};
+use crate::proxy::{Between, Proxy, Running, WithoutAnswer};
+use crate::service::{Service, app};
+
+const POLICY: &str = "
+limits:
+  - {name: search, endpoint: /search, by: ip, bucket: 3/hour}
+  - {name: posts, endpoint: /posts, method: POST, by: ip, bucket: 2/hour}
+  - {name: everybody, endpoint: /burst, by: global, bucket: 20/hour}
+  - {name: heavy, endpoint: /heavy, by: ip, bucket: 5/hour, cost: 3}
+  - {name: small, endpoint: /small, by: ip, bucket: 5/hour, cost: \"header:X-Units\"}
+deny:
+  - {\"header:X-Banned\": \"yes\"}
+";
+
+/// Everybody who takes part.
+struct Scene {
+    app: Service,
+    proxy: Running,
+    _tollgate: Tollgate,
+}
+
+impl Scene {
+    fn set(proxy: Proxy) -> Self {
+        let tollgate = Tollgate::start(env!("CARGO_BIN_EXE_tollgate"), POLICY);
+        let app = Service::start(app);
+        let proxy = proxy.start(Between { tollgate: tollgate.api, app: app.address });
+        Self { app, proxy, _tollgate: tollgate }
+    }
+
+    #[track_caller]
+    fn get(&self, path: &str) -> Message {
+        Ask::new(&format!("GET {path}")).send(self.proxy.address)
+    }
+}
+
+#[track_caller]
+fn assert_admitted(answer: &Message, limit: &str, remaining: u64) {
+    assert_eq!(answer.status(), 200, "{answer:?}");
+    let left = remaining.to_string();
+    assert_eq!(answer.header("x-ratelimit-remaining"), Some(left.as_str()), "{answer:?}");
+    assert!(answer.header("ratelimit").unwrap().starts_with(&format!("\"{limit}\";r={left};")), "{answer:?}");
+    assert_eq!(answer.header("tollgate-decision").unwrap().len(), 16, "{answer:?}");
+    assert_eq!(answer.header("retry-after"), None, "{answer:?}");
+    assert_eq!(answer.header("cache-control"), None, "Tollgate's own is not the app's: {answer:?}");
+}
+
+#[track_caller]
+fn assert_refused(answer: &Message, limit: &str) {
+    assert_eq!(answer.status(), 429, "{answer:?}");
+    let wait: u64 = answer.header("retry-after").unwrap().parse().unwrap();
+    assert!(wait >= 1, "{answer:?}");
+    assert!(answer.header("retry-after-ms").is_some(), "{answer:?}");
+    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    let problem = answer.json();
+    assert_eq!(problem["status"], 429);
+    assert_eq!(problem["title"], "Quota Exceeded");
+    assert_eq!(problem["violated-policies"], serde_json::json!([limit]));
+    assert!(problem["detail"].as_str().unwrap().contains(&format!("limit `{limit}`")), "{problem}");
+    assert_eq!(problem["retry_after"], wait);
+    let decision = answer.header("tollgate-decision").unwrap();
+    assert_eq!(problem["instance"], format!("urn:tollgate:decision:{decision}"));
+}
+
+pub(crate) fn admitted_requests_show_what_is_left(proxy: Proxy) {
+    let scene = Scene::set(proxy);
+    let answer = scene.get("/search");
+    assert_admitted(&answer, "search", 2);
+    assert_eq!(answer.header("x-ratelimit-limit"), Some("3"));
+    assert!(answer.header("x-ratelimit-reset").is_some());
+    assert_eq!(answer.header("ratelimit-policy"), Some("\"search\";q=3;w=3600"));
+    assert_eq!(answer.body, b"hello");
+    assert_admitted(&scene.get("/search"), "search", 1);
+}
+
+pub(crate) fn refused_requests_say_why_and_when(proxy: Proxy) {
+    let scene = Scene::set(proxy);
+    for left in [2, 1, 0] {
+        assert_admitted(&scene.get("/search"), "search", left);
+    }
+    let refused = scene.get("/search");
+    assert_refused(&refused, "search");
+    assert_eq!(refused.header("x-ratelimit-limit"), Some("3"));
+    assert_eq!(refused.header("x-ratelimit-remaining"), Some("0"));
+    assert!(refused.header("ratelimit").unwrap().starts_with("\"search\";r=0;"), "{refused:?}");
+    assert_eq!(refused.header("ratelimit-policy"), Some("\"search\";q=3;w=3600"));
+
+    let head = Ask::new("HEAD /search").send(scene.proxy.address);
+    assert_eq!((head.status(), head.body.len()), (429, 0), "{head:?}");
+    assert!(head.header("retry-after").is_some());
+    assert_eq!(scene.app.requests(), ["GET /search"; 3]);
+}
+
+pub(crate) fn what_costs_several_units_is_refused_by_name_too(proxy: Proxy) {
+    let scene = Scene::set(proxy);
+    assert_admitted(&scene.get("/heavy"), "heavy", 2);
+    assert_refused(&scene.get("/heavy"), "heavy");
+
+    let never = Ask { headers: "X-Units: 6\r\n", ..Ask::new("GET /small") }.send(scene.proxy.address);
+    assert_eq!((never.status(), never.header("retry-after")), (429, None), "{never:?}");
+    assert_eq!(never.json()["violated-policies"], serde_json::json!(["small"]));
+}
+
+pub(crate) fn forged_headers_buy_nothing(proxy: Proxy) {
+    let scene = Scene::set(proxy);
+    for left in [2, 1, 0] {
+        assert_admitted(&scene.get("/search"), "search", left);
+    }
+    for forged in [
+        "X-Forwarded-For: 203.0.113.9",
+        "X-Forwarded-For: 203.0.113.9\r\nX-Forwarded-For: 203.0.113.10",
+        "X-Real-IP: 203.0.113.9",
+        "Forwarded: for=203.0.113.9",
+        "X-Original-URI: /free",
+        "X-Original-URL: http://example.com/free",
+        "X-Original-Method: PUT\r\nX-Original-URI: /free",
+        "X-Forwarded-Uri: /free",
+        "X-Forwarded-Method: PUT\r\nX-Forwarded-Uri: /free",
+        "Origin: https://elsewhere.example",
+    ] {
+        let headers = format!("{forged}\r\n");
+        let answer = Ask { headers: &headers, ..Ask::new("GET /search") }.send(scene.proxy.address);
+        assert_eq!(answer.status(), 429, "{forged}: {answer:?}");
+    }
+    let neighbour = Ask { from: NEIGHBOUR, ..Ask::new("GET /search") };
+    assert_admitted(&neighbour.send(scene.proxy.address), "search", 2);
+}
+
+pub(crate) fn limits_see_the_path_and_method_of_the_client(proxy: Proxy) {
+    let scene = Scene::set(proxy);
+    assert_admitted(&scene.get("/search?q=one&headers=forwarded"), "search", 2);
+    assert_admitted(&scene.get("/%73earch"), "search", 1);
+    let post = Ask::new("POST /posts").send(scene.proxy.address);
+    assert_admitted(&post, "posts", 1);
+    let free = scene.get("/posts");
+    assert_eq!((free.status(), free.header("tollgate-decision")), (200, None), "only POST is limited: {free:?}");
+    let seen = ["GET /search?q=one&headers=forwarded", "GET /%73earch", "POST /posts", "GET /posts"];
+    // Some proxies hand on paths in their own spelling.
+    let requests: Vec<String> = scene.app.requests().iter().map(|it| it.replace("%73", "s")).collect();
+    assert_eq!(requests, seen.map(|it| it.replace("%73", "s")));
+}
+
+pub(crate) fn methods_and_bodies_arrive_as_they_were_sent(proxy: Proxy) {
+    let scene = Scene::set(proxy);
+    let body: Vec<u8> = (0..300_000_u32).map(|it| it.to_le_bytes()[it as usize % 3]).collect();
+    for method in ["POST", "PUT", "PATCH", "DELETE"] {
+        let request = format!("{method} /free?x=%20y");
+        let answer = Ask { body: &body, ..Ask::new(&request) }.send(scene.proxy.address);
+        assert_eq!(answer.status(), 200, "{answer:?}");
+        let seen = scene.app.seen().pop().unwrap();
+        assert_eq!(seen.request(), request);
+        assert!(seen.body == body, "{method}: {} bytes of {}", seen.body.len(), body.len());
+    }
+    for request in ["HEAD /free", "OPTIONS /free"] {
+        assert_eq!(Ask::new(request).send(scene.proxy.address).status(), 200, "{request}");
+        assert_eq!(scene.app.requests().pop().unwrap(), request);
+    }
+}
+
+pub(crate) fn no_request_more_than_the_limit_passes(proxy: Proxy) {
+    let scene = Scene::set(proxy);
+    let address = scene.proxy.address;
+    let askers: Vec<_> =
+        (0..50).map(|_| thread::spawn(move || Ask::new("GET /burst").send(address).status())).collect();
+    let statuses: Vec<u16> = askers.into_iter().map(|asker| asker.join().unwrap()).collect();
+    let count = |status| statuses.iter().filter(|it| **it == status).count();
+    assert_eq!((count(200), count(429)), (20, 30), "{statuses:?}");
+    assert_eq!(scene.app.requests().len(), 20);
+}
+
+pub(crate) fn what_else_refuses_keeps_its_status(proxy: Proxy) {
+    let scene = Scene::set(proxy);
+    let banned = Ask { headers: "X-Banned: yes\r\n", ..Ask::new("GET /search") }.send(scene.proxy.address);
+    assert_eq!((banned.status(), banned.header("retry-after")), (403, None), "{banned:?}");
+    assert!(banned.header("tollgate-decision").is_some());
+    assert_eq!(scene.app.requests().len(), 0);
+
+    let broken = scene.get("/broken");
+    assert_eq!((broken.status(), broken.body.as_slice()), (500, b"broken".as_slice()), "{broken:?}");
+    let secret = scene.get("/secret");
+    assert_eq!((secret.status(), secret.body.as_slice()), (403, b"secret".as_slice()), "{secret:?}");
+}
+
+/// What Tollgate hears: the request by name, the client by address, and no body.
+pub(crate) fn tollgate_is_asked_about_the_request_and_sees_no_body(proxy: Proxy) {
+    let tollgate = Service::start(|_| Some("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"));
+    let app = Service::start(app);
+    let proxy = proxy.start(Between { tollgate: tollgate.address, app: app.address });
+    let headers = "X-API-Key: mine\r\nX-Forwarded-For: 203.0.113.9\r\nForwarded: for=203.0.113.9\r\n\
+                   X-Real-IP: 203.0.113.9\r\nTollgate-Token: guess\r\nExpect: 100-continue\r\n";
+    let ask = Ask { from: NEIGHBOUR, headers, body: b"for the app", ..Ask::new("PUT /things/7?a=b") };
+    // `Expect` is answered first by some, and then the rest follows.
+    ask.send(proxy.address);
+    assert_eq!(app.seen().pop().unwrap().body, b"for the app");
+
+    let mut asked = tollgate.seen();
+    asked.retain(|request| request.request() != "GET /healthz");
+    let [asked] = asked.as_slice() else { panic!("asked once: {asked:?}") };
+    assert!(asked.request().starts_with("GET /v1/auth?headers="), "{asked:?}");
+    let family = if asked.request().contains("headers=original") { "original" } else { "forwarded" };
+    assert_eq!(asked.header(&format!("x-{family}-uri")), Some("/things/7?a=b"));
+    assert_eq!(asked.header(&format!("x-{family}-method")), Some("PUT"));
+    assert!(asked.header(&format!("x-{family}-host")).unwrap().starts_with(&proxy.address.ip().to_string()));
+    assert_eq!(asked.header("x-forwarded-for"), Some("127.0.0.2"));
+    assert_eq!(asked.header("forwarded"), None);
+    assert!(matches!(asked.header("x-real-ip"), None | Some("127.0.0.2")), "{asked:?}");
+    assert_eq!(asked.header("tollgate-token"), None);
+    assert_eq!(asked.header("expect"), None);
+    assert_eq!(asked.header("x-api-key"), Some("mine"), "limits may be by it");
+    assert!(matches!(asked.header("content-length"), None | Some("0")), "{asked:?}");
+    assert_eq!(asked.body, b"");
+}
+
+/// Nobody listens, or somebody who says nothing.
+pub(crate) fn without_an_answer_nothing_passes(proxy: Proxy) {
+    let (silent, app) = (Service::start(|_| None), Service::start(app));
+    for tollgate in [nobody(), silent.address] {
+        let running = proxy.start(Between { tollgate, app: app.address });
+        let answer = Ask { body: b"text", ..Ask::new("POST /posts") }.send(running.address);
+        let expected: &[u16] = if proxy == Proxy::Caddy { &[502, 504] } else { &[503] };
+        assert!(expected.contains(&answer.status()), "{answer:?}");
+    }
+    assert_eq!(app.requests().len(), 0);
+}
+
+pub(crate) fn without_an_answer_everything_passes_if_wished(proxy: Proxy) {
+    let (silent, app) = (Service::start(|_| None), Service::start(app));
+    for (index, tollgate) in [nobody(), silent.address].into_iter().enumerate() {
+        let running = proxy.start_so(Between { tollgate, app: app.address }, WithoutAnswer::Pass);
+        let answer = Ask { body: b"text", ..Ask::new("POST /posts") }.send(running.address);
+        assert_eq!((answer.status(), answer.body.as_slice()), (200, b"hello".as_slice()), "{answer:?}");
+        assert_eq!(answer.header("cache-control"), None);
+        let seen = app.seen();
+        assert_eq!(seen.len(), index + 1, "once: {seen:?}");
+        assert_eq!((seen[index].request(), seen[index].body.as_slice()), ("POST /posts", b"text".as_slice()));
+    }
+}
+
+/// Letting pass what could not be asked about must not let pass what was refused.
+pub(crate) fn whoever_lets_pass_without_an_answer_still_refuses_with_one(proxy: Proxy) {
+    let tollgate = Tollgate::start(env!("CARGO_BIN_EXE_tollgate"), POLICY);
+    let app = Service::start(app);
+    let between = Between { tollgate: tollgate.api, app: app.address };
+    let running = proxy.start_so(between, WithoutAnswer::Pass);
+    for left in [1, 0] {
+        assert_admitted(&Ask::new("POST /posts").send(running.address), "posts", left);
+    }
+    assert_refused(&Ask::new("POST /posts").send(running.address), "posts");
+    let banned = Ask { headers: "X-Banned: yes\r\n", ..Ask::new("GET /free") }.send(running.address);
+    assert_eq!(banned.status(), 403, "{banned:?}");
+    assert_eq!(app.requests().len(), 2);
+
+    // The app itself is asked once, also when it is the one that is missing.
+    let running = proxy.start_so(Between { tollgate: tollgate.api, app: nobody() }, WithoutAnswer::Pass);
+    let missing = Ask::new("GET /free").send(running.address).status();
+    assert!(missing == 502 || missing == 503, "{missing}");
+}
+
+/// An address where nobody listens.
+fn nobody() -> std::net::SocketAddr {
+    std::net::SocketAddr::from(([127, 0, 0, 1], tollgate_testkit::free_port()))
+}

@@ -1,0 +1,164 @@
+//! The proxies themselves: each runs the file that people copy, with other addresses in it.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::{self, Command, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use tollgate_testkit::{Program, Scratch, free_port, wait_for_port};
+
+/// A proxy, and how it is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proxy {
+    /// Tollgate refuses with 403, for nginx to make 429 of it.
+    NginxBy403,
+    /// Tollgate refuses with 429, which nginx takes for an error.
+    NginxBy429,
+    Caddy,
+    Haproxy,
+}
+
+/// What happens to requests without an answer from Tollgate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WithoutAnswer {
+    Refuse,
+    Pass,
+}
+
+/// Whom a proxy stands between.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Between {
+    pub(crate) tollgate: SocketAddr,
+    pub(crate) app: SocketAddr,
+}
+
+/// A proxy that runs until it is dropped.
+pub(crate) struct Running {
+    _program: Program,
+    _files: Scratch,
+    pub(crate) address: SocketAddr,
+}
+
+impl Proxy {
+    /// Starts it as its file says.
+    pub(crate) fn start(self, between: Between) -> Running {
+        self.start_so(between, WithoutAnswer::Refuse)
+    }
+
+    /// Starts it, with the line about missing answers as wished.
+    pub(crate) fn start_so(self, between: Between, without_answer: WithoutAnswer) -> Running {
+        let (files, address) = (Scratch::new(), own_address());
+        let command = match self {
+            Self::NginxBy403 | Self::NginxBy429 => {
+                let mut text = changed("nginx/tollgate.conf", address, between);
+                if self == Self::NginxBy429 {
+                    text = replaced(&text, "&deny=403;", ";");
+                }
+                if without_answer == WithoutAnswer::Pass {
+                    text = replaced(&text, "#error_page 502 504", "error_page 502 504");
+                }
+                nginx(&files, &text)
+            }
+            Self::Caddy => {
+                let mut text = changed("caddy/Caddyfile", address, between);
+                if without_answer == WithoutAnswer::Pass {
+                    text = text.replace("\n\t#\t", "\n\t\t");
+                    text = replaced(&replaced(&text, "\t#handle_errors", "\thandle_errors"), "\t#}", "\t}");
+                }
+                caddy(&files, &text)
+            }
+            Self::Haproxy => {
+                let mut text = changed("haproxy/haproxy.cfg", address, between);
+                if without_answer == WithoutAnswer::Pass {
+                    text = replaced(&text, "lua.tollgate closed", "lua.tollgate open");
+                }
+                haproxy(&files, &text, address)
+            }
+        };
+        let mut program = Program::start(command);
+        wait_for_port(&mut program, address);
+        Running { _program: program, _files: files, address }
+    }
+}
+
+/// An address that no other test of this machine uses, so that nobody takes its port meanwhile.
+fn own_address() -> SocketAddr {
+    static STARTED: AtomicU8 = AtomicU8::new(1);
+    let [_, _, high, low] = process::id().to_be_bytes();
+    let host = Ipv4Addr::new(127, high.max(1), low, STARTED.fetch_add(1, Ordering::Relaxed));
+    SocketAddr::from((host, free_port()))
+}
+
+/// A file of `integrations/`, with the addresses of this test.
+fn changed(file: &str, own: SocketAddr, between: Between) -> String {
+    let text = fs::read_to_string(integration(file)).unwrap();
+    let text = replaced(&text, "127.0.0.1:7070", &between.tollgate.to_string());
+    let text = replaced(&text, "127.0.0.1:3000", &between.app.to_string());
+    if text.contains("127.0.0.1:8000") {
+        return replaced(&text, "127.0.0.1:8000", &own.to_string());
+    }
+    let text = replaced(&text, ":8000 {", &format!(":{} {{", own.port()));
+    replaced(&text, "bind 127.0.0.1 ", &format!("bind {} ", own.ip()))
+}
+
+/// Where a file that people copy is.
+pub(crate) fn integration(file: &str) -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../integrations")).join(file)
+}
+
+/// Exactly one place changed: a file that says it elsewhere is another file than this test knows.
+#[track_caller]
+fn replaced(text: &str, old: &str, new: &str) -> String {
+    assert_eq!(text.matches(old).count(), 1, "`{old}` in:\n{text}");
+    text.replace(old, new)
+}
+
+/// What Debian's `/etc/nginx/nginx.conf` is around the file, in one process and a folder of its own.
+fn nginx(files: &Scratch, text: &str) -> Command {
+    files.write("tollgate.conf", text);
+    let main = files.write(
+        "nginx.conf",
+        "daemon off; master_process off; pid nginx.pid; error_log error.log;\n\
+         events {}\n\
+         http {\n\
+             access_log off;\n\
+             client_body_temp_path bodies; proxy_temp_path proxied; fastcgi_temp_path fastcgi;\n\
+             uwsgi_temp_path uwsgi; scgi_temp_path scgi;\n\
+             include tollgate.conf;\n\
+         }\n",
+    );
+    let mut command = Command::new("nginx");
+    command.arg("-p").arg(files.path()).arg("-c").arg(main).args(["-e", "error.log"]);
+    command
+}
+
+/// Without its administration port, and with a home of its own.
+fn caddy(files: &Scratch, text: &str) -> Command {
+    files.write("Caddyfile", text);
+    let main = files.write("main", "{\n\tadmin off\n}\nimport Caddyfile\n");
+    let mut command = Command::new("caddy");
+    command.arg("run").arg("--config").arg(main).args(["--adapter", "caddyfile"]);
+    for home in ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] {
+        command.env(home, files.path());
+    }
+    command.current_dir(files.path()).stderr(log(files));
+    command
+}
+
+/// In the foreground, with a name of its own for the socket between Lua and HAProxy.
+fn haproxy(files: &Scratch, text: &str, address: SocketAddr) -> Command {
+    let socket = format!("abns@tollgate-{address}");
+    let script = fs::read_to_string(integration("haproxy/tollgate.lua")).unwrap();
+    let script = files.write("tollgate.lua", &replaced(&script, "abns@tollgate", &socket));
+    let load = |path: &str| format!("lua-load-per-thread {path}\n");
+    let text = replaced(text, &load("/etc/haproxy/tollgate.lua"), &load(&script.display().to_string()));
+    let main = files.write("haproxy.cfg", &replaced(&text, "abns@tollgate", &socket));
+    let mut command = Command::new("haproxy");
+    command.arg("-db").arg("-f").arg(main).stderr(log(files));
+    command
+}
+
+fn log(files: &Scratch) -> Stdio {
+    Stdio::from(fs::File::create(files.path().join("stderr.log")).unwrap())
+}

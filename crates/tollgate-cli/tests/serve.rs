@@ -1,0 +1,351 @@
+//! A running server: how it starts, reloads and ends.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+
+use serde_json::{Value, json};
+use tollgate_testkit::{Finished, Program, Scratch, Tollgate};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
+
+const POLICY: &str = "limits:\n  - {name: api, by: global, bucket: 3/hour}\n";
+
+/// Sends one request, and reads its answer to the end.
+fn ask(address: SocketAddr, request: &str, headers: &str, body: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let length = body.len();
+    let head = format!(
+        "{request} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(body.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
+    (status.unwrap_or_else(|| panic!("no status in {answer:?}")), body.unwrap_or_default())
+}
+
+fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    ask(address, &format!("GET {path}"), "", "")
+}
+
+fn readiness(tollgate: &Tollgate) -> (u16, Value) {
+    let (status, body) = get(tollgate.api, "/readyz");
+    (status, serde_json::from_str(&body).unwrap())
+}
+
+/// Waits until the log says so.
+fn wait_for_log(tollgate: &mut Tollgate, text: &str) {
+    let log = tollgate.files.path().join("stderr.log");
+    let said = || fs::read_to_string(&log).unwrap_or_default().contains(text);
+    tollgate.program.wait_until(text, said);
+}
+
+fn stop(mut tollgate: Tollgate) -> Option<i32> {
+    tollgate.program.signal("TERM");
+    tollgate.program.wait().code()
+}
+
+/// `tollgate serve` that is expected to end by itself.
+fn refused(arguments: &[&str]) -> Finished {
+    let mut command = Command::new(BINARY);
+    command.arg("serve").args(arguments).env_clear();
+    Finished::of(command)
+}
+
+#[test]
+fn without_a_file_the_sample_is_served_and_says_what_to_try() {
+    let files = Scratch::new();
+    let (ready, log) = (files.path().join("ready.json"), files.path().join("log"));
+    let mut command = Command::new(BINARY);
+    command.args(["serve", "--listen-gateway", "127.0.0.1:0", "--listen-api", "127.0.0.1:0", "--ready-file"]);
+    command.arg(&ready).env_clear().stderr(Stdio::from(fs::File::create(&log).unwrap()));
+    let mut program = Program::start(command);
+    program.wait_until("ready file", || ready.exists());
+
+    let written = fs::read_to_string(&ready).unwrap();
+    let addresses: Value = serde_json::from_str(&written).unwrap();
+    let address = |name: &str| -> SocketAddr { addresses[name].as_str().unwrap().parse().unwrap() };
+    let (gateway, api) = (address("gateway"), address("api"));
+    assert_eq!(
+        written,
+        format!("{{\"gateway\":\"{gateway}\",\"api\":\"{api}\",\"rls\":null,\"resp\":null}}\n")
+    );
+
+    let statuses: Vec<_> = (0..6).map(|_| get(gateway, "/api/v1/search").0).collect();
+    assert_eq!(statuses, [200, 200, 200, 200, 200, 429]);
+    let said = fs::read_to_string(&log).unwrap();
+    for expected in [
+        format!("gateway  http://{gateway} to a built-in demo"),
+        format!("api      http://{api}"),
+        "5 limits in force".to_owned(),
+        format!("curl -i http://{gateway}/api/v1/search"),
+        format!("curl -s http://{api}/v1/check -d "),
+        format!("tollgate peek demo-search 127.0.0.1 --api http://{api}"),
+    ] {
+        assert!(said.contains(&expected), "{expected} in:\n{said}");
+    }
+    program.signal("TERM");
+    assert_eq!(program.wait().code(), Some(0));
+    assert!(!ready.exists(), "the ready file goes with the server");
+}
+
+#[test]
+fn an_interrupt_ends_it_too() {
+    let mut tollgate = Tollgate::start(BINARY, POLICY);
+    tollgate.program.signal("INT");
+    assert_eq!(tollgate.program.wait().code(), Some(0));
+}
+
+#[test]
+fn a_surface_that_is_off_does_not_listen() {
+    let tollgate = Tollgate::start_with(BINARY, POLICY, &["--set", "listen.gateway=off"]);
+    let ready = fs::read_to_string(tollgate.files.path().join("ready.json")).unwrap();
+    assert!(ready.starts_with("{\"gateway\":null,\"api\":\"127.0.0.1:"), "{ready}");
+    assert_eq!(get(tollgate.api, "/healthz").0, 200);
+    assert_eq!(stop(tollgate), Some(0));
+}
+
+#[test]
+fn a_change_of_the_file_is_put_in_force_and_keeps_what_was_spent() {
+    let mut tollgate = Tollgate::start(BINARY, POLICY);
+    let spent: Vec<_> = (0..4).map(|_| get(tollgate.gateway, "/").0).collect();
+    assert_eq!(spent, [200, 200, 200, 429]);
+    tollgate.files.write(
+        "tollgate.yaml",
+        "limits:\n  - {name: api, by: global, bucket: 6/hour}\n  - {name: new, by: ip, bucket: 9/hour}\n",
+    );
+    wait_for_log(&mut tollgate, "the file has changed: added new; changed api");
+    // Half of the old amount is half of the new one at most: nobody begins anew.
+    let after: Vec<_> = (0..4).map(|_| get(tollgate.gateway, "/").0).collect();
+    assert_eq!(after, [200, 200, 200, 429], "three of six were spent before");
+    let (status, told) = readiness(&tollgate);
+    assert_eq!((status, &told["policy_version"], &told["reload_error"]), (200, &json!(2), &Value::Null));
+    assert_eq!(stop(tollgate), Some(0));
+}
+
+#[test]
+fn a_hangup_reloads_at_once() {
+    let mut tollgate = Tollgate::start(BINARY, POLICY);
+    tollgate.program.signal("HUP");
+    wait_for_log(&mut tollgate, "on SIGHUP: nothing is different");
+    assert_eq!(stop(tollgate), Some(0));
+}
+
+#[test]
+fn a_broken_file_changes_nothing_and_is_shown_until_it_is_mended() {
+    let mut tollgate = Tollgate::start(BINARY, POLICY);
+    tollgate.files.write("tollgate.yaml", "limits:\n  - {name: api, by: global, bucket: 9/minuet}\n");
+    wait_for_log(&mut tollgate, "not reloaded, the file has changed; the old policy stays in force");
+    wait_for_log(&mut tollgate, "did you mean `minute`?");
+    let (status, told) = readiness(&tollgate);
+    assert_eq!((status, &told["policy_version"]), (200, &json!(1)));
+    let error = told["reload_error"].as_str().unwrap();
+    assert!(error.contains("tollgate.yaml:2:") && error.contains("did you mean `minute`?"), "{error}");
+    let statuses: Vec<_> = (0..4).map(|_| get(tollgate.gateway, "/").0).collect();
+    assert_eq!(statuses, [200, 200, 200, 429]);
+
+    tollgate.files.write("tollgate.yaml", POLICY);
+    wait_for_log(&mut tollgate, "the file has changed: nothing is different");
+    let (_, told) = readiness(&tollgate);
+    assert_eq!((&told["policy_version"], &told["reload_error"]), (&json!(2), &Value::Null));
+    assert_eq!(get(tollgate.gateway, "/").0, 429, "what was spent still counts");
+    assert_eq!(stop(tollgate), Some(0));
+}
+
+#[test]
+fn a_file_that_is_deleted_is_missed_and_welcomed_back() {
+    let mut tollgate = Tollgate::start(BINARY, POLICY);
+    fs::remove_file(tollgate.files.path().join("tollgate.yaml")).unwrap();
+    wait_for_log(&mut tollgate, "there is no such file");
+    assert_eq!(get(tollgate.gateway, "/").0, 200);
+    let error = readiness(&tollgate).1["reload_error"].clone();
+    assert!(error.as_str().is_some_and(|it| it.contains("there is no such file")), "{error}");
+    tollgate.files.write("tollgate.yaml", "limits:\n  - {name: api, by: global, bucket: 1/hour}\n");
+    wait_for_log(&mut tollgate, "the file has changed: changed api");
+    assert_eq!(readiness(&tollgate).1["reload_error"], Value::Null);
+    assert_eq!(stop(tollgate), Some(0));
+}
+
+#[test]
+fn a_setting_that_takes_a_restart_is_named() {
+    let mut tollgate = Tollgate::start(BINARY, POLICY);
+    let changed =
+        format!("{POLICY}max_keys: 5\nlog: {{level: debug}}\ngateway: {{upstream: http://127.0.0.1:1}}\n");
+    tollgate.files.write("tollgate.yaml", &changed);
+    wait_for_log(&mut tollgate, "changed, and takes a restart: log, gateway, max_keys");
+    assert_eq!(get(tollgate.gateway, "/").0, 200, "the demo still answers");
+    assert_eq!(stop(tollgate), Some(0));
+}
+
+#[test]
+fn what_was_typed_still_wins_after_a_reload() {
+    let limits = "limits=[{name: typed, by: global, bucket: 1/hour}]";
+    let mut tollgate = Tollgate::start_with(BINARY, POLICY, &["--set", limits]);
+    tollgate.files.write("tollgate.yaml", "limits:\n  - {name: api, by: global, bucket: 9/hour}\n");
+    wait_for_log(&mut tollgate, "the file has changed: nothing is different");
+    let statuses: Vec<_> = (0..2).map(|_| get(tollgate.gateway, "/").0).collect();
+    assert_eq!(statuses, [200, 429]);
+    assert_eq!(stop(tollgate), Some(0));
+}
+
+#[test]
+fn a_port_that_is_taken_is_said_to_be_taken() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    for setting in ["listen.gateway", "listen.api"] {
+        let other = if setting == "listen.api" { "listen.gateway" } else { "listen.api" };
+        let (taken, free) = (format!("{setting}={address}"), format!("{other}=127.0.0.1:0"));
+        let said = refused(&["--set", &taken, "--set", &free]);
+        let expected = format!(
+            "error: {address} is in use by another program\n  = help: stop that program, or choose another with --set {setting}=HOST:PORT; port 0 is any free one\n"
+        );
+        assert_eq!((said.code, said.stderr), (Some(2), expected));
+    }
+}
+
+#[test]
+fn a_ready_file_that_cannot_be_written_is_said_so() {
+    let files = Scratch::new();
+    let ready = files.path().join("nowhere/ready.json");
+    let free = ["--set", "listen.gateway=127.0.0.1:0", "--set", "listen.api=127.0.0.1:0"];
+    let arguments: Vec<_> = free.into_iter().chain(["--ready-file", ready.to_str().unwrap()]).collect();
+    let said = refused(&arguments);
+    assert_eq!(said.code, Some(2));
+    assert!(
+        said.stderr.contains(&format!("error: cannot write the ready file {}: ", ready.display())),
+        "{}",
+        said.stderr
+    );
+}
+
+#[test]
+fn a_token_is_asked_for_and_the_commands_know_it() {
+    const TOKEN: &str = "0123456789abcdef";
+    let files = Scratch::new();
+    let token = files.write("token", &format!("{TOKEN}\n"));
+    let set = format!("admin.token_file={}", token.display());
+    let tollgate = Tollgate::start_with(BINARY, POLICY, &["--set", &set]);
+    let api = format!("http://{}", tollgate.api);
+    let run = |token: &str| {
+        let mut command = Command::new(BINARY);
+        command.args(["peek", "api", "--api", &api]).env_clear().env("TOLLGATE_TOKEN", token);
+        Finished::of(command)
+    };
+    let without = run("");
+    assert_eq!(without.code, Some(2));
+    assert!(without.stderr.contains("set TOLLGATE_TOKEN"), "{}", without.stderr);
+    let with = run(TOKEN);
+    assert_eq!((with.code, with.stderr.as_str()), (Some(0), ""));
+    assert!(with.stdout.contains("3 of 3 left"), "{}", with.stdout);
+    assert!(!tollgate.log().contains(TOKEN), "a token is never logged");
+    assert_eq!(stop(tollgate), Some(0));
+}
+
+#[test]
+fn the_commands_and_the_server_understand_each_other() {
+    let tollgate = Tollgate::start(BINARY, "limits:\n  - {name: api, by: [tenant, user], bucket: 2/hour}\n");
+    let api = format!("http://{}", tollgate.api);
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(BINARY);
+        command.args(arguments).env_clear().env("TOLLGATE_API", &api);
+        let Finished { code, stdout, stderr } = Finished::of(command);
+        (code, stdout.lines().next().unwrap_or_default().to_owned(), stderr)
+    };
+    let check = &["check", "/", "--tenant", "acme", "--user", "ann"];
+    let fine = |first: &str| (Some(0), first.to_owned(), String::new());
+    assert_eq!(run(check), fine("allowed"));
+    assert_eq!(run(check), fine("allowed"));
+    let refused = run(check);
+    assert_eq!(refused.0, Some(1));
+    assert!(refused.1.starts_with("refused by api: come back in "), "{refused:?}");
+    for (operation, first) in [("grant", "granted"), ("refund", "given back"), ("reset", "begins anew")] {
+        assert_eq!(run(&[operation, "api", "acme", "ann"]), fine(first));
+    }
+    assert!(run(&["peek", "api", "acme", "ann"]).1.ends_with("2 of 2 left"));
+    let wrong = run(&["peek", "apj", "x"]);
+    assert_eq!(wrong.0, Some(2));
+    assert!(wrong.2.contains("did you mean `api`?"), "{wrong:?}");
+    assert_eq!(stop(tollgate), Some(0));
+}
+
+#[test]
+fn a_log_for_machines_is_json_from_the_first_line_to_the_last() {
+    let config = format!("{POLICY}log: {{format: json}}\nlisten: {{rls: \"127.0.0.1:8081\"}}\n");
+    let mut tollgate = Tollgate::start(BINARY, &config);
+    tollgate.files.write("tollgate.yaml", "nonsense");
+    wait_for_log(&mut tollgate, "not reloaded");
+    tollgate.program.signal("TERM");
+    assert_eq!(tollgate.program.wait().code(), Some(0));
+    let log = tollgate.log();
+    for line in log.lines() {
+        let event: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
+        assert!(event["message"].is_string() && event["level"].is_string(), "{line}");
+    }
+    assert!(log.lines().count() >= 4, "{log}");
+}
+
+/// An upstream that takes one request, says so, and answers when told to.
+fn slow_upstream() -> (String, Receiver<()>, Sender<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("gateway.upstream=http://{}", listener.local_addr().unwrap());
+    let ((asked, was_asked), (answer, may_answer)) = (mpsc::channel(), mpsc::channel::<()>());
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut head = [0; 4096];
+        let _ = stream.read(&mut head).unwrap();
+        asked.send(()).unwrap();
+        if may_answer.recv().is_ok() {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").unwrap();
+        }
+    });
+    (url, was_asked, answer)
+}
+
+#[test]
+fn the_end_waits_for_what_runs() {
+    let (upstream, was_asked, answer) = slow_upstream();
+    let mut tollgate = Tollgate::start_with(BINARY, POLICY, &["--set", &upstream]);
+    let gateway = tollgate.gateway;
+    let client = thread::spawn(move || get(gateway, "/"));
+    was_asked.recv().unwrap();
+    tollgate.program.signal("TERM");
+    wait_for_log(&mut tollgate, "SIGTERM: finishing what runs");
+    answer.send(()).unwrap();
+    assert_eq!(client.join().unwrap(), (200, "done".to_owned()));
+    assert_eq!(tollgate.program.wait().code(), Some(0));
+    assert!(tollgate.log().contains("all done"), "{}", tollgate.log());
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let (upstream, was_asked, _never) = slow_upstream();
+    let mut tollgate = Tollgate::start_with(BINARY, POLICY, &["--set", &upstream]);
+    let mut client = TcpStream::connect(tollgate.gateway).unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    was_asked.recv().unwrap();
+    tollgate.program.signal("TERM");
+    wait_for_log(&mut tollgate, "SIGTERM: finishing what runs");
+    tollgate.program.signal("TERM");
+    assert_eq!(tollgate.program.wait().code(), Some(0));
+    assert!(tollgate.log().contains("SIGTERM again: ending at once"), "{}", tollgate.log());
+}
+
+#[test]
+fn what_runs_too_long_is_cut_off() {
+    let (upstream, was_asked, _never) = slow_upstream();
+    let patience = "gateway.timeouts.drain=50ms";
+    let mut tollgate = Tollgate::start_with(BINARY, POLICY, &["--set", &upstream, "--set", patience]);
+    let mut client = TcpStream::connect(tollgate.gateway).unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    was_asked.recv().unwrap();
+    tollgate.program.signal("TERM");
+    assert_eq!(tollgate.program.wait().code(), Some(0));
+    assert!(tollgate.log().contains("were cut off"), "{}", tollgate.log());
+}

@@ -1,0 +1,68 @@
+//! What people type: curl, as it comes.
+
+use std::process::Command;
+
+use tollgate_testkit::{Finished, Tollgate};
+
+use crate::BINARY;
+
+const POLICY: &str = "limits:\n  - {name: api, by: ip, bucket: 5/hour}\n";
+
+/// What curl prints: the body, and the status in a line of its own.
+fn curl(tollgate: &Tollgate, path: &str, arguments: &[&str]) -> (String, String) {
+    let mut command = Command::new("curl");
+    // Neither settings nor proxies of this machine.
+    command.args(["--disable", "--silent", "--show-error", "--noproxy", "*", "--write-out", "\n%{http_code} %{content_type}"]);
+    command.args(arguments).arg(format!("http://{}{path}", tollgate.api));
+    let finished = Finished::of(command);
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    let (body, status) = finished.stdout.rsplit_once('\n').unwrap();
+    (status.to_owned(), body.to_owned())
+}
+
+const QUESTION: &str = r#"{"path":"/","ip":"203.0.113.9"}"#;
+
+#[test]
+fn a_question_typed_with_nothing_but_its_data_is_answered() {
+    let tollgate = Tollgate::start(BINARY, POLICY);
+    for arguments in [
+        &["-d", QUESTION][..],
+        &["-d", QUESTION, "-H", "Content-Type: text/plain"],
+        &["-d", QUESTION, "-H", "Content-Type:"],
+        &["--json", QUESTION],
+        &["-d", QUESTION, "--http2-prior-knowledge"],
+    ] {
+        let (status, body) = curl(&tollgate, "/v1/check", arguments);
+        assert_eq!(status, "200 application/json", "curl {arguments:?}: {body}");
+        assert!(body.contains(r#""allowed":true"#), "curl {arguments:?}: {body}");
+    }
+}
+
+#[test]
+fn a_form_is_told_that_it_is_no_json() {
+    let tollgate = Tollgate::start(BINARY, POLICY);
+    let (status, body) = curl(&tollgate, "/v1/check", &["-d", "path=/"]);
+    assert_eq!(status, "400 application/problem+json", "{body}");
+    assert!(body.contains("this is not JSON"), "{body}");
+    let (status, body) = curl(&tollgate, "/v1/check", &["-F", "path=/"]);
+    assert_eq!(status, "415 application/problem+json", "{body}");
+    assert!(body.contains("`Content-Type: application/json`"), "{body}");
+}
+
+#[test]
+fn what_a_browser_sends_for_another_sites_page_is_refused_and_charges_nothing() {
+    let tollgate = Tollgate::start(BINARY, POLICY);
+    for (header, why) in [
+        ("Origin: https://evil.test", "the `Origin` is not this host"),
+        ("Origin: null", "the `Origin` is not this host"),
+        ("Sec-Fetch-Site: cross-site", "`Sec-Fetch-Site` is `cross-site`"),
+    ] {
+        let (status, body) = curl(&tollgate, "/v1/check", &["-d", QUESTION, "-H", header]);
+        assert_eq!(status, "403 application/problem+json", "{header}: {body}");
+        assert!(body.contains(why), "{header}: {body}");
+    }
+    let own = format!("Origin: http://{}", tollgate.api);
+    let (status, body) = curl(&tollgate, "/v1/check", &["-d", QUESTION, "-H", &own]);
+    assert_eq!(status, "200 application/json", "a page of this very server may ask: {body}");
+    assert!(body.contains(r#""remaining":4"#), "and is the first that was charged: {body}");
+}

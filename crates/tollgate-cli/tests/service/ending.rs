@@ -1,0 +1,152 @@
+//! SIGTERM while requests are served: none that was accepted is lost.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tollgate_testkit::Tollgate;
+
+use crate::client::{Broken, Client};
+use crate::process::connections;
+use crate::upstream::Upstream;
+use crate::{BINARY, ROOMY, alone};
+
+const CLIENTS: usize = 16;
+/// Some have the next request ready, some think about it first.
+const THINKING: [Duration; 4] =
+    [Duration::ZERO, Duration::ZERO, Duration::from_millis(7), Duration::from_millis(60)];
+
+/// What one client has seen.
+#[derive(Debug, Default)]
+struct Seen {
+    answers: usize,
+    /// Connections that the server said it would close, after an answer.
+    announced: usize,
+    /// New connections that ended without a byte of an answer, after the server was told to stop.
+    turned_away: usize,
+    failures: Vec<String>,
+}
+
+/// Asks on a connection for as long as the server keeps it, then on the next, until there is none.
+fn ask_until_the_end(gateway: SocketAddr, thinking: Duration, told: &AtomicBool, answers: &AtomicUsize) -> Seen {
+    let mut seen = Seen::default();
+    'connections: loop {
+        let Ok(mut client) = Client::connect(gateway) else {
+            if !told.load(Ordering::SeqCst) {
+                seen.failures.push("a connection was refused while the server served".to_owned());
+            }
+            return seen;
+        };
+        for on_this_one in 0.. {
+            let was_told = told.load(Ordering::SeqCst);
+            match client.get("/") {
+                Ok(answer) => {
+                    seen.answers += 1;
+                    answers.fetch_add(1, Ordering::SeqCst);
+                    if answer.status != 200 || answer.body != b"ok" {
+                        seen.failures.push(format!("answered {answer:?}"));
+                    }
+                    if answer.closes {
+                        seen.announced += 1;
+                        if !told.load(Ordering::SeqCst) {
+                            seen.failures.push("closed without a reason".to_owned());
+                        }
+                        continue 'connections;
+                    }
+                }
+                // Nobody had accepted it: the kernel does that before the server hears of it.
+                Err(Broken::BeforeIt) if on_this_one == 0 && told.load(Ordering::SeqCst) => {
+                    seen.turned_away += 1;
+                    return seen;
+                }
+                Err(broken) => {
+                    seen.failures.push(format!(
+                        "request {on_this_one} of a connection broke off {broken:?}, told to stop before it: {was_told}"
+                    ));
+                    return seen;
+                }
+            }
+            thread::sleep(thinking);
+        }
+    }
+}
+
+#[test]
+fn no_request_on_an_established_connection_is_lost() {
+    let _alone = alone();
+    let upstream = Upstream::start();
+    let mut tollgate = Tollgate::start(BINARY, &format!("{ROOMY}{}", upstream.section("")));
+    let (gateway, told, answers) = (tollgate.gateway, AtomicBool::new(false), AtomicUsize::new(0));
+    let (seen, code) = thread::scope(|scope| {
+        let (told, answers) = (&told, &answers);
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|number| {
+                let thinking = THINKING[number % THINKING.len()];
+                scope.spawn(move || ask_until_the_end(gateway, thinking, told, answers))
+            })
+            .collect();
+        tollgate.program.wait_until("load", || answers.load(Ordering::SeqCst) > 50 * CLIENTS);
+        told.store(true, Ordering::SeqCst);
+        tollgate.program.signal("TERM");
+        let code = tollgate.program.wait().code();
+        (clients.into_iter().map(|client| client.join().unwrap()).collect::<Vec<_>>(), code)
+    });
+    let sum = |count: fn(&Seen) -> usize| seen.iter().map(count).sum::<usize>();
+    let (answered, announced, turned_away) =
+        (sum(|it| it.answers), sum(|it| it.announced), sum(|it| it.turned_away));
+    println!("{answered} answers, {announced} announced ends, {turned_away} new connections turned away");
+    let failures: Vec<_> = seen.iter().flat_map(|it| &it.failures).collect();
+    assert!(failures.is_empty(), "every request on an established connection is answered: {failures:?}");
+    assert!(announced >= CLIENTS, "every connection is told that it closes: {announced} of {CLIENTS}");
+    assert_eq!(code, Some(0), "the server ends well: {}", tollgate.log());
+    assert_eq!(connections(gateway).held, 0, "no connection is left");
+}
+
+#[test]
+fn an_answer_that_takes_a_second_is_finished_from_before_its_head_and_from_within_its_body() {
+    let _alone = alone();
+    let upstream = Upstream::start();
+    let mut tollgate = Tollgate::start(BINARY, &format!("{ROOMY}{}", upstream.section("timeouts: {drain: 30s}")));
+    let gateway = tollgate.gateway;
+    let (answers, code) = thread::scope(|scope| {
+        let asking = ["/wait/1000", "/pause/1000"]
+            .map(|path| scope.spawn(move || Client::connect(gateway).unwrap().get(path)));
+        (0..2).for_each(|_| upstream.waiting.recv().unwrap());
+        tollgate.program.signal("TERM");
+        let code = tollgate.program.wait().code();
+        (asking.map(|it| it.join().unwrap()), code)
+    });
+    let [waited, paused] = answers;
+    let waited = waited.expect("an answer that has not begun is waited for");
+    assert_eq!((waited.status, &*waited.body), (200, &b"done"[..]));
+    assert!(waited.closes, "and says that the connection closes after it");
+    let paused = paused.expect("an answer that has begun is finished");
+    assert_eq!((paused.status, &*paused.body), (200, &b"halfhalf"[..]));
+    assert_eq!(code, Some(0), "the server ends well: {}", tollgate.log());
+}
+
+#[test]
+fn an_answer_that_takes_longer_than_the_server_waits_is_cut_off_then() {
+    const DRAIN: Duration = Duration::from_secs(1);
+    /// For a busy machine to start and end processes.
+    const MARGIN: Duration = Duration::from_secs(10);
+    let _alone = alone();
+    let upstream = Upstream::start();
+    let mut tollgate = Tollgate::start(BINARY, &format!("{ROOMY}{}", upstream.section("timeouts: {drain: 1s}")));
+    let gateway = tollgate.gateway;
+    let (broken, code, took) = thread::scope(|scope| {
+        let asking = ["/wait/40000", "/pause/40000"]
+            .map(|path| scope.spawn(move || Client::connect(gateway).unwrap().get(path).map(|it| it.status)));
+        (0..2).for_each(|_| upstream.waiting.recv().unwrap());
+        let start = Instant::now();
+        tollgate.program.signal("TERM");
+        let code = tollgate.program.wait().code();
+        (asking.map(|it| it.join().unwrap()), code, start.elapsed())
+    });
+    assert_eq!(broken, [Err(Broken::BeforeIt), Err(Broken::WithinIt)], "both are cut off where they are");
+    assert_eq!(code, Some(0), "the server ends well all the same: {}", tollgate.log());
+    assert!(took >= DRAIN, "it waited for as long as it was told: {took:?}");
+    assert!(took < DRAIN + MARGIN, "and no longer: {took:?}");
+    assert!(tollgate.log().contains("were cut off (`gateway.timeouts.drain`)"), "and says so: {}", tollgate.log());
+}

@@ -1,0 +1,60 @@
+//! What the kernel says about a server: its connections and its memory.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::process::Command;
+
+/// Connections to an address, by who still has to do with them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Connections {
+    /// Accepted and held by the process.
+    pub(crate) held: usize,
+    /// Closed by the process, with bytes that the client does not take: the kernel keeps those.
+    pub(crate) left_behind: usize,
+}
+
+const LISTENING: &str = "0A";
+const CLOSED_WITH_BYTES_LEFT: &str = "04";
+
+/// Counts the connections that were made to an address of this machine.
+pub(crate) fn connections(address: SocketAddr) -> Connections {
+    let port = format!(":{:04X}", address.port());
+    let mut counted = Connections::default();
+    for line in fs::read_to_string("/proc/net/tcp").unwrap().lines().skip(1) {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        let (local, state, inode) = (fields[1], fields[3], fields[9]);
+        if !local.ends_with(&port) || state == LISTENING {
+            continue;
+        }
+        // What no process holds has no number.
+        counted.held += usize::from(inode != "0");
+        counted.left_behind += usize::from(inode == "0" && state == CLOSED_WITH_BYTES_LEFT);
+    }
+    counted
+}
+
+/// Memory of a process, in MiB.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    /// In use now.
+    pub(crate) resident: u64,
+    /// The most that ever was.
+    pub(crate) peak: u64,
+}
+
+pub(crate) fn memory(process: u32) -> Memory {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap() / 1024
+    };
+    Memory { resident: field("VmRSS"), peak: field("VmHWM") }
+}
+
+/// Lets this process open so many files, where fewer are usual.
+pub(crate) fn allow_open_files(count: usize) {
+    let process = std::process::id().to_string();
+    let raised =
+        Command::new("prlimit").args(["--pid", &process, &format!("--nofile={count}:")]).status().unwrap();
+    assert!(raised.success(), "this test opens {count} connections, and the machine does not allow it");
+}

@@ -1,0 +1,98 @@
+//! Hundreds of clients that take their time (slowhttptest), beside one that does not.
+
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+use std::{fs, fs::File};
+
+use tollgate_testkit::{Program, Scratch, Tollgate};
+
+use crate::client::Client;
+use crate::process::{allow_open_files, connections, memory};
+use crate::upstream::Upstream;
+use crate::{BINARY, ROOMY, alone};
+
+const SLOW: usize = 300;
+/// How long the tool goes on if nobody ends its connections, in seconds.
+const LONGEST: &str = "10";
+/// How much memory, in MiB, so many may take: what is kept for each is bounded, not what it is sent.
+const MOST_MEMORY: u64 = 64;
+
+const TIMEOUTS: &str = "timeouts: {client_headers: 2s, client_idle: 2s, idle: 2s, total: 4s}";
+
+/// Asks on new connections until told to stop; how often, and what went wrong.
+fn ask_meanwhile(gateway: SocketAddr, stop: &AtomicBool) -> (usize, Vec<String>) {
+    let (mut asked, mut wrong) = (0, Vec::new());
+    while !stop.load(Ordering::Relaxed) {
+        asked += 1;
+        match Client::connect(gateway).map(|mut client| client.get("/")) {
+            Ok(Ok(answer)) if answer.status == 200 => {}
+            other => wrong.push(format!("{other:?}")),
+        }
+    }
+    (asked, wrong)
+}
+
+fn check(mode: &[&str], path: &str) {
+    let _alone = alone();
+    allow_open_files(4 * SLOW);
+    let upstream = Upstream::start();
+    let mut tollgate = Tollgate::start(BINARY, &format!("{ROOMY}{}", upstream.section(TIMEOUTS)));
+    let (gateway, before) = (tollgate.gateway, memory(tollgate.program.id()).resident);
+    let files = Scratch::new();
+    let said = files.path().join("said");
+    let mut command = Command::new("slowhttptest");
+    command.args(mode).args(["-c", &SLOW.to_string(), "-r", &SLOW.to_string(), "-l", LONGEST, "-p", "5"]);
+    command.args(["-u", &format!("http://{gateway}{path}")]).current_dir(files.path());
+    command.stdout(File::create(&said).unwrap()).stderr(Stdio::null());
+
+    let stop = AtomicBool::new(false);
+    let (mut most, mut ended_by_server) = (0, false);
+    let (asked, wrong) = thread::scope(|scope| {
+        let good = scope.spawn(|| ask_meanwhile(gateway, &stop));
+        let mut tool = Program::start(command);
+        while tool.is_running() {
+            // The good client has one of them.
+            let held = connections(gateway).held;
+            most = most.max(held);
+            if mode[0]=="-X" {println!("{:?}", connections(gateway));}
+            ended_by_server |= most > SLOW / 2 && held <= 1 && tool.is_running();
+            thread::sleep(Duration::from_millis(20));
+        }
+        stop.store(true, Ordering::Relaxed);
+        good.join().unwrap()
+    });
+    let said = fs::read_to_string(&said).unwrap();
+    let end = said.lines().rev().find(|line| line.contains("Exit status")).unwrap_or_default();
+    ended_by_server |= end.contains("No open connections left");
+    let after = memory(tollgate.program.id());
+    println!("{:?} ", connections(gateway)); println!("{mode:?}: {most} connections at most, {asked} good requests, {before} MiB before, {after:?}");
+
+    assert!(most > SLOW / 2, "the slow clients were there, at most {most} at once");
+    assert!(ended_by_server, "the server ended all slow connections before their client did: {end}");
+    assert!(asked > 10 && wrong.is_empty(), "each of {asked} good requests is answered meanwhile: {wrong:?}");
+    assert!(after.peak - before < MOST_MEMORY, "{SLOW} slow clients take little memory: {before} MiB, then {after:?}");
+    tollgate.program.wait_until("end of all connections", || connections(gateway).held == 0);
+}
+
+#[test]
+fn clients_that_never_finish_their_headers_are_ended() {
+    check(&["-H", "-i", "1"], "/");
+}
+
+#[test]
+fn clients_that_never_finish_their_body_are_ended() {
+    check(&["-B", "-i", "3", "-s", "8192"], "/");
+}
+
+#[test]
+fn clients_that_send_their_body_in_drops_are_ended_after_the_total_time() {
+    check(&["-B", "-i", "1", "-s", "8192", "-x", "4"], "/");
+}
+
+#[test]
+fn clients_that_take_no_answer_are_ended() {
+    check(&["-X", "-w", "8", "-y", "16", "-n", "2", "-z", "4"], "/large");
+}

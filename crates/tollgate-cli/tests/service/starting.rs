@@ -1,0 +1,152 @@
+//! What keeps a server from starting, and what it says then.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use tollgate_testkit::{Finished, Scratch, Tollgate};
+
+use crate::BINARY;
+use crate::client::get;
+
+/// `tollgate serve`, which is expected to end by itself.
+fn serve(settings: &[&str], more: &[&str]) -> Finished {
+    let mut command = Command::new(BINARY);
+    command.arg("serve").env_clear();
+    let free = ["listen.gateway=127.0.0.1:0", "listen.api=127.0.0.1:0"];
+    for setting in free.iter().chain(settings) {
+        command.args(["--set", setting]);
+    }
+    command.args(more);
+    Finished::of(command)
+}
+
+/// Fails unless it ended with status 2, saying each of these.
+#[track_caller]
+fn check(settings: &[&str], more: &[&str], said: &[&str]) {
+    let finished = serve(settings, more);
+    assert_eq!(finished.code, Some(2), "{settings:?} {more:?} is a mistake of configuration: {finished:?}");
+    let is_error = finished.stderr.lines().any(|line| line.starts_with("error"));
+    assert!(is_error, "{settings:?} {more:?}: {}", finished.stderr);
+    for text in said {
+        assert!(finished.stderr.contains(text), "{settings:?} {more:?} is told {text:?}: {}", finished.stderr);
+    }
+}
+
+#[test]
+fn an_address_that_is_taken_is_named_with_what_to_change() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    for setting in ["listen.gateway", "listen.api"] {
+        let taken = format!("{setting}={address}");
+        let change = format!("--set {setting}=HOST:PORT");
+        check(&[&taken], &[], &[&address, "is in use by another program", &change]);
+    }
+    let other = Tollgate::start(BINARY, crate::ROOMY);
+    let taken = format!("listen.gateway={}", other.gateway);
+    check(&[&taken], &[], &[&other.gateway.to_string(), "is in use by another program"]);
+    assert_eq!(get(other.gateway, "/").status, 200, "the server that was first serves on");
+}
+
+#[test]
+fn an_address_that_is_none_is_named() {
+    for (wrong, said) in [
+        ("127.0.0.1:99999", "127.0.0.1:99999"),
+        ("127.0.0.1:http", "127.0.0.1:http"),
+        ("127.0.0.1", "127.0.0.1"),
+        ("8080", "127.0.0.1:8080"),
+        ("203.0.113.1:0", "cannot listen on 203.0.113.1:0"),
+    ] {
+        for setting in ["listen.gateway", "listen.api"] {
+            // Elsewhere than on loopback, the API wants a token before it looks at the address.
+            if setting == "listen.api" && wrong.starts_with("203.") {
+                continue;
+            }
+            check(&[&format!("{setting}={wrong}")], &[], &[said]);
+        }
+    }
+}
+
+/// A certificate that signs itself, and its key.
+fn certificate(files: &Scratch, name: &str) -> (String, String) {
+    let (certificate, key) = (files.path().join(format!("{name}.pem")), files.path().join(format!("{name}.key")));
+    let mut command = Command::new("openssl");
+    command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
+    command.args(["-days", "1", "-subj", "/CN=tollgate.test", "-addext", "subjectAltName=DNS:tollgate.test"]);
+    command.arg("-out").arg(&certificate).arg("-keyout").arg(&key);
+    let made = Finished::of(command);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    (shown(&certificate), shown(&key))
+}
+
+fn shown(path: &Path) -> String {
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_certificate_that_cannot_be_served_is_named_with_the_reason() {
+    let files = Scratch::new();
+    let ((certificate_one, key_one), (_, key_two)) = (certificate(&files, "one"), certificate(&files, "two"));
+    let check = |certificate: &str, key: &str, said: &[&str]| {
+        let (certificate, key) =
+            (format!("gateway.tls.certificate={certificate}"), format!("gateway.tls.key={key}"));
+        check(&[&certificate, &key], &[], said);
+    };
+    let (missing, folder) = (shown(&files.path().join("missing.pem")), shown(files.path()));
+    check(&missing, &key_one, &["cannot read", &missing, "No such file"]);
+    check(&certificate_one, &missing, &["cannot read", &missing, "No such file"]);
+    check(&folder, &key_one, &["cannot read", &folder, "directory"]);
+    let garbage = shown(&files.write("garbage.pem", "hello"));
+    check(&garbage, &key_one, &["cannot serve TLS with", &garbage, "no PEM certificate"]);
+    check(&certificate_one, &garbage, &["cannot serve TLS with", &garbage, "no PEM private key"]);
+    check(&key_one, &certificate_one, &["cannot serve TLS with", "no PEM certificate"]);
+    check(&certificate_one, &key_two, &["cannot serve TLS with", &certificate_one, "cannot be used with this key"]);
+    let cut = fs::read_to_string(&certificate_one).unwrap();
+    let cut = shown(&files.write("cut.pem", &cut[..cut.len() / 2]));
+    check(&cut, &key_one, &["cannot serve TLS with", &cut]);
+}
+
+#[test]
+fn a_certificate_that_goes_with_its_key_is_served() {
+    let files = Scratch::new();
+    let (certificate, key) = certificate(&files, "one");
+    let config = format!("{}gateway: {{tls: {{certificate: \"{certificate}\", key: \"{key}\"}}}}\n", crate::ROOMY);
+    let tollgate = Tollgate::start(BINARY, &config);
+    let port = tollgate.gateway.port();
+    for protocol in ["--http1.1", "--http2"] {
+        let mut command = Command::new("curl");
+        command.args(["--disable", "--silent", "--show-error", "--noproxy", "*", protocol, "--cacert", &certificate]);
+        command.args(["--resolve", &format!("tollgate.test:{port}:127.0.0.1"), "--write-out", "%{http_code}"]);
+        command.args(["--output", "/dev/null", &format!("https://tollgate.test:{port}/")]);
+        let finished = Finished::of(command);
+        assert_eq!((finished.code, finished.stdout.as_str()), (Some(0), "200"), "{protocol}: {}", finished.stderr);
+    }
+}
+
+#[test]
+fn a_ready_file_that_cannot_be_written_is_named_with_the_reason() {
+    let files = Scratch::new();
+    files.write("file", "in the way");
+    let folder = files.path().join("folder");
+    fs::create_dir(&folder).unwrap();
+    // A device that is always full: what a full disk says.
+    let full = files.path().join("full");
+    symlink("/dev/full", &full).unwrap();
+    for (path, why) in [
+        (files.path().join("missing/ready.json"), "No such file or directory"),
+        (files.path().join("file/ready.json"), "Not a directory"),
+        (folder, "Is a directory"),
+        (full.clone(), "No space left on device"),
+        ("/proc/ready.json".into(), "No such file or directory"),
+    ] {
+        let path = shown(&path);
+        check(&[], &["--ready-file", &path], &["cannot write the ready file", &path, why]);
+    }
+    assert!(full.is_symlink(), "what is no ordinary file is written to, and not replaced");
+    let mut left: Vec<_> =
+        fs::read_dir(files.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["file", "folder", "full"], "nothing is left behind");
+}
