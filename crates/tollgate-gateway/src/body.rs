@@ -6,7 +6,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -56,23 +56,44 @@ pub(crate) enum UploadFailure {
 #[derive(Debug)]
 pub(crate) struct Progress {
     start: Instant,
+    /// How long it may stand still.
+    still: Duration,
     last: AtomicU64,
+    /// Whether the client is waited for, and not the upstream.
+    awaits_client: AtomicBool,
     failure: AtomicU8,
 }
 
 impl Progress {
-    fn new() -> Arc<Self> {
-        Arc::new(Self { start: Instant::now(), last: AtomicU64::new(0), failure: AtomicU8::new(0) })
+    fn new(still: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            start: Instant::now(),
+            still,
+            last: AtomicU64::new(0),
+            awaits_client: AtomicBool::new(false),
+            failure: AtomicU8::new(0),
+        })
     }
 
     fn moved(&self) {
         let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.store(now, Ordering::Relaxed);
+        self.awaits_client.store(false, Ordering::Relaxed);
     }
 
-    /// When the body last moved.
-    pub(crate) fn last(&self) -> Instant {
-        self.start + Duration::from_millis(self.last.load(Ordering::Relaxed))
+    fn stands_still(&self) {
+        self.awaits_client.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn awaits_client(&self) -> bool {
+        self.awaits_client.load(Ordering::Relaxed)
+    }
+
+    /// Since when it is the upstream that is waited for. A client has its time
+    /// first (`Patience`): an upload that has not failed by then is not taken.
+    pub(crate) fn upstream_since(&self) -> Instant {
+        let client = if self.awaits_client() { self.still } else { Duration::ZERO };
+        self.start + Duration::from_millis(self.last.load(Ordering::Relaxed)) + client
     }
 
     fn fail(&self, failure: UploadFailure) -> BoxError {
@@ -119,7 +140,7 @@ impl Upload {
         if body.is_end_stream() {
             return (Self::none(), None);
         }
-        let progress = Progress::new();
+        let progress = Progress::new(still);
         let streaming = Streaming {
             body,
             left: most.unwrap_or(u64::MAX),
@@ -148,8 +169,12 @@ impl Body for Upload {
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(_))) => Poll::Ready(Some(Err(this.progress.fail(UploadFailure::Broken)))),
-            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Ready(None) => {
+                this.progress.moved();
+                Poll::Ready(None)
+            }
             Poll::Pending => {
+                this.progress.stands_still();
                 ready!(this.patience.poll_lost(cx));
                 Poll::Ready(Some(Err(this.progress.fail(UploadFailure::Late))))
             }

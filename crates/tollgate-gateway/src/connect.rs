@@ -49,6 +49,10 @@ pub(crate) enum ConnectError {
     Failed(io::Error),
 }
 
+/// The most that is read of an upstream's answer before the client takes it, and so the
+/// most bytes of its head: as much as each client costs that takes its time.
+const MOST_READ_AHEAD: usize = 64 * 1024;
+
 /// Makes connections to upstreams.
 #[derive(Clone)]
 pub(crate) struct Connector {
@@ -77,7 +81,7 @@ impl Connector {
             .with_root_certificates(roots)
             .with_no_client_auth();
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Self { tls: TlsConnector::from(Arc::new(config)), most, header_bytes: 256 * 1024 })
+        Ok(Self { tls: TlsConnector::from(Arc::new(config)), most, header_bytes: MOST_READ_AHEAD })
     }
 
     pub(crate) async fn connect(&self, origin: &Origin) -> Result<Sender, ConnectError> {

@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::request::Parts;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use smallvec::SmallVec;
 use tokio::time::Instant;
+use tollgate_http::Outliving;
 use tower_service::Service;
 
 use crate::body::{GatewayBody, Progress, Upload, UploadFailure};
@@ -49,9 +49,12 @@ pub(crate) struct Worker {
 
 /// Forwards the requests of one connection.
 #[derive(Clone)]
-pub(crate) struct Forward {
-    pub(crate) worker: Arc<Worker>,
-    pub(crate) caller: Arc<Caller>,
+pub(crate) struct Forward(Arc<(Arc<Worker>, Caller)>);
+
+impl Forward {
+    pub(crate) fn new(worker: Arc<Worker>, caller: Caller) -> Self {
+        Self(Arc::new((worker, caller)))
+    }
 }
 
 impl Service<Request<Incoming>> for Forward {
@@ -64,15 +67,18 @@ impl Service<Request<Incoming>> for Forward {
     }
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
-        let Self { worker, caller } = self.clone();
-        Box::pin(async move { Ok(worker.forward(&caller, request).await.unwrap_or_else(Problem::response)) })
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move {
+            let (worker, caller) = &*shared;
+            Ok(worker.forward(caller, request).await.unwrap_or_else(Problem::response))
+        })
     }
 }
 
 /// What became of one attempt.
 enum Failed {
     /// Nothing was sent: it can be sent again.
-    Unsent(Request<Upload>),
+    Unsent(Box<Request<Upload>>),
     /// The connection broke; the upstream may have read the request.
     Broken(String),
     Problem(Problem),
@@ -84,12 +90,14 @@ impl Worker {
         caller: &Caller,
         mut request: Request<Incoming>,
     ) -> Result<Response<GatewayBody>, Problem> {
-        let deadline = self.total.map(|total| Instant::now() + total);
+        let begun = Instant::now();
+        let deadline = self.total.map(|total| begun + total);
         let too_large = |most| http_body::Body::size_hint(request.body()).lower() > most;
         if self.body.is_some_and(too_large) {
             return Err(Problem::BodyTooLarge);
         }
-        let on_upgrade = tunnel::wanted(request.headers()).map(|_| hyper::upgrade::on(&mut request));
+        let on_upgrade = tunnel::wanted(request.version(), request.headers());
+        let on_upgrade = on_upgrade.map(|_| hyper::upgrade::on(&mut request));
         let (mut parts, body) = request.into_parts();
         head::prepare(&mut parts, caller, self.forwarding, &*self.trusts)?;
         let (upload, progress) = Upload::new(body, self.body, self.still);
@@ -98,7 +106,7 @@ impl Worker {
         let (mut retries, mut tried) = (0, SmallVec::<[usize; 4]>::new());
         loop {
             let (at, load) = self.upstreams.choose(&tried);
-            let (mut sender, reused) = match self.connection(at).await {
+            let (mut sender, reused) = match self.connection(at, begun).await {
                 Ok(found) => found,
                 Err(problem) if problem != Problem::Busy && tried.len() + 1 < self.upstreams.len() => {
                     tried.push(at);
@@ -106,18 +114,15 @@ impl Worker {
                 }
                 Err(problem) => return Err(problem),
             };
-            if matches!(sender, Sender::Two(_)) {
-                let secure = self.upstreams.speech(at) == Speech::Tls;
-                request = with_parts(request, |parts| head::to_http2(parts, secure));
-            }
+            request = self.spoken(at, &sender, request)?;
             let spare = (reused && repeatable && retries < RETRIES).then(|| copy(&request));
-            match self.attempt(&mut sender, request, progress.as_deref(), deadline).await {
+            match self.attempt(&mut sender, request, progress.as_deref(), (begun, deadline)).await {
                 Ok(response) => {
                     self.upstreams.succeeded(at);
                     return Ok(self.pass_back(at, response, sender, load, on_upgrade, deadline));
                 }
                 Err(failed) => match (failed, spare) {
-                    (Failed::Unsent(unsent), _) if retries < RETRIES => request = unsent,
+                    (Failed::Unsent(unsent), _) if retries < RETRIES => request = *unsent,
                     (Failed::Broken(_), Some(spare)) => request = spare,
                     (failed, _) => return Err(self.give_up(at, failed)),
                 },
@@ -127,12 +132,34 @@ impl Worker {
         }
     }
 
+    /// The request as this connection speaks, whatever the one before it spoke.
+    fn spoken(
+        &self,
+        at: usize,
+        sender: &Sender,
+        request: Request<Upload>,
+    ) -> Result<Request<Upload>, Problem> {
+        let http2 = matches!(sender, Sender::Two(_));
+        if !http2 && request.version() != Version::HTTP_2 {
+            return Ok(request);
+        }
+        let (mut parts, body) = request.into_parts();
+        if parts.version == Version::HTTP_2 {
+            head::to_http1(&mut parts);
+        }
+        if http2 {
+            head::to_http2(&mut parts, self.upstreams.speech(at) == Speech::Tls)?;
+        }
+        Ok(Request::from_parts(parts, body))
+    }
+
     /// A connection to an upstream, and whether it was used before.
-    async fn connection(&self, at: usize) -> Result<(Sender, bool), Problem> {
-        if let Some(sender) = self.pool.take(at).await {
+    async fn connection(&self, at: usize, now: Instant) -> Result<(Sender, bool), Problem> {
+        if let Some(sender) = self.pool.take(at, now).await {
             return Ok((sender, true));
         }
-        match self.connector.connect(self.upstreams.origin(at)).await {
+        // Apart: connecting has a large state, and most requests need not carry it about.
+        match Box::pin(self.connector.connect(self.upstreams.origin(at))).await {
             Ok(sender) => {
                 if let Sender::Two(shared) = &sender {
                     self.pool.share(at, shared);
@@ -157,25 +184,30 @@ impl Worker {
         sender: &mut Sender,
         request: Request<Upload>,
         progress: Option<&Progress>,
-        deadline: Option<Instant>,
+        (begun, deadline): (Instant, Option<Instant>),
     ) -> Result<Response<Incoming>, Failed> {
         let due = |since: Instant| deadline.map_or(since + self.answer, |it| it.min(since + self.answer));
         let mut sending = std::pin::pin!(sender.send(request));
-        let mut due_at = due(Instant::now());
+        let mut due_at = due(begun);
         let sent = loop {
-            match tokio::time::timeout_at(due_at, sending.as_mut()).await {
-                Ok(sent) => break sent,
-                // The upstream cannot answer what is still being sent.
-                Err(_) => match progress.map(|it| due(it.last())) {
-                    Some(later) if later > due_at => due_at = later,
-                    _ => return Err(Failed::Problem(Problem::Slow)),
-                },
+            if let Ok(sent) = tokio::time::timeout_at(due_at, sending.as_mut()).await {
+                break sent;
             }
+            // The upstream cannot answer what is still being sent.
+            let later = progress.map_or(due_at, |it| due(it.upstream_since()));
+            if later <= due_at {
+                let all_is_over = deadline.is_some_and(|it| it <= due_at);
+                // Not the upstream's fault: it must not be ejected for it.
+                let late = all_is_over && progress.is_some_and(Progress::awaits_client);
+                return Err(Failed::Problem(if late { Problem::BodyLate } else { Problem::Slow }));
+            }
+            due_at = later;
         };
         sent.map_err(|mut error| match (progress.and_then(Progress::failure), error.take_message()) {
             (Some(UploadFailure::TooLarge), _) => Failed::Problem(Problem::BodyTooLarge),
-            (Some(UploadFailure::Late | UploadFailure::Broken), _) => Failed::Problem(Problem::BodyLate),
-            (None, Some(unsent)) => Failed::Unsent(unsent),
+            (Some(UploadFailure::Late), _) => Failed::Problem(Problem::BodyLate),
+            (Some(UploadFailure::Broken), _) => Failed::Problem(Problem::BodyBroken),
+            (None, Some(unsent)) => Failed::Unsent(Box::new(unsent)),
             (None, None) => Failed::Broken(error.into_error().to_string()),
         })
     }
@@ -205,7 +237,9 @@ impl Worker {
             let upstream = hyper::upgrade::on(&mut response);
             // Nobody asked: then there is nothing to connect it to.
             let Some(client) = client else { return Problem::BrokenOff.response() };
-            tunnel::open(client, upstream, load);
+            let work = Outliving::default();
+            response.extensions_mut().insert(work.clone());
+            tunnel::open(client, upstream, (load, work));
             return response.map(|_| GatewayBody::empty());
         }
         head::strip_hop_by_hop(response.headers_mut());
@@ -216,12 +250,6 @@ impl Worker {
         };
         response.map(|body| GatewayBody::download(body, lease, load, self.still, deadline))
     }
-}
-
-fn with_parts(request: Request<Upload>, change: impl FnOnce(&mut Parts)) -> Request<Upload> {
-    let (mut parts, body) = request.into_parts();
-    change(&mut parts);
-    Request::from_parts(parts, body)
 }
 
 /// The same request once more; it has no body.

@@ -9,6 +9,7 @@ use std::{fs, io};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::Service;
+use tollgate::policy::NetSet;
 use tollgate::{MemoryStore, Store};
 use tollgate_http::{Limit, LimitBody, LimitLayer, SharedLimiter};
 use tollgate_net::{Connection, Drain, HttpServer, Tls, TlsError};
@@ -81,7 +82,7 @@ impl<S: Store> Gateway<S> {
         });
         let proxy_protocol =
             settings.proxy_protocol.then(|| limiter.load().policy().client().trusted_proxies.clone());
-        if proxy_protocol.as_ref().is_some_and(|trusted| trusted.is_empty()) {
+        if proxy_protocol.as_ref().is_some_and(NetSet::is_empty) {
             return Err(StartError::NobodyTrusted);
         }
         let server = HttpServer { caps: settings.caps.clone(), tls: tls.transpose()?, proxy_protocol };
@@ -99,8 +100,7 @@ impl<S: Store> Gateway<S> {
         let layer = LimitLayer::new(self.limiter.clone()).with_spawn(|work| drop(tokio::spawn(work)));
         let make = move |connection: &Connection| {
             let address = connection.peer.ip();
-            let caller = Arc::new(Caller::new(address, connection.secure));
-            let forward = Forward { worker: Arc::clone(&worker), caller };
+            let forward = Forward::new(Arc::clone(&worker), Caller::new(address, connection.secure));
             Limited(layer.clone().with_peer(move |_| Some(address)).layer(forward))
         };
         self.server.clone().serve(listener, make, drain).await

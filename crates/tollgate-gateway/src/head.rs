@@ -6,12 +6,11 @@
 //! The path goes up as it came, but with `.` and `..` resolved: limits go by
 //! where a path leads, so an upstream must not be led elsewhere.
 
-use std::borrow::Cow;
 use std::net::IpAddr;
 
 use http::header::{
-    CONNECTION, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING,
-    UPGRADE, VIA,
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE,
+    TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -25,11 +24,6 @@ use crate::settings::Forwarding;
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-static PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-static PROXY_AUTHENTICATE: HeaderName = HeaderName::from_static("proxy-authenticate");
-static PROXY_AUTHORIZATION: HeaderName = HeaderName::from_static("proxy-authorization");
-static HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 
 /// Who calls, as upstreams are told. Made once for each connection.
 pub(crate) struct Caller {
@@ -70,7 +64,7 @@ pub(crate) fn prepare(
     }
     let host = host(parts)?;
     let version = via(parts.version);
-    let upgrade = crate::tunnel::wanted(&parts.headers).filter(|_| parts.version == Version::HTTP_11);
+    let upgrade = crate::tunnel::wanted(parts.version, &parts.headers);
     let trailers =
         parts.headers.get(TE).is_some_and(|it| names(it).any(|it| it.eq_ignore_ascii_case("trailers")));
     strip_hop_by_hop(&mut parts.headers);
@@ -89,23 +83,39 @@ pub(crate) fn prepare(
     tell_who_calls(headers, caller, &host, forwarding, trusts);
     headers.append(VIA, version);
     headers.insert(HOST, host);
-    parts.uri = origin_form(&parts.uri);
+    if let Some(uri) = origin_form(&parts.uri) {
+        parts.uri = uri;
+    }
     parts.version = Version::HTTP_11;
     Ok(())
 }
 
 /// The head of [`prepare`] for an upstream that speaks HTTP/2.
-pub(crate) fn to_http2(parts: &mut Parts, secure: bool) {
-    let host = parts.headers.remove(HOST);
-    let authority = host.and_then(|it| Authority::try_from(it.as_bytes()).ok());
+pub(crate) fn to_http2(parts: &mut Parts, secure: bool) -> Result<(), Problem> {
+    let host = parts.headers.remove(HOST).ok_or(Problem::NoHost)?;
+    let authority = Authority::try_from(host.as_bytes()).map_err(|_| Problem::BadHost)?;
     let mut uri = std::mem::take(&mut parts.uri).into_parts();
     uri.scheme = Some(if secure { Scheme::HTTPS } else { Scheme::HTTP });
-    uri.authority = authority;
-    parts.uri = Uri::from_parts(uri).unwrap_or_default();
+    uri.authority = Some(authority);
+    // Never something else instead: limits went by what it was.
+    parts.uri = Uri::from_parts(uri).map_err(|_| Problem::BadHost)?;
     parts.version = Version::HTTP_2;
     // There is no change of protocol over HTTP/2.
     parts.headers.remove(CONNECTION);
     parts.headers.remove(UPGRADE);
+    Ok(())
+}
+
+/// Undoes [`to_http2`]: the next attempt may go elsewhere.
+pub(crate) fn to_http1(parts: &mut Parts) {
+    let authority = parts.uri.authority();
+    if let Some(host) = authority.and_then(|it| HeaderValue::from_str(it.as_str()).ok()) {
+        parts.headers.insert(HOST, host);
+    }
+    if let Some(uri) = origin_form(&parts.uri) {
+        parts.uri = uri;
+    }
+    parts.version = Version::HTTP_11;
 }
 
 /// The one host of a request: of its target if that names one, else of its header.
@@ -116,6 +126,8 @@ fn host(parts: &Parts) -> Result<HeaderValue, Problem> {
         return Err(Problem::ManyHosts);
     }
     match (parts.uri.authority(), line) {
+        // Who somebody is does not belong here (RFC 9110, 4.2.4).
+        (Some(authority), _) if authority.as_str().contains('@') => Err(Problem::BadHost),
         (Some(authority), _) => HeaderValue::from_str(authority.as_str()).map_err(|_| Problem::BadHost),
         (None, Some(line)) => {
             let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(byte);
@@ -136,19 +148,24 @@ const fn via(version: Version) -> HeaderValue {
     }
 }
 
+/// By its text: that is compared by length first, which a list of names is not.
+fn is_hop_by_hop(name: &HeaderName) -> bool {
+    matches!(
+        name.as_str(),
+        "connection"
+            | "transfer-encoding"
+            | "upgrade"
+            | "te"
+            | "keep-alive"
+            | "proxy-connection"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "http2-settings"
+    )
+}
+
 /// Removes what concerns one connection only, and what `Connection` says does.
 pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    let is_hop_by_hop = |name: &HeaderName| {
-        *name == CONNECTION
-            || *name == TRANSFER_ENCODING
-            || *name == UPGRADE
-            || *name == TE
-            || *name == KEEP_ALIVE
-            || *name == PROXY_CONNECTION
-            || *name == PROXY_AUTHENTICATE
-            || *name == PROXY_AUTHORIZATION
-            || *name == HTTP2_SETTINGS
-    };
     // Most requests have one of them at most: look before removing.
     let found: SmallVec<[HeaderName; 4]> = headers.keys().filter(|it| is_hop_by_hop(it)).cloned().collect();
     if found.contains(&CONNECTION) {
@@ -163,6 +180,10 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
             headers.remove(name);
         }
     }
+    if found.contains(&TRANSFER_ENCODING) {
+        // It was not what counted, and must not count for the next one (RFC 9112, 6.3).
+        headers.remove(CONTENT_LENGTH);
+    }
     for name in found {
         headers.remove(name);
     }
@@ -170,7 +191,7 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
 
 /// A client that lists these wants the upstream to miss what it needs to know.
 fn may_be_listed(name: &HeaderName) -> bool {
-    use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
+    use http::header::{AUTHORIZATION, CONTENT_TYPE};
     let kept = [&HOST, &CONTENT_LENGTH, &CONTENT_TYPE, &AUTHORIZATION, &COOKIE, &FORWARDED, &VIA];
     !kept.contains(&name) && !name.as_str().starts_with("x-forwarded-")
 }
@@ -197,7 +218,10 @@ fn tell_who_calls(
     trusts: impl FnOnce(IpAddr) -> bool,
 ) {
     let claimed = [&X_FORWARDED_FOR, &X_FORWARDED_PROTO, &X_FORWARDED_HOST, &FORWARDED];
-    let claims = headers.keys().any(|name| claimed.contains(&name));
+    let is_claim = |name: &HeaderName| {
+        matches!(name.as_str(), "x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-host" | "forwarded")
+    };
+    let claims = headers.keys().any(is_claim);
     let believed = claims && trusts(caller.address);
     if claims && !believed {
         for name in claimed {
@@ -243,20 +267,18 @@ fn forwarded_element(caller: &Caller, host: &HeaderValue) -> HeaderValue {
     HeaderValue::try_from(element).unwrap_or_else(|_| HeaderValue::from_static("for=unknown"))
 }
 
-/// Path and query alone, with `.` and `..` resolved.
-fn origin_form(uri: &Uri) -> Uri {
-    let plain = uri.scheme().is_none() && uri.authority().is_none();
-    match resolved(uri.path()) {
-        None if plain => uri.clone(),
-        None => uri.path_and_query().cloned().map_or_else(|| Uri::from_static("/"), Uri::from),
-        Some(path) => {
-            let target = match uri.query() {
-                Some(query) => Cow::Owned(format!("{path}?{query}")),
-                None => Cow::Borrowed(&*path),
-            };
-            PathAndQuery::try_from(&*target).map_or_else(|_| Uri::from_static("/"), Uri::from)
-        }
-    }
+/// Path and query alone, with `.` and `..` resolved; `None` where that is what came.
+fn origin_form(uri: &Uri) -> Option<Uri> {
+    let Some(path) = resolved(uri.path()) else {
+        let plain = uri.scheme().is_none() && uri.authority().is_none();
+        let alone = || uri.path_and_query().cloned().map_or_else(|| Uri::from_static("/"), Uri::from);
+        return (!plain).then(alone);
+    };
+    let target = match uri.query() {
+        Some(query) => format!("{path}?{query}"),
+        None => path,
+    };
+    Some(PathAndQuery::try_from(target).map_or_else(|_| Uri::from_static("/"), Uri::from))
 }
 
 /// The path that `.` and `..` lead to, if it has any, however they are written.
@@ -265,8 +287,8 @@ fn resolved(written: &str) -> Option<String> {
         let plain = segment.replace("%2e", ".").replace("%2E", ".");
         plain == "." || plain == ".."
     };
-    // A dot at the beginning of a segment is rare enough to look twice then only.
-    let suspicious = written.contains("/.") || written.contains("%2") || written.contains("%2E");
+    // Dots and escapes are rare enough to look twice then only.
+    let suspicious = written.bytes().any(|byte| matches!(byte, b'.' | b'%'));
     if !suspicious || !written.split('/').any(dotted) {
         return None;
     }
@@ -299,7 +321,8 @@ mod tests {
             ("http://example.com", "/"),
             ("*", "*"),
         ] {
-            assert_eq!(origin_form(&written.parse().unwrap()).to_string(), sent, "{written}");
+            let uri: Uri = written.parse().unwrap();
+            assert_eq!(origin_form(&uri).unwrap_or(uri).to_string(), sent, "{written}");
         }
     }
 

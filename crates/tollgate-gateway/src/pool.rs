@@ -42,7 +42,7 @@ impl Pool {
     }
 
     /// A connection that is ready for a request.
-    pub(crate) async fn take(&self, upstream: usize) -> Option<Sender> {
+    pub(crate) async fn take(&self, upstream: usize, now: Instant) -> Option<Sender> {
         let lane = &self.lanes[upstream];
         let shared = lock(&lane.shared).clone();
         if let Some(sender) = shared.filter(|it| !it.is_closed()) {
@@ -50,7 +50,7 @@ impl Pool {
         }
         loop {
             let Idle { mut sender, since } = lock(&lane.idle).pop()?;
-            if sender.is_closed() || since.elapsed() > KEPT_FOR {
+            if sender.is_closed() || now.saturating_duration_since(since) > KEPT_FOR {
                 continue;
             }
             // The end of its last answer may still be on the way to it.
@@ -66,10 +66,14 @@ impl Pool {
         }
         let mut idle = lock(&self.lanes[upstream].idle);
         // The oldest are at the front.
-        let old = idle.iter().take_while(|it| it.since.elapsed() > KEPT_FOR || it.sender.is_closed()).count();
-        idle.drain(..old);
+        let now = Instant::now();
+        let is_old = |it: &&Idle| now - it.since > KEPT_FOR || it.sender.is_closed();
+        let old = idle.iter().take_while(is_old).count();
+        if old > 0 {
+            idle.drain(..old);
+        }
         if idle.len() < self.keep {
-            idle.push(Idle { sender, since: Instant::now() });
+            idle.push(Idle { sender, since: now });
         }
     }
 

@@ -3,7 +3,7 @@
 //! Names of upstreams and their errors are for the log, not for callers.
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 
 use crate::body::GatewayBody;
@@ -18,6 +18,7 @@ pub(crate) enum Problem {
     Tunnel,
     BodyTooLarge,
     BodyLate,
+    BodyBroken,
     Unreachable,
     BrokenOff,
     Busy,
@@ -48,6 +49,10 @@ impl Problem {
             Self::BodyLate => {
                 (StatusCode::REQUEST_TIMEOUT, "the body stopped arriving; send it without long pauses")
             }
+            Self::BodyBroken => (
+                StatusCode::BAD_REQUEST,
+                "the body is not what its head promised; mind its length or its chunks",
+            ),
             Self::Unreachable => (
                 StatusCode::BAD_GATEWAY,
                 "the service behind this gateway cannot be reached; try again later",
@@ -84,6 +89,8 @@ impl Problem {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         match self {
+            // Where its body ends is anybody's guess, and so is what comes after it.
+            Self::Encoding => drop(headers.insert(CONNECTION, HeaderValue::from_static("close"))),
             Self::Busy => drop(headers.insert(RETRY_AFTER, HeaderValue::from_static("1"))),
             Self::Tunnel => drop(
                 headers
@@ -102,8 +109,8 @@ mod tests {
     #[test]
     fn no_text_needs_escaping() {
         use Problem::{
-            BadHost, BodyLate, BodyTooLarge, BrokenOff, Busy, Encoding, ManyHosts, NoHost, Slow, TooSlow,
-            Tunnel, Unreachable,
+            BadHost, BodyBroken, BodyLate, BodyTooLarge, BrokenOff, Busy, Encoding, ManyHosts, NoHost, Slow,
+            TooSlow, Tunnel, Unreachable,
         };
         for problem in [
             NoHost,
@@ -113,6 +120,7 @@ mod tests {
             Tunnel,
             BodyTooLarge,
             BodyLate,
+            BodyBroken,
             Unreachable,
             BrokenOff,
             Busy,

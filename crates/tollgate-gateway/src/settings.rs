@@ -165,14 +165,14 @@ impl GatewaySettings {
         }
         self.tls = fields.get("tls").and_then(|node| {
             let tls = node.fields(&TLS, problems)?;
-            let mut file = |word| match tls.get(word) {
-                Some(node) => path(node, word, problems),
-                None => {
-                    problems
-                        .error(tls.place(), format!("`tls` has no `{word}`"))
-                        .help("it needs two PEM files: `certificate` and `key`");
-                    None
+            let mut file = |word| {
+                if let Some(node) = tls.get(word) {
+                    return path(node, word, problems);
                 }
+                problems
+                    .error(tls.place(), format!("`tls` has no `{word}`"))
+                    .help("it needs two PEM files: `certificate` and `key`");
+                None
             };
             let (certificate, key) = (file("certificate"), file("key"));
             Some((certificate?, key?))

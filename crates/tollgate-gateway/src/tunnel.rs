@@ -1,18 +1,16 @@
 //! Connections that change their protocol on the way, such as to WebSocket.
 
 use http::header::{CONNECTION, UPGRADE};
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Version};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-
-use crate::upstream::Load;
 
 /// The protocol that a request wants to change to.
 ///
 /// HTTP/2 is not one of them: a client that talked an upstream into it behind
 /// the gateway's back would pass every limit.
-pub(crate) fn wanted(headers: &HeaderMap) -> Option<HeaderValue> {
-    let protocol = headers.get(UPGRADE)?;
+pub(crate) fn wanted(version: Version, headers: &HeaderMap) -> Option<HeaderValue> {
+    let protocol = headers.get(UPGRADE).filter(|_| version == Version::HTTP_11)?;
     let listed = headers.get_all(CONNECTION).iter().filter_map(|it| it.to_str().ok());
     let meant = listed.flat_map(|it| it.split(',')).any(|it| it.trim().eq_ignore_ascii_case("upgrade"));
     let text = protocol.to_str().ok()?;
@@ -23,8 +21,8 @@ pub(crate) fn wanted(headers: &HeaderMap) -> Option<HeaderValue> {
     (meant && !is_http).then(|| protocol.clone())
 }
 
-/// Carries bytes both ways until either side has had enough.
-pub(crate) fn open(client: OnUpgrade, upstream: OnUpgrade, load: Load) {
+/// Carries bytes both ways until both sides have had enough, and holds what is held meanwhile.
+pub(crate) fn open(client: OnUpgrade, upstream: OnUpgrade, held: impl Send + 'static) {
     tokio::spawn(async move {
         let (client, upstream) = match tokio::try_join!(client, upstream) {
             Ok(ends) => ends,
@@ -32,7 +30,7 @@ pub(crate) fn open(client: OnUpgrade, upstream: OnUpgrade, load: Load) {
         };
         let (mut client, mut upstream) = (TokioIo::new(client), TokioIo::new(upstream));
         let _ = tokio::io::copy_bidirectional(&mut client, &mut upstream).await;
-        drop(load);
+        drop(held);
     });
 }
 
@@ -53,7 +51,11 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(CONNECTION, HeaderValue::from_static(connection));
             headers.insert(UPGRADE, HeaderValue::from_static(upgrade));
-            assert_eq!(super::wanted(&headers).is_some(), wanted, "{connection} / {upgrade}");
+            assert_eq!(
+                super::wanted(Version::HTTP_11, &headers).is_some(),
+                wanted,
+                "{connection} / {upgrade}"
+            );
         }
     }
 }

@@ -25,29 +25,38 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub struct Drainer {
     phase: watch::Sender<Phase>,
-    now: Arc<AtomicU8>,
+    now: Ending,
 }
 
 /// Is told when to stop. Every surface has a clone.
 #[derive(Clone, Debug)]
 pub struct Drain {
     phase: watch::Receiver<Phase>,
-    now: Arc<AtomicU8>,
+    now: Ending,
+}
+
+/// Whether the end has begun, for those who ask often and never wait for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Ending(Arc<AtomicU8>);
+
+impl Ending {
+    pub(crate) fn has_begun(&self) -> bool {
+        // Only a hint: an answer that misses it is followed by one more request.
+        self.0.load(Ordering::Relaxed) >= Phase::Draining as u8
+    }
 }
 
 impl Drain {
     /// A pair: one to say when, one to be told.
     #[allow(clippy::new_ret_no_self, reason = "it is a channel, and those come in pairs")]
     pub fn new() -> (Drainer, Self) {
-        let now = Arc::new(AtomicU8::new(Phase::Serving as u8));
+        let now = Ending(Arc::new(AtomicU8::new(Phase::Serving as u8)));
         let (sender, receiver) = watch::channel(Phase::Serving);
-        (Drainer { phase: sender, now: Arc::clone(&now) }, Self { phase: receiver, now })
+        (Drainer { phase: sender, now: now.clone() }, Self { phase: receiver, now })
     }
 
-    /// Whether the end has begun. Cheap enough to ask for every answer.
-    pub fn has_begun(&self) -> bool {
-        // Only a hint: an answer that misses it is followed by one more request.
-        self.now.load(Ordering::Relaxed) >= Phase::Draining as u8
+    pub(crate) fn ending(&self) -> Ending {
+        self.now.clone()
     }
 
     /// Waits for the end to come this far. A drainer that is gone has ended everything.
@@ -73,7 +82,7 @@ impl Drainer {
     }
 
     fn enter(&self, phase: Phase) {
-        self.now.fetch_max(phase as u8, Ordering::Relaxed);
+        self.now.0.fetch_max(phase as u8, Ordering::Relaxed);
         self.phase.send_if_modified(|now| {
             let further = phase > *now;
             *now = phase.max(*now);

@@ -9,7 +9,6 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use http_body::Body;
@@ -75,10 +74,7 @@ impl HttpServer {
         let shared = Arc::new(Shared { server: self, make, drain });
         let start = |(stream, peer): (TcpStream, SocketAddr), slot: Option<OwnedSemaphorePermit>| {
             let shared = Arc::clone(&shared);
-            tokio::spawn(async move {
-                connection::serve(stream, peer, &shared).await;
-                drop(slot);
-            });
+            tokio::spawn(async move { connection::serve(stream, peer, slot, &shared).await });
         };
         loop {
             tokio::select! {
@@ -88,7 +84,8 @@ impl HttpServer {
             }
         }
         // Whom the kernel has let in before we stopped, we have let in.
-        while let Poll::Ready(Ok(accepted)) = accept_waiting(&listener).await {
+        let listener = listener.into_std()?;
+        while let Some(accepted) = accept_waiting(&listener) {
             start(accepted, Arc::clone(&room).try_acquire_owned().ok());
         }
         drop(listener);
@@ -118,7 +115,17 @@ async fn accept(
     }
 }
 
-/// A connection that waits to be accepted, if any does.
-async fn accept_waiting(listener: &TcpListener) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
-    std::future::poll_fn(|cx| Poll::Ready(listener.poll_accept(cx))).await
+/// A connection that waits to be accepted, if any does. The kernel is asked: the
+/// runtime may not have heard of it yet.
+fn accept_waiting(listener: &StdListener) -> Option<(TcpStream, SocketAddr)> {
+    loop {
+        match listener.accept() {
+            Ok((stream, peer)) => {
+                let ready = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
+                return ready.ok().map(|stream| (stream, peer));
+            }
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(_none) => return None,
+        }
+    }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::caps::Caps;
+use crate::drain::Ending;
 
 /// What a connection notes about its waiting.
 ///
@@ -19,6 +20,9 @@ use crate::caps::Caps;
 #[derive(Debug)]
 pub(crate) struct Pulse {
     start: Instant,
+    /// Where bytes between two requests are the beginning of a head, and an answer
+    /// can close its connection: over HTTP/1.1, and when to do that.
+    heads_until: Option<Ending>,
     /// Requests that are being answered.
     running: AtomicU32,
     /// Since when no request is running, in milliseconds of this connection.
@@ -43,14 +47,24 @@ pub(crate) enum Late {
 }
 
 impl Pulse {
-    /// A connection that has just begun: its first head is awaited.
-    pub(crate) fn new() -> Arc<Self> {
+    /// HTTP/1.1: a connection that has just begun awaits its first head.
+    pub(crate) fn of_heads(ending: Ending) -> Arc<Self> {
+        // Whoever connects has something to say.
+        Self::new(Some(ending), 0)
+    }
+
+    /// HTTP/2: frames between requests are no heads, so only idleness is measured.
+    pub(crate) fn of_frames() -> Arc<Self> {
+        Self::new(None, NOTHING)
+    }
+
+    fn new(heads_until: Option<Ending>, head_since: u64) -> Arc<Self> {
         Arc::new(Self {
             start: Instant::now(),
+            heads_until,
             running: AtomicU32::new(0),
             idle_since: AtomicU64::new(0),
-            // Whoever connects has something to say.
-            head_since: AtomicU64::new(0),
+            head_since: AtomicU64::new(head_since),
             stalled_since: AtomicU64::new(NOTHING),
         })
     }
@@ -61,7 +75,10 @@ impl Pulse {
 
     /// Bytes came in.
     pub(crate) fn read(&self) {
-        if self.running.load(Ordering::Relaxed) == 0 && self.head_since.load(Ordering::Relaxed) == NOTHING {
+        if self.heads_until.is_some()
+            && self.running.load(Ordering::Relaxed) == 0
+            && self.head_since.load(Ordering::Relaxed) == NOTHING
+        {
             self.head_since.store(self.now(), Ordering::Relaxed);
         }
     }
@@ -78,6 +95,11 @@ impl Pulse {
         if self.stalled_since.load(Ordering::Relaxed) == NOTHING {
             self.stalled_since.store(self.now(), Ordering::Relaxed);
         }
+    }
+
+    /// Whether the client takes nothing of what is ready for it.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.stalled_since.load(Ordering::Relaxed) != NOTHING
     }
 
     /// A head is complete; its request runs until the guard is dropped.
@@ -100,7 +122,7 @@ impl Pulse {
             since => left(since, caps.stalled).ok_or(Late::Taking)?,
         };
         if self.running.load(Ordering::Relaxed) > 0 {
-            return Ok(stalled_left.min(caps.idle));
+            return Ok(stalled_left.min(shortest(caps)));
         }
         match self.head_since.load(Ordering::Relaxed) {
             NOTHING => left(self.idle_since.load(Ordering::Relaxed), caps.idle).ok_or(Late::Idle),
@@ -111,9 +133,21 @@ impl Pulse {
     }
 }
 
+/// How often to look, so that nothing that begins meanwhile is noticed too late.
+pub(crate) fn shortest(caps: &Caps) -> Duration {
+    caps.head.min(caps.idle).min(caps.stalled)
+}
+
 /// A request that is being answered.
 #[derive(Debug)]
 pub(crate) struct Running(Arc<Pulse>);
+
+impl Running {
+    /// Whether its answer is to be the last of its connection.
+    pub(crate) fn is_last(&self) -> bool {
+        self.0.heads_until.as_ref().is_some_and(Ending::has_begun)
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -136,7 +170,7 @@ mod tests {
             ..Caps::default()
         };
         let pass = |seconds| tokio::time::advance(Duration::from_secs(seconds));
-        let pulse = Pulse::new();
+        let pulse = Pulse::of_heads(crate::Drain::new().1.ending());
         pass(9).await;
         assert_eq!(pulse.late(&caps), Ok(Duration::from_secs(1)));
         pass(1).await;
@@ -164,6 +198,13 @@ mod tests {
 
         drop(pulse.begin());
         pass(75).await;
+        assert_eq!(pulse.late(&caps), Err(Late::Idle));
+
+        let pulse = Pulse::of_frames();
+        pulse.read();
+        pass(74).await;
+        assert_eq!(pulse.late(&caps), Ok(Duration::from_secs(1)), "a frame is no head");
+        pass(1).await;
         assert_eq!(pulse.late(&caps), Err(Late::Idle));
     }
 }

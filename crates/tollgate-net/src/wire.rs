@@ -13,8 +13,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Sleep;
 use tokio_rustls::server::TlsStream;
 
@@ -37,6 +39,8 @@ pub(crate) struct Wire {
     ahead: Bytes,
     pulse: Arc<Pulse>,
     lingering: Option<Lingering>,
+    /// The connection's place, which it keeps when its protocol changes.
+    _slot: Option<OwnedSemaphorePermit>,
 }
 
 /// The end of a connection: our side is closed, the client's is read until it is too.
@@ -46,8 +50,13 @@ struct Lingering {
 }
 
 impl Wire {
-    pub(crate) const fn new(transport: Transport, ahead: Bytes, pulse: Arc<Pulse>) -> Self {
-        Self { transport, ahead, pulse, lingering: None }
+    pub(crate) const fn new(
+        transport: Transport,
+        ahead: Bytes,
+        pulse: Arc<Pulse>,
+        slot: Option<OwnedSemaphorePermit>,
+    ) -> Self {
+        Self { transport, ahead, pulse, lingering: None, _slot: slot }
     }
 
     fn note_write<T>(&self, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -57,6 +66,21 @@ impl Wire {
             self.pulse.wrote();
         }
         written
+    }
+}
+
+/// Resets a connection that is given up while its client takes nothing: closed in any
+/// other way, the kernel would keep what is left of the answer, and offer it for minutes.
+impl Drop for Wire {
+    fn drop(&mut self) {
+        if self.pulse.is_stalled() {
+            let stream = match &self.transport {
+                Transport::Plain(stream) => stream,
+                Transport::Tls(stream) => stream.get_ref().0,
+            };
+            // A socket that is broken already keeps nothing.
+            let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+        }
     }
 }
 

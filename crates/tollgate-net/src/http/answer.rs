@@ -13,15 +13,12 @@ use hyper::service::Service;
 use hyper::{Request, Response};
 use pin_project_lite::pin_project;
 
-use crate::drain::Drain;
 use crate::pulse::{Pulse, Running};
 
 /// A surface's service on one connection.
 pub(super) struct Answering<S> {
     pub(super) service: S,
     pub(super) pulse: Arc<Pulse>,
-    /// Where an answer can close its connection: over HTTP/1.1.
-    pub(super) drain: Option<Drain>,
 }
 
 impl<S, B> Service<Request<Incoming>> for Answering<S>
@@ -34,7 +31,7 @@ where
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let running = Some(self.pulse.begin());
-        Answer { making: self.service.call(request), running, drain: self.drain.clone() }
+        Answer { making: self.service.call(request), running }
     }
 }
 
@@ -44,7 +41,6 @@ pin_project! {
         #[pin]
         making: F,
         running: Option<Running>,
-        drain: Option<Drain>,
     }
 }
 
@@ -57,7 +53,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let mut response = ready!(this.making.poll(cx))?;
-        if this.drain.as_ref().is_some_and(Drain::has_begun)
+        if this.running.as_ref().is_some_and(Running::is_last)
             && response.status() != hyper::StatusCode::SWITCHING_PROTOCOLS
         {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

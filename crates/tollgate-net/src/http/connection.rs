@@ -17,6 +17,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::answer::Answering;
@@ -24,7 +25,7 @@ use super::{Connection, HttpServer, Shared};
 use crate::caps::Caps;
 use crate::drain::Phase;
 use crate::proxy_protocol;
-use crate::pulse::{Late, Pulse};
+use crate::pulse::{Late, Pulse, shortest};
 use crate::wire::{Transport, Wire};
 
 /// How HTTP/2 begins, whoever speaks it without TLS.
@@ -46,8 +47,12 @@ struct Opened {
     http2: bool,
 }
 
-pub(super) async fn serve<Make, S, B>(stream: TcpStream, peer: SocketAddr, shared: &Shared<Make>)
-where
+pub(super) async fn serve<Make, S, B>(
+    stream: TcpStream,
+    peer: SocketAddr,
+    slot: Option<OwnedSemaphorePermit>,
+    shared: &Shared<Make>,
+) where
     Make: Fn(&Connection) -> S,
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
     S::Future: Send + 'static,
@@ -68,19 +73,13 @@ where
         Err(_late) => return tracing::debug!(%peer, "nothing was said in time"),
     };
     let Opened { transport, ahead, connection, http2 } = opened;
-    let pulse = Pulse::new();
-    let wire = TokioIo::new(Wire::new(transport, ahead, Arc::clone(&pulse)));
-    let service = Answering {
-        service: (shared.make)(&connection),
-        pulse: Arc::clone(&pulse),
-        drain: (!http2).then(|| shared.drain.clone()),
-    };
+    let pulse = if http2 { Pulse::of_frames() } else { Pulse::of_heads(shared.drain.ending()) };
+    let wire = TokioIo::new(Wire::new(transport, ahead, Arc::clone(&pulse), slot));
+    let service = Answering { service: (shared.make)(&connection), pulse: Arc::clone(&pulse) };
     if http2 {
         let connection = http2_builder(caps).serve_connection(wire, service);
-        // Frames between requests are no heads: only idleness is measured.
-        let caps = Caps { head: caps.idle, ..caps.clone() };
         let mut connection = pin!(connection);
-        let end = drive(connection.as_mut(), http2::Connection::graceful_shutdown, &pulse, &caps, async {
+        let end = drive(connection.as_mut(), http2::Connection::graceful_shutdown, &pulse, caps, async {
             drain.reached(Phase::Draining).await;
         });
         log_end(peer, end.await);
@@ -169,7 +168,7 @@ async fn drive<C>(
 where
     C: Future<Output = hyper::Result<()>>,
 {
-    let mut timer = pin!(sleep(caps.head));
+    let mut timer = pin!(sleep(shortest(caps)));
     let mut ending = pin!(ending);
     let mut closing = false;
     std::future::poll_fn(|cx: &mut Context<'_>| {
@@ -190,7 +189,7 @@ where
                 Err(Late::Idle) if !closing => {
                     closing = true;
                     close(connection.as_mut());
-                    caps.head
+                    shortest(caps)
                 }
                 Err(late) => return Poll::Ready(End::Late(late)),
             };

@@ -1,0 +1,177 @@
+//! Heads as upstreams and clients get to see them.
+
+use crate::support::{Behind, Message, Upstream};
+
+/// What the upstream saw of one request.
+#[track_caller]
+fn seen_of(gateway: &Behind, upstream: &Upstream, request: &str) -> Message {
+    let answer = gateway.serve().connect().ask(request);
+    assert_eq!(answer.status(), 200, "{request:?}: {answer:?}");
+    upstream.only()
+}
+
+#[track_caller]
+fn seen(request: &str) -> Message {
+    let upstream = Upstream::ok();
+    seen_of(&Behind::new(&upstream), &upstream, request)
+}
+
+#[test]
+fn what_concerns_one_connection_does_not_pass_the_gateway() {
+    let request = "GET /x HTTP/1.1\r\nhost: example.com\r\nconnection: keep-alive, x-private, close, host\r\n\
+                   x-private: 1\r\nkeep-alive: timeout=5\r\nproxy-connection: keep-alive\r\n\
+                   proxy-authorization: Basic eA==\r\nte: trailers, gzip\r\nupgrade: foo\r\n\
+                   accept: */*\r\nx-kept: yes\r\n\r\n";
+    let seen = seen(request);
+    let mut names: Vec<_> = seen.headers.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    let expected =
+        ["accept", "host", "te", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-kept"];
+    assert_eq!(names, expected);
+    assert_eq!(seen.header("te"), "trailers");
+
+    let upstream = Upstream::always(
+        "HTTP/1.1 200 Fine\r\ncontent-length: 2\r\nconnection: keep-alive, x-private\r\nx-private: 1\r\n\
+         keep-alive: timeout=5\r\nproxy-authenticate: Basic\r\nupgrade: h2c\r\nx-kept: yes\r\n\
+         set-cookie: a=1\r\nset-cookie: b=2\r\n\r\nok",
+    );
+    let answer = Behind::new(&upstream).serve().get("/");
+    for gone in ["connection", "x-private", "keep-alive", "proxy-authenticate", "upgrade"] {
+        assert_eq!(answer.find(gone), None, "{gone}");
+    }
+    assert_eq!(answer.header("x-kept"), "yes");
+    let cookies: Vec<_> = answer.headers.iter().filter(|it| it.0 == "set-cookie").map(|it| &*it.1).collect();
+    assert_eq!(cookies, ["a=1", "b=2"]);
+}
+
+#[test]
+fn upstreams_are_told_who_calls() {
+    let claims = "GET / HTTP/1.1\r\nhost: example.com:81\r\nx-forwarded-for: 203.0.113.9\r\n\
+                  x-forwarded-proto: https\r\nforwarded: for=203.0.113.9\r\nvia: 1.0 fred\r\n\r\n";
+    let trusting = "client: {trusted_proxies: [127.0.0.1]}\nlimits: []";
+    let own = r#"for=127.0.0.1;host="example.com:81";proto=http"#;
+    let told = format!("for=203.0.113.9, {own}");
+    for (forwarded, policy, x_for, x_proto, x_host, element) in [
+        ("x-forwarded", "limits: []", "127.0.0.1", "http", "example.com:81", "absent"),
+        ("forwarded", "limits: []", "absent", "absent", "absent", own),
+        ("both", "limits: []", "127.0.0.1", "http", "example.com:81", own),
+        ("off", "limits: []", "absent", "absent", "absent", "absent"),
+        ("both", trusting, "203.0.113.9, 127.0.0.1", "https", "example.com:81", &*told),
+    ] {
+        let upstream = Upstream::ok();
+        let gateway = Behind::new(&upstream).with(&format!("forwarded: {forwarded}")).limited(policy);
+        let seen = seen_of(&gateway, &upstream, claims);
+        let told = ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "forwarded"];
+        assert_eq!(
+            told.map(|it| seen.header(it)),
+            [x_for, x_proto, x_host, element],
+            "{forwarded}, {policy}"
+        );
+        let via: Vec<_> = seen.headers.iter().filter(|it| it.0 == "via").map(|it| &*it.1).collect();
+        assert_eq!(via, ["1.0 fred", "1.1 tollgate"]);
+    }
+}
+
+#[test]
+fn targets_go_up_as_paths_that_lead_where_they_were_counted() {
+    for (target, line) in [
+        ("/", "GET / HTTP/1.1"),
+        ("/a%2Fb//c;d?x=%20&y=/../z", "GET /a%2Fb//c;d?x=%20&y=/../z HTTP/1.1"),
+        ("/a/../b/./c", "GET /b/c HTTP/1.1"),
+        ("/%2e%2e/%2E/x?", "GET /x? HTTP/1.1"),
+        ("http://example.com", "GET / HTTP/1.1"),
+        ("http://example.com/a?b", "GET /a?b HTTP/1.1"),
+        ("http://example.com?b", "GET /?b HTTP/1.1"),
+    ] {
+        assert_eq!(
+            seen(&format!("GET {target} HTTP/1.1\r\nhost: example.com\r\n\r\n")).start,
+            line,
+            "{target}"
+        );
+    }
+    assert_eq!(seen("OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n").start, "OPTIONS * HTTP/1.1");
+}
+
+#[test]
+fn the_host_of_the_target_beats_the_host_header() {
+    let seen = seen("GET http://one.example/x HTTP/1.1\r\nhost: two.example\r\n\r\n");
+    assert_eq!(seen.header("host"), "one.example");
+    assert_eq!(seen.header("x-forwarded-host"), "one.example");
+}
+
+#[test]
+fn no_host_but_one_is_taken() {
+    for (head, status) in [
+        ("GET / HTTP/1.1\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nhost: a\r\nhost: a\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n", 400),
+        ("GET http://a/ HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nhost:\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nhost: a/b\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nhost: a b\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nhost: user@a\r\n\r\n", 400),
+        ("GET http://user@a/ HTTP/1.1\r\nhost: a\r\n\r\n", 400),
+        ("CONNECT example.com:443 HTTP/1.1\r\nhost: example.com:443\r\n\r\n", 405),
+        ("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
+    ] {
+        let upstream = Upstream::ok();
+        let answer = Behind::new(&upstream).serve().connect().ask(head);
+        answer.assert_problem(status);
+        assert_eq!(upstream.connections(), 0, "{head:?}");
+        assert_eq!(answer.find("allow").is_some(), status == 405);
+    }
+}
+
+#[test]
+fn an_answer_that_gives_two_lengths_is_passed_on_with_one() {
+    for answer in [
+        "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-length: 50\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    ] {
+        let upstream = Upstream::always(answer);
+        let got = Behind::new(&upstream).serve().get("/");
+        if got.status() == 502 {
+            continue;
+        }
+        let lengths = (got.find("content-length"), got.find("transfer-encoding"));
+        assert!(matches!(lengths, (None, Some("chunked")) | (Some("5"), None)), "{got:?}");
+        assert_eq!((got.text().as_str(), got.is_whole), ("hello", true));
+    }
+}
+
+#[test]
+fn what_an_upstream_says_before_its_answer_is_not_the_answer() {
+    let upstream = Upstream::always(
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n\
+         HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
+    );
+    let gateway = Behind::new(&upstream).serve();
+    let mut client = gateway.connect();
+    for _ in 0..2 {
+        let answer = client.get("/");
+        assert_eq!((answer.status(), answer.text().as_str(), answer.find("link")), (200, "ok", None));
+    }
+}
+
+#[test]
+fn heads_of_answers_that_have_no_body_keep_their_length() {
+    let upstream = Upstream::script(|turn| {
+        while let Some(request) = turn.request() {
+            let answer = match request.start.split(' ').next() {
+                Some("HEAD") => "HTTP/1.1 200 OK\r\ncontent-length: 1234\r\n\r\n",
+                Some("DELETE") => "HTTP/1.1 204 No Content\r\n\r\n",
+                _ => "HTTP/1.1 304 Not Modified\r\netag: \"x\"\r\n\r\n",
+            };
+            turn.wire.send(answer);
+        }
+    });
+    let gateway = Behind::new(&upstream).serve();
+    let mut client = gateway.connect();
+    client.send("HEAD / HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert_eq!(client.head().unwrap().header("content-length"), "1234");
+    let answer = client.ask("DELETE / HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert_eq!((answer.status(), answer.find("content-length")), (204, None));
+    let answer = client.get("/");
+    assert_eq!((answer.status(), answer.header("etag")), (304, "\"x\""));
+    assert_eq!(upstream.connections(), 1);
+}

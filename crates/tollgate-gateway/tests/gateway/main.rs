@@ -1,0 +1,18 @@
+//! The gateway between real sockets: what clients send, what upstreams see, and
+//! what comes back.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod bodies;
+mod connections;
+mod crowds;
+mod draining;
+mod heads;
+mod http2;
+mod limits;
+mod malformed;
+mod proxy_protocol;
+mod setting_up;
+mod support;
+mod timeouts;
+mod tunnels;
+mod upstreams;

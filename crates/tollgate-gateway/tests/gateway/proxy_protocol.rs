@@ -1,0 +1,67 @@
+//! Behind a balancer that says whom it speaks for.
+
+use tollgate::{Limiter, Policy};
+use tollgate_gateway::{Gateway, StartError};
+
+use crate::support::{Behind, Upstream, settings};
+
+const TRUSTING: &str =
+    "client: {trusted_proxies: [127.0.0.1]}\nlimits: [{name: each, by: ip, bucket: 1/hour}]";
+const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+
+fn v2(source: [u8; 4]) -> Vec<u8> {
+    let mut header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c".to_vec();
+    header.extend(source);
+    header.extend([192, 0, 2, 1, 0x12, 0x67, 1, 187]);
+    header
+}
+
+#[test]
+fn limits_and_upstreams_go_by_the_client_that_the_balancer_names() {
+    let upstream = Upstream::ok();
+    let gateway = Behind::new(&upstream).with("proxy_protocol: true").limited(TRUSTING).serve();
+    let get = |header: &[u8]| gateway.connect().ask([header, GET.as_bytes()].concat()).status();
+    let v1 = |source: &str| format!("PROXY TCP4 {source} 192.0.2.1 4711 443\r\n").into_bytes();
+    assert_eq!(get(&v1("203.0.113.1")), 200);
+    assert_eq!(get(&v1("203.0.113.1")), 429);
+    assert_eq!(get(&v2([203, 0, 113, 1])), 429, "the same client, said differently");
+    assert_eq!(get(&v2([203, 0, 113, 2])), 200);
+    assert_eq!(get(b"PROXY TCP6 2001:db8::9 2001:db8::1 4711 443\r\n"), 200);
+    // It speaks for itself, as health checks do.
+    assert_eq!(get(b"PROXY UNKNOWN\r\n"), 200);
+    assert_eq!(get(b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0"), 429);
+    let told: Vec<_> = upstream.seen().iter().map(|it| it.header("x-forwarded-for").to_owned()).collect();
+    assert_eq!(told, ["203.0.113.1", "203.0.113.2", "2001:db8::9", "127.0.0.1"]);
+}
+
+#[test]
+fn a_connection_without_the_header_is_closed() {
+    let upstream = Upstream::ok();
+    let gateway = Behind::new(&upstream)
+        .with("proxy_protocol: true, timeouts: {client_headers: 200ms}")
+        .limited(TRUSTING)
+        .serve();
+    for wrong in
+        [GET, "PROXY TCP4 nonsense\r\n", "PROXY TCP4 203.0.113.1 ", "\r\n\r\n\0\r\nQUIT\n\x31\x11\0\0", "P"]
+    {
+        let mut client = gateway.connect();
+        client.send(wrong);
+        client.assert_closed();
+    }
+    assert_eq!(upstream.connections(), 0);
+}
+
+#[test]
+fn a_stranger_cannot_say_whom_it_speaks_for() {
+    let upstream = Upstream::ok();
+    let strangers = TRUSTING.replace("127.0.0.1", "10.0.0.0/8");
+    let gateway = Behind::new(&upstream).with("proxy_protocol: true").limited(&strangers).serve();
+    let mut client = gateway.connect();
+    client.send([&v2([203, 0, 113, 1]), GET.as_bytes()].concat());
+    client.assert_closed();
+    assert_eq!(upstream.connections(), 0);
+
+    let settings = settings("upstream: \"http://127.0.0.1:1\", proxy_protocol: true").unwrap();
+    let nobody = Limiter::new(Policy::parse("limits: []").unwrap());
+    assert!(matches!(Gateway::new(settings, nobody.into(), None), Err(StartError::NobodyTrusted)));
+}

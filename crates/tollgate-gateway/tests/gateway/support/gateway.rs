@@ -1,0 +1,109 @@
+//! A gateway on a thread of its own, set up as people do: with a file.
+
+use std::net::SocketAddr;
+use std::thread;
+
+use tokio::sync::oneshot;
+use tollgate::policy::{Document, Problems};
+use tollgate::{Limiter, Policy};
+use tollgate_gateway::{Gateway, GatewaySettings};
+use tollgate_http::SharedLimiter;
+use tollgate_net::{Drain, Drainer, Sockets};
+
+use super::{Upstream, Wire};
+
+/// Reads a `gateway` section, or says what is wrong with it.
+pub(crate) fn settings(section: &str) -> Result<GatewaySettings, String> {
+    let document = Document::parse(&format!("gateway: {{{section}}}\n")).map_err(|it| it.to_string())?;
+    let mut problems = Problems::default();
+    let settings = GatewaySettings::read(document.root().get("gateway"), &mut problems);
+    if problems.has_errors() { Err(problems.into_diagnostics(&document).to_string()) } else { Ok(settings) }
+}
+
+/// A gateway that is being set up.
+pub(crate) struct Behind {
+    section: String,
+    policy: String,
+}
+
+impl Behind {
+    /// In front of these.
+    pub(crate) fn all(origins: &[String]) -> Self {
+        let list: Vec<_> = origins.iter().map(|it| format!("\"{it}\"")).collect();
+        Self { section: format!("upstream: [{}]", list.join(", ")), policy: "limits: []".to_owned() }
+    }
+
+    /// In front of this one.
+    pub(crate) fn new(upstream: &Upstream) -> Self {
+        Self::all(&[format!("http://{}", upstream.address)])
+    }
+
+    /// More lines of the section, in one: `timeouts: {total: 1s}, keep_alive: 3`.
+    pub(crate) fn with(mut self, lines: &str) -> Self {
+        self.section = format!("{}, {lines}", self.section);
+        self
+    }
+
+    pub(crate) fn limited(mut self, policy: &str) -> Self {
+        policy.clone_into(&mut self.policy);
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn serve(&self) -> Served {
+        let settings = settings(&self.section).unwrap_or_else(|wrong| panic!("{wrong}"));
+        let policy = Policy::parse(&self.policy).unwrap_or_else(|wrong| panic!("{wrong}"));
+        let limiter = SharedLimiter::from(Limiter::new(policy));
+        let gateway = Gateway::new(settings, limiter, None).unwrap();
+        let sockets = Sockets::bind("127.0.0.1:0", 1).unwrap();
+        let address = sockets.address();
+        let listener = sockets.into_listeners().pop().unwrap();
+        let (drainer, drain) = Drain::new();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                tokio::select! {
+                    served = gateway.serve(listener, drain) => served.unwrap(),
+                    _ = stopped => {}
+                }
+            });
+        });
+        Served { address, drainer, stop: Some(stop), thread: Some(thread) }
+    }
+}
+
+/// A gateway that serves until it is drained or dropped.
+pub(crate) struct Served {
+    pub(crate) address: SocketAddr,
+    pub(crate) drainer: Drainer,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Served {
+    pub(crate) fn connect(&self) -> Wire {
+        Wire::to(self.address)
+    }
+
+    /// One request on a connection of its own.
+    #[track_caller]
+    pub(crate) fn get(&self, path: &str) -> super::Message {
+        self.connect().get(path)
+    }
+
+    /// Waits until serving has come to its own end.
+    pub(crate) fn ended(mut self) {
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(thread::panicking() || ended.is_ok(), "the gateway panicked");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! A service behind the gateway that follows a script.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use super::{Message, PATIENCE, Wire};
+
+/// An answer that nobody can object to.
+pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+
+/// A service on a free port, one thread for each connection.
+pub(crate) struct Upstream {
+    pub(crate) address: SocketAddr,
+    connections: Arc<AtomicUsize>,
+    seen: Arc<Mutex<Vec<Message>>>,
+}
+
+/// What a script is given: its connection, which one it is (from 0), and where to note requests.
+pub(crate) struct Turn {
+    pub(crate) wire: Wire,
+    pub(crate) number: usize,
+    seen: Arc<Mutex<Vec<Message>>>,
+}
+
+impl Turn {
+    /// The next request, noted.
+    pub(crate) fn request(&mut self) -> Option<Message> {
+        let request = self.wire.request()?;
+        self.seen.lock().unwrap().push(request.clone());
+        Some(request)
+    }
+
+    /// Answers every request the same.
+    pub(crate) fn always(&mut self, answer: &str) {
+        while self.request().is_some() {
+            self.wire.send(answer);
+        }
+    }
+}
+
+impl Upstream {
+    /// Follows the script on every connection.
+    pub(crate) fn script(script: impl Fn(&mut Turn) + Send + Sync + 'static) -> Self {
+        Self::on(TcpListener::bind("127.0.0.1:0").unwrap(), script)
+    }
+
+    /// The same, on a port that is known already.
+    pub(crate) fn on(listener: TcpListener, script: impl Fn(&mut Turn) + Send + Sync + 'static) -> Self {
+        let address = listener.local_addr().unwrap();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (count, notes, script) = (Arc::clone(&connections), Arc::clone(&seen), Arc::new(script));
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let number = count.fetch_add(1, Ordering::SeqCst);
+                let mut turn = Turn { wire: Wire::new(stream.unwrap()), number, seen: Arc::clone(&notes) };
+                let script = Arc::clone(&script);
+                thread::spawn(move || script(&mut turn));
+            }
+        });
+        Self { address, connections, seen }
+    }
+
+    /// Answers `ok` to everything.
+    pub(crate) fn ok() -> Self {
+        Self::always(OK)
+    }
+
+    /// Answers everything the same.
+    pub(crate) fn always(answer: impl Into<String>) -> Self {
+        let answer = answer.into();
+        Self::script(move |turn| turn.always(&answer))
+    }
+
+    /// How often it was connected to.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+
+    /// The requests that came in whole, or as far as they came.
+    pub(crate) fn seen(&self) -> Vec<Message> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// The one request that came.
+    #[track_caller]
+    pub(crate) fn only(&self) -> Message {
+        let mut seen = self.seen();
+        assert_eq!(seen.len(), 1, "{seen:?}");
+        seen.remove(0)
+    }
+}
+
+/// Waits for something that is bound to happen.
+#[track_caller]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "another thread is waited for, which cannot say when it is done"
+)]
+pub(crate) fn eventually(what: &str, happened: impl Fn() -> bool) {
+    let step = Duration::from_millis(2);
+    let mut waited = Duration::ZERO;
+    while !happened() {
+        assert!(waited < PATIENCE, "{what}: not within {PATIENCE:?}");
+        thread::sleep(step);
+        waited += step;
+    }
+}

@@ -1,0 +1,167 @@
+//! One end of a connection, as raw as it comes.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+
+use super::{Message, PATIENCE};
+
+/// One end of a connection.
+pub(crate) struct Wire {
+    stream: TcpStream,
+    /// Read, but not yet looked at.
+    ahead: Vec<u8>,
+}
+
+impl Wire {
+    pub(crate) fn to(address: SocketAddr) -> Self {
+        Self::new(TcpStream::connect(address).unwrap())
+    }
+
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream, ahead: Vec::new() }
+    }
+
+    /// The other end may be gone: then it does not hear it.
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        let _ = self.stream.write_all(bytes.as_ref());
+    }
+
+    /// Whether the other end still takes bytes.
+    pub(crate) fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.stream.write_all(bytes.as_ref()).is_ok()
+    }
+
+    /// Says nothing more, and goes on listening.
+    pub(crate) fn stop_sending(&self) {
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// Reads once. `false`: the other end has closed.
+    #[track_caller]
+    fn read_more(&mut self) -> bool {
+        let mut some = [0; 16 * 1024];
+        match self.stream.read(&mut some) {
+            Ok(0) => false,
+            Ok(count) => {
+                self.ahead.extend_from_slice(&some[..count]);
+                true
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                panic!("nothing came within {PATIENCE:?}, after {:?}", String::from_utf8_lossy(&self.ahead))
+            }
+            // Reset: closed, if not politely.
+            Err(_) => false,
+        }
+    }
+
+    /// What comes before the mark, and the mark; `None` if the end comes first.
+    #[track_caller]
+    pub(crate) fn until(&mut self, mark: &[u8]) -> Option<Vec<u8>> {
+        loop {
+            if let Some(at) = self.ahead.windows(mark.len()).position(|it| it == mark) {
+                return Some(self.ahead.drain(..at + mark.len()).collect());
+            }
+            if !self.read_more() {
+                return None;
+            }
+        }
+    }
+
+    /// So many bytes, or fewer if the end comes first.
+    #[track_caller]
+    pub(crate) fn exactly(&mut self, count: usize) -> Vec<u8> {
+        while self.ahead.len() < count && self.read_more() {}
+        let count = count.min(self.ahead.len());
+        self.ahead.drain(..count).collect()
+    }
+
+    /// Everything up to the end.
+    #[track_caller]
+    pub(crate) fn rest(&mut self) -> Vec<u8> {
+        while self.read_more() {}
+        std::mem::take(&mut self.ahead)
+    }
+
+    /// Waits until the other end closes; it must have nothing more to say.
+    #[track_caller]
+    pub(crate) fn assert_closed(&mut self) {
+        assert_eq!(String::from_utf8_lossy(&self.rest()), "");
+    }
+
+    /// The head of the next message alone.
+    #[track_caller]
+    pub(crate) fn head(&mut self) -> Option<Message> {
+        self.until(b"\r\n\r\n").map(|head| Message::from_head(&head))
+    }
+
+    /// The next request, with its body.
+    #[track_caller]
+    pub(crate) fn request(&mut self) -> Option<Message> {
+        let mut message = self.head()?;
+        if message.frames_its_body() {
+            self.read_body(&mut message);
+        }
+        Some(message)
+    }
+
+    /// The next answer, with its body.
+    #[track_caller]
+    pub(crate) fn answer(&mut self) -> Message {
+        let mut message = self.head().expect("an answer, and not the end of the connection");
+        let bare = message.status() < 200 || matches!(message.status(), 204 | 304);
+        if message.frames_its_body() && !bare {
+            self.read_body(&mut message);
+        } else if !bare {
+            message.body = self.rest();
+        }
+        message
+    }
+
+    /// Sends a request and reads its answer.
+    #[track_caller]
+    pub(crate) fn ask(&mut self, request: impl AsRef<[u8]>) -> Message {
+        self.send(request);
+        self.answer()
+    }
+
+    /// `GET`, and the answer.
+    #[track_caller]
+    pub(crate) fn get(&mut self, path: &str) -> Message {
+        self.ask(format!("GET {path} HTTP/1.1\r\nhost: example.com\r\n\r\n"))
+    }
+
+    #[track_caller]
+    fn read_body(&mut self, message: &mut Message) {
+        if let Some(length) = message.find("content-length") {
+            let length = length.parse().unwrap();
+            message.body = self.exactly(length);
+            message.is_whole = message.body.len() == length;
+            return;
+        }
+        message.is_whole = false;
+        loop {
+            let Some(size) = self.until(b"\r\n") else { return };
+            let size = String::from_utf8(size).unwrap();
+            let size = usize::from_str_radix(size.split(';').next().unwrap().trim(), 16).unwrap();
+            if size == 0 {
+                break;
+            }
+            let chunk = self.exactly(size);
+            let short = chunk.len() < size;
+            message.body.extend(chunk);
+            if short || self.exactly(2) != b"\r\n" {
+                return;
+            }
+        }
+        while let Some(line) = self.until(b"\r\n") {
+            if line == b"\r\n" {
+                message.is_whole = true;
+                return;
+            }
+            message.trailers.push(Message::header_of(&line));
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Nobody is waited for longer than was said.
+
+use std::sync::{Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use socket2::{Domain, Socket, Type};
+
+use crate::support::{
+    Behind, Certificate, Feed, OK, ONE_SLOT, PATIENCE, Upstream, Wire, eventually, http2, wait_for,
+};
+
+/// Says one thing again and again, until nobody listens.
+#[allow(clippy::disallowed_methods, reason = "somebody slow; how slow decides nothing")]
+fn drip(mut say: impl FnMut() -> bool) {
+    while say() {
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn an_upstream_that_does_not_take_the_connection_is_given_up() {
+    // A queue of one, and nobody who takes from it.
+    let full = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    full.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    full.listen(0).unwrap();
+    let address = full.local_addr().unwrap().as_socket().unwrap();
+    let waiting = |_| std::net::TcpStream::connect_timeout(&address, Duration::from_millis(200)).ok();
+    let queue: Vec<_> = (0..4).map(waiting).collect();
+    assert!(queue.iter().any(Option::is_none), "the queue is full");
+
+    let gateway = Behind::all(&[format!("http://{address}")]).with("timeouts: {connect: 200ms}").serve();
+    gateway.get("/").assert_problem(504);
+    let live = Upstream::ok();
+    let both = [format!("http://{address}"), format!("http://{}", live.address)];
+    let gateway = Behind::all(&both).with("timeouts: {connect: 200ms}").serve();
+    for _ in 0..3 {
+        assert_eq!(gateway.get("/").status(), 200, "the other one serves");
+    }
+}
+
+#[test]
+fn an_upstream_that_does_not_begin_to_answer_is_given_up() {
+    for begun in ["", "HTTP/1.1 200 OK\r\ncontent-"] {
+        let (closed, noticed) = mpsc::channel();
+        let closed = Mutex::new(closed);
+        let upstream = Upstream::script(move |turn| {
+            if turn.number > 0 {
+                return turn.always(OK);
+            }
+            turn.request();
+            turn.wire.send(begun);
+            turn.wire.assert_closed();
+            closed.lock().unwrap().send(()).unwrap();
+        });
+        let gateway = Behind::new(&upstream).with("timeouts: {headers: 600ms}").limited(ONE_SLOT).serve();
+        let mut client = gateway.connect();
+        client.get("/").assert_problem(504);
+        noticed.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(client.get("/").status(), 200, "neither the connection nor the slot is lost");
+    }
+}
+
+#[test]
+fn an_answer_that_stands_still_is_cut_off() {
+    let upstream = Upstream::script(|turn| {
+        turn.request();
+        turn.wire.send("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf");
+        turn.wire.assert_closed();
+    });
+    let gateway = Behind::new(&upstream).with("timeouts: {idle: 200ms}").serve();
+    let mut client = gateway.connect();
+    let answer = client.get("/");
+    assert_eq!((answer.text().as_str(), answer.is_whole), ("half", false));
+    client.assert_closed();
+}
+
+#[test]
+fn an_answer_that_never_ends_is_cut_off_when_its_time_is_over() {
+    let upstream = Upstream::script(|turn| {
+        turn.request();
+        turn.wire.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
+        drip(|| turn.wire.try_send("1\r\nx\r\n"));
+    });
+    let gateway = Behind::new(&upstream).with("timeouts: {idle: 10s, total: 1s}").serve();
+    let answer = gateway.get("/");
+    assert!(!answer.is_whole && !answer.body.is_empty());
+
+    let silent = Upstream::script(|turn| drop((turn.request(), turn.wire.rest())));
+    let gateway = Behind::new(&silent).with("timeouts: {total: 300ms}").serve();
+    gateway.get("/").assert_problem(504);
+}
+
+const UPLOAD: &str = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\nhalf";
+
+#[test]
+fn an_upload_that_stands_still_is_the_clients_fault() {
+    // Whichever of the timeouts is the shorter one: the upstream is not blamed and not ejected.
+    for timeouts in ["idle: 1s", "idle: 1s, headers: 600ms", "idle: 1s, headers: 1s", "total: 1s"] {
+        let upstream = Upstream::ok();
+        let gateway = Behind::all(&[format!("http://{}", upstream.address), "http://127.0.0.1:1".to_owned()])
+            .with(&format!("timeouts: {{{timeouts}}}, eject: {{after: 1, for: 1h}}"))
+            .serve();
+        // The dead one is ejected first, so that every upload goes to the live one.
+        (0..3).for_each(|_| assert_eq!(gateway.get("/").status(), 200));
+        let mut client = gateway.connect();
+        client.ask(UPLOAD).assert_problem(408);
+        client.assert_closed();
+        assert!(upstream.seen().iter().filter(|it| it.start.starts_with("POST")).all(|it| !it.is_whole));
+        (0..3).for_each(|_| assert_eq!(gateway.get("/").status(), 200, "{timeouts}"));
+    }
+}
+
+#[test]
+fn a_slow_upload_that_moves_may_take_longer_than_an_answer() {
+    let upstream = Upstream::ok();
+    let gateway = Behind::new(&upstream).with("timeouts: {headers: 500ms}").serve();
+    let mut client = gateway.connect();
+    client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 30\r\n\r\n");
+    let mut left = 30;
+    drip(|| {
+        client.send("x");
+        left -= 1;
+        left > 0
+    });
+    assert_eq!(client.answer().status(), 200);
+}
+
+/// More than the sockets between two ends can hold: what is taken beyond it is hoarded somewhere.
+const HOARD: usize = 64 << 20;
+
+#[test]
+fn a_client_that_takes_nothing_is_let_go_and_nothing_is_hoarded_for_it() {
+    let (stopped, noticed) = mpsc::channel();
+    let stopped = Mutex::new(stopped);
+    let upstream = Upstream::script(move |turn| {
+        if turn.request().is_some_and(|it| !it.start.contains("/endless")) {
+            return turn.wire.send(OK);
+        }
+        turn.wire.send("HTTP/1.1 200 OK\r\n\r\n");
+        let mut taken = 0;
+        while turn.wire.try_send([0; 10_000]) {
+            taken += 10_000;
+        }
+        stopped.lock().unwrap().send(taken).unwrap();
+    });
+    let timeouts = "timeouts: {idle: 200ms, client_headers: 1h}";
+    let gateway = Behind::new(&upstream).with(timeouts).limited(ONE_SLOT).serve();
+    let mut client = gateway.connect();
+    client.send("GET /endless HTTP/1.1\r\nhost: a\r\n\r\n");
+    let taken = noticed.recv_timeout(PATIENCE).unwrap();
+    assert!(taken < HOARD, "{taken} bytes were taken for nobody");
+    eventually("its slot is free", || gateway.get("/").status() == 200);
+}
+
+#[test]
+fn an_upstream_that_takes_nothing_of_an_upload_is_given_up() {
+    let (over, told) = mpsc::channel::<()>();
+    let told = Mutex::new(told);
+    let upstream = Upstream::script(move |turn| {
+        turn.wire.head();
+        let _ = told.lock().unwrap().recv();
+    });
+    let gateway = Behind::new(&upstream).with("timeouts: {headers: 300ms, idle: 300ms}").serve();
+    let stream = std::net::TcpStream::connect(gateway.address).unwrap();
+    let mut sending = Wire::new(stream.try_clone().unwrap());
+    let sender = thread::spawn(move || {
+        sending.send(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {HOARD}\r\n\r\n"));
+        while sending.try_send([0; 10_000]) {}
+    });
+    let mut client = Wire::new(stream);
+    client.answer().assert_problem(504);
+    client.stop_sending();
+    sender.join().unwrap();
+    drop(over);
+}
+
+#[test]
+fn a_head_that_does_not_come_to_its_end_is_told_so() {
+    let upstream = Upstream::ok();
+    let gateway = Behind::new(&upstream).with("timeouts: {client_headers: 200ms}").serve();
+    for partial in ["GET / HT", "GET / HTTP/1.1\r\nhost: a\r\nx-more: ", "POST / HTTP/1.1\r\n"] {
+        let mut client = gateway.connect();
+        let answer = client.ask(partial);
+        assert_eq!(answer.status(), 408, "{answer:?}");
+        client.assert_closed();
+    }
+    // On a connection that has been used.
+    let mut client = gateway.connect();
+    assert_eq!(client.get("/").status(), 200);
+    assert_eq!(client.ask("GET / HTTP/1.1\r\nhost: ").status(), 408);
+    client.assert_closed();
+    // One byte now and then buys no time.
+    let mut client = gateway.connect();
+    client.send("GET / HTTP/1.1\r\nx: ");
+    drip(|| client.try_send("x"));
+    // Neither does saying nothing.
+    gateway.connect().assert_closed();
+    assert_eq!(upstream.seen().len(), 1);
+}
+
+#[test]
+fn a_connection_that_nobody_uses_is_closed() {
+    let upstream = Upstream::ok();
+    let gateway = Behind::new(&upstream).with("timeouts: {client_idle: 1s, client_headers: 1h}").serve();
+    let mut client = gateway.connect();
+    assert_eq!(client.get("/").status(), 200);
+    assert_eq!(client.get("/").status(), 200);
+    client.assert_closed();
+
+    // Over HTTP/2 it is told so first.
+    wait_for(async {
+        let mut client = http2(gateway.address).await;
+        let request = http::Request::get("http://example.com/").body(Feed::nothing()).unwrap();
+        assert_eq!(client.requests.send_request(request).await.unwrap().status(), 200);
+        client.ended.await.unwrap().unwrap();
+    });
+    // Beginning to speak it is not enough.
+    let mut client = gateway.connect();
+    client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    client.rest();
+}
+
+#[test]
+fn a_tls_handshake_that_does_not_come_to_its_end_is_given_up() {
+    let upstream = Upstream::ok();
+    let certificate = Certificate::of("localhost");
+    let gateway =
+        Behind::new(&upstream).with(&certificate.served()).with("timeouts: {client_headers: 200ms}").serve();
+    for begun in ["", "\x16\x03\x01\x02\0\x01\0\x01"] {
+        let mut client = gateway.connect();
+        client.send(begun);
+        client.assert_closed();
+    }
+    let offered = ["http/1.1"];
+    assert_eq!(wait_for(certificate.get(gateway.address, &offered)).1, 200);
+}
