@@ -13,14 +13,29 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
 use tokio_rustls::TlsConnector;
 
 use crate::body::Upload;
 use crate::upstream::{Origin, Speech};
 
+/// A connection that one request at a time goes over. Dropped, it is closed,
+/// whatever is still being written: an upstream that stops reading a request
+/// would otherwise keep it, and the client's connection with it.
+pub(crate) struct Line {
+    pub(crate) sender: http1::SendRequest<Upload>,
+    task: AbortHandle,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
 /// A connection to an upstream, ready for a request.
 pub(crate) enum Sender {
-    One(http1::SendRequest<Upload>),
+    One(Line),
     Two(http2::SendRequest<Upload>),
 }
 
@@ -31,7 +46,7 @@ impl Sender {
         request: Request<Upload>,
     ) -> Result<Response<Incoming>, TrySendError<Request<Upload>>> {
         match self {
-            Self::One(sender) => sender.try_send_request(request).await,
+            Self::One(line) => line.sender.try_send_request(request).await,
             Self::Two(sender) => sender.try_send_request(request).await,
         }
     }
@@ -117,12 +132,12 @@ impl Connector {
         let mut builder = http1::Builder::new();
         builder.max_buf_size(self.header_bytes);
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-        tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             if let Err(error) = connection.with_upgrades().await {
                 tracing::debug!(%error, "connection to an upstream ended");
             }
         });
-        Ok(Sender::One(sender))
+        Ok(Sender::One(Line { sender, task: task.abort_handle() }))
     }
 }
 

@@ -105,7 +105,7 @@ impl Worker {
         let mut request = Request::from_parts(parts, upload);
         let (mut retries, mut tried) = (0, SmallVec::<[usize; 4]>::new());
         loop {
-            let (at, load) = self.upstreams.choose(&tried);
+            let (at, load) = self.upstreams.choose(&tried).ok_or(Problem::Unreachable)?;
             let (mut sender, reused) = match self.connection(at, begun).await {
                 Ok(found) => found,
                 Err(problem) if problem != Problem::Busy && tried.len() + 1 < self.upstreams.len() => {
@@ -239,13 +239,13 @@ impl Worker {
             let Some(client) = client else { return Problem::BrokenOff.response() };
             let work = Outliving::default();
             response.extensions_mut().insert(work.clone());
-            tunnel::open(client, upstream, (load, work));
+            tunnel::open(client, upstream, (load, work, sender));
             return response.map(|_| GatewayBody::empty());
         }
         head::strip_hop_by_hop(response.headers_mut());
         *response.version_mut() = http::Version::HTTP_11;
         let lease = match sender {
-            Sender::One(sender) => Some(Lease { pool: Arc::clone(&self.pool), upstream: at, sender }),
+            Sender::One(line) => Some(Lease { pool: Arc::clone(&self.pool), upstream: at, line }),
             Sender::Two(_) => None,
         };
         response.map(|body| GatewayBody::download(body, lease, load, self.still, deadline))

@@ -8,11 +8,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http2;
 use tokio::time::Instant;
 
 use crate::body::Upload;
-use crate::connect::Sender;
+use crate::connect::{Line, Sender};
 
 /// How long a connection is kept without a request: less than most servers do,
 /// so that they do not close it under the next one.
@@ -32,7 +32,7 @@ struct Lane {
 }
 
 struct Idle {
-    sender: http1::SendRequest<Upload>,
+    line: Line,
     since: Instant,
 }
 
@@ -49,31 +49,31 @@ impl Pool {
             return Some(Sender::Two(sender));
         }
         loop {
-            let Idle { mut sender, since } = lock(&lane.idle).pop()?;
-            if sender.is_closed() || now.saturating_duration_since(since) > KEPT_FOR {
+            let Idle { mut line, since } = lock(&lane.idle).pop()?;
+            if line.sender.is_closed() || now.saturating_duration_since(since) > KEPT_FOR {
                 continue;
             }
             // The end of its last answer may still be on the way to it.
-            if sender.is_ready() || sender.ready().await.is_ok() {
-                return Some(Sender::One(sender));
+            if line.sender.is_ready() || line.sender.ready().await.is_ok() {
+                return Some(Sender::One(line));
             }
         }
     }
 
-    fn put(&self, upstream: usize, sender: http1::SendRequest<Upload>) {
-        if sender.is_closed() {
+    fn put(&self, upstream: usize, line: Line) {
+        if line.sender.is_closed() {
             return;
         }
         let mut idle = lock(&self.lanes[upstream].idle);
         // The oldest are at the front.
         let now = Instant::now();
-        let is_old = |it: &&Idle| now - it.since > KEPT_FOR || it.sender.is_closed();
+        let is_old = |it: &&Idle| now - it.since > KEPT_FOR || it.line.sender.is_closed();
         let old = idle.iter().take_while(is_old).count();
         if old > 0 {
             idle.drain(..old);
         }
         if idle.len() < self.keep {
-            idle.push(Idle { sender, since: now });
+            idle.push(Idle { line, since: now });
         }
     }
 
@@ -84,7 +84,7 @@ impl Pool {
 
     /// Forgets the connections to an upstream that has just closed one.
     pub(crate) fn forget(&self, upstream: usize) {
-        lock(&self.lanes[upstream].idle).retain(|it| !it.sender.is_closed());
+        lock(&self.lanes[upstream].idle).retain(|it| !it.line.sender.is_closed());
     }
 }
 
@@ -92,13 +92,13 @@ impl Pool {
 pub(crate) struct Lease {
     pub(crate) pool: Arc<Pool>,
     pub(crate) upstream: usize,
-    pub(crate) sender: http1::SendRequest<Upload>,
+    pub(crate) line: Line,
 }
 
 impl Lease {
     /// The answer has ended: the connection can take the next request.
     pub(crate) fn give_back(self) {
-        self.pool.put(self.upstream, self.sender);
+        self.pool.put(self.upstream, self.line);
     }
 }
 

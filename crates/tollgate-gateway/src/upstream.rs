@@ -160,11 +160,12 @@ impl Upstreams {
     /// everything because of what was would be worse than finding out.
     ///
     /// `tried`: not one of these, if there is another.
-    pub(crate) fn choose(&self, tried: &[usize]) -> (usize, Load) {
+    /// `None`: there are none at all.
+    pub(crate) fn choose(&self, tried: &[usize]) -> Option<(usize, Load)> {
         let at = if self.all.len() == 1 { 0 } else { self.least_loaded(tried) };
-        let upstream = &self.all[at];
+        let upstream = self.all.get(at)?;
         upstream.running.fetch_add(1, Ordering::Relaxed);
-        (at, Load(Arc::clone(upstream)))
+        Some((at, Load(Arc::clone(upstream))))
     }
 
     fn least_loaded(&self, tried: &[usize]) -> usize {
@@ -251,15 +252,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_least_loaded_is_chosen_and_equals_take_turns() {
         let upstreams = three();
-        let held: Vec<_> = (0..3).map(|_| upstreams.choose(&[])).collect();
+        let held: Vec<_> = (0..3).filter_map(|_| upstreams.choose(&[])).collect();
         let mut chosen: Vec<_> = held.iter().map(|it| it.0).collect();
         chosen.sort_unstable();
         assert_eq!(chosen, [0, 1, 2]);
         let freed = held[1].0;
         drop(held.into_iter().nth(1));
         // The other two were dropped with the iterator; take them again.
-        let others: Vec<_> = (0..3).filter(|it| *it != freed).map(|_| upstreams.choose(&[freed])).collect();
-        assert_eq!(upstreams.choose(&[]).0, freed);
+        let others: Vec<_> =
+            (0..3).filter(|it| *it != freed).filter_map(|_| upstreams.choose(&[freed])).collect();
+        assert_eq!(upstreams.choose(&[]).unwrap().0, freed);
         drop(others);
     }
 
@@ -267,7 +269,7 @@ mod tests {
     async fn one_that_keeps_failing_is_left_alone_longer_each_time_until_it_answers() {
         let upstreams = three();
         let fail = || (0..2).for_each(|_| upstreams.failed(0, "down"));
-        let chosen = || (0..30).filter(|_| upstreams.choose(&[]).0 == 0).count();
+        let chosen = || (0..30).filter(|_| upstreams.choose(&[]).unwrap().0 == 0).count();
         fail();
         assert_eq!(chosen(), 0);
         tokio::time::advance(Duration::from_secs(11)).await;

@@ -68,7 +68,7 @@ impl HttpServer {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let listener = TcpListener::from_std(listener)?;
-        let most = u32::try_from(self.caps.connections).unwrap_or(u32::MAX);
+        let mut most = u32::try_from(self.caps.connections).unwrap_or(u32::MAX);
         let room = Arc::new(Semaphore::new(most as usize));
         let mut begun = drain.clone();
         let shared = Arc::new(Shared { server: self, make, drain });
@@ -86,6 +86,10 @@ impl HttpServer {
         // Whom the kernel has let in before we stopped, we have let in.
         let listener = listener.into_std()?;
         while let Some(accepted) = accept_waiting(&listener) {
+            if room.available_permits() == 0 {
+                room.add_permits(1);
+                most = most.saturating_add(1);
+            }
             start(accepted, Arc::clone(&room).try_acquire_owned().ok());
         }
         drop(listener);

@@ -235,3 +235,31 @@ fn a_tls_handshake_that_does_not_come_to_its_end_is_given_up() {
     let offered = ["http/1.1"];
     assert_eq!(wait_for(certificate.get(gateway.address, &offered)).1, 200);
 }
+
+#[test]
+fn an_upstream_that_stops_reading_an_upload_keeps_neither_connection() {
+    let (closed, noticed) = mpsc::channel();
+    let closed = Mutex::new(closed);
+    let (given_up, wait) = mpsc::channel();
+    let wait = Mutex::new(wait);
+    let upstream = Upstream::script(move |turn| {
+        turn.wire.until(b"\r\n\r\n").unwrap();
+        // Reads nothing more until the client has its answer; then only to see the end.
+        wait.lock().unwrap().recv_timeout(PATIENCE).unwrap();
+        turn.wire.rest();
+        closed.lock().unwrap().send(()).unwrap();
+    });
+    let gateway = Behind::new(&upstream).with("timeouts: {headers: 300ms}").serve();
+    let mut client = gateway.connect();
+    let size = 64 << 20;
+    client.send(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {size}\r\n\r\n"));
+    let chunk = vec![b'x'; 64 << 10];
+    thread::scope(|scope| {
+        let mut sending = client.twin();
+        scope.spawn(move || (0..size / chunk.len()).all(|_| sending.try_send(&chunk)));
+        client.answer().assert_problem(504);
+        given_up.send(()).unwrap();
+        noticed.recv_timeout(PATIENCE).expect("the upstream's connection is closed");
+        client.assert_closed();
+    });
+}

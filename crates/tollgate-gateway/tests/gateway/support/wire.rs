@@ -24,6 +24,11 @@ impl Wire {
         Self { stream, ahead: Vec::new() }
     }
 
+    /// The same end once more, for a thread of its own.
+    pub(crate) fn twin(&self) -> Self {
+        Self { stream: self.stream.try_clone().unwrap(), ahead: Vec::new() }
+    }
+
     /// The other end may be gone: then it does not hear it.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let _ = self.stream.write_all(bytes.as_ref());
