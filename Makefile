@@ -19,8 +19,9 @@ run: setup ## starts gateway, API and a demo service, and prints what to curl
 
 # Real proxies, clients and load generators: what the tests talk to.
 setup-test: setup
-	@setup/debian curl=curl nginx=nginx haproxy=haproxy caddy=caddy wrk=wrk h2load=nghttp2-client slowhttptest=slowhttptest
+	@setup/debian curl=curl nginx=nginx haproxy=haproxy caddy=caddy wrk=wrk h2load=nghttp2-client slowhttptest=slowhttptest openssl=openssl prlimit=util-linux
 	@setup/python crates/tollgate-cli/tests/clients/requirements.txt
+	@setup/python crates/tollgate-cli/tests/tools/requirements.txt target/tools
 	@setup/node crates/tollgate-cli/tests/clients
 
 test: setup-test test-loom ## all tests, from nothing

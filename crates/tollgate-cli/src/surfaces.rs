@@ -28,6 +28,9 @@ use crate::ready::Addresses;
 /// How long connections between two requests may bring one more, at the end.
 const ONE_MORE: Duration = Duration::from_secs(1);
 
+/// How long the body of a question to the API may take to arrive: as long as its head.
+const ASKED_WITHIN: Duration = Duration::from_secs(10);
+
 /// Everything that listens.
 pub(crate) struct Surfaces {
     addresses: Addresses,
@@ -131,7 +134,11 @@ async fn serve_api(api: Api, listener: TcpListener, drain: Drain) -> io::Result<
         let (api, peer) = (api.clone(), connection.peer.ip());
         service_fn(move |request| {
             let api = api.clone();
-            async move { Ok::<_, Infallible>(api.answer(request, peer).await) }
+            async move {
+                // The timer is set only if the answer is not there at once.
+                let answer = timeout(ASKED_WITHIN, api.answer(request, peer)).await;
+                Ok::<_, Infallible>(answer.unwrap_or_else(|_late| <Api>::too_slow()))
+            }
         })
     };
     HttpServer::default().serve(listener, make, drain).await

@@ -1,7 +1,8 @@
 //! Real proxies that ask a real Tollgate, by the files in `integrations/`.
 //!
-//! Each file is run as people copy it; only addresses are others. `make test`
-//! installs nginx, Caddy and HAProxy. Traefik is not in Debian: what it sends is
+//! Each file is run as people copy it, with other addresses; and with long
+//! timeouts where Tollgate answers, for a busy machine not to decide. `make test`
+//! installs nginx, Caddy and `HAProxy`. Traefik is not in Debian: what it sends is
 //! written down in `integrations/traefik.rs`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
@@ -17,7 +18,7 @@ mod service;
 mod traefik;
 
 use message::Ask;
-use proxy::{Between, Proxy};
+use proxy::{Asked, Between, Proxy};
 use service::{Service, app};
 
 /// Every sentence of the contract, for a proxy.
@@ -35,16 +36,20 @@ macro_rules! keeps_the_contract {
         $(keeps_the_contract! { $name, $proxy;
             admitted_requests_show_what_is_left,
             refused_requests_say_why_and_when,
+            of_two_limits_the_one_that_refuses_is_named,
             what_costs_several_units_is_refused_by_name_too,
             forged_headers_buy_nothing,
+            a_trusted_proxy_in_front_may_name_the_client,
             limits_see_the_path_and_method_of_the_client,
             methods_and_bodies_arrive_as_they_were_sent,
             no_request_more_than_the_limit_passes,
             what_else_refuses_keeps_its_status,
             tollgate_is_asked_about_the_request_and_sees_no_body,
+            where_tollgate_wants_a_token_the_proxy_shows_it,
             without_an_answer_nothing_passes,
             without_an_answer_everything_passes_if_wished,
             whoever_lets_pass_without_an_answer_still_refuses_with_one,
+            requests_of_any_size_are_refused_and_break_nothing,
         })*
     };
 }
@@ -62,7 +67,7 @@ fn nginx_keeps_a_500_that_no_limit_caused() {
     for proxy in [Proxy::NginxBy403, Proxy::NginxBy429] {
         let confused = Service::start(|_| Some("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"));
         let app = Service::start(app);
-        let running = proxy.start(Between { tollgate: confused.address, app: app.address });
+        let running = proxy.start(Between { tollgate: Asked::Answering(confused.address), app: app.address });
         assert_eq!(Ask::new("GET /search").send(running.address).status(), 500, "{proxy:?}");
         assert_eq!(app.requests().len(), 0);
     }
@@ -76,7 +81,8 @@ fn nginx_keeps_the_503_of_a_limit_that_cannot_count() {
             Some("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n")
         });
         let app = Service::start(app);
-        let running = proxy.start(Between { tollgate: storeless.address, app: app.address });
+        let running =
+            proxy.start(Between { tollgate: Asked::Answering(storeless.address), app: app.address });
         let answer = Ask::new("GET /search").send(running.address);
         assert_eq!((answer.status(), answer.header("retry-after")), (503, Some("1")), "{answer:?}");
         assert_eq!(answer.json()["status"], 503);

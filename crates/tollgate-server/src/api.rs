@@ -88,6 +88,12 @@ impl<S: Store> Api<S> {
         Self(Arc::new(Inner { limiter, receipts, secret, status, access }))
     }
 
+    /// What a request is told whose body does not arrive: 408. How long to wait for
+    /// [`answer`](Self::answer) is for whoever has a clock to say.
+    pub fn too_slow() -> Response<Full<Bytes>> {
+        Problem::too_slow().into_response()
+    }
+
     /// Answers a request that came from `peer`.
     pub async fn answer<B>(&self, request: Request<B>, peer: IpAddr) -> Response<Full<Bytes>>
     where

@@ -47,22 +47,22 @@ fn paths() -> Value {
         "/openapi.json": page("openapi", "This document", json!({"application/json": {"schema": {"type": "object"}}})),
         "/v1/limits": page("limits", "The limits in force", json_of("Limits")),
         "/v1/check": {"post": with_links(operation(
-            "check", "May this request pass?", "CheckRequest", "Decision", &["400", "401", "403", "413", "415", "422"]
+            "check", "May this request pass?", "CheckRequest", "Decision", &["400", "401", "403", "408", "413", "415", "422"]
         ))},
         "/v1/check/batch": {"post": operation(
             "checkBatch",
             "May these requests pass? Each is decided on its own, in their order; a mistake in one turns down all.",
-            "BatchRequest", "BatchDecision", &["400", "401", "403", "413", "415", "422"]
+            "BatchRequest", "BatchDecision", &["400", "401", "403", "408", "413", "415", "422"]
         )},
         "/v1/settle": {"post": operation(
             "settle",
             "What an earlier request cost in the end. Telling it twice is the same as once.",
-            "SettleRequest", "Settled", &["400", "401", "403", "404", "413", "415", "422", "503"]
+            "SettleRequest", "Settled", &["400", "401", "403", "404", "408", "413", "415", "422", "503"]
         )},
         "/v1/release": {"post": operation(
             "release",
             "An earlier request is over: its slots are given back. Doing so twice does no harm.",
-            "ReleaseRequest", "Released", &["400", "401", "403", "404", "413", "415", "422", "503"]
+            "ReleaseRequest", "Released", &["400", "401", "403", "404", "408", "413", "415", "422", "503"]
         )},
         "/v1/auth": auth(),
     });
@@ -144,7 +144,7 @@ fn with_links(mut operation: Value) -> Value {
 
 fn named(word: &str, summary: &str) -> Value {
     let asked = if word == "reset" { "ResetRequest" } else { "KeyRequest" };
-    let problems = ["400", "401", "403", "404", "409", "413", "415", "422", "503"];
+    let problems = ["400", "401", "403", "404", "408", "409", "413", "415", "422", "503"];
     let id = format!("{word}Limit");
     json!({
         "parameters": [{
@@ -172,8 +172,8 @@ fn auth() -> Value {
             "security": [{}, {"token": []}],
             "responses": {
                 "200": empty,
-                "400": reference("400"),
-                "401": reference("401"),
+                "400": refusal("The request cannot be read; or refused, with `deny=400`."),
+                "401": refusal("The token is missing or wrong; or refused, with `deny=401`."),
                 "403": refusal("The caller is on a deny list or blocked; or refused, with `deny=403`."),
                 "4XX": refusal("Refused: 429, or the status that `deny` names."),
                 "503": refusal("The store gives no answer, and a limit says `on_outage: deny`."),
@@ -219,6 +219,7 @@ fn responses() -> Value {
         "401": problem("The token is missing or wrong."),
         "403": problem("A page of another site asks, by its Origin or by Sec-Fetch-Site."),
         "404": problem("No such limit, key or decision."),
+        "408": problem("The body did not arrive in time."),
         "409": problem("The limit counts slots, which are neither granted nor refunded."),
         "413": problem("The body is too long."),
         "415": problem("The body is something else than JSON by its type."),

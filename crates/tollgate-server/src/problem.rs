@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
@@ -55,6 +55,13 @@ impl Problem {
         let header = Some((ALLOW, HeaderValue::from_static(allowed)));
         let detail = format!("this resource answers to {allowed}");
         Self { header, ..Self::new(StatusCode::METHOD_NOT_ALLOWED, detail) }
+    }
+
+    /// 408. Nobody knows where the next request would begin, so the connection closes.
+    pub(crate) fn too_slow() -> Self {
+        let header = Some((CONNECTION, HeaderValue::from_static("close")));
+        let detail = "the body did not arrive in time; send it at once";
+        Self { header, ..Self::new(StatusCode::REQUEST_TIMEOUT, detail) }
     }
 
     /// 409: not with what is there.

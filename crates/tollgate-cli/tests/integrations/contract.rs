@@ -2,10 +2,10 @@
 
 use std::thread;
 
-use tollgate_testkit::Tollgate;
+use tollgate_testkit::{Scratch, Tollgate};
 
-use crate::message::{Ask, Message, NEIGHBOUR};
-use crate::proxy::{Between, Proxy, Running, WithoutAnswer};
+use crate::message::{Ask, CLIENT, Message, NEIGHBOUR};
+use crate::proxy::{Asked, Between, Proxy, Running, Setup, TOKEN};
 use crate::service::{Service, app};
 
 const POLICY: &str = "
@@ -15,6 +15,8 @@ limits:
   - {name: everybody, endpoint: /burst, by: global, bucket: 20/hour}
   - {name: heavy, endpoint: /heavy, by: ip, bucket: 5/hour, cost: 3}
   - {name: small, endpoint: /small, by: ip, bucket: 5/hour, cost: \"header:X-Units\"}
+  - {name: wide, endpoint: /pair, by: ip, bucket: 11/hour}
+  - {name: narrow, endpoint: /pair, by: ip, bucket: 1/hour}
 deny:
   - {\"header:X-Banned\": \"yes\"}
 ";
@@ -30,7 +32,7 @@ impl Scene {
     fn set(proxy: Proxy) -> Self {
         let tollgate = Tollgate::start(env!("CARGO_BIN_EXE_tollgate"), POLICY);
         let app = Service::start(app);
-        let proxy = proxy.start(Between { tollgate: tollgate.api, app: app.address });
+        let proxy = proxy.start(Between { tollgate: Asked::Answering(tollgate.api), app: app.address });
         Self { app, proxy, _tollgate: tollgate }
     }
 
@@ -98,6 +100,14 @@ pub(crate) fn refused_requests_say_why_and_when(proxy: Proxy) {
     assert_eq!(scene.app.requests(), ["GET /search"; 3]);
 }
 
+pub(crate) fn of_two_limits_the_one_that_refuses_is_named(proxy: Proxy) {
+    let scene = Scene::set(proxy);
+    assert_eq!(scene.get("/pair").status(), 200);
+    let refused = scene.get("/pair");
+    assert_refused(&refused, "narrow");
+    assert!(refused.header("ratelimit").unwrap().starts_with("\"wide\";r=10;"), "uncharged: {refused:?}");
+}
+
 pub(crate) fn what_costs_several_units_is_refused_by_name_too(proxy: Proxy) {
     let scene = Scene::set(proxy);
     assert_admitted(&scene.get("/heavy"), "heavy", 2);
@@ -123,6 +133,7 @@ pub(crate) fn forged_headers_buy_nothing(proxy: Proxy) {
         "X-Original-Method: PUT\r\nX-Original-URI: /free",
         "X-Forwarded-Uri: /free",
         "X-Forwarded-Method: PUT\r\nX-Forwarded-Uri: /free",
+        "Connection: X-Forwarded-For, X-Forwarded-Uri, X-Original-URI, X-Original-Method",
         "Origin: https://elsewhere.example",
     ] {
         let headers = format!("{forged}\r\n");
@@ -133,6 +144,26 @@ pub(crate) fn forged_headers_buy_nothing(proxy: Proxy) {
     assert_admitted(&neighbour.send(scene.proxy.address), "search", 2);
 }
 
+/// The address it was told by the one in front counts, and nothing to the left of it.
+pub(crate) fn a_trusted_proxy_in_front_may_name_the_client(proxy: Proxy) {
+    let policy = format!("client: {{trusted_proxies: [127.0.0.1]}}\n{POLICY}");
+    let tollgate = Tollgate::start(env!("CARGO_BIN_EXE_tollgate"), &policy);
+    let app = Service::start(app);
+    let between = Between { tollgate: Asked::Answering(tollgate.api), app: app.address };
+    let running = proxy.start_so(between, Setup::BehindAnother);
+    let left = |from, named: &str| {
+        let headers = format!("X-Forwarded-For: {named}\r\n");
+        let answer = Ask { from, headers: &headers, ..Ask::new("GET /search") }.send(running.address);
+        assert_eq!(answer.status(), 200, "{named}: {answer:?}");
+        answer.header("x-ratelimit-remaining").unwrap().to_owned()
+    };
+    assert_eq!(left(CLIENT, "203.0.113.9"), "2");
+    assert_eq!(left(CLIENT, "198.51.100.1, 203.0.113.9"), "1");
+    assert_eq!(left(CLIENT, "203.0.113.10"), "2");
+    assert_eq!(left(NEIGHBOUR, "203.0.113.11"), "2", "of the neighbour itself, whom nobody trusts");
+    assert_eq!(left(NEIGHBOUR, "203.0.113.12"), "1");
+}
+
 pub(crate) fn limits_see_the_path_and_method_of_the_client(proxy: Proxy) {
     let scene = Scene::set(proxy);
     assert_admitted(&scene.get("/search?q=one&headers=forwarded"), "search", 2);
@@ -140,7 +171,11 @@ pub(crate) fn limits_see_the_path_and_method_of_the_client(proxy: Proxy) {
     let post = Ask::new("POST /posts").send(scene.proxy.address);
     assert_admitted(&post, "posts", 1);
     let free = scene.get("/posts");
-    assert_eq!((free.status(), free.header("tollgate-decision")), (200, None), "only POST is limited: {free:?}");
+    assert_eq!(
+        (free.status(), free.header("tollgate-decision")),
+        (200, None),
+        "only POST is limited: {free:?}"
+    );
     let seen = ["GET /search?q=one&headers=forwarded", "GET /%73earch", "POST /posts", "GET /posts"];
     // Some proxies hand on paths in their own spelling.
     let requests: Vec<String> = scene.app.requests().iter().map(|it| it.replace("%73", "s")).collect();
@@ -190,9 +225,10 @@ pub(crate) fn what_else_refuses_keeps_its_status(proxy: Proxy) {
 
 /// What Tollgate hears: the request by name, the client by address, and no body.
 pub(crate) fn tollgate_is_asked_about_the_request_and_sees_no_body(proxy: Proxy) {
-    let tollgate = Service::start(|_| Some("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"));
+    let tollgate =
+        Service::start(|_| Some("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"));
     let app = Service::start(app);
-    let proxy = proxy.start(Between { tollgate: tollgate.address, app: app.address });
+    let proxy = proxy.start(Between { tollgate: Asked::Answering(tollgate.address), app: app.address });
     let headers = "X-API-Key: mine\r\nX-Forwarded-For: 203.0.113.9\r\nForwarded: for=203.0.113.9\r\n\
                    X-Real-IP: 203.0.113.9\r\nTollgate-Token: guess\r\nExpect: 100-continue\r\n";
     let ask = Ask { from: NEIGHBOUR, headers, body: b"for the app", ..Ask::new("PUT /things/7?a=b") };
@@ -200,8 +236,7 @@ pub(crate) fn tollgate_is_asked_about_the_request_and_sees_no_body(proxy: Proxy)
     ask.send(proxy.address);
     assert_eq!(app.seen().pop().unwrap().body, b"for the app");
 
-    let mut asked = tollgate.seen();
-    asked.retain(|request| request.request() != "GET /healthz");
+    let asked = questions(&tollgate);
     let [asked] = asked.as_slice() else { panic!("asked once: {asked:?}") };
     assert!(asked.request().starts_with("GET /v1/auth?headers="), "{asked:?}");
     let family = if asked.request().contains("headers=original") { "original" } else { "forwarded" };
@@ -211,29 +246,51 @@ pub(crate) fn tollgate_is_asked_about_the_request_and_sees_no_body(proxy: Proxy)
     assert_eq!(asked.header("x-forwarded-for"), Some("127.0.0.2"));
     assert_eq!(asked.header("forwarded"), None);
     assert!(matches!(asked.header("x-real-ip"), None | Some("127.0.0.2")), "{asked:?}");
-    assert_eq!(asked.header("tollgate-token"), None);
+    assert!(matches!(asked.header("tollgate-token"), None | Some("none")), "{asked:?}");
     assert_eq!(asked.header("expect"), None);
     assert_eq!(asked.header("x-api-key"), Some("mine"), "limits may be by it");
     assert!(matches!(asked.header("content-length"), None | Some("0")), "{asked:?}");
     assert_eq!(asked.body, b"");
 }
 
+pub(crate) fn where_tollgate_wants_a_token_the_proxy_shows_it(proxy: Proxy) {
+    let files = Scratch::new();
+    let file = files.write("token", TOKEN);
+    let wants = format!("admin.token_file={}", file.display());
+    let tollgate = Tollgate::start_with(env!("CARGO_BIN_EXE_tollgate"), POLICY, &["--set", &wants]);
+    let app = Service::start(app);
+    let between = Between { tollgate: Asked::Answering(tollgate.api), app: app.address };
+    let shows = proxy.start_so(between, Setup::WithToken);
+    assert_admitted(&Ask::new("GET /search").send(shows.address), "search", 2);
+
+    // Nor does a client's word for it count.
+    let lacks = proxy.start(between);
+    let headers = format!("Tollgate-Token: {TOKEN}\r\nAuthorization: Bearer {TOKEN}\r\n");
+    let answer = Ask { headers: &headers, ..Ask::new("GET /search") }.send(lacks.address);
+    assert_eq!(answer.status(), 401, "{answer:?}");
+    assert_eq!(app.requests().len(), 1);
+}
+
 /// Nobody listens, or somebody who says nothing.
 pub(crate) fn without_an_answer_nothing_passes(proxy: Proxy) {
     let (silent, app) = (Service::start(|_| None), Service::start(app));
     for tollgate in [nobody(), silent.address] {
-        let running = proxy.start(Between { tollgate, app: app.address });
+        let running = proxy.start(Between { tollgate: Asked::Silent(tollgate), app: app.address });
         let answer = Ask { body: b"text", ..Ask::new("POST /posts") }.send(running.address);
         let expected: &[u16] = if proxy == Proxy::Caddy { &[502, 504] } else { &[503] };
         assert!(expected.contains(&answer.status()), "{answer:?}");
     }
     assert_eq!(app.requests().len(), 0);
+    assert_eq!(questions(&silent).len(), 1, "asking again could charge twice");
 }
 
 pub(crate) fn without_an_answer_everything_passes_if_wished(proxy: Proxy) {
     let (silent, app) = (Service::start(|_| None), Service::start(app));
     for (index, tollgate) in [nobody(), silent.address].into_iter().enumerate() {
-        let running = proxy.start_so(Between { tollgate, app: app.address }, WithoutAnswer::Pass);
+        let running = proxy.start_so(
+            Between { tollgate: Asked::Silent(tollgate), app: app.address },
+            Setup::PassWithoutAnswer,
+        );
         let answer = Ask { body: b"text", ..Ask::new("POST /posts") }.send(running.address);
         assert_eq!((answer.status(), answer.body.as_slice()), (200, b"hello".as_slice()), "{answer:?}");
         assert_eq!(answer.header("cache-control"), None);
@@ -247,8 +304,8 @@ pub(crate) fn without_an_answer_everything_passes_if_wished(proxy: Proxy) {
 pub(crate) fn whoever_lets_pass_without_an_answer_still_refuses_with_one(proxy: Proxy) {
     let tollgate = Tollgate::start(env!("CARGO_BIN_EXE_tollgate"), POLICY);
     let app = Service::start(app);
-    let between = Between { tollgate: tollgate.api, app: app.address };
-    let running = proxy.start_so(between, WithoutAnswer::Pass);
+    let between = Between { tollgate: Asked::Answering(tollgate.api), app: app.address };
+    let running = proxy.start_so(between, Setup::PassWithoutAnswer);
     for left in [1, 0] {
         assert_admitted(&Ask::new("POST /posts").send(running.address), "posts", left);
     }
@@ -257,10 +314,43 @@ pub(crate) fn whoever_lets_pass_without_an_answer_still_refuses_with_one(proxy: 
     assert_eq!(banned.status(), 403, "{banned:?}");
     assert_eq!(app.requests().len(), 2);
 
-    // The app itself is asked once, also when it is the one that is missing.
-    let running = proxy.start_so(Between { tollgate: tollgate.api, app: nobody() }, WithoutAnswer::Pass);
-    let missing = Ask::new("GET /free").send(running.address).status();
-    assert!(missing == 502 || missing == 503, "{missing}");
+    // An app that gives no answer is another matter: it is not sent the same once more.
+    let closing = Service::start(|_| Some(""));
+    let running = proxy.start_so(Between { app: closing.address, ..between }, Setup::PassWithoutAnswer);
+    let answer = Ask::new("POST /free").send(running.address);
+    assert_eq!(answer.status(), 502, "{answer:?}");
+    assert_eq!(closing.requests(), ["POST /free"]);
+}
+
+/// Nor may a request pass that is made so that it cannot be asked about.
+pub(crate) fn requests_of_any_size_are_refused_and_break_nothing(proxy: Proxy) {
+    let tollgate = Tollgate::start(env!("CARGO_BIN_EXE_tollgate"), POLICY);
+    let app = Service::start(app);
+    let between = Between { tollgate: Asked::Answering(tollgate.api), app: app.address };
+    let running = proxy.start_so(between, Setup::PassWithoutAnswer);
+    for left in [2, 1, 0] {
+        assert_admitted(&Ask::new("GET /search").send(running.address), "search", left);
+    }
+    let many = [20, 70, 79, 80, 90, 95, 98, 101, 130].map(|lines| (0, "X-Line: x\r\n".repeat(lines)));
+    let large =
+        [6_000, 12_000, 20_000, 60_000].map(|bytes| (0, format!("X-Large: {}\r\n", "x".repeat(bytes))));
+    let long =
+        [4_000, 7_000, 7_900, 12_000].map(|bytes| (bytes, format!("X-Large: {}\r\n", "x".repeat(7_000))));
+    for (query, headers) in many.into_iter().chain(large).chain(long) {
+        let request = format!("GET /search?{}", "q".repeat(query));
+        let answer = Ask { headers: &headers, ..Ask::new(&request) }.send(running.address);
+        let status = answer.status();
+        assert!((400..=500).contains(&status), "{status} for {query} and {} bytes", headers.len());
+    }
+    assert_eq!(app.requests().len(), 3);
+    assert_refused(&Ask::new("GET /search").send(running.address), "search");
+}
+
+/// What a Tollgate of the test was asked, but for health checks.
+fn questions(tollgate: &Service) -> Vec<Message> {
+    let mut seen = tollgate.seen();
+    seen.retain(|request| request.request() != "GET /healthz");
+    seen
 }
 
 /// An address where nobody listens.

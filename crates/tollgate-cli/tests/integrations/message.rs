@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::net::TcpSocket;
 
 /// Whom requests come from, unless a test says otherwise.
-pub(crate) const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1));
+pub(crate) const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Another client of the same machine.
 pub(crate) const NEIGHBOUR: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
@@ -116,7 +116,8 @@ impl Ask<'_> {
     pub(crate) fn send(self, to: SocketAddr) -> Message {
         let mut stream = connect(self.from, to);
         let Self { request, headers, body, .. } = self;
-        let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+        let length =
+            if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
         let head = format!("{request} HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\n{headers}{length}\r\n");
         stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
         // To the end and not to the announced length: an answer to HEAD announces what it does not bring.

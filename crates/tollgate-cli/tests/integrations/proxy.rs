@@ -19,18 +19,36 @@ pub(crate) enum Proxy {
     Haproxy,
 }
 
-/// What happens to requests without an answer from Tollgate.
+/// Which of the lines that a file offers are taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WithoutAnswer {
-    Refuse,
-    Pass,
+pub(crate) enum Setup {
+    /// None.
+    AsWritten,
+    /// Those that let requests pass without an answer from Tollgate.
+    PassWithoutAnswer,
+    /// Those for another proxy in front. That is `CLIENT` then.
+    BehindAnother,
+    /// Those that show `TOKEN`.
+    WithToken,
 }
 
-/// Whom a proxy stands between.
+/// What Tollgate may want to see.
+pub(crate) const TOKEN: &str = "correct-horse-battery";
+
+/// Whom a proxy asks, and whom it asks for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Between {
-    pub(crate) tollgate: SocketAddr,
+    pub(crate) tollgate: Asked,
     pub(crate) app: SocketAddr,
+}
+
+/// Where Tollgate is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Asked {
+    /// It answers, and how busy this machine is must not decide: timeouts are long.
+    Answering(SocketAddr),
+    /// It does not answer: timeouts are those of the file.
+    Silent(SocketAddr),
 }
 
 /// A proxy that runs until it is dropped.
@@ -43,42 +61,62 @@ pub(crate) struct Running {
 impl Proxy {
     /// Starts it as its file says.
     pub(crate) fn start(self, between: Between) -> Running {
-        self.start_so(between, WithoutAnswer::Refuse)
+        self.start_so(between, Setup::AsWritten)
     }
 
-    /// Starts it, with the line about missing answers as wished.
-    pub(crate) fn start_so(self, between: Between, without_answer: WithoutAnswer) -> Running {
+    /// Starts it with some of the lines that its file offers.
+    pub(crate) fn start_so(self, between: Between, setup: Setup) -> Running {
         let (files, address) = (Scratch::new(), own_address());
-        let command = match self {
-            Self::NginxBy403 | Self::NginxBy429 => {
-                let mut text = changed("nginx/tollgate.conf", address, between);
-                if self == Self::NginxBy429 {
-                    text = replaced(&text, "&deny=403;", ";");
-                }
-                if without_answer == WithoutAnswer::Pass {
-                    text = replaced(&text, "#error_page 502 504", "error_page 502 504");
-                }
-                nginx(&files, &text)
-            }
-            Self::Caddy => {
-                let mut text = changed("caddy/Caddyfile", address, between);
-                if without_answer == WithoutAnswer::Pass {
-                    text = text.replace("\n\t#\t", "\n\t\t");
-                    text = replaced(&replaced(&text, "\t#handle_errors", "\thandle_errors"), "\t#}", "\t}");
-                }
-                caddy(&files, &text)
-            }
-            Self::Haproxy => {
-                let mut text = changed("haproxy/haproxy.cfg", address, between);
-                if without_answer == WithoutAnswer::Pass {
-                    text = replaced(&text, "lua.tollgate closed", "lua.tollgate open");
-                }
-                haproxy(&files, &text, address)
-            }
+        let text = self.file();
+        let text = offered(&addressed(&text, address, between), self.offers(setup));
+        let mut command = match self {
+            Self::NginxBy403 => nginx(&files, &text),
+            Self::NginxBy429 => nginx(&files, &replaced(&text, "&deny=403;", ";")),
+            Self::Caddy => caddy(&files, &text),
+            Self::Haproxy => haproxy(&files, &text, address),
         };
+        command.env_remove("TOLLGATE_TOKEN");
+        if setup == Setup::WithToken {
+            command.env("TOLLGATE_TOKEN", TOKEN);
+        }
         let mut program = Program::start(command);
         wait_for_port(&mut program, address);
         Running { _program: program, _files: files, address }
+    }
+
+    fn file(self) -> String {
+        let file = match self {
+            Self::NginxBy403 | Self::NginxBy429 => "nginx/tollgate.conf",
+            Self::Caddy => "caddy/Caddyfile",
+            Self::Haproxy => "haproxy/haproxy.cfg",
+        };
+        fs::read_to_string(integration(file)).unwrap()
+    }
+
+    /// What to replace in a file, and by what.
+    fn offers(self, setup: Setup) -> &'static [(&'static str, &'static str)] {
+        const TRUSTED: (&str, &str) = (" 10.0.0.0/8", " 127.0.0.1/32");
+        match (self, setup) {
+            (_, Setup::AsWritten) | (Self::Caddy | Self::Haproxy, Setup::WithToken) => &[],
+            (Self::NginxBy403 | Self::NginxBy429, Setup::WithToken) => {
+                &[("Tollgate-Token \"\"", "Tollgate-Token \"correct-horse-battery\"")]
+            }
+            (Self::NginxBy403 | Self::NginxBy429, Setup::PassWithoutAnswer) => {
+                &[("#error_page", "error_page")]
+            }
+            (Self::NginxBy403 | Self::NginxBy429, Setup::BehindAnother) => &[
+                ("#set_real_ip", "set_real_ip"),
+                ("#real_ip_h", "real_ip_h"),
+                ("#real_ip_r", "real_ip_r"),
+                TRUSTED,
+            ],
+            (Self::Caddy, Setup::PassWithoutAnswer) => {
+                &[("\t#handle_errors", "\thandle_errors"), ("\n\t#\t", "\n\t\t"), ("\n\t#}", "\n\t}")]
+            }
+            (Self::Caddy, Setup::BehindAnother) => &[("#trusted_proxies", "trusted_proxies"), TRUSTED],
+            (Self::Haproxy, Setup::PassWithoutAnswer) => &[("lua.tollgate closed", "lua.tollgate open")],
+            (Self::Haproxy, Setup::BehindAnother) => &[("#http-request", "http-request"), TRUSTED],
+        }
     }
 }
 
@@ -90,16 +128,29 @@ fn own_address() -> SocketAddr {
     SocketAddr::from((host, free_port()))
 }
 
-/// A file of `integrations/`, with the addresses of this test.
-fn changed(file: &str, own: SocketAddr, between: Between) -> String {
-    let text = fs::read_to_string(integration(file)).unwrap();
-    let text = replaced(&text, "127.0.0.1:7070", &between.tollgate.to_string());
+/// A file with the addresses of this test.
+fn addressed(text: &str, own: SocketAddr, between: Between) -> String {
+    let (text, tollgate) = match between.tollgate {
+        Asked::Answering(tollgate) => (text.replace(" 250ms", " 60s").replace(" 500ms", " 60s"), tollgate),
+        Asked::Silent(tollgate) => (text.to_owned(), tollgate),
+    };
+    let text = replaced(&text, "127.0.0.1:7070", &tollgate.to_string());
     let text = replaced(&text, "127.0.0.1:3000", &between.app.to_string());
     if text.contains("127.0.0.1:8000") {
         return replaced(&text, "127.0.0.1:8000", &own.to_string());
     }
     let text = replaced(&text, ":8000 {", &format!(":{} {{", own.port()));
     replaced(&text, "bind 127.0.0.1 ", &format!("bind {} ", own.ip()))
+}
+
+/// A file with lines taken in that it offers as comments.
+fn offered(text: &str, offers: &[(&str, &str)]) -> String {
+    let mut text = text.to_owned();
+    for (comment, line) in offers {
+        assert!(text.contains(comment), "`{comment}` in:\n{text}");
+        text = text.replace(comment, line);
+    }
+    text
 }
 
 /// Where a file that people copy is.
@@ -146,7 +197,7 @@ fn caddy(files: &Scratch, text: &str) -> Command {
     command
 }
 
-/// In the foreground, with a name of its own for the socket between Lua and HAProxy.
+/// In the foreground, with a name of its own for the socket between Lua and `HAProxy`.
 fn haproxy(files: &Scratch, text: &str, address: SocketAddr) -> Command {
     let socket = format!("abns@tollgate-{address}");
     let script = fs::read_to_string(integration("haproxy/tollgate.lua")).unwrap();

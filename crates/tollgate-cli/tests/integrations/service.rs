@@ -56,6 +56,7 @@ fn serve(mut stream: TcpStream, answer: Answer, seen: &Mutex<Vec<Message>>) {
 }
 
 /// The service behind the proxies. It says something of limits too, which nobody should hear.
+#[allow(clippy::unnecessary_wraps, reason = "it is an `Answer`")]
 pub(crate) fn app(request: &Message) -> Option<&'static str> {
     Some(match request.request() {
         "GET /broken" => {

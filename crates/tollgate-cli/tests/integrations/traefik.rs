@@ -51,7 +51,8 @@ impl Client<'_> {
     }
 }
 
-const SEARCH: Client<'static> = Client { address: "203.0.113.9", method: "GET", uri: "/search?q=x", headers: "" };
+const SEARCH: Client<'static> =
+    Client { address: "203.0.113.9", method: "GET", uri: "/search?q=x", headers: "" };
 
 #[test]
 fn traefik_lets_pass_what_is_admitted_and_relays_what_is_refused() {
@@ -82,7 +83,9 @@ fn what_traefik_passes_on_from_clients_buys_nothing() {
     for _ in 0..2 {
         assert_eq!(SEARCH.ask(&tollgate).status(), 200);
     }
-    for forged in ["X-Original-URI: /free", "X-Original-Method: PUT", "X-Real-IP: 1.2.3.4", "Forwarded: for=1.2.3.4"] {
+    for forged in
+        ["X-Original-URI: /free", "X-Original-Method: PUT", "X-Real-IP: 1.2.3.4", "Forwarded: for=1.2.3.4"]
+    {
         let headers = format!("{forged}\r\n");
         let answer = Client { headers: &headers, ..SEARCH }.ask(&tollgate);
         assert_eq!(answer.status(), 429, "{forged}: {answer:?}");

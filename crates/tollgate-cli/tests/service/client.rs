@@ -96,7 +96,8 @@ pub(crate) fn told(api: SocketAddr, path: &str) -> Value {
 #[track_caller]
 pub(crate) fn asked(api: SocketAddr, path: &str, question: &str) -> Value {
     let length = question.len();
-    let request = format!("POST {path} HTTP/1.1\r\nHost: {api}\r\nContent-Length: {length}\r\n\r\n{question}");
+    let request =
+        format!("POST {path} HTTP/1.1\r\nHost: {api}\r\nContent-Length: {length}\r\n\r\n{question}");
     let answer = Client::connect(api).unwrap().ask(&request).expect("the server answers");
     assert_eq!(answer.status, 200, "{path} {question}: {}", String::from_utf8_lossy(&answer.body));
     serde_json::from_slice(&answer.body).unwrap()

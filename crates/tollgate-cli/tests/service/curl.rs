@@ -12,7 +12,15 @@ const POLICY: &str = "limits:\n  - {name: api, by: ip, bucket: 5/hour}\n";
 fn curl(tollgate: &Tollgate, path: &str, arguments: &[&str]) -> (String, String) {
     let mut command = Command::new("curl");
     // Neither settings nor proxies of this machine.
-    command.args(["--disable", "--silent", "--show-error", "--noproxy", "*", "--write-out", "\n%{http_code} %{content_type}"]);
+    command.args([
+        "--disable",
+        "--silent",
+        "--show-error",
+        "--noproxy",
+        "*",
+        "--write-out",
+        "\n%{http_code} %{content_type}",
+    ]);
     command.args(arguments).arg(format!("http://{}{path}", tollgate.api));
     let finished = Finished::of(command);
     assert_eq!(finished.code, Some(0), "{finished:?}");

@@ -1,5 +1,6 @@
 //! What the kernel says about a server: its connections and its memory.
 
+use std::collections::HashSet;
 use std::fs;
 use std::net::SocketAddr;
 use std::process::Command;
@@ -20,10 +21,12 @@ const CLOSED_WITH_BYTES_LEFT: &str = "04";
 pub(crate) fn connections(address: SocketAddr) -> Connections {
     let port = format!(":{:04X}", address.port());
     let mut counted = Connections::default();
+    // The kernel may list one twice while others come and go.
+    let mut seen = HashSet::new();
     for line in fs::read_to_string("/proc/net/tcp").unwrap().lines().skip(1) {
         let fields: Vec<_> = line.split_whitespace().collect();
-        let (local, state, inode) = (fields[1], fields[3], fields[9]);
-        if !local.ends_with(&port) || state == LISTENING {
+        let (local, remote, state, inode) = (fields[1], fields[2], fields[3], fields[9]);
+        if !local.ends_with(&port) || state == LISTENING || !seen.insert(remote.to_owned()) {
             continue;
         }
         // What no process holds has no number.

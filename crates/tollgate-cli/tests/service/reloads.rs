@@ -110,7 +110,8 @@ fn twenty_reloads_under_load_fail_no_request_and_keep_what_was_spent() {
         let stop = &stop;
         let loads = BOTH.map(|protocol| scope.spawn(move || load(protocol, gateway, stop)));
         // The load ends too when this fails: or the test would never end.
-        let reloading = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| reload_often(&mut tollgate)));
+        let reloading =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| reload_often(&mut tollgate)));
         stop.store(true, Ordering::Relaxed);
         let loads = loads.into_iter().map(|load| load.join().unwrap()).collect();
         reloading.unwrap_or_else(|failure| std::panic::resume_unwind(failure));

@@ -9,7 +9,7 @@ use std::{fs, fs::File};
 
 use tollgate_testkit::{Program, Scratch, Tollgate};
 
-use crate::client::Client;
+use crate::client::{Client, get};
 use crate::process::{allow_open_files, connections, memory};
 use crate::upstream::Upstream;
 use crate::{BINARY, ROOMY, alone};
@@ -18,7 +18,10 @@ const SLOW: usize = 300;
 /// How long the tool goes on if nobody ends its connections, in seconds.
 const LONGEST: &str = "10";
 /// How much memory, in MiB, so many may take: what is kept for each is bounded, not what it is sent.
-const MOST_MEMORY: u64 = 64;
+const MOST_MEMORY: u64 = 96;
+
+/// Between two looks at the connections.
+const LOOK: Duration = Duration::from_millis(20);
 
 const TIMEOUTS: &str = "timeouts: {client_headers: 2s, client_idle: 2s, idle: 2s, total: 4s}";
 
@@ -49,31 +52,36 @@ fn check(mode: &[&str], path: &str) {
     command.stdout(File::create(&said).unwrap()).stderr(Stdio::null());
 
     let stop = AtomicBool::new(false);
-    let (mut most, mut ended_by_server) = (0, false);
+    let (mut most, mut ended, mut left_behind) = (0, false, 0);
     let (asked, wrong) = thread::scope(|scope| {
         let good = scope.spawn(|| ask_meanwhile(gateway, &stop));
         let mut tool = Program::start(command);
         while tool.is_running() {
+            let now = connections(gateway);
+            most = most.max(now.held);
             // The good client has one of them.
-            let held = connections(gateway).held;
-            most = most.max(held);
-            if mode[0]=="-X" {println!("{:?}", connections(gateway));}
-            ended_by_server |= most > SLOW / 2 && held <= 1 && tool.is_running();
-            thread::sleep(Duration::from_millis(20));
+            if most > SLOW / 2 && now.held <= 1 && tool.is_running() {
+                (ended, left_behind) = (true, now.left_behind);
+            }
+            thread::sleep(LOOK);
         }
         stop.store(true, Ordering::Relaxed);
         good.join().unwrap()
     });
     let said = fs::read_to_string(&said).unwrap();
     let end = said.lines().rev().find(|line| line.contains("Exit status")).unwrap_or_default();
-    ended_by_server |= end.contains("No open connections left");
+    ended |= end.contains("No open connections left");
     let after = memory(tollgate.program.id());
-    println!("{:?} ", connections(gateway)); println!("{mode:?}: {most} connections at most, {asked} good requests, {before} MiB before, {after:?}");
+    println!("{mode:?}: {most} connections at most, {asked} good requests, {before} MiB before, {after:?}");
 
     assert!(most > SLOW / 2, "the slow clients were there, at most {most} at once");
-    assert!(ended_by_server, "the server ended all slow connections before their client did: {end}");
+    assert!(ended, "the server ended all slow connections before their client did: {end}");
+    assert_eq!(left_behind, 0, "no answers are left to the kernel that nobody will take");
     assert!(asked > 10 && wrong.is_empty(), "each of {asked} good requests is answered meanwhile: {wrong:?}");
-    assert!(after.peak - before < MOST_MEMORY, "{SLOW} slow clients take little memory: {before} MiB, then {after:?}");
+    assert!(
+        after.peak - before < MOST_MEMORY,
+        "{SLOW} slow clients take little memory: {before} MiB, then {after:?}"
+    );
     tollgate.program.wait_until("end of all connections", || connections(gateway).held == 0);
 }
 
@@ -95,4 +103,27 @@ fn clients_that_send_their_body_in_drops_are_ended_after_the_total_time() {
 #[test]
 fn clients_that_take_no_answer_are_ended() {
     check(&["-X", "-w", "8", "-y", "16", "-n", "2", "-z", "4"], "/large");
+}
+
+#[test]
+fn questions_to_the_api_that_never_end_are_told_so_and_ended() {
+    const NEVER_ENDS: &str = "POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{\"path\":";
+    let mut tollgate = Tollgate::start(BINARY, ROOMY);
+    let api = tollgate.api;
+    let mut slow: Vec<_> = (0..50).map(|_| Client::connect(api).unwrap()).collect();
+    for client in &mut slow {
+        client.send(NEVER_ENDS).unwrap();
+    }
+    assert_eq!(get(api, "/healthz").status, 200, "others are answered meanwhile");
+    for client in &mut slow {
+        let answer = client.answer().expect("whoever is too slow is told so");
+        assert_eq!((answer.status, answer.closes), (408, true), "and that the connection closes: {answer:?}");
+        assert!(
+            String::from_utf8_lossy(&answer.body).contains("the body did not arrive in time"),
+            "{answer:?}"
+        );
+    }
+    // The clients still hold theirs.
+    tollgate.program.wait_until("end of all connections", || connections(api).held == 0);
+    drop(slow);
 }

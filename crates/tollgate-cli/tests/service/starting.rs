@@ -31,7 +31,11 @@ fn check(settings: &[&str], more: &[&str], said: &[&str]) {
     let is_error = finished.stderr.lines().any(|line| line.starts_with("error"));
     assert!(is_error, "{settings:?} {more:?}: {}", finished.stderr);
     for text in said {
-        assert!(finished.stderr.contains(text), "{settings:?} {more:?} is told {text:?}: {}", finished.stderr);
+        assert!(
+            finished.stderr.contains(text),
+            "{settings:?} {more:?} is told {text:?}: {}",
+            finished.stderr
+        );
     }
 }
 
@@ -71,7 +75,8 @@ fn an_address_that_is_none_is_named() {
 
 /// A certificate that signs itself, and its key.
 fn certificate(files: &Scratch, name: &str) -> (String, String) {
-    let (certificate, key) = (files.path().join(format!("{name}.pem")), files.path().join(format!("{name}.key")));
+    let (certificate, key) =
+        (files.path().join(format!("{name}.pem")), files.path().join(format!("{name}.key")));
     let mut command = Command::new("openssl");
     command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
     command.args(["-days", "1", "-subj", "/CN=tollgate.test", "-addext", "subjectAltName=DNS:tollgate.test"]);
@@ -102,7 +107,11 @@ fn a_certificate_that_cannot_be_served_is_named_with_the_reason() {
     check(&garbage, &key_one, &["cannot serve TLS with", &garbage, "no PEM certificate"]);
     check(&certificate_one, &garbage, &["cannot serve TLS with", &garbage, "no PEM private key"]);
     check(&key_one, &certificate_one, &["cannot serve TLS with", "no PEM certificate"]);
-    check(&certificate_one, &key_two, &["cannot serve TLS with", &certificate_one, "cannot be used with this key"]);
+    check(
+        &certificate_one,
+        &key_two,
+        &["cannot serve TLS with", &certificate_one, "cannot be used with this key"],
+    );
     let cut = fs::read_to_string(&certificate_one).unwrap();
     let cut = shown(&files.write("cut.pem", &cut[..cut.len() / 2]));
     check(&cut, &key_one, &["cannot serve TLS with", &cut]);
@@ -112,16 +121,36 @@ fn a_certificate_that_cannot_be_served_is_named_with_the_reason() {
 fn a_certificate_that_goes_with_its_key_is_served() {
     let files = Scratch::new();
     let (certificate, key) = certificate(&files, "one");
-    let config = format!("{}gateway: {{tls: {{certificate: \"{certificate}\", key: \"{key}\"}}}}\n", crate::ROOMY);
+    let config =
+        format!("{}gateway: {{tls: {{certificate: \"{certificate}\", key: \"{key}\"}}}}\n", crate::ROOMY);
     let tollgate = Tollgate::start(BINARY, &config);
     let port = tollgate.gateway.port();
     for protocol in ["--http1.1", "--http2"] {
         let mut command = Command::new("curl");
-        command.args(["--disable", "--silent", "--show-error", "--noproxy", "*", protocol, "--cacert", &certificate]);
-        command.args(["--resolve", &format!("tollgate.test:{port}:127.0.0.1"), "--write-out", "%{http_code}"]);
+        command.args([
+            "--disable",
+            "--silent",
+            "--show-error",
+            "--noproxy",
+            "*",
+            protocol,
+            "--cacert",
+            &certificate,
+        ]);
+        command.args([
+            "--resolve",
+            &format!("tollgate.test:{port}:127.0.0.1"),
+            "--write-out",
+            "%{http_code}",
+        ]);
         command.args(["--output", "/dev/null", &format!("https://tollgate.test:{port}/")]);
         let finished = Finished::of(command);
-        assert_eq!((finished.code, finished.stdout.as_str()), (Some(0), "200"), "{protocol}: {}", finished.stderr);
+        assert_eq!(
+            (finished.code, finished.stdout.as_str()),
+            (Some(0), "200"),
+            "{protocol}: {}",
+            finished.stderr
+        );
     }
 }
 

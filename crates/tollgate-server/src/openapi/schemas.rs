@@ -210,6 +210,8 @@ fn problem_members() -> Value {
 
 fn refusal() -> Value {
     let mut members = problem_members();
+    members["instance"] =
+        json!({"type": "string", "format": "uri-reference", "description": "The decision."});
     members["violated-policies"] = json!({"type": "array", "items": {"type": "string"}});
     members["retry_after"] = json!({"type": "integer", "minimum": 1});
     members["retry_after_ms"] = json!({"type": "integer", "minimum": 1});
