@@ -12,7 +12,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-store", &["tollgate-core"]),
     ("tollgate", &["tollgate-core", "tollgate-policy", "tollgate-store"]),
     ("tollgate-http", &["tollgate"]),
-    ("tollgate-net", &["tollgate-policy"]),
+    ("tollgate-net", &[]),
     ("tollgate-gateway", &["tollgate", "tollgate-http", "tollgate-net"]),
     ("tollgate-server", &["tollgate", "tollgate-http"]),
     ("tollgate-cli", &["tollgate", "tollgate-gateway", "tollgate-http", "tollgate-net", "tollgate-server"]),

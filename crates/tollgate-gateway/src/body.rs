@@ -15,6 +15,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 
+use crate::head;
 use crate::pool::Lease;
 use crate::upstream::Load;
 
@@ -40,6 +41,13 @@ impl Patience {
     fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let most = self.most;
         self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(most))).as_mut().poll(cx)
+    }
+}
+
+/// Trailers say nothing that a head would not have been let say.
+fn clean(frame: &mut Frame<Bytes>) {
+    if let Some(trailers) = frame.trailers_mut() {
+        head::strip_trailers(trailers);
     }
 }
 
@@ -73,6 +81,11 @@ impl Progress {
             awaits_client: AtomicBool::new(false),
             failure: AtomicU8::new(0),
         })
+    }
+
+    /// Whether nothing more of the body will be sent: whoever sends it has let it go.
+    pub(crate) fn is_over(progress: &Arc<Self>) -> bool {
+        Arc::strong_count(progress) == 1
     }
 
     fn moved(&self) {
@@ -158,9 +171,10 @@ impl Body for Upload {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> NextFrame {
         let Some(this) = &mut self.body else { return Poll::Ready(None) };
         match Pin::new(&mut this.body).poll_frame(cx) {
-            Poll::Ready(Some(Ok(frame))) => {
+            Poll::Ready(Some(Ok(mut frame))) => {
                 this.patience.moved();
                 this.progress.moved();
+                clean(&mut frame);
                 let size = frame.data_ref().map_or(0, |data| data.len() as u64);
                 match this.left.checked_sub(size) {
                     Some(left) => this.left = left,
@@ -222,14 +236,14 @@ impl GatewayBody {
 
     pub(crate) fn download(
         body: Incoming,
-        lease: Option<Lease>,
+        lease: Lease,
         load: Load,
         still: Duration,
         deadline: Option<Instant>,
     ) -> Self {
         let deadline = deadline.map(|at| Box::pin(tokio::time::sleep_until(at)));
         let mut download =
-            Download { body, patience: Patience::new(still), deadline, lease, load: Some(load) };
+            Download { body, patience: Patience::new(still), deadline, lease: Some(lease), load: Some(load) };
         download.note_end();
         Self(Kind::Download(download))
     }
@@ -251,8 +265,9 @@ impl Download {
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> NextFrame {
         match Pin::new(&mut self.body).poll_frame(cx) {
-            Poll::Ready(Some(Ok(frame))) => {
+            Poll::Ready(Some(Ok(mut frame))) => {
                 self.patience.moved();
+                clean(&mut frame);
                 self.note_end();
                 Poll::Ready(Some(Ok(frame)))
             }

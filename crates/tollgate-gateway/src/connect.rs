@@ -36,7 +36,24 @@ impl Drop for Line {
 /// A connection to an upstream, ready for a request.
 pub(crate) enum Sender {
     One(Line),
-    Two(http2::SendRequest<Upload>),
+    Two(Shared),
+}
+
+/// A connection that many requests go over at once.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) sender: http2::SendRequest<Upload>,
+    /// Everybody who has it: the pool, and a request each.
+    users: Arc<()>,
+}
+
+impl Shared {
+    /// Whether one more request can be sure of its share of the window: clients
+    /// that take their time must not keep the others from theirs.
+    pub(crate) fn has_room(&self) -> bool {
+        // One of them is the pool.
+        Arc::strong_count(&self.users) <= STREAMS as usize
+    }
 }
 
 impl Sender {
@@ -47,7 +64,7 @@ impl Sender {
     ) -> Result<Response<Incoming>, TrySendError<Request<Upload>>> {
         match self {
             Self::One(line) => line.sender.try_send_request(request).await,
-            Self::Two(sender) => sender.try_send_request(request).await,
+            Self::Two(shared) => shared.sender.try_send_request(request).await,
         }
     }
 }
@@ -67,6 +84,11 @@ pub(crate) enum ConnectError {
 /// The most that is read of an upstream's answer before the client takes it, and so the
 /// most bytes of its head: as much as each client costs that takes its time.
 const MOST_READ_AHEAD: usize = 64 * 1024;
+
+/// How many requests share an HTTP/2 connection, and how much of each one's answer
+/// may wait for its client. Together they never fill the connection's window.
+const STREAMS: u32 = 100;
+const STREAM_WINDOW: u32 = 128 * 1024;
 
 /// Makes connections to upstreams.
 #[derive(Clone)]
@@ -111,6 +133,7 @@ impl Connector {
     async fn open(&self, origin: &Origin) -> io::Result<Sender> {
         let stream = TcpStream::connect((&*origin.host, origin.port)).await?;
         stream.set_nodelay(true)?;
+        tollgate_net::keep_alive(&stream)?;
         match origin.speech {
             Speech::Plain => self.http1(stream).await,
             Speech::Http2 => http2(stream).await,
@@ -143,14 +166,19 @@ impl Connector {
 
 async fn http2(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> io::Result<Sender> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
-    builder.timer(TokioTimer::new()).keep_alive_interval(Duration::from_secs(20));
+    builder
+        .timer(TokioTimer::new())
+        .keep_alive_interval(Duration::from_secs(20))
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(STREAM_WINDOW * (STREAMS + 1))
+        .max_send_buf_size(MOST_READ_AHEAD);
     let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
     tokio::spawn(async move {
         if let Err(error) = connection.await {
             tracing::debug!(%error, "connection to an upstream ended");
         }
     });
-    Ok(Sender::Two(sender))
+    Ok(Sender::Two(Shared { sender, users: Arc::default() }))
 }
 
 /// Too many open files, or no local port left.

@@ -7,18 +7,19 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use http::header::{HeaderValue, UPGRADE};
 use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_http::Outliving;
+use tollgate_net::Trusts;
 use tower_service::Service;
 
 use crate::body::{GatewayBody, Progress, Upload, UploadFailure};
@@ -40,7 +41,9 @@ pub(crate) struct Worker {
     pub(crate) connector: Connector,
     pub(crate) forwarding: Forwarding,
     /// Whether a peer may say whom it speaks for.
-    pub(crate) trusts: Arc<dyn Fn(IpAddr) -> bool + Send + Sync>,
+    pub(crate) trusts: Trusts,
+    /// The most headers of a request.
+    pub(crate) headers: usize,
     pub(crate) answer: Duration,
     pub(crate) still: Duration,
     pub(crate) total: Option<Duration>,
@@ -96,8 +99,12 @@ impl Worker {
         if self.body.is_some_and(too_large) {
             return Err(Problem::BodyTooLarge);
         }
-        let on_upgrade = tunnel::wanted(request.version(), request.headers());
-        let on_upgrade = on_upgrade.map(|_| hyper::upgrade::on(&mut request));
+        // Over HTTP/1.1 the connection has seen to it.
+        if request.version() == Version::HTTP_2 && request.headers().len() > self.headers {
+            return Err(Problem::ManyHeaders);
+        }
+        let wanted = tunnel::wanted(request.version(), request.headers());
+        let on_upgrade = wanted.map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
         let (mut parts, body) = request.into_parts();
         head::prepare(&mut parts, caller, self.forwarding, &*self.trusts)?;
         let (upload, progress) = Upload::new(body, self.body, self.still);
@@ -119,7 +126,8 @@ impl Worker {
             match self.attempt(&mut sender, request, progress.as_deref(), (begun, deadline)).await {
                 Ok(response) => {
                     self.upstreams.succeeded(at);
-                    return Ok(self.pass_back(at, response, sender, load, on_upgrade, deadline));
+                    let lent = Lent { at, sender, load, progress };
+                    return self.pass_back(response, lent, on_upgrade, deadline);
                 }
                 Err(failed) => match (failed, spare) {
                     (Failed::Unsent(unsent), _) if retries < RETRIES => request = *unsent,
@@ -226,30 +234,42 @@ impl Worker {
 
     fn pass_back(
         &self,
-        at: usize,
         mut response: Response<Incoming>,
-        sender: Sender,
-        load: Load,
-        client: Option<OnUpgrade>,
+        lent: Lent,
+        client: Option<(HeaderValue, OnUpgrade)>,
         deadline: Option<Instant>,
-    ) -> Response<GatewayBody> {
+    ) -> Result<Response<GatewayBody>, Problem> {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let upstream = hyper::upgrade::on(&mut response);
-            // Nobody asked: then there is nothing to connect it to.
-            let Some(client) = client else { return Problem::BrokenOff.response() };
+            let chosen = response.headers().get(UPGRADE);
+            // Nobody asked, or for something else: then there is nothing to connect it to.
+            let asked_for = |wanted: &HeaderValue| {
+                chosen.is_some_and(|it| it.as_bytes().eq_ignore_ascii_case(wanted.as_bytes()))
+            };
+            let (_, client) = client.filter(|it| asked_for(&it.0)).ok_or(Problem::BrokenOff)?;
             let work = Outliving::default();
             response.extensions_mut().insert(work.clone());
-            tunnel::open(client, upstream, (load, work, sender));
-            return response.map(|_| GatewayBody::empty());
+            tunnel::open(client, upstream, (lent.load, work, lent.sender));
+            return Ok(response.map(|_| GatewayBody::empty()));
         }
+        if head::is_otherwise_encoded(response.headers()) {
+            return Err(Problem::BrokenOff);
+        }
+        head::strip_nominated(response.headers_mut());
         head::strip_hop_by_hop(response.headers_mut());
-        *response.version_mut() = http::Version::HTTP_11;
-        let lease = match sender {
-            Sender::One(line) => Some(Lease { pool: Arc::clone(&self.pool), upstream: at, line }),
-            Sender::Two(_) => None,
-        };
-        response.map(|body| GatewayBody::download(body, lease, load, self.still, deadline))
+        *response.version_mut() = Version::HTTP_11;
+        let (pool, upload) = (Arc::clone(&self.pool), lent.progress);
+        let lease = Lease { pool, upstream: lent.at, sender: lent.sender, upload };
+        Ok(response.map(|body| GatewayBody::download(body, lease, lent.load, self.still, deadline)))
     }
+}
+
+/// What a request has of an upstream until its answer has passed.
+struct Lent {
+    at: usize,
+    sender: Sender,
+    load: Load,
+    progress: Option<Arc<Progress>>,
 }
 
 /// The same request once more; it has no body.

@@ -9,16 +9,15 @@ use std::{fs, io};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::Service;
-use tollgate::policy::NetSet;
 use tollgate::{MemoryStore, Store};
 use tollgate_http::{Limit, LimitBody, LimitLayer, SharedLimiter};
-use tollgate_net::{Connection, Drain, HttpServer, Tls, TlsError};
+use tollgate_net::{Connection, Drain, HttpServer, Tls, TlsError, Trusts};
 use tower_layer::Layer;
 
 use crate::body::GatewayBody;
 use crate::connect::Connector;
 use crate::forward::{Forward, Worker};
-use crate::head::Caller;
+use crate::head::{self, Caller};
 use crate::pool::Pool;
 use crate::settings::{GatewaySettings, Target};
 use crate::upstream::{Origin, Speech, Upstreams};
@@ -80,11 +79,10 @@ impl<S: Store> Gateway<S> {
                 _ => StartError::Tls(certificate.clone(), error),
             })
         });
-        let proxy_protocol =
-            settings.proxy_protocol.then(|| limiter.load().policy().client().trusted_proxies.clone());
-        if proxy_protocol.as_ref().is_some_and(NetSet::is_empty) {
+        if settings.proxy_protocol && limiter.load().policy().client().trusted_proxies.is_empty() {
             return Err(StartError::NobodyTrusted);
         }
+        let proxy_protocol = settings.proxy_protocol.then(|| trusted_by(&limiter));
         let server = HttpServer { caps: settings.caps.clone(), tls: tls.transpose()?, proxy_protocol };
         Ok(Self { settings, limiter, upstreams: Arc::new(upstreams), connector, server })
     }
@@ -108,21 +106,25 @@ impl<S: Store> Gateway<S> {
 
     fn worker(&self) -> Worker {
         let settings = &self.settings;
-        let limiter = self.limiter.clone();
         Worker {
             upstreams: Arc::clone(&self.upstreams),
             pool: Arc::new(Pool::new(self.upstreams.len(), settings.keep)),
             connector: self.connector.clone(),
             forwarding: settings.forwarding,
-            trusts: Arc::new(move |address| {
-                limiter.load().policy().client().trusted_proxies.contains(address)
-            }),
+            trusts: trusted_by(&self.limiter),
+            headers: settings.caps.headers,
             answer: settings.answer,
             still: settings.still,
             total: settings.total,
             body: settings.body,
         }
     }
+}
+
+/// Whom the policy in force trusts.
+fn trusted_by<S: Store>(limiter: &SharedLimiter<S>) -> Trusts {
+    let limiter = limiter.clone();
+    Arc::new(move |address| limiter.load().policy().client().trusted_proxies.contains(address))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, StartError> {
@@ -137,8 +139,10 @@ impl<S: Store> Service<Request<Incoming>> for Limited<S> {
     type Error = Infallible;
     type Future = <Limit<Forward, S> as tower_service::Service<Request<Incoming>>>::Future;
 
-    /// Forwarding is always ready, so nobody asks.
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    /// Forwarding is always ready, so nobody asks. What the upstream will not see
+    /// is taken away before anybody is counted by it.
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        head::strip_nominated(request.headers_mut());
         tower_service::Service::call(&mut self.0.clone(), request)
     }
 }

@@ -55,12 +55,15 @@ pub(crate) fn prepare(
     if parts.method == Method::CONNECT {
         return Err(Problem::Tunnel);
     }
-    let others = parts
-        .headers
-        .get(TRANSFER_ENCODING)
-        .is_some_and(|it| !it.as_bytes().eq_ignore_ascii_case(b"chunked"));
-    if others || parts.headers.get_all(TRANSFER_ENCODING).iter().nth(1).is_some() {
+    if is_otherwise_encoded(&parts.headers) {
         return Err(Problem::Encoding);
+    }
+    // The asterisk is for `OPTIONS` (RFC 9112, 3.2.4), and other schemes for others.
+    let is_web = |scheme: &Scheme| *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS;
+    if (parts.uri.path() == "*" && parts.method != Method::OPTIONS)
+        || parts.uri.scheme().is_some_and(|scheme| !is_web(scheme))
+    {
+        return Err(Problem::Target);
     }
     let host = host(parts)?;
     let version = via(parts.version);
@@ -83,11 +86,17 @@ pub(crate) fn prepare(
     tell_who_calls(headers, caller, &host, forwarding, trusts);
     headers.append(VIA, version);
     headers.insert(HOST, host);
-    if let Some(uri) = origin_form(&parts.uri) {
+    if let Some(uri) = origin_form(&parts.uri)? {
         parts.uri = uri;
     }
     parts.version = Version::HTTP_11;
     Ok(())
+}
+
+/// Whether a body comes in anything but chunks.
+pub(crate) fn is_otherwise_encoded(headers: &HeaderMap) -> bool {
+    let mut lines = headers.get_all(TRANSFER_ENCODING).iter();
+    lines.next().is_some_and(|it| !it.as_bytes().eq_ignore_ascii_case(b"chunked")) || lines.next().is_some()
 }
 
 /// The head of [`prepare`] for an upstream that speaks HTTP/2.
@@ -112,7 +121,8 @@ pub(crate) fn to_http1(parts: &mut Parts) {
     if let Some(host) = authority.and_then(|it| HeaderValue::from_str(it.as_str()).ok()) {
         parts.headers.insert(HOST, host);
     }
-    if let Some(uri) = origin_form(&parts.uri) {
+    // Resolved it was before.
+    if let Ok(Some(uri)) = origin_form(&parts.uri) {
         parts.uri = uri;
     }
     parts.version = Version::HTTP_11;
@@ -126,18 +136,35 @@ fn host(parts: &Parts) -> Result<HeaderValue, Problem> {
         return Err(Problem::ManyHosts);
     }
     match (parts.uri.authority(), line) {
-        // Who somebody is does not belong here (RFC 9110, 4.2.4).
-        (Some(authority), _) if authority.as_str().contains('@') => Err(Problem::BadHost),
+        (Some(authority), _) if !is_host(authority.as_str()) => Err(Problem::BadHost),
         (Some(authority), _) => HeaderValue::from_str(authority.as_str()).map_err(|_| Problem::BadHost),
-        (None, Some(line)) => {
-            let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(byte);
-            let good = !line.is_empty() && line.as_bytes().iter().all(plain);
-            if good { Ok(line.clone()) } else { Err(Problem::BadHost) }
-        }
+        (None, Some(line)) if line.to_str().is_ok_and(is_host) => Ok(line.clone()),
+        (None, Some(_)) => Err(Problem::BadHost),
         // HTTP/1.0 may do without; the upstream, spoken to in HTTP/1.1, may not.
         (None, None) if parts.version == Version::HTTP_10 => Ok(HeaderValue::from_static("localhost")),
         (None, None) => Err(Problem::NoHost),
     }
+}
+
+/// A name or an address, and perhaps a port. Nothing else that a header may hold:
+/// servers differ in what they make of the rest, and limits went by one reading.
+fn is_host(text: &str) -> bool {
+    let (host, rest) = match text.strip_prefix('[') {
+        Some(inner) => {
+            let Some((address, rest)) = inner.split_once(']') else { return false };
+            if address.parse::<std::net::Ipv6Addr>().is_err() {
+                return false;
+            }
+            (address, rest)
+        }
+        None => text.split_at(text.find(':').unwrap_or(text.len())),
+    };
+    let named = text.starts_with('[')
+        || host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'));
+    let port = rest.strip_prefix(':').unwrap_or(rest);
+    let is_port = rest.is_empty()
+        || (rest.len() > port.len() && port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit()));
+    !host.is_empty() && named && is_port
 }
 
 const fn via(version: Version) -> HeaderValue {
@@ -164,28 +191,64 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
     )
 }
 
-/// Removes what concerns one connection only, and what `Connection` says does.
-pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    // Most requests have one of them at most: look before removing.
-    let found: SmallVec<[HeaderName; 4]> = headers.keys().filter(|it| is_hop_by_hop(it)).cloned().collect();
-    if found.contains(&CONNECTION) {
-        let listed: SmallVec<[HeaderName; 4]> = headers
+/// Removes what `Connection` says is for one connection only.
+pub(crate) fn strip_nominated(headers: &mut HeaderMap) {
+    let harmless =
+        |name: &str| ["close", "keep-alive", "upgrade", "te"].iter().any(|it| name.eq_ignore_ascii_case(it));
+    // Most requests name nothing: look before collecting.
+    let nominates = headers.get_all(CONNECTION).iter().flat_map(names).any(|name| !harmless(name));
+    if nominates {
+        let nominated: SmallVec<[HeaderName; 4]> = headers
             .get_all(CONNECTION)
             .iter()
             .flat_map(names)
             .filter_map(|name| HeaderName::try_from(name).ok())
-            .filter(may_be_listed)
+            .filter(|name| may_be_listed(name) && !is_hop_by_hop(name))
             .collect();
-        for name in listed {
+        for name in nominated {
             headers.remove(name);
         }
     }
+}
+
+/// Removes what concerns one connection only, whatever `Connection` says.
+pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    // Most requests have one of them at most: look before removing.
+    let found: SmallVec<[HeaderName; 4]> = headers.keys().filter(|it| is_hop_by_hop(it)).cloned().collect();
     if found.contains(&TRANSFER_ENCODING) {
         // It was not what counted, and must not count for the next one (RFC 9112, 6.3).
         headers.remove(CONTENT_LENGTH);
     }
     for name in found {
         headers.remove(name);
+    }
+}
+
+/// Trailers come after everything has been decided: they may not say who calls,
+/// how the body is framed, or what is left of a limit (RFC 9110, 6.5.1).
+pub(crate) fn strip_trailers(trailers: &mut HeaderMap) {
+    let settled = |name: &HeaderName| {
+        let text = name.as_str();
+        is_hop_by_hop(name)
+            || is_claim(name)
+            || !may_be_listed(name)
+            || matches!(text, "retry-after" | "tollgate-decision" | "set-cookie" | "trailer")
+            || text.starts_with("ratelimit")
+            || text.starts_with("x-ratelimit")
+    };
+    let found: SmallVec<[HeaderName; 4]> = trailers.keys().filter(|it| settled(it)).cloned().collect();
+    for name in found {
+        trailers.remove(name);
+    }
+}
+
+/// Whether a header says whom a request was passed on for. Some servers read `_` as `-`.
+fn is_claim(name: &HeaderName) -> bool {
+    let text = name.as_str();
+    let claims = |text: &str| text == "forwarded" || text == "x-real-ip" || text.starts_with("x-forwarded");
+    match text.as_bytes().first() {
+        Some(b'x' | b'f') => claims(text) || (text.contains('_') && claims(&text.replace('_', "-"))),
+        _ => false,
     }
 }
 
@@ -217,13 +280,10 @@ fn tell_who_calls(
     forwarding: Forwarding,
     trusts: impl FnOnce(IpAddr) -> bool,
 ) {
-    let claimed = [&X_FORWARDED_FOR, &X_FORWARDED_PROTO, &X_FORWARDED_HOST, &FORWARDED];
-    let is_claim = |name: &HeaderName| {
-        matches!(name.as_str(), "x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-host" | "forwarded")
-    };
     let claims = headers.keys().any(is_claim);
     let believed = claims && trusts(caller.address);
     if claims && !believed {
+        let claimed: SmallVec<[HeaderName; 4]> = headers.keys().filter(|it| is_claim(it)).cloned().collect();
         for name in claimed {
             headers.remove(name);
         }
@@ -268,17 +328,18 @@ fn forwarded_element(caller: &Caller, host: &HeaderValue) -> HeaderValue {
 }
 
 /// Path and query alone, with `.` and `..` resolved; `None` where that is what came.
-fn origin_form(uri: &Uri) -> Option<Uri> {
+/// Never something else instead: limits went by what it was.
+fn origin_form(uri: &Uri) -> Result<Option<Uri>, Problem> {
     let Some(path) = resolved(uri.path()) else {
         let plain = uri.scheme().is_none() && uri.authority().is_none();
         let alone = || uri.path_and_query().cloned().map_or_else(|| Uri::from_static("/"), Uri::from);
-        return (!plain).then(alone);
+        return Ok((!plain).then(alone));
     };
     let target = match uri.query() {
         Some(query) => format!("{path}?{query}"),
         None => path,
     };
-    Some(PathAndQuery::try_from(target).map_or_else(|_| Uri::from_static("/"), Uri::from))
+    PathAndQuery::try_from(target).map(|target| Some(target.into())).map_err(|_| Problem::Target)
 }
 
 /// The path that `.` and `..` lead to, if it has any, however they are written.
@@ -322,7 +383,7 @@ mod tests {
             ("*", "*"),
         ] {
             let uri: Uri = written.parse().unwrap();
-            assert_eq!(origin_form(&uri).unwrap_or(uri).to_string(), sent, "{written}");
+            assert_eq!(origin_form(&uri).unwrap().unwrap_or(uri).to_string(), sent, "{written}");
         }
     }
 
@@ -333,6 +394,7 @@ mod tests {
         }
         let (mut parts, ()) = request.body(()).unwrap().into_parts();
         let caller = Caller::new([203, 0, 113, 9].into(), false);
+        strip_nominated(&mut parts.headers);
         prepare(&mut parts, &caller, Forwarding::Both, |_| trusted)?;
         Ok(parts.headers)
     }

@@ -8,11 +8,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hyper::client::conn::http2;
 use tokio::time::Instant;
 
-use crate::body::Upload;
-use crate::connect::{Line, Sender};
+use crate::body::Progress;
+use crate::connect::{Line, Sender, Shared};
 
 /// How long a connection is kept without a request: less than most servers do,
 /// so that they do not close it under the next one.
@@ -28,7 +27,19 @@ pub(crate) struct Pool {
 #[derive(Default)]
 struct Lane {
     idle: Mutex<Vec<Idle>>,
-    shared: Mutex<Option<http2::SendRequest<Upload>>>,
+    shared: Mutex<Vec<Shared>>,
+}
+
+impl Lane {
+    /// An HTTP/2 connection that has room for one more.
+    fn least_shared(&self) -> Option<Shared> {
+        let mut all = lock(&self.shared);
+        if all.is_empty() {
+            return None;
+        }
+        all.retain(|it| !it.sender.is_closed());
+        all.iter().find(|it| it.has_room()).cloned()
+    }
 }
 
 struct Idle {
@@ -44,17 +55,20 @@ impl Pool {
     /// A connection that is ready for a request.
     pub(crate) async fn take(&self, upstream: usize, now: Instant) -> Option<Sender> {
         let lane = &self.lanes[upstream];
-        let shared = lock(&lane.shared).clone();
-        if let Some(sender) = shared.filter(|it| !it.is_closed()) {
-            return Some(Sender::Two(sender));
+        if let Some(shared) = lane.least_shared() {
+            return Some(Sender::Two(shared));
         }
         loop {
-            let Idle { mut line, since } = lock(&lane.idle).pop()?;
+            let Idle { line, since } = lock(&lane.idle).pop()?;
             if line.sender.is_closed() || now.saturating_duration_since(since) > KEPT_FOR {
                 continue;
             }
-            // The end of its last answer may still be on the way to it.
-            if line.sender.is_ready() || line.sender.ready().await.is_ok() {
+            // The end of its last answer may still be on the way to it: for one turn,
+            // and not for as long as somebody else's upload may take.
+            if !line.sender.is_ready() {
+                tokio::task::yield_now().await;
+            }
+            if line.sender.is_ready() {
                 return Some(Sender::One(line));
             }
         }
@@ -78,8 +92,8 @@ impl Pool {
     }
 
     /// Lets others use an HTTP/2 connection too.
-    pub(crate) fn share(&self, upstream: usize, sender: &http2::SendRequest<Upload>) {
-        *lock(&self.lanes[upstream].shared) = Some(sender.clone());
+    pub(crate) fn share(&self, upstream: usize, shared: &Shared) {
+        lock(&self.lanes[upstream].shared).push(shared.clone());
     }
 
     /// Forgets the connections to an upstream that has just closed one.
@@ -92,13 +106,20 @@ impl Pool {
 pub(crate) struct Lease {
     pub(crate) pool: Arc<Pool>,
     pub(crate) upstream: usize,
-    pub(crate) line: Line,
+    pub(crate) sender: Sender,
+    /// The request's body, if it had one.
+    pub(crate) upload: Option<Arc<Progress>>,
 }
 
 impl Lease {
-    /// The answer has ended: the connection can take the next request.
+    /// The answer has ended: the connection can take the next request, but for one
+    /// that is still busy with the body of the last. That one is closed.
     pub(crate) fn give_back(self) {
-        self.pool.put(self.upstream, self.line);
+        if let Sender::One(line) = self.sender
+            && self.upload.is_none_or(|upload| Progress::is_over(&upload))
+        {
+            self.pool.put(self.upstream, line);
+        }
     }
 }
 

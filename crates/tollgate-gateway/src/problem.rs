@@ -16,6 +16,8 @@ pub(crate) enum Problem {
     BadHost,
     Encoding,
     Tunnel,
+    ManyHeaders,
+    Target,
     BodyTooLarge,
     BodyLate,
     BodyBroken,
@@ -38,6 +40,14 @@ impl Problem {
             Self::Encoding => (
                 StatusCode::NOT_IMPLEMENTED,
                 "the body comes in a transfer encoding other than `chunked`; send it plain or chunked",
+            ),
+            Self::ManyHeaders => (
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "the request has more headers than this gateway takes; send fewer",
+            ),
+            Self::Target => (
+                StatusCode::BAD_REQUEST,
+                "the target of the request is not a path, or too long to be resolved; send a path such as /search",
             ),
             Self::Tunnel => {
                 (StatusCode::METHOD_NOT_ALLOWED, "this is a gateway and no tunnel; `CONNECT` is not served")
@@ -109,8 +119,8 @@ mod tests {
     #[test]
     fn no_text_needs_escaping() {
         use Problem::{
-            BadHost, BodyBroken, BodyLate, BodyTooLarge, BrokenOff, Busy, Encoding, ManyHosts, NoHost, Slow,
-            TooSlow, Tunnel, Unreachable,
+            BadHost, BodyBroken, BodyLate, BodyTooLarge, BrokenOff, Busy, Encoding, ManyHeaders, ManyHosts,
+            NoHost, Slow, Target, TooSlow, Tunnel, Unreachable,
         };
         for problem in [
             NoHost,
@@ -118,6 +128,8 @@ mod tests {
             BadHost,
             Encoding,
             Tunnel,
+            ManyHeaders,
+            Target,
             BodyTooLarge,
             BodyLate,
             BodyBroken,

@@ -7,7 +7,7 @@ mod connection;
 
 use std::convert::Infallible;
 use std::io;
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::{IpAddr, SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,6 @@ use hyper::service::Service;
 use hyper::{Request, Response};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tollgate_policy::NetSet;
 
 use crate::caps::Caps;
 use crate::drain::Drain;
@@ -35,6 +34,9 @@ pub struct Connection {
     pub secure: bool,
 }
 
+/// Whether a peer may say whom it speaks for. Asked for every connection: it may change.
+pub type Trusts = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
+
 /// How connections are served.
 #[derive(Clone, Default)]
 pub struct HttpServer {
@@ -43,7 +45,7 @@ pub struct HttpServer {
     /// Serves TLS if set.
     pub tls: Option<Tls>,
     /// Requires a PROXY header, and believes it from these peers.
-    pub proxy_protocol: Option<NetSet>,
+    pub proxy_protocol: Option<Trusts>,
 }
 
 /// What is the same for every connection.

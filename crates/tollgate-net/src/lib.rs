@@ -14,6 +14,7 @@
 mod caps;
 mod drain;
 mod http;
+mod keep_alive;
 mod proxy_protocol;
 mod pulse;
 mod sockets;
@@ -22,6 +23,7 @@ mod wire;
 
 pub use caps::Caps;
 pub use drain::{Drain, Drainer};
-pub use http::{Connection, HttpServer};
+pub use http::{Connection, HttpServer, Trusts};
+pub use keep_alive::keep_alive;
 pub use sockets::{BindError, Sockets};
 pub use tls::{Tls, TlsError};

@@ -4,8 +4,8 @@
 //! instead notes when it began to wait and for what, and has one timer that
 //! looks at the notes when it fires and sets itself again.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -31,9 +31,15 @@ pub(crate) struct Pulse {
     head_since: AtomicU64,
     /// Since when the client takes nothing; `NOTHING` while it does.
     stalled_since: AtomicU64,
+    /// Over HTTP/2 the connection may be fine and one answer not be taken: since
+    /// when each is not. Those that are done are forgotten when there are too many.
+    offers: Mutex<Vec<Weak<AtomicU64>>>,
 }
 
 const NOTHING: u64 = u64::MAX;
+
+/// After which an upload that was refused would have gone on, in milliseconds.
+const A_WHILE: u64 = 500;
 
 /// What a client was too slow with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +72,7 @@ impl Pulse {
             idle_since: AtomicU64::new(0),
             head_since: AtomicU64::new(head_since),
             stalled_since: AtomicU64::new(NOTHING),
+            offers: Mutex::default(),
         })
     }
 
@@ -97,6 +104,13 @@ impl Pulse {
         }
     }
 
+    /// Whether nothing has been running, and nothing of a next request come, for a while.
+    pub(crate) fn is_long_idle(&self) -> bool {
+        self.running.load(Ordering::Relaxed) == 0
+            && self.head_since.load(Ordering::Relaxed) == NOTHING
+            && self.now().saturating_sub(self.idle_since.load(Ordering::Relaxed)) > A_WHILE
+    }
+
     /// Whether the client takes nothing of what is ready for it.
     pub(crate) fn is_stalled(&self) -> bool {
         self.stalled_since.load(Ordering::Relaxed) != NOTHING
@@ -106,7 +120,25 @@ impl Pulse {
     pub(crate) fn begin(self: &Arc<Self>) -> Running {
         self.running.fetch_add(1, Ordering::Relaxed);
         self.head_since.store(NOTHING, Ordering::Relaxed);
-        Running(Arc::clone(self))
+        let offer = self.heads_until.is_none().then(|| self.new_offer());
+        Running { pulse: Arc::clone(self), offer }
+    }
+
+    fn new_offer(&self) -> Arc<AtomicU64> {
+        let offer = Arc::new(AtomicU64::new(NOTHING));
+        let mut offers = self.offers.lock().unwrap_or_else(PoisonError::into_inner);
+        if offers.len() == offers.capacity() {
+            offers.retain(|it| it.strong_count() > 0);
+        }
+        offers.push(Arc::downgrade(&offer));
+        offer
+    }
+
+    /// Since when the answer that waits longest for its client has been waiting.
+    fn oldest_offer(&self) -> u64 {
+        let offers = self.offers.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = offers.iter().filter_map(Weak::upgrade).map(|it| it.load(Ordering::Relaxed));
+        waiting.min().unwrap_or(NOTHING)
     }
 
     /// What the client is too late with, or how long to wait before asking again.
@@ -116,7 +148,7 @@ impl Pulse {
             let deadline = since.saturating_add(u64::try_from(most.as_millis()).unwrap_or(NOTHING));
             (deadline > now).then(|| Duration::from_millis(deadline - now))
         };
-        let stalled = self.stalled_since.load(Ordering::Relaxed);
+        let stalled = self.stalled_since.load(Ordering::Relaxed).min(self.oldest_offer());
         let stalled_left = match stalled {
             NOTHING => caps.stalled,
             since => left(since, caps.stalled).ok_or(Late::Taking)?,
@@ -140,19 +172,36 @@ pub(crate) fn shortest(caps: &Caps) -> Duration {
 
 /// A request that is being answered.
 #[derive(Debug)]
-pub(crate) struct Running(Arc<Pulse>);
+pub(crate) struct Running {
+    pulse: Arc<Pulse>,
+    offer: Option<Arc<AtomicU64>>,
+}
 
 impl Running {
     /// Whether its answer is to be the last of its connection.
     pub(crate) fn is_last(&self) -> bool {
-        self.0.heads_until.as_ref().is_some_and(Ending::has_begun)
+        self.pulse.heads_until.as_ref().is_some_and(Ending::has_begun)
+    }
+
+    /// A piece of its answer is there for the client, who may take its time.
+    pub(crate) fn offered(&self) {
+        if let Some(offer) = &self.offer {
+            offer.store(self.pulse.now(), Ordering::Relaxed);
+        }
+    }
+
+    /// The client wants the next piece: now others are waited for.
+    pub(crate) fn wanted(&self) {
+        if let Some(offer) = &self.offer {
+            offer.store(NOTHING, Ordering::Relaxed);
+        }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if self.0.running.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.0.idle_since.store(self.0.now(), Ordering::Relaxed);
+        if self.pulse.running.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.pulse.idle_since.store(self.pulse.now(), Ordering::Relaxed);
         }
     }
 }
@@ -199,6 +248,19 @@ mod tests {
         drop(pulse.begin());
         pass(75).await;
         assert_eq!(pulse.late(&caps), Err(Late::Idle));
+
+        let pulse = Pulse::of_frames();
+        let (one, other) = (pulse.begin(), pulse.begin());
+        one.offered();
+        pass(59).await;
+        assert!(pulse.late(&caps).is_ok());
+        one.wanted();
+        other.offered();
+        pass(59).await;
+        assert!(pulse.late(&caps).is_ok());
+        pass(1).await;
+        assert_eq!(pulse.late(&caps), Err(Late::Taking), "one answer is not taken");
+        drop((one, other));
 
         let pulse = Pulse::of_frames();
         pulse.read();

@@ -93,6 +93,10 @@ impl AsyncRead for Wire {
         if self.ahead.has_remaining() {
             let some = self.ahead.len().min(buffer.remaining());
             buffer.put_slice(&self.ahead.split_to(some));
+            if !self.ahead.has_remaining() {
+                // An empty rest would keep all of it, for as long as the connection lives.
+                self.ahead = Bytes::new();
+            }
             return Poll::Ready(Ok(()));
         }
         let read = Pin::new(&mut self.transport).poll_read(cx, buffer);
@@ -131,6 +135,10 @@ impl AsyncWrite for Wire {
         let wire = &mut *self;
         if wire.lingering.is_none() {
             ready!(Pin::new(&mut wire.transport).poll_shutdown(cx))?;
+            if wire.pulse.is_long_idle() {
+                // Nobody was in the middle of anything.
+                return Poll::Ready(Ok(()));
+            }
         }
         let lingering = wire.lingering.get_or_insert_with(|| Lingering {
             deadline: Box::pin(tokio::time::sleep(LINGER)),

@@ -24,6 +24,7 @@ pub(super) struct Answering<S> {
 impl<S, B> Service<Request<Incoming>> for Answering<S>
 where
     S: Service<Request<Incoming>, Response = Response<B>>,
+    B: Body,
 {
     type Response = Response<Answered<B>>;
     type Error = S::Error;
@@ -47,6 +48,7 @@ pin_project! {
 impl<F, B, E> Future for Answer<F>
 where
     F: Future<Output = Result<Response<B>, E>>,
+    B: Body,
 {
     type Output = Result<Response<Answered<B>>, E>;
 
@@ -59,6 +61,9 @@ where
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         let running = this.running.take();
+        if let Some(running) = running.as_ref().filter(|_| !response.body().is_end_stream()) {
+            running.offered();
+        }
         Poll::Ready(Ok(response.map(|body| Answered { body, running })))
     }
 }
@@ -80,7 +85,15 @@ impl<B: Body> Body for Answered<B> {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        self.project().body.poll_frame(cx)
+        let this = self.project();
+        if let Some(running) = this.running {
+            running.wanted();
+        }
+        let frame = ready!(this.body.poll_frame(cx));
+        if let (Some(running), Some(Ok(_))) = (this.running, &frame) {
+            running.offered();
+        }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {

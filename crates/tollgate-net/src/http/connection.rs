@@ -24,6 +24,7 @@ use super::answer::Answering;
 use super::{Connection, HttpServer, Shared};
 use crate::caps::Caps;
 use crate::drain::Phase;
+use crate::keep_alive::keep_alive;
 use crate::proxy_protocol;
 use crate::pulse::{Late, Pulse, shortest};
 use crate::wire::{Transport, Wire};
@@ -33,6 +34,9 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// How often a quiet HTTP/2 connection with requests on it is asked whether it still lives.
 const PING: std::time::Duration = std::time::Duration::from_secs(20);
+
+/// How much of an answer is kept for an HTTP/2 client that takes its time.
+const MOST_SENT_AHEAD: usize = 64 * 1024;
 
 /// What hyper needs to read a head into, at least.
 const SMALLEST_BUFFER: usize = 8 * 1024;
@@ -107,9 +111,10 @@ pub(super) async fn serve<Make, S, B>(
 /// Everything before the first request. `None`: the client has changed its mind.
 async fn open(mut stream: TcpStream, peer: SocketAddr, server: &HttpServer) -> io::Result<Option<Opened>> {
     stream.set_nodelay(true)?;
+    keep_alive(&stream)?;
     let mut connection = Connection { peer, secure: server.tls.is_some() };
     if let Some(trusted) = &server.proxy_protocol {
-        if !trusted.contains(peer.ip()) {
+        if !trusted(peer.ip()) {
             return Err(io::Error::other("this peer may not speak for others (client.trusted_proxies)"));
         }
         connection.peer = proxy_protocol::read(&mut stream).await?.unwrap_or(peer);
@@ -146,6 +151,7 @@ fn http2_builder(caps: &Caps) -> http2::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .max_concurrent_streams(caps.streams)
         .max_header_list_size(u32::try_from(caps.header_bytes).unwrap_or(u32::MAX))
+        .max_send_buf_size(MOST_SENT_AHEAD)
         .keep_alive_interval(PING)
         .keep_alive_timeout(PING);
     builder
