@@ -1,11 +1,13 @@
 //! What is wrong with a file, where, and what was probably meant.
 //!
 //! A diagnostic is data until somebody shows it: an editor wants line and
-//! column, a terminal wants the line with a caret under it (`excerpt`).
+//! column, a terminal wants the line with a caret under it (`excerpt`), and a
+//! log wants one line that quotes nothing secret (`brief`).
 //!
 //! Not here: finding mistakes. Whoever reads a [`Document`](crate::Document)
 //! collects them in [`Problems`] and goes on, so that one run names them all.
 
+mod brief;
 mod excerpt;
 mod sources;
 
@@ -232,6 +234,17 @@ impl Diagnostics {
         }
         if self.left_out > 0 {
             out.extend(["\nand ", &self.left_out.to_string(), " more\n"]);
+        }
+        out
+    }
+
+    /// One line for each, without the lines of the file, and with what is quoted from them
+    /// cut short: for readers who may know that something is wrong, and not what is in the file.
+    pub fn brief(&self, file: &str) -> String {
+        let (brief, mut out) = (brief::Brief::new(&self.sources), String::new());
+        self.items.iter().for_each(|item| brief.render(item, &self.sources, file, &mut out));
+        if self.left_out > 0 {
+            out.extend(["and ", &self.left_out.to_string(), " more\n"]);
         }
         out
     }

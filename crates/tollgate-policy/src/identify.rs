@@ -93,7 +93,9 @@ impl Identify {
             KeySource::User => known(request.user(), &self.user),
             KeySource::ApiKey => among(request.api_key(), &self.api_key, false),
             KeySource::Tenant => known(request.tenant(), &self.tenant),
-            KeySource::Header(name) => request.header(name).map(|value| Cow::Borrowed(value.trim_ascii())),
+            KeySource::Header(name) => {
+                unambiguous(request, name).map(|value| Cow::Borrowed(value.trim_ascii()))
+            }
             KeySource::Cookie(name) => (0..MOST_COOKIE_LINES)
                 .map_while(|index| request.header_line("cookie", index))
                 .find_map(|line| extract::cookie(line, name)),
@@ -114,11 +116,20 @@ impl Identify {
     ) -> Option<Cow<'r, [u8]>> {
         match place {
             Credential::Bearer => {
-                let token = extract::bearer(view.request.header("authorization")?)?;
+                let token = extract::bearer(unambiguous(view.request, "authorization")?)?;
                 (!token.is_empty()).then_some(Cow::Borrowed(token))
             }
             // The reader lets only headers, cookies, parameters and claims in here, so this ends.
             Credential::Named(source) => self.value(source, view),
         }
     }
+}
+
+/// The value of a header that names somebody. Of two lines that differ nobody knows
+/// which the service behind believes, and a caller who may choose one for each request
+/// is never counted twice: that is as good as none.
+fn unambiguous<'r, R: Request + ?Sized>(request: &'r R, name: &str) -> Option<&'r [u8]> {
+    let first = request.header(name)?;
+    let mut others = (1..).map_while(|index| request.header_line(name, index));
+    others.all(|line| line == first).then_some(first)
 }

@@ -3,6 +3,7 @@
 //! Not here: matching many at once (`matcher`).
 
 use std::fmt;
+use std::net::Ipv6Addr;
 
 use crate::document::short;
 use crate::mistake::Mistake;
@@ -226,21 +227,22 @@ impl fmt::Display for HostPattern {
 }
 
 /// `example.com` of `example.com:8080`, `[::1]` of `[::1]:80`; an address without
-/// brackets has no port to lose.
+/// brackets has no port to lose. Whatever else follows the colon is no part of the
+/// name either: some servers look no further than that.
 ///
 /// ```
 /// # use tollgate_policy::without_port;
 /// assert_eq!(without_port("example.com:8080"), "example.com");
+/// assert_eq!(without_port("example.com:80:x"), "example.com");
+/// assert_eq!(without_port("[::1]:80"), "[::1]");
 /// assert_eq!(without_port("::1"), "::1");
 /// ```
 pub fn without_port(host: &str) -> &str {
-    match host.rsplit_once(':') {
-        Some((bare, port))
-            if port.bytes().all(|byte| byte.is_ascii_digit())
-                && (!bare.contains(':') || bare.ends_with(']')) =>
-        {
-            bare
-        }
+    if let (true, Some(end)) = (host.starts_with('['), host.find(']')) {
+        return &host[..=end];
+    }
+    match host.find(':') {
+        Some(at) if host.parse::<Ipv6Addr>().is_err() => &host[..at],
         _ => host,
     }
 }

@@ -123,3 +123,42 @@ fn a_section_of_the_server_is_left_to_the_server() {
         Some("off")
     );
 }
+
+/// A request with the same header in several lines.
+struct Repeated<'a>(&'a [&'a str]);
+
+impl tollgate_policy::Request for Repeated<'_> {
+    fn method(&self) -> &str {
+        "GET"
+    }
+
+    fn path(&self) -> &str {
+        "/"
+    }
+
+    fn client(&self) -> Option<std::net::IpAddr> {
+        Some([203, 0, 113, 9].into())
+    }
+
+    fn header(&self, name: &str) -> Option<&[u8]> {
+        self.header_line(name, 0)
+    }
+
+    fn header_line(&self, name: &str, index: usize) -> Option<&[u8]> {
+        (name == "x-api-key").then(|| self.0.get(index).map(|line| line.as_bytes()))?
+    }
+}
+
+#[test]
+fn a_caller_who_names_two_keys_is_counted_as_one_who_names_none() {
+    let policy = tollgate_policy::Policy::parse("limits: [{by: api_key, bucket: 1/minute}]").unwrap();
+    let key = |lines: &[&str]| {
+        let mut checks = tollgate_policy::Checks::new();
+        policy.survey(&Repeated(lines), &mut checks);
+        checks[0].key.clone()
+    };
+    assert_eq!(key(&["a", "b"]), key(&[]));
+    assert_eq!(key(&["b", "a", "a"]), key(&[]));
+    assert_eq!(key(&["a", "a"]), key(&["a"]));
+    assert_ne!(key(&["a"]), key(&[]));
+}

@@ -58,7 +58,7 @@ pub(super) fn render(it: &Diagnostic, sources: &Sources, file: &str, out: &mut S
 }
 
 /// How a place is called: a file has lines and columns, an argument only says what it is.
-fn whereabouts(place: Place, sources: &Sources, file: &str) -> String {
+pub(super) fn whereabouts(place: Place, sources: &Sources, file: &str) -> String {
     let source = sources.get(place.source);
     let name = printable(source.name.as_deref().unwrap_or(file));
     if source.is_file { format!("{name}:{}:{}", place.line, place.column) } else { name }

@@ -39,6 +39,11 @@ impl Sources {
         self.get(0)
     }
 
+    /// All that was written.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|source| &*source.text)
+    }
+
     /// Adds a text and says its number.
     pub(crate) fn add(&mut self, source: Source) -> u32 {
         let sources = Arc::make_mut(&mut self.0);
