@@ -31,9 +31,13 @@ use client::Operation;
 use environment::Environment;
 use failure::Failure;
 
+/// A request through the gateway allocates a dozen times, always the same sizes.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // Ends the process with 2 on a mistake, with 0 on `--help`.
-    let arguments = Arguments::parse();
+    let arguments = Arguments::try_parse().unwrap_or_else(|error| arguments::explain(error).exit());
     run(arguments.command).unwrap_or_else(|failure| {
         output::complain(&failure.to_string());
         ExitCode::from(2)
@@ -51,13 +55,13 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Grant(arguments) => client::amount(Operation::Grant, &arguments, &environment),
         Command::Refund(arguments) => client::amount(Operation::Refund, &arguments, &environment),
         Command::Schema => {
-            output::line(&format!("{:#}", tollgate::policy::schema()));
+            output::line(&format!("{:#}", tollgate::policy::schema()))?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "tollgate", &mut script);
-            output::text(&String::from_utf8_lossy(&script));
+            output::text(&String::from_utf8_lossy(&script))?;
             Ok(ExitCode::SUCCESS)
         }
     }

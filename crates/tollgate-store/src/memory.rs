@@ -201,22 +201,13 @@ impl<C: Clock> MemoryStore<C> {
         }
         let each = || checks.iter().zip(&hashes);
         let refused = |outcomes: &[Outcome]| checks.iter().zip(outcomes).any(|(it, out)| !admits(it, out));
-        each().for_each(|(check, &hash)| outcomes.push(self.look(check, hash, now)));
-        if !refused(outcomes) {
-            // Slots last: a unit is given back as if it had not been taken, but a
-            // slot that its owner held before and renewed would be lost.
-            let of_kind = |slots: bool| {
-                (0..checks.len()).filter(move |&at| matches!(checks[at].demand, Demand::Slot(_)) == slots)
-            };
-            let mut met = SmallVec::<[usize; 8]>::new();
-            for at in of_kind(false).chain(of_kind(true)) {
-                outcomes[at] = self.meet(&checks[at], hashes[at], now);
-                if !admits(&checks[at], &outcomes[at]) {
-                    // Another thread took it since we looked.
-                    met.iter().for_each(|&at| self.give_back(&checks[at], &outcomes[at], now));
-                    break;
-                }
-                met.push(at);
+        let has_slots = checks.iter().any(|check| matches!(check.demand, Demand::Slot(_)));
+        if !has_slots && each().all(|(check, &hash)| !check.binding || self.has_room(check, hash, now)) {
+            self.meet_all(checks, &hashes, now, outcomes);
+        } else {
+            each().for_each(|(check, &hash)| outcomes.push(self.look(check, hash, now)));
+            if !refused(outcomes) {
+                self.meet_slots_last(checks, &hashes, now, outcomes);
             }
         }
         let admitted = !refused(outcomes);
@@ -230,6 +221,39 @@ impl<C: Clock> MemoryStore<C> {
             }
         }
         admitted
+    }
+
+    /// Charges a batch that had room a moment ago, in its order.
+    fn meet_all(&self, checks: &[Check<'_>], hashes: &[u64], now: Timestamp, outcomes: &mut Outcomes) {
+        for (at, (check, &hash)) in checks.iter().zip(hashes).enumerate() {
+            outcomes.push(self.meet(check, hash, now));
+            if !admits(check, &outcomes[at]) {
+                // Another thread took it since we looked.
+                let met = checks.iter().zip(&*outcomes).take(at);
+                met.for_each(|(check, outcome)| self.give_back(check, outcome, now));
+                let rest = checks.iter().zip(hashes).skip(at + 1);
+                outcomes.extend(rest.map(|(check, &hash)| self.look(check, hash, now)));
+                return;
+            }
+        }
+    }
+
+    /// The same where slots are wanted too. They come last: a unit is given back as if
+    /// it had not been taken, but a slot that its owner held before and renewed would
+    /// be lost.
+    fn meet_slots_last(&self, checks: &[Check<'_>], hashes: &[u64], now: Timestamp, outcomes: &mut Outcomes) {
+        let of_kind = |slots: bool| {
+            (0..checks.len()).filter(move |&at| matches!(checks[at].demand, Demand::Slot(_)) == slots)
+        };
+        let mut met = SmallVec::<[usize; 8]>::new();
+        for at in of_kind(false).chain(of_kind(true)) {
+            outcomes[at] = self.meet(&checks[at], hashes[at], now);
+            if !admits(&checks[at], &outcomes[at]) {
+                met.iter().for_each(|&at| self.give_back(&checks[at], &outcomes[at], now));
+                return;
+            }
+            met.push(at);
+        }
     }
 
     fn give_back(&self, check: &Check<'_>, outcome: &Outcome, now: Timestamp) {
@@ -261,6 +285,21 @@ impl<C: Clock> MemoryStore<C> {
                 again => again,
             },
         }
+    }
+
+    /// Whether a check would be admitted, without saying how the key stands.
+    #[inline]
+    fn has_room(&self, check: &Check<'_>, hash: u64, now: Timestamp) -> bool {
+        // As in `meet`, but for the payment and the description.
+        if let (Quota::Bucket(bucket), Demand::Exactly(cost @ 1..)) = (&check.rule.quota, check.demand)
+            && check.rule.before.is_none()
+            && let Some(bucket) = bucket.in_ticks()
+            && let Some(price) = bucket.price(cost)
+            && let Some(tat) = self.table.tat(hash)
+        {
+            return bucket.affords(tat, price, now);
+        }
+        self.look(check, hash, now).is_admitted()
     }
 
     /// What a check would be answered; charges nothing.

@@ -14,15 +14,15 @@ pub struct Tollgate {
 
 /// Three limits that apply to every request: by address, by key, and for all together.
 const AMPLE: &str = "limits:
-  - {endpoint: /api/**, by: ip, bucket: 10000000/second}
-  - {endpoint: /api/v1/**, by: api_key, bucket: 10000000/second}
-  - {endpoint: /api/v1/posts, by: global, bucket: 10000000/second}
+  - {endpoint: /api/**, by: ip, bucket: 1000000/second}
+  - {endpoint: /api/v1/**, by: api_key, bucket: 1000000/second}
+  - {endpoint: /api/v1/posts, by: global, bucket: 1000000/second}
 ";
 
 /// The same three; the last has nothing left after one request.
 const SPENT: &str = "limits:
-  - {endpoint: /api/**, by: ip, bucket: 10000000/second}
-  - {endpoint: /api/v1/**, by: api_key, bucket: 10000000/second}
+  - {endpoint: /api/**, by: ip, bucket: 1000000/second}
+  - {endpoint: /api/v1/**, by: api_key, bucket: 1000000/second}
   - {endpoint: /api/v1/posts, by: global, bucket: 1/day}
 ";
 
