@@ -243,9 +243,7 @@ impl Worker {
             let upstream = hyper::upgrade::on(&mut response);
             let chosen = response.headers().get(UPGRADE);
             // Nobody asked, or for something else: then there is nothing to connect it to.
-            let asked_for = |wanted: &HeaderValue| {
-                chosen.is_some_and(|it| it.as_bytes().eq_ignore_ascii_case(wanted.as_bytes()))
-            };
+            let asked_for = |wanted: &HeaderValue| chosen.is_some_and(|it| tunnel::offers(wanted, it));
             let (_, client) = client.filter(|it| asked_for(&it.0)).ok_or(Problem::BrokenOff)?;
             let work = Outliving::default();
             response.extensions_mut().insert(work.clone());

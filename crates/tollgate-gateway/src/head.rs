@@ -162,8 +162,10 @@ fn is_host(text: &str) -> bool {
     let named = text.starts_with('[')
         || host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'));
     let port = rest.strip_prefix(':').unwrap_or(rest);
+    let digits = port.bytes().all(|byte| byte.is_ascii_digit());
+    // A port may be empty (RFC 3986, 3.2.3).
     let is_port = rest.is_empty()
-        || (rest.len() > port.len() && port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit()));
+        || (rest.len() > port.len() && digits && (port.is_empty() || port.parse::<u16>().is_ok()));
     !host.is_empty() && named && is_port
 }
 

@@ -21,6 +21,12 @@ pub(crate) fn wanted(version: Version, headers: &HeaderMap) -> Option<HeaderValu
     (meant && !is_http).then(|| protocol.clone())
 }
 
+/// Whether a protocol is one of those that were asked for (RFC 9110, 7.8).
+pub(crate) fn offers(wanted: &HeaderValue, chosen: &HeaderValue) -> bool {
+    let mut listed = wanted.as_bytes().split(|it| *it == b',').map(<[u8]>::trim_ascii);
+    listed.any(|it| !it.is_empty() && it.eq_ignore_ascii_case(chosen.as_bytes()))
+}
+
 /// Carries bytes both ways until both sides have had enough, and holds what is held meanwhile.
 pub(crate) fn open(client: OnUpgrade, upstream: OnUpgrade, held: impl Send + 'static) {
     tokio::spawn(async move {

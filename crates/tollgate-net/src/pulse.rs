@@ -4,7 +4,7 @@
 //! instead notes when it began to wait and for what, and has one timer that
 //! looks at the notes when it fires and sets itself again.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -31,12 +31,17 @@ pub(crate) struct Pulse {
     head_since: AtomicU64,
     /// Since when the client takes nothing; `NOTHING` while it does.
     stalled_since: AtomicU64,
+    /// Whether our side is being closed.
+    ends: AtomicBool,
     /// Over HTTP/2 the connection may be fine and one answer not be taken: since
     /// when each is not. Those that are done are forgotten when there are too many.
     offers: Mutex<Vec<Weak<AtomicU64>>>,
 }
 
 const NOTHING: u64 = u64::MAX;
+
+/// After how much quiet a connection rests.
+pub(crate) const REST: Duration = Duration::from_millis(300);
 
 /// After which an upload that was refused would have gone on, in milliseconds.
 const A_WHILE: u64 = 500;
@@ -72,6 +77,7 @@ impl Pulse {
             idle_since: AtomicU64::new(0),
             head_since: AtomicU64::new(head_since),
             stalled_since: AtomicU64::new(NOTHING),
+            ends: AtomicBool::new(false),
             offers: Mutex::default(),
         })
     }
@@ -109,6 +115,28 @@ impl Pulse {
         self.running.load(Ordering::Relaxed) == 0
             && self.head_since.load(Ordering::Relaxed) == NOTHING
             && self.now().saturating_sub(self.idle_since.load(Ordering::Relaxed)) > A_WHILE
+    }
+
+    /// Whether everything has been said and taken for so long that the next request
+    /// may be a long time coming.
+    pub(crate) fn is_resting(&self) -> bool {
+        let quiet = self.now().saturating_sub(self.idle_since.load(Ordering::Relaxed));
+        self.running.load(Ordering::Relaxed) == 0
+            && self.head_since.load(Ordering::Relaxed) == NOTHING
+            && !self.is_stalled()
+            && !self.ends.load(Ordering::Relaxed)
+            && quiet >= u64::try_from(REST.as_millis()).unwrap_or(NOTHING)
+    }
+
+    /// Our side is being closed.
+    pub(crate) fn end(&self) {
+        self.ends.store(true, Ordering::Relaxed);
+    }
+
+    /// How long a connection that rests may go on resting.
+    pub(crate) fn rest_left(&self, caps: &Caps) -> Duration {
+        let quiet = self.now().saturating_sub(self.idle_since.load(Ordering::Relaxed));
+        caps.idle.saturating_sub(Duration::from_millis(quiet))
     }
 
     /// Whether the client takes nothing of what is ready for it.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Sleep;
@@ -57,6 +57,26 @@ impl Wire {
         slot: Option<OwnedSemaphorePermit>,
     ) -> Self {
         Self { transport, ahead, pulse, lingering: None, _slot: slot }
+    }
+
+    /// Puts back what was read and not used.
+    pub(crate) fn put_back(&mut self, ahead: Bytes) {
+        self.ahead = ahead;
+    }
+
+    /// Waits until the client says something more, or closes.
+    pub(crate) async fn more(&mut self) -> io::Result<()> {
+        match &mut self.transport {
+            Transport::Plain(stream) => stream.readable().await,
+            Transport::Tls(stream) => {
+                // Only what is decrypted tells whether anything was said.
+                let mut some = [0; 64];
+                let count = stream.read(&mut some).await?;
+                self.ahead = Bytes::copy_from_slice(&some[..count]);
+                self.pulse.read();
+                Ok(())
+            }
+        }
     }
 
     fn note_write<T>(&self, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -133,6 +153,7 @@ impl AsyncWrite for Wire {
     /// Closes our side, then reads what the client still sends, for a while.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let wire = &mut *self;
+        wire.pulse.end();
         if wire.lingering.is_none() {
             ready!(Pin::new(&mut wire.transport).poll_shutdown(cx))?;
             if wire.pulse.is_long_idle() {
@@ -210,5 +231,37 @@ impl AsyncWrite for Transport {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::net::TcpListener;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::drain::Drain;
+
+    /// How long closing takes while the client keeps its side open, some time after an answer.
+    async fn closing_takes(after: Duration) -> Duration {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let pulse = Pulse::of_heads(Drain::new().1.ending());
+        drop(pulse.begin());
+        let mut wire = Wire::new(Transport::Plain(stream), Bytes::new(), pulse, None);
+        tokio::time::advance(after).await;
+        let begun = Instant::now();
+        wire.shutdown().await.unwrap();
+        drop(client);
+        begun.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_was_idle_for_long_is_not_waited_for() {
+        assert_eq!(closing_takes(Duration::from_secs(5)).await, Duration::ZERO);
+        let waited = closing_takes(Duration::from_millis(100)).await;
+        assert!(waited >= LINGER, "what it was just refused it may still be sending: {waited:?}");
     }
 }

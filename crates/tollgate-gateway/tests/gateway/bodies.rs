@@ -136,3 +136,35 @@ fn an_upstream_that_has_seen_enough_may_answer_before_the_end() {
     let answer = client.answer();
     assert_eq!((answer.status(), answer.text().as_str()), (403, "no"));
 }
+
+/// What a head may not say a trailer may not say either: it is too late for it.
+#[test]
+fn trailers_change_nothing_that_was_settled_by_the_head() {
+    let settled = [
+        "x-forwarded-for",
+        "x-real-ip",
+        "forwarded",
+        "connection",
+        "host",
+        "content-length",
+        "authorization",
+    ];
+    let told = ["x-ratelimit-remaining", "ratelimit", "retry-after", "connection", "set-cookie"];
+    let lines = |names: &[&str]| names.iter().map(|it| [it, ": 1\r\n"].concat()).collect::<String>();
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: grpc-status, {}\r\n\r\n\
+         4\r\nbody\r\n0\r\n{}grpc-status: 0\r\n\r\n",
+        told.join(", "),
+        lines(&told),
+    );
+    let upstream = Upstream::always(answer);
+    let gateway = Behind::new(&upstream).serve();
+    let answer = gateway.connect().ask(format!(
+        "POST / HTTP/1.1\r\nhost: a\r\nte: trailers\r\ntrailer: grpc-status, {}\r\n\
+         transfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n{}grpc-status: 0\r\n\r\n",
+        settled.join(", "),
+        lines(&settled),
+    ));
+    assert_eq!(answer.trailers, [("grpc-status".to_owned(), "0".to_owned())]);
+    assert_eq!(upstream.only().trailers, [("grpc-status".to_owned(), "0".to_owned())]);
+}

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 
-use crate::support::{Behind, OK, Upstream, eventually};
+use crate::support::{Behind, OK, PATIENCE, Upstream, eventually};
 
 #[test]
 fn requests_in_turn_use_one_connection_on_either_side() {
@@ -168,4 +168,44 @@ fn a_client_that_asks_to_close_is_closed() {
     assert_eq!(answer.text(), "ok");
     client.assert_closed();
     assert_eq!(upstream.only().find("connection"), None, "the upstream's connection goes on");
+}
+
+/// What is left of an upload that was answered already is nobody else's business.
+#[test]
+fn a_connection_that_is_still_busy_with_an_upload_is_not_given_to_others() {
+    let (noticed, closed) = mpsc::channel();
+    let noticed = std::sync::Mutex::new(noticed);
+    let upstream = Upstream::script(move |turn| {
+        if turn.number > 0 {
+            return turn.always(OK);
+        }
+        // The head alone.
+        turn.wire.head();
+        turn.wire.send(OK);
+        turn.wire.rest();
+        noticed.lock().unwrap().send(()).unwrap();
+    });
+    let gateway = Behind::new(&upstream).serve();
+    let mut busy = gateway.connect();
+    let answer = busy.ask("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 100000\r\n\r\nx");
+    assert_eq!(answer.text(), "ok");
+    assert_eq!(gateway.get("/").status(), 200, "on another connection");
+    assert_eq!(upstream.connections(), 2);
+    closed.recv_timeout(PATIENCE).unwrap();
+    drop(busy);
+}
+
+#[test]
+fn a_connection_is_used_again_when_the_upload_has_ended() {
+    let upstream = Upstream::ok();
+    let gateway = Behind::new(&upstream).serve();
+    let mut client = gateway.connect();
+    for _ in 0..50 {
+        for body in ["content-length: 2\r\n\r\nhi", "transfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n"]
+        {
+            let answer = client.ask(format!("POST / HTTP/1.1\r\nhost: a\r\n{body}"));
+            assert_eq!(answer.status(), 200);
+        }
+    }
+    assert_eq!((upstream.connections(), upstream.seen().len()), (1, 100));
 }

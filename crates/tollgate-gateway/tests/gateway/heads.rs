@@ -175,3 +175,43 @@ fn heads_of_answers_that_have_no_body_keep_their_length() {
     assert_eq!((answer.status(), answer.header("etag")), (304, "\"x\""));
     assert_eq!(upstream.connections(), 1);
 }
+
+#[test]
+fn what_strangers_claim_does_not_pass_however_it_is_written() {
+    let claims = [
+        ("x-forwarded-port", "444"),
+        ("x-forwarded-prefix", "/admin"),
+        ("x-real-ip", "203.0.113.9"),
+        ("x_forwarded_for", "203.0.113.9"),
+        ("x_real_ip", "203.0.113.9"),
+    ];
+    let lines: String = claims.iter().flat_map(|(name, value)| [name, ": ", value, "\r\n"]).collect();
+    let request = format!("GET / HTTP/1.1\r\nhost: a\r\n{lines}x-forward: yes\r\nx_kept: yes\r\n\r\n");
+    let trusting = "client: {trusted_proxies: [127.0.0.1]}\nlimits: []";
+    for (policy, believed) in [("limits: []", false), (trusting, true)] {
+        for forwarded in ["x-forwarded", "forwarded", "off"] {
+            let upstream = Upstream::ok();
+            let gateway = Behind::new(&upstream).with(&format!("forwarded: {forwarded}")).limited(policy);
+            let seen = seen_of(&gateway, &upstream, &request);
+            for (name, value) in claims {
+                assert_eq!(seen.find(name), believed.then_some(value), "{name}, {forwarded}");
+            }
+            assert_eq!((seen.header("x-forward"), seen.header("x_kept")), ("yes", "yes"));
+        }
+    }
+}
+
+#[test]
+fn an_answer_in_an_encoding_that_cannot_be_passed_on_is_a_failure() {
+    for encoding in ["gzip, chunked", "gzip", "chunked\r\ntransfer-encoding: chunked"] {
+        let upstream = Upstream::always(format!(
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: {encoding}\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+        ));
+        let gateway = Behind::new(&upstream).serve();
+        let mut client = gateway.connect();
+        for _ in 0..2 {
+            client.get("/").assert_problem(502);
+        }
+        assert_eq!(upstream.connections(), 2, "a connection with such an answer on it is not used again");
+    }
+}

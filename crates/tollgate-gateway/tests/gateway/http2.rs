@@ -76,6 +76,30 @@ fn refusals_and_problems_are_told_over_http_2_too() {
     });
 }
 
+#[test]
+fn more_headers_than_the_caps_allow_are_refused_with_the_reason() {
+    let upstream = Upstream::ok();
+    let gateway = Behind::new(&upstream).with("caps: {headers: 20}").serve();
+    wait_for(async {
+        let mut client = http2(gateway.address).await;
+        for (count, status) in [(20, 200), (21, 431), (20, 200)] {
+            let mut request = get("/");
+            for number in 0..count {
+                let name: http::HeaderName = format!("x-{number}").parse().unwrap();
+                request.headers_mut().insert(name, "1".parse().unwrap());
+            }
+            let answer = client.requests.send_request(request).await.unwrap();
+            assert_eq!(answer.status().as_u16(), status, "{count}");
+            if status == 431 {
+                assert_eq!(answer.headers()["content-type"], "application/problem+json");
+                let body = answer.into_body().collect().await.unwrap().to_bytes();
+                assert!(String::from_utf8_lossy(&body).contains(r#""status":431,"#), "{body:?}");
+            }
+        }
+    });
+    assert_eq!(upstream.seen().len(), 2);
+}
+
 /// As gRPC does it: both directions at once, and trailers at the end.
 #[test]
 fn frames_and_trailers_pass_both_ways_at_once() {

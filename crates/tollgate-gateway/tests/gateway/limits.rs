@@ -134,3 +134,39 @@ fn a_slot_is_free_again_when_the_client_is_gone() {
         eventually("the slot is free", || !is_taken(&gateway));
     }
 }
+
+const BY_KEY: &str = "limits: [{name: each, by: api_key, bucket: 1/hour}]";
+
+#[test]
+fn a_caller_is_counted_by_what_the_upstream_sees_of_it() {
+    let upstream = Upstream::ok();
+    let gateway = Behind::new(&upstream).limited(BY_KEY).serve();
+    for (key, status) in [("one", 200), ("two", 429), ("three", 429)] {
+        let answer = gateway.connect().ask(format!(
+            "GET / HTTP/1.1\r\nhost: a\r\nconnection: X-Api-Key\r\nx-api-key: {key}\r\nauthorization: Bearer real\r\n\r\n"
+        ));
+        assert_eq!(answer.status(), status, "{key}");
+    }
+    let seen = upstream.only();
+    assert_eq!((seen.find("x-api-key"), seen.header("authorization")), (None, "Bearer real"));
+}
+
+#[test]
+fn a_key_that_is_said_in_two_ways_is_not_a_new_one_each_time() {
+    for decoy_first in [true, false] {
+        let upstream = Upstream::ok();
+        let gateway = Behind::new(&upstream).limited(BY_KEY).serve();
+        let statuses: Vec<_> = (0..4)
+            .map(|decoy| {
+                let (decoy, real) =
+                    (format!("x-api-key: decoy{decoy}\r\n"), "x-api-key: real\r\n".to_owned());
+                let keys = if decoy_first { decoy + &real } else { real + &decoy };
+                gateway.connect().ask(format!("GET / HTTP/1.1\r\nhost: a\r\n{keys}\r\n")).status()
+            })
+            .collect();
+        assert_eq!(statuses, [200, 429, 429, 429]);
+        // The real one has nothing to do with it.
+        let honest = "GET / HTTP/1.1\r\nhost: a\r\nx-api-key: real\r\n\r\n";
+        assert_eq!(gateway.connect().ask(honest).status(), 200);
+    }
+}

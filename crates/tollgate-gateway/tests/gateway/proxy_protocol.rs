@@ -65,3 +65,18 @@ fn a_stranger_cannot_say_whom_it_speaks_for() {
     let nobody = Limiter::new(Policy::parse("limits: []").unwrap());
     assert!(matches!(Gateway::new(settings, nobody.into(), None), Err(StartError::NobodyTrusted)));
 }
+
+#[test]
+fn a_balancer_that_is_no_longer_trusted_is_refused_from_then_on() {
+    let upstream = Upstream::ok();
+    let gateway = Behind::new(&upstream).with("proxy_protocol: true").limited(TRUSTING).serve();
+    let request = |last| [&v2([203, 0, 113, last]), GET.as_bytes()].concat();
+    assert_eq!(gateway.connect().ask(request(1)).status(), 200);
+    gateway.limit_by(&TRUSTING.replace("127.0.0.1", "10.0.0.0/8"));
+    let mut client = gateway.connect();
+    client.send(request(2));
+    client.assert_closed();
+    assert_eq!(upstream.seen().len(), 1);
+    gateway.limit_by(TRUSTING);
+    assert_eq!(gateway.connect().ask(request(3)).status(), 200);
+}

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub(crate) use self::certificate::Certificate;
 pub(crate) use self::gateway::{Behind, Served, settings};
-pub(crate) use self::h2::{Feed, H2Upstream, Http2, http2, wait_for};
+pub(crate) use self::h2::{Feed, H2Upstream, Http2, http2, http2_that_takes_nothing, wait_for};
 pub(crate) use self::message::Message;
 pub(crate) use self::script::{OK, Upstream, eventually};
 pub(crate) use self::wire::Wire;

@@ -85,6 +85,34 @@ fn a_change_of_protocol_that_nobody_asked_for_is_a_failure() {
 }
 
 #[test]
+fn a_change_to_another_protocol_than_was_asked_for_is_a_failure() {
+    for chosen in ["upgrade: h2c\r\n", "upgrade: other\r\n", ""] {
+        let upstream = Upstream::script(move |turn| {
+            turn.request();
+            turn.wire
+                .send(format!("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\n{chosen}\r\n"));
+            turn.wire.assert_closed();
+        });
+        let gateway = Behind::new(&upstream).serve();
+        for asked in ["websocket", "foo, websocket"] {
+            let request = UPGRADE.replace("upgrade: websocket", &format!("upgrade: {asked}"));
+            gateway.connect().ask(request).assert_problem(502);
+        }
+    }
+}
+
+#[test]
+fn of_several_protocols_the_upstream_may_choose() {
+    let upstream = echo();
+    let gateway = Behind::new(&upstream).serve();
+    let mut client = gateway.connect();
+    client.send(UPGRADE.replace("upgrade: websocket", "upgrade: foo/1, WebSocket"));
+    assert_eq!(client.head().unwrap().status(), 101);
+    assert_eq!(client.exactly(6), b"hello ");
+    assert_eq!(upstream.only().header("upgrade"), "foo/1, WebSocket");
+}
+
+#[test]
 fn a_tunnel_is_not_cut_off_when_the_gateway_drains() {
     let upstream = echo();
     let gateway = Behind::new(&upstream).serve();

@@ -23,10 +23,10 @@ use tokio::time::{Instant, sleep, timeout};
 use super::answer::Answering;
 use super::{Connection, HttpServer, Shared};
 use crate::caps::Caps;
-use crate::drain::Phase;
+use crate::drain::{Drain, Phase};
 use crate::keep_alive::keep_alive;
 use crate::proxy_protocol;
-use crate::pulse::{Late, Pulse, shortest};
+use crate::pulse::{Late, Pulse, REST, shortest};
 use crate::wire::{Transport, Wire};
 
 /// How HTTP/2 begins, whoever speaks it without TLS.
@@ -78,33 +78,65 @@ pub(super) async fn serve<Make, S, B>(
     };
     let Opened { transport, ahead, connection, http2 } = opened;
     let pulse = if http2 { Pulse::of_frames() } else { Pulse::of_heads(shared.drain.ending()) };
-    let wire = TokioIo::new(Wire::new(transport, ahead, Arc::clone(&pulse), slot));
+    let wire = Wire::new(transport, ahead, Arc::clone(&pulse), slot);
     let service = Answering { service: (shared.make)(&connection), pulse: Arc::clone(&pulse) };
-    if http2 {
-        let connection = http2_builder(caps).serve_connection(wire, service);
-        let mut connection = pin!(connection);
-        let end = drive(connection.as_mut(), http2::Connection::graceful_shutdown, &pulse, caps, async {
-            drain.reached(Phase::Draining).await;
-        });
-        log_end(peer, end.await);
+    let end = if http2 {
+        let mut connection = Box::pin(http2_builder(caps).serve_connection(TokioIo::new(wire), service));
+        let close = http2::Connection::graceful_shutdown;
+        drive(connection.as_mut(), close, &pulse, caps, false, drain.reached(Phase::Draining)).await
     } else {
-        let mut connection = http1_builder(caps).serve_connection(wire, service).with_upgrades();
-        let end = drive(
-            Pin::new(&mut connection),
-            http1::UpgradeableConnection::graceful_shutdown,
-            &pulse,
-            caps,
-            async {
-                drain.reached(Phase::Closing).await;
-            },
-        );
-        let end = end.await;
-        if let End::Late(Late::Head) = end
-            && let Some(parts) = connection.into_parts()
-        {
-            let _ = timeout(caps.head, tell_late(parts.io.into_inner())).await;
+        serve_http1(wire, service, &pulse, caps, &mut drain).await
+    };
+    log_end(peer, end);
+}
+
+/// Hyper keeps two buffers and more for each connection, whether anything is said on
+/// it or not. One that rests gives them back and is only listened to; the rest of its
+/// life begins with the next byte.
+async fn serve_http1<S, B>(
+    mut wire: Wire,
+    mut service: Answering<S>,
+    pulse: &Pulse,
+    caps: &Caps,
+    drain: &mut Drain,
+) -> End
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
+    S::Future: Send + 'static,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+{
+    let mut may_rest = true;
+    loop {
+        let connection = http1_builder(caps).serve_connection(TokioIo::new(wire), service);
+        let mut connection = Box::new(connection.with_upgrades());
+        let close = http1::UpgradeableConnection::graceful_shutdown;
+        let ending = drain.reached(Phase::Closing);
+        let end = drive(Pin::new(&mut *connection), close, pulse, caps, may_rest, ending).await;
+        if !matches!(end, End::Rests | End::Late(Late::Head)) {
+            return end;
         }
-        log_end(peer, end);
+        // It is there until the protocol has changed, and then this is not reached.
+        let Some(parts) = connection.into_parts() else { return end };
+        (wire, service) = (parts.io.into_inner(), parts.service);
+        if let End::Late(_) = end {
+            let _ = timeout(caps.head, tell_late(wire)).await;
+            return end;
+        }
+        may_rest = parts.read_buf.is_empty();
+        if !may_rest {
+            wire.put_back(parts.read_buf);
+            continue;
+        }
+        let woken = tokio::select! {
+            woken = timeout(pulse.rest_left(caps), wire.more()) => woken.is_ok_and(|it| it.is_ok()),
+            () = drain.reached(Phase::Closing) => false,
+        };
+        if !woken {
+            let _ = wire.shutdown().await;
+            return End::Closed(Ok(()));
+        }
     }
 }
 
@@ -161,6 +193,8 @@ fn http2_builder(caps: &Caps) -> http2::Builder<TokioExecutor> {
 enum End {
     Closed(hyper::Result<()>),
     Late(Late),
+    /// Not at all: nothing is said any more, and nothing need be kept.
+    Rests,
 }
 
 /// Runs a connection, with an eye on its client and on the end of everything.
@@ -169,12 +203,14 @@ async fn drive<C>(
     close: fn(Pin<&mut C>),
     pulse: &Pulse,
     caps: &Caps,
+    may_rest: bool,
     ending: impl Future<Output = ()>,
 ) -> End
 where
     C: Future<Output = hyper::Result<()>>,
 {
-    let mut timer = pin!(sleep(shortest(caps)));
+    let tick = if may_rest { shortest(caps).min(REST) } else { shortest(caps) };
+    let mut timer = pin!(sleep(tick));
     let mut ending = pin!(ending);
     let mut closing = false;
     std::future::poll_fn(|cx: &mut Context<'_>| {
@@ -191,7 +227,8 @@ where
                 return Poll::Pending;
             }
             let wait = match pulse.late(caps) {
-                Ok(wait) => wait,
+                Ok(_) if may_rest && !closing && pulse.is_resting() => return Poll::Ready(End::Rests),
+                Ok(wait) => wait.min(tick),
                 Err(Late::Idle) if !closing => {
                     closing = true;
                     close(connection.as_mut());
@@ -220,7 +257,7 @@ async fn tell_late(mut wire: Wire) {
 
 fn log_end(peer: SocketAddr, end: End) {
     match end {
-        End::Closed(Ok(())) => {}
+        End::Closed(Ok(())) | End::Rests => {}
         End::Closed(Err(error)) => tracing::debug!(%peer, %error, "connection ended"),
         End::Late(late) => tracing::debug!(%peer, ?late, "connection closed"),
     }

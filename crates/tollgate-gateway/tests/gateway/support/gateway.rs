@@ -54,7 +54,7 @@ impl Behind {
         let settings = settings(&self.section).unwrap_or_else(|wrong| panic!("{wrong}"));
         let policy = Policy::parse(&self.policy).unwrap_or_else(|wrong| panic!("{wrong}"));
         let limiter = SharedLimiter::from(Limiter::new(policy));
-        let gateway = Gateway::new(settings, limiter, None).unwrap();
+        let gateway = Gateway::new(settings, limiter.clone(), None).unwrap();
         let sockets = Sockets::bind("127.0.0.1:0", 1).unwrap();
         let address = sockets.address();
         let listener = sockets.into_listeners().pop().unwrap();
@@ -69,7 +69,7 @@ impl Behind {
                 }
             });
         });
-        Served { address, drainer, stop: Some(stop), thread: Some(thread) }
+        Served { address, drainer, limiter, stop: Some(stop), thread: Some(thread) }
     }
 }
 
@@ -77,6 +77,7 @@ impl Behind {
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
     pub(crate) drainer: Drainer,
+    limiter: SharedLimiter,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
 }
@@ -90,6 +91,12 @@ impl Served {
     #[track_caller]
     pub(crate) fn get(&self, path: &str) -> super::Message {
         self.connect().get(path)
+    }
+
+    /// Puts another policy in force.
+    #[track_caller]
+    pub(crate) fn limit_by(&self, policy: &str) {
+        self.limiter.replace(Policy::parse(policy).unwrap_or_else(|wrong| panic!("{wrong}")));
     }
 
     /// Waits until serving has come to its own end.

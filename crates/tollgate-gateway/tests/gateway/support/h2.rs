@@ -12,6 +12,7 @@ use std::thread;
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::{Body, Frame};
+use http_body_util::Either;
 use hyper::body::Incoming;
 use hyper::client::conn::http2 as client;
 use hyper::server::conn::http2 as server;
@@ -82,13 +83,39 @@ pub(crate) struct Http2 {
 
 /// Connects without TLS, and without asking first.
 pub(crate) async fn http2(address: SocketAddr) -> Http2 {
+    connected(address, &client::Builder::new(TokioExecutor::new())).await
+}
+
+/// The same for a client that takes no byte of any answer's body.
+pub(crate) async fn http2_that_takes_nothing(address: SocketAddr) -> Http2 {
+    let mut builder = client::Builder::new(TokioExecutor::new());
+    builder.initial_stream_window_size(0);
+    connected(address, &builder).await
+}
+
+async fn connected(address: SocketAddr, builder: &client::Builder<TokioExecutor>) -> Http2 {
     let stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    let io = TokioIo::new(stream);
-    let (requests, connection) = client::handshake(TokioExecutor::new(), io).await.unwrap();
+    let (requests, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
     Http2 { requests, ended: tokio::spawn(connection) }
 }
 
-/// A service that speaks HTTP/2 without TLS: says back what it is sent.
+/// A body that has no end, one piece after the other.
+struct Endless;
+
+impl Body for Endless {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[b'x'; 16 * 1024])))))
+    }
+}
+
+/// A service that speaks HTTP/2 without TLS: says back what it is sent. What comes
+/// from `/endless` never ends.
 pub(crate) struct H2Upstream {
     pub(crate) address: SocketAddr,
     connections: Arc<AtomicUsize>,
@@ -135,7 +162,11 @@ async fn serve(stream: tokio::net::TcpStream, one_each: bool) {
         let seen = format!("{} {} te={te}", request.method(), request.uri());
         let _ = answered.send(());
         async move {
-            Ok::<_, Infallible>(Response::builder().header("seen", seen).body(request.into_body()).unwrap())
+            let body = match request.uri().path() {
+                "/endless" => Either::Left(Endless),
+                _ => Either::Right(request.into_body()),
+            };
+            Ok::<_, Infallible>(Response::builder().header("seen", seen).body(body).unwrap())
         }
     });
     let connection = server::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), echo);

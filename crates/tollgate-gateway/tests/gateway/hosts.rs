@@ -1,0 +1,67 @@
+//! Hosts and targets mean one thing, here and behind.
+
+use crate::support::{Behind, Upstream};
+
+#[test]
+fn a_host_that_others_might_read_differently_goes_no_further() {
+    let upstream = Upstream::ok();
+    let gateway = Behind::new(&upstream).serve();
+    for host in [
+        "a.test:80:90",
+        "a.test:abc",
+        "a.test:;",
+        "a.test:+80",
+        "a.test:99999",
+        "a.test:123456",
+        "[::1",
+        "::1",
+        "[::1]80",
+        "[::1]x:80",
+        "[a.test]",
+        "a,b",
+        "a.test, b.test",
+        "a;b",
+        "a\"b",
+        "a%41",
+        ":80",
+        ":",
+        "a\\b",
+    ] {
+        gateway.connect().ask(format!("GET / HTTP/1.1\r\nhost: {host}\r\n\r\n")).assert_problem(400);
+        assert_eq!(upstream.connections(), 0, "{host}");
+    }
+    for host in ["a.test", "a.test:8080", "a.test:", "a_b-c.test:65535", "[::1]:80", "[::1]", "127.0.0.1:1"] {
+        let answer = gateway.connect().ask(format!("GET / HTTP/1.1\r\nhost: {host}\r\n\r\n"));
+        assert_eq!(answer.status(), 200, "{host}");
+        assert_eq!(upstream.seen().pop().unwrap().header("host"), host);
+    }
+}
+
+#[test]
+fn a_limit_of_a_host_is_met_however_the_host_is_written() {
+    let policy = "limits: [{host: a.test, by: global, bucket: 1/hour}]";
+    for host in ["a.test", "a.test:", "a.test:8080", "A.TEST"] {
+        let upstream = Upstream::ok();
+        let gateway = Behind::new(&upstream).limited(policy).serve();
+        let get = |host: &str| gateway.connect().ask(format!("GET / HTTP/1.1\r\nhost: {host}\r\n\r\n"));
+        assert_eq!(get("a.test").status(), 200);
+        assert_eq!(get(host).status(), 429, "{host}");
+        assert_eq!(get("b.test").status(), 200);
+    }
+}
+
+#[test]
+fn a_target_that_is_no_path_goes_no_further() {
+    let upstream = Upstream::ok();
+    let gateway = Behind::new(&upstream).serve();
+    // Written out, what it leads to is longer than a target can be.
+    let long = format!("/{}/./x?q=1", "%".repeat(30_000));
+    for target in ["*", "ftp://h/x", &long] {
+        gateway.connect().ask(format!("GET {target} HTTP/1.1\r\nhost: h\r\n\r\n")).assert_problem(400);
+        assert_eq!(upstream.connections(), 0, "{target:.20}");
+    }
+    for (line, sent) in [("OPTIONS *", "OPTIONS * HTTP/1.1"), ("GET https://h/x", "GET /x HTTP/1.1")] {
+        let answer = gateway.connect().ask(format!("{line} HTTP/1.1\r\nhost: h\r\n\r\n"));
+        assert_eq!((answer.status(), upstream.seen().pop().unwrap().start.as_str()), (200, sent));
+    }
+}
