@@ -5,7 +5,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 /// Where the API is unless something else is said.
 pub(crate) const DEFAULT_API: &str = "http://127.0.0.1:7070";
@@ -45,9 +46,9 @@ pub(crate) enum Command {
     Check(Check),
     /// Shows what a key has left of a limit; charges nothing
     Peek(Named),
-    /// Gives a key more than its limit grants
+    /// Gives back up to a full allowance, never more than the limit holds
     Grant(Amount),
-    /// Gives back what a key was charged
+    /// Gives back what a key was charged last, up to a full allowance
     Refund(Amount),
     /// Lets a key begin anew
     Reset(Named),
@@ -153,13 +154,16 @@ pub(crate) struct Api {
 
 /// Asks about a request
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(
+    override_usage = "tollgate check [OPTIONS] [METHOD] PATH",
+    after_help = "\
 Examples:
   tollgate check /api/v1/search --ip 203.0.113.9
   tollgate check POST /api/v1/login --ip 203.0.113.9 --user ann
   tollgate check /api/v1/posts --api-key k-123 --header 'X-Plan: pro' --cost 5 --json
 
-Exit status 0 when it is allowed, 1 when it is refused, 2 when nobody could be asked.")]
+Exit status 0 when it is allowed, 1 when it is refused, 2 when nobody could be asked."
+)]
 pub(crate) struct Check {
     /// The request; GET unless a method is given
     #[arg(value_names = ["METHOD", "PATH"], num_args = 1..=2, required = true)]
@@ -198,7 +202,7 @@ KEY is what the limit counts by, one value for each word of its `by`; none for `
 Examples:
   tollgate peek demo-search 127.0.0.1            by: ip
   tollgate reset exports acme ann                by: [tenant, user]
-  tollgate grant api k-123 --cost 500            500 more for one API key";
+  tollgate grant api k-123 --cost 500            500 of what one API key has spent";
 
 /// A key of a limit
 #[derive(Debug, Args)]
@@ -227,4 +231,18 @@ pub(crate) struct Amount {
     pub(crate) cost: u64,
     #[command(flatten)]
     pub(crate) api: Api,
+}
+
+/// A mistake in what was typed, with a tip where clap has none: a flag of `serve`
+/// without `serve`.
+pub(crate) fn explain(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else { return error };
+    let name = typed.trim_start_matches("--").split(['=', ' ']).next().unwrap_or_default().to_owned();
+    let command = Arguments::command();
+    let mut flags = command.find_subcommand("serve").into_iter().flat_map(clap::Command::get_arguments);
+    if error.kind() == ErrorKind::UnknownArgument && flags.any(|it| it.get_long() == Some(&name)) {
+        let tip = format!("`--{name}` belongs to a command: tollgate serve --{name} ...");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::{Display, Write};
 
+use tollgate::Policy;
 use tollgate::policy::{Limit, Mode};
 
 use crate::arguments::DEFAULT_API;
@@ -42,7 +43,7 @@ pub(crate) fn banner(inputs: &Inputs, configuration: &Configuration, addresses: 
         let _ = write!(out, "\n{warning}");
     }
     if inputs.config.is_none() {
-        out.push_str(&to_try(scheme, addresses, configuration.policy.limit("demo-search").is_some()));
+        out.push_str(&to_try(scheme, addresses, &configuration.policy));
     }
     out
 }
@@ -80,19 +81,28 @@ fn row(limit: &Limit) -> [String; 4] {
     [limit.name().to_owned(), joined(covers), format!("by {}", by.join(" and ")), joined(quota)]
 }
 
+/// The limit of the sample that can be run out by hand.
+const DEMO: &str = "demo-search";
+
+/// Whether it is what the sample says: flags and variables can change any part of it.
+fn is_sample(policy: &Policy) -> bool {
+    policy.limit(DEMO).is_some_and(|limit| {
+        row(limit) == [DEMO, "/api/v1/search", "by ip", "token-bucket 5/minute"].map(str::to_owned)
+    })
+}
+
 /// Three commands for whoever has no policy yet.
-fn to_try(scheme: &str, addresses: &Addresses, has_demo: bool) -> String {
+fn to_try(scheme: &str, addresses: &Addresses, policy: &Policy) -> String {
     let mut commands = Vec::new();
     if let Some(gateway) = addresses.gateway {
-        commands.push((
-            format!("curl -i {scheme}://{gateway}/api/v1/search"),
-            "five a minute; the sixth is refused",
-        ));
+        let what =
+            if is_sample(policy) { "five a minute; the sixth is refused" } else { "through the gateway" };
+        commands.push((format!("curl -i {scheme}://{gateway}/api/v1/search"), what));
     }
     if let Some(api) = addresses.api {
         let body = r#"{"path":"/api/v1/search","ip":"203.0.113.9"}"#;
         commands.push((format!("curl -s http://{api}/v1/check -d '{body}'"), "the decision alone"));
-        if has_demo {
+        if policy.limit(DEMO).is_some() {
             let url = format!("http://{api}");
             let at = if url == DEFAULT_API { String::new() } else { format!(" --api {url}") };
             commands.push((format!("tollgate peek demo-search 127.0.0.1{at}"), "what is left"));
@@ -108,7 +118,7 @@ fn to_try(scheme: &str, addresses: &Addresses, has_demo: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::configuration::Overlay;
+    use crate::configuration::{Overlay, Reading};
 
     fn text(limits: &str, addresses: &Addresses) -> String {
         let overlays = vec![Overlay {
@@ -118,7 +128,7 @@ mod tests {
             value: limits.into(),
         }];
         let inputs = Inputs { overlays, ..Inputs::default() };
-        banner(&inputs, &inputs.load().unwrap(), addresses)
+        banner(&inputs, &inputs.load(Reading::First).unwrap(), addresses)
     }
 
     fn addresses() -> Addresses {
@@ -129,7 +139,7 @@ mod tests {
     #[test]
     fn the_sample_comes_with_three_commands_to_try() {
         let inputs = Inputs::default();
-        let said = banner(&inputs, &inputs.load().unwrap(), &addresses());
+        let said = banner(&inputs, &inputs.load(Reading::First).unwrap(), &addresses());
         for expected in [
             "gateway  http://127.0.0.1:8080 to a built-in demo",
             "api      http://127.0.0.1:7070",
@@ -138,8 +148,21 @@ mod tests {
             "curl -i http://127.0.0.1:8080/api/v1/search",
             "curl -s http://127.0.0.1:7070/v1/check -d",
             "tollgate peek demo-search 127.0.0.1 ",
+            "five a minute; the sixth is refused",
         ] {
             assert!(said.contains(expected), "{expected} in:\n{said}");
+        }
+    }
+
+    #[test]
+    fn what_the_sample_no_longer_says_is_not_promised() {
+        let limit = |changed: &str| format!("[{{name: demo-search, endpoint: /api/v1/search, {changed}}}]");
+        assert!(text(&limit("by: ip, bucket: 5/minute"), &addresses()).contains("five a minute"));
+        for changed in
+            ["by: ip, bucket: 6/minute", "by: user, bucket: 5/minute", "by: ip, bucket: 5/minute, mode: off"]
+        {
+            let said = text(&limit(changed), &addresses());
+            assert!(!said.contains("five a minute") && said.contains("# through the gateway"), "{said}");
         }
     }
 

@@ -44,7 +44,7 @@ impl Operation {
 pub(crate) fn check(arguments: &Check, environment: &Environment) -> Result<ExitCode, Failure> {
     let body = check_body(arguments)?;
     let answer = ask(&arguments.api, environment, "/v1/check", &body)?;
-    print(&arguments.api, &answer, report::decision);
+    print(&arguments.api, &answer, report::decision)?;
     Ok(ExitCode::from(u8::from(answer.read["allowed"] != true)))
 }
 
@@ -77,7 +77,7 @@ fn operate(
 ) -> Result<ExitCode, Failure> {
     let path = format!("/v1/limits/{}/{}", url::segment(limit), operation.word());
     let answer = ask(api, environment, &path, body)?;
-    print(api, &answer, |answer| report::key(operation, limit, answer));
+    print(api, &answer, |answer| report::key(operation, limit, answer))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -154,16 +154,27 @@ fn ask(
 ) -> Result<Understood, Failure> {
     let url = api.api.as_deref().or_else(|| environment.get("API")).unwrap_or(DEFAULT_API);
     let url = Url::parse(url)?;
-    let answer = http::post(&url, path, environment.get("TOKEN"), &body.to_string())?;
-    understood(&url, answer)
+    // As a file of tokens would be read: a line break at its end is no part of it.
+    let token = environment.get("TOKEN").map(str::trim).filter(|token| !token.is_empty());
+    let answer = http::post(&url, path, token, &body.to_string())?;
+    understood(&url, answer, token.is_some())
 }
 
-fn understood(url: &Url, answer: Answer) -> Result<Understood, Failure> {
+fn understood(url: &Url, answer: Answer, with_token: bool) -> Result<Understood, Failure> {
     let Answer { status, body } = answer;
     let json: Option<Value> = serde_json::from_slice(&body).ok();
     match (status, json) {
-        (200..=299, Some(read)) => Ok(Understood { body, read }),
-        (401 | 403, _) => Err(Failure::with_help(
+        (200, Some(read)) if is_answer(&read) => Ok(Understood { body, read }),
+        // The API never refuses by a limit; a gateway before something else does.
+        (200..=299 | 429, _) => Err(Failure::with_help(
+            format_args!("{url} is not the API of a Tollgate (is this the gateway's port?)"),
+            "`--api URL` names another; `tollgate serve` says where its API is",
+        )),
+        (401, _) if with_token => Err(Failure::with_help(
+            format_args!("{url} does not accept the token in TOLLGATE_TOKEN"),
+            "it must be what that server has in `admin.token_file` or TOLLGATE_ADMIN_TOKEN",
+        )),
+        (401, _) => Err(Failure::with_help(
             format_args!("{url} wants a token (status {status})"),
             "set TOLLGATE_TOKEN to the token of that server",
         )),
@@ -181,10 +192,20 @@ fn understood(url: &Url, answer: Answer) -> Result<Understood, Failure> {
     }
 }
 
-fn print(api: &arguments::Api, answer: &Understood, words: impl FnOnce(&Value) -> String) {
+/// Whether it has the shape that every question here is answered in. Whatever else
+/// listens there may answer JSON too, and a check must not believe it.
+fn is_answer(read: &Value) -> bool {
+    read["allowed"].is_boolean() && read["limits"].is_array()
+}
+
+fn print(
+    api: &arguments::Api,
+    answer: &Understood,
+    words: impl FnOnce(&Value) -> String,
+) -> Result<(), Failure> {
     if api.json {
-        crate::output::line(String::from_utf8_lossy(&answer.body).trim_end());
+        crate::output::line(String::from_utf8_lossy(&answer.body).trim_end())
     } else {
-        crate::output::text(&words(&answer.read));
+        crate::output::text(&words(&answer.read))
     }
 }

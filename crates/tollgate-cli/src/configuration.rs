@@ -6,6 +6,7 @@
 //!
 //! - `files`: reading them.
 //! - `address`: `host:port` or `off`.
+//! - `overlay`: values from outside the files.
 //! - `settings`: the sections of the server.
 //! - `token`: what callers of the API must know.
 //!
@@ -13,6 +14,7 @@
 
 mod address;
 mod files;
+mod overlay;
 mod settings;
 mod token;
 
@@ -22,6 +24,8 @@ use tollgate::Policy;
 use tollgate::policy::{Document, Kind, Node, Problems, Setting, Words};
 
 pub(crate) use address::Listen;
+pub(crate) use files::Reading;
+pub(crate) use overlay::{Overlay, literal, yaml};
 pub(crate) use settings::{Level, LogFormat, Settings};
 pub(crate) use token::Token;
 
@@ -36,19 +40,6 @@ pub(crate) const SECTIONS: [&str; 6] = ["listen", "gateway", "store", "log", "ad
 /// Sections that belong to the policy.
 const POLICY_WORDS: [&str; 10] =
     ["limits", "plans", "allow", "deny", "identify", "client", "headers", "privacy", "max_keys", "tests"];
-
-/// A value from outside the files.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Overlay {
-    /// Where it was said: `on the command line`.
-    pub(crate) origin: &'static str,
-    /// What was typed before the value.
-    pub(crate) typed: String,
-    /// What it sets.
-    pub(crate) path: String,
-    /// To what, in YAML.
-    pub(crate) value: String,
-}
 
 /// Everything that was typed and bears on the configuration.
 #[derive(Clone, Debug, Default)]
@@ -70,6 +61,8 @@ pub(crate) struct Configuration {
     pub(crate) settings: Settings,
     /// What works and is probably not meant, ready to print.
     pub(crate) warnings: Vec<String>,
+    /// The same, for readers who may not see the file.
+    pub(crate) brief_warnings: Vec<String>,
     /// What both were read from.
     pub(crate) document: Document,
 }
@@ -86,8 +79,8 @@ impl Inputs {
     }
 
     /// Reads everything, or says everything that is wrong.
-    pub(crate) fn load(&self) -> Result<Configuration, Failure> {
-        let document = self.document()?;
+    pub(crate) fn load(&self, reading: Reading) -> Result<Configuration, Failure> {
+        let document = self.document(reading)?;
         let mut problems = Problems::default();
         let settings = Settings::read(document.root(), &mut problems);
         let settings_wrong = problems.has_errors();
@@ -102,19 +95,22 @@ impl Inputs {
         }
         let (Ok(policy), []) = (policy, failures.as_slice()) else { return Err(Failure::all(&failures)) };
         let warnings = [policy.warnings(), &about_settings];
-        let warnings = warnings.into_iter().filter(|it| !it.is_empty()).map(|it| it.render(&self.name()));
-        Ok(Configuration { warnings: warnings.collect(), policy, settings, document })
+        let warnings = warnings.into_iter().filter(|it| !it.is_empty());
+        let (warnings, brief_warnings) =
+            warnings.map(|it| (it.render(&self.name()), it.brief(&self.name()))).unzip();
+        Ok(Configuration { policy, settings, warnings, brief_warnings, document })
     }
 
     /// The files and all that wins over them, as one.
-    fn document(&self) -> Result<Document, Failure> {
-        let config = self.config.as_deref().map_or_else(|| Ok(SAMPLE.to_owned()), files::read)?;
+    fn document(&self, reading: Reading) -> Result<Document, Failure> {
+        let read = |path: &Path| files::read(path, reading);
+        let config = self.config.as_deref().map_or_else(|| Ok(SAMPLE.to_owned()), read)?;
         let parse = |text: &str, name: &str| {
             Document::parse(text).map_err(|mistakes| Failure::about(&mistakes, name))
         };
         let mut document = parse(&config, &self.name())?;
         if let Some(path) = &self.settings {
-            let (name, text) = (shown(path), files::read(path)?);
+            let (name, text) = (shown(path), read(path)?);
             let other = parse(&text, &name)?;
             only_settings(&other, &name)?;
             if self.config.is_none() {
@@ -186,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_sample_is_served_as_it_is_and_warns_of_nothing() {
-        let sample = Inputs::default().load().unwrap();
+        let sample = Inputs::default().load(Reading::First).unwrap();
         assert_eq!(sample.policy.limits().len(), 5);
         assert_eq!(sample.warnings, [""; 0]);
         assert_eq!(sample.settings.upstreams, ["demo"]);
@@ -195,14 +191,14 @@ mod tests {
     #[test]
     fn mistakes_of_policy_and_settings_are_named_in_one_run() {
         let overlays = vec![set("limits", "[{by: ip, bucket: 0/s}]"), set("log.level", "loud")];
-        let wrong = Inputs { overlays, ..Inputs::default() }.load().unwrap_err().to_string();
+        let wrong = Inputs { overlays, ..Inputs::default() }.load(Reading::First).unwrap_err().to_string();
         assert!(wrong.contains("a rate of zero") && wrong.contains("`level` cannot be `loud`"), "{wrong}");
     }
 
     #[test]
     fn the_last_word_wins() {
         let overlays = vec![set("max_keys", "1"), set("max_keys", "2")];
-        let configuration = Inputs { overlays, ..Inputs::default() }.load().unwrap();
+        let configuration = Inputs { overlays, ..Inputs::default() }.load(Reading::First).unwrap();
         assert_eq!(configuration.policy.max_keys(), 2);
     }
 }

@@ -2,14 +2,15 @@
 //!
 //! A variable is the path of a value in capitals: `TOLLGATE_LISTEN_API` is
 //! `listen.api`. Paths are looked up and not guessed, since a `_` may stand for
-//! a dot or for itself. Others are left alone, but for those that look like a
-//! slip: Kubernetes sets a dozen for a service that is called `tollgate`.
+//! a dot or for itself. Others are warned about, since whoever set them thinks
+//! that they count; but for those that Kubernetes sets, a dozen for each service
+//! that is called `tollgate` or `tollgate-…`.
 
 use std::collections::BTreeMap;
 
 use tollgate::policy::nearest;
 
-use crate::configuration::Overlay;
+use crate::configuration::{Overlay, yaml};
 use crate::failure::Failure;
 
 const PREFIX: &str = "TOLLGATE_";
@@ -87,34 +88,47 @@ impl Environment {
                 origin: "in the environment",
                 typed: format!("{PREFIX}{}=", variable(path)),
                 path: (*path).to_owned(),
-                value: value.clone(),
+                value: yaml(path, value),
             })
         };
         PATHS.iter().filter_map(set).collect()
     }
 
-    /// Those that nobody reads and that were probably meant to be read.
+    /// Those that nobody reads.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let known: Vec<_> = PATHS.iter().map(|path| variable(path)).collect();
         let known = || known.iter().map(String::as_str).chain(OTHERS);
-        // What Kubernetes sets for services called `tollgate`, `tollgate-api` and the like.
-        let foreign =
-            |name: &str| ["SERVICE_", "PORT_"].iter().any(|it| name.contains(it)) || name.ends_with("PORT");
         let sections = ["LISTEN_", "GATEWAY_", "STORE_", "LOG_", "ADMIN_", "STATE_"];
-        let unknown = self.0.keys().filter(|name| !foreign(name) && !known().any(|it| it == *name));
+        let unknown = self
+            .0
+            .iter()
+            .filter(|(name, value)| !is_of_kubernetes(name, value) && !known().any(|it| it == *name));
         unknown
-            .filter_map(|name| {
-                match nearest(name, known()) {
-                    Some(meant) => Some(format!("did you mean {PREFIX}{meant}?")),
+            .map(|(name, _)| {
+                let help = match nearest(name, known()) {
+                    Some(meant) => format!("did you mean {PREFIX}{meant}?"),
                     None if sections.iter().any(|section| name.starts_with(section)) => {
-                        Some("a value without a variable of its own can be set with --set".to_owned())
+                        "a value without a variable of its own can be set with --set".to_owned()
                     }
-                    None => None,
-                }
-                .map(|help| format!("warning: the variable {PREFIX}{name} is not read\n  = help: {help}\n"))
+                    None => "`tollgate serve --help` says which are".to_owned(),
+                };
+                format!("warning: the variable {PREFIX}{name} is not read\n  = help: {help}\n")
             })
             .collect()
     }
+}
+
+/// Whether Kubernetes set it, for a service called `tollgate`, `tollgate-api` or the like:
+/// `…SERVICE_HOST`, `…SERVICE_PORT`, `…SERVICE_PORT_HTTP`, `…PORT` (which is a URL),
+/// `…PORT_80_TCP` and `…PORT_80_TCP_ADDR`.
+fn is_of_kubernetes(name: &str, value: &str) -> bool {
+    let words: Vec<_> = name.split('_').collect();
+    let is_port = |port: &str| port.parse::<u16>().is_ok();
+    let is_protocol = |word: &str| ["TCP", "UDP", "SCTP"].contains(&word);
+    matches!(words.as_slice(), [.., "SERVICE", "HOST" | "PORT"])
+        || words.windows(2).any(|pair| pair == ["SERVICE", "PORT"])
+        || words.windows(3).any(|it| it[0] == "PORT" && is_port(it[1]) && is_protocol(it[2]))
+        || words.last() == Some(&"PORT") && value.contains("://")
 }
 
 fn variable(path: &str) -> String {
@@ -145,17 +159,22 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_is_nearly_one_is_warned_about_and_others_are_not() {
+    fn a_variable_that_nobody_reads_is_warned_about_unless_kubernetes_set_it() {
         let cases = [
             ("LISTEN_APPI", "did you mean TOLLGATE_LISTEN_API?"),
             ("CONFG", "did you mean TOLLGATE_CONFIG?"),
             ("GATEWAY_NOTHING_OF_THE_KIND", "set with --set"),
+            ("LISTEN_PORT", "set with --set"),
+            ("IMPORT", "tollgate serve --help"),
+            ("BLESS", "tollgate serve --help"),
             ("SERVICE_HOST", ""),
-            ("PORT", ""),
+            ("SERVICE_PORT_HTTP", ""),
+            ("GATEWAY_SERVICE_PORT", ""),
+            ("PORT_8080_TCP", ""),
             ("PORT_8080_TCP_ADDR", ""),
             ("GATEWAY_SERVICE_HOST", ""),
-            ("BLESS", ""),
         ];
+        assert!(environment(&[("PORT", "tcp://10.0.0.1:80")]).warnings().is_empty());
         for (name, expected) in cases {
             let warnings = environment(&[(name, "x")]).warnings();
             assert_eq!(warnings.len(), usize::from(!expected.is_empty()), "{name}: {warnings:?}");

@@ -1,18 +1,26 @@
 //! Writing to standard output and standard error without minding who has left.
 //!
-//! `tollgate schema | head -1` closes the pipe early: that is no error of ours.
+//! `tollgate schema | head -1` closes the pipe early: that is no error of ours. A
+//! disk that is full is: half an answer must not look like a whole one.
 
 use std::io::{self, Write};
 
+use crate::failure::Failure;
+
 /// Writes text to standard output.
-pub(crate) fn text(text: &str) {
+pub(crate) fn text(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(format_args!("cannot write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Writes a line to standard output.
-pub(crate) fn line(line: &str) {
-    text(&format!("{line}\n"));
+pub(crate) fn line(line: &str) -> Result<(), Failure> {
+    text(&format!("{line}\n"))
 }
 
 /// Writes text to standard error.

@@ -1,4 +1,5 @@
-//! The ready file: written when everything listens, removed at the end.
+//! The ready file: written when everything listens, removed at the end, and before the
+//! start if one is left.
 //!
 //! Whoever waits for it may read it as soon as it is there, so it appears whole. What
 //! is there already and is no ordinary file (a pipe, `/dev/stdout`) is written to instead:
@@ -37,6 +38,16 @@ impl Addresses {
 pub(crate) struct ReadyFile(Option<PathBuf>);
 
 impl ReadyFile {
+    /// Takes away one that is left from before, of a process that was killed.
+    pub(crate) fn clear(path: &Path) -> Result<(), Failure> {
+        if !fs::metadata(path).is_ok_and(|there| there.is_file()) {
+            return Ok(());
+        }
+        fs::remove_file(path).map_err(|error| {
+            Failure::new(format_args!("cannot remove the old ready file {}: {error}", shown(path)))
+        })
+    }
+
     /// Writes it, as a whole.
     pub(crate) fn write(path: &Path, addresses: &Addresses) -> Result<Self, Failure> {
         let failed =

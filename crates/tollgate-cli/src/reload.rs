@@ -23,7 +23,7 @@ use tollgate_server::Status;
 use changes::Changes;
 pub(crate) use watch::Watch;
 
-use crate::configuration::{Configuration, Inputs, Token};
+use crate::configuration::{Configuration, Inputs, Reading, Token};
 use crate::failure::Failure;
 
 /// Puts a changed policy in force.
@@ -82,8 +82,9 @@ impl Reloader {
                 }
             }
             Err(failure) => {
-                let said = failure.to_string();
-                tracing::error!("not reloaded, {why}; the old policy stays in force\n{}", said.trim_end());
+                // The file may hold API keys, and this is read by more people than the file.
+                let said = failure.brief();
+                tracing::error!("not reloaded, {why}; the old policy stays in force\n{said}");
                 self.status.reload_failed(said);
             }
         }
@@ -91,8 +92,8 @@ impl Reloader {
 
     /// What changed, and what would take a restart.
     fn attempt(&mut self) -> Result<(Changes, Vec<String>), Failure> {
-        let new = self.inputs.load()?;
-        let token = Token::load(&new.settings, self.running.variable.as_deref())?;
+        let new = self.inputs.load(Reading::Again)?;
+        let token = Token::load(&new.settings, self.running.variable.as_deref(), Reading::Again)?;
         let new_names = names(&new.policy);
         let running = &self.running;
         let changes = Changes::between((&running.policy, &running.names), (&new.document, &new_names));
@@ -103,7 +104,7 @@ impl Reloader {
         if token != running.token {
             restart.push("the admin token".to_owned());
         }
-        for warning in &new.warnings {
+        for warning in &new.brief_warnings {
             tracing::warn!("{}", warning.trim_end());
         }
         self.limiter.replace(new.policy);
@@ -122,7 +123,7 @@ mod tests {
     /// A reloader on a file, and the limiter it puts policies into.
     fn reloader(files: &Scratch, policy: &str) -> (Reloader, SharedLimiter, Arc<Status>) {
         let inputs = Inputs { config: Some(files.write("policy.yaml", policy)), ..Inputs::default() };
-        let configuration = inputs.load().unwrap();
+        let configuration = inputs.load(Reading::First).unwrap();
         let limiter = SharedLimiter::from(Limiter::new(configuration.policy.clone()));
         let (status, running) = (Arc::new(Status::new()), Running::new(&configuration, None, None));
         (Reloader::new(inputs, limiter.clone(), Arc::clone(&status), running), limiter, status)
@@ -147,6 +148,20 @@ mod tests {
         files.write("policy.yaml", "limits: [{name: a, by: global, bucket: 50/day}]");
         reloader.reload("in a test");
         assert_eq!((left(&limiter), status.version()), (Some(47), 1));
+    }
+
+    #[test]
+    fn what_is_told_of_a_bad_file_has_no_line_of_it() {
+        let files = Scratch::new();
+        let (mut reloader, ..) = reloader(&files, "limits: [{name: a, by: ip, bucket: 5/day}]");
+        files.write(
+            "policy.yaml",
+            "limits: [{name: a, by: api_key, bucket: 5/day, overrides: {sk-live-51HzQ: 9/fortnight}}]",
+        );
+        let failure = reloader.attempt().map(drop).unwrap_err();
+        let told = failure.brief();
+        assert!(told.contains("policy.yaml:1:77: ") && told.contains("not a unit of time"), "{told}");
+        assert!(!told.contains("sk-live") && !told.contains('|'), "{told}");
     }
 
     #[test]

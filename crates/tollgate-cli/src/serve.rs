@@ -20,7 +20,7 @@ use tollgate_server::Status;
 
 use crate::arguments::Serve;
 use crate::banner::banner;
-use crate::configuration::{Inputs, LogFormat, Overlay, Token};
+use crate::configuration::{Inputs, LogFormat, Overlay, Reading, Token, literal, yaml};
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::ready::ReadyFile;
@@ -35,11 +35,11 @@ pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCo
     let inputs = inputs(arguments, environment)?;
     // Before reading: a change while we read is then noticed after.
     let watch = Watch::new(inputs.files());
-    let mut configuration = inputs.load()?;
+    let mut configuration = inputs.load(Reading::First)?;
     configuration.warnings.extend(environment.warnings());
     let settings = &configuration.settings;
     let variable = environment.get("ADMIN_TOKEN");
-    let token = Token::load(settings, variable)?;
+    let token = Token::load(settings, variable, Reading::First)?;
     logging::start(settings.level, settings.format);
     descriptors::allow_most();
 
@@ -50,6 +50,8 @@ pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCo
         let signals = Signals::new()?;
         let limiter = SharedLimiter::from(Limiter::new(configuration.policy.clone()));
         let status = Arc::new(Status::new());
+        // One that is left from before would say that we are ready.
+        arguments.ready_file.as_deref().map_or(Ok(()), ReadyFile::clear)?;
         let surfaces = Surfaces::open(&configuration, &limiter, &status, token.as_ref())?;
         status.loaded(SystemClock::new().now());
         let addresses = surfaces.addresses();
@@ -110,7 +112,9 @@ async fn serve(
     }
     status.drain();
     tokio::select! {
-        () = surfaces.drain() => tracing::info!("all done"),
+        all_done = surfaces.drain() => if all_done {
+            tracing::info!("all done");
+        },
         name = signals.next_stop() => tracing::warn!("{name} again: ending at once"),
     }
     Ok(())
@@ -180,6 +184,7 @@ const TYPED: &str = "on the command line";
 
 /// Flags that stand for one value of the file.
 fn flags(arguments: &Serve) -> Vec<Overlay> {
+    // As they are: nobody thinks of YAML when typing an address.
     let overlay = |flag: &str, path: &str, value: String| Overlay {
         origin: TYPED,
         typed: format!("{flag} "),
@@ -188,15 +193,16 @@ fn flags(arguments: &Serve) -> Vec<Overlay> {
     };
     let mut overlays = Vec::new();
     if let Some(address) = &arguments.listen_gateway {
-        overlays.push(overlay("--listen-gateway", "listen.gateway", address.clone()));
+        overlays.push(overlay("--listen-gateway", "listen.gateway", literal(address)));
     }
     if let Some(address) = &arguments.listen_api {
-        overlays.push(overlay("--listen-api", "listen.api", address.clone()));
+        overlays.push(overlay("--listen-api", "listen.api", literal(address)));
     }
     match arguments.upstream.as_slice() {
         [] => {}
-        [only] => overlays.push(overlay("--upstream", "gateway.upstream", only.clone())),
+        [only] => overlays.push(overlay("--upstream", "gateway.upstream", literal(only))),
         several => {
+            let several: Vec<_> = several.iter().map(|it| literal(it)).collect();
             overlays.push(overlay("--upstream", "gateway.upstream", format!("[{}]", several.join(", "))));
         }
     }
@@ -215,7 +221,7 @@ fn set_flag(text: &str) -> Result<Overlay, Failure> {
         origin: TYPED,
         typed: format!("--set {path}="),
         path: path.trim().to_owned(),
-        value: value.to_owned(),
+        value: yaml(path.trim(), value),
     })
 }
 

@@ -110,8 +110,8 @@ impl Surfaces {
         let _ = self.workers.recv().await;
     }
 
-    /// Accepts nothing more and waits for what runs, up to a deadline.
-    pub(crate) async fn drain(mut self) {
+    /// Accepts nothing more and waits for what runs, up to a deadline. Whether all came to its end.
+    pub(crate) async fn drain(mut self) -> bool {
         self.drainer.begin();
         let patience = self.patience;
         let ended = async {
@@ -120,12 +120,14 @@ impl Surfaces {
                 self.ended().await;
             }
         };
-        if timeout(patience, ended).await.is_err() {
+        let all_done = timeout(patience, ended).await.is_ok();
+        if !all_done {
             let seconds = patience.as_secs_f32();
             tracing::warn!(
                 "requests still ran after {seconds} s and were cut off (`gateway.timeouts.drain`)"
             );
         }
+        all_done
     }
 }
 

@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use crate::arguments::Validate;
-use crate::configuration::Inputs;
+use crate::configuration::{Inputs, Reading};
 use crate::failure::Failure;
 use crate::output;
 
@@ -15,13 +15,13 @@ pub(crate) fn run(arguments: &Validate) -> Result<ExitCode, Failure> {
         settings: arguments.settings.clone(),
         overlays: Vec::new(),
     };
-    let configuration = inputs.load()?;
+    let configuration = inputs.load(Reading::First)?;
     for warning in &configuration.warnings {
         output::complain(&format!("{warning}\n"));
     }
     let count = configuration.policy.limits().len();
     let limits = if count == 1 { "1 limit".to_owned() } else { format!("{count} limits") };
     let verdict = if configuration.warnings.is_empty() { "no mistakes" } else { "no mistakes, but warnings" };
-    output::line(&format!("{}: {limits}, {verdict}", inputs.name()));
+    output::line(&format!("{}: {limits}, {verdict}", inputs.name()))?;
     Ok(ExitCode::SUCCESS)
 }

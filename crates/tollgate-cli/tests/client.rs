@@ -130,20 +130,15 @@ fn operations_on_a_key_send_its_parts() {
             &["reset", "api", "a", "b"],
             "/v1/limits/api/reset",
             json!({"key": ["a", "b"]}),
-            "begins anew\n  api  k  5 of 5 left\n",
+            "begins anew: 5 of 5 left\n",
         ),
         (
             &["grant", "api", "k", "--cost", "9"],
             "/v1/limits/api/grant",
             json!({"key": "k", "cost": 9}),
-            "granted\n  api  k  5 of 5 left\n",
+            "granted: 5 of 5 left\n",
         ),
-        (
-            &["refund", "a/b"],
-            "/v1/limits/a%2Fb/refund",
-            json!({"cost": 1}),
-            "given back\n  api  k  5 of 5 left\n",
-        ),
+        (&["refund", "a/b"], "/v1/limits/a%2Fb/refund", json!({"cost": 1}), "given back: 5 of 5 left\n"),
     ] {
         let (url, asked) = server(ok(&standing));
         let finished = tollgate(arguments, &[("TOLLGATE_API", &url)]);
@@ -181,13 +176,64 @@ fn a_server_that_says_no_is_quoted() {
     assert_eq!(finished.code, Some(2));
     assert!(finished.stderr.contains("set TOLLGATE_TOKEN"), "{}", finished.stderr);
     asked.join().unwrap();
+
+    let (url, asked) = server(problem("401 Unauthorized", "send the token"));
+    let finished =
+        tollgate(&["peek", "apj", "x", "--api", &url], &[("TOLLGATE_TOKEN", " 0123456789abcdef\n")]);
+    assert_eq!(finished.code, Some(2));
+    assert!(finished.stderr.contains("does not accept the token in TOLLGATE_TOKEN"), "{}", finished.stderr);
+    let (head, _) = asked.join().unwrap();
+    assert!(head.contains("\r\nAuthorization: Bearer 0123456789abcdef\r\n"), "{head}");
+}
+
+#[test]
+fn json_of_somebody_else_is_not_believed() {
+    let gateway = "HTTP/1.1 429 Too Many\r\nContent-Length: 18\r\n\r\n{\"detail\":\"limit\"}".to_owned();
+    for answer in [
+        ok(&json!({"allowed": true})),
+        ok(&json!({"allowed": "yes", "limits": []})),
+        ok(&json!({"hello": "world"})),
+        ok(&json!([])),
+        "HTTP/1.1 200 OK\r\n\r\n<html>".to_owned(),
+        gateway,
+    ] {
+        for arguments in [&["check", "/"][..], &["peek", "api", "k"], &["reset", "api", "k", "--json"]] {
+            let (url, asked) = server(answer.clone());
+            let finished = tollgate(arguments, &[("TOLLGATE_API", &url)]);
+            assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""), "{answer}");
+            let expected = format!("{url} is not the API of a Tollgate (is this the gateway's port?)");
+            assert!(finished.stderr.contains(&expected), "{answer}: {}", finished.stderr);
+            asked.join().unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_a_failure() {
+    let (url, asked) = server(ok(&decision(true)));
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for arguments in [&["check", "/", "--api", &url][..], &["schema"], &["completions", "bash"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+        let output = command.args(arguments).env_clear().stdout(full()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("cannot write to standard output"), "{arguments:?}: {said}");
+    }
+    asked.join().unwrap();
+}
+
+#[test]
+fn a_flag_of_serve_without_its_command_is_told_where_it_belongs() {
+    let finished = tollgate(&["--upstream", "http://127.0.0.1:3000"], &[]);
+    assert_eq!(finished.code, Some(2));
+    assert!(finished.stderr.contains("tollgate serve --upstream"), "{}", finished.stderr);
+    let finished = tollgate(&["check", "--help"], &[]);
+    assert!(finished.stdout.contains("tollgate check [OPTIONS] [METHOD] PATH"), "{}", finished.stdout);
 }
 
 #[test]
 fn what_is_no_tollgate_is_said_to_be_none() {
-    for answer in
-        ["HTTP/1.1 200 OK\r\n\r\n<html>", "SSH-2.0-OpenSSH_9.2\r\n", "", "HTTP/1.1 502 Bad Gateway\r\n\r\n"]
-    {
+    for answer in ["SSH-2.0-OpenSSH_9.2\r\n", "", "HTTP/1.1 502 Bad Gateway\r\n\r\n"] {
         let (url, asked) = server(answer.to_owned());
         let finished = tollgate(&["check", "/", "--api", &url], &[]);
         assert_eq!(finished.code, Some(2), "{answer}: {}", finished.stderr);

@@ -160,6 +160,78 @@ fn a_broken_file_changes_nothing_and_is_shown_until_it_is_mended() {
 }
 
 #[test]
+fn a_broken_file_shows_none_of_its_keys() {
+    let mut tollgate = Tollgate::start(BINARY, POLICY);
+    tollgate.files.write(
+        "tollgate.yaml",
+        "limits:\n  - {name: api, by: api_key, bucket: 3/hour, overrides: {sk-live-51HzQ: 9/minuet}}\nallow: [sk-live-99QzH]\n",
+    );
+    wait_for_log(&mut tollgate, "not reloaded");
+    wait_for_log(&mut tollgate, "tollgate.yaml:2:");
+    let error = readiness(&tollgate).1["reload_error"].to_string();
+    assert!(error.contains("tollgate.yaml:2:") && error.contains("tollgate.yaml:3:"), "{error}");
+    for said in [error, tollgate.log()] {
+        assert!(!said.contains("sk-live"), "{said}");
+    }
+    assert_eq!(stop(tollgate), Some(0));
+}
+
+#[test]
+fn a_pipe_in_place_of_the_file_keeps_nobody_from_hearing_signals() {
+    let mut tollgate = Tollgate::start(BINARY, POLICY);
+    let file = tollgate.files.path().join("tollgate.yaml");
+    fs::remove_file(&file).unwrap();
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    tollgate.program.signal("HUP");
+    wait_for_log(&mut tollgate, "it is a pipe or a device");
+    assert_eq!(get(tollgate.gateway, "/").0, 200);
+    assert_eq!(stop(tollgate), Some(0));
+}
+
+#[test]
+fn at_the_start_a_pipe_will_do() {
+    let files = Scratch::new();
+    let (pipe, ready) = (files.path().join("pipe"), files.path().join("ready.json"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut command = Command::new(BINARY);
+    command.args(["serve", "--listen-gateway", "off", "--listen-api", "127.0.0.1:0", "--config"]).arg(&pipe);
+    command.arg("--ready-file").arg(&ready).env_clear().stderr(Stdio::null());
+    let mut program = Program::start(command);
+    let writer = thread::spawn(move || fs::write(pipe, POLICY).unwrap());
+    program.wait_until("ready file", || ready.exists());
+    writer.join().unwrap();
+    program.signal("TERM");
+    assert_eq!(program.wait().code(), Some(0));
+}
+
+#[test]
+fn a_ready_file_of_before_is_gone_before_anything_listens() {
+    let (files, taken) = (Scratch::new(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let ready = files.write("ready.json", "{}");
+    let address = taken.local_addr().unwrap().to_string();
+    let finished = refused(&["--listen-api", &address, "--ready-file", ready.to_str().unwrap()]);
+    assert_eq!(finished.code, Some(2), "{}", finished.stderr);
+    assert!(!ready.exists(), "it would say that somebody is ready");
+}
+
+#[test]
+fn an_address_in_brackets_is_an_address_and_no_list() {
+    for arguments in [["--listen-api", "[::1]:0"], ["--set", "listen.api=[::1]:0"]] {
+        let files = Scratch::new();
+        let ready = files.path().join("ready.json");
+        let mut command = Command::new(BINARY);
+        command.args(["serve", "--listen-gateway", "off"]).args(arguments).arg("--ready-file").arg(&ready);
+        command.env_clear().stderr(Stdio::null());
+        let mut program = Program::start(command);
+        program.wait_until("ready file", || ready.exists());
+        let said = fs::read_to_string(&ready).unwrap();
+        assert!(said.contains("\"api\":\"[::1]:"), "{arguments:?}: {said}");
+        program.signal("TERM");
+        assert_eq!(program.wait().code(), Some(0));
+    }
+}
+
+#[test]
 fn a_file_that_is_deleted_is_missed_and_welcomed_back() {
     let mut tollgate = Tollgate::start(BINARY, POLICY);
     fs::remove_file(tollgate.files.path().join("tollgate.yaml")).unwrap();
@@ -265,8 +337,14 @@ fn the_commands_and_the_server_understand_each_other() {
     let refused = run(check);
     assert_eq!(refused.0, Some(1));
     assert!(refused.1.starts_with("refused by api: come back in "), "{refused:?}");
-    for (operation, first) in [("grant", "granted"), ("refund", "given back"), ("reset", "begins anew")] {
-        assert_eq!(run(&[operation, "api", "acme", "ann"]), fine(first));
+    for (arguments, first) in [
+        (&["grant", "api", "acme", "ann"][..], "granted: 1 of 2 left, "),
+        (&["refund", "api", "acme", "ann", "--cost", "900"], "given back: 2 of 2 left"),
+        (&["reset", "api", "acme", "ann"], "begins anew: 2 of 2 left"),
+    ] {
+        let told = run(arguments);
+        assert_eq!((told.0, &*told.2), (Some(0), ""), "{told:?}");
+        assert!(told.1.starts_with(first), "{told:?}");
     }
     assert!(run(&["peek", "api", "acme", "ann"]).1.ends_with("2 of 2 left"));
     let wrong = run(&["peek", "apj", "x"]);
@@ -348,4 +426,5 @@ fn what_runs_too_long_is_cut_off() {
     tollgate.program.signal("TERM");
     assert_eq!(tollgate.program.wait().code(), Some(0));
     assert!(tollgate.log().contains("were cut off"), "{}", tollgate.log());
+    assert!(!tollgate.log().contains("all done"), "{}", tollgate.log());
 }

@@ -128,11 +128,11 @@ fn a_section_of_the_server_is_left_to_the_server() {
 struct Repeated<'a>(&'a [&'a str]);
 
 impl tollgate_policy::Request for Repeated<'_> {
-    fn method(&self) -> &str {
+    fn method(&self) -> &'static str {
         "GET"
     }
 
-    fn path(&self) -> &str {
+    fn path(&self) -> &'static str {
         "/"
     }
 

@@ -5,7 +5,15 @@
 //! latter: a proxy passes its client's `Authorization` on, which is no business
 //! of ours.
 //!
+//! A page in the operator's browser can connect as well. Its own requests are known
+//! by what browsers say of them; but the owner of a name can make it lead to
+//! loopback while a page of that name is open (DNS rebinding), and such a page is
+//! of this very host. So without a secret nobody is answered who asks by a name
+//! that others can own.
+//!
 //! Whether somebody is alive or ready is no secret: health checks carry none.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
 use http::request::Parts;
@@ -47,9 +55,11 @@ impl Access {
             Some(Route::Auth) => {}
             _ => refuse_foreign_pages(headers, asked.uri.authority().map(Authority::as_str))?,
         }
-        let Some(secret) = &self.0 else { return Ok(()) };
-        let own = headers.get(&TOLLGATE_TOKEN).map(HeaderValue::as_bytes);
         let is_auth = matches!(route, Some(Route::Auth));
+        let Some(secret) = &self.0 else {
+            return if is_auth { Ok(()) } else { refuse_foreign_names(asked) };
+        };
+        let own = headers.get(&TOLLGATE_TOKEN).map(HeaderValue::as_bytes);
         let bearer = if is_auth { None } else { headers.get(AUTHORIZATION).and_then(bearer) };
         if [own, bearer].into_iter().flatten().any(|shown| is_same(shown, secret)) {
             return Ok(());
@@ -112,9 +122,60 @@ fn refuse_foreign_pages(headers: &HeaderMap, authority: Option<&str>) -> Result<
     }
 }
 
+/// Without a secret, only names that nobody can make lead here: addresses, and `localhost`.
+/// Whoever sends no name is no browser.
+fn refuse_foreign_names(asked: &Parts) -> Result<(), Problem> {
+    let named = asked.headers.get_all(HOST).iter().map(HeaderValue::to_str);
+    let own = named
+        .map(|host| host.is_ok_and(is_own_name))
+        .chain(asked.uri.authority().map(|it| is_own_name(it.as_str())));
+    if own.into_iter().all(|own| own) {
+        return Ok(());
+    }
+    Err(Problem::forbidden(
+        "without a token this server answers to no name but `localhost`, since a page could make any other lead \
+         here: ask 127.0.0.1, or configure a token (`admin.token_file` or TOLLGATE_ADMIN_TOKEN)",
+    ))
+}
+
+fn is_own_name(host: &str) -> bool {
+    if let Some(rest) = host.strip_prefix('[') {
+        return rest.split_once(']').is_some_and(|(address, port)| {
+            address.parse::<Ipv6Addr>().is_ok() && (port.is_empty() || port.starts_with(':'))
+        });
+    }
+    let name = host.split_once(':').map_or(host, |(name, _port)| name);
+    let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+    name.parse::<Ipv4Addr>().is_ok() || name == "localhost" || name.ends_with(".localhost")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_own_name_is_an_address_or_localhost() {
+        for (host, own) in [
+            ("127.0.0.1:7070", true),
+            ("10.1.2.3", true),
+            ("[::1]:7070", true),
+            ("[::1]", true),
+            ("localhost:7070", true),
+            ("LocalHost.", true),
+            ("tollgate.localhost", true),
+            ("evil.test:7070", false),
+            ("localhost.evil.test", false),
+            ("notlocalhost", false),
+            ("127.0.0.1.evil.test", false),
+            ("127.1", false),
+            ("[::1].evil.test", false),
+            ("[evil.test]", false),
+            ("x@127.0.0.1", false),
+            ("", false),
+        ] {
+            assert_eq!(is_own_name(host), own, "{host}");
+        }
+    }
 
     #[test]
     fn only_the_secret_is_the_same() {

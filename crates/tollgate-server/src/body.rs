@@ -4,8 +4,8 @@ use std::error::Error;
 use std::pin::pin;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use http::HeaderMap;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue};
 use http_body::Body;
 use serde::Deserialize;
 use serde_json::error::Category;
@@ -26,6 +26,10 @@ where
     B: Body,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
+    let is_plain = |it: &HeaderValue| it.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity");
+    if !headers.get_all(CONTENT_ENCODING).iter().all(is_plain) {
+        return Err(Problem::wrong_encoding());
+    }
     if !may_be_json(headers) {
         return Err(Problem::wrong_type());
     }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tollgate::policy::{Granted, Key, OnOutage, nearest};
 use tollgate::store::Check;
 use tollgate::{
-    Adjustment, Limit, Limiter, Mode, Outcome, Policy, Quota, Rule, Store, StoreError, Timestamp,
+    Adjustment, KeySource, Limit, Limiter, Mode, Outcome, Policy, Quota, Rule, Store, StoreError,
 };
 use tollgate_http::Outage;
 
@@ -70,13 +70,14 @@ impl<S: Store> Inner<S> {
         } else {
             read(body, FIELDS)?
         };
+        let name = &*decoded(name);
         let limiter = self.limiter.load();
         let policy = limiter.policy();
         let limit = policy.limit(name).ok_or_else(|| unknown(name, policy))?;
         let values = asked.key.as_ref().map(Parts::as_strs).unwrap_or_default();
         let named = Named {
             limit,
-            key: policy.key(limit, &values).ok_or_else(|| wrong_key(limit))?,
+            key: key(policy, limit, &values).ok_or_else(|| wrong_key(limit))?,
             plan: asked.plan.as_ref().map(Text::as_str).filter(|plan| !plan.is_empty()),
             cost: asked.cost.map(Units::count).transpose()?,
         };
@@ -100,7 +101,7 @@ impl<S: Store> Inner<S> {
             tracing::warn!(error = &error as &dyn std::error::Error, "no answer from the store");
             Problem::outage()
         })?;
-        Ok(self.told_standing(policy, &named, rules, &outcomes))
+        Ok(self.told_standing(policy, &named, operation, rules, &outcomes))
     }
 
     async fn check_named(&self, limiter: &Limiter<S>, named: Named<'_>) -> Reply {
@@ -123,11 +124,13 @@ impl<S: Store> Inner<S> {
         &self,
         policy: &Policy,
         named: &Named<'_>,
+        operation: Operation,
         rules: &[Rule],
         outcomes: &[Outcome],
     ) -> Reply {
         let teller = Teller { policy, secret: &self.secret };
-        let wanted = named.cost.unwrap_or(1);
+        // What is given back says how much, and not what would be wanted next.
+        let wanted = if operation == Operation::Peek { named.cost.unwrap_or(1) } else { 1 };
         let limits: Vec<_> = rules
             .iter()
             .zip(outcomes)
@@ -160,20 +163,16 @@ async fn adjusted<S: Store>(
     operation: Operation,
 ) -> Result<Vec<Outcome>, StoreError> {
     let (store, key) = (limiter.store(), named.key.as_bytes());
-    let look = async || {
-        let checks: Vec<_> = rules.iter().map(|rule| Check::new(rule, key, 0)).collect();
-        store.decide(&checks).await
-    };
     let units = named.cost.unwrap_or(1);
     let adjustment = match operation {
-        Operation::Check | Operation::Peek => return Ok(look().await?.outcomes.to_vec()),
-        Operation::Grant => Adjustment::Grant { units },
-        Operation::Reset => Adjustment::Reset,
-        Operation::Refund => {
-            // When it was taken nobody said; that it still counts is the best guess.
-            let taken_at: Timestamp = look().await?.at;
-            Adjustment::Refund { units, taken_at }
+        Operation::Check | Operation::Peek => {
+            let checks: Vec<_> = rules.iter().map(|rule| Check::new(rule, key, 0)).collect();
+            return Ok(store.decide(&checks).await?.outcomes.to_vec());
         }
+        // When a charge was made nobody said, so a refund cannot be of a certain one: like
+        // a grant, it gives back the newest that still count.
+        Operation::Grant | Operation::Refund => Adjustment::Grant { units },
+        Operation::Reset => Adjustment::Reset,
     };
     let mut outcomes = Vec::with_capacity(rules.len());
     for rule in rules {
@@ -210,6 +209,31 @@ fn unknown(name: &str, policy: &Policy) -> Problem {
         _ => format!("there are {}", listed.join(", ")),
     };
     Problem::not_found(format!("no limit is called `{}`; {meant}{listed}", quoted(name)))
+}
+
+/// The key, if a request can have it.
+fn key(policy: &Policy, limit: &Limit, values: &[&str]) -> Option<Key> {
+    // Any word would do as the key of everybody, and would look as if it were counted.
+    if limit.by() == [KeySource::Global] && !values.is_empty() {
+        return None;
+    }
+    policy.key(limit, values)
+}
+
+/// A name as it was meant: clients may escape whatever they like in a path.
+fn decoded(name: &str) -> Cow<'_, str> {
+    let mut bytes = Vec::with_capacity(name.len());
+    let mut rest = name.as_bytes();
+    while let [first, after @ ..] = rest {
+        let digit = |at: usize| after.get(at).and_then(|&it| char::from(it).to_digit(16));
+        let escaped = match (first, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => u8::try_from(high * 16 + low).ok(),
+            _ => None,
+        };
+        bytes.push(escaped.unwrap_or(*first));
+        rest = if escaped.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8(bytes).map_or(Cow::Borrowed(name), Cow::Owned)
 }
 
 /// A key that no request can have is not there to be looked at.

@@ -56,8 +56,8 @@ fn paths() -> Value {
         )},
         "/v1/settle": {"post": operation(
             "settle",
-            "What an earlier request cost in the end. Telling it twice is the same as once.",
-            "SettleRequest", "Settled", &["400", "401", "403", "404", "408", "413", "415", "422", "503"]
+            "What an earlier request cost in the end. The first word is final: the same cost again changes nothing, another one is 409.",
+            "SettleRequest", "Settled", &["400", "401", "403", "404", "408", "409", "413", "415", "422", "503"]
         )},
         "/v1/release": {"post": operation(
             "release",
@@ -70,9 +70,9 @@ fn paths() -> Value {
         for (word, summary) in [
             ("check", "Decides by one limit about one key, and charges it"),
             ("peek", "How a key stands. Charges nothing"),
-            ("grant", "Lets a key spend so much more, up to a full allowance"),
+            ("grant", "Gives back up to a full allowance, never more than the limit holds"),
             ("reset", "Forgets what a key has spent"),
-            ("refund", "Gives back what a key was charged"),
+            ("refund", "Gives back what a key was charged last, up to a full allowance"),
         ] {
             paths.insert(format!("/v1/limits/{{name}}/{word}"), named(word, summary));
         }
@@ -217,12 +217,12 @@ fn responses() -> Value {
     json!({
         "400": problem("The request cannot be read; the detail says where."),
         "401": problem("The token is missing or wrong."),
-        "403": problem("A page of another site asks, by its Origin or by Sec-Fetch-Site."),
+        "403": problem("A page of another site asks, by its Origin or by Sec-Fetch-Site; or, where no token is wanted, the Host is a name that others can own."),
         "404": problem("No such limit, key or decision."),
         "408": problem("The body did not arrive in time."),
-        "409": problem("The limit counts slots, which are neither granted nor refunded."),
+        "409": problem("The limit counts slots, which are neither granted nor refunded; or the decision is settled at another cost."),
         "413": problem("The body is too long."),
-        "415": problem("The body is something else than JSON by its type."),
+        "415": problem("The body is something else than JSON by its type, or packed."),
         "422": problem("The request can be read and makes no sense; the detail says why."),
         "503": problem("The store gives no answer."),
     })

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
@@ -79,6 +79,13 @@ impl Problem {
     pub(crate) fn wrong_type() -> Self {
         let detail = "the body must be JSON: send `Content-Type: application/json`, or none";
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)
+    }
+
+    /// 415, for a body that is packed. Says which encoding would do (RFC 9110, section 15.5.16).
+    pub(crate) fn wrong_encoding() -> Self {
+        let header = Some((ACCEPT_ENCODING, HeaderValue::from_static("identity")));
+        let detail = "the body is packed, as `Content-Encoding` says: send it as it is";
+        Self { header, ..Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail) }
     }
 
     /// 422: it can be read and makes no sense.

@@ -3,9 +3,9 @@
 //! Settling is rare and late, so receipts are kept here and not by the caller;
 //! and callers may never come back, so only the last so many are.
 //!
-//! Invariant: two settlements of one decision at once come to what the later one
-//! says. Held by changing the receipt and computing from it in one go, before
-//! the store is asked.
+//! Invariant: a decision is settled once. Held by marking it before the store is
+//! asked, so that of two at once only one gets to ask; the mark goes away if the
+//! store gave no answer.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,9 +20,25 @@ pub(crate) struct Receipts(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
-    by_id: HashMap<DecisionId, Receipt>,
+    by_id: HashMap<DecisionId, Entry>,
     /// The oldest first.
     order: VecDeque<DecisionId>,
+}
+
+struct Entry {
+    receipt: Receipt,
+    /// The final cost, once it is known.
+    settled: Option<u64>,
+}
+
+/// Whether a decision can be settled.
+pub(crate) enum Settling {
+    /// It can, and is marked as settled now.
+    First(Box<Receipt>),
+    /// It was, at this cost.
+    Already(u64),
+    /// Nobody knows it.
+    Unknown,
 }
 
 impl Receipts {
@@ -36,27 +52,30 @@ impl Receipts {
             _oldest = kept.by_id.remove(&oldest);
         }
         kept.order.push_back(id);
-        kept.by_id.insert(id, receipt);
+        kept.by_id.insert(id, Entry { receipt, settled: None });
     }
 
-    /// The receipt as it was before this settlement, which it now includes.
-    pub(crate) fn settle(&self, id: DecisionId, cost: u64) -> Option<Receipt> {
-        let mut kept = self.kept();
-        let receipt = kept.by_id.get_mut(&id)?;
-        let before = receipt.clone();
-        receipt.settled(cost);
-        Some(before)
+    /// Marks a decision as settled, unless it is.
+    pub(crate) fn settle(&self, id: DecisionId, cost: u64) -> Settling {
+        match self.kept().by_id.get_mut(&id) {
+            None => Settling::Unknown,
+            Some(Entry { settled: Some(cost), .. }) => Settling::Already(*cost),
+            Some(entry) => {
+                entry.settled = Some(cost);
+                Settling::First(Box::new(entry.receipt.clone()))
+            }
+        }
     }
 
-    /// Puts back what it was: the store gave no answer.
-    pub(crate) fn unsettle(&self, id: DecisionId, before: Receipt) {
-        if let Some(receipt) = self.kept().by_id.get_mut(&id) {
-            *receipt = before;
+    /// Takes the mark away: the store gave no answer.
+    pub(crate) fn unsettle(&self, id: DecisionId) {
+        if let Some(entry) = self.kept().by_id.get_mut(&id) {
+            entry.settled = None;
         }
     }
 
     pub(crate) fn find(&self, id: DecisionId) -> Option<Receipt> {
-        self.kept().by_id.get(&id).cloned()
+        self.kept().by_id.get(&id).map(|entry| entry.receipt.clone())
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {

@@ -1,8 +1,8 @@
 //! `POST /v1/settle` and `/v1/release`: what comes after an admitted request.
 //!
 //! A request may be charged before it is known what it costs. Its final cost
-//! replaces what was charged, however often it is told: telling it twice is the
-//! same as once. Slots that it held are given back.
+//! replaces what was charged, and is final: telling the same one again changes
+//! nothing, and another one is turned down. Slots that it held are given back.
 
 use serde::{Deserialize, Serialize};
 use tollgate::{DecisionId, Store};
@@ -11,7 +11,7 @@ use crate::api::Inner;
 use crate::body::{quoted, read};
 use crate::json::{Text, Units};
 use crate::problem::Problem;
-use crate::receipts::KEPT_DECISIONS;
+use crate::receipts::{KEPT_DECISIONS, Settling};
 use crate::reply::{Reply, json};
 
 #[derive(Deserialize)]
@@ -45,22 +45,32 @@ impl<S: Store> Inner<S> {
     pub(crate) async fn settle(&self, body: &[u8]) -> Result<Reply, Problem> {
         let asked: AskedToSettle<'_> = read(body, &["id", "cost"])?;
         let (id, cost) = (decision_id(&asked.id)?, asked.cost.count()?);
-        let before = self.receipts.settle(id, cost).ok_or_else(|| unknown(id))?;
-        let limiter = self.limiter.load();
-        if let Err(error) = limiter.settle_receipt(&before, cost).await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "no answer from the store");
-            self.receipts.unsettle(id, before);
-            return Err(Problem::outage());
+        match self.receipts.settle(id, cost) {
+            Settling::Unknown => return Err(unknown(id, "settle")),
+            Settling::Already(final_cost) if final_cost == cost => {}
+            Settling::Already(final_cost) => {
+                return Err(Problem::conflict(format!(
+                    "decision `{id}` is already settled as {final_cost}, and that is final"
+                )));
+            }
+            Settling::First(receipt) => {
+                let limiter = self.limiter.load();
+                if let Err(error) = limiter.settle_receipt(&receipt, cost).await {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "no answer from the store");
+                    self.receipts.unsettle(id);
+                    return Err(Problem::outage());
+                }
+                // A slot that stays held ends with its lease.
+                let _outage = limiter.release_receipt(&receipt).await;
+            }
         }
-        // A slot that stays held ends with its lease.
-        let _outage = limiter.release_receipt(&before).await;
         Ok(json(serde_json::to_vec(&Settled { id: id.to_string(), cost }).unwrap_or_default()))
     }
 
     pub(crate) async fn release(&self, body: &[u8]) -> Result<Reply, Problem> {
         let asked: AskedToRelease<'_> = read(body, &["id"])?;
         let id = decision_id(&asked.id)?;
-        let receipt = self.receipts.find(id).ok_or_else(|| unknown(id))?;
+        let receipt = self.receipts.find(id).ok_or_else(|| unknown(id, "release"))?;
         self.limiter.load().release_receipt(&receipt).await.map_err(|error| {
             tracing::warn!(error = &error as &dyn std::error::Error, "no answer from the store");
             Problem::outage()
@@ -77,9 +87,9 @@ fn decision_id(text: &Text<'_>) -> Result<DecisionId, Problem> {
     })
 }
 
-fn unknown(id: DecisionId) -> Problem {
+fn unknown(id: DecisionId, what: &str) -> Problem {
     Problem::not_found(format!(
-        "there is nothing to settle under `{id}`: ids are kept for the last {KEPT_DECISIONS} decisions \
+        "there is nothing to {what} under `{id}`: ids are kept for the last {KEPT_DECISIONS} decisions \
          that were allowed and counted"
     ))
 }

@@ -9,7 +9,7 @@ use std::hash::RandomState;
 use serde::{Serialize, Serializer};
 use tollgate::policy::{BlockReason, Key};
 use tollgate::{
-    Decision, DecisionId, Fate, Limit, LimitOutcome, Mode, Outcome, Policy, Quota, Rule, Verdict,
+    Decision, DecisionId, Fate, Limit, LimitOutcome, Mode, Outcome, Policy, Quota, Rule, Span, Verdict,
 };
 use tollgate_http::{Outage, Rejection, RetryAfter, decider};
 
@@ -32,6 +32,8 @@ pub(crate) struct Told<'d, L: Serialize> {
 #[derive(Serialize)]
 pub(crate) struct ToldLimit<'d> {
     pub(crate) name: &'d str,
+    /// Which of its windows, where it has several.
+    pub(crate) window: Option<&'d str>,
     pub(crate) key: String,
     pub(crate) algorithm: &'static str,
     pub(crate) allowed: bool,
@@ -41,6 +43,10 @@ pub(crate) struct ToldLimit<'d> {
     pub(crate) retry_after_ms: Option<u64>,
     pub(crate) reset_after_ms: u64,
 }
+
+/// How long to wait for a slot: a lease ends late, and most are given back long before.
+/// The same as in the headers of a refusal.
+const SLOT_WAIT_MS: u64 = 1_000;
 
 /// No limits at all.
 pub(crate) type NoLimits<'d> = [ToldLimit<'d>; 0];
@@ -74,7 +80,7 @@ impl Teller<'_> {
         let told = Told {
             id: Some(id),
             allowed: decision.is_allowed(),
-            limit: decider(decision).map(|limit| limit.name()).or(blocking),
+            limit: decider(decision).map(|it| it.limit().name()).or(blocking),
             retry_after_ms: RetryAfter::of(decision, 0, 0).map(RetryAfter::millis),
             degraded: false,
             reason: reason(decision),
@@ -110,7 +116,9 @@ impl Teller<'_> {
     fn counted<'d>(self, it: &LimitOutcome<'d>) -> ToldLimit<'d> {
         let outcome = it.outcome();
         let told = self.standing(it.limit(), it.rule(), it.key(), outcome);
-        let wait = outcome.retry_after().map(|wait| wait.as_millis_ceil().max(1));
+        let has_slots = matches!(it.rule().quota, Quota::Concurrency(_));
+        let wait = |wait: Span| if has_slots { SLOT_WAIT_MS } else { wait.as_millis_ceil().max(1) };
+        let wait = outcome.retry_after().map(wait);
         ToldLimit { allowed: outcome.is_admitted(), retry_after_ms: wait, ..told }
     }
 
@@ -123,7 +131,8 @@ impl Teller<'_> {
         outcome: &Outcome,
     ) -> ToldLimit<'d> {
         ToldLimit {
-            name: &rule.name,
+            name: limit.name(),
+            window: window(limit, rule),
             key: self.policy.show_key(limit, key, self.secret),
             algorithm: rule.quota.algorithm(),
             allowed: outcome.remaining > 0,
@@ -134,6 +143,11 @@ impl Teller<'_> {
             reset_after_ms: outcome.reset_after.as_millis_ceil(),
         }
     }
+}
+
+/// A rule is called by its limit, with the window behind it where there are several.
+fn window<'d>(limit: &Limit, rule: &'d Rule) -> Option<&'d str> {
+    rule.name.strip_prefix(limit.name())?.strip_prefix('/')
 }
 
 /// The limits of a decision, worded while they are written.

@@ -266,6 +266,9 @@ impl<S: Store> Limiter<S> {
     /// Charges what a request turned out to cost, instead of what was charged
     /// before it ran. What was too much is given back; what was too little is
     /// charged even if it is not there, and repaid before the next request passes.
+    ///
+    /// Once for each decision: the difference to what was charged before it ran is
+    /// taken each time.
     pub async fn settle(&self, decision: &Decision<'_>, cost: u64) -> Result<(), StoreError> {
         match decision.receipt() {
             Some(receipt) => self.settle_receipt(&receipt, cost).await,
@@ -290,8 +293,9 @@ impl<S: Store> Limiter<S> {
         self.release_receipt(receipt).await
     }
 
-    /// As [`settle`](Self::settle), of a decision that is gone. The receipt stays
-    /// as it is: tell it what was settled ([`Receipt::settled`]) before the next time.
+    /// As [`settle`](Self::settle), of a decision that is gone. Once, too: whoever keeps
+    /// receipts remembers which are settled. What came back later cannot be told apart
+    /// from what others spent since, so a second cost could not be put right.
     pub async fn settle_receipt(&self, receipt: &Receipt, cost: u64) -> Result<(), StoreError> {
         for (charge, rule) in receipt.units_in(&self.policy) {
             let adjustment = if cost < charge.units {

@@ -5,7 +5,7 @@
 //! name, so that what was charged before a reload is settled after it under the
 //! numbers that then count.
 //!
-//! Not here: keeping receipts, and for how long.
+//! Not here: keeping receipts, for how long, and that each is settled once.
 
 use smallvec::SmallVec;
 use tollgate_core::{Owner, Quota, Rule, RuleId, Timestamp};
@@ -54,13 +54,6 @@ impl Receipt {
             is_slot: matches!(it.rule().quota, Quota::Concurrency(_)),
         });
         Some(Self { at, owner: decision.owner(), charges: charges.collect() })
-    }
-
-    /// The same, after a settlement at this cost.
-    pub fn settled(&mut self, cost: u64) {
-        for charge in self.charges.iter_mut().filter(|charge| !charge.is_slot) {
-            charge.units = cost;
-        }
     }
 
     /// How many slots were taken. They may have been given back since.

@@ -14,7 +14,7 @@ pub(super) fn decision(answer: &Value) -> String {
         out.push_str(" (decided without the store)");
     }
     out.push('\n');
-    out.push_str(&rows(limits, |it| [text(it, "name"), text(it, "key"), verdict(it), rest(it)]));
+    out.push_str(&rows(limits, |it| [name(it), text(it, "key"), verdict(it), rest(it)]));
     out
 }
 
@@ -35,16 +35,28 @@ fn headline(answer: &Value, no_limits: bool) -> String {
 pub(super) fn key(operation: Operation, limit: &str, answer: &Value) -> String {
     let done = match operation {
         Operation::Peek => "",
-        Operation::Grant => "granted\n",
-        Operation::Refund => "given back\n",
-        Operation::Reset => "begins anew\n",
+        Operation::Grant => "granted",
+        Operation::Refund => "given back",
+        Operation::Reset => "begins anew",
     };
     let limits = answer["limits"].as_array().map_or(&[][..], Vec::as_slice);
-    let standing = rows(limits, |it| [text(it, "name"), text(it, "key"), left(it)]);
-    match answer["reason"].as_str() {
-        Some(reason) => format!("{done}{}: {}\n{standing}", printable(limit), printable(reason)),
-        None => format!("{done}{standing}"),
+    match (limits, answer["reason"].as_str()) {
+        // Nothing is counted, so nothing was done.
+        ([], reason) => {
+            format!("{}: {}\n", printable(limit), printable(reason.unwrap_or("no limit applies")))
+        }
+        ([only], _) if operation != Operation::Peek => format!("{done}: {}\n", left(only)),
+        (several, _) => {
+            let standing = rows(several, |it| [name(it), text(it, "key"), left(it)]);
+            if done.is_empty() { standing } else { format!("{done}\n{standing}") }
+        }
     }
+}
+
+/// What a row is about: the limit, and which of its windows.
+fn name(limit: &Value) -> String {
+    let (name, window) = (text(limit, "name"), text(limit, "window"));
+    if window.is_empty() { name } else { format!("{name} {window}") }
 }
 
 fn text(limit: &Value, field: &str) -> String {
@@ -205,11 +217,16 @@ mod tests {
             "retry_after_ms": null, "reset_after_ms": 24_000}]);
         let answer = json!({"allowed": false, "limits": limits});
         assert_eq!(key(Operation::Peek, "api", &answer), "  api  ann  0 of 5 left, all again in 24 s\n");
-        assert_eq!(
-            key(Operation::Grant, "api", &answer),
-            "granted\n  api  ann  0 of 5 left, all again in 24 s\n"
-        );
+        assert_eq!(key(Operation::Grant, "api", &answer), "granted: 0 of 5 left, all again in 24 s\n");
         let unlimited = json!({"allowed": true, "reason": "unlimited", "limits": []});
-        assert_eq!(key(Operation::Peek, "api", &unlimited), "api: unlimited\n");
+        for operation in [Operation::Peek, Operation::Grant] {
+            assert_eq!(key(operation, "api", &unlimited), "api: unlimited\n");
+        }
+        let window = |window: &str, left: u64| json!({"name": "w", "window": window, "key": "k", "remaining": left, "limit": 9});
+        let two = json!({"allowed": true, "limits": [window("1s", 2), window("1h", 7)]});
+        assert_eq!(
+            key(Operation::Refund, "w", &two),
+            "given back\n  w 1s  k  2 of 9 left\n  w 1h  k  7 of 9 left\n"
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! Reading a file, or saying why it cannot be read.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -10,9 +10,26 @@ use crate::failure::Failure;
 /// More than the largest policy, which has its own message for too much.
 const MOST: u64 = 9 << 20;
 
+/// When a file is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// At the start, from whatever can be read: `/dev/stdin`, `<(make-policy)`.
+    First,
+    /// While requests are served. Whoever reads also hears the signals, and must not
+    /// wait for somebody to write into a pipe.
+    Again,
+}
+
 /// The text of a file.
-pub(crate) fn read(path: &Path) -> Result<String, Failure> {
+pub(crate) fn read(path: &Path, reading: Reading) -> Result<String, Failure> {
     let name = shown(path);
+    let is_other = |it: fs::Metadata| !it.is_file() && !it.is_dir();
+    if reading == Reading::Again && fs::metadata(path).is_ok_and(is_other) {
+        return Err(Failure::with_help(
+            format_args!("cannot read {name} again: it is a pipe or a device"),
+            "put it into an ordinary file, or restart to read it",
+        ));
+    }
     let failed = |error: &io::Error| {
         let why = match error.kind() {
             io::ErrorKind::NotFound => "there is no such file".to_owned(),

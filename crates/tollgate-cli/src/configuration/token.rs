@@ -6,7 +6,7 @@
 use std::fmt;
 use std::path::Path;
 
-use super::{Settings, files, shown};
+use super::{Reading, Settings, files, shown};
 use crate::failure::Failure;
 
 /// Shorter ones can be guessed.
@@ -27,10 +27,14 @@ impl fmt::Debug for Token {
 impl Token {
     /// The token of these settings: the variable's, else the file's. An API that
     /// other machines can reach must have one.
-    pub(crate) fn load(settings: &Settings, variable: Option<&str>) -> Result<Option<Self>, Failure> {
+    pub(crate) fn load(
+        settings: &Settings,
+        variable: Option<&str>,
+        reading: Reading,
+    ) -> Result<Option<Self>, Failure> {
         let token = match (variable, &settings.token_file) {
             (Some(text), _) => Some(Self::new(text, "TOLLGATE_ADMIN_TOKEN")?),
-            (None, Some(file)) => Some(Self::from_file(file)?),
+            (None, Some(file)) => Some(Self::from_file(file, reading)?),
             (None, None) => None,
         };
         match settings.api.address() {
@@ -50,8 +54,8 @@ impl Token {
         &self.0
     }
 
-    fn from_file(file: &Path) -> Result<Self, Failure> {
-        Self::new(&files::read(file)?, &format!("the token file {}", shown(file)))
+    fn from_file(file: &Path, reading: Reading) -> Result<Self, Failure> {
+        Self::new(&files::read(file, reading)?, &format!("the token file {}", shown(file)))
     }
 
     fn new(text: &str, what: &str) -> Result<Self, Failure> {

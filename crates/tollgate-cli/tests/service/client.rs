@@ -41,7 +41,7 @@ impl Client {
     }
 
     pub(crate) fn get(&mut self, path: &str) -> Result<Answer, Broken> {
-        self.ask(&format!("GET {path} HTTP/1.1\r\nHost: tollgate.test\r\n\r\n"))
+        self.ask(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
     }
 
     pub(crate) fn ask(&mut self, request: &str) -> Result<Answer, Broken> {

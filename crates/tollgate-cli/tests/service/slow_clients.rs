@@ -107,7 +107,8 @@ fn clients_that_take_no_answer_are_ended() {
 
 #[test]
 fn questions_to_the_api_that_never_end_are_told_so_and_ended() {
-    const NEVER_ENDS: &str = "POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{\"path\":";
+    const NEVER_ENDS: &str =
+        "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{\"path\":";
     let mut tollgate = Tollgate::start(BINARY, ROOMY);
     let api = tollgate.api;
     let mut slow: Vec<_> = (0..50).map(|_| Client::connect(api).unwrap()).collect();

@@ -93,7 +93,7 @@ impl Node {
     pub fn fields(&self, words: &Words, problems: &mut Problems) -> Option<Fields<'_>> {
         let entries = self.entries(words.section, problems)?;
         let mut meant = Vec::new();
-        for Entry { name, value } in entries {
+        for (at, Entry { name, value }) in entries.iter().enumerate() {
             let word = name.value.as_str();
             if words.known.contains(&word) {
                 if value.kind == Kind::Null {
@@ -105,6 +105,10 @@ impl Node {
             }
             let problem =
                 problems.error(name.place, format!("unknown word `{}` in {}", short(word), words.section));
+            if let Some(help) = burst_cut_off(entries, at) {
+                problem.label("this was cut off from the value before it").help(help);
+                continue;
+            }
             let elsewhere = words.elsewhere.iter().find(|(other, _)| other.eq_ignore_ascii_case(word));
             match elsewhere.map(|(_, here)| *here).or_else(|| nearest(word, words.known.iter().copied())) {
                 Some(here) => {
@@ -321,6 +325,18 @@ fn byte_count(text: &str) -> Option<u64> {
         _ => return None,
     };
     whole_number(digits)?.checked_mul(factor)
+}
+
+/// What to write instead of `{bucket: 1000/minute, burst 200}`, where `burst 200` has
+/// become a word of its own.
+fn burst_cut_off(entries: &[Entry], at: usize) -> Option<String> {
+    let Entry { name, value } = &entries[at];
+    let number = name.value.strip_prefix("burst ").filter(|_| value.kind == Kind::Null)?;
+    let before = entries.get(at.checked_sub(1)?)?;
+    let (word, text) = (before.name.value.as_str(), before.value.text()?);
+    let is_burst = matches!(word, "bucket" | "rate") && whole_number(number.trim()).is_some();
+    let meant = format!("{word}: \"{}, {}\"", short(text), name.value);
+    is_burst.then(|| format!("between braces a comma ends the value: write {meant}"))
 }
 
 /// Enough of a text to recognise it in a message.

@@ -136,6 +136,7 @@ fn limit_outcome() -> Value {
     object(
         &[
             "name",
+            "window",
             "key",
             "algorithm",
             "allowed",
@@ -146,8 +147,9 @@ fn limit_outcome() -> Value {
             "reset_after_ms",
         ],
         json!({
-            "name": {"type": "string", "description": "The limit's name, with its window where it has several."},
-            "key": {"type": "string", "description": "As the policy's `privacy` lets it be seen; API keys never whole."},
+            "name": {"type": "string", "description": "The limit's name, as in the policy and in paths."},
+            "window": {"type": ["string", "null"], "description": "Which of its windows, such as `1s`; null where it has one only."},
+            "key": {"type": "string", "description": "As the policy's `privacy` lets it be seen; API keys and cookies never whole."},
             "algorithm": algorithm(),
             "allowed": {"type": "boolean"},
             "mode": mode(),

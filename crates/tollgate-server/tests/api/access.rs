@@ -120,3 +120,29 @@ fn the_pages_of_a_proxys_clients_are_not_ours_to_judge() {
         assert_eq!(from_page("/v1/auth", &[header]).0, 200, "{header:?}");
     }
 }
+
+#[test]
+fn without_a_token_only_names_that_nobody_can_make_lead_here_are_answered() {
+    let open = |path: &str, host: &str| {
+        let request = Request::post(path).header("host", host).header("x-original-uri", "/");
+        with_access(POLICY, Access::open())
+            .send(request.body(Full::<Bytes>::from(r#"{"path":"/"}"#)).unwrap())
+    };
+    for path in ["/v1/check", "/v1/settle", "/v1/limits/x/reset", "/", "/nowhere"] {
+        let answer = open(path, "rebound.evil.test:7070");
+        assert_eq!(answer.status, 403, "{path}");
+        let said = answer.problem();
+        assert!(said.contains("127.0.0.1") && said.contains("configure a token"), "{said}");
+    }
+    for host in ["127.0.0.1:7070", "[::1]:7070", "localhost", "tollgate.localhost:80"] {
+        assert_eq!(open("/v1/check", host).status, 200, "{host}");
+    }
+    assert_eq!(open("/v1/auth", "shop.test").status, 200, "the host of a proxy's client");
+    let http2 = Request::post("http://evil.test:7070/v1/check").body(Full::default()).unwrap();
+    assert_eq!(with_access(POLICY, Access::open()).send(http2).status, 403);
+    check("/v1/check", &[("host", "tollgate.internal"), ("tollgate-token", SECRET)], 200);
+    for path in ["/healthz", "/readyz"] {
+        let request = Request::get(path).header("host", "evil.test").body(Full::default()).unwrap();
+        assert_ne!(with_access(POLICY, Access::open()).send(request).status, 403, "{path}");
+    }
+}

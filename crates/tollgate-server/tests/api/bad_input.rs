@@ -119,6 +119,20 @@ fn other_types_of_body_are_turned_down_and_what_tools_write_by_themselves_is_fin
 }
 
 #[test]
+fn a_packed_body_is_turned_down_and_told_what_would_do() {
+    let post = |encoding: &str| {
+        let request = Request::post("/v1/check").header("content-encoding", encoding);
+        subject(POLICY).send(request.body(Full::<Bytes>::from(r#"{"path":"/"}"#)).unwrap())
+    };
+    for encoding in ["gzip", "br", "identity, gzip"] {
+        let answer = post(encoding);
+        assert_eq!((answer.status.as_u16(), answer.header("accept-encoding")), (415, Some("identity")));
+        assert!(answer.problem().contains("`Content-Encoding`"), "{encoding}");
+    }
+    assert_eq!(post("identity").status, 200);
+}
+
+#[test]
 fn wrong_methods_are_told_the_right_ones() {
     let subject = subject(POLICY);
     for (path, allowed) in [

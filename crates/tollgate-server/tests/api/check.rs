@@ -24,9 +24,9 @@ fn an_answer_has_every_member_of_the_contract() {
         json!({
             "id": id, "allowed": true, "limit": "search", "retry_after_ms": null, "degraded": false,
             "limits": [
-                {"name": "search", "key": "203.0.113.9", "algorithm": "token-bucket", "allowed": true,
+                {"name": "search", "window": null, "key": "203.0.113.9", "algorithm": "token-bucket", "allowed": true,
                  "mode": "enforce", "limit": 2, "remaining": 1, "retry_after_ms": null, "reset_after_ms": 30_000},
-                {"name": "shadowed", "key": "everyone", "algorithm": "token-bucket", "allowed": true,
+                {"name": "shadowed", "window": null, "key": "everyone", "algorithm": "token-bucket", "allowed": true,
                  "mode": "shadow", "limit": 1, "remaining": 0, "retry_after_ms": null, "reset_after_ms": 60_000},
             ],
         })

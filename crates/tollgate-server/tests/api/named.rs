@@ -37,10 +37,13 @@ fn a_check_charges_every_window_and_the_rest_of_the_words_do_what_they_say() {
     let subject = subject(POLICY);
     let told = check(&subject, "api/check", r#"{"key":"ann"}"#, true, &[1, 4]);
     assert!(told["id"].is_string());
-    assert_eq!(told["limit"], "api/1s");
+    assert_eq!(told["limit"], "api", "the name to ask by");
+    let windows: Vec<_> =
+        told["limits"].as_array().unwrap().iter().map(|it| (&it["name"], &it["window"])).collect();
+    assert_eq!(windows, [(&json!("api"), &json!("1s")), (&json!("api"), &json!("1h"))]);
     check(&subject, "api/check", r#"{"key":["ann"]}"#, true, &[0, 3]);
     let refused = check(&subject, "api/check", r#"{"key":"ann"}"#, false, &[0, 3]);
-    assert_eq!((&refused["retry_after_ms"], &refused["limit"]), (&json!(500), &json!("api/1s")));
+    assert_eq!((&refused["retry_after_ms"], &refused["limit"]), (&json!(500), &json!("api")));
     let peeked = check(&subject, "api/peek", r#"{"key":"ann"}"#, false, &[0, 3]);
     assert!(peeked.get("id").is_none(), "nothing was decided");
     subject.advance(Span::from_secs(1));
@@ -52,6 +55,38 @@ fn a_check_charges_every_window_and_the_rest_of_the_words_do_what_they_say() {
     check(&subject, "api/check", r#"{"key":"ann","cost":2}"#, true, &[0, 2]);
     check(&subject, "api/reset", r#"{"key":"ann"}"#, true, &[2, 5]);
     check(&subject, "api/peek", r#"{"key":"bob"}"#, true, &[2, 5]);
+}
+
+#[test]
+fn a_name_may_be_escaped() {
+    check(&subject(POLICY), "%61l%6C/check", "{}", true, &[4]);
+}
+
+#[test]
+fn what_is_given_back_is_the_newest_up_to_a_full_allowance_whatever_counts_it() {
+    for algorithm in ["token-bucket", "gcra", "fixed-window", "sliding-window", "sliding-log"] {
+        for operation in ["refund", "grant"] {
+            let burst = if algorithm == "gcra" { ", burst 10" } else { "" };
+            let policy =
+                format!("limits: [{{name: a, by: user, rate: '10/hour{burst}', algorithm: {algorithm}}}]");
+            let subject = subject(&policy);
+            let step = |word: &str, cost: u64, left: u64| {
+                let body = format!(r#"{{"key":"ann","cost":{cost}}}"#);
+                let told = subject.ask(&format!("/v1/limits/a/{word}"), &body);
+                assert_eq!(told["limits"][0]["remaining"], left, "{algorithm} {word} {cost}: {told}");
+                assert!(told.get("reason").is_none(), "{algorithm} {word} {cost}: {told}");
+                assert_eq!(told["allowed"], true, "{algorithm} {word} {cost}: {told}");
+            };
+            step("check", 4, 6);
+            subject.advance(Span::from_millis(1));
+            step("check", 4, 2);
+            subject.advance(Span::from_millis(1));
+            step(operation, 5, 7);
+            step(operation, 2, 9);
+            step(operation, 99, 10);
+            step("check", 10, 0);
+        }
+    }
 }
 
 #[test]
@@ -96,7 +131,8 @@ fn everybody_is_one_key_and_may_be_left_out() {
     let subject = subject(POLICY);
     check(&subject, "all/check", "{}", true, &[4]);
     check(&subject, "all/check", r#"{"key":null}"#, true, &[3]);
-    check(&subject, "all/check", r#"{"key":[]}"#, true, &[2]);
+    let told = check(&subject, "all/check", r#"{"key":[]}"#, true, &[2]);
+    assert_eq!(told["limits"][0]["window"], Value::Null, "there is one only");
 }
 
 #[test]
@@ -136,6 +172,9 @@ fn what_cannot_be_named_says_what_can() {
     );
     check_wrong("pair/check", r#"{"key":["acme","nowhere"]}"#, 404, "an ip as an address");
     check_wrong("all/check", r#"{"key":["a","b"]}"#, 404, "leave out `key`");
+    check_wrong("all/check", r#"{"key":"a"}"#, 404, "leave out `key`");
+    check_wrong("a%2Fb%zz/peek", "{}", 404, "no limit is called `a/b%zz`");
+    check_wrong("%ff/peek", "{}", 404, "no limit is called `%ff`");
     check_wrong("api/reset", r#"{"key":"ann","cost":1}"#, 400, "unknown field `cost`");
     check_wrong("api/check", r#"{"key":7}"#, 400, "a string, or a list");
     check_wrong(

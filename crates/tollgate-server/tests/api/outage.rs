@@ -1,7 +1,9 @@
 //! What is answered while the store gives no answer.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use tollgate::store::{Answer, Check, ManualClock};
-use tollgate::{Adjustment, Outcome, Rule, Store, StoreError, Timestamp};
+use tollgate::{Adjustment, MemoryStore, Outcome, Rule, Store, StoreError, Timestamp};
 use tollgate_server::Access;
 
 use crate::support::{Subject, on_store};
@@ -17,6 +19,34 @@ impl Store for Gone {
     async fn adjust(&self, _: &Rule, _: &[u8], _: Adjustment) -> Result<Outcome, StoreError> {
         Err(StoreError::Failed("gone".into()))
     }
+}
+
+/// A store that gives no answer to the first adjustment.
+struct Stumbling(MemoryStore<ManualClock>, AtomicBool);
+
+impl Store for Stumbling {
+    async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
+        self.0.decide(checks).await
+    }
+
+    async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
+        if self.1.swap(false, Ordering::Relaxed) {
+            return Err(StoreError::Failed("gone".into()));
+        }
+        self.0.adjust(rule, key, adjustment).await
+    }
+}
+
+#[test]
+fn what_could_not_be_settled_can_be_settled_again() {
+    let clock = ManualClock::at(Timestamp::from_secs(1_772_366_400));
+    let store = Stumbling(MemoryStore::with_seed(1_000, clock.clone(), 7), AtomicBool::new(true));
+    let subject = on_store("limits: [{name: a, by: global, bucket: 100/hour}]", Access::open(), store, clock);
+    let told = subject.ask("/v1/check", r#"{"path":"/","cost":50}"#);
+    let settle = |cost: u64| format!(r#"{{"id":{},"cost":{cost}}}"#, told["id"]);
+    assert_eq!(subject.post("/v1/settle", settle(20)).status, 503);
+    subject.ask("/v1/settle", &settle(30));
+    assert_eq!(subject.ask("/v1/limits/a/peek", "{}")["limits"][0]["remaining"], 70);
 }
 
 const POLICY: &str = "

@@ -20,13 +20,52 @@ fn settle(subject: &Subject, id: &str, cost: u64) {
     assert_eq!((told["id"].as_str(), told["cost"].as_u64()), (Some(id), Some(cost)));
 }
 
+/// Every algorithm that counts units, with an allowance of 100.
+const ALGORITHMS: [&str; 5] = ["token-bucket", "gcra", "fixed-window", "sliding-window", "sliding-log"];
+
+fn on(algorithm: &str) -> Subject {
+    // By itself it admits one at a time.
+    let burst = if algorithm == "gcra" { ", burst 100" } else { "" };
+    subject(&format!("limits: [{{by: global, rate: '100/hour{burst}', algorithm: {algorithm}}}]"))
+}
+
 #[test]
-fn the_final_cost_is_the_one_told_last_however_often_it_is_told() {
-    let subject = subject("limits: [{by: global, bucket: 100/hour}]");
-    let id = id(&subject, QUESTION);
-    for (cost, left) in [(20, 80), (20, 80), (90, 10), (90, 10), (0, 100), (50, 50)] {
-        settle(&subject, &id, cost);
-        assert_eq!(remaining(&subject), left, "after settling at {cost}");
+fn the_first_cost_is_final_and_the_same_again_changes_nothing() {
+    for algorithm in ALGORITHMS {
+        for (cost, left) in [(20, 80), (90, 10), (0, 100), (50, 50), (130, 0)] {
+            let subject = on(algorithm);
+            let id = id(&subject, QUESTION);
+            let told = || {
+                settle(&subject, &id, cost);
+                remaining(&subject)
+            };
+            assert_eq!((told(), told()), (left, left), "{algorithm}, settled at {cost}");
+            let answer = subject.post("/v1/settle", format!(r#"{{"id":"{id}","cost":{}}}"#, cost + 1));
+            assert_eq!(answer.status, 409, "{}", answer.text());
+            assert!(answer.problem().contains(&format!("already settled as {cost}")), "{}", answer.text());
+            assert_eq!(remaining(&subject), left, "{algorithm}, turned down at {}", cost + 1);
+        }
+    }
+}
+
+#[test]
+fn of_many_who_settle_at_once_one_is_the_first() {
+    let subject = &subject("limits: [{by: global, bucket: 100/hour}]");
+    for _ in 0..50 {
+        let id = &id(subject, r#"{"path":"/","cost":10}"#);
+        let settled: Vec<u64> = std::thread::scope(|scope| {
+            let asks: Vec<_> = (0..8)
+                .map(|cost| {
+                    let body = format!(r#"{{"id":"{id}","cost":{cost}}}"#);
+                    scope.spawn(move || (cost, subject.post("/v1/settle", body).status.as_u16()))
+                })
+                .collect();
+            let told = asks.into_iter().map(|ask| ask.join().unwrap());
+            told.filter(|(_, status)| *status == 200).map(|(cost, _)| cost).collect()
+        });
+        assert_eq!(settled.len(), 1, "{settled:?}");
+        assert_eq!(remaining(subject), 100 - settled[0]);
+        subject.ask("/v1/limits/everything-by-global/reset", "{}");
     }
 }
 
@@ -38,6 +77,7 @@ fn a_decision_is_settled_under_the_numbers_that_count_by_then() {
     assert_eq!(remaining(&subject), 950, "what was spent still counts");
     settle(&subject, &id, 20);
     assert_eq!(remaining(&subject), 980);
+    let id = self::id(&subject, QUESTION);
     subject.limiter.replace(Policy::parse("limits: [{name: other, by: global, bucket: 9/hour}]").unwrap());
     settle(&subject, &id, 7);
     assert_eq!(remaining(&subject), 9, "the limit is gone, and nothing else is charged");
@@ -48,13 +88,15 @@ fn refused_and_unknown_decisions_cannot_be_settled() {
     let subject = subject("limits: [{by: global, bucket: 1/hour}]");
     let admitted = id(&subject, r#"{"path":"/"}"#);
     for unknown in [id(&subject, r#"{"path":"/"}"#), "0123456789abcdef".to_owned()] {
-        for (path, body) in [
-            ("/v1/settle", format!(r#"{{"id":"{unknown}","cost":1}}"#)),
-            ("/v1/release", format!(r#"{{"id":"{unknown}"}}"#)),
+        for (path, body, word) in [
+            ("/v1/settle", format!(r#"{{"id":"{unknown}","cost":1}}"#), "settle"),
+            ("/v1/release", format!(r#"{{"id":"{unknown}"}}"#), "release"),
         ] {
             let answer = subject.post(path, body);
             assert_eq!(answer.status, 404);
-            assert!(answer.problem().contains(&format!("the last {KEPT_DECISIONS} decisions")));
+            let said = answer.problem();
+            assert!(said.contains(&format!("the last {KEPT_DECISIONS} decisions")), "{said}");
+            assert!(said.contains(&format!("nothing to {word} under")), "{said}");
         }
     }
     settle(&subject, &admitted, 1);
@@ -91,6 +133,7 @@ fn slots_are_held_until_release_or_settlement_or_the_end_of_their_lease() {
         (refused["allowed"].as_bool(), refused["retry_after_ms"].as_u64()),
         (Some(false), Some(1_000))
     );
+    assert_eq!(refused["limits"][0]["retry_after_ms"], 1_000, "one refusal has one wait");
     let released = subject.ask("/v1/release", &format!(r#"{{"id":"{first}"}}"#));
     assert_eq!(released["slots"], 1);
     let second = id(&subject, question);
