@@ -153,7 +153,8 @@ impl Connector {
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     ) -> io::Result<Sender> {
         let mut builder = http1::Builder::new();
-        builder.max_buf_size(self.header_bytes);
+        // Most requests are a head alone, which one plain write sends soonest.
+        builder.max_buf_size(self.header_bytes).writev(false);
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
         let task = tokio::spawn(async move {
             if let Err(error) = connection.with_upgrades().await {

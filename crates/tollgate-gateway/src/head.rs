@@ -25,6 +25,9 @@ static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
+/// As many headers as a gateway adds, at most.
+const ADDED: usize = 6;
+
 /// Who calls, as upstreams are told. Made once for each connection.
 pub(crate) struct Caller {
     pub(crate) address: IpAddr,
@@ -72,6 +75,8 @@ pub(crate) fn prepare(
         parts.headers.get(TE).is_some_and(|it| names(it).any(|it| it.eq_ignore_ascii_case("trailers")));
     strip_hop_by_hop(&mut parts.headers);
     let headers = &mut parts.headers;
+    // Grown once instead of on the way; a map that cannot grow is full of headers already.
+    let _full = headers.try_reserve(ADDED);
     headers.remove(EXPECT);
     if trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
