@@ -25,7 +25,7 @@ setup-test: setup
 	@setup/node crates/tollgate-cli/tests/clients
 
 test: setup-test test-loom ## all tests, from nothing
-	cargo test --workspace
+	cargo test --workspace --no-fail-fast
 
 # Loom replaces the atomics of the in-memory table and tries every interleaving,
 # so it needs a build of its own.

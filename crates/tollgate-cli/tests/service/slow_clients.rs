@@ -15,6 +15,8 @@ use crate::upstream::Upstream;
 use crate::{BINARY, ROOMY, alone};
 
 const SLOW: usize = 300;
+/// As many at once show that they were there; on a busy machine the first are ended before the last come.
+const SOME: usize = 10;
 /// How long the tool goes on if nobody ends its connections, in seconds.
 const LONGEST: &str = "10";
 /// How much memory, in MiB, so many may take: what is kept for each is bounded, not what it is sent.
@@ -60,7 +62,7 @@ fn check(mode: &[&str], path: &str) {
             let now = connections(gateway);
             most = most.max(now.held);
             // The good client has one of them.
-            if most > SLOW / 2 && now.held <= 1 && tool.is_running() {
+            if most > SOME && now.held <= 1 && tool.is_running() {
                 (ended, left_behind) = (true, now.left_behind);
             }
             thread::sleep(LOOK);
@@ -74,7 +76,7 @@ fn check(mode: &[&str], path: &str) {
     let after = memory(tollgate.program.id());
     println!("{mode:?}: {most} connections at most, {asked} good requests, {before} MiB before, {after:?}");
 
-    assert!(most > SLOW / 2, "the slow clients were there, at most {most} at once");
+    assert!(most > SOME, "the slow clients were there, at most {most} at once");
     assert!(ended, "the server ended all slow connections before their client did: {end}");
     assert_eq!(left_behind, 0, "no answers are left to the kernel that nobody will take");
     assert!(asked > 10 && wrong.is_empty(), "each of {asked} good requests is answered meanwhile: {wrong:?}");
