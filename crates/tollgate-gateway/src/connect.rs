@@ -1,12 +1,11 @@
 //! New connections to upstreams.
 
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
-use hyper::body::Incoming;
-use hyper::client::conn::{TrySendError, http1, http2};
+use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -14,6 +13,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
+use tokio::time::Sleep;
 use tokio_rustls::TlsConnector;
 
 use crate::body::Upload;
@@ -24,6 +24,9 @@ use crate::upstream::{Origin, Speech};
 /// would otherwise keep it, and the client's connection with it.
 pub(crate) struct Line {
     pub(crate) sender: http1::SendRequest<Upload>,
+    /// When its upstream's answer is due. Kept from request to request: to put a
+    /// timer off costs next to nothing, to set one and take it down again does.
+    pub(crate) timer: Pin<Box<Sleep>>,
     task: AbortHandle,
 }
 
@@ -53,19 +56,6 @@ impl Shared {
     pub(crate) fn has_room(&self) -> bool {
         // One of them is the pool.
         Arc::strong_count(&self.users) <= STREAMS as usize
-    }
-}
-
-impl Sender {
-    /// Sends a request. One that was not sent at all comes back with the error.
-    pub(crate) async fn send(
-        &mut self,
-        request: Request<Upload>,
-    ) -> Result<Response<Incoming>, TrySendError<Request<Upload>>> {
-        match self {
-            Self::One(line) => line.sender.try_send_request(request).await,
-            Self::Two(shared) => shared.sender.try_send_request(request).await,
-        }
     }
 }
 
@@ -161,7 +151,8 @@ impl Connector {
                 tracing::debug!(%error, "connection to an upstream ended");
             }
         });
-        Ok(Sender::One(Line { sender, task: task.abort_handle() }))
+        let timer = Box::pin(tokio::time::sleep(self.most));
+        Ok(Sender::One(Line { sender, timer, task: task.abort_handle() }))
     }
 }
 

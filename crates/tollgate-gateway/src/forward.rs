@@ -15,9 +15,10 @@ use std::time::Duration;
 use http::header::{HeaderValue, UPGRADE};
 use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
 use hyper::upgrade::OnUpgrade;
 use smallvec::SmallVec;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 use tollgate_http::Outliving;
 use tollgate_net::Trusts;
 use tower_service::Service;
@@ -192,13 +193,39 @@ impl Worker {
         sender: &mut Sender,
         request: Request<Upload>,
         progress: Option<&Progress>,
+        times: (Instant, Option<Instant>),
+    ) -> Result<Response<Incoming>, Failed> {
+        match sender {
+            Sender::One(line) => {
+                let sending = line.sender.try_send_request(request);
+                self.answer_to(sending, line.timer.as_mut(), progress, times).await
+            }
+            Sender::Two(shared) => {
+                let sending = shared.sender.try_send_request(request);
+                // Apart: few speak so, and it need not make everybody's request larger.
+                let timer = &mut Box::pin(tokio::time::sleep(self.answer));
+                Box::pin(self.answer_to(sending, timer.as_mut(), progress, times)).await
+            }
+        }
+    }
+
+    async fn answer_to(
+        &self,
+        sending: impl Future<Output = Result<Response<Incoming>, TrySendError<Request<Upload>>>>,
+        mut timer: Pin<&mut Sleep>,
+        progress: Option<&Progress>,
         (begun, deadline): (Instant, Option<Instant>),
     ) -> Result<Response<Incoming>, Failed> {
         let due = |since: Instant| deadline.map_or(since + self.answer, |it| it.min(since + self.answer));
-        let mut sending = std::pin::pin!(sender.send(request));
+        let mut sending = std::pin::pin!(sending);
         let mut due_at = due(begun);
         let sent = loop {
-            if let Ok(sent) = tokio::time::timeout_at(due_at, sending.as_mut()).await {
+            timer.as_mut().reset(due_at);
+            let sent = std::future::poll_fn(|cx| match sending.as_mut().poll(cx) {
+                Poll::Ready(sent) => Poll::Ready(Some(sent)),
+                Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
+            });
+            if let Some(sent) = sent.await {
                 break sent;
             }
             // The upstream cannot answer what is still being sent.

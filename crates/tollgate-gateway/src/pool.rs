@@ -5,6 +5,7 @@
 //!
 //! Over HTTP/2 one connection carries many requests and is shared.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,15 +29,14 @@ pub(crate) struct Pool {
 struct Lane {
     idle: Mutex<Vec<Idle>>,
     shared: Mutex<Vec<Shared>>,
+    /// Whether there ever was one.
+    shares: AtomicBool,
 }
 
 impl Lane {
     /// An HTTP/2 connection that has room for one more.
     fn least_shared(&self) -> Option<Shared> {
         let mut all = lock(&self.shared);
-        if all.is_empty() {
-            return None;
-        }
         all.retain(|it| !it.sender.is_closed());
         all.iter().find(|it| it.has_room()).cloned()
     }
@@ -55,7 +55,10 @@ impl Pool {
     /// A connection that is ready for a request.
     pub(crate) async fn take(&self, upstream: usize, now: Instant) -> Option<Sender> {
         let lane = &self.lanes[upstream];
-        if let Some(shared) = lane.least_shared() {
+        // Read before locking: most upstreams never share.
+        if lane.shares.load(Ordering::Relaxed)
+            && let Some(shared) = lane.least_shared()
+        {
             return Some(Sender::Two(shared));
         }
         loop {
@@ -93,7 +96,9 @@ impl Pool {
 
     /// Lets others use an HTTP/2 connection too.
     pub(crate) fn share(&self, upstream: usize, shared: &Shared) {
-        lock(&self.lanes[upstream].shared).push(shared.clone());
+        let lane = &self.lanes[upstream];
+        lock(&lane.shared).push(shared.clone());
+        lane.shares.store(true, Ordering::Relaxed);
     }
 
     /// Forgets the connections to an upstream that has just closed one.
