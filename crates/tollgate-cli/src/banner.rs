@@ -105,7 +105,10 @@ fn to_try(scheme: &str, addresses: &Addresses, policy: &Policy) -> String {
         if policy.limit(DEMO).is_some() {
             let url = format!("http://{api}");
             let at = if url == DEFAULT_API { String::new() } else { format!(" --api {url}") };
-            commands.push((format!("tollgate peek demo-search 127.0.0.1{at}"), "what is left"));
+            // As it was called: it need not be where commands are looked for.
+            let me = std::env::args_os().next().unwrap_or_else(|| "tollgate".into());
+            let me = me.to_string_lossy();
+            commands.push((format!("{me} peek demo-search 127.0.0.1{at}"), "what is left"));
         }
     }
     let mut out = if commands.is_empty() { String::new() } else { "\ntry\n".to_owned() };
@@ -147,7 +150,7 @@ mod tests {
             "  demo-search               /api/v1/search  by ip       token-bucket 5/minute",
             "curl -i http://127.0.0.1:8080/api/v1/search",
             "curl -s http://127.0.0.1:7070/v1/check -d",
-            "tollgate peek demo-search 127.0.0.1 ",
+            " peek demo-search 127.0.0.1 ",
             "five a minute; the sixth is refused",
         ] {
             assert!(said.contains(expected), "{expected} in:\n{said}");
