@@ -3,6 +3,9 @@
 # More for `tollgate serve`, such as ARGS="--config policy.yaml --upstream http://127.0.0.1:3000".
 ARGS ?=
 
+# Where Debian puts servers; not every user looks there.
+export PATH := $(PATH):/usr/sbin:/sbin
+
 .DEFAULT_GOAL := help
 .PHONY: help run test test-loom lint bench bench-engine bench-gateway bench-policy generate setup setup-test clean
 

@@ -44,10 +44,6 @@ pub(crate) struct ToldLimit<'d> {
     pub(crate) reset_after_ms: u64,
 }
 
-/// How long to wait for a slot: a lease ends late, and most are given back long before.
-/// The same as in the headers of a refusal.
-const SLOT_WAIT_MS: u64 = 1_000;
-
 /// No limits at all.
 pub(crate) type NoLimits<'d> = [ToldLimit<'d>; 0];
 
@@ -116,9 +112,7 @@ impl Teller<'_> {
     fn counted<'d>(self, it: &LimitOutcome<'d>) -> ToldLimit<'d> {
         let outcome = it.outcome();
         let told = self.standing(it.limit(), it.rule(), it.key(), outcome);
-        let has_slots = matches!(it.rule().quota, Quota::Concurrency(_));
-        let wait = |wait: Span| if has_slots { SLOT_WAIT_MS } else { wait.as_millis_ceil().max(1) };
-        let wait = outcome.retry_after().map(wait);
+        let wait = RetryAfter::of_limit(it).map(RetryAfter::millis);
         ToldLimit { allowed: outcome.is_admitted(), retry_after_ms: wait, ..told }
     }
 

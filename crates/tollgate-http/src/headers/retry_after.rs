@@ -46,6 +46,12 @@ impl RetryAfter {
         wait_for(&decider(decision)?).map(|wait| Self(stretched(wait, jitter_percent, dice)))
     }
 
+    /// The wait that one limit asks for, as it is told: `None` where it has room, or
+    /// where waiting does not help.
+    pub fn of_limit(limit: &LimitOutcome<'_>) -> Option<Self> {
+        wait_for(limit).map(Self)
+    }
+
     /// For a refusal that no limit can put a time to.
     pub(crate) const fn shortly() -> Self {
         Self(SHORTLY)

@@ -222,9 +222,7 @@ impl Node {
         match duration(word.value) {
             Ok(span) if range.contains(&span) => return Some(word.map(|_| span)),
             Ok(_) => {
-                problems
-                    .error(self.place, format!("{what} is between {} and {}", range.start(), range.end()))
-                    .label(format!("{} is not", self.describe()));
+                self.is_not(&format!("{what} is between {} and {}", range.start(), range.end()), problems);
             }
             Err(mistake) => mistake.report(self, problems),
         }
@@ -242,12 +240,10 @@ impl Node {
         match byte_count(word.value) {
             Some(bytes) if range.contains(&bytes) => return Some(word.map(|_| bytes)),
             Some(_) => {
-                problems
-                    .error(
-                        self.place,
-                        format!("{what} is between {} and {} bytes", range.start(), range.end()),
-                    )
-                    .label(format!("{} is not", self.describe()));
+                self.is_not(
+                    &format!("{what} is between {} and {} bytes", range.start(), range.end()),
+                    problems,
+                );
             }
             None => {
                 problems
@@ -257,6 +253,11 @@ impl Node {
             }
         }
         None
+    }
+
+    /// Reports a value that is not what it is said to be.
+    fn is_not(&self, what_it_is: &str, problems: &mut Problems) {
+        problems.error(self.place, what_it_is).label(format!("{} is not", self.describe()));
     }
 
     /// One of a few words, each standing for a value.
