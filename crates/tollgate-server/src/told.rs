@@ -9,7 +9,7 @@ use std::hash::RandomState;
 use serde::{Serialize, Serializer};
 use tollgate::policy::{BlockReason, Key};
 use tollgate::{
-    Decision, DecisionId, Fate, Limit, LimitOutcome, Mode, Outcome, Policy, Quota, Rule, Span, Verdict,
+    Decision, DecisionId, Fate, Limit, LimitOutcome, Mode, Outcome, Policy, Quota, Rule, Verdict,
 };
 use tollgate_http::{Outage, Rejection, RetryAfter, decider};
 
