@@ -10,12 +10,23 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-core", &[]),
     ("tollgate-policy", &["tollgate-core"]),
     ("tollgate-store", &["tollgate-core"]),
+    ("tollgate-redis", &["tollgate-core", "tollgate-store"]),
     ("tollgate", &["tollgate-core", "tollgate-policy", "tollgate-store"]),
     ("tollgate-http", &["tollgate"]),
     ("tollgate-net", &[]),
     ("tollgate-gateway", &["tollgate", "tollgate-http", "tollgate-net"]),
     ("tollgate-server", &["tollgate", "tollgate-http"]),
-    ("tollgate-cli", &["tollgate", "tollgate-gateway", "tollgate-http", "tollgate-net", "tollgate-server"]),
+    (
+        "tollgate-cli",
+        &[
+            "tollgate",
+            "tollgate-gateway",
+            "tollgate-http",
+            "tollgate-net",
+            "tollgate-redis",
+            "tollgate-server",
+        ],
+    ),
     ("tollgate-testkit", &[]),
 ];
 

@@ -78,6 +78,11 @@ pub trait Store: Send + Sync + 'static {
         key: &[u8],
         adjustment: Adjustment,
     ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
+
+    /// How many nodes were last known to share this store, this one included.
+    fn nodes(&self) -> usize {
+        1
+    }
 }
 
 /// Whatever went wrong underneath.
@@ -96,4 +101,8 @@ pub enum StoreError {
     /// The connection broke, or the answer made no sense. The charge may have landed.
     #[error("the store failed")]
     Failed(#[source] BoxError),
+    /// Something that no Tollgate wrote is where this state should be. Nothing was
+    /// written; other keys are not affected.
+    #[error("what is stored under `{0}` is not a state that Tollgate wrote")]
+    Foreign(String),
 }
