@@ -5,8 +5,23 @@
 //!
 //! Not here: policies, and what to do while Redis gives no answer (`tollgate::outage`).
 
+mod connect;
+mod draft;
+mod encoding;
+mod failure;
+mod lane;
+mod link;
+mod names;
+mod nodes;
+mod refusals;
+mod replay;
+mod reserve;
+mod script;
 mod settings;
+mod shared;
+mod standing;
 mod store;
 
 pub use settings::{Address, RedisSettings, SettingsError, Tls, Topology};
-pub use store::{Counters, RedisStore};
+pub use shared::Counters;
+pub use store::RedisStore;

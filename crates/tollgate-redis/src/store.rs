@@ -1,65 +1,145 @@
-//! The store.
+//! The store: a batch becomes one call, or one for each partition of a cluster.
 
-use tollgate_core::{Adjustment, Outcome, Rule};
-use tollgate_store::{Answer, Check, Store, StoreError};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::available_parallelism;
 
-use crate::settings::RedisSettings;
+use tokio::time::timeout;
+use tollgate_core::{Adjustment, Outcome, Rule, Timestamp};
+use tollgate_store::{Answer, Check, Clock as _, Outcomes, Store, StoreError};
 
-/// State in Redis. Nothing is connected before the first question.
+use crate::failure::Failure;
+use crate::lane::Hub;
+use crate::names::{PARTITIONS, partition};
+use crate::nodes::announce;
+use crate::reserve::reserve;
+use crate::script::Script;
+use crate::settings::{RedisSettings, Topology};
+use crate::shared::{Counters, Counts, Shared};
+
+/// State in Redis, shared by every node that names the same one. To be used inside a
+/// tokio runtime; nothing is connected before the first question.
+///
+/// ```no_run
+/// # async fn doc() -> Result<(), Box<dyn std::error::Error>> {
+/// use tollgate_core::{Bucket, Rate, Rule};
+/// use tollgate_redis::{RedisSettings, RedisStore};
+/// use tollgate_store::{Check, Store};
+///
+/// let store = RedisStore::new(RedisSettings::parse(&["redis://127.0.0.1:6379"])?);
+/// let rule = Rule::new("api", Bucket::new(Rate::per_minute(1))?);
+/// assert!(store.decide(&[Check::new(&rule, b"alice", 1)]).await?.admitted);
+/// assert!(!store.decide(&[Check::new(&rule, b"alice", 1)]).await?.admitted);
+/// # Ok(()) }
+/// ```
 pub struct RedisStore {
-    settings: RedisSettings,
+    shared: Arc<Shared>,
+    /// One for each thread, as far as they go: no two threads meet over a connection.
+    hubs: Box<[Arc<Hub>]>,
 }
 
-/// What a store has done so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Decisions made by Redis.
-    pub decisions: u64,
-    /// Calls that these took.
-    pub calls: u64,
-    /// Decisions made by what was remembered of a refusal.
-    pub remembered: u64,
-    /// Calls that brought no answer.
-    pub failures: u64,
-    /// Connections made.
-    pub connections: u64,
-}
+/// More connections than this bring nothing: Redis has one thread.
+const MOST_HUBS: usize = 8;
 
 impl RedisStore {
-    /// A store at this place. Must be used inside a tokio runtime.
+    /// A store at this place.
     pub fn new(settings: RedisSettings) -> Self {
-        Self { settings }
+        Self::with_script(settings, Script::decide())
     }
 
-    /// Connects, or says why not: for whoever wants to tell at start. The store
-    /// works without, and tries again by itself.
+    /// A store whose clock is the key `tollgate-test-clock`, in microseconds, for tests
+    /// that set it. On a cluster, every node needs the key.
+    #[cfg(feature = "test-clock")]
+    pub fn on_test_clock(settings: RedisSettings) -> Self {
+        Self::with_script(settings, Script::decide_on_test_clock())
+    }
+
+    fn with_script(settings: RedisSettings, script: &'static Script) -> Self {
+        let lanes = if matches!(settings.topology, Topology::Cluster(_)) { PARTITIONS } else { 1 };
+        let threads = available_parallelism().map_or(1, usize::from).min(MOST_HUBS);
+        let shared = Arc::new(Shared::new(settings, script));
+        let hubs = (0..threads).map(|_| Hub::new(&shared, lanes)).collect();
+        Self { shared, hubs }
+    }
+
+    /// Connects, or says why not: for whoever wants to know at start. The store works
+    /// without, and tries again by itself.
     pub async fn connect(&self) -> Result<(), StoreError> {
-        Err(StoreError::Refused("not yet".into()))
+        let connected = timeout(std::time::Duration::from_secs(1), self.hub().link().connection()).await;
+        match connected {
+            Ok(connected) => connected.map(drop).map_err(StoreError::from),
+            Err(_) => Err(Failure::refused("no connection within a second").into()),
+        }
     }
 
-    /// Announces this node in Redis for as long as it is polled, and learns how
-    /// many others there are.
+    /// Announces this node in Redis for as long as it is polled, and learns how many
+    /// others there are.
     pub async fn announce(&self) {
-        std::future::pending().await
+        announce(&self.shared, self.hub()).await;
     }
 
     /// What it has done so far.
     pub fn counters(&self) -> Counters {
-        Counters::default()
+        self.shared.counters.read()
     }
 
     /// How it was set up.
-    pub const fn settings(&self) -> &RedisSettings {
-        &self.settings
+    pub fn settings(&self) -> &RedisSettings {
+        &self.shared.settings
+    }
+
+    /// The lanes of this thread.
+    fn hub(&self) -> &Arc<Hub> {
+        thread_local!(static NUMBER: Cell<usize> = Cell::new(NEXT.fetch_add(1, Ordering::Relaxed)));
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        &self.hubs[NUMBER.get() % self.hubs.len()]
+    }
+
+    fn lane(&self, key: &[u8]) -> usize {
+        if matches!(self.shared.settings.topology, Topology::Cluster(_)) { partition(key) } else { 0 }
+    }
+
+    fn recall(&self, checks: &[Check<'_>], outcomes: &mut Outcomes) -> Option<Timestamp> {
+        let at = self.shared.refusals.recall(checks, self.shared.clock.now(), outcomes)?;
+        Counts::add(&self.shared.counters.remembered, 1);
+        Some(at)
     }
 }
 
 impl Store for RedisStore {
-    async fn decide(&self, _: &[Check<'_>]) -> Result<Answer, StoreError> {
-        Err(StoreError::Refused("not yet".into()))
+    async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
+        let mut outcomes = Outcomes::new();
+        if let Some(at) = self.recall(checks, &mut outcomes) {
+            return Ok(Answer { admitted: false, at, outcomes });
+        }
+        let Some(first) = checks.first() else {
+            return Ok(Answer { admitted: true, at: self.shared.redis_now(), outcomes });
+        };
+        let lane = self.lane(first.key);
+        if checks.iter().skip(1).any(|check| self.lane(check.key) != lane) {
+            return reserve(self.hub(), checks, |key| self.lane(key)).await;
+        }
+        let answer = self.hub().ask(lane, checks).await;
+        Ok(answer.map_err(|_| ended())??.answer)
     }
 
-    async fn adjust(&self, _: &Rule, _: &[u8], _: Adjustment) -> Result<Outcome, StoreError> {
-        Err(StoreError::Refused("not yet".into()))
+    fn decide_at_once(&self, checks: &[Check<'_>], outcomes: &mut Outcomes) -> Option<(bool, Timestamp)> {
+        self.recall(checks, outcomes).map(|at| (false, at))
     }
+
+    async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
+        self.shared.refusals.forget(rule.id, key);
+        let outcome = self.hub().change(self.lane(key), (rule, key), adjustment).await;
+        Ok(outcome.map_err(|_| ended())??)
+    }
+
+    fn nodes(&self) -> usize {
+        self.shared.nodes.load(Ordering::Relaxed)
+    }
+}
+
+/// The runtime that the question was asked on has ended.
+pub(crate) fn ended() -> StoreError {
+    Failure::failed("the runtime that was asking has ended").into()
 }

@@ -1,0 +1,7 @@
+-- Notes a node for ten seconds, and tells how many are noted.
+local time = redis.call('TIME')
+local now = tonumber(time[1])
+redis.call('ZADD', KEYS[1], now + 10, ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+redis.call('EXPIRE', KEYS[1], 20)
+return redis.call('ZCARD', KEYS[1])

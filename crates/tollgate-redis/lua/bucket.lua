@@ -1,0 +1,113 @@
+-- Token bucket, meter, GCRA: the arrival time, and its fraction in grains of 1/den tick.
+-- rule: kind, den, grains per unit, ticks and grains of a full bucket.
+local bucket = {}
+
+-- Ticks and grains until it is full.
+local function debt(k)
+    local ahead = x[k] - now
+    if ahead < 0 then return 0, 0 end
+    return ahead, y[k]
+end
+
+local function owe(k, ticks, grains)
+    x[k], y[k], changed[k] = now + ticks, grains, true
+end
+
+local function plus(rule, t, g, more_t, more_g)
+    t, g = t + more_t, g + more_g
+    if g >= rule[2] then return t + 1, g - rule[2] end
+    return t, g
+end
+
+local function minus(rule, t, g, less_t, less_g)
+    t, g = t - less_t, g - less_g
+    if g < 0 then t, g = t - 1, g + rule[2] end
+    if t < 0 then return 0, 0 end
+    return t, g
+end
+
+local function exceeds(t, g, most_t, most_g)
+    return t > most_t or (t == most_t and g > most_g)
+end
+
+function bucket.load(k, rule, raw)
+    if rule[2] == 1 then
+        x[k], y[k] = tonumber(raw or 0), 0
+        if not x[k] then return false end
+    elseif raw then
+        local tat, grains = string.match(raw, '^(%d+) (%d+)$')
+        if not tat then return false end
+        x[k], y[k] = tonumber(tat), tonumber(grains)
+    else
+        x[k], y[k] = 0, 0
+    end
+    local t, g = debt(k)
+    local most_t, most_g = plus(rule, rule[4], rule[5], rule[4], rule[5])
+    if exceeds(t, g, most_t, most_g) then owe(k, most_t, most_g) end
+    return true
+end
+
+function bucket.save(k, rule)
+    local ends = y[k] > 0 and x[k] + 1 or x[k]
+    keep(k, rule[2] == 1 and x[k] or string.format('%.0f %.0f', x[k], y[k]), ends)
+end
+
+function bucket.state(k, out)
+    out[#out + 1] = x[k]
+    out[#out + 1] = y[k]
+end
+
+-- What there is, in whole units.
+function bucket.left(k, rule)
+    local t, g = debt(k)
+    t, g = minus(rule, rule[4], rule[5], t, g)
+    local units = scaled(t, rule[2], g, rule[3])
+    return units
+end
+
+function bucket.price(rule, units)
+    return scaled(units, rule[3], 0, rule[2])
+end
+
+-- The price of `cost` units comes with them, in ticks and grains.
+function bucket.spend(k, rule, cost, price_t, price_g)
+    local t, g = debt(k)
+    t, g = plus(rule, t, g, price_t, price_g)
+    if exceeds(t, g, rule[4], rule[5]) then return false end
+    owe(k, t, g)
+    return true
+end
+
+function bucket.give(k, rule, _, price_t, price_g)
+    local t, g = debt(k)
+    owe(k, minus(rule, t, g, price_t, price_g))
+end
+
+function bucket.refund(k, rule, units, taken_at, price_t, price_g)
+    local left_t, left_g = minus(rule, rule[4], rule[5], math.max(now - taken_at, 0), 0)
+    if exceeds(price_t, price_g, left_t, left_g) then price_t, price_g = left_t, left_g end
+    bucket.give(k, rule, units, price_t, price_g)
+end
+
+function bucket.charge(k, rule, _, overdrawn, price_t, price_g)
+    local most_t, most_g = rule[4], rule[5]
+    if overdrawn then most_t, most_g = plus(rule, most_t, most_g, most_t, most_g) end
+    local t, g = debt(k)
+    local after_t, after_g = plus(rule, t, g, price_t, price_g)
+    if exceeds(after_t, after_g, most_t, most_g) then
+        if exceeds(t, g, most_t, most_g) then return end
+        after_t, after_g = most_t, most_g
+    end
+    owe(k, after_t, after_g)
+end
+
+-- What is spent and not back yet, rounded up.
+function bucket.used(k, rule)
+    local t, g = debt(k)
+    local units, rest = scaled(t, rule[2], g, rule[3])
+    return rest > 0 and units + 1 or units
+end
+
+function bucket.reset(k)
+    x[k], y[k], changed[k] = 0, 0, true
+end

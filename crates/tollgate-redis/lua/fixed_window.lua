@@ -1,0 +1,78 @@
+-- Fixed window: when it closes, and what was spent in it.
+-- rule: kind, limit, longest, and how windows lie: 0 since 1970, 1 from the first
+-- request, or 2 by a calendar, of which start, end and the next end follow.
+local fixed = {}
+
+local function closes(rule)
+    if rule[4] == 0 then return now - math.fmod(now, rule[3]) + rule[3] end
+    if rule[4] == 1 then return now + rule[3] end
+    return now < rule[6] and rule[6] or rule[7]
+end
+
+local function opened(rule, ends)
+    if rule[4] == 2 then
+        if ends == rule[6] then return rule[5] end
+        if ends == rule[7] then return rule[6] end
+    end
+    return ends - rule[3]
+end
+
+-- A window in which nothing is spent is not open.
+local function open(k, rule)
+    if y[k] == 0 or now >= x[k] then x[k], y[k] = closes(rule), 0 end
+end
+
+function fixed.load(k, rule, raw)
+    if raw then
+        local ends, count = string.match(raw, '^(%d+) (%d+)$')
+        if not ends then return false end
+        x[k], y[k] = tonumber(ends), tonumber(count)
+    else
+        x[k], y[k] = 0, 0
+    end
+    if y[k] > 0 and x[k] - now > 2 * rule[3] then x[k], changed[k] = closes(rule), true end
+    return true
+end
+
+function fixed.save(k)
+    keep(k, string.format('%.0f %.0f', x[k], y[k]), y[k] > 0 and x[k] or 0)
+end
+
+fixed.state = bucket.state
+
+function fixed.left(k, rule)
+    if y[k] > 0 and now < x[k] then return math.max(rule[2] - y[k], 0) end
+    return rule[2]
+end
+
+function fixed.spend(k, rule, cost)
+    open(k, rule)
+    if y[k] + cost > rule[2] then return false end
+    y[k], changed[k] = y[k] + cost, true
+    return true
+end
+
+function fixed.give(k, rule, units)
+    open(k, rule)
+    if y[k] == 0 then return end
+    y[k], changed[k] = math.max(y[k] - units, 0), true
+    if y[k] == 0 then x[k] = 0 end
+end
+
+function fixed.refund(k, rule, units, taken_at)
+    open(k, rule)
+    if taken_at >= opened(rule, x[k]) then fixed.give(k, rule, units) end
+end
+
+function fixed.charge(k, rule, units, overdrawn)
+    open(k, rule)
+    local most = overdrawn and 2 * rule[2] or rule[2]
+    local after = math.min(y[k] + units, math.max(most, y[k]))
+    if after > 0 then y[k], changed[k] = after, true end
+end
+
+function fixed.used(k)
+    return now < x[k] and y[k] or 0
+end
+
+fixed.reset = bucket.reset

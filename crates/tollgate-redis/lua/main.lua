@@ -1,0 +1,244 @@
+-- Reads what is asked, decides it in order, writes what changed.
+--
+-- ARGV[1] is one MessagePack array of numbers (and owners, as text):
+--   rules: how many, then each: how many numbers, and those
+--   keys:  how many, then each: its rule, how many rules it replaced, and those.
+--          KEYS are in that order, each followed by its names under the replaced rules.
+--   items: how many, then each:
+--     0 (requests that are all alike): how many, how many checks, and each check:
+--         key, manner, and what its kind needs (`arguments`)
+--     1 to 6 (refund, grant, charge, charge with overdraft, reset, release):
+--         key, and what its kind needs
+-- manner: 1 binding, 2 counts refusals, 4 takes up to, 8 only looks; added up.
+-- `at` is the last number that was read.
+--
+-- Answer: 1, now, each key's state before, each item's result: of requests how many were
+-- admitted, and for each check of a log or of slots when it could be; of changes the
+-- state after. Or 2, now: a calendar's pages do not cover now; nothing was done.
+local a, at = cmsgpack.unpack(ARGV[1]), 1
+local kinds = { bucket, fixed, sliding, log, slots }
+local LOG, SLOTS = 4, 5
+local out = { 1, now }
+
+local rules = {}
+for r = 1, a[1] do
+    local n, rule = a[at + 1], {}
+    for i = 1, n do rule[i] = a[at + 1 + i] end
+    rules[r], at = rule, at + 1 + n
+    if rule[1] == 2 and rule[4] == 2 and (now < rule[5] or now >= rule[7]) then return { 2, now } end
+end
+
+local texts = call('MGET', unpack(KEYS))
+
+-- States. A text is read with all others in one go; a text of somebody else's is noticed,
+-- as is a value that is no text at all.
+local function load(k, rule, raw)
+    rule_of[k] = rule
+    if rule[1] >= LOG then
+        local kind = call('TYPE', KEYS[k]).ok
+        return (kind == 'zset' or kind == 'none') and kinds[rule[1]].load(k, rule)
+    end
+    if raw == false and call('EXISTS', KEYS[k]) == 1 then return false end
+    return kinds[rule[1]].load(k, rule, raw)
+end
+
+-- What a key has spent under the rule that its present one replaced, charged to it anew.
+-- The first of them under which something still counts is the one that is carried over.
+local function carry_over(k, rule, first, before)
+    for i, old in ipairs(before) do
+        local past = first + i
+        if old[1] ~= SLOTS and load(past, old, texts[past]) then
+            local units = kinds[old[1]].used(past, old)
+            if units > 0 then
+                local price_t, price_g
+                if rule[1] == 1 then price_t, price_g = bucket.price(rule, math.min(units, rule[6])) end
+                kinds[rule[1]].charge(k, rule, units, false, price_t, price_g)
+                changed[k], changed[past] = nil, nil
+                return past
+            end
+        end
+    end
+end
+
+local place, key_at, carried = {}, 0, {}
+at = at + 1
+for k = 1, a[at] do
+    local rule, n = rules[a[at + 1]], a[at + 2]
+    local key, before = key_at + 1, {}
+    for i = 1, n do before[i] = rules[a[at + 2 + i]] end
+    at, key_at = at + 2 + n, key_at + 1 + n
+    place[k] = key
+    if load(key, rule, texts[key]) then
+        if n > 0 and rule[1] ~= SLOTS and call('EXISTS', KEYS[key]) == 0 then
+            carried[key] = carry_over(key, rule, key, before)
+        end
+        kinds[rule[1]].state(key, out)
+    else
+        foreign[key] = true
+        out[#out + 1] = -1
+    end
+end
+
+-- Reads what a check of this kind is asked for: units with their price, or an owner.
+local function arguments(kind)
+    if kind == 1 then
+        at = at + 3
+        return a[at - 2], a[at - 1], a[at]
+    end
+    at = at + 1
+    return a[at]
+end
+
+-- The checks of the request at hand: key, manner, cost or owner, its price; and what was
+-- there before, for a request that is refused after all.
+local key_of, manner_of, cost_of, ticks_of, grains_of = {}, {}, {}, {}, {}
+local x_before, y_before, changed_before, taken, free = {}, {}, {}, {}, {}
+
+local function undo(last)
+    for i = last, 1, -1 do
+        local k, units = key_of[i], taken[i]
+        if units then
+            local kind = rule_of[k][1]
+            if kind == 3 then y[k][1] = y[k][1] - units
+            elseif kind == LOG then added[k] = added[k] - units
+            else x[k], y[k] = x_before[i], y_before[i] end
+            changed[k] = changed_before[i]
+        end
+    end
+end
+
+-- Whether one check is met, and charged if it counts units.
+local function meet(i)
+    local k, manner, cost = key_of[i], manner_of[i], cost_of[i]
+    local rule = rule_of[k]
+    taken[i] = nil
+    if rule[1] == SLOTS then return manner >= 8 or free[i] <= 0 end
+    if cost == 0 then return true end
+    local kind, ticks, grains = kinds[rule[1]], ticks_of[i], grains_of[i]
+    if manner % 8 >= 4 then
+        cost = math.min(cost, math.max(kind.left(k, rule), 1))
+        if kind == bucket then ticks, grains = bucket.price(rule, cost) end
+    end
+    if cost > (kind == bucket and rule[6] or rule[2]) then return false end
+    x_before[i], y_before[i], changed_before[i] = x[k], y[k], changed[k]
+    if not kind.spend(k, rule, cost, ticks, grains) then return false end
+    taken[i] = cost
+    return true
+end
+
+-- One request against all of its checks: all of them are charged, or none.
+local function try(n)
+    for i = 1, n do
+        if not meet(i) and manner_of[i] % 2 == 1 then
+            undo(i - 1)
+            return false
+        end
+    end
+    for i = 1, n do
+        local k = key_of[i]
+        if free[i] and free[i] <= 0 and manner_of[i] < 8 then slots.take(k, rule_of[k], cost_of[i]) end
+    end
+    return true
+end
+
+-- Many requests for one plain bucket: as many as fit, at once.
+local function take_up_to(k, rule, many, cost, price)
+    local due = x[k] > now and x[k] or now
+    local fit = floor((rule[4] - (due - now)) / price)
+    if fit > many then fit = many end
+    if cost == 0 then fit = many end
+    if fit < 0 or cost > rule[6] then fit = 0 end
+    if fit > 0 and cost > 0 then x[k], changed[k] = due + fit * price, true end
+    return fit
+end
+
+local function requests()
+    local many, n = a[at + 1], a[at + 2]
+    local whole = true
+    at = at + 2
+    for i = 1, n do
+        local k, manner = place[a[at + 1]], a[at + 2]
+        local rule = rule_of[k]
+        at = at + 2
+        key_of[i], manner_of[i], free[i] = k, manner, nil
+        cost_of[i], ticks_of[i], grains_of[i] = arguments(rule[1])
+        if foreign[k] then
+            whole = false
+        elseif n == 1 and manner == 1 and rule[1] == 1 and rule[2] == 1 then
+            out[#out + 1] = take_up_to(k, rule, many, cost_of[i], ticks_of[i])
+            return
+        elseif rule[1] == SLOTS then
+            -- Units are never to be had here.
+            local owned = type(cost_of[i]) == 'string'
+            free[i] = manner >= 8 and 0 or owned and slots.free_at(k, rule, cost_of[i]) or now + 1
+        end
+    end
+    if not whole then
+        out[#out + 1] = -1
+        return
+    end
+    local admitted = 0
+    while admitted < many and try(n) do admitted = admitted + 1 end
+    out[#out + 1] = admitted
+    if admitted < many then
+        for i = 1, n do
+            local k = key_of[i]
+            local rule = rule_of[k]
+            if manner_of[i] % 4 >= 2 and rule[1] ~= SLOTS then
+                kinds[rule[1]].charge(k, rule, cost_of[i], false, ticks_of[i], grains_of[i])
+            end
+        end
+    end
+    for i = 1, n do
+        local k = key_of[i]
+        local rule = rule_of[k]
+        -- When it could be met: only the server can tell.
+        if rule[1] == LOG then out[#out + 1] = log.free_at(k, rule, cost_of[i]) end
+        if rule[1] == SLOTS then out[#out + 1] = free[i] end
+    end
+end
+
+local function change(what)
+    local k, taken_at, owner = place[a[at + 1]], nil, nil
+    local rule = rule_of[k]
+    local kind = kinds[rule[1]]
+    at = at + 1
+    if what == 1 then
+        at = at + 1
+        taken_at = a[at]
+    elseif what == 6 then
+        at = at + 1
+        owner = a[at]
+    end
+    local units, ticks, grains
+    if what <= 4 then units, ticks, grains = arguments(rule[1]) end
+    if foreign[k] then
+        out[#out + 1] = -1
+        return
+    end
+    if what == 5 then
+        kind.reset(k, rule)
+    elseif kind == slots then
+        if what == 6 then slots.release(k, rule, owner) end
+    elseif what == 1 then
+        kind.refund(k, rule, units, taken_at, ticks, grains)
+    elseif what == 2 then
+        kind.give(k, rule, units, ticks, grains)
+    elseif what <= 4 then
+        kind.charge(k, rule, units, what == 4, ticks, grains)
+    end
+    kind.state(k, out)
+end
+
+at = at + 1
+for _ = 1, a[at] do
+    at = at + 1
+    if a[at] == 0 then requests() else change(a[at]) end
+end
+
+for k in pairs(changed) do
+    local rule = rule_of[k]
+    kinds[rule[1]].save(k, rule)
+    if carried[k] then call('DEL', KEYS[carried[k]]) end
+end
+return out

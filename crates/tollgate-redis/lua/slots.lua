@@ -1,0 +1,60 @@
+-- Concurrency: a member for every lease, its owner, scored with its end.
+-- rule: kind, slots, ttl.
+local slots = {}
+
+function slots.load(k, rule)
+    local key = KEYS[k]
+    local far = now + 2 * rule[3]
+    x[k] = call('ZCARD', key) - call('ZCOUNT', key, '-inf', now)
+    local last = tonumber(call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2] or 0)
+    if last > far then
+        -- From a clock that stepped back: such a lease counts as taken now.
+        local near = call('ZREVRANGEBYSCORE', key, far, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
+        last = math.max(now + rule[3], tonumber(near[2] or 0))
+    end
+    y[k] = last > now and last or 0
+    return true
+end
+
+local function pull_back(k, rule)
+    local far = call('ZRANGEBYSCORE', KEYS[k], string.format('(%.0f', now + 2 * rule[3]), '+inf')
+    for _, owner in ipairs(far) do call('ZADD', KEYS[k], now + rule[3], owner) end
+end
+
+function slots.save(k)
+    if y[k] > 0 then keep_set(k, y[k]) end
+end
+
+slots.state = bucket.state
+
+function slots.left(k, rule)
+    return math.max(rule[2] - x[k], 0)
+end
+
+-- Whether `owner` may have one: when one is free, 0 if now, -1 if it holds one already.
+function slots.free_at(k, rule, owner)
+    pull_back(k, rule)
+    local held = call('ZSCORE', KEYS[k], owner)
+    if held and tonumber(held) > now then return -1 end
+    if x[k] < rule[2] then return 0 end
+    local at = call('ZCARD', KEYS[k]) - rule[2]
+    return tonumber(call('ZRANGE', KEYS[k], at, at, 'WITHSCORES')[2] or now)
+end
+
+function slots.take(k, rule, owner)
+    call('ZREMRANGEBYSCORE', KEYS[k], '-inf', now)
+    call('ZADD', KEYS[k], now + rule[3], owner)
+    slots.load(k, rule)
+    changed[k] = true
+end
+
+function slots.release(k, rule, owner)
+    call('ZREM', KEYS[k], owner)
+    slots.load(k, rule)
+    changed[k] = true
+end
+
+function slots.reset(k)
+    call('DEL', KEYS[k])
+    x[k], y[k], changed[k] = 0, 0, true
+end

@@ -1,0 +1,220 @@
+//! A call in the making: everything that is asked while another call is under way.
+//!
+//! Requests keep their order wherever they touch the same key. A request that asks
+//! for exactly what the last one on its keys asked for joins it, so that a crowd
+//! for one hot key becomes "take up to n" and costs Redis what one costs.
+//!
+//! Not here: sending it (`lane`), understanding the answer (`replay`).
+
+use hashbrown::HashTable;
+use smallvec::SmallVec;
+use tokio::sync::oneshot;
+use tollgate_core::{Adjustment, Demand, Outcome, Quota, Rule, RuleId};
+use tollgate_store::{Answer, Check};
+
+use crate::failure::Failure;
+use crate::names::write_name;
+
+/// The most keys one call asks for: a script's stack holds some thousands.
+pub(crate) const MOST_KEYS: usize = 1_000;
+
+/// Whoever waits for an answer.
+pub(crate) type Waiting<T> = oneshot::Sender<Result<T, Failure>>;
+
+/// A call in the making.
+#[derive(Default)]
+pub(crate) struct Draft {
+    pub(crate) rules: Vec<(RuleId, Quota)>,
+    pub(crate) keys: Vec<Key>,
+    /// Names and their ends, one after the other.
+    names: Vec<u8>,
+    ends: Vec<usize>,
+    pub(crate) items: Vec<Item>,
+    by_key: HashTable<u32>,
+}
+
+/// A key of the call.
+pub(crate) struct Key {
+    hash: u64,
+    /// Which of the rules counts it.
+    pub(crate) rule: usize,
+    /// Which rules it has replaced; their names for the key follow its own.
+    pub(crate) before: SmallVec<[usize; 2]>,
+    /// Where its name is.
+    name: usize,
+    /// The key itself begins here in its name.
+    bare: usize,
+    /// The last item that asks for it.
+    last: usize,
+}
+
+/// Something to be done, in order.
+pub(crate) enum Item {
+    /// Requests that are all alike.
+    Requests {
+        /// What each of them asks for.
+        checks: SmallVec<[Asked; 2]>,
+        /// Who they are.
+        waiting: SmallVec<[Waiting<Decided>; 1]>,
+    },
+    /// A change that is not a request.
+    Change {
+        /// To which key.
+        key: usize,
+        /// What is done.
+        adjustment: Adjustment,
+        /// By whom.
+        waiting: Waiting<Outcome>,
+    },
+}
+
+/// What is asked of one key of the call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) key: usize,
+    pub(crate) demand: Demand,
+    pub(crate) binding: bool,
+    pub(crate) count_denied: bool,
+}
+
+/// An answer, and which slots were held before they were asked for.
+pub(crate) struct Decided {
+    pub(crate) answer: Answer,
+    /// Checks that renewed a slot, by their place in the request.
+    pub(crate) renewed: SmallVec<[usize; 1]>,
+}
+
+impl Draft {
+    /// Whether a call of this size should not grow further.
+    pub(crate) fn is_full(&self) -> bool {
+        self.ends.len() >= MOST_KEYS
+    }
+
+    /// Every name, in the order of the keys, replaced rules included.
+    pub(crate) fn names(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.ends.iter().enumerate().map(|(at, _)| self.name(at))
+    }
+
+    fn name(&self, at: usize) -> &[u8] {
+        let start = if at == 0 { 0 } else { self.ends[at - 1] };
+        &self.names[start..self.ends[at]]
+    }
+
+    /// What a key is called.
+    pub(crate) fn name_of(&self, key: usize) -> &[u8] {
+        self.name(self.keys[key].name)
+    }
+
+    /// The key itself, as whoever asked knows it.
+    pub(crate) fn bare(&self, key: usize) -> &[u8] {
+        &self.name_of(key)[self.keys[key].bare..]
+    }
+
+    /// Adds a request.
+    pub(crate) fn ask(&mut self, prefix: &str, checks: &[Check<'_>], waiting: Waiting<Decided>) {
+        let asked: SmallVec<[Asked; 2]> = checks
+            .iter()
+            .map(|check| Asked {
+                key: self.key(prefix, check.rule, check.key),
+                demand: check.demand,
+                binding: check.binding,
+                count_denied: check.count_denied,
+            })
+            .collect();
+        let last = asked.first().map_or(usize::MAX, |first| self.keys[first.key].last);
+        let joins = asked.iter().all(|it| {
+            self.keys[it.key].last == last && !it.count_denied && !matches!(it.demand, Demand::Slot(_))
+        });
+        if joins
+            && let Some(Item::Requests { checks, waiting: crowd }) = self.items.get_mut(last)
+            && *checks == asked
+        {
+            crowd.push(waiting);
+            return;
+        }
+        for it in &asked {
+            self.keys[it.key].last = self.items.len();
+        }
+        let mut crowd = SmallVec::new();
+        crowd.push(waiting);
+        self.items.push(Item::Requests { checks: asked, waiting: crowd });
+    }
+
+    /// Adds a change.
+    pub(crate) fn change(
+        &mut self,
+        prefix: &str,
+        (rule, key): (&Rule, &[u8]),
+        adjustment: Adjustment,
+        waiting: Waiting<Outcome>,
+    ) {
+        let key = self.key(prefix, rule, key);
+        self.keys[key].last = self.items.len();
+        self.items.push(Item::Change { key, adjustment, waiting });
+    }
+
+    /// Which key of the call this is, a new one if need be.
+    fn key(&mut self, prefix: &str, rule: &Rule, key: &[u8]) -> usize {
+        let hash = hash(rule.id, key);
+        let found = self.by_key.find(hash, |&at| {
+            let known = &self.keys[at as usize];
+            known.hash == hash && self.rules[known.rule].0 == rule.id && self.bare(at as usize) == key
+        });
+        if let Some(&at) = found {
+            return at as usize;
+        }
+        let (at, name) = (self.keys.len(), self.ends.len());
+        write_name(prefix, rule.id, key, &mut self.names);
+        let start = if name == 0 { 0 } else { self.ends[name - 1] };
+        let bare = self.names.len() - start - key.len();
+        self.ends.push(self.names.len());
+        let mut before = SmallVec::new();
+        for past in rule.predecessors() {
+            before.push(self.rule(past.id, &past.quota));
+            write_name(prefix, past.id, key, &mut self.names);
+            self.ends.push(self.names.len());
+        }
+        let rule = self.rule(rule.id, &rule.quota);
+        self.keys.push(Key { hash, rule, before, name, bare, last: usize::MAX });
+        let keys = &self.keys;
+        // A call has far fewer keys than that.
+        let number = u32::try_from(at).unwrap_or(u32::MAX);
+        self.by_key.insert_unique(hash, number, |&at| keys[at as usize].hash);
+        at
+    }
+
+    fn rule(&mut self, id: RuleId, quota: &Quota) -> usize {
+        // The rules of one call are few, and neighbours often share theirs.
+        match self.rules.iter().rposition(|(known, _)| *known == id) {
+            Some(at) => at,
+            None => {
+                self.rules.push((id, quota.clone()));
+                self.rules.len() - 1
+            }
+        }
+    }
+
+    /// Tells everybody that nothing came of it.
+    pub(crate) fn fail(self, failure: &Failure) {
+        for item in self.items {
+            // Whoever has stopped waiting need not be told.
+            match item {
+                Item::Requests { waiting, .. } => {
+                    waiting.into_iter().for_each(|it| drop(it.send(Err(failure.clone()))));
+                }
+                Item::Change { waiting, .. } => drop(waiting.send(Err(failure.clone()))),
+            }
+        }
+    }
+}
+
+/// Tells keys apart within this process.
+pub(crate) fn hash(rule: RuleId, key: &[u8]) -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    use std::sync::LazyLock;
+    static KEYED: LazyLock<foldhash::fast::RandomState> = LazyLock::new(Default::default);
+    let mut hasher = KEYED.build_hasher();
+    hasher.write_u64(rule.0);
+    hasher.write(key);
+    hasher.finish()
+}

@@ -1,0 +1,194 @@
+//! A draft as the script reads it: one MessagePack array of whole numbers.
+//!
+//! Everything that needs more than a double's 53 bits is worked out here and handed
+//! over in two parts: the price of some units of a bucket is ticks and grains.
+//! A calendar's pages come along for the time that the server is believed to have;
+//! if it has another, it says so and is asked again.
+
+use tollgate_core::{Adjustment, Algorithm, Bucket, Calendar, Demand, Overdraft, Quota, Timestamp, Window};
+
+use crate::draft::{Asked, Draft, Item};
+
+/// More units than any limit holds or ever owes: what is larger means the same.
+const MANY: u64 = 1 << 50;
+
+/// The draft as bytes, for a server that is believed to have this time.
+pub(crate) fn encode(draft: &Draft, now: Timestamp) -> Vec<u8> {
+    let mut out = Writer::new(64 + 24 * draft.rules.len() + 32 * draft.items.len());
+    out.number(draft.rules.len() as u64);
+    for (_, quota) in &draft.rules {
+        write_quota(&mut out, quota, now);
+    }
+    out.number(draft.keys.len() as u64);
+    for key in &draft.keys {
+        out.number(key.rule as u64 + 1);
+        out.number(key.before.len() as u64);
+        key.before.iter().for_each(|&rule| out.number(rule as u64 + 1));
+    }
+    out.number(draft.items.len() as u64);
+    for item in &draft.items {
+        match item {
+            Item::Requests { checks, waiting } => {
+                out.number(0);
+                out.number(waiting.len() as u64);
+                out.number(checks.len() as u64);
+                checks.iter().for_each(|asked| write_check(&mut out, draft, asked));
+            }
+            Item::Change { key, adjustment, .. } => write_change(&mut out, draft, *key, *adjustment),
+        }
+    }
+    out.finish()
+}
+
+fn write_quota(out: &mut Writer, quota: &Quota, now: Timestamp) {
+    match quota {
+        Quota::Bucket(bucket) => {
+            let (ticks, grains) = price(bucket, bucket.capacity());
+            let numbers = [
+                1,
+                bucket.grains_per_tick().into(),
+                bucket.grains_per_unit(),
+                ticks,
+                grains,
+                bucket.capacity(),
+            ];
+            out.counted(&numbers);
+        }
+        Quota::FixedWindow(fixed) => {
+            let (limit, longest) = (fixed.capacity(), fixed.window().longest().as_micros());
+            match fixed.window() {
+                Window::Epoch(_) => out.counted(&[2, limit, longest, 0]),
+                Window::Anchored(_) => out.counted(&[2, limit, longest, 1]),
+                Window::Calendar(calendar) => {
+                    let [start, end, next] = pages(calendar, now);
+                    out.counted(&[2, limit, longest, 2, start, end, next]);
+                }
+            }
+        }
+        Quota::SlidingWindow(window) => {
+            let rate = window.rate();
+            out.counted(&[3, rate.count, rate.period.as_micros(), window.parts().into()]);
+        }
+        Quota::SlidingLog(log) => out.counted(&[4, log.rate().count, log.rate().period.as_micros()]),
+        Quota::Concurrency(slots) => out.counted(&[5, slots.slots().into(), slots.ttl().as_micros()]),
+    }
+}
+
+/// Start and end of the page of now, and the end of the next.
+fn pages(calendar: &Calendar, now: Timestamp) -> [u64; 3] {
+    let (start, end) = calendar.around(now);
+    let (_, next) = calendar.around(end);
+    [start, end, next].map(Timestamp::as_micros)
+}
+
+fn write_check(out: &mut Writer, draft: &Draft, asked: &Asked) {
+    let quota = quota_of(draft, asked.key);
+    let slots = matches!(quota, Quota::Concurrency(_));
+    let looks = slots && matches!(asked.demand, Demand::Exactly(0) | Demand::UpTo(0));
+    let up_to = matches!(asked.demand, Demand::UpTo(_));
+    out.number(asked.key as u64 + 1);
+    let manner = [(asked.binding, 1), (asked.count_denied, 2), (up_to && !slots, 4), (looks, 8)];
+    out.number(manner.iter().map(|&(is, value)| if is { value } else { 0 }).sum());
+    match asked.demand {
+        Demand::Slot(owner) if slots => out.owner(owner.0),
+        // One more than there ever is: never.
+        Demand::Slot(_) => write_units(out, quota, quota.capacity() + 1),
+        Demand::Exactly(units) | Demand::UpTo(units) => {
+            // One more than there ever is says "never" as well as any.
+            write_units(out, quota, units.min(quota.capacity() + 1));
+        }
+    }
+}
+
+fn write_change(out: &mut Writer, draft: &Draft, key: usize, adjustment: Adjustment) {
+    let quota = quota_of(draft, key);
+    let (what, units) = match adjustment {
+        Adjustment::Refund { units, .. } => (1, units),
+        Adjustment::Grant { units } => (2, units),
+        Adjustment::Charge { units, overdraft: Overdraft::None } => (3, units),
+        Adjustment::Charge { units, overdraft: Overdraft::OneCapacity } => (4, units),
+        Adjustment::Reset => (5, 0),
+        Adjustment::Release { .. } => (6, 0),
+    };
+    out.number(what);
+    out.number(key as u64 + 1);
+    match adjustment {
+        Adjustment::Reset => return,
+        Adjustment::Release { owner } => return out.owner(owner.0),
+        Adjustment::Refund { taken_at, .. } => out.number(taken_at.as_micros().min(MANY << 2)),
+        Adjustment::Grant { .. } | Adjustment::Charge { .. } => {}
+    }
+    write_units(
+        out,
+        quota,
+        if let Quota::Bucket(it) = quota { units.min(2 * it.capacity()) } else { units.min(MANY) },
+    );
+}
+
+fn write_units(out: &mut Writer, quota: &Quota, units: u64) {
+    out.number(units);
+    if let Quota::Bucket(bucket) = quota {
+        let (ticks, grains) = price(bucket, units);
+        out.number(ticks);
+        out.number(grains);
+    }
+}
+
+/// What some units of a bucket cost, in ticks and grains.
+fn price(bucket: &Bucket, units: u64) -> (u64, u64) {
+    let grains = u128::from(units) * u128::from(bucket.grains_per_unit());
+    let per_tick = u128::from(bucket.grains_per_tick());
+    let fits = |number: u128| u64::try_from(number).unwrap_or(MANY);
+    (fits(grains / per_tick), fits(grains % per_tick))
+}
+
+pub(crate) fn quota_of(draft: &Draft, key: usize) -> &Quota {
+    &draft.rules[draft.keys[key].rule].1
+}
+
+/// Writes an array whose length is known at the end.
+struct Writer {
+    out: Vec<u8>,
+    count: u32,
+}
+
+impl Writer {
+    fn new(capacity: usize) -> Self {
+        let mut out = Vec::with_capacity(capacity);
+        out.extend_from_slice(&[0xdd, 0, 0, 0, 0]);
+        Self { out, count: 0 }
+    }
+
+    fn number(&mut self, number: u64) {
+        self.count += 1;
+        match number {
+            0..0x80 => self.out.push((number & 0x7f) as u8),
+            0x80..=0xffff_ffff => {
+                self.out.push(0xce);
+                self.out.extend_from_slice(&number.to_be_bytes()[4..]);
+            }
+            _ => {
+                self.out.push(0xcf);
+                self.out.extend_from_slice(&number.to_be_bytes());
+            }
+        }
+    }
+
+    /// Several, with their number before them.
+    fn counted(&mut self, numbers: &[u64]) {
+        self.number(numbers.len() as u64);
+        numbers.iter().for_each(|&number| self.number(number));
+    }
+
+    /// An owner as 32 hexadecimal digits, which a person can look for.
+    fn owner(&mut self, owner: u128) {
+        self.count += 1;
+        self.out.extend_from_slice(&[0xd9, 32]);
+        self.out.extend((0..32).map(|at| b"0123456789abcdef"[(owner >> (124 - 4 * at) & 15) as usize]));
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        self.out[1..5].copy_from_slice(&self.count.to_be_bytes());
+        self.out
+    }
+}

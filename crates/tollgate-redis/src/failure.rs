@@ -1,0 +1,83 @@
+//! Why a call brought no answer, for each of the many that shared it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+use tollgate_store::StoreError;
+
+/// Why a call brought no answer.
+#[derive(Clone, Debug)]
+pub(crate) enum Failure {
+    /// The deadline passed; the charge may have landed.
+    TimedOut(Duration),
+    /// Nothing was written.
+    Refused(Arc<str>),
+    /// The connection broke, or the answer made no sense; the charge may have landed.
+    Failed(Arc<str>),
+    /// Somebody else's data is where a state should be.
+    Foreign(Arc<str>),
+}
+
+impl Failure {
+    pub(crate) fn refused(why: impl Into<Arc<str>>) -> Self {
+        Self::Refused(why.into())
+    }
+
+    pub(crate) fn failed(why: impl Into<Arc<str>>) -> Self {
+        Self::Failed(why.into())
+    }
+
+    /// What an error of the client library means to a call that had been sent.
+    pub(crate) fn of(error: &RedisError) -> Self {
+        let text = explain(error);
+        match error.kind() {
+            // A script that broke off may have written something before.
+            ErrorKind::Server(ServerErrorKind::ResponseError) => Self::failed(text),
+            ErrorKind::Server(_) | ErrorKind::AuthenticationFailed | ErrorKind::ClusterConnectionNotFound => {
+                Self::refused(text)
+            }
+            // The server's own words, in capitals: it has done nothing.
+            ErrorKind::Extension => Self::refused(text),
+            _ => Self::failed(text),
+        }
+    }
+}
+
+impl From<Failure> for StoreError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::TimedOut(deadline) => Self::TimedOut(deadline),
+            Failure::Refused(why) => Self::Refused((*why).into()),
+            Failure::Failed(why) => Self::Failed((*why).into()),
+            Failure::Foreign(name) => Self::Foreign((*name).into()),
+        }
+    }
+}
+
+/// An error with what to do about it.
+pub(crate) fn explain(error: &RedisError) -> String {
+    let help = match (error.kind(), error.code()) {
+        (ErrorKind::AuthenticationFailed, _) | (_, Some("WRONGPASS" | "NOAUTH")) => {
+            "user or password is wrong: see `store`"
+        }
+        (ErrorKind::Server(ServerErrorKind::NoPerm), _) => {
+            "this user may not do what Tollgate needs: see the ACL in the documentation of the store"
+        }
+        (ErrorKind::Server(ServerErrorKind::ReadOnly), _) => {
+            "this is a replica: name the primary, or let Sentinel or Cluster find it"
+        }
+        (ErrorKind::Server(ServerErrorKind::ClusterDown), _) | (ErrorKind::ClusterConnectionNotFound, _) => {
+            "some slots of the cluster are not covered: see `CLUSTER INFO`"
+        }
+        (ErrorKind::Server(ServerErrorKind::CrossSlot | ServerErrorKind::Moved), _) => {
+            "this is a node of a cluster: write `redis-cluster://`"
+        }
+        (_, Some("OOM")) => "Redis is full and evicts nothing: give it more memory",
+        (_, Some("BUSY")) => "somebody's script is running and running: see `SCRIPT KILL`",
+        (_, Some("MISCONF")) => "Redis cannot write its snapshot to disk and refuses to be changed",
+        (ErrorKind::MasterNameNotFoundBySentinel, _) => "the sentinels do not know a primary of that name",
+        _ => return error.to_string(),
+    };
+    format!("{error} ({help})")
+}

@@ -1,0 +1,260 @@
+//! Calls under way, and those who wait for the next one.
+//!
+//! No timers and no batch size: whoever comes while no call is under way is sent at
+//! once, and whoever comes while [`CALLS`] are travels with all others who do. So
+//! an idle store adds nothing to a round trip, and a busy one makes fewer and larger
+//! calls the busier it gets.
+//!
+//! A lane is what can travel together: one for a server, one for each partition of a
+//! cluster, whose scripts may touch one slot only.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use redis::{Cmd, ErrorKind, ServerErrorKind, Value};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use tollgate_core::{Adjustment, Outcome, Rule, Timestamp};
+use tollgate_store::{Check, Clock as _};
+
+use crate::draft::{Decided, Draft, Item};
+use crate::encoding::{encode, quota_of};
+use crate::failure::Failure;
+use crate::link::Link;
+use crate::replay::{Witness, replay};
+use crate::shared::{Counts, Shared};
+use crate::standing::Standing;
+
+/// How many calls of one lane are under way at once: while Redis works on one, the next
+/// is on its way.
+const CALLS: u32 = 2;
+
+/// The lanes of one thread, and its way to Redis.
+pub(crate) struct Hub {
+    shared: Arc<Shared>,
+    link: Arc<Link>,
+    lanes: Box<[Mutex<Lane>]>,
+}
+
+#[derive(Default)]
+struct Lane {
+    /// Drafts and when the first of each was asked. More than one only when one is full.
+    waiting: VecDeque<(Draft, Timestamp)>,
+    calls: u32,
+}
+
+impl Hub {
+    pub(crate) fn new(shared: &Arc<Shared>, lanes: usize) -> Arc<Self> {
+        Arc::new(Self {
+            shared: Arc::clone(shared),
+            link: Arc::new(Link::new(Arc::clone(shared))),
+            lanes: (0..lanes).map(|_| Mutex::default()).collect(),
+        })
+    }
+
+    pub(crate) fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
+    /// Asks for a decision.
+    pub(crate) fn ask(
+        self: &Arc<Self>,
+        lane: usize,
+        checks: &[Check<'_>],
+    ) -> oneshot::Receiver<Result<Decided, Failure>> {
+        let (waiting, answer) = oneshot::channel();
+        self.add(lane, |draft, prefix| draft.ask(prefix, checks, waiting));
+        answer
+    }
+
+    /// Asks for a change.
+    pub(crate) fn change(
+        self: &Arc<Self>,
+        lane: usize,
+        key: (&Rule, &[u8]),
+        adjustment: Adjustment,
+    ) -> oneshot::Receiver<Result<Outcome, Failure>> {
+        let (waiting, answer) = oneshot::channel();
+        self.add(lane, |draft, prefix| draft.change(prefix, key, adjustment, waiting));
+        answer
+    }
+
+    fn add(self: &Arc<Self>, at: usize, add: impl FnOnce(&mut Draft, &str)) {
+        let mut lane = self.lane(at);
+        if lane.waiting.back().is_none_or(|(draft, _)| draft.is_full()) {
+            lane.waiting.push_back((Draft::default(), self.shared.clock.now()));
+        }
+        if let Some((draft, _)) = lane.waiting.back_mut() {
+            add(draft, &self.shared.settings.prefix);
+        }
+        if lane.calls < CALLS {
+            lane.calls += 1;
+            drop(lane);
+            tokio::spawn(Arc::clone(self).pump(at));
+        }
+    }
+
+    fn lane(&self, at: usize) -> MutexGuard<'_, Lane> {
+        // What a thread that panicked left behind is asked or fails like any other.
+        self.lanes[at].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends what waits, until nothing does.
+    async fn pump(self: Arc<Self>, at: usize) {
+        let mut turn = OneOf { hub: &self, lane: at, ended: false };
+        while let Some((draft, since)) = turn.next() {
+            self.send(draft, since).await;
+        }
+    }
+
+    async fn send(&self, draft: Draft, since: Timestamp) {
+        let counters = &self.shared.counters;
+        Counts::add(&counters.calls, 1);
+        let deadline = self.shared.settings.deadline;
+        let left = deadline.saturating_sub(self.shared.clock.now().since(since).into());
+        if left.is_zero() {
+            Counts::add(&counters.failures, 1);
+            return draft.fail(&Failure::refused(format!("Redis was busy for {deadline:?}")));
+        }
+        let mut sent = None;
+        let called = timeout(left, self.call(&draft, &mut sent)).await;
+        match called {
+            Ok(Ok((numbers, now, asked))) => {
+                Counts::add(&counters.decisions, asked_in(&draft));
+                let memory = Memory { shared: &self.shared, asked };
+                replay(draft, numbers.into_iter(), now, &memory);
+            }
+            Ok(Err(failure)) => {
+                Counts::add(&counters.failures, 1);
+                draft.fail(&failure);
+            }
+            Err(_late) => {
+                Counts::add(&counters.failures, 1);
+                // What was not sent has not been charged.
+                draft.fail(&match sent {
+                    Some(number) => {
+                        self.link.silent(number);
+                        Failure::TimedOut(deadline)
+                    }
+                    None => Failure::refused(format!("no connection to Redis within {deadline:?}")),
+                });
+            }
+        }
+    }
+
+    /// Sends a draft and reads the answer: the numbers after the first two, Redis' time,
+    /// and when it was asked by ours. `sent` is by which connection, once it is.
+    async fn call(
+        &self,
+        draft: &Draft,
+        sent: &mut Option<u64>,
+    ) -> Result<(Vec<i64>, Timestamp, Timestamp), Failure> {
+        let mut believed = self.shared.redis_now();
+        // A calendar's page can turn between two attempts; three times it does not.
+        for _ in 0..3 {
+            let (mut connection, number) = self.link.connection().await?;
+            let request = encode(draft, believed);
+            let asked = self.shared.clock.now();
+            *sent = Some(number);
+            let script = self.shared.script;
+            let mut answer = connection.query(&command("EVALSHA", &script.hash, draft, &request)).await;
+            if answer.as_ref().is_err_and(|it| it.kind() == ErrorKind::Server(ServerErrorKind::NoScript)) {
+                answer = connection.query(&command("EVAL", script.text, draft, &request)).await;
+            }
+            let answer = answer.map_err(|error| self.link.failed(number, &error))?;
+            self.link.answered(number);
+            let mut numbers = numbers(answer)?;
+            if numbers.len() < 2 {
+                return Err(Failure::failed("the script's answer is too short"));
+            }
+            let rest = numbers.split_off(2);
+            let now = Timestamp::from_micros(u64::try_from(numbers[1]).unwrap_or_default());
+            self.shared.redis_showed(now);
+            if numbers[0] == 1 {
+                return Ok((rest, now, asked));
+            }
+            believed = now;
+        }
+        Err(Failure::refused("Redis' clock turns faster than a calendar's pages"))
+    }
+}
+
+/// One of the calls that a lane may have under way.
+struct OneOf<'h> {
+    hub: &'h Hub,
+    lane: usize,
+    ended: bool,
+}
+
+impl OneOf<'_> {
+    fn next(&mut self) -> Option<(Draft, Timestamp)> {
+        let mut lane = self.hub.lane(self.lane);
+        let next = lane.waiting.pop_front();
+        if next.is_none() {
+            // Under the same lock: whoever comes now must see that nobody sends.
+            lane.calls -= 1;
+            self.ended = true;
+        }
+        next
+    }
+}
+
+/// A runtime that ends drops its tasks where they stand.
+impl Drop for OneOf<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.hub.lane(self.lane).calls -= 1;
+        }
+    }
+}
+
+fn asked_in(draft: &Draft) -> usize {
+    let each = |item: &Item| if let Item::Requests { waiting, .. } = item { waiting.len() } else { 1 };
+    draft.items.iter().map(each).sum()
+}
+
+fn command(word: &str, script: &str, draft: &Draft, request: &[u8]) -> Cmd {
+    let names = draft.names();
+    let mut command = Cmd::new();
+    command.arg(word).arg(script).arg(names.len());
+    for name in names {
+        command.arg(name);
+    }
+    command.arg(request);
+    command
+}
+
+fn numbers(answer: Value) -> Result<Vec<i64>, Failure> {
+    let Value::Array(values) = answer else {
+        return Err(Failure::failed("the script did not answer with numbers"));
+    };
+    let number = |value| if let Value::Int(number) = value { Some(number) } else { None };
+    let numbers: Option<Vec<_>> = values.into_iter().map(number).collect();
+    numbers.ok_or_else(|| Failure::failed("the script did not answer with numbers"))
+}
+
+/// Remembers refusals.
+struct Memory<'h> {
+    shared: &'h Shared,
+    asked: Timestamp,
+}
+
+impl Witness for Memory<'_> {
+    fn refused(
+        &self,
+        draft: &Draft,
+        key: usize,
+        standing: &Standing,
+        wait: Option<(u64, i64)>,
+        at: Timestamp,
+    ) {
+        let rule = draft.rules[draft.keys[key].rule].0;
+        let (quota, when) = (quota_of(draft, key), (at, self.asked));
+        self.shared.refusals.remember((rule, quota), draft.bare(key), standing, wait, when);
+    }
+
+    fn changed(&self, draft: &Draft, key: usize) {
+        let rule = draft.rules[draft.keys[key].rule].0;
+        self.shared.refusals.forget(rule, draft.bare(key));
+    }
+}

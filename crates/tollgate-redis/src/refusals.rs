@@ -1,0 +1,155 @@
+//! Refusals that need no second question (the deny cache).
+//!
+//! A key that has been refused is refused until time has given something back, and
+//! nobody but time gives back by itself. So how the keys of a refused request stood
+//! is remembered, and the same arithmetic decides the next request by it, at a time
+//! that is never before Redis' own: what is refused here, Redis would refuse too.
+//!
+//! Two things can make that wrong: somebody gives back by hand (a grant, a reset, a
+//! refund, a settlement), or Redis' clock is set forward. What this process itself
+//! gives back is forgotten here at once; for all else the settings bound for how long
+//! anything is remembered (`deny_cache`, a second), and that is how late another
+//! node can be.
+//!
+//! Slots come back at any moment and are not remembered. Memory is fixed: a place for
+//! each hash, and who comes later takes it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tollgate_core::{Demand, Quota, RuleId, Span, Timestamp, Verdict};
+use tollgate_store::{Check, Outcomes};
+
+use crate::draft::hash;
+use crate::standing::Standing;
+
+/// How many keys are remembered at most.
+const PLACES: usize = 1 << 14;
+
+/// What is remembered of refusals.
+pub(crate) struct Refusals {
+    places: Box<[Place]>,
+    /// For how long.
+    keep: Span,
+}
+
+#[derive(Default)]
+struct Place {
+    /// Whose it is, so that strangers need not take the lock. Zero: nobody's.
+    hash: AtomicU64,
+    seen: Mutex<Option<Seen>>,
+}
+
+struct Seen {
+    rule: RuleId,
+    key: Box<[u8]>,
+    standing: Standing,
+    wait: Option<(u64, i64)>,
+    /// When, by Redis' clock.
+    at: Timestamp,
+    /// When it was asked, by ours: not after that.
+    asked: Timestamp,
+}
+
+impl Refusals {
+    pub(crate) fn new(keep: Duration) -> Self {
+        let places = if keep.is_zero() { 0 } else { PLACES };
+        Self { places: (0..places).map(|_| Place::default()).collect(), keep: Span::from(keep) }
+    }
+
+    fn place(&self, hash: u64) -> Option<&Place> {
+        let at = usize::try_from(hash % PLACES as u64).unwrap_or(0);
+        self.places.get(at)
+    }
+
+    /// Remembers how a key of a refused request stood.
+    pub(crate) fn remember(
+        &self,
+        rule: (RuleId, &Quota),
+        key: &[u8],
+        standing: &Standing,
+        wait: Option<(u64, i64)>,
+        (at, asked): (Timestamp, Timestamp),
+    ) {
+        let hash = hash(rule.0, key).max(1);
+        let Some(place) = self.place(hash) else { return };
+        if matches!(rule.1, Quota::Concurrency(_)) {
+            return;
+        }
+        let seen = Seen { rule: rule.0, key: key.into(), standing: standing.clone(), wait, at, asked };
+        let mut guard = place.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        *guard = Some(seen);
+        place.hash.store(hash, Ordering::Release);
+    }
+
+    /// Somebody has changed this key.
+    pub(crate) fn forget(&self, rule: RuleId, key: &[u8]) {
+        let hash = hash(rule, key).max(1);
+        if let Some(place) = self.place(hash)
+            && place.hash.load(Ordering::Acquire) == hash
+        {
+            let mut guard = place.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            *guard = None;
+            place.hash.store(0, Ordering::Release);
+        }
+    }
+
+    /// Refuses a request by what is remembered: all of its keys must be known, and one
+    /// that binds must have no room. Else says nothing.
+    pub(crate) fn recall(
+        &self,
+        checks: &[Check<'_>],
+        now: Timestamp,
+        outcomes: &mut Outcomes,
+    ) -> Option<Timestamp> {
+        if self.places.is_empty() {
+            return None;
+        }
+        let mut told: SmallVec<[_; 4]> = SmallVec::new();
+        let (mut refuses, mut latest) = (false, Timestamp::EPOCH);
+        for check in checks {
+            let units = match check.demand {
+                Demand::Exactly(units) if !check.count_denied => units,
+                _ => return None,
+            };
+            let hash = hash(check.rule.id, check.key).max(1);
+            let place = self.place(hash)?;
+            if place.hash.load(Ordering::Acquire) != hash {
+                return None;
+            }
+            let guard = place.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let seen = guard.as_ref().filter(|it| it.rule == check.rule.id && *it.key == *check.key)?;
+            let age = now.since(seen.asked);
+            if age > self.keep || (units > 0 && check.rule.before.is_some()) {
+                return None;
+            }
+            // Clocks do not run alike to the last part in a thousand: rather ask.
+            let at = seen.at + age + Span::from_micros(age.as_micros() / 1_000 + 1);
+            let free = match seen.wait {
+                Some((most, free))
+                    if units >= most && i64::try_from(at.as_micros()).is_ok_and(|at| at < free) =>
+                {
+                    free
+                }
+                _ if matches!(seen.standing, Standing::Summed(_)) && units > 0 => return None,
+                _ => 0,
+            };
+            let verdict = match seen.standing.clone().meet(&check.rule.quota, check.demand, free, at) {
+                Verdict::Admitted { .. } => Verdict::admitted(0),
+                refused => {
+                    refuses |= check.binding;
+                    refused
+                }
+            };
+            latest = latest.max(at);
+            told.push(seen.standing.describe(&check.rule.quota, verdict, at));
+        }
+        if !refuses {
+            return None;
+        }
+        outcomes.extend(told);
+        Some(latest)
+    }
+}

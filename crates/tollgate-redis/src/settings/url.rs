@@ -1,0 +1,343 @@
+//! One URL of Redis.
+//!
+//! Written by hand: no crate for URLs knows several hosts in one, and theirs quote
+//! what is wrong, which may be a password.
+
+use std::fmt::Write;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::Address;
+
+/// How a URL should look.
+pub(super) const SHAPE: &str =
+    "such as redis://HOST:6379, redis://USER:PASSWORD@HOST:6379/0 or rediss://HOST for TLS";
+const SENTINEL_SHAPE: &str = "such as redis-sentinel://HOST:26379,HOST:26379/PRIMARY";
+const CLUSTER_SHAPE: &str = "such as redis-cluster://HOST:6379,HOST:6379";
+
+/// What is wrong, and how it should look.
+type Wrong = (String, String);
+
+/// What a URL says.
+pub(super) struct Url {
+    pub(super) kind: Kind,
+    pub(super) tls: bool,
+    pub(super) username: Option<String>,
+    pub(super) password: Option<String>,
+    pub(super) addresses: Vec<Address>,
+    pub(super) database: i64,
+}
+
+/// How its servers work together.
+pub(super) enum Kind {
+    /// Not at all, or as a cluster if there are several.
+    Standalone,
+    Sentinel {
+        primary: String,
+        username: Option<String>,
+        password: Option<String>,
+    },
+    Cluster,
+}
+
+/// What a scheme says about the servers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Speech {
+    Standalone,
+    Sentinel,
+    Cluster,
+}
+
+impl Speech {
+    const fn port(self) -> u16 {
+        match self {
+            Self::Sentinel => 26379,
+            Self::Standalone | Self::Cluster => 6379,
+        }
+    }
+
+    const fn shape(self) -> &'static str {
+        match self {
+            Self::Standalone => SHAPE,
+            Self::Sentinel => SENTINEL_SHAPE,
+            Self::Cluster => CLUSTER_SHAPE,
+        }
+    }
+}
+
+impl Url {
+    pub(super) fn parse(text: &str) -> Result<Self, Wrong> {
+        if text.is_empty() {
+            return Err(("there is no URL".to_owned(), SHAPE.to_owned()));
+        }
+        let Some((scheme, rest)) = text.split_once("://") else { return Err(without_scheme(text)) };
+        let (speech, tls) = speech(scheme)?;
+        Self::parse_rest(rest, speech, tls).map_err(|wrong| (wrong, speech.shape().to_owned()))
+    }
+
+    fn parse_rest(rest: &str, speech: Speech, tls: bool) -> Result<Self, String> {
+        if rest.contains('#') {
+            return Err("a `#` is written `%23`".to_owned());
+        }
+        let (authority, path, query) = split(rest)?;
+        let (credentials, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let (username, password) = read_credentials(credentials, speech)?;
+        let addresses = read_hosts(hosts, speech)?;
+        let mut path: Vec<_> = path.split('/').collect();
+        // What a slash at the end leaves behind.
+        if path.last() == Some(&"") {
+            path.pop();
+        }
+        let (kind, database) = match speech {
+            Speech::Standalone => (Kind::Standalone, read_database(&path)?),
+            Speech::Cluster if matches!(path[..], [] | ["0"]) => (Kind::Cluster, 0),
+            Speech::Cluster => return Err("a cluster knows only database 0".to_owned()),
+            Speech::Sentinel => {
+                let Some((primary, path)) = path.split_first().filter(|(name, _)| !name.is_empty()) else {
+                    return Err("it does not say what the sentinels call the primary".to_owned());
+                };
+                let (primary, database) = (decoded(primary)?, read_database(path)?);
+                (Kind::Sentinel { primary, username: None, password: None }, database)
+            }
+        };
+        let mut url = Self { kind, tls, username, password, addresses, database };
+        url.take_query(query)?;
+        Ok(url)
+    }
+
+    fn take_query(&mut self, query: &str) -> Result<(), String> {
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            match (&mut self.kind, name) {
+                (Kind::Sentinel { username, .. }, "sentinel_username") => *username = some(decoded(value)?),
+                (Kind::Sentinel { password, .. }, "sentinel_password") => *password = some(decoded(value)?),
+                (Kind::Sentinel { .. }, name) if name.starts_with("sentinel_pass") => {
+                    return Err("an unknown word follows `?`: did you mean `sentinel_password`?".to_owned());
+                }
+                // Behind a `?` that was meant as part of a password anything may stand.
+                (Kind::Sentinel { .. }, _) => {
+                    return Err("only `sentinel_username` and `sentinel_password` can follow `?`".to_owned());
+                }
+                (_, name) if pair.contains('=') && plain(name) => {
+                    return Err(format!("`{name}` is not known here: nothing can follow `?`"));
+                }
+                _ => return Err("nothing can follow `?` here".to_owned()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in another node of the same cluster.
+    pub(super) fn join(&mut self, other: Self) -> Result<(), Wrong> {
+        let wrong = |text: &str, shape: &str| Err((text.to_owned(), shape.to_owned()));
+        let is_sentinel = |url: &Self| matches!(url.kind, Kind::Sentinel { .. });
+        if is_sentinel(self) || is_sentinel(&other) {
+            return wrong("sentinels stand in one URL, with commas between them", SENTINEL_SHAPE);
+        }
+        if self.tls != other.tls {
+            return wrong(
+                "several URLs are one cluster: TLS for one and not for the other is not",
+                CLUSTER_SHAPE,
+            );
+        }
+        if (&self.username, &self.password) != (&other.username, &other.password) {
+            return wrong("several URLs are one cluster, and have the same user and password", CLUSTER_SHAPE);
+        }
+        if self.database != 0 || other.database != 0 {
+            return wrong("several URLs are one cluster, and a cluster knows only database 0", CLUSTER_SHAPE);
+        }
+        for address in other.addresses {
+            if !self.addresses.contains(&address) {
+                self.addresses.push(address);
+            }
+        }
+        // Also where the same node was named twice: whoever names several means a cluster.
+        self.kind = Kind::Cluster;
+        Ok(())
+    }
+}
+
+/// Authority, path and query.
+fn split(rest: &str) -> Result<(&str, &str, &str), String> {
+    let must = |char: char, code: &str| format!("a `{char}` in a user or a password is written `{code}`");
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, behind) = rest.split_at(end);
+    let (path, query) = behind.split_once('?').unwrap_or((behind, ""));
+    if path.contains('@') {
+        return Err(must('/', "%2F"));
+    }
+    if query.contains('@') && !query.starts_with("sentinel_") {
+        return Err(must('?', "%3F"));
+    }
+    Ok((authority, path.strip_prefix('/').unwrap_or(path), query))
+}
+
+/// What to say of a text that is no URL. It is quoted only where it can hold no password.
+fn without_scheme(text: &str) -> Wrong {
+    let shape = SHAPE.to_owned();
+    if !text.contains('@') && read_hosts(text, Speech::Standalone).is_ok() {
+        return ("it has no scheme".to_owned(), format!("did you mean `redis://{text}`?"));
+    }
+    ("a URL of Redis begins with `redis://`".to_owned(), shape)
+}
+
+fn speech(scheme: &str) -> Result<(Speech, bool), Wrong> {
+    let scheme = scheme.to_ascii_lowercase();
+    let known = |scheme: &str| {
+        let (base, speech) = match scheme.split_once('-') {
+            None => (scheme, Speech::Standalone),
+            Some((base, "sentinel")) => (base, Speech::Sentinel),
+            Some((base, "cluster")) => (base, Speech::Cluster),
+            Some(_) => return None,
+        };
+        match base {
+            "redis" | "valkey" => Some((speech, false)),
+            "rediss" | "valkeys" => Some((speech, true)),
+            _ => None,
+        }
+    };
+    if let Some(found) = known(&scheme) {
+        return Ok(found);
+    }
+    let shape = SHAPE.to_owned();
+    if scheme.contains("unix") {
+        return Err(("sockets of the file system are not supported".to_owned(), shape));
+    }
+    let meant = match scheme.replace(['+', '_'], "-").as_str() {
+        "redis-tls" | "redis-ssl" | "valkey-tls" | "valkey-ssl" | "tls" => Some("rediss".to_owned()),
+        "sentinel" => Some("redis-sentinel".to_owned()),
+        "cluster" => Some("redis-cluster".to_owned()),
+        "tcp" | "reds" | "rdis" | "redi" | "redsi" => Some("redis".to_owned()),
+        other => known(other).map(|_| other.to_owned()),
+    };
+    match meant {
+        Some(meant) => {
+            let wrong = format!("`{scheme}://` is not known here: did you mean `{meant}://`?");
+            Err((wrong, shape))
+        }
+        // Whatever stands before `://` may be part of a password.
+        None if plain(&scheme) => Err((format!("`{scheme}://` is not spoken by Redis"), shape)),
+        None => Err(("a URL of Redis begins with `redis://`".to_owned(), shape)),
+    }
+}
+
+type Credentials = (Option<String>, Option<String>);
+
+fn read_credentials(text: &str, speech: Speech) -> Result<Credentials, String> {
+    if text.contains('@') {
+        let once = if speech == Speech::Standalone { "" } else { "; they stand once, before the first host" };
+        return Err(format!("an `@` in a user or a password is written `%40`{once}"));
+    }
+    let (username, password) = text.split_once(':').unwrap_or((text, ""));
+    Ok((some(decoded(username)?), some(decoded(password)?)))
+}
+
+fn some(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
+}
+
+fn read_hosts(text: &str, speech: Speech) -> Result<Vec<Address>, String> {
+    let mut addresses = Vec::new();
+    for host in text.split(',') {
+        let address = read_address(host, speech.port())?;
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    if speech == Speech::Standalone && text.contains(',') {
+        return Err("several hosts are redis-cluster:// or redis-sentinel://".to_owned());
+    }
+    Ok(addresses)
+}
+
+fn read_address(text: &str, default: u16) -> Result<Address, String> {
+    let brackets = || "an IPv6 address stands in brackets: [::1]:6379".to_owned();
+    let (host, port) = if let Some(rest) = text.strip_prefix('[') {
+        let (host, port) = rest.split_once(']').ok_or_else(brackets)?;
+        host.parse::<Ipv6Addr>().map_err(|_| brackets())?;
+        let port = if port.is_empty() { None } else { Some(port.strip_prefix(':').unwrap_or(port)) };
+        (host, port)
+    } else {
+        if text.matches(':').count() > 1 {
+            return Err(brackets());
+        }
+        let (host, port) = text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port)));
+        if host.is_empty() {
+            return Err("it names no host".to_owned());
+        }
+        if !is_host(host) {
+            return Err(format!("`{host}` is not a host"));
+        }
+        (host, port)
+    };
+    let port = match port {
+        None => default,
+        Some(port) => {
+            let digits = port.bytes().all(|byte| byte.is_ascii_digit());
+            let number = port.parse().ok().filter(|number| digits && *number > 0);
+            // Not quoted: a host that was left out makes a port of the password.
+            number.ok_or_else(|| "a port is a number from 1 to 65535".to_owned())?
+        }
+    };
+    Ok(Address { host: host.to_owned(), port })
+}
+
+fn is_host(text: &str) -> bool {
+    // Digits and dots alone are an address, and a wrong one if it is none.
+    if text.bytes().all(|it| it.is_ascii_digit() || it == b'.') {
+        return text.parse::<Ipv4Addr>().is_ok();
+    }
+    text.len() <= 253 && text.bytes().all(|it| it.is_ascii_alphanumeric() || b"-._".contains(&it))
+}
+
+/// What follows the hosts, or the primary.
+fn read_database(path: &[&str]) -> Result<i64, String> {
+    match path {
+        [] => Ok(0),
+        [number] => {
+            let digits = number.bytes().all(|byte| byte.is_ascii_digit());
+            let read = number.parse().ok().filter(|_| digits);
+            read.ok_or_else(|| format!("`{number}` is not the number of a database"))
+        }
+        _ => Err("more than a database follows the host".to_owned()),
+    }
+}
+
+fn plain(text: &str) -> bool {
+    (1..=32).contains(&text.len())
+        && text.bytes().all(|it| it.is_ascii_alphanumeric() || b"+-_.".contains(&it))
+}
+
+/// `%40` is `@`.
+fn decoded(text: &str) -> Result<String, String> {
+    let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
+    let mut bytes = text.bytes();
+    let mut out = Vec::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let code = digit(bytes.next()).zip(digit(bytes.next())).map(|(high, low)| high * 16 + low);
+        let Some(code) = code.and_then(|code| u8::try_from(code).ok()) else {
+            return Err(
+                "a `%` is followed by two hexadecimal digits; a `%` itself is written `%25`".to_owned()
+            );
+        };
+        out.push(code);
+    }
+    String::from_utf8(out).map_err(|_| "what the `%` stand for is not UTF-8".to_owned())
+}
+
+/// `@` is `%40`.
+pub(super) fn encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            // Writing to memory does not fail.
+            let _never = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}

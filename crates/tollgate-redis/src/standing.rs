@@ -1,0 +1,162 @@
+//! How a key stands, as Redis told it.
+//!
+//! Most states are told whole, and `tollgate_core` says what they mean: the very
+//! code that decides in memory words what was decided in Redis. Logs and leases
+//! can be long, so of them only what an answer needs is told: how much is used,
+//! until when, and when the next unit is free.
+
+use tollgate_core::{
+    Adjustment, Algorithm, BucketState, Demand, FixedWindowState, Outcome, Overdraft, Quota,
+    SlidingWindowState, Span, State, Timestamp, Verdict,
+};
+
+/// How a key stands.
+#[derive(Clone, Debug)]
+pub(crate) enum Standing {
+    /// All there is to know.
+    Whole(State),
+    /// Of a log or of slots.
+    Summed(Sum),
+}
+
+/// What is told of a log or of slots.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sum {
+    /// Units in view, or leases that run.
+    used: u64,
+    /// When the newest unit was spent, or when the last lease ends.
+    last: Timestamp,
+}
+
+/// Numbers of an answer, one after the other.
+pub(crate) struct Numbers<I>(pub(crate) I);
+
+impl<I: Iterator<Item = i64>> Numbers<I> {
+    pub(crate) fn next(&mut self) -> Option<i64> {
+        self.0.next()
+    }
+
+    pub(crate) fn whole(&mut self) -> Option<u64> {
+        u64::try_from(self.0.next()?).ok()
+    }
+
+    pub(crate) fn time(&mut self) -> Option<Timestamp> {
+        self.whole().map(Timestamp::from_micros)
+    }
+}
+
+impl Standing {
+    /// Reads a state; `None` where no such state was told, `Some(None)` where
+    /// somebody else's data lies.
+    pub(crate) fn read<I: Iterator<Item = i64>>(
+        quota: &Quota,
+        numbers: &mut Numbers<I>,
+    ) -> Option<Option<Self>> {
+        let first = numbers.next()?;
+        let Ok(first) = u64::try_from(first) else { return Some(None) };
+        let at = Timestamp::from_micros(first);
+        let standing = match quota {
+            Quota::Bucket(_) => {
+                let grains = u32::try_from(numbers.whole()?).ok()?;
+                Self::Whole(State::Bucket(BucketState { tat: at, grains }))
+            }
+            Quota::FixedWindow(_) => {
+                Self::Whole(State::FixedWindow(FixedWindowState { end: at, count: numbers.whole()? }))
+            }
+            Quota::SlidingWindow(window) => {
+                let counts = (0..=window.parts()).map(|_| u32::try_from(numbers.whole()?).ok());
+                let counts = counts.collect::<Option<Vec<u32>>>()?.into_boxed_slice();
+                Self::Whole(State::SlidingWindow(SlidingWindowState { newest: first, counts }))
+            }
+            Quota::SlidingLog(_) | Quota::Concurrency(_) => {
+                Self::Summed(Sum { used: first, last: numbers.time()? })
+            }
+        };
+        Some(Some(standing))
+    }
+
+    /// Meets a demand as the script has met it, or would have. `free` is when the
+    /// script says that a log or a slot is free.
+    pub(crate) fn meet(&mut self, quota: &Quota, demand: Demand, free: i64, now: Timestamp) -> Verdict {
+        match self {
+            Self::Whole(state) => quota.meet(state, demand, now),
+            Self::Summed(sum) => sum.meet(quota, demand, free, now),
+        }
+    }
+
+    /// Charges a rule for a request that was refused.
+    pub(crate) fn charge(&mut self, quota: &Quota, units: u64, now: Timestamp) {
+        match self {
+            Self::Whole(state) => {
+                quota.adjust(state, Adjustment::Charge { units, overdraft: Overdraft::None }, now);
+            }
+            Self::Summed(sum) => sum.charge(quota, units, now),
+        }
+    }
+
+    /// Words a verdict.
+    pub(crate) fn describe(&self, quota: &Quota, verdict: Verdict, now: Timestamp) -> Outcome {
+        match self {
+            Self::Whole(state) => quota.describe(state, verdict, now),
+            Self::Summed(sum) => sum.describe(quota, verdict, now),
+        }
+    }
+}
+
+impl Sum {
+    fn meet(&mut self, quota: &Quota, demand: Demand, free: i64, now: Timestamp) -> Verdict {
+        let wait = || Verdict::Refused {
+            retry_after: u64::try_from(free)
+                .map_or(Span::ZERO, |free| Timestamp::from_micros(free).since(now)),
+        };
+        match (quota, demand) {
+            (_, Demand::Exactly(0) | Demand::UpTo(0)) => Verdict::admitted(0),
+            (Quota::SlidingLog(log), Demand::Exactly(units) | Demand::UpTo(units)) => {
+                let left = log.capacity().saturating_sub(self.used);
+                let units = if matches!(demand, Demand::UpTo(_)) { units.min(left.max(1)) } else { units };
+                if units > log.capacity() {
+                    Verdict::Never
+                } else if units > left {
+                    wait()
+                } else {
+                    self.add(units, now);
+                    Verdict::admitted(units)
+                }
+            }
+            (Quota::Concurrency(_), Demand::Slot(_)) if free > 0 => wait(),
+            (Quota::Concurrency(slots), Demand::Slot(_)) => {
+                // A slot that its owner held before is renewed, and none is taken.
+                self.used += u64::from(free == 0);
+                self.last = self.last.max(now + slots.ttl());
+                Verdict::admitted(1)
+            }
+            _ => Verdict::Never,
+        }
+    }
+
+    /// A clock that stepped back stands still at the newest unit.
+    fn add(&mut self, units: u64, now: Timestamp) {
+        self.used += units;
+        self.last = self.last.max(now);
+    }
+
+    fn charge(&mut self, quota: &Quota, units: u64, now: Timestamp) {
+        let room = quota.capacity().saturating_sub(self.used);
+        if matches!(quota, Quota::SlidingLog(_)) && units.min(room) > 0 {
+            self.add(units.min(room), now);
+        }
+    }
+
+    fn describe(&self, quota: &Quota, verdict: Verdict, now: Timestamp) -> Outcome {
+        let ends = match quota {
+            Quota::SlidingLog(log) => self.last + log.rate().period,
+            _ => self.last,
+        };
+        Outcome {
+            verdict,
+            limit: quota.capacity(),
+            remaining: quota.capacity().saturating_sub(self.used),
+            reset_after: if self.used == 0 { Span::ZERO } else { ends.since(now) },
+        }
+    }
+}
