@@ -1,5 +1,5 @@
 -- Token bucket, meter, GCRA: the arrival time, and its fraction in grains of 1/den tick.
--- rule: kind, den, grains per unit, ticks and grains of a full bucket.
+-- rule: kind, den, grains per unit, ticks and grains of a full bucket, its units, era.
 local bucket = {}
 
 -- Ticks and grains until it is full.
@@ -47,14 +47,16 @@ function bucket.load(k, rule, raw)
     return true
 end
 
+-- Kept to the end of its era: plain.lua relies on that.
 function bucket.save(k, rule)
     local ends = y[k] > 0 and x[k] + 1 or x[k]
-    keep(k, rule[2] == 1 and x[k] or string.format('%.0f %.0f', x[k], y[k]), ends)
+    if ends > now then ends = x[k] - math.fmod(x[k], rule[7]) + rule[7] end
+    keep(k, string.format(rule[2] == 1 and '%.0f' or '%.0f %.0f', x[k], y[k]), ends)
 end
 
-function bucket.state(k, out)
+function bucket.state(k, out, rule)
     out[#out + 1] = x[k]
-    out[#out + 1] = y[k]
+    if rule[2] > 1 then out[#out + 1] = y[k] end
 end
 
 -- What there is, in whole units.

@@ -38,7 +38,10 @@ function fixed.save(k)
     keep(k, string.format('%.0f %.0f', x[k], y[k]), y[k] > 0 and x[k] or 0)
 end
 
-fixed.state = bucket.state
+function fixed.state(k, out)
+    out[#out + 1] = x[k]
+    out[#out + 1] = y[k]
+end
 
 function fixed.left(k, rule)
     if y[k] > 0 and now < x[k] then return math.max(rule[2] - y[k], 0) end

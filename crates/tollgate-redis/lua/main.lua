@@ -72,7 +72,7 @@ for k = 1, a[at] do
         if n > 0 and rule[1] ~= SLOTS and call('EXISTS', KEYS[key]) == 0 then
             carried[key] = carry_over(key, rule, key, before)
         end
-        kinds[rule[1]].state(key, out)
+        kinds[rule[1]].state(key, out, rule)
     else
         foreign[key] = true
         out[#out + 1] = -1
@@ -227,7 +227,7 @@ local function change(what)
     elseif what <= 4 then
         kind.charge(k, rule, units, what == 4, ticks, grains)
     end
-    kind.state(k, out)
+    kind.state(k, out, rule)
 end
 
 at = at + 1

@@ -25,7 +25,7 @@ function slots.save(k)
     if y[k] > 0 then keep_set(k, y[k]) end
 end
 
-slots.state = bucket.state
+slots.state = fixed.state
 
 function slots.left(k, rule)
     return math.max(rule[2] - x[k], 0)

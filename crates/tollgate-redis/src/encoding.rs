@@ -5,15 +5,73 @@
 //! A calendar's pages come along for the time that the server is believed to have;
 //! if it has another, it says so and is asked again.
 
-use tollgate_core::{Adjustment, Algorithm, Bucket, Calendar, Demand, Overdraft, Quota, Timestamp, Window};
+use tollgate_core::{
+    Adjustment, Algorithm, Bucket, Calendar, Demand, Overdraft, Quota, TickBucket, Timestamp, Window,
+};
 
 use crate::draft::{Asked, Draft, Item};
 
 /// More units than any limit holds or ever owes: what is larger means the same.
 const MANY: u64 = 1 << 50;
 
-/// The draft as bytes, for a server that is believed to have this time.
-pub(crate) fn encode(draft: &Draft, now: Timestamp) -> Vec<u8> {
+/// A bucket's expiry is set anew once in an era, a sixteenth of the time it takes to
+/// fill, and no more than that is it kept longer than it counts.
+fn era(fill_time: u64) -> u64 {
+    (fill_time / 16).max(1_000_000)
+}
+
+/// The draft as bytes for the script that knows everything, or for the plain one if
+/// that is enough for it (`true`).
+pub(crate) fn encode(draft: &Draft, now: Timestamp) -> (bool, Vec<u8>) {
+    match encode_plain(draft) {
+        Some(plain) => (true, plain),
+        None => (false, encode_general(draft, now)),
+    }
+}
+
+/// For the plain script; `None` where more is asked than it knows.
+fn encode_plain(draft: &Draft) -> Option<Vec<u8>> {
+    let mut out = Writer::new(64 + 16 * draft.items.len());
+    out.number(draft.rules.len() as u64);
+    for (_, quota) in &draft.rules {
+        let full = plain(quota)?.full();
+        out.number(full);
+        out.number(era(full));
+    }
+    for key in &draft.keys {
+        if !key.before.is_empty() {
+            return None;
+        }
+        out.number(key.rule as u64 + 1);
+    }
+    out.number(draft.items.len() as u64);
+    for item in &draft.items {
+        let Item::Requests { checks, waiting } = item else { return None };
+        out.number(waiting.len() as u64);
+        out.number(checks.len() as u64);
+        for asked in checks {
+            let (Demand::Exactly(units), true, false) = (asked.demand, asked.binding, asked.count_denied)
+            else {
+                return None;
+            };
+            let bucket = plain(quota_of(draft, asked.key))?;
+            out.number(asked.key as u64 + 1);
+            // What can never be had costs more than there ever is.
+            out.number(bucket.price(units).unwrap_or(bucket.full() + 1));
+        }
+    }
+    Some(out.finish())
+}
+
+const fn plain(quota: &Quota) -> Option<&TickBucket> {
+    match quota {
+        Quota::Bucket(bucket) => bucket.in_ticks(),
+        _ => None,
+    }
+}
+
+/// For a server that is believed to have this time.
+fn encode_general(draft: &Draft, now: Timestamp) -> Vec<u8> {
     let mut out = Writer::new(64 + 24 * draft.rules.len() + 32 * draft.items.len());
     out.number(draft.rules.len() as u64);
     for (_, quota) in &draft.rules {
@@ -44,15 +102,8 @@ fn write_quota(out: &mut Writer, quota: &Quota, now: Timestamp) {
     match quota {
         Quota::Bucket(bucket) => {
             let (ticks, grains) = price(bucket, bucket.capacity());
-            let numbers = [
-                1,
-                bucket.grains_per_tick().into(),
-                bucket.grains_per_unit(),
-                ticks,
-                grains,
-                bucket.capacity(),
-            ];
-            out.counted(&numbers);
+            let (den, unit) = (bucket.grains_per_tick().into(), bucket.grains_per_unit());
+            out.counted(&[1, den, unit, ticks, grains, bucket.capacity(), era(ticks)]);
         }
         Quota::FixedWindow(fixed) => {
             let (limit, longest) = (fixed.capacity(), fixed.window().longest().as_micros());

@@ -153,10 +153,11 @@ impl Hub {
         // A calendar's page can turn between two attempts; three times it does not.
         for _ in 0..3 {
             let (mut connection, number) = self.link.connection().await?;
-            let request = encode(draft, believed);
+            let (plain, request) = encode(draft, believed);
             let asked = self.shared.clock.now();
             *sent = Some(number);
-            let script = self.shared.script;
+            let scripts = self.shared.scripts;
+            let script = if plain { &scripts.plain } else { &scripts.general };
             let mut answer = connection.query(&command("EVALSHA", &script.hash, draft, &request)).await;
             if answer.as_ref().is_err_and(|it| it.kind() == ErrorKind::Server(ServerErrorKind::NoScript)) {
                 answer = connection.query(&command("EVAL", script.text, draft, &request)).await;

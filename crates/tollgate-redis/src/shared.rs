@@ -6,12 +6,12 @@ use tollgate_core::{Span, Timestamp};
 use tollgate_store::{Clock as _, SystemClock};
 
 use crate::refusals::Refusals;
-use crate::script::Script;
+use crate::script::Scripts;
 use crate::settings::RedisSettings;
 
 pub(crate) struct Shared {
     pub(crate) settings: RedisSettings,
-    pub(crate) script: &'static Script,
+    pub(crate) scripts: &'static Scripts,
     pub(crate) refusals: Refusals,
     pub(crate) counters: Counts,
     pub(crate) clock: SystemClock,
@@ -69,11 +69,11 @@ impl Counts {
 }
 
 impl Shared {
-    pub(crate) fn new(settings: RedisSettings, script: &'static Script) -> Self {
+    pub(crate) fn new(settings: RedisSettings, scripts: &'static Scripts) -> Self {
         Self {
             refusals: Refusals::new(settings.deny_cache),
             settings,
-            script,
+            scripts,
             counters: Counts::default(),
             clock: SystemClock::new(),
             ahead: AtomicI64::new(0),

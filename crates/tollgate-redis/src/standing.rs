@@ -56,8 +56,10 @@ impl Standing {
         let Ok(first) = u64::try_from(first) else { return Some(None) };
         let at = Timestamp::from_micros(first);
         let standing = match quota {
-            Quota::Bucket(_) => {
-                let grains = u32::try_from(numbers.whole()?).ok()?;
+            Quota::Bucket(bucket) => {
+                // In whole ticks there are none.
+                let has_grains = bucket.grains_per_tick() > 1;
+                let grains = if has_grains { u32::try_from(numbers.whole()?).ok()? } else { 0 };
                 Self::Whole(State::Bucket(BucketState { tat: at, grains }))
             }
             Quota::FixedWindow(_) => {

@@ -14,7 +14,7 @@ use crate::lane::Hub;
 use crate::names::{PARTITIONS, partition};
 use crate::nodes::announce;
 use crate::reserve::reserve;
-use crate::script::Script;
+use crate::script::Scripts;
 use crate::settings::{RedisSettings, Topology};
 use crate::shared::{Counters, Counts, Shared};
 
@@ -45,20 +45,20 @@ const MOST_HUBS: usize = 8;
 impl RedisStore {
     /// A store at this place.
     pub fn new(settings: RedisSettings) -> Self {
-        Self::with_script(settings, Script::decide())
+        Self::with_scripts(settings, Scripts::on_server_clock())
     }
 
     /// A store whose clock is the key `tollgate-test-clock`, in microseconds, for tests
     /// that set it. On a cluster, every node needs the key.
     #[cfg(feature = "test-clock")]
     pub fn on_test_clock(settings: RedisSettings) -> Self {
-        Self::with_script(settings, Script::decide_on_test_clock())
+        Self::with_scripts(settings, Scripts::on_test_clock())
     }
 
-    fn with_script(settings: RedisSettings, script: &'static Script) -> Self {
+    fn with_scripts(settings: RedisSettings, scripts: &'static Scripts) -> Self {
         let lanes = if matches!(settings.topology, Topology::Cluster(_)) { PARTITIONS } else { 1 };
         let threads = available_parallelism().map_or(1, usize::from).min(MOST_HUBS);
-        let shared = Arc::new(Shared::new(settings, script));
+        let shared = Arc::new(Shared::new(settings, scripts));
         let hubs = (0..threads).map(|_| Hub::new(&shared, lanes)).collect();
         Self { shared, hubs }
     }

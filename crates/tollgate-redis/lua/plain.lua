@@ -1,0 +1,95 @@
+-- Requests for token buckets whose unit is a whole number of ticks, and nothing else:
+-- nearly every request there is, and so a script of its own that does nothing else.
+-- The arithmetic is that of bucket.lua, on one number.
+--
+-- ARGV[1], one MessagePack array: how many rules, and of each the ticks of a full bucket
+-- and the length of an era; the rule of each key; how many items, and of each how many
+-- requests that are all alike, how many checks, and of each its key and its price.
+--
+-- Answer: 1, now, the arrival time of each key before, how many of each item's requests
+-- were admitted. A key that holds somebody else's data has -1, as have its items.
+local call, floor = redis.call, math.floor
+local a, keys = cmsgpack.unpack(ARGV[1]), #KEYS
+local at, out = 1 + 2 * a[1], { 1, now }
+local before, x, rules = {}, {}, {}
+
+local texts, missing = call('MGET', unpack(KEYS)), {}
+for k = 1, keys do
+    local tat = texts[k]
+    if tat then
+        tat = tonumber(tat) or 0.5
+        if tat % 1 ~= 0 then tat = -1 end
+    else
+        tat = 0
+        missing[#missing + 1] = KEYS[k]
+    end
+    local rule = 2 * a[at + k]
+    -- Further ahead than two buckets: from a clock that stepped back.
+    rules[k], before[k] = rule, tat
+    if tat - now > 2 * a[rule] then tat = now + 2 * a[rule] end
+    x[k], out[k + 2] = tat, tat
+end
+if #missing > 0 and call('EXISTS', unpack(missing)) > 0 then
+    for k = 1, keys do
+        if before[k] == 0 and call('EXISTS', KEYS[k]) == 1 then x[k], before[k], out[k + 2] = -1, -1, -1 end
+    end
+end
+
+at = at + keys + 1
+for item = 1, a[at] do
+    local many, n, fit = a[at + 1], a[at + 2], 0
+    at = at + 2
+    if n == 1 then
+        local k, price = a[at + 1], a[at + 2]
+        local due = x[k] > now and x[k] or now
+        fit = price > 0 and floor((a[rules[k]] - due + now) / price) or many
+        if fit > many then fit = many end
+        if x[k] < 0 then
+            fit = -1
+        elseif fit > 0 then
+            if price > 0 then x[k] = due + fit * price end
+        else
+            fit = 0
+        end
+    else
+        local refused = false
+        for i = 1, n do
+            if x[a[at + 2 * i - 1]] < 0 then refused, fit = true, -1 end
+        end
+        while fit < many and not refused do
+            local was = {}
+            for i = 1, n do
+                local k, price = a[at + 2 * i - 1], a[at + 2 * i]
+                was[i] = x[k]
+                if price > 0 then
+                    local after = (x[k] > now and x[k] or now) + price
+                    if after - now > a[rules[k]] then
+                        for back = i - 1, 1, -1 do x[a[at + 2 * back - 1]] = was[back] end
+                        refused = true
+                        break
+                    end
+                    x[k] = after
+                end
+            end
+            if not refused then fit = fit + 1 end
+        end
+    end
+    at = at + 2 * n
+    out[keys + 2 + item] = fit
+end
+
+-- A key is kept to the end of its era, which its arrival time tells: only who enters a
+-- new one needs a new expiry, and all others a sum.
+for k = 1, keys do
+    local tat, was = x[k], before[k]
+    if tat ~= was and tat >= 0 then
+        local era = a[rules[k] + 1]
+        local ends = tat - tat % era + era
+        if was > 0 and ends == was - was % era + era then
+            call('INCRBY', KEYS[k], tat - was)
+        else
+            call('PSETEX', KEYS[k], floor((ends - now) / 1000) + 101, string.format('%.0f', tat))
+        end
+    end
+end
+return out
