@@ -20,9 +20,10 @@ run: setup ## starts gateway, API and a demo service, and prints what to curl
 	cargo build --quiet --release -p tollgate-cli
 	@exec $${CARGO_TARGET_DIR:-target}/release/tollgate serve $(ARGS)
 
-# Real proxies, clients and load generators: what the tests talk to.
+# Real proxies, clients, load generators and Redis servers: what the tests talk to.
 setup-test: setup
 	@setup/debian curl=curl nginx=nginx haproxy=haproxy caddy=caddy wrk=wrk h2load=nghttp2-client slowhttptest=slowhttptest openssl=openssl prlimit=util-linux
+	@setup/debian redis-server=redis-server redis-cli=redis-tools redis-sentinel=redis-sentinel nft=nftables ip=iproute2
 	@setup/python crates/tollgate-cli/tests/clients/requirements.txt
 	@setup/python crates/tollgate-cli/tests/tools/requirements.txt target/tools
 	@setup/node crates/tollgate-cli/tests/clients

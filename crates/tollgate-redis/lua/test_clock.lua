@@ -1,2 +1,2 @@
 -- The time as a test has set it; never part of a released script.
-local now = tonumber(redis.call('GET', 'tollgate-test-clock'))
+local now = tonumber(redis.call('GET', 'tollgate-test-clock:' .. string.match(KEYS[1], '{%d+}')))

@@ -74,6 +74,12 @@ pub(crate) fn write_name(prefix: &str, rule: RuleId, key: &[u8], out: &mut Vec<u
     out.extend_from_slice(key);
 }
 
+/// Where a test keeps the time, in every partition.
+#[cfg(feature = "test-clock")]
+pub(crate) fn test_clocks() -> Vec<String> {
+    TAGS.iter().map(|tag| format!("tollgate-test-clock:{{{tag}}}")).collect()
+}
+
 /// Where nodes announce themselves.
 pub(crate) fn nodes(prefix: &str) -> String {
     format!("{prefix}{VERSION}:nodes")

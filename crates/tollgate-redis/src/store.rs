@@ -48,11 +48,17 @@ impl RedisStore {
         Self::with_scripts(settings, Scripts::on_server_clock())
     }
 
-    /// A store whose clock is the key `tollgate-test-clock`, in microseconds, for tests
-    /// that set it. On a cluster, every node needs the key.
+    /// A store whose clock is in the keys of [`test_clocks`](Self::test_clocks), in
+    /// microseconds, for tests that set it.
     #[cfg(feature = "test-clock")]
     pub fn on_test_clock(settings: RedisSettings) -> Self {
         Self::with_scripts(settings, Scripts::on_test_clock())
+    }
+
+    /// The keys that a test keeps the time in: one for each partition.
+    #[cfg(feature = "test-clock")]
+    pub fn test_clocks() -> Vec<String> {
+        crate::names::test_clocks()
     }
 
     fn with_scripts(settings: RedisSettings, scripts: &'static Scripts) -> Self {

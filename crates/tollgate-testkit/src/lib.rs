@@ -7,11 +7,19 @@
 #![allow(clippy::disallowed_methods, reason = "tests wait for other processes")]
 
 mod finished;
+mod netns;
 mod program;
+mod redis;
+mod redis_cluster;
+mod redis_sentinel;
 mod scratch;
 mod tollgate;
 
 pub use finished::Finished;
+pub use netns::Lan;
 pub use program::{Program, free_port, wait_for_port};
+pub use redis::{Redis, wait_until};
+pub use redis_cluster::RedisCluster;
+pub use redis_sentinel::SentinelTrio;
 pub use scratch::Scratch;
 pub use tollgate::Tollgate;

@@ -1,10 +1,16 @@
-//! The suite that every store passes, unchanged.
+//! The suite that every store passes, and the vectors, unchanged on every topology.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use redis::cluster::ClusterClient;
+use redis::{Cmd, Value};
 use tollgate_core::{Span, Timestamp};
-use tollgate_redis::{Address, RedisSettings, RedisStore, Topology};
+use tollgate_redis::{RedisSettings, RedisStore};
 use tollgate_store::conformance::{Harness, run};
+use tollgate_testkit::{Redis, RedisCluster, SentinelTrio};
+
+use crate::support::{patient, store};
 
 /// A store whose clock is the server's own.
 struct OwnClock(RedisStore);
@@ -22,56 +28,84 @@ impl Harness for OwnClock {
 }
 
 /// A store whose clock is set by the test.
-struct SetClock(RedisStore, redis::Client);
+struct SetClock {
+    store: RedisStore,
+    servers: Servers,
+    now: AtomicU64,
+}
+
+enum Servers {
+    One(redis::Client),
+    Cluster(ClusterClient),
+}
+
+impl SetClock {
+    async fn on(settings: RedisSettings, servers: Servers) -> Self {
+        // The clock jumps here, which a real one does not: nothing is to be remembered.
+        let settings = RedisSettings { deny_cache: Duration::ZERO, prefix: "set.".to_owned(), ..settings };
+        let harness = Self { store: RedisStore::on_test_clock(settings), servers, now: AtomicU64::new(0) };
+        harness.set_clock(Timestamp::from_secs(1_772_366_370)).await;
+        harness
+    }
+}
 
 impl Harness for SetClock {
     type Store = RedisStore;
 
     fn store(&self) -> &RedisStore {
-        &self.0
+        &self.store
     }
 
     async fn pass(&self, span: Span) {
-        let mut connection = self.1.get_multiplexed_async_connection().await.unwrap();
-        let _: i64 = redis::cmd("INCRBY")
-            .arg("tollgate-test-clock")
-            .arg(span.as_micros())
-            .query_async(&mut connection)
-            .await
-            .unwrap();
+        let now = Timestamp::from_micros(self.now.load(Ordering::Relaxed));
+        self.set_clock(now + span).await;
     }
 
     async fn set_clock(&self, now: Timestamp) -> bool {
-        let mut connection = self.1.get_multiplexed_async_connection().await.unwrap();
-        let _: () = redis::cmd("SET")
-            .arg("tollgate-test-clock")
-            .arg(now.as_micros())
-            .query_async(&mut connection)
-            .await
-            .unwrap();
+        self.now.store(now.as_micros(), Ordering::Relaxed);
+        let mut command = Cmd::new();
+        command.arg("MSET");
+        for key in RedisStore::test_clocks() {
+            command.arg(key).arg(now.as_micros());
+        }
+        let _: Value = match &self.servers {
+            Servers::One(client) => command
+                .query_async(&mut client.get_multiplexed_async_connection().await.unwrap())
+                .await
+                .unwrap(),
+            Servers::Cluster(client) => {
+                command.query_async(&mut client.get_async_connection().await.unwrap()).await.unwrap()
+            }
+        };
         true
     }
 }
 
-fn settings() -> RedisSettings {
-    let mut settings =
-        RedisSettings::new(Topology::Standalone(Address { host: "127.0.0.1".into(), port: 6399 }));
-    settings.deadline = Duration::from_secs(5);
-    settings
-}
-
 #[tokio::test]
-async fn a_single_server_passes_on_its_own_clock() {
-    run(&OwnClock(RedisStore::new(settings()))).await;
+async fn a_single_server_passes() {
+    let redis = Redis::start();
+    run(&OwnClock(store(&[redis.url()]))).await;
 }
 
 #[tokio::test]
 async fn a_single_server_answers_the_vectors() {
-    let client = redis::Client::open("redis://127.0.0.1:6399").unwrap();
-    let mut settings = settings();
-    settings.prefix = "v.".into();
-    settings.deny_cache = Duration::ZERO;
-    let harness = SetClock(RedisStore::on_test_clock(settings), client);
-    harness.set_clock(Timestamp::from_secs(1_772_366_370)).await;
-    run(&harness).await;
+    let redis = Redis::start();
+    let servers = Servers::One(redis::Client::open(redis.url()).unwrap());
+    run(&SetClock::on(patient(&[redis.url()]), servers).await).await;
+}
+
+#[tokio::test]
+async fn a_primary_found_by_sentinels_passes_and_answers_the_vectors() {
+    let trio = SentinelTrio::start();
+    run(&OwnClock(store(&[trio.url()]))).await;
+    let servers = Servers::One(redis::Client::open(trio.primary().url()).unwrap());
+    run(&SetClock::on(patient(&[trio.url()]), servers).await).await;
+}
+
+#[tokio::test]
+async fn a_cluster_passes_and_answers_the_vectors() {
+    let cluster = RedisCluster::start();
+    run(&OwnClock(store(&cluster.urls()))).await;
+    let servers = Servers::Cluster(ClusterClient::new(cluster.urls()).unwrap());
+    run(&SetClock::on(patient(&cluster.urls()), servers).await).await;
 }

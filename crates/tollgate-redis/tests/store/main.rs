@@ -1,6 +1,7 @@
-//! The store against real servers.
+//! The store against real servers: one, three with sentinels, a cluster of six.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "this is how a test fails")]
 #![allow(clippy::disallowed_methods, reason = "Redis keeps its own time, and is waited for")]
 
 mod conformance;
+mod support;

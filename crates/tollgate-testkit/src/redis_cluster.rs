@@ -1,0 +1,212 @@
+//! A cluster of three primaries with a replica each.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use crate::redis::wait_until;
+use crate::{Finished, Redis};
+
+/// How many slots a cluster has.
+const SLOTS: u16 = 16_384;
+
+/// A cluster of six nodes: three primaries, each with a replica. All killed when dropped.
+pub struct RedisCluster {
+    nodes: Vec<Redis>,
+    /// What each node calls itself, in the same order.
+    names: Vec<String>,
+}
+
+impl RedisCluster {
+    /// Starts it and waits until every node says that all is well and the replicas follow.
+    pub fn start() -> Self {
+        let arguments = ["--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0"];
+        let nodes: Vec<Redis> = (0..6).map(|_| Redis::start_node(&arguments)).collect();
+        let addresses: Vec<String> = nodes.iter().map(Redis::address).collect();
+        let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+        manage(&[&["create"], &*addresses, &["--cluster-replicas", "1"]].concat());
+        let names = nodes.iter().map(|it| it.cli(&["CLUSTER", "MYID"])).collect();
+        let cluster = Self { nodes, names };
+        cluster.wait_until_ok();
+        wait_until("linked replicas", || {
+            let roles: Vec<String> =
+                cluster.nodes.iter().map(|it| it.cli(&["INFO", "replication"])).collect();
+            let count = |what: &str| roles.iter().filter(|it| it.contains(what)).count();
+            count("role:master") == 3 && count("master_link_status:up") == 3
+        });
+        cluster
+    }
+
+    /// All nodes, each as a URL.
+    pub fn urls(&self) -> Vec<String> {
+        self.nodes.iter().map(Redis::url).collect()
+    }
+
+    /// A node, 0 to 5; the first three began as primaries.
+    pub fn node(&self, index: usize) -> &Redis {
+        &self.nodes[index]
+    }
+
+    /// The slot of a key.
+    pub fn slot_of(&self, key: &str) -> u16 {
+        let slot = self.running().next().map(|it| it.cli(&["CLUSTER", "KEYSLOT", key]));
+        slot.and_then(|it| it.parse().ok()).expect("a node runs")
+    }
+
+    /// Which node is the primary of a slot, as the first node that runs says.
+    pub fn primary_of_slot(&self, slot: u16) -> usize {
+        let node = self.running().next().expect("a node runs");
+        self.owner(node, slot).expect("the slot is covered")
+    }
+
+    /// Which node replicates a primary now, if one does.
+    pub fn replica_of(&self, primary: usize) -> Option<usize> {
+        let node = self.running().next().expect("a node runs");
+        let view = view(node);
+        let replica = view.iter().find(|it| it.primary == self.names[primary]);
+        replica.and_then(|it| self.names.iter().position(|name| *name == it.name))
+    }
+
+    /// Kills a node as `kill -9` does, and returns at once; see [`RedisCluster::wait_until_ok`].
+    pub fn kill(&self, index: usize) {
+        self.nodes[index].kill();
+    }
+
+    /// Waits until all nodes that run say that all is well, and agree on the
+    /// primary of each slot, and that one runs: a failover is over then.
+    pub fn wait_until_ok(&self) {
+        wait_until("cluster that is well", || {
+            let maps: Option<BTreeSet<_>> = self.running().map(|it| self.map_of(it)).collect();
+            maps.is_some_and(|maps| maps.len() == 1)
+        });
+    }
+
+    /// Moves a slot with its keys to another primary while the cluster serves.
+    pub fn move_slot(&self, slot: u16, to: usize) {
+        self.open_slot(slot, to);
+        self.close_slot(slot, to);
+    }
+
+    /// The first half of [`RedisCluster::move_slot`]: the slot is on its way, so that what
+    /// its old primary does not have is answered with `ASK`. No key has moved yet.
+    pub fn open_slot(&self, slot: u16, to: usize) {
+        let (from, slot) = (self.primary_of_slot(slot), slot.to_string());
+        assert_ne!(from, to, "the slot is there already");
+        self.nodes[to].cli(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &self.names[from]]);
+        self.nodes[from].cli(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &self.names[to]]);
+    }
+
+    /// The second half of [`RedisCluster::move_slot`]: moves the keys, then tells everybody.
+    pub fn close_slot(&self, slot: u16, to: usize) {
+        let (from, number) = (&self.nodes[self.primary_of_slot(slot)], slot.to_string());
+        let port = self.nodes[to].port().to_string();
+        wait_until("empty slot", || {
+            // Quoted both ways: a key may hold any byte.
+            let keys = from.cli(&["--no-raw", "CLUSTER", "GETKEYSINSLOT", &number, "100"]);
+            let keys: Vec<&str> =
+                keys.lines().filter_map(|it| it.split_once(") ")).map(|(_, key)| key).collect();
+            if !keys.is_empty() {
+                let migrate = ["--quoted-input", "MIGRATE", "127.0.0.1", &port, "\"\"", "0", "5000", "KEYS"];
+                from.cli(&[&migrate, &*keys].concat());
+            }
+            keys.is_empty()
+        });
+        let others = self.running().filter(|it| is_primary(it));
+        for node in [&self.nodes[to], from].into_iter().chain(others) {
+            node.cli(&["CLUSTER", "SETSLOT", &number, "NODE", &self.names[to]]);
+        }
+        wait_until("moved slot", || self.running().all(|it| self.owner(it, slot) == Some(to)));
+    }
+
+    /// Moves many slots with their keys from one primary to another while the cluster serves.
+    pub fn reshard(&self, from: usize, to: usize, slots: u16) {
+        let (address, slots) = (self.nodes[from].address(), slots.to_string());
+        let ends = ["--cluster-from", &self.names[from], "--cluster-to", &self.names[to]];
+        manage(&[&["reshard", &*address, "--cluster-slots", &slots], &ends[..]].concat());
+        self.wait_until_ok();
+    }
+
+    /// Takes a slot from everybody, and waits until the cluster is down for it.
+    pub fn uncover(&self, slot: u16) {
+        let number = slot.to_string();
+        wait_until("cluster that is down", || {
+            // A node that has not heard of it yet may tell others of the old owner once more.
+            for node in self.running().filter(|it| self.owner(it, slot).is_some()) {
+                let _ = node.try_cli(&["CLUSTER", "DELSLOTS", &number]);
+            }
+            self.running().all(|it| it.cli(&["CLUSTER", "INFO"]).contains("cluster_state:fail"))
+        });
+    }
+
+    /// Gives an uncovered slot to a primary, and waits until all is well.
+    pub fn cover(&self, slot: u16, index: usize) {
+        self.nodes[index].cli(&["CLUSTER", "ADDSLOTS", &slot.to_string()]);
+        self.wait_until_ok();
+    }
+
+    fn running(&self) -> impl Iterator<Item = &Redis> {
+        self.nodes.iter().filter(|it| it.is_running())
+    }
+
+    /// The primary of a slot, as one node sees it.
+    fn owner(&self, node: &Redis, slot: u16) -> Option<usize> {
+        let view = view(node);
+        let owner =
+            view.iter().find(|it| it.slots.iter().any(|(first, last)| (*first..=*last).contains(&slot)));
+        owner.and_then(|it| self.names.iter().position(|name| *name == it.name))
+    }
+
+    /// First and last slot and primary of each range as one node sees it; none if that is not well.
+    fn map_of(&self, node: &Redis) -> Option<BTreeSet<(u16, u16, String)>> {
+        node.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok").then_some(())?;
+        let (mut map, mut covered) = (BTreeSet::new(), 0);
+        for seen in view(node).into_iter().filter(|it| !it.slots.is_empty()) {
+            let index = self.names.iter().position(|name| *name == seen.name)?;
+            self.nodes[index].is_running().then_some(())?;
+            for (first, last) in seen.slots {
+                covered += last - first + 1;
+                map.insert((first, last, seen.name.clone()));
+            }
+        }
+        (covered == SLOTS).then_some(map)
+    }
+}
+
+/// One node as another sees it.
+struct Seen {
+    name: String,
+    /// The name of its primary; `-` if it is one.
+    primary: String,
+    slots: Vec<(u16, u16)>,
+}
+
+/// All nodes as one sees them.
+fn view(node: &Redis) -> Vec<Seen> {
+    let nodes = node.cli(&["CLUSTER", "NODES"]);
+    let parse = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        // A slot on its way is said once more, in brackets.
+        let slots = words.iter().skip(8).filter(|it| !it.starts_with('['));
+        let range = |it: &&str| {
+            let (first, last) = it.split_once('-').unwrap_or((it, it));
+            Some((first.parse().ok()?, last.parse().ok()?))
+        };
+        Some(Seen {
+            name: (*words.first()?).to_string(),
+            primary: (*words.get(3)?).to_string(),
+            slots: slots.filter_map(range).collect(),
+        })
+    };
+    nodes.lines().filter_map(parse).collect()
+}
+
+fn is_primary(node: &Redis) -> bool {
+    node.cli(&["ROLE"]).starts_with("master")
+}
+
+/// Lets `redis-cli` manage the cluster; it asks nothing.
+fn manage(arguments: &[&str]) {
+    let mut command = Command::new("redis-cli");
+    command.arg("--cluster").args(arguments).arg("--cluster-yes");
+    let finished = Finished::of(command);
+    assert_eq!(finished.code, Some(0), "redis-cli {arguments:?}: {}{}", finished.stdout, finished.stderr);
+}
