@@ -10,11 +10,8 @@
 local call, floor = redis.call, math.floor
 local x, y, changed, foreign = {}, {}, {}, {}
 local rule_of = {}
--- A key is kept a little longer than it counts: the server's own idea of "now" when it
--- sets an expiry may lag behind TIME.
-local MARGIN = 100
 
--- floor(a * b + c) / d) and the rest, exactly, for a < 2^53 and d, b * 31 < 2^48 or so:
+-- floor((a * b + c) / d) and the rest, exactly, for a < 2^53 and d, b * 31 < 2^48 or so:
 -- long division, five bits at a time.
 local function scaled(a, b, c, d)
     if a * b + c < 9007199254740992 then

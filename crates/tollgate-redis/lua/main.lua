@@ -13,7 +13,8 @@
 -- `at` is the last number that was read.
 --
 -- Answer: 1, now, each key's state before, each item's result: of requests how many were
--- admitted, and for each check of a log or of slots when it could be; of changes the
+-- admitted, and for each check of a log or of slots when it could be met (0: now; -1: the
+-- slot was held before), and of slots when the last lease then ends; of changes the
 -- state after. Or 2, now: a calendar's pages do not cover now; nothing was done.
 local a, at = cmsgpack.unpack(ARGV[1]), 1
 local kinds = { bucket, fixed, sliding, log, slots }
@@ -92,7 +93,7 @@ end
 -- The checks of the request at hand: key, manner, cost or owner, its price; and what was
 -- there before, for a request that is refused after all.
 local key_of, manner_of, cost_of, ticks_of, grains_of = {}, {}, {}, {}, {}
-local x_before, y_before, changed_before, taken, free = {}, {}, {}, {}, {}
+local x_before, y_before, changed_before, taken, free, last_after = {}, {}, {}, {}, {}, {}
 
 local function undo(last)
     for i = last, 1, -1 do
@@ -101,18 +102,35 @@ local function undo(last)
             local kind = rule_of[k][1]
             if kind == 3 then y[k][1] = y[k][1] - units
             elseif kind == LOG then added[k] = added[k] - units
+            elseif kind == SLOTS then slots.put_back(k, rule_of[k], cost_of[i], x_before[i])
             else x[k], y[k] = x_before[i], y_before[i] end
             changed[k] = changed_before[i]
         end
     end
 end
 
--- Whether one check is met, and charged if it counts units.
+-- Takes a slot, if one is free. Units are never to be had here.
+local function hold(i, k, rule, owner)
+    free[i] = now + 1
+    if manner_of[i] >= 8 then
+        free[i] = 0
+        return true
+    end
+    if type(owner) ~= 'string' then return false end
+    free[i] = slots.free_at(k, rule, owner)
+    if free[i] > 0 then return false end
+    taken[i], changed_before[i] = 1, changed[k]
+    x_before[i] = slots.take(k, rule, owner)
+    last_after[i] = y[k]
+    return true
+end
+
+-- Whether one check is met, and charged.
 local function meet(i)
     local k, manner, cost = key_of[i], manner_of[i], cost_of[i]
     local rule = rule_of[k]
     taken[i] = nil
-    if rule[1] == SLOTS then return manner >= 8 or free[i] <= 0 end
+    if rule[1] == SLOTS then return hold(i, k, rule, cost) end
     if cost == 0 then return true end
     local kind, ticks, grains = kinds[rule[1]], ticks_of[i], grains_of[i]
     if manner % 8 >= 4 then
@@ -121,22 +139,26 @@ local function meet(i)
     end
     if cost > (kind == bucket and rule[6] or rule[2]) then return false end
     x_before[i], y_before[i], changed_before[i] = x[k], y[k], changed[k]
-    if not kind.spend(k, rule, cost, ticks, grains) then return false end
+    if not kind.spend(k, rule, cost, ticks, grains) then
+        if kind == log then free[i] = log.free_at(k, rule, cost) end
+        return false
+    end
     taken[i] = cost
     return true
 end
 
 -- One request against all of its checks: all of them are charged, or none.
 local function try(n)
+    local admitted = true
     for i = 1, n do
-        if not meet(i) and manner_of[i] % 2 == 1 then
-            undo(i - 1)
-            return false
-        end
+        if not meet(i) and manner_of[i] % 2 == 1 then admitted = false end
+    end
+    if not admitted then
+        undo(n)
+        return false
     end
     for i = 1, n do
-        local k = key_of[i]
-        if free[i] and free[i] <= 0 and manner_of[i] < 8 then slots.take(k, rule_of[k], cost_of[i]) end
+        if taken[i] and rule_of[key_of[i]][1] == SLOTS then slots.drop_lapsed(key_of[i]) end
     end
     return true
 end
@@ -160,17 +182,13 @@ local function requests()
         local k, manner = place[a[at + 1]], a[at + 2]
         local rule = rule_of[k]
         at = at + 2
-        key_of[i], manner_of[i], free[i] = k, manner, nil
+        key_of[i], manner_of[i], free[i], last_after[i] = k, manner, 0, 0
         cost_of[i], ticks_of[i], grains_of[i] = arguments(rule[1])
         if foreign[k] then
             whole = false
         elseif n == 1 and manner == 1 and rule[1] == 1 and rule[2] == 1 then
             out[#out + 1] = take_up_to(k, rule, many, cost_of[i], ticks_of[i])
             return
-        elseif rule[1] == SLOTS then
-            -- Units are never to be had here.
-            local owned = type(cost_of[i]) == 'string'
-            free[i] = manner >= 8 and 0 or owned and slots.free_at(k, rule, cost_of[i]) or now + 1
         end
     end
     if not whole then
@@ -186,6 +204,7 @@ local function requests()
             local rule = rule_of[k]
             if manner_of[i] % 4 >= 2 and rule[1] ~= SLOTS then
                 kinds[rule[1]].charge(k, rule, cost_of[i], false, ticks_of[i], grains_of[i])
+                changed[k] = true
             end
         end
     end
@@ -193,8 +212,14 @@ local function requests()
         local k = key_of[i]
         local rule = rule_of[k]
         -- When it could be met: only the server can tell.
-        if rule[1] == LOG then out[#out + 1] = log.free_at(k, rule, cost_of[i]) end
-        if rule[1] == SLOTS then out[#out + 1] = free[i] end
+        if rule[1] == LOG and free[i] > 0 and manner_of[i] % 4 >= 2 and admitted < many then
+            -- It has been charged since, and may have to wait longer.
+            local cost = cost_of[i]
+            if manner_of[i] % 8 >= 4 then cost = 1 end
+            free[i] = math.max(free[i], log.free_at(k, rule, cost))
+        end
+        if rule[1] >= LOG then out[#out + 1] = free[i] end
+        if rule[1] == SLOTS then out[#out + 1] = last_after[i] end
     end
 end
 
@@ -227,6 +252,8 @@ local function change(what)
     elseif what <= 4 then
         kind.charge(k, rule, units, what == 4, ticks, grains)
     end
+    -- Whatever came of it: what says no more than a fresh state is not kept.
+    if kind ~= slots then changed[k] = true end
     kind.state(k, out, rule)
 end
 

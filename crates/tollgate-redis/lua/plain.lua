@@ -88,7 +88,7 @@ for k = 1, keys do
         if was > 0 and ends == was - was % era + era then
             call('INCRBY', KEYS[k], tat - was)
         else
-            call('PSETEX', KEYS[k], floor((ends - now) / 1000) + 101, string.format('%.0f', tat))
+            call('PSETEX', KEYS[k], floor((ends - now) / 1000) + 1 + MARGIN, string.format('%.0f', tat))
         end
     end
 end

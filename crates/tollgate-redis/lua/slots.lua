@@ -41,11 +41,23 @@ function slots.free_at(k, rule, owner)
     return tonumber(call('ZRANGE', KEYS[k], at, at, 'WITHSCORES')[2] or now)
 end
 
+-- Takes it, and tells until when its owner held one before, if it did.
 function slots.take(k, rule, owner)
-    call('ZREMRANGEBYSCORE', KEYS[k], '-inf', now)
+    local held = call('ZSCORE', KEYS[k], owner)
     call('ZADD', KEYS[k], now + rule[3], owner)
     slots.load(k, rule)
     changed[k] = true
+    return held or nil
+end
+
+function slots.drop_lapsed(k)
+    call('ZREMRANGEBYSCORE', KEYS[k], '-inf', now)
+end
+
+-- As if it had not been taken.
+function slots.put_back(k, rule, owner, held)
+    if held then call('ZADD', KEYS[k], held, owner) else call('ZREM', KEYS[k], owner) end
+    slots.load(k, rule)
 end
 
 function slots.release(k, rule, owner)

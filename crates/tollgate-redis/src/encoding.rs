@@ -138,7 +138,9 @@ fn write_check(out: &mut Writer, draft: &Draft, asked: &Asked) {
     let looks = slots && matches!(asked.demand, Demand::Exactly(0) | Demand::UpTo(0));
     let up_to = matches!(asked.demand, Demand::UpTo(_));
     out.number(asked.key as u64 + 1);
-    let manner = [(asked.binding, 1), (asked.count_denied, 2), (up_to && !slots, 4), (looks, 8)];
+    // Who asks for the wrong thing is refused and pays nothing.
+    let counts = asked.count_denied && !matches!(asked.demand, Demand::Slot(_));
+    let manner = [(asked.binding, 1), (counts, 2), (up_to && !slots, 4), (looks, 8)];
     out.number(manner.iter().map(|&(is, value)| if is { value } else { 0 }).sum());
     match asked.demand {
         Demand::Slot(owner) if slots => out.owner(owner.0),

@@ -23,7 +23,7 @@ use tollgate_core::{Demand, Quota, RuleId, Span, Timestamp, Verdict};
 use tollgate_store::{Check, Outcomes};
 
 use crate::draft::hash;
-use crate::standing::Standing;
+use crate::standing::{Free, Standing};
 
 /// How many keys are remembered at most.
 const PLACES: usize = 1 << 14;
@@ -136,7 +136,12 @@ impl Refusals {
                 _ if matches!(seen.standing, Standing::Summed(_)) && units > 0 => return None,
                 _ => 0,
             };
-            let verdict = match seen.standing.clone().meet(&check.rule.quota, check.demand, free, at) {
+            let verdict = match seen.standing.clone().meet(
+                &check.rule.quota,
+                check.demand,
+                Free { at: free, ..Free::default() },
+                at,
+            ) {
                 Verdict::Admitted { .. } => Verdict::admitted(0),
                 refused => {
                     refuses |= check.binding;

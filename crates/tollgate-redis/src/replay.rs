@@ -7,13 +7,13 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate_core::{Demand, Timestamp, Verdict};
+use tollgate_core::{Demand, Quota, Timestamp, Verdict};
 use tollgate_store::{Answer, Outcomes};
 
 use crate::draft::{Asked, Decided, Draft, Item};
 use crate::encoding::quota_of;
 use crate::failure::Failure;
-use crate::standing::{Numbers, Standing};
+use crate::standing::{Free, Numbers, Standing};
 
 /// Whoever wants to know what became of keys.
 pub(crate) trait Witness {
@@ -109,17 +109,22 @@ fn read_free<I: Iterator<Item = i64>>(
     draft: &Draft,
     checks: &[Asked],
     numbers: &mut Numbers<I>,
-) -> SmallVec<[i64; 4]> {
-    use tollgate_core::Quota::{Concurrency, SlidingLog};
-    let told = |it: &Asked| matches!(quota_of(draft, it.key), SlidingLog(_) | Concurrency(_));
-    checks.iter().map(|it| if told(it) { numbers.next().unwrap_or(0) } else { 0 }).collect()
+) -> SmallVec<[Free; 4]> {
+    let read = |asked: &Asked| match quota_of(draft, asked.key) {
+        Quota::SlidingLog(_) => Free { at: numbers.next().unwrap_or(0), ..Free::default() },
+        Quota::Concurrency(_) => {
+            Free { at: numbers.next().unwrap_or(0), last: numbers.time().unwrap_or_default() }
+        }
+        _ => Free::default(),
+    };
+    checks.iter().map(read).collect()
 }
 
 /// One request's turn.
 struct Turn<'a> {
     draft: &'a Draft,
     checks: &'a [Asked],
-    free: &'a [i64],
+    free: &'a [Free],
     standings: &'a mut [Option<Standing>],
     now: Timestamp,
 }
@@ -132,7 +137,7 @@ impl Turn<'_> {
             let Some(standing) = &mut self.standings[asked.key] else { continue };
             let verdict = standing.meet(quota, asked.demand, free, self.now);
             outcomes.push(standing.describe(quota, verdict, self.now));
-            if free < 0 {
+            if free.at < 0 {
                 renewed.push(at);
             }
         }
@@ -185,7 +190,7 @@ impl Turn<'_> {
         for (asked, &free) in self.checks.iter().zip(self.free) {
             let Some(standing) = &self.standings[asked.key] else { continue };
             let wait = match asked.demand {
-                Demand::Exactly(units) if free > 0 => Some((units, free)),
+                Demand::Exactly(units) if free.at > 0 => Some((units, free.at)),
                 _ => None,
             };
             witness.refused(self.draft, asked.key, standing, wait, self.now);

@@ -28,6 +28,15 @@ pub(crate) struct Sum {
     last: Timestamp,
 }
 
+/// What only the server can tell of a log or of slots.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Free {
+    /// When the demand could be met. Zero: now; below: the slot was held before.
+    pub(crate) at: i64,
+    /// When the last lease ends, once the slot is taken.
+    pub(crate) last: Timestamp,
+}
+
 /// Numbers of an answer, one after the other.
 pub(crate) struct Numbers<I>(pub(crate) I);
 
@@ -78,8 +87,8 @@ impl Standing {
     }
 
     /// Meets a demand as the script has met it, or would have. `free` is when the
-    /// script says that a log or a slot is free.
-    pub(crate) fn meet(&mut self, quota: &Quota, demand: Demand, free: i64, now: Timestamp) -> Verdict {
+    /// script says that the log or the slot is free.
+    pub(crate) fn meet(&mut self, quota: &Quota, demand: Demand, free: Free, now: Timestamp) -> Verdict {
         match self {
             Self::Whole(state) => quota.meet(state, demand, now),
             Self::Summed(sum) => sum.meet(quota, demand, free, now),
@@ -106,9 +115,9 @@ impl Standing {
 }
 
 impl Sum {
-    fn meet(&mut self, quota: &Quota, demand: Demand, free: i64, now: Timestamp) -> Verdict {
+    fn meet(&mut self, quota: &Quota, demand: Demand, free: Free, now: Timestamp) -> Verdict {
         let wait = || Verdict::Refused {
-            retry_after: u64::try_from(free)
+            retry_after: u64::try_from(free.at)
                 .map_or(Span::ZERO, |free| Timestamp::from_micros(free).since(now)),
         };
         match (quota, demand) {
@@ -125,11 +134,11 @@ impl Sum {
                     Verdict::admitted(units)
                 }
             }
-            (Quota::Concurrency(_), Demand::Slot(_)) if free > 0 => wait(),
-            (Quota::Concurrency(slots), Demand::Slot(_)) => {
+            (Quota::Concurrency(_), Demand::Slot(_)) if free.at > 0 => wait(),
+            (Quota::Concurrency(_), Demand::Slot(_)) => {
                 // A slot that its owner held before is renewed, and none is taken.
-                self.used += u64::from(free == 0);
-                self.last = self.last.max(now + slots.ttl());
+                self.used += u64::from(free.at == 0);
+                self.last = free.last;
                 Verdict::admitted(1)
             }
             _ => Verdict::Never,

@@ -4,4 +4,6 @@
 #![allow(clippy::disallowed_methods, reason = "Redis keeps its own time, and is waited for")]
 
 mod conformance;
+mod differential;
+mod model;
 mod support;

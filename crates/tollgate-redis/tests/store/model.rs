@@ -1,0 +1,95 @@
+//! What a store must answer, said by the core alone: states in a map, no sharing, no wire.
+
+use std::collections::HashMap;
+
+use tollgate_core::{Adjustment, Demand, Outcome, Overdraft, Quota, Rule, RuleId, State, Timestamp, Verdict};
+use tollgate_store::{Answer, Check, Outcomes};
+
+#[derive(Default)]
+pub(crate) struct Model {
+    states: HashMap<(RuleId, Vec<u8>), State>,
+}
+
+impl Model {
+    fn state(&mut self, rule: &Rule, key: &[u8]) -> &mut State {
+        self.states.entry((rule.id, key.to_vec())).or_insert_with(|| rule.quota.fresh())
+    }
+
+    pub(crate) fn decide(&mut self, checks: &[Check<'_>], now: Timestamp) -> Answer {
+        // Looking at a key pulls back what a clock that stepped has left in the far future;
+        // of slots, asking for one does.
+        for check in checks {
+            let state = self.state(check.rule, check.key);
+            check.rule.quota.meet(state, Demand::Exactly(0), now);
+            if let (Quota::Concurrency(_), Demand::Slot(_), State::Concurrency(leases)) =
+                (&check.rule.quota, check.demand, state)
+            {
+                pull_back(&check.rule.quota, leases, now);
+            }
+        }
+        let before = self.states.clone();
+        let (mut outcomes, mut admitted) = (Outcomes::new(), true);
+        for check in checks {
+            let outcome = check.rule.quota.step(self.state(check.rule, check.key), check.demand, now);
+            admitted &= outcome.is_admitted() || !check.binding;
+            outcomes.push(outcome);
+        }
+        if admitted {
+            return Answer { admitted, at: now, outcomes };
+        }
+        let verdicts: Vec<_> = outcomes.iter().map(|it| it.verdict).collect();
+        self.states = before;
+        let told =
+            checks.iter().zip(verdicts).map(|(check, verdict)| self.refuse(check, verdict, now)).collect();
+        Answer { admitted, at: now, outcomes: told }
+    }
+
+    fn refuse(&mut self, check: &Check<'_>, verdict: Verdict, now: Timestamp) -> Outcome {
+        let (quota, state) = (&check.rule.quota, self.state(check.rule, check.key));
+        let mut told = if verdict.is_admitted() { Verdict::admitted(0) } else { verdict };
+        if let (true, Demand::Exactly(units) | Demand::UpTo(units)) = (check.count_denied, check.demand) {
+            quota.adjust(state, Adjustment::Charge { units, overdraft: Overdraft::None }, now);
+            if let Verdict::Refused { .. } = verdict {
+                let again = quota.meet(&mut state.clone(), check.demand, now);
+                told = if again.is_admitted() { verdict } else { again };
+            }
+        }
+        let outcome = quota.describe(state, told, now);
+        if check.count_denied && !matches!(check.demand, Demand::Slot(_)) {
+            forget(&check.rule.quota, state, now);
+        }
+        outcome
+    }
+
+    pub(crate) fn adjust(
+        &mut self,
+        rule: &Rule,
+        key: &[u8],
+        adjustment: Adjustment,
+        now: Timestamp,
+    ) -> Outcome {
+        let state = self.state(rule, key);
+        rule.quota.adjust(state, adjustment, now);
+        let outcome = rule.quota.describe(state, Verdict::admitted(0), now);
+        forget(&rule.quota, state, now);
+        outcome
+    }
+}
+
+/// What was written and says no more than a fresh state is not kept. That shows when a
+/// clock steps back.
+fn forget(quota: &Quota, state: &mut State, now: Timestamp) {
+    if !matches!(quota, Quota::Concurrency(_)) && quota.forgettable_at(state) <= now {
+        *state = quota.fresh();
+    }
+}
+
+fn pull_back(quota: &Quota, leases: &mut tollgate_core::Leases, now: Timestamp) {
+    let ttl = quota.period();
+    for lease in &mut leases.held {
+        if lease.expires.since(now) > ttl + ttl {
+            lease.expires = now + ttl;
+        }
+    }
+    leases.held.sort_by_key(|lease| lease.expires);
+}
