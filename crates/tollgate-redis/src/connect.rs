@@ -101,8 +101,10 @@ fn addr(settings: &RedisSettings, address: &Address) -> ConnectionAddr {
 }
 
 fn login(settings: &RedisSettings) -> RedisConnectionInfo {
-    let mut info =
-        RedisConnectionInfo::default().set_db(settings.database).set_protocol(ProtocolVersion::RESP2);
+    let mut info = RedisConnectionInfo::default()
+        .set_db(settings.database)
+        .set_protocol(ProtocolVersion::RESP2)
+        .set_skip_set_lib_name();
     if let Some(user) = &settings.username {
         info = info.set_username(user);
     }

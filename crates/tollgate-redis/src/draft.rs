@@ -185,13 +185,10 @@ impl Draft {
 
     fn rule(&mut self, id: RuleId, quota: &Quota) -> usize {
         // The rules of one call are few, and neighbours often share theirs.
-        match self.rules.iter().rposition(|(known, _)| *known == id) {
-            Some(at) => at,
-            None => {
-                self.rules.push((id, quota.clone()));
-                self.rules.len() - 1
-            }
-        }
+        self.rules.iter().rposition(|(known, _)| *known == id).unwrap_or_else(|| {
+            self.rules.push((id, quota.clone()));
+            self.rules.len() - 1
+        })
     }
 
     /// Tells everybody that nothing came of it.

@@ -1,4 +1,4 @@
-//! A draft as the script reads it: one MessagePack array of whole numbers.
+//! A draft as the script reads it: one `MessagePack` array of whole numbers.
 //!
 //! Everything that needs more than a double's 53 bits is worked out here and handed
 //! over in two parts: the price of some units of a bucket is ticks and grains.
@@ -230,7 +230,9 @@ impl Writer {
     /// Several, with their number before them.
     fn counted(&mut self, numbers: &[u64]) {
         self.number(numbers.len() as u64);
-        numbers.iter().for_each(|&number| self.number(number));
+        for &number in numbers {
+            self.number(number);
+        }
     }
 
     /// An owner as 32 hexadecimal digits, which a person can look for.

@@ -67,7 +67,7 @@ pub(crate) fn explain(error: &RedisError) -> String {
         (ErrorKind::Server(ServerErrorKind::ReadOnly), _) => {
             "this is a replica: name the primary, or let Sentinel or Cluster find it"
         }
-        (ErrorKind::Server(ServerErrorKind::ClusterDown), _) | (ErrorKind::ClusterConnectionNotFound, _) => {
+        (ErrorKind::Server(ServerErrorKind::ClusterDown) | ErrorKind::ClusterConnectionNotFound, _) => {
             "some slots of the cluster are not covered: see `CLUSTER INFO`"
         }
         (ErrorKind::Server(ServerErrorKind::CrossSlot | ServerErrorKind::Moved), _) => {

@@ -121,7 +121,7 @@ impl Hub {
         match called {
             Ok(Ok((numbers, now, asked))) => {
                 Counts::add(&counters.decisions, asked_in(&draft));
-                let memory = Memory { shared: &self.shared, asked };
+                let memory = Memory { shared: &self.shared, asked, answered: self.shared.clock.now() };
                 replay(draft, numbers.into_iter(), now, &memory);
             }
             Ok(Err(failure)) => {
@@ -238,6 +238,7 @@ fn numbers(answer: Value) -> Result<Vec<i64>, Failure> {
 struct Memory<'h> {
     shared: &'h Shared,
     asked: Timestamp,
+    answered: Timestamp,
 }
 
 impl Witness for Memory<'_> {
@@ -250,7 +251,7 @@ impl Witness for Memory<'_> {
         at: Timestamp,
     ) {
         let rule = draft.rules[draft.keys[key].rule].0;
-        let (quota, when) = (quota_of(draft, key), (at, self.asked));
+        let (quota, when) = (quota_of(draft, key), (at, self.asked, self.answered));
         self.shared.refusals.remember((rule, quota), draft.bare(key), standing, wait, when);
     }
 

@@ -49,8 +49,19 @@ struct Seen {
     wait: Option<(u64, i64)>,
     /// When, by Redis' clock.
     at: Timestamp,
-    /// When it was asked, by ours: not after that.
+    /// When it was asked and when it was answered, by ours: in between.
     asked: Timestamp,
+    answered: Timestamp,
+}
+
+impl Seen {
+    /// What Redis' clock shows now at most, and at least. Clocks do not run alike to the
+    /// last part in a thousand.
+    fn between(&self, now: Timestamp) -> (Timestamp, Timestamp) {
+        let (longest, shortest) = (now.since(self.asked).as_micros(), now.since(self.answered).as_micros());
+        let latest = self.at + Span::from_micros(longest + longest / 1_000 + 1);
+        (latest, self.at + Span::from_micros(shortest - shortest / 1_000))
+    }
 }
 
 impl Refusals {
@@ -71,14 +82,15 @@ impl Refusals {
         key: &[u8],
         standing: &Standing,
         wait: Option<(u64, i64)>,
-        (at, asked): (Timestamp, Timestamp),
+        (at, asked, answered): (Timestamp, Timestamp, Timestamp),
     ) {
         let hash = hash(rule.0, key).max(1);
         let Some(place) = self.place(hash) else { return };
         if matches!(rule.1, Quota::Concurrency(_)) {
             return;
         }
-        let seen = Seen { rule: rule.0, key: key.into(), standing: standing.clone(), wait, at, asked };
+        let seen =
+            Seen { rule: rule.0, key: key.into(), standing: standing.clone(), wait, at, asked, answered };
         let mut guard = place.seen.lock().unwrap_or_else(PoisonError::into_inner);
         *guard = Some(seen);
         place.hash.store(hash, Ordering::Release);
@@ -121,35 +133,30 @@ impl Refusals {
             }
             let guard = place.seen.lock().unwrap_or_else(PoisonError::into_inner);
             let seen = guard.as_ref().filter(|it| it.rule == check.rule.id && *it.key == *check.key)?;
-            let age = now.since(seen.asked);
-            if age > self.keep || (units > 0 && check.rule.before.is_some()) {
+            let renamed = units > 0 && check.rule.before.is_some();
+            if now.since(seen.asked) > self.keep || renamed {
                 return None;
             }
-            // Clocks do not run alike to the last part in a thousand: rather ask.
-            let at = seen.at + age + Span::from_micros(age.as_micros() / 1_000 + 1);
+            // Whether it is refused is for the latest time to say, how long to wait for the
+            // earliest: nobody is refused too long, and nobody told to come too early.
+            let (late, early) = seen.between(now);
             let free = match seen.wait {
-                Some((most, free))
-                    if units >= most && i64::try_from(at.as_micros()).is_ok_and(|at| at < free) =>
-                {
-                    free
-                }
+                Some((most, free)) if units >= most && is_before(late, free) => free,
                 _ if matches!(seen.standing, Standing::Summed(_)) && units > 0 => return None,
                 _ => 0,
             };
-            let verdict = match seen.standing.clone().meet(
-                &check.rule.quota,
-                check.demand,
-                Free { at: free, ..Free::default() },
-                at,
-            ) {
-                Verdict::Admitted { .. } => Verdict::admitted(0),
-                refused => {
-                    refuses |= check.binding;
-                    refused
-                }
+            let meet = |at| {
+                let free = Free { at: free, ..Free::default() };
+                seen.standing.clone().meet(&check.rule.quota, check.demand, free, at)
             };
-            latest = latest.max(at);
-            told.push(seen.standing.describe(&check.rule.quota, verdict, at));
+            let verdict = if meet(late).is_admitted() {
+                Verdict::admitted(0)
+            } else {
+                refuses |= check.binding;
+                meet(early)
+            };
+            latest = latest.max(late);
+            told.push(seen.standing.describe(&check.rule.quota, verdict, early));
         }
         if !refuses {
             return None;
@@ -157,4 +164,8 @@ impl Refusals {
         outcomes.extend(told);
         Some(latest)
     }
+}
+
+fn is_before(at: Timestamp, free: i64) -> bool {
+    i64::try_from(at.as_micros()).is_ok_and(|at| at < free)
 }

@@ -13,7 +13,7 @@ use tollgate_store::{Answer, Outcomes};
 use crate::draft::{Asked, Decided, Draft, Item};
 use crate::encoding::quota_of;
 use crate::failure::Failure;
-use crate::standing::{Free, Numbers, Standing};
+use crate::standing::{Free, Numbers, Standing, Told};
 
 /// Whoever wants to know what became of keys.
 pub(crate) trait Witness {
@@ -45,7 +45,10 @@ pub(crate) fn replay(
         let Some(standing) = Standing::read(quota_of(&draft, key), &mut numbers) else {
             return draft.fail(&nonsense());
         };
-        standings.push(standing);
+        standings.push(match standing {
+            Told::Ours(standing) => Some(standing),
+            Told::Foreign => None,
+        });
     }
     for item in std::mem::take(&mut draft.items) {
         match item {
@@ -53,8 +56,8 @@ pub(crate) fn replay(
                 let quota = quota_of(&draft, key);
                 let told = match Standing::read(quota, &mut numbers) {
                     None => Err(nonsense()),
-                    Some(None) => Err(foreign(&draft, key)),
-                    Some(Some(standing)) => {
+                    Some(Told::Foreign) => Err(foreign(&draft, key)),
+                    Some(Told::Ours(standing)) => {
                         let outcome = standing.describe(quota, Verdict::admitted(0), now);
                         // So it stands for whoever comes later in this call.
                         standings[key] = Some(standing);

@@ -19,6 +19,14 @@ pub(crate) enum Standing {
     Summed(Sum),
 }
 
+/// What was told of a key.
+pub(crate) enum Told {
+    /// How it stands.
+    Ours(Standing),
+    /// Somebody else's data lies there.
+    Foreign,
+}
+
 /// What is told of a log or of slots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sum {
@@ -55,14 +63,10 @@ impl<I: Iterator<Item = i64>> Numbers<I> {
 }
 
 impl Standing {
-    /// Reads a state; `None` where no such state was told, `Some(None)` where
-    /// somebody else's data lies.
-    pub(crate) fn read<I: Iterator<Item = i64>>(
-        quota: &Quota,
-        numbers: &mut Numbers<I>,
-    ) -> Option<Option<Self>> {
+    /// Reads a state; `None` where no such state was told.
+    pub(crate) fn read<I: Iterator<Item = i64>>(quota: &Quota, numbers: &mut Numbers<I>) -> Option<Told> {
         let first = numbers.next()?;
-        let Ok(first) = u64::try_from(first) else { return Some(None) };
+        let Ok(first) = u64::try_from(first) else { return Some(Told::Foreign) };
         let at = Timestamp::from_micros(first);
         let standing = match quota {
             Quota::Bucket(bucket) => {
@@ -83,7 +87,7 @@ impl Standing {
                 Self::Summed(Sum { used: first, last: numbers.time()? })
             }
         };
-        Some(Some(standing))
+        Some(Told::Ours(standing))
     }
 
     /// Meets a demand as the script has met it, or would have. `free` is when the

@@ -36,7 +36,7 @@ struct SetClock {
 
 enum Servers {
     One(redis::Client),
-    Cluster(ClusterClient),
+    Cluster(Box<ClusterClient>),
 }
 
 impl SetClock {
@@ -106,6 +106,6 @@ async fn a_primary_found_by_sentinels_passes_and_answers_the_vectors() {
 async fn a_cluster_passes_and_answers_the_vectors() {
     let cluster = RedisCluster::start();
     run(&OwnClock(store(&cluster.urls()))).await;
-    let servers = Servers::Cluster(ClusterClient::new(cluster.urls()).unwrap());
+    let servers = Servers::Cluster(Box::new(ClusterClient::new(cluster.urls()).unwrap()));
     run(&SetClock::on(patient(&cluster.urls()), servers).await).await;
 }

@@ -6,4 +6,7 @@
 mod conformance;
 mod differential;
 mod model;
+mod refusals;
+mod servers;
+mod sharing;
 mod support;

@@ -1,0 +1,142 @@
+//! What is remembered of refusals never refuses what Redis would admit.
+
+use std::time::Duration;
+
+use tollgate_core::{
+    Adjustment, Bucket, Concurrency, Demand, FixedWindow, Owner, Quota, Rate, Rule, SlidingLog,
+    SlidingWindow, Span,
+};
+use tollgate_redis::{RedisSettings, RedisStore};
+use tollgate_store::{Check, Outcomes, Store};
+use tollgate_testkit::Redis;
+
+use crate::support::{patient, store};
+
+async fn take(store: &RedisStore, rule: &Rule, cost: u64) -> bool {
+    store.decide(&[Check::new(rule, b"key", cost)]).await.unwrap().admitted
+}
+
+fn each(rate: Rate) -> [(&'static str, Quota); 4] {
+    [
+        ("bucket", Bucket::new(rate).unwrap().into()),
+        ("window", FixedWindow::anchored(rate).unwrap().into()),
+        ("sliding", SlidingWindow::new(rate).unwrap().into()),
+        ("log", SlidingLog::new(rate).unwrap().into()),
+    ]
+}
+
+#[tokio::test]
+async fn a_flood_of_refusals_is_not_redis_business() {
+    let redis = Redis::start();
+    let store = store(&[redis.url()]);
+    for (name, quota) in each(Rate::per_day(5)) {
+        let rule = Rule::new(name, quota);
+        for _ in 0..6 {
+            take(&store, &rule, 1).await;
+        }
+        let before = store.counters();
+        for _ in 0..100 {
+            assert!(!take(&store, &rule, 1).await);
+        }
+        let after = store.counters();
+        assert!(after.calls - before.calls <= 2, "{name}: a second may have passed, no more");
+        let mut outcomes = Outcomes::new();
+        let at_once = store.decide_at_once(&[Check::new(&rule, b"key", 1)], &mut outcomes);
+        assert!(at_once.is_some_and(|(admitted, _)| !admitted), "{name}: and nobody waits");
+        assert!(outcomes[0].retry_after().is_some_and(|wait| wait > Span::ZERO), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn less_than_was_refused_is_asked_for_anew() {
+    let redis = Redis::start();
+    let store = store(&[redis.url()]);
+    for (name, quota) in each(Rate::per_day(5)) {
+        let rule = Rule::new(name, quota);
+        assert!(take(&store, &rule, 3).await);
+        assert!(!take(&store, &rule, 3).await, "{name}");
+        assert!(take(&store, &rule, 2).await, "{name}: two are there");
+        assert!(!take(&store, &rule, 1).await, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_waits_as_told_is_admitted() {
+    let redis = Redis::start();
+    let store = store(&[redis.url()]);
+    for (name, quota) in each(Rate::new(5, Span::from_millis(400))) {
+        let rule = Rule::new(name, quota);
+        let mut wait = Span::ZERO;
+        for _ in 0..50 {
+            let answer = store.decide(&[Check::new(&rule, b"key", 5)]).await.unwrap();
+            wait = answer.outcomes[0].retry_after().unwrap_or(wait);
+        }
+        tokio::time::sleep(wait.into()).await;
+        assert!(take(&store, &rule, 5).await, "{name}: refused after {wait}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_given_back_here_counts_here_at_once() {
+    let redis = Redis::start();
+    let store = store(&[redis.url()]);
+    let rule = Rule::new("given back", Bucket::new(Rate::per_day(2)).unwrap());
+    for adjustment in [Adjustment::Grant { units: 2 }, Adjustment::Reset] {
+        while take(&store, &rule, 1).await {}
+        assert!(!take(&store, &rule, 1).await);
+        store.adjust(&rule, b"key", adjustment).await.unwrap();
+        assert!(take(&store, &rule, 1).await, "{adjustment:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_given_back_elsewhere_counts_within_the_bound() {
+    let redis = Redis::start();
+    let here =
+        RedisStore::new(RedisSettings { deny_cache: Duration::from_millis(200), ..patient(&[redis.url()]) });
+    let elsewhere = store(&[redis.url()]);
+    let rule = Rule::new("elsewhere", Bucket::new(Rate::per_day(2)).unwrap());
+    while take(&here, &rule, 1).await {}
+    elsewhere.adjust(&rule, b"key", Adjustment::Reset).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(201)).await;
+    assert!(take(&here, &rule, 1).await);
+}
+
+#[tokio::test]
+async fn a_request_with_a_key_nobody_knows_is_asked_and_slots_always_are() {
+    let redis = Redis::start();
+    let store = store(&[redis.url()]);
+    let (all, own) = (
+        Rule::new("all", Bucket::new(Rate::per_day(1)).unwrap()),
+        Rule::new("own", Bucket::new(Rate::per_day(9)).unwrap()),
+    );
+    while take(&store, &all, 1).await {}
+    let before = store.counters().calls;
+    let answer =
+        store.decide(&[Check::new(&own, b"stranger", 1), Check::new(&all, b"key", 1)]).await.unwrap();
+    assert_eq!((answer.admitted, answer.outcomes[0].remaining), (false, 9));
+    assert_eq!(store.counters().calls, before + 1);
+    let again = store.decide(&[Check::new(&own, b"stranger", 1), Check::new(&all, b"key", 1)]).await.unwrap();
+    assert_eq!((again.admitted, again.outcomes[0].remaining, store.counters().calls), (false, 9, before + 1));
+
+    let slots = Rule::new("slots", Concurrency::new(1, Span::from_hours(1)).unwrap());
+    let slot = |owner| Check { demand: Demand::Slot(Owner(owner)), ..Check::new(&slots, b"key", 1) };
+    assert!(store.decide(&[slot(1)]).await.unwrap().admitted);
+    assert!(!store.decide(&[slot(2)]).await.unwrap().admitted);
+    redis.cli(&["FLUSHALL"]);
+    assert!(store.decide(&[slot(2)]).await.unwrap().admitted, "somebody may have given it back");
+}
+
+#[tokio::test]
+async fn nothing_is_remembered_where_that_is_switched_off_or_refusals_count() {
+    let redis = Redis::start();
+    let off = RedisStore::new(RedisSettings { deny_cache: Duration::ZERO, ..patient(&[redis.url()]) });
+    let on = store(&[redis.url()]);
+    let rule = Rule::new("off", Bucket::new(Rate::per_day(1)).unwrap());
+    for (store, count_denied) in [(&off, false), (&on, true)] {
+        for _ in 0..10 {
+            store.decide(&[Check { count_denied, ..Check::new(&rule, b"key", 1) }]).await.unwrap();
+        }
+        assert_eq!((store.counters().calls, store.counters().remembered), (10, 0));
+    }
+}

@@ -1,0 +1,247 @@
+//! What servers do to a store, and what it makes of them.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use tollgate_core::{
+    Adjustment, Bucket, Calendar, CalendarUnit, Concurrency, Demand, FixedWindow, Owner, Quota, Rate, Rule,
+    SlidingLog, SlidingWindow, Span, Window,
+};
+use tollgate_redis::{RedisSettings, RedisStore, Tls};
+use tollgate_store::{Check, Store, StoreError};
+use tollgate_testkit::{Redis, RedisCluster};
+
+use crate::support::{patient, store};
+
+fn hourly(name: &str, units: u64) -> Rule {
+    Rule::new(name, Bucket::new(Rate::per_hour(units)).unwrap())
+}
+
+async fn left(store: &RedisStore, rule: &Rule) -> Result<u64, StoreError> {
+    Ok(store.decide(&[Check::new(rule, b"key", 1)]).await?.outcomes[0].remaining)
+}
+
+/// What a store says, with all that caused it.
+fn in_full(error: &StoreError) -> String {
+    use std::error::Error;
+    let cause = error.source().map(ToString::to_string).unwrap_or_default();
+    format!("{error}: {cause}")
+}
+
+fn each() -> Vec<Quota> {
+    let rate = Rate::per_minute(5);
+    vec![
+        Bucket::new(rate).unwrap().into(),
+        Bucket::new(Rate::new(7, Span::from_micros(59_999_999))).unwrap().into(),
+        FixedWindow::epoch(rate).unwrap().into(),
+        FixedWindow::anchored(rate).unwrap().into(),
+        FixedWindow::new(5, Window::Calendar(Calendar::new(CalendarUnit::Day, "Europe/Paris").unwrap()))
+            .unwrap()
+            .into(),
+        SlidingWindow::new(rate).unwrap().with_parts(3).unwrap().into(),
+        SlidingLog::new(rate).unwrap().into(),
+        Concurrency::new(5, Span::from_secs(60)).unwrap().into(),
+    ]
+}
+
+#[tokio::test]
+async fn every_key_expires_by_itself_and_not_before_it_counts() {
+    let redis = Redis::start();
+    let store = store(&[redis.url()]);
+    for (at, quota) in each().into_iter().enumerate() {
+        let rule = Rule::new(&format!("expires/{at}"), quota);
+        let demand = if matches!(rule.quota, Quota::Concurrency(_)) {
+            Demand::Slot(Owner(1))
+        } else {
+            Demand::Exactly(2)
+        };
+        let taken = store.decide(&[Check { demand, ..Check::new(&rule, b"key", 1) }]).await.unwrap();
+        let keys = redis.cli(&["KEYS", &format!("*:{:016x}:*", rule.id.0)]);
+        let ttl: i64 = redis.cli(&["PTTL", keys.trim()]).parse().unwrap();
+        let counts = i64::try_from(taken.outcomes[0].reset_after.as_millis_ceil()).unwrap();
+        let longest = counts + i64::try_from(rule.quota.period().as_millis_ceil()).unwrap() / 16 + 2_000;
+        assert!(ttl > counts - 2_000 && ttl <= longest, "{}: {ttl} ms for {counts}", rule.quota);
+        store
+            .decide(&[Check { demand: Demand::Exactly(0), ..Check::new(&rule, b"stranger", 0) }])
+            .await
+            .unwrap();
+        store.adjust(&rule, b"stranger", Adjustment::Grant { units: 1 }).await.unwrap();
+        store.adjust(&rule, b"key", Adjustment::Reset).await.unwrap();
+        assert_eq!(redis.cli(&["DBSIZE"]), "0", "{}: looking leaves nothing, a reset neither", rule.quota);
+    }
+}
+
+#[tokio::test]
+async fn a_script_that_was_flushed_is_sent_again() {
+    let redis = Redis::start();
+    let (store, rule) = (store(&[redis.url()]), hourly("flushed", 10));
+    assert_eq!(left(&store, &rule).await.unwrap(), 9);
+    redis.cli(&["SCRIPT", "FLUSH"]);
+    assert_eq!(left(&store, &rule).await.unwrap(), 8);
+}
+
+#[tokio::test]
+async fn somebody_elses_data_is_left_alone_and_hurts_nobody_else() {
+    let redis = Redis::start();
+    let store = store(&[redis.url()]);
+    for (at, quota) in each().into_iter().enumerate() {
+        let rule = Rule::new(&format!("foreign/{at}"), quota);
+        let slots = matches!(rule.quota, Quota::Concurrency(_));
+        let demand = if slots { Demand::Slot(Owner(1)) } else { Demand::Exactly(1) };
+        let check = Check { demand, ..Check::new(&rule, b"key", 1) };
+        store.decide(&[check]).await.unwrap();
+        let name = redis.cli(&["KEYS", &format!("*:{:016x}:*", rule.id.0)]);
+        for (command, kind) in
+            [(vec!["RPUSH", &name, "x"], "list"), (vec!["SET", &name, "somebody's"], "string")]
+        {
+            redis.cli(&["DEL", &name]);
+            redis.cli(&command);
+            let told = store.decide(&[check]).await;
+            assert!(matches!(told, Err(StoreError::Foreign(_))), "{} on a {kind}: {told:?}", rule.quota);
+            assert!(matches!(
+                store.adjust(&rule, b"key", Adjustment::Reset).await,
+                Err(StoreError::Foreign(_))
+            ));
+            assert_eq!(redis.cli(&["TYPE", &name]), kind, "it is still there");
+            let both = [check, Check { key: b"other", ..check }];
+            assert!(store.decide(&both).await.is_err(), "all or nothing");
+            let other =
+                store.decide(&[Check { key: b"other", demand: Demand::Exactly(0), ..check }]).await.unwrap();
+            assert_eq!(
+                other.outcomes[0].remaining,
+                rule.quota.capacity(),
+                "{}: the other key is not charged",
+                rule.quota
+            );
+        }
+        redis.cli(&["DEL", &name]);
+    }
+}
+
+#[tokio::test]
+async fn no_call_outlives_its_deadline_be_it_for_connecting() {
+    let redis = Redis::start();
+    let settings = RedisSettings { deadline: Duration::from_millis(50), ..patient(&[redis.url()]) };
+    let (store, rule) = (RedisStore::new(settings), hourly("deadline", 10));
+    store.connect().await.unwrap();
+    left(&store, &rule).await.unwrap();
+    redis.pause();
+    let begun = Instant::now();
+    assert!(matches!(left(&store, &rule).await, Err(StoreError::TimedOut(_))), "it may have landed");
+    for _ in 0..5 {
+        assert!(left(&store, &rule).await.is_err());
+    }
+    // Generous: what is tested is that nobody waits for the five seconds of a reconnect.
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    redis.kill();
+    let refused = left(&store, &rule).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Refused(_) | StoreError::Failed(_) | StoreError::TimedOut(_)));
+    redis.restart();
+    let begun = Instant::now();
+    while left(&store, &rule).await.is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it is found again");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn tls_and_access_control_are_spoken() {
+    let redis = Redis::start_with_tls();
+    let mut settings = patient(&[redis.url()]);
+    settings.tls = Some(Tls { ca: Some(std::fs::read(redis.ca()).unwrap()) });
+    assert_eq!(left(&RedisStore::new(settings.clone()), &hourly("tls", 10)).await.unwrap(), 9);
+    settings.tls = Some(Tls::default());
+    let stranger = RedisStore::new(settings).connect().await.unwrap_err();
+    assert!(in_full(&stranger).to_lowercase().contains("certificate"), "{}", in_full(&stranger));
+
+    let redis = Redis::start_with_password(Some("tollgate"), "s3cret");
+    assert_eq!(left(&store(&[redis.url()]), &hourly("acl", 10)).await.unwrap(), 9);
+    let mut settings = patient(&[redis.url()]);
+    settings.password = Some("wrong".into());
+    let told = in_full(&RedisStore::new(settings).connect().await.unwrap_err());
+    assert!(told.contains("user or password is wrong") && !told.contains("s3cret"), "{told}");
+}
+
+#[tokio::test]
+async fn a_user_needs_no_more_than_the_documented_commands() {
+    let redis = Redis::start();
+    let readme = include_str!("../../README.md");
+    let rule =
+        readme.lines().find_map(|line| line.strip_prefix("ACL SETUSER ")).expect("the README has the line");
+    let words: Vec<_> = ["ACL", "SETUSER"].into_iter().chain(rule.split_whitespace()).collect();
+    redis.cli(&words);
+    let url = format!("redis://tollgate:SECRET@{}", redis.address());
+    let store = store(&[url]);
+    store.connect().await.unwrap();
+    for (at, quota) in each().into_iter().enumerate() {
+        let rule = Rule::new(&format!("acl/{at}"), quota);
+        let slots = matches!(rule.quota, Quota::Concurrency(_));
+        let demand = if slots { Demand::Slot(Owner(1)) } else { Demand::Exactly(1) };
+        store.decide(&[Check { demand, ..Check::new(&rule, b"key", 1) }]).await.unwrap();
+        let taken_at = store.decide(&[Check { demand, ..Check::new(&rule, b"key", 1) }]).await.unwrap().at;
+        for adjustment in [
+            Adjustment::Refund { units: 1, taken_at },
+            Adjustment::Grant { units: 1 },
+            Adjustment::Release { owner: Owner(1) },
+            Adjustment::Reset,
+        ] {
+            store.adjust(&rule, b"key", adjustment).await.unwrap();
+        }
+    }
+    let announced = tokio::time::timeout(Duration::from_millis(500), store.announce()).await;
+    assert!(announced.is_err() && redis.cli(&["EXISTS", "tg1:nodes"]) == "1", "nodes too");
+}
+
+#[tokio::test]
+async fn nodes_are_counted_for_as_long_as_they_say_so() {
+    let redis = Redis::start();
+    let stores: Vec<_> = (0..3).map(|_| store(&[redis.url()])).collect();
+    for store in &stores {
+        let _ = tokio::time::timeout(Duration::from_millis(300), store.announce()).await;
+    }
+    assert_eq!(stores.iter().map(Store::nodes).collect::<Vec<_>>(), [1, 2, 3]);
+}
+
+#[tokio::test]
+async fn a_cluster_named_as_a_server_and_one_with_holes_say_what_is_wrong() {
+    let cluster = RedisCluster::start();
+    let url = cluster.urls().remove(0);
+    let told = in_full(&store(&[url]).connect().await.unwrap_err());
+    assert!(told.contains("write `redis-cluster://`"), "{told}");
+    let (store, rule) = (store(&cluster.urls()), hourly("holes", 10));
+    left(&store, &rule).await.unwrap();
+    let name = cluster.node(0).try_cli(&["KEYS", "*"]).unwrap_or_default();
+    let name =
+        (0..6).map(|at| cluster.node(at).cli(&["KEYS", "tg1*"])).find(|it| !it.is_empty()).unwrap_or(name);
+    cluster.uncover(cluster.slot_of(name.lines().next().unwrap()));
+    let told = in_full(&left(&store, &rule).await.unwrap_err());
+    assert!(told.contains("not covered") || told.contains("no answer"), "{told}");
+}
+
+/// Answers like a server from before scripts could read the clock.
+#[tokio::test]
+async fn a_server_that_is_too_old_is_told_so() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut heard = [0; 4096];
+            while let Ok(some @ 1..) = stream.read(&mut heard) {
+                for word in String::from_utf8_lossy(&heard[..some]).to_uppercase().split("\r\n") {
+                    let told: &[u8] = match word {
+                        "INFO" => b"$22\r\nredis_version:3.2.12\r\n\r\n",
+                        "CLIENT" | "SELECT" | "HELLO" | "AUTH" => b"-ERR unknown command\r\n",
+                        _ => continue,
+                    };
+                    if stream.write_all(told).is_err() {
+                        break;
+                    }
+                }
+            }
+        }
+    });
+    let told = in_full(&store(&[format!("redis://{address}")]).connect().await.unwrap_err());
+    assert!(told.contains("Redis 3.2.12 is too old"), "{told}");
+}

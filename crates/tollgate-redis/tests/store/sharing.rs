@@ -1,0 +1,172 @@
+//! Requests that wait share a call, and nobody is admitted who would not be alone.
+
+use std::sync::Arc;
+
+use tollgate_core::{
+    Bucket, Concurrency, Demand, FixedWindow, Owner, Quota, Rate, Rule, SlidingLog, SlidingWindow, Span,
+};
+use tollgate_redis::RedisStore;
+use tollgate_store::{Answer, Check, Store};
+use tollgate_testkit::{Redis, RedisCluster, SentinelTrio};
+
+use crate::support::store;
+
+fn hourly(name: &str, units: u64) -> Rule {
+    Rule::new(name, Bucket::new(Rate::per_hour(units)).unwrap())
+}
+
+/// Asks all at once, from as many tasks; the answers in the order of asking.
+async fn crowd(
+    store: &Arc<RedisStore>,
+    size: usize,
+    ask: impl Fn(usize) -> (Rule, Vec<u8>, Demand),
+) -> Vec<Answer> {
+    let tasks: Vec<_> = (0..size)
+        .map(|at| {
+            let (store, (rule, key, demand)) = (Arc::clone(store), ask(at));
+            tokio::spawn(async move {
+                store.decide(&[Check { demand, ..Check::new(&rule, &key, 1) }]).await.unwrap()
+            })
+        })
+        .collect();
+    let mut answers = Vec::new();
+    for task in tasks {
+        answers.push(task.await.unwrap());
+    }
+    answers
+}
+
+#[tokio::test]
+async fn a_crowd_for_one_key_travels_together_and_is_served_in_its_order() {
+    let redis = Redis::start();
+    let store = Arc::new(store(&[redis.url()]));
+    store.connect().await.unwrap();
+    let rule = hourly("crowd", 100);
+    let answers = crowd(&store, 1_000, |_| (rule.clone(), b"hot".to_vec(), Demand::Exactly(1))).await;
+    let left: Vec<_> = answers.iter().map(|it| (it.admitted, it.outcomes[0].remaining)).collect();
+    let expected: Vec<_> =
+        (0..100).rev().map(|left| (true, left)).chain(std::iter::repeat_n((false, 0), 900)).collect();
+    assert_eq!(left, expected, "each sees the key as it was at their turn");
+    assert!(store.counters().calls <= 3, "{:?}", store.counters());
+}
+
+#[tokio::test]
+async fn one_at_a_time_costs_one_call_each() {
+    let redis = Redis::start();
+    let (store, rule) = (store(&[redis.url()]), hourly("alone", 100));
+    for _ in 0..50 {
+        assert!(store.decide(&[Check::new(&rule, b"key", 1)]).await.unwrap().admitted);
+    }
+    assert_eq!(store.counters().calls, 50);
+    let stats = redis.cli(&["INFO", "commandstats"]);
+    let calls = |command: &str| {
+        let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+        line.and_then(|it| it.split(',').next()?.parse().ok()).unwrap_or(0)
+    };
+    assert_eq!((calls("evalsha"), calls("eval")), (50, 1), "and the script is sent once");
+}
+
+#[tokio::test]
+async fn different_costs_of_one_crowd_are_met_in_order_and_as_far_as_they_go() {
+    let redis = Redis::start();
+    let store = Arc::new(store(&[redis.url()]));
+    store.connect().await.unwrap();
+    let rule = hourly("costs", 10);
+    let answers =
+        crowd(&store, 6, |at| (rule.clone(), b"hot".to_vec(), Demand::Exactly([4, 4, 4, 2, 1, 0][at]))).await;
+    let admitted: Vec<_> = answers.iter().map(|it| it.admitted).collect();
+    assert_eq!(admitted, [true, true, false, true, false, true]);
+}
+
+/// Four stores of their own, each on a thread of its own, as four processes would be.
+fn everybody(urls: &[String], quota: &Quota, name: &str) -> usize {
+    let threads: Vec<_> = (0..4_u64)
+        .map(|thread| {
+            let (urls, rule) = (urls.to_vec(), Rule::new(name, quota.clone()));
+            std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(async {
+                    let store = Arc::new(store(&urls));
+                    let slots = matches!(rule.quota, Quota::Concurrency(_));
+                    let answers = crowd(&store, 300, |at| {
+                        let owner = Owner(u128::from(thread) << 64 | at as u128);
+                        let demand = if slots { Demand::Slot(owner) } else { Demand::Exactly(1) };
+                        (rule.clone(), b"everybody".to_vec(), demand)
+                    });
+                    answers.await.iter().filter(|it| it.admitted).count()
+                })
+            })
+        })
+        .collect();
+    threads.into_iter().map(|it| it.join().unwrap()).sum()
+}
+
+fn never_one_more(urls: &[String]) {
+    let rate = Rate::per_day(100);
+    let quotas = [
+        ("bucket", Quota::from(Bucket::new(rate).unwrap())),
+        ("window", FixedWindow::anchored(rate).unwrap().into()),
+        ("sliding", SlidingWindow::new(rate).unwrap().into()),
+        ("log", SlidingLog::new(rate).unwrap().into()),
+        ("slots", Concurrency::new(100, Span::from_hours(1)).unwrap().into()),
+    ];
+    for (name, quota) in quotas {
+        assert_eq!(everybody(urls, &quota, &format!("one more/{name}")), 100, "{name}");
+    }
+}
+
+#[test]
+fn twelve_hundred_at_once_on_a_hundred_admit_a_hundred_on_one_server() {
+    let redis = Redis::start();
+    never_one_more(&[redis.url()]);
+}
+
+#[test]
+fn twelve_hundred_at_once_on_a_hundred_admit_a_hundred_behind_sentinels() {
+    let trio = SentinelTrio::start();
+    never_one_more(&[trio.url()]);
+}
+
+#[test]
+fn twelve_hundred_at_once_on_a_hundred_admit_a_hundred_on_a_cluster() {
+    let cluster = RedisCluster::start();
+    never_one_more(&cluster.urls());
+    all_or_nothing_across_partitions(&cluster.urls());
+}
+
+/// Requests by user and for all users together: the keys lie in different partitions.
+fn all_or_nothing_across_partitions(urls: &[String]) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let stores: Vec<_> = (0..3).map(|_| Arc::new(store(urls))).collect();
+        let (all, own) = (Arc::new(hourly("all", 50)), Arc::new(hourly("own", 10)));
+        let tasks: Vec<_> = (0..600)
+            .map(|at: usize| {
+                let (store, all, own) = (Arc::clone(&stores[at % 3]), Arc::clone(&all), Arc::clone(&own));
+                tokio::spawn(async move {
+                    let user = format!("user-{}", at % 20);
+                    let checks = [Check::new(&own, user.as_bytes(), 1), Check::new(&all, b"all", 1)];
+                    store.decide(&checks).await.unwrap().admitted
+                })
+            })
+            .collect();
+        let mut admitted = 0;
+        for task in tasks {
+            admitted += usize::from(task.await.unwrap());
+        }
+        assert!(admitted <= 50, "{admitted} of 50");
+        // What is left adds up: nobody was charged who was refused, nobody admitted who was not charged.
+        let left = |rule: Arc<Rule>, key: String| {
+            let store = Arc::clone(&stores[0]);
+            async move {
+                store.decide(&[Check::new(&rule, key.as_bytes(), 0)]).await.unwrap().outcomes[0].remaining
+            }
+        };
+        assert_eq!(left(Arc::clone(&all), "all".into()).await, 50 - admitted as u64);
+        let mut spent = 0;
+        for user in 0..20 {
+            spent += 10 - left(Arc::clone(&own), format!("user-{user}")).await;
+        }
+        assert_eq!(spent, admitted as u64);
+    });
+}
