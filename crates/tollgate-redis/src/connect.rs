@@ -136,6 +136,8 @@ async fn look_at(connection: &mut Connection) -> Result<(), String> {
     let told = match connection.query(&info).await {
         Ok(Value::BulkString(text)) => String::from_utf8_lossy(&text).into_owned(),
         Ok(Value::VerbatimString { text, .. }) => text,
+        // It wants a password and got none.
+        Err(error) if error.code() == Some("NOAUTH") => return Err(reason(&error)),
         _ => return Ok(()),
     };
     let find =

@@ -16,7 +16,10 @@ use crate::failure::Failure;
 use crate::names::write_name;
 
 /// The most keys one call asks for: a script's stack holds some thousands.
-pub(crate) const MOST_KEYS: usize = 1_000;
+const MOST_KEYS: usize = 1_000;
+
+/// The most items: a call should be a matter of milliseconds.
+const MOST_ITEMS: usize = 2_000;
 
 /// Whoever waits for an answer.
 pub(crate) type Waiting<T> = oneshot::Sender<Result<T, Failure>>;
@@ -87,7 +90,7 @@ pub(crate) struct Decided {
 impl Draft {
     /// Whether a call of this size should not grow further.
     pub(crate) fn is_full(&self) -> bool {
-        self.ends.len() >= MOST_KEYS
+        self.ends.len() >= MOST_KEYS || self.items.len() >= MOST_ITEMS
     }
 
     /// Every name, in the order of the keys, replaced rules included.

@@ -133,8 +133,7 @@ impl Refusals {
             }
             let guard = place.seen.lock().unwrap_or_else(PoisonError::into_inner);
             let seen = guard.as_ref().filter(|it| it.rule == check.rule.id && *it.key == *check.key)?;
-            let renamed = units > 0 && check.rule.before.is_some();
-            if now.since(seen.asked) > self.keep || renamed {
+            if now.since(seen.asked) > self.keep {
                 return None;
             }
             // Whether it is refused is for the latest time to say, how long to wait for the

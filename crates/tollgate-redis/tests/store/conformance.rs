@@ -35,7 +35,7 @@ struct SetClock {
 }
 
 enum Servers {
-    One(redis::Client),
+    One(Box<redis::Client>),
     Cluster(Box<ClusterClient>),
 }
 
@@ -90,7 +90,7 @@ async fn a_single_server_passes() {
 #[tokio::test]
 async fn a_single_server_answers_the_vectors() {
     let redis = Redis::start();
-    let servers = Servers::One(redis::Client::open(redis.url()).unwrap());
+    let servers = Servers::One(Box::new(redis::Client::open(redis.url()).unwrap()));
     run(&SetClock::on(patient(&[redis.url()]), servers).await).await;
 }
 
@@ -98,7 +98,7 @@ async fn a_single_server_answers_the_vectors() {
 async fn a_primary_found_by_sentinels_passes_and_answers_the_vectors() {
     let trio = SentinelTrio::start();
     run(&OwnClock(store(&[trio.url()]))).await;
-    let servers = Servers::One(redis::Client::open(trio.primary().url()).unwrap());
+    let servers = Servers::One(Box::new(redis::Client::open(trio.primary().url()).unwrap()));
     run(&SetClock::on(patient(&[trio.url()]), servers).await).await;
 }
 

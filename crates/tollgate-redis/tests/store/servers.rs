@@ -157,10 +157,13 @@ async fn tls_and_access_control_are_spoken() {
 
     let redis = Redis::start_with_password(Some("tollgate"), "s3cret");
     assert_eq!(left(&store(&[redis.url()]), &hourly("acl", 10)).await.unwrap(), 9);
-    let mut settings = patient(&[redis.url()]);
-    settings.password = Some("wrong".into());
-    let told = in_full(&RedisStore::new(settings).connect().await.unwrap_err());
-    assert!(told.contains("user or password is wrong") && !told.contains("s3cret"), "{told}");
+    for password in [Some("wrong".to_owned()), None] {
+        let mut settings = patient(&[redis.url()]);
+        settings.username = password.as_ref().and(settings.username);
+        settings.password = password;
+        let told = in_full(&RedisStore::new(settings).connect().await.unwrap_err());
+        assert!(told.contains("user or password is wrong") && !told.contains("s3cret"), "{told}");
+    }
 }
 
 #[tokio::test]

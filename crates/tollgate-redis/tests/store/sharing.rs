@@ -170,3 +170,22 @@ fn all_or_nothing_across_partitions(urls: &[String]) {
         assert_eq!(spent, admitted as u64);
     });
 }
+
+#[tokio::test]
+async fn a_crowd_that_no_call_can_hold_travels_in_several() {
+    let redis = Redis::start();
+    let store = Arc::new(store(&[redis.url()]));
+    store.connect().await.unwrap();
+    let rule = hourly("many", 1);
+    let answers = crowd(&store, 20_000, |at| {
+        (rule.clone(), format!("{}", at % 10_000).into_bytes(), Demand::Exactly(1))
+    })
+    .await;
+    assert_eq!(answers.iter().filter(|it| it.admitted).count(), 10_000, "each key once");
+    let costs = hourly("mixed", 100_000);
+    let answers =
+        crowd(&store, 10_000, |at| (costs.clone(), b"hot".to_vec(), Demand::Exactly(1 + at as u64 % 3)))
+            .await;
+    assert!(answers.iter().all(|it| it.admitted));
+    assert_eq!(answers.iter().map(|it| it.outcomes[0].remaining).min(), Some(100_000 - 19_999));
+}
