@@ -76,6 +76,7 @@ Examples:
   tollgate serve                                             the sample policy
   tollgate serve --config policy.yaml                        your own; edits are noticed and put in force
   tollgate serve --config policy.yaml --upstream http://127.0.0.1:3000
+  tollgate serve --config policy.yaml --store redis://127.0.0.1:6379       one budget for all nodes
   tollgate serve --set listen.gateway=0.0.0.0:8080 --set log.format=json
   tollgate serve --set 'limits=[{by: ip, bucket: 5/minute}]'
 
@@ -84,7 +85,7 @@ Settings, beside the limits or in a file of their own (--settings):
   gateway: {upstream: http://127.0.0.1:3000}                 a URL, a list of them, or `demo`
   log: {level: info, format: human}                          error, warn, info, debug; human, json
   admin: {token_file: FILE}                                  what callers of the API must know
-  store: memory
+  store: redis://127.0.0.1:6379                              `memory`, a URL of Redis, a list, or {url: …, deadline: 50ms}
 
 What is said twice: --set wins over other flags, flags over TOLLGATE_ variables, those over the file.
 A variable is the path in capitals: TOLLGATE_LISTEN_API=127.0.0.1:0, TOLLGATE_GATEWAY_UPSTREAM=demo.
@@ -115,6 +116,10 @@ pub(crate) struct Serve {
     /// Where the gateway sends what it admits: a URL, or `demo`. May be given several times
     #[arg(long, value_name = "URL")]
     pub(crate) upstream: Vec<String>,
+    /// Where counts are kept: `memory`, or a URL such as `redis://127.0.0.1:6379`. Several are the
+    /// nodes of one cluster
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Vec<String>,
     /// Written when everything listens, with the addresses as JSON; removed at the end
     #[arg(long, value_name = "FILE")]
     pub(crate) ready_file: Option<PathBuf>,

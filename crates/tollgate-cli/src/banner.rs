@@ -31,6 +31,9 @@ pub(crate) fn banner(inputs: &Inputs, configuration: &Configuration, addresses: 
     };
     line("gateway", &format_args!("{}{upstreams}", or_off(scheme, addresses.gateway)));
     line("api", &or_off("http", addresses.api));
+    if let Some(store) = configuration.settings.store.shown() {
+        line("store", &store);
+    }
     match &inputs.config {
         Some(_) => line("policy", &inputs.name()),
         None => line("policy", &"the sample policy; your own with --config FILE"),

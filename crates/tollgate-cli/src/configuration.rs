@@ -8,6 +8,7 @@
 //! - `address`: `host:port` or `off`.
 //! - `overlay`: values from outside the files.
 //! - `settings`: the sections of the server.
+//! - `store`: where counts are kept.
 //! - `token`: what callers of the API must know.
 //!
 //! Not here: reading the environment (`environment`), acting on any of it.
@@ -16,6 +17,7 @@ mod address;
 mod files;
 mod overlay;
 mod settings;
+mod store;
 mod token;
 
 use std::path::{Path, PathBuf};
@@ -27,6 +29,7 @@ pub(crate) use address::Listen;
 pub(crate) use files::Reading;
 pub(crate) use overlay::{Overlay, literal, yaml};
 pub(crate) use settings::{Level, LogFormat, Settings};
+pub(crate) use store::StoreSettings;
 pub(crate) use token::Token;
 
 use crate::failure::Failure;

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 const PREFIX: &str = "TOLLGATE_";
 
 /// What can be set by a variable.
-const PATHS: [&str; 32] = [
+const PATHS: [&str; 41] = [
     "listen.gateway",
     "listen.api",
     "listen.rls",
@@ -44,6 +44,15 @@ const PATHS: [&str; 32] = [
     "gateway.eject.after",
     "gateway.eject.for",
     "store",
+    "store.url",
+    "store.password_file",
+    "store.ca",
+    "store.deadline",
+    "store.deny_cache",
+    "store.prefix",
+    "store.outage.failures",
+    "store.outage.share",
+    "store.outage.grace",
     "log.level",
     "log.format",
     "admin.token_file",

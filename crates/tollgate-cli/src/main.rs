@@ -19,6 +19,7 @@ mod output;
 mod ready;
 mod reload;
 mod serve;
+mod store;
 mod surfaces;
 mod validate;
 

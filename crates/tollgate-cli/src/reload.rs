@@ -18,18 +18,20 @@ use std::sync::Arc;
 use tollgate::policy::Document;
 use tollgate::{Clock, Policy, SystemClock};
 use tollgate_http::SharedLimiter;
+use tollgate_redis::RedisSettings;
 use tollgate_server::Status;
 
 use changes::Changes;
 pub(crate) use watch::Watch;
 
-use crate::configuration::{Configuration, Inputs, Reading, Token};
+use crate::configuration::{Configuration, Inputs, Reading, Settings, Token};
 use crate::failure::Failure;
+use crate::store::AnyStore;
 
 /// Puts a changed policy in force.
 pub(crate) struct Reloader {
     inputs: Inputs,
-    limiter: SharedLimiter,
+    limiter: SharedLimiter<AnyStore>,
     status: Arc<Status>,
     running: Running,
     /// Wall time, to say when a policy came into force.
@@ -44,20 +46,41 @@ pub(crate) struct Running {
     /// What the process was started with: settings change with a restart only.
     started: Document,
     max_keys: u64,
-    token: Option<Token>,
+    secrets: Secrets,
     /// The variable's, which no file can change.
     variable: Option<String>,
 }
 
+/// What stands in files of its own.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secrets {
+    /// What callers of the API must know.
+    pub(crate) token: Option<Token>,
+    /// How to reach Redis, password and certificates included.
+    pub(crate) redis: Option<RedisSettings>,
+}
+
+impl Secrets {
+    /// Reads them.
+    pub(crate) fn load(
+        settings: &Settings,
+        variable: Option<&str>,
+        reading: Reading,
+    ) -> Result<Self, Failure> {
+        let token = Token::load(settings, variable, reading)?;
+        Ok(Self { token, redis: settings.store.load(reading)? })
+    }
+}
+
 impl Running {
     /// What is in force at the start.
-    pub(crate) fn new(configuration: &Configuration, token: Option<Token>, variable: Option<String>) -> Self {
+    pub(crate) fn new(configuration: &Configuration, secrets: Secrets, variable: Option<String>) -> Self {
         Self {
             policy: configuration.document.clone(),
             names: names(&configuration.policy),
             started: configuration.document.clone(),
             max_keys: configuration.policy.max_keys(),
-            token,
+            secrets,
             variable,
         }
     }
@@ -68,7 +91,12 @@ fn names(policy: &Policy) -> Vec<String> {
 }
 
 impl Reloader {
-    pub(crate) fn new(inputs: Inputs, limiter: SharedLimiter, status: Arc<Status>, running: Running) -> Self {
+    pub(crate) fn new(
+        inputs: Inputs,
+        limiter: SharedLimiter<AnyStore>,
+        status: Arc<Status>,
+        running: Running,
+    ) -> Self {
         Self { inputs, limiter, status, running, clock: SystemClock::new() }
     }
 
@@ -93,7 +121,7 @@ impl Reloader {
     /// What changed, and what would take a restart.
     fn attempt(&mut self) -> Result<(Changes, Vec<String>), Failure> {
         let new = self.inputs.load(Reading::Again)?;
-        let token = Token::load(&new.settings, self.running.variable.as_deref(), Reading::Again)?;
+        let secrets = Secrets::load(&new.settings, self.running.variable.as_deref(), Reading::Again)?;
         let new_names = names(&new.policy);
         let running = &self.running;
         let changes = Changes::between((&running.policy, &running.names), (&new.document, &new_names));
@@ -101,8 +129,11 @@ impl Reloader {
         if new.policy.max_keys() != running.max_keys {
             restart.push("max_keys".to_owned());
         }
-        if token != running.token {
+        if secrets.token != running.secrets.token {
             restart.push("the admin token".to_owned());
+        }
+        if secrets.redis != running.secrets.redis && !restart.iter().any(|it| it == "store") {
+            restart.push("what the files of `store` hold".to_owned());
         }
         for warning in &new.brief_warnings {
             tracing::warn!("{}", warning.trim_end());
@@ -117,20 +148,25 @@ impl Reloader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate::{Call, Limiter};
+    use tollgate::{Call, OutageSettings};
     use tollgate_testkit::Scratch;
 
     /// A reloader on a file, and the limiter it puts policies into.
-    fn reloader(files: &Scratch, policy: &str) -> (Reloader, SharedLimiter, Arc<Status>) {
+    fn reloader(files: &Scratch, policy: &str) -> (Reloader, SharedLimiter<AnyStore>, Arc<Status>) {
         let inputs = Inputs { config: Some(files.write("policy.yaml", policy)), ..Inputs::default() };
         let configuration = inputs.load(Reading::First).unwrap();
-        let limiter = SharedLimiter::from(Limiter::new(configuration.policy.clone()));
-        let (status, running) = (Arc::new(Status::new()), Running::new(&configuration, None, None));
+        let limiter = crate::store::limiter(configuration.policy.clone(), None, &OutageSettings::default());
+        let secrets = Secrets::load(&configuration.settings, None, Reading::First).unwrap();
+        let (status, running) = (Arc::new(Status::new()), Running::new(&configuration, secrets, None));
         (Reloader::new(inputs, limiter.clone(), Arc::clone(&status), running), limiter, status)
     }
 
-    fn left(limiter: &SharedLimiter) -> Option<u64> {
-        limiter.load().check(&Call::new("GET", "/")).decider().map(|it| it.outcome().remaining)
+    fn left(limiter: &SharedLimiter<AnyStore>) -> Option<u64> {
+        let limiter = limiter.load();
+        let left = limiter.decide_at_once(&Call::new("GET", "/"), |decision| {
+            decision.decider().map(|it| it.outcome().remaining)
+        });
+        left.expect("a store in memory answers at once")
     }
 
     #[test]
@@ -176,5 +212,24 @@ mod tests {
             let (told, restart) = reloader.attempt().unwrap();
             assert_eq!((told.to_string().as_str(), restart.join(" ").as_str()), (changes, "log"));
         }
+    }
+
+    #[test]
+    fn a_changed_store_takes_a_restart_and_says_so() {
+        let files = Scratch::new();
+        let limits = "limits: [{name: a, by: ip, bucket: 5/day}]";
+        let password = files.write("password", "one\n").display().to_string();
+        let policy = format!("{limits}\nstore: {{url: redis://h, password_file: {password}}}");
+        let (mut reloader, ..) = reloader(&files, &policy);
+        let mut restart = |policy: &str, secret: &str| {
+            files.write("policy.yaml", policy);
+            files.write("password", secret);
+            reloader.attempt().map(|(_, restart)| restart.join(", "))
+        };
+        assert_eq!(restart(&policy, "one\n").unwrap(), "");
+        assert_eq!(restart(&policy, "two").unwrap(), "what the files of `store` hold");
+        assert_eq!(restart(&policy.replace("//h", "//i"), "one").unwrap(), "store");
+        assert_eq!(restart(limits, "one").unwrap(), "store");
+        assert!(restart(&policy, "").unwrap_err().brief().contains("password is empty"));
     }
 }

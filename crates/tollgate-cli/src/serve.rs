@@ -14,19 +14,19 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
-use tollgate::{Clock, Limiter, SystemClock};
-use tollgate_http::SharedLimiter;
+use tollgate::policy::veiled;
+use tollgate::{Clock, SystemClock};
 use tollgate_server::Status;
 
 use crate::arguments::Serve;
 use crate::banner::banner;
-use crate::configuration::{Inputs, LogFormat, Overlay, Reading, Token, literal, yaml};
+use crate::configuration::{Inputs, LogFormat, Overlay, Reading, literal, yaml};
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::ready::ReadyFile;
-use crate::reload::{Reloader, Running, Watch};
+use crate::reload::{Reloader, Running, Secrets, Watch};
 use crate::surfaces::Surfaces;
-use crate::{descriptors, logging, output};
+use crate::{descriptors, logging, output, store};
 
 /// Between two looks at the files.
 const LOOK: Duration = Duration::from_millis(500);
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCo
     configuration.warnings.extend(environment.warnings());
     let settings = &configuration.settings;
     let variable = environment.get("ADMIN_TOKEN");
-    let token = Token::load(settings, variable, Reading::First)?;
+    let secrets = Secrets::load(settings, variable, Reading::First)?;
     logging::start(settings.level, settings.format);
     descriptors::allow_most();
 
@@ -48,13 +48,17 @@ pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCo
     runtime.block_on(async {
         // Before anybody is told that we are ready: they may want us to stop.
         let signals = Signals::new()?;
-        let limiter = SharedLimiter::from(Limiter::new(configuration.policy.clone()));
+        let (redis, outage) = (secrets.redis.clone(), configuration.settings.store.outage());
+        let limiter = store::limiter(configuration.policy.clone(), redis, &outage);
         let status = Arc::new(Status::new());
         // One that is left from before would say that we are ready.
         arguments.ready_file.as_deref().map_or(Ok(()), ReadyFile::clear)?;
-        let surfaces = Surfaces::open(&configuration, &limiter, &status, token.as_ref())?;
+        let surfaces = Surfaces::open(&configuration, &limiter, &status, secrets.token.as_ref())?;
         status.loaded(SystemClock::new().now());
         let addresses = surfaces.addresses();
+        // Whoever asks meanwhile is answered: without the store, if need be.
+        let store = limiter.load();
+        configuration.warnings.extend(store::connect(store.store()).await.err());
         // Said before the file is there: whoever waits for the file finds all of it said.
         match configuration.settings.format {
             LogFormat::Human => output::complain(&banner(&inputs, &configuration, &addresses)),
@@ -64,6 +68,7 @@ pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCo
                 tracing::info!(
                     gateway = shown(addresses.gateway),
                     api = shown(addresses.api),
+                    store = configuration.settings.store.shown(),
                     limits,
                     "serving"
                 );
@@ -72,9 +77,11 @@ pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCo
         }
         let ready = arguments.ready_file.as_deref().map(|file| ReadyFile::write(file, &addresses));
         let ready = ready.transpose()?;
-        let running = Running::new(&configuration, token.clone(), variable.map(str::to_owned));
+        let running = Running::new(&configuration, secrets, variable.map(str::to_owned));
+        let maintenance = tokio::spawn(store::maintain(limiter.clone()));
         let reloader = Reloader::new(inputs, limiter, Arc::clone(&status), running);
         let end = serve(surfaces, signals, watch, reloader, &status).await;
+        maintenance.abort();
         drop(ready);
         end.map(|()| ExitCode::SUCCESS)
     })
@@ -198,12 +205,16 @@ fn flags(arguments: &Serve) -> Vec<Overlay> {
     if let Some(address) = &arguments.listen_api {
         overlays.push(overlay("--listen-api", "listen.api", literal(address)));
     }
-    match arguments.upstream.as_slice() {
-        [] => {}
-        [only] => overlays.push(overlay("--upstream", "gateway.upstream", literal(only))),
-        several => {
-            let several: Vec<_> = several.iter().map(|it| literal(it)).collect();
-            overlays.push(overlay("--upstream", "gateway.upstream", format!("[{}]", several.join(", "))));
+    for (flag, path, values) in
+        [("--upstream", "gateway.upstream", &arguments.upstream), ("--store", "store", &arguments.store)]
+    {
+        match values.as_slice() {
+            [] => {}
+            [only] => overlays.push(overlay(flag, path, literal(only))),
+            several => {
+                let several: Vec<_> = several.iter().map(|it| literal(it)).collect();
+                overlays.push(overlay(flag, path, format!("[{}]", several.join(", "))));
+            }
         }
     }
     overlays
@@ -213,7 +224,7 @@ fn flags(arguments: &Serve) -> Vec<Overlay> {
 fn set_flag(text: &str) -> Result<Overlay, Failure> {
     let Some((path, value)) = text.split_once('=').filter(|(path, _)| !path.trim().is_empty()) else {
         return Err(Failure::with_help(
-            format_args!("`--set {text}` sets nothing: it is --set KEY=VALUE"),
+            format_args!("`--set {}` sets nothing: it is --set KEY=VALUE", veiled(text)),
             "such as --set listen.api=127.0.0.1:0 or --set 'limits=[{by: ip, bucket: 5/minute}]'",
         ));
     };
@@ -236,5 +247,7 @@ mod tests {
         for wrong in ["", "listen.api", "=x", " =x"] {
             assert!(set_flag(wrong).unwrap_err().to_string().contains("--set KEY=VALUE"), "{wrong}");
         }
+        let said = set_flag("redis://:hunter2@h").unwrap_err().to_string();
+        assert!(said.contains("`--set redis://:***@h`"), "{said}");
     }
 }

@@ -7,7 +7,6 @@
 //! Not here: what a request means (`tollgate_gateway`, `tollgate_server`).
 
 use std::convert::Infallible;
-use std::error::Error;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +23,7 @@ use tollgate_server::{Access, Api, Status};
 use crate::configuration::{Configuration, Listen, Token};
 use crate::failure::Failure;
 use crate::ready::Addresses;
+use crate::store::{AnyStore, counters, in_full};
 
 /// How long connections between two requests may bring one more, at the end.
 const ONE_MORE: Duration = Duration::from_secs(1);
@@ -47,7 +47,7 @@ impl Surfaces {
     /// Listens, and begins to serve.
     pub(crate) fn open(
         configuration: &Configuration,
-        limiter: &SharedLimiter,
+        limiter: &SharedLimiter<AnyStore>,
         status: &Arc<Status>,
         token: Option<&Token>,
     ) -> Result<Self, Failure> {
@@ -67,7 +67,9 @@ impl Surfaces {
         let gateway = Gateway::new(settings.forwarding.clone(), limiter.clone(), demo);
         let gateway = Arc::new(gateway.map_err(|error| Failure::new(in_full(&error)))?);
         let access = token.map_or_else(Access::open, |token| Access::token(token.expose()));
-        let api = Api::new(limiter.clone(), Arc::clone(status), access);
+        let counted = limiter.clone();
+        let api = Api::new(limiter.clone(), Arc::clone(status), access)
+            .with_metrics(move |out| counters(counted.load().store(), out));
 
         let (running, ended) = mpsc::channel(1);
         let (gateway_sockets, api_sockets) = (each(gateway_sockets, workers), each(api_sockets, workers));
@@ -131,7 +133,7 @@ impl Surfaces {
     }
 }
 
-async fn serve_api(api: Api, listener: TcpListener, drain: Drain) -> io::Result<()> {
+async fn serve_api(api: Api<AnyStore>, listener: TcpListener, drain: Drain) -> io::Result<()> {
     let make = move |connection: &Connection| {
         let (api, peer) = (api.clone(), connection.peer.ip());
         service_fn(move |request| {
@@ -139,7 +141,7 @@ async fn serve_api(api: Api, listener: TcpListener, drain: Drain) -> io::Result<
             async move {
                 // The timer is set only if the answer is not there at once.
                 let answer = timeout(ASKED_WITHIN, api.answer(request, peer)).await;
-                Ok::<_, Infallible>(answer.unwrap_or_else(|_late| <Api>::too_slow()))
+                Ok::<_, Infallible>(answer.unwrap_or_else(|_late| Api::<AnyStore>::too_slow()))
             }
         })
     };
@@ -184,16 +186,4 @@ fn each(sockets: Option<Sockets>, workers: usize) -> Vec<Option<TcpListener>> {
         Some(sockets) => sockets.into_listeners().into_iter().map(Some).collect(),
         None => (0..workers).map(|_| None).collect(),
     }
-}
-
-/// An error and what caused it, on one line.
-fn in_full(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        cause = inner.source();
-    }
-    text
 }

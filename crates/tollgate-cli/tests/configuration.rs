@@ -76,15 +76,25 @@ error: `listen.api` is `host:port` or `off`, not `7070`
 ",
         ),
         (
-            "limits: [{by: ip, bucket: 5/minute}]\nstore: redis://localhost:6379\n",
+            "limits: [{by: ip, bucket: 5/minute}]\nstore: redis://ann:hunter2@localhost:http\n",
             r"
-error: this version keeps its counts in memory only
+error: this is not a URL of Redis: a port is a number from 1 to 65535
   --> policy.yaml:2:8
    |
- 2 | store: redis://localhost:6379
-   |        ^^^^^^^^^^^^^^^^^^^^^^ cannot be used yet
+ 2 | store: redis://ann:***@localhost:http
+   |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
    |
-   = help: write `store: memory`, or leave it out
+   = help: such as redis://HOST:6379, redis://USER:PASSWORD@HOST:6379/0 or rediss://HOST for TLS
+",
+        ),
+        (
+            "limits: [{by: ip, bucket: 5/minute}]\nstore: {url: redis://localhost, password: hunter2}\n",
+            r"
+error: unknown word `password` in `store`
+  --> policy.yaml:2:33
+   |
+ 2 | store: {url: redis://localhost, password: ***}
+   |                                 ^^^^^^^^ did you mean `password_file`?
 ",
         ),
         (
@@ -253,6 +263,18 @@ error: `listen.gateway` is `host:port` or `off`, not `:8080`
 ",
         ),
         (
+            ["--store", "http://ann:hunter2@localhost"],
+            r"
+error: this is not a URL of Redis: `http://` is not spoken by Redis
+  --> on the command line
+   |
+   | --store http://ann:***@localhost
+   |         ^^^^^^^^^^^^^^^^^^^^^^^^
+   |
+   = help: such as redis://HOST:6379, redis://USER:PASSWORD@HOST:6379/0 or rediss://HOST for TLS
+",
+        ),
+        (
             ["--set", "listen.api"],
             r"
 error: `--set listen.api` sets nothing: it is --set KEY=VALUE
@@ -280,6 +302,20 @@ error: `level` cannot be `loud`
    = help: it can be error, warn, info or debug
 ",
     );
+    refused(
+        &[],
+        &[("TOLLGATE_STORE", "redis:ann:hunter2@localhost")],
+        &[],
+        r"
+error: this is not a URL of Redis: a URL of Redis begins with `redis://`
+  --> in the environment
+   |
+   | TOLLGATE_STORE=redis:***@localhost
+   |                ^^^^^^^^^^^^^^^^^^^
+   |
+   = help: such as redis://HOST:6379, redis://USER:PASSWORD@HOST:6379/0 or rediss://HOST for TLS
+",
+    );
 }
 
 /// Which of the places that name an address wins: each names one that is wrong in its own way.
@@ -303,6 +339,25 @@ fn set_wins_over_flags_flags_over_variables_and_those_over_the_file() {
         assert_eq!(said.code, Some(2));
         assert!(said.stderr.contains(&format!("not {winner}")), "{arguments:?}: {}", said.stderr);
     }
+}
+
+#[test]
+fn a_password_that_cannot_be_read_is_said_before_anything_listens() {
+    for (password, expected) in [
+        ("", "error: the password file secret is empty\n"),
+        ("one\ntwo\n", "error: the password file secret has more than one line\n"),
+    ] {
+        let files = [("secret", password)];
+        let said =
+            tollgate(&files, &[], &["serve", "--set", "store={url: redis://h, password_file: secret}"]);
+        assert_eq!(said.code, Some(2));
+        assert!(said.stderr.starts_with(expected), "{}", said.stderr);
+    }
+    let said = tollgate(&[], &[], &["serve", "--set", "store={url: redis://h, password_file: secret}"]);
+    assert_eq!(
+        (said.code, said.stderr.as_str()),
+        (Some(2), "error: cannot read secret: there is no such file\n")
+    );
 }
 
 #[test]
@@ -341,6 +396,15 @@ fn a_good_file_is_said_to_be_good() {
         (Some(0), "policy.yaml: 1 limit, no mistakes\n", "")
     );
 
+    // Neither Redis nor the file is there, and nobody asks.
+    for store in
+        ["redis://nowhere.invalid", "[redis://a, redis://b]", "{url: redis://a, password_file: none}"]
+    {
+        let stored = format!("{POLICY}store: {store}\n");
+        let stored = tollgate(&[("policy.yaml", &stored)], &[], &validate);
+        assert_eq!((stored.code, stored.stderr.as_str()), (Some(0), ""), "{store}");
+    }
+
     let odd = format!("{POLICY}listen: {{rls: \"127.0.0.1:8081\"}}\n");
     let odd = tollgate(&[("policy.yaml", &odd)], &[], &validate);
     assert_eq!(
@@ -377,6 +441,7 @@ fn help_teaches() {
                 "--set listen.gateway=0.0.0.0:8080",
                 "admin: {token_file: FILE}",
                 "TOLLGATE_LISTEN_API",
+                "--store redis://127.0.0.1:6379",
                 "SIGHUP",
             ],
         ),

@@ -4,11 +4,14 @@ use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use std::{fs, io};
 
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::Service;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tollgate::{MemoryStore, Store};
 use tollgate_http::{Limit, LimitBody, LimitLayer, SharedLimiter};
 use tollgate_net::{Connection, Drain, HttpServer, Tls, TlsError, Trusts};
@@ -21,6 +24,9 @@ use crate::head::{self, Caller};
 use crate::pool::Pool;
 use crate::settings::{GatewaySettings, Target};
 use crate::upstream::{Origin, Speech, Upstreams};
+
+/// How long a worker that ends waits for a remote store to take back slots.
+const GIVING_BACK: Duration = Duration::from_secs(1);
 
 /// Why a gateway cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -95,13 +101,24 @@ impl<S: Store> Gateway<S> {
     /// Serves on one worker until draining has ended.
     pub async fn serve(&self, listener: TcpListener, drain: Drain) -> io::Result<()> {
         let worker = Arc::new(self.worker());
-        let layer = LimitLayer::new(self.limiter.clone()).with_spawn(|work| drop(tokio::spawn(work)));
+        // Closed when the last slot has been given back.
+        let (giving_back, mut given_back) = mpsc::channel::<Infallible>(1);
+        let layer = LimitLayer::new(self.limiter.clone()).with_spawn(move |work| {
+            let giving_back = giving_back.clone();
+            drop(tokio::spawn(async move {
+                work.await;
+                drop(giving_back);
+            }));
+        });
         let make = move |connection: &Connection| {
             let address = connection.peer.ip();
             let forward = Forward::new(Arc::clone(&worker), Caller::new(address, connection.secure));
             Limited(layer.clone().with_peer(move |_| Some(address)).layer(forward))
         };
-        self.server.clone().serve(listener, make, drain).await
+        self.server.clone().serve(listener, make, drain).await?;
+        // What ends with this runtime would be held until its lease ends.
+        let _late = timeout(GIVING_BACK, given_back.recv()).await;
+        Ok(())
     }
 
     fn worker(&self) -> Worker {

@@ -114,16 +114,6 @@ pub(crate) fn written(
     Some(sheet.finish())
 }
 
-/// The headers of a refusal that no decision could be made about.
-pub(crate) fn write_outage_headers(headers: &mut HeaderMap, id: DecisionId, retry_after: Option<RetryAfter>) {
-    let mut sheet = Sheet::new(0);
-    if let Some(retry_after) = retry_after {
-        retry_after.write(&mut sheet);
-    }
-    write_id(&mut sheet, id);
-    sheet.finish().set(headers);
-}
-
 /// Whether there is anything to tell: a limit was counted, or the caller refused.
 pub(crate) fn is_limited(decision: &Decision<'_>) -> bool {
     decision.limits().len() > 0 || !decision.is_allowed()

@@ -33,8 +33,7 @@ use tollgate::{Decision, DecisionId, Fate, Limit, LimitOutcome};
 
 use self::accept::Form;
 pub use self::words::promise;
-use crate::headers::{RetryAfter, covers_everything, decider, spoken, write_headers, write_outage_headers};
-use crate::outage::Outage;
+use crate::headers::{RetryAfter, covers_everything, decider, spoken, write_headers};
 
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
@@ -61,7 +60,7 @@ const USUAL_HEADERS: usize = 12;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Rejection<'d, 'l> {
-    decision: Option<&'d Decision<'l>>,
+    decision: &'d Decision<'l>,
     id: DecisionId,
     /// In whose words the limit that refused wants to be spoken of.
     own_dialects: &'d [Dialect],
@@ -76,31 +75,28 @@ pub struct Rejection<'d, 'l> {
 impl<'d, 'l: 'd> Rejection<'d, 'l> {
     /// The refusal in a decision of this name; `None` when it allows.
     pub fn of(decision: &'d Decision<'l>, id: DecisionId, retry_after: Option<RetryAfter>) -> Option<Self> {
-        let rejection = match decision.fate() {
-            Fate::Refused => Self::by_quota(decision, id, retry_after),
-            fate => Self::uncounted(fate, id)?,
-        };
-        Some(Self { decision: Some(decision), ..rejection })
-    }
-
-    /// The refusal while nothing can be counted; `None` for what passes.
-    pub fn in_outage(outage: &Outage<'l>, id: DecisionId) -> Option<Self> {
-        match outage {
-            Outage::Uncounted(fate) => Self::uncounted(*fate, id),
-            Outage::Denied(limits) => Some(Self::by_outage(limits, id)),
-            Outage::Passes => None,
+        match decision.fate() {
+            Fate::Admitted | Fate::AllowListed(_) => None,
+            Fate::Refused => Some(Self::by_quota(decision, id, retry_after)),
+            Fate::Uncountable => Some(Self::by_outage(decision, id, retry_after)),
+            Fate::DenyListed(_) => {
+                Some(Self::uncounted(decision, id, "this caller is on the deny list".to_owned(), None))
+            }
+            Fate::Blocked(block) => {
+                Some(Self::uncounted(decision, id, words::block(block), Some(block.limit)))
+            }
         }
     }
 
-    /// A refusal that needed no counting; `None` for what is none.
-    fn uncounted(fate: Fate<'l>, id: DecisionId) -> Option<Self> {
-        let (detail, limit) = match fate {
-            Fate::DenyListed(_) => ("this caller is on the deny list".to_owned(), None),
-            Fate::Blocked(block) => (words::block(block), Some(block.limit)),
-            Fate::Admitted | Fate::Refused | Fate::AllowListed(_) => return None,
-        };
-        Some(Self {
-            decision: None,
+    /// A refusal that needed no counting.
+    fn uncounted(
+        decision: &'d Decision<'l>,
+        id: DecisionId,
+        detail: String,
+        limit: Option<&'l Limit>,
+    ) -> Self {
+        Self {
+            decision,
             id,
             own_dialects: limit.map_or(&[], Limit::dialects),
             status: StatusCode::FORBIDDEN,
@@ -109,21 +105,21 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
             detail,
             violated: limit.map(Limit::name).into_iter().collect(),
             retry_after: None,
-        })
+        }
     }
 
     /// Limits that would rather refuse than not count.
-    fn by_outage(limits: &[&'l Limit], id: DecisionId) -> Self {
+    fn by_outage(decision: &'d Decision<'l>, id: DecisionId, retry_after: Option<RetryAfter>) -> Self {
         Self {
-            decision: None,
+            decision,
             id,
-            own_dialects: limits.first().map_or(&[], |limit| limit.dialects()),
+            own_dialects: decision.uncountable().next().map_or(&[], Limit::dialects),
             status: StatusCode::SERVICE_UNAVAILABLE,
             kind: REDUCED_CAPACITY,
             title: "Temporary Reduced Capacity",
             detail: "requests cannot be counted at the moment; try again shortly".to_owned(),
-            violated: limits.iter().map(|limit| limit.name()).collect(),
-            retry_after: Some(RetryAfter::shortly()),
+            violated: decision.uncountable().map(|limit| -> &'d str { limit.name() }).collect(),
+            retry_after: Some(retry_after.unwrap_or(RetryAfter::shortly())),
         }
     }
 
@@ -135,7 +131,7 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
             None => "too many requests".to_owned(),
         };
         Self {
-            decision: Some(decision),
+            decision,
             id,
             own_dialects: decider.map_or(&[], |decider| decider.limit().dialects()),
             status: StatusCode::TOO_MANY_REQUESTS,
@@ -147,8 +143,8 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
         }
     }
 
-    /// The decision that refused; `None` in an outage, when none could be made.
-    pub const fn decision(&self) -> Option<&'d Decision<'l>> {
+    /// The decision that refused.
+    pub const fn decision(&self) -> &'d Decision<'l> {
         self.decision
     }
 
@@ -158,7 +154,7 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
         Self { status, ..self }
     }
 
-    /// The name of the decision, also of one that could not be made.
+    /// The name of the decision.
     pub const fn id(&self) -> DecisionId {
         self.id
     }
@@ -185,7 +181,7 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
 
     /// Whether this is about all that the caller does, and not one endpoint.
     fn is_global(&self) -> bool {
-        self.decision.and_then(decider).is_some_and(|decider| covers_everything(&decider))
+        decider(self.decision).is_some_and(|decider| covers_everything(&decider))
     }
 
     /// Status and body: in the words of the policy's dialects, or in the form
@@ -215,9 +211,6 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
     /// The headers of a refusal, whoever wrote its body.
     pub fn write_headers(&self, headers: &mut HeaderMap, settings: &HeaderSettings) {
         let _full = headers.try_insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        match self.decision {
-            Some(decision) => write_headers(headers, decision, self.id, settings, self.retry_after),
-            None => write_outage_headers(headers, self.id, self.retry_after),
-        }
+        write_headers(headers, self.decision, self.id, settings, self.retry_after);
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! ```text
 //! settle the client's address → decide ─┬─ refused ──► word it; the service is never called
-//!                                       ├─ no answer ► outage
 //!                                       └─ allowed ──► call the service → add headers → answer
 //!                                                      └ slots, if any, go with the body ┘
 //! ```
@@ -33,7 +32,6 @@ use crate::client_address::client_address;
 use crate::future::{Conclusion, LimitFuture, Passing, Refused};
 use crate::headers::{RetryAfter, is_limited, written};
 use crate::layer::Wiring;
-use crate::outage::Outage;
 use crate::rejection::Rejection;
 use crate::slots::HeldSlots;
 use crate::view::HttpRequest;
@@ -109,18 +107,9 @@ where
 {
     let (parts, body) = request.into_parts();
     let view = wiring.view(&limiter, &parts);
-    let concluded = match limiter.decide(&view).await {
-        Ok(decision) => wiring.conclude(&limiter, &decision, &parts),
-        Err(_no_answer) => {
-            let outage = Outage::of(limiter.policy(), &view);
-            match Rejection::in_outage(&outage, limiter.next_id()) {
-                Some(rejection) => {
-                    Conclusion::Refused(wiring.refuse(&rejection, &parts, limiter.policy().headers()))
-                }
-                None => Conclusion::Passes(Passing::default()),
-            }
-        }
-    };
+    let decision = limiter.decide(&view).await;
+    let concluded = wiring.conclude(&limiter, &decision, &parts);
+    drop(decision);
     match concluded {
         Conclusion::Passes(passing) => {
             LimitFuture::passing(inner.call(Request::from_parts(parts, body)), passing).await

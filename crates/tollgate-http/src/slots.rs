@@ -14,8 +14,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Waker};
 
-use tollgate::policy::Key;
-use tollgate::{Adjustment, Decision, Limiter, Owner, Quota, Rule, Store};
+use tollgate::{Decision, Limiter, Receipt, Store};
 
 /// Work that outlives the request it belongs to.
 pub(crate) type Background = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -37,10 +36,9 @@ impl HeldSlots {
         decision: &Decision<'_>,
         spawn: Option<&Spawn>,
     ) -> Option<Self> {
-        let owner = decision.owner()?;
-        let slots = decision.limits().filter(|limit| matches!(limit.rule().quota, Quota::Concurrency(_)));
-        let slots = slots.map(|limit| (limit.rule().clone(), limit.key().clone())).collect();
-        let release = release(Arc::clone(limiter), owner, slots);
+        decision.owner()?;
+        let receipt = decision.receipt().filter(|receipt| receipt.slots() > 0)?;
+        let release = release(Arc::clone(limiter), receipt);
         Some(Self { release: Some(Box::pin(release)), spawn: spawn.cloned() })
     }
 }
@@ -59,11 +57,9 @@ impl Outliving {
     }
 }
 
-async fn release<S: Store>(limiter: Arc<Limiter<S>>, owner: Owner, slots: Vec<(Rule, Key)>) {
-    for (rule, key) in slots {
-        // A store that fails now forgets the slot when its lease ends.
-        let _outage = limiter.store().adjust(&rule, key.as_bytes(), Adjustment::Release { owner }).await;
-    }
+async fn release<S: Store>(limiter: Arc<Limiter<S>>, receipt: Receipt) {
+    // A store that fails now forgets the slot when its lease ends.
+    let _outage = limiter.release_receipt(&receipt).await;
 }
 
 impl Drop for HeldSlots {

@@ -9,11 +9,13 @@
 
 mod brief;
 mod excerpt;
+mod passwords;
 mod sources;
 
 use std::fmt;
 
 pub(crate) use excerpt::source_line;
+pub use passwords::veiled;
 pub(crate) use sources::{Source, Sources};
 
 /// The most that one run reports. Past this the file is probably not a policy.

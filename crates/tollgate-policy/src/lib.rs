@@ -25,7 +25,7 @@ mod veil;
 mod written;
 
 pub use builder::{BuildError, LimitBuilder};
-pub use diagnostic::{Diagnostic, Diagnostics, Located, Place, Problems, Severity};
+pub use diagnostic::{Diagnostic, Diagnostics, Located, Place, Problems, Severity, veiled};
 pub use document::{Document, Entry, Fields, Kind, Node, Setting, Words};
 pub use identify::{Credential, Identify};
 pub use key::{Key, LONGEST_PART};

@@ -8,7 +8,7 @@
 use std::error::Error;
 use std::hash::RandomState;
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -39,7 +39,8 @@ Tollgate decides whether requests may pass.
   POST /v1/release                   an earlier request is over: give back its slots
   ANY  /v1/auth                      forward auth for nginx, Caddy, Traefik, HAProxy
   GET  /v1/limits                    the limits in force
-  GET  /healthz, /readyz             alive? ready?
+  GET  /healthz, /readyz             alive? ready? and how is the store?
+  GET  /metrics                      counts, for Prometheus
   GET  /openapi.json                 all of it, for machines
 
 Try:
@@ -79,13 +80,26 @@ pub(crate) struct Inner<S> {
     pub(crate) secret: RandomState,
     status: Arc<Status>,
     access: Access,
+    /// What others have to tell in `/metrics`.
+    metrics: Mutex<Vec<Metrics>>,
 }
+
+/// Appends lines in the text format of Prometheus.
+type Metrics = Box<dyn Fn(&mut String) + Send + Sync>;
 
 impl<S: Store> Api<S> {
     /// An API about this limiter.
     pub fn new(limiter: SharedLimiter<S>, status: Arc<Status>, access: Access) -> Self {
         let (receipts, secret) = (Receipts::default(), RandomState::new());
-        Self(Arc::new(Inner { limiter, receipts, secret, status, access }))
+        Self(Arc::new(Inner { limiter, receipts, secret, status, access, metrics: Mutex::default() }))
+    }
+
+    /// Lets somebody else append lines to `/metrics`, whole ones in the text format of
+    /// Prometheus: what a store counts, say.
+    #[must_use]
+    pub fn with_metrics(self, append: impl Fn(&mut String) + Send + Sync + 'static) -> Self {
+        self.0.metrics().push(Box::new(append));
+        self
     }
 
     /// What a request is told whose body does not arrive: 408. How long to wait for
@@ -129,17 +143,27 @@ impl<S: Store> Inner<S> {
             Route::Limits => Ok(self.list_limits()),
             Route::Health => Ok(text("ok\n")),
             Route::Ready => Ok(self.readiness()),
+            Route::Metrics => Ok(self.measure()),
             Route::OpenApi => Ok(json(described())),
             Route::Index => Ok(text(INDEX)),
         }
     }
 
     fn readiness(&self) -> Reply {
-        let mut reply = json(self.status.to_json());
+        let mut reply = json(self.status.to_json(&self.limiter.load().health()));
         if !self.status.is_ready() {
             *reply.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
         }
         reply
+    }
+
+    pub(crate) fn append_metrics(&self, out: &mut String) {
+        self.metrics().iter().for_each(|append| append(out));
+    }
+
+    fn metrics(&self) -> MutexGuard<'_, Vec<Metrics>> {
+        // Whoever panicked while appending has left the list as it was.
+        self.metrics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes a decision as JSON, and remembers what it charged.

@@ -20,7 +20,7 @@ use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use tollgate::policy::HeaderSettings;
 use tollgate::{Decision, DecisionId, Store};
-use tollgate_http::{Outage, Rejection, RetryAfter, client_address_behind, write_headers};
+use tollgate_http::{Rejection, RetryAfter, client_address_behind, write_headers};
 
 use self::original::{Named, Original};
 use self::wishes::Wishes;
@@ -39,21 +39,11 @@ impl<S: Store> Inner<S> {
         let client = client_address_behind(peer, &parts.headers, policy.client());
         let request = Original::new(&named, parts, client)?;
         let id = limiter.next_id();
-        Ok(match limiter.decide_in_passing(&request).await {
-            Ok(decision) => {
-                self.keep(id, &decision);
-                match Rejection::of(&decision, id, retry_after(&decision, policy.headers())) {
-                    Some(rejection) => refused(rejection, wishes, parts, policy.headers()),
-                    None => admitted(Some(&decision), id, policy.headers()),
-                }
-            }
-            Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "no answer from the store");
-                match Rejection::in_outage(&Outage::of(policy, &request), id) {
-                    Some(rejection) => refused(rejection, wishes, parts, policy.headers()),
-                    None => admitted(None, id, policy.headers()),
-                }
-            }
+        let decision = limiter.decide_in_passing(&request).await;
+        self.keep(id, &decision);
+        Ok(match Rejection::of(&decision, id, retry_after(&decision, policy.headers())) {
+            Some(rejection) => refused(rejection, wishes, parts, policy.headers()),
+            None => admitted(&decision, id, policy.headers()),
         })
     }
 }
@@ -64,13 +54,11 @@ fn retry_after(decision: &Decision<'_>, settings: &HeaderSettings) -> Option<Ret
     RetryAfter::of(decision, jitter, dice)
 }
 
-fn admitted(decision: Option<&Decision<'_>>, id: DecisionId, settings: &HeaderSettings) -> Reply {
+fn admitted(decision: &Decision<'_>, id: DecisionId, settings: &HeaderSettings) -> Reply {
     let mut reply = Response::new(Full::default());
     // A proxy that keeps answers must not keep this one: the next request counts too.
     reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if let Some(decision) = decision {
-        write_headers(reply.headers_mut(), decision, id, settings, None);
-    }
+    write_headers(reply.headers_mut(), decision, id, settings, None);
     reply
 }
 

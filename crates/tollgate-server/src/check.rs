@@ -8,14 +8,12 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 use tollgate::{Call, Limiter, Store};
-use tollgate_http::Outage;
 
 use crate::api::Inner;
 use crate::body::{quoted, read};
 use crate::json::{Object, Pairs, Text, Units};
 use crate::problem::Problem;
 use crate::reply::{Reply, json};
-use crate::told::Teller;
 
 /// The most requests of one batch.
 pub(crate) const MOST_IN_BATCH: usize = 1_000;
@@ -158,12 +156,7 @@ impl<S: Store> Inner<S> {
         if limiter.decide_at_once(call, |decision| self.tell(limiter, decision, id, out)).is_some() {
             return;
         }
-        match limiter.decide(call).await {
-            Ok(decision) => self.tell(limiter, &decision, id, out),
-            Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "no answer from the store");
-                Teller::write_outage(&Outage::of(limiter.policy(), call), id, out);
-            }
-        }
+        let decision = limiter.decide(call).await;
+        self.tell(limiter, &decision, id, out);
     }
 }

@@ -15,6 +15,7 @@ mod body;
 mod check;
 mod json;
 mod limits;
+mod metrics;
 mod named;
 mod openapi;
 mod problem;

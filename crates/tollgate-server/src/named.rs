@@ -7,12 +7,11 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
-use tollgate::policy::{Granted, Key, OnOutage, nearest};
+use tollgate::policy::{Granted, Key, nearest};
 use tollgate::store::Check;
 use tollgate::{
     Adjustment, KeySource, Limit, Limiter, Mode, Outcome, Policy, Quota, Rule, Store, StoreError,
 };
-use tollgate_http::Outage;
 
 use crate::api::Inner;
 use crate::body::{quoted, read};
@@ -97,25 +96,16 @@ impl<S: Store> Inner<S> {
                  give one back with `/v1/release`, or all with `/v1/limits/{name}/reset`"
             )));
         }
-        let outcomes = adjusted(&limiter, &named, rules, operation).await.map_err(|error| {
-            tracing::warn!(error = &error as &dyn std::error::Error, "no answer from the store");
-            Problem::outage()
-        })?;
+        let outcomes =
+            adjusted(&limiter, &named, rules, operation).await.map_err(|error| Problem::outage(&error))?;
         Ok(self.told_standing(policy, &named, operation, rules, &outcomes))
     }
 
     async fn check_named(&self, limiter: &Limiter<S>, named: Named<'_>) -> Reply {
         let id = limiter.next_id();
         let mut out = Vec::with_capacity(512);
-        match limiter.decide_by(named.limit, named.key, named.plan, named.cost).await {
-            Ok(decision) => self.tell(limiter, &decision, id, &mut out),
-            Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "no answer from the store");
-                let denies = named.limit.mode() == Mode::Enforce && named.limit.on_outage() == OnOutage::Deny;
-                let outage = if denies { Outage::Denied(vec![named.limit]) } else { Outage::Passes };
-                Teller::write_outage(&outage, id, &mut out);
-            }
-        }
+        let decision = limiter.decide_by(named.limit, named.key, named.plan, named.cost).await;
+        self.tell(limiter, &decision, id, &mut out);
         json(out)
     }
 

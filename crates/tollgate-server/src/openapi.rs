@@ -44,6 +44,9 @@ fn paths() -> Value {
         "/": page("index", "What is here", json!({"text/plain": {"schema": {"type": "string"}}})),
         "/healthz": page("healthz", "Whether the process is alive", json!({"text/plain": {"schema": {"type": "string"}}})),
         "/readyz": readyz(),
+        "/metrics": page(
+            "metrics", "Counts, in the text format of Prometheus", json!({"text/plain": {"schema": {"type": "string"}}})
+        ),
         "/openapi.json": page("openapi", "This document", json!({"application/json": {"schema": {"type": "object"}}})),
         "/v1/limits": page("limits", "The limits in force", json_of("Limits")),
         "/v1/check": {"post": with_links(operation(

@@ -7,6 +7,7 @@ use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
+use tollgate::StoreError;
 
 /// A request that got no answer, and why.
 #[derive(Debug)]
@@ -94,7 +95,9 @@ impl Problem {
     }
 
     /// 503: the store gives no answer.
-    pub(crate) fn outage() -> Self {
+    pub(crate) fn outage(error: &StoreError) -> Self {
+        // Once for each request, so not louder: `Limiter::health` and its log tell of outages.
+        tracing::debug!(error = error as &dyn std::error::Error, "no answer from the store");
         let header = Some((RETRY_AFTER, HeaderValue::from_static("1")));
         let detail = "the store gives no answer at the moment, and this cannot be done without it; \
                       try again shortly";

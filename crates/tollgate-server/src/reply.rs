@@ -16,6 +16,10 @@ pub(crate) fn text(body: &'static str) -> Reply {
     with_type("text/plain; charset=utf-8", body)
 }
 
+pub(crate) fn metrics(body: String) -> Reply {
+    with_type("text/plain; version=0.0.4; charset=utf-8", body)
+}
+
 fn with_type(kind: &'static str, body: impl Into<Bytes>) -> Reply {
     let mut response = Response::new(Full::new(body.into()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));

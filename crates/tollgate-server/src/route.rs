@@ -15,6 +15,8 @@ pub(crate) enum Route<'p> {
     Health,
     /// `/readyz`
     Ready,
+    /// `/metrics`
+    Metrics,
     /// `/openapi.json`
     OpenApi,
     /// `/v1/check`
@@ -63,6 +65,7 @@ impl<'p> Route<'p> {
             "/" => Self::Index,
             "/healthz" => Self::Health,
             "/readyz" => Self::Ready,
+            "/metrics" => Self::Metrics,
             "/openapi.json" => Self::OpenApi,
             _ => {
                 let (name, operation) = path.strip_prefix("/v1/limits/")?.split_once('/')?;
@@ -79,7 +82,9 @@ impl<'p> Route<'p> {
             Self::Auth if method.as_str() == "QUERY" => EVERY_OTHER,
             Self::Auth => return Ok(()),
             Self::Check | Self::Batch | Self::Named(..) | Self::Settle | Self::Release => "POST",
-            Self::Index | Self::Health | Self::Ready | Self::OpenApi | Self::Limits => "GET, HEAD",
+            Self::Index | Self::Health | Self::Ready | Self::Metrics | Self::OpenApi | Self::Limits => {
+                "GET, HEAD"
+            }
         };
         let fits = match *method {
             Method::POST => allowed == "POST",

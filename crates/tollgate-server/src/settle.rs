@@ -56,9 +56,8 @@ impl<S: Store> Inner<S> {
             Settling::First(receipt) => {
                 let limiter = self.limiter.load();
                 if let Err(error) = limiter.settle_receipt(&receipt, cost).await {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "no answer from the store");
                     self.receipts.unsettle(id);
-                    return Err(Problem::outage());
+                    return Err(Problem::outage(&error));
                 }
                 // A slot that stays held ends with its lease.
                 let _outage = limiter.release_receipt(&receipt).await;
@@ -71,10 +70,7 @@ impl<S: Store> Inner<S> {
         let asked: AskedToRelease<'_> = read(body, &["id"])?;
         let id = decision_id(&asked.id)?;
         let receipt = self.receipts.find(id).ok_or_else(|| unknown(id, "release"))?;
-        self.limiter.load().release_receipt(&receipt).await.map_err(|error| {
-            tracing::warn!(error = &error as &dyn std::error::Error, "no answer from the store");
-            Problem::outage()
-        })?;
+        self.limiter.load().release_receipt(&receipt).await.map_err(|error| Problem::outage(&error))?;
         let released = Released { id: id.to_string(), slots: receipt.slots() };
         Ok(json(serde_json::to_vec(&released).unwrap_or_default()))
     }

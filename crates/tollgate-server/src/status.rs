@@ -1,4 +1,8 @@
-//! What `/readyz` tells: which policy is in force, and what went wrong since.
+//! What `/readyz` tells: which policy is in force, how the store is doing, and what went
+//! wrong since.
+//!
+//! A node whose store gives no answers is ready all the same: it decides as its limits'
+//! `on_outage` says, and one that is sent no requests decides nothing.
 //!
 //! The binary writes it when it loads, fails to load, and stops; requests read it.
 
@@ -6,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
-use tollgate::Timestamp;
+use tollgate::{Health, Timestamp};
 
 /// What `/readyz` tells. Shared: all of it changes behind a shared reference.
 ///
@@ -42,6 +46,38 @@ struct Told {
     policy_version: u64,
     policy_loaded_at: Option<String>,
     reload_error: Option<String>,
+    store: ToldStore,
+}
+
+/// How the store is doing, as JSON.
+#[derive(Serialize)]
+struct ToldStore {
+    state: &'static str,
+    since: Option<String>,
+    error: Option<String>,
+    failures: u64,
+    degraded_decisions: u64,
+    ledger_keys: usize,
+}
+
+impl ToldStore {
+    fn of(health: &Health) -> Self {
+        let is_degraded = health.is_degraded();
+        Self {
+            state: if is_degraded { "degraded" } else { "ok" },
+            since: health.since.and_then(date),
+            // What is over is in the counts.
+            error: health.error.clone().filter(|_| is_degraded),
+            failures: health.failures,
+            degraded_decisions: health.degraded.total(),
+            ledger_keys: health.ledger_keys,
+        }
+    }
+}
+
+fn date(at: Timestamp) -> Option<String> {
+    let micros = i64::try_from(at.as_micros()).ok()?;
+    jiff::Timestamp::from_microsecond(micros).ok().map(|at| at.to_string())
 }
 
 impl Status {
@@ -79,18 +115,15 @@ impl Status {
         self.version() > 0 && !self.draining.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn to_json(&self) -> Vec<u8> {
+    pub(crate) fn to_json(&self, health: &Health) -> Vec<u8> {
         let last = self.last();
-        let loaded_at = last.loaded_at.and_then(|at| {
-            let micros = i64::try_from(at.as_micros()).ok()?;
-            jiff::Timestamp::from_microsecond(micros).ok().map(|at| at.to_string())
-        });
         let told = Told {
             ready: self.is_ready(),
             draining: self.draining.load(Ordering::Relaxed),
             policy_version: self.version(),
-            policy_loaded_at: loaded_at,
+            policy_loaded_at: last.loaded_at.and_then(date),
             reload_error: last.reload_error.clone(),
+            store: ToldStore::of(health),
         };
         serde_json::to_vec(&told).unwrap_or_default()
     }

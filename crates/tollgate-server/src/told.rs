@@ -11,7 +11,7 @@ use tollgate::policy::{BlockReason, Key};
 use tollgate::{
     Decision, DecisionId, Fate, Limit, LimitOutcome, Mode, Outcome, Policy, Quota, Rule, Verdict,
 };
-use tollgate_http::{Outage, Rejection, RetryAfter, decider};
+use tollgate_http::{RetryAfter, decider};
 
 /// What is told about a decision, member by member.
 #[derive(Serialize)]
@@ -71,40 +71,19 @@ pub(crate) struct Teller<'a> {
 impl Teller<'_> {
     /// Writes a decision as JSON. Writing to memory does not fail.
     pub(crate) fn write(self, decision: &Decision<'_>, id: DecisionId, out: &mut Vec<u8>) {
-        let blocking =
-            if let Fate::Blocked(block) = decision.fate() { Some(block.limit.name()) } else { None };
+        let refusing = match decision.fate() {
+            Fate::Blocked(block) => Some(block.limit.name()),
+            Fate::Uncountable => decision.uncountable().next().map(Limit::name),
+            _ => None,
+        };
         let told = Told {
             id: Some(id),
             allowed: decision.is_allowed(),
-            limit: decider(decision).map(|it| it.limit().name()).or(blocking),
+            limit: decider(decision).map(|it| it.limit().name()).or(refusing),
             retry_after_ms: RetryAfter::of(decision, 0, 0).map(RetryAfter::millis),
-            degraded: false,
+            degraded: decision.is_degraded(),
             reason: reason(decision),
             limits: Limits(self, decision),
-        };
-        let _never = serde_json::to_writer(out, &told);
-    }
-
-    /// Writes what a request gets while the store gives no answer.
-    pub(crate) fn write_outage(outage: &Outage<'_>, id: DecisionId, out: &mut Vec<u8>) {
-        let limit = match outage {
-            Outage::Denied(limits) => limits.first().copied(),
-            Outage::Uncounted(Fate::Blocked(block)) => Some(block.limit),
-            Outage::Passes | Outage::Uncounted(_) => None,
-        };
-        let rejection = Rejection::in_outage(outage, id);
-        let reason = match &rejection {
-            Some(rejection) => rejection.detail().to_owned(),
-            None => "requests cannot be counted at the moment; let through as `on_outage` says".to_owned(),
-        };
-        let told = Told {
-            id: Some(id),
-            allowed: rejection.is_none(),
-            limit: limit.map(Limit::name),
-            retry_after_ms: rejection.and_then(|it| it.retry_after()).map(RetryAfter::millis),
-            degraded: true,
-            reason: Some(reason.into()),
-            limits: NoLimits::default(),
         };
         let _never = serde_json::to_writer(out, &told);
     }
@@ -156,6 +135,18 @@ impl Serialize for Limits<'_, '_, '_> {
 /// In words, what no number says.
 fn reason(decision: &Decision<'_>) -> Option<Cow<'static, str>> {
     match decision.fate() {
+        Fate::Uncountable => Some(
+            "the store gives no answer, and this limit would rather refuse than not count: try again shortly"
+                .into(),
+        ),
+        Fate::Admitted | Fate::Refused if decision.is_degraded() => Some(
+            if decision.limits().len() == 0 {
+                "the store gives no answer: let through uncounted, as `on_outage` says"
+            } else {
+                "the store gives no answer: counted on this node alone, by its share of each limit"
+            }
+            .into(),
+        ),
         Fate::Admitted => None,
         Fate::Refused => {
             let decider = decider(decision)?;

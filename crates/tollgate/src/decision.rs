@@ -9,6 +9,7 @@ use tollgate_core::{Outcome, Owner, Rule, Span, Timestamp};
 use tollgate_policy::{Block, Check, Checks, Limit, ListEntry, Mode, Survey};
 use tollgate_store::Outcomes;
 
+use crate::outage::{Degraded, Found, Part, denies};
 use crate::receipt::Receipt;
 
 /// What a limiter answers about a request.
@@ -30,6 +31,8 @@ pub struct Decision<'l> {
     pub(crate) outcomes: Outcomes,
     at: Option<Timestamp>,
     pub(crate) owner: Option<Owner>,
+    /// What was decided without the store. Boxed, since nearly never there.
+    pub(crate) degraded: Option<Box<Degraded>>,
 }
 
 /// How a decision came about.
@@ -45,12 +48,16 @@ pub enum Fate<'l> {
     DenyListed(&'l ListEntry),
     /// A limit refuses this key, plan or lack of a key without counting.
     Blocked(Block<'l>),
+    /// The store gave no answer, and at least one limit would rather refuse than not
+    /// count ([`Decision::uncountable`] names them). Nothing was charged.
+    Uncountable,
 }
 
 /// One limit's part in a decision.
 #[derive(Clone, Copy, Debug)]
 pub struct LimitOutcome<'d> {
     check: &'d Check<'d>,
+    rule: &'d Rule,
     outcome: &'d Outcome,
 }
 
@@ -59,7 +66,7 @@ impl<'l> Decision<'l> {
     #[inline]
     pub(crate) fn undecided() -> Self {
         let (checks, outcomes) = (Checks::new(), Outcomes::new());
-        Self { fate: Fate::Admitted, checks, outcomes, at: None, owner: None }
+        Self { fate: Fate::Admitted, checks, outcomes, at: None, owner: None, degraded: None }
     }
 
     /// The outcomes are there; this is what they come to.
@@ -67,6 +74,18 @@ impl<'l> Decision<'l> {
     pub(crate) fn count(&mut self, admitted: bool, at: Timestamp) {
         self.fate = if admitted { Fate::Admitted } else { Fate::Refused };
         self.at = Some(at);
+    }
+
+    /// The store gave no answer; this is what the limits say then.
+    pub(crate) fn degrade(&mut self, found: Found) {
+        self.fate = match found.admitted {
+            None => Fate::Uncountable,
+            Some(true) => Fate::Admitted,
+            Some(false) => Fate::Refused,
+        };
+        self.outcomes = found.outcomes;
+        self.at = (!self.outcomes.is_empty()).then_some(found.degraded.at);
+        self.degraded = Some(Box::new(found.degraded));
     }
 
     /// A list or a block has decided; no limit's outcome is shown.
@@ -91,6 +110,23 @@ impl<'l> Decision<'l> {
         matches!(self.fate, Fate::Admitted | Fate::AllowListed(_))
     }
 
+    /// Whether it was made without the store, which gave no answer: as the limits'
+    /// `on_outage` says, and on this node alone.
+    pub const fn is_degraded(&self) -> bool {
+        self.degraded.is_some()
+    }
+
+    /// The limits that would rather refuse than not count, where those decided
+    /// ([`Fate::Uncountable`]).
+    pub fn uncountable(&self) -> impl Iterator<Item = &'l Limit> {
+        let checks = if self.fate == Fate::Uncountable { &self.checks[..] } else { &[] };
+        // Windows of one limit are neighbours.
+        let mut last = None;
+        checks.iter().map(|check| check.limit).filter(move |limit| {
+            denies(limit) && last.replace(limit.name()).is_none_or(|name| name != limit.name())
+        })
+    }
+
     /// When, by the store's clock; `None` where nothing was counted.
     pub const fn at(&self) -> Option<Timestamp> {
         self.at
@@ -107,8 +143,16 @@ impl<'l> Decision<'l> {
     }
 
     /// Every limit that was counted, window by window, in the order of the policy.
+    ///
+    /// Of a degraded decision, those that this node counted: with the numbers of its
+    /// share.
+    #[inline]
     pub fn limits(&self) -> impl ExactSizeIterator<Item = LimitOutcome<'_>> {
-        self.checks.iter().zip(&self.outcomes).map(|(check, outcome)| LimitOutcome { check, outcome })
+        Limits {
+            checks: &self.checks,
+            outcomes: self.outcomes.iter(),
+            parts: self.degraded.as_ref().map(|degraded| degraded.parts.iter()),
+        }
     }
 
     /// The limit that matters most to the caller.
@@ -117,7 +161,17 @@ impl<'l> Decision<'l> {
     /// waited for all. Else the one with the least left, since it refuses first.
     /// Limits in shadow mode decide nothing.
     pub fn decider(&self) -> Option<LimitOutcome<'_>> {
-        let binding = self.limits().filter(LimitOutcome::is_binding);
+        // Asked once and not for each limit: every answer names its decider.
+        if self.degraded.is_some() {
+            return self.decider_among(self.limits());
+        }
+        let counted = self.checks.iter().zip(&self.outcomes);
+        self.decider_among(counted.map(|(check, outcome)| LimitOutcome { check, rule: check.rule, outcome }))
+    }
+
+    #[inline]
+    fn decider_among<'d>(&self, limits: impl Iterator<Item = LimitOutcome<'d>>) -> Option<LimitOutcome<'d>> {
+        let binding = limits.filter(LimitOutcome::is_binding);
         if self.fate == Fate::Refused {
             binding.filter(|it| !it.outcome.is_admitted()).max_by_key(|it| match it.outcome.retry_after() {
                 Some(wait) => (false, wait),
@@ -135,15 +189,69 @@ impl<'l> Decision<'l> {
     }
 }
 
+/// The limits of a decision. By hand: every answer walks over them several times, and
+/// nearly none is degraded.
+#[derive(Clone)]
+struct Limits<'d> {
+    checks: &'d [Check<'d>],
+    outcomes: std::slice::Iter<'d, Outcome>,
+    /// Which checks the outcomes are of, where it is not each in turn.
+    parts: Option<std::slice::Iter<'d, Part>>,
+}
+
+impl<'d> Iterator for Limits<'d> {
+    type Item = LimitOutcome<'d>;
+
+    #[inline]
+    fn next(&mut self) -> Option<LimitOutcome<'d>> {
+        let outcome = self.outcomes.next()?;
+        if let Some(parts) = &mut self.parts {
+            let part = parts.next()?;
+            return Some(LimitOutcome {
+                check: self.checks.get(part.check)?,
+                rule: &part.share.local,
+                outcome,
+            });
+        }
+        let (check, rest) = self.checks.split_first()?;
+        self.checks = rest;
+        Some(LimitOutcome { check, rule: check.rule, outcome })
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.outcomes.size_hint()
+    }
+
+    /// What most walks come to: asked once whether it is degraded, not for each limit.
+    #[inline]
+    fn fold<B, F: FnMut(B, LimitOutcome<'d>) -> B>(self, start: B, mut with: F) -> B {
+        if self.parts.is_none() {
+            let each = self.checks.iter().zip(self.outcomes);
+            return each.fold(start, |so_far, (check, outcome)| {
+                with(so_far, LimitOutcome { check, rule: check.rule, outcome })
+            });
+        }
+        let mut so_far = start;
+        for limit in self {
+            so_far = with(so_far, limit);
+        }
+        so_far
+    }
+}
+
+impl ExactSizeIterator for Limits<'_> {}
+
 impl<'d> LimitOutcome<'d> {
     /// The limit in the policy.
     pub const fn limit(&self) -> &'d Limit {
         self.check.limit
     }
 
-    /// The rule that was applied: the limit's own, its plan's or its override's.
+    /// The rule that was applied: the limit's own, its plan's or its override's; of a
+    /// degraded decision, this node's share of that.
     pub const fn rule(&self) -> &'d Rule {
-        self.check.rule
+        self.rule
     }
 
     /// The rule's name: the limit's, with its window where it has several.

@@ -38,6 +38,7 @@
 //!   all of them or none.
 //! - [`Decision`] is what it answers: never a `bool`.
 //! - [`Gate`] is one limit on its own.
+//! - [`outage`] is what happens while a store gives no answer.
 //!
 //! The tower layer and the HTTP headers are in `tollgate-http`.
 //!
@@ -47,12 +48,14 @@ mod decision;
 mod gate;
 mod id;
 mod limiter;
+pub mod outage;
 mod receipt;
 
 pub use decision::{Decision, Fate, LimitOutcome};
 pub use gate::Gate;
 pub use id::{DecisionId, NotADecisionId};
 pub use limiter::Limiter;
+pub use outage::{BreakerState, DegradedDecisions, Health, OutageSettings};
 pub use receipt::Receipt;
 pub use tollgate_core::{
     Adjustment, Algorithm, Bucket, Calendar, CalendarUnit, Concurrency, Demand, FixedWindow, Outcome,

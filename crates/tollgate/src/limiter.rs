@@ -3,19 +3,26 @@
 //! A limiter is a policy and a store, and neither changes: a new policy makes a
 //! new limiter on the same store ([`Limiter::with_policy`]), so a request is
 //! decided by one policy from start to end and what keys have spent is kept.
+//!
+//! Every request is decided: where the store gives no answer, by `outage`.
+//!
+//! Not here: what comes after a request (`settle`) and after an outage (`reconcile`).
+
+mod reconcile;
+mod settle;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
-use tollgate_core::{Adjustment, Demand, Overdraft, Owner, Quota};
+use tollgate_core::{Demand, Owner, Quota};
 use tollgate_policy::{Checks, Diagnostics, Key, Limit, Mode, Policy, Request, Survey};
-use tollgate_store::{Check, Clock, MemoryStore, Outcomes, Store, StoreError, SystemClock};
+use tollgate_store::{Answer, Check, Clock, MemoryStore, Outcomes, Store, SystemClock};
 
 use crate::decision::Decision;
 use crate::id::{DecisionId, DecisionIds};
-use crate::receipt::Receipt;
+use crate::outage::{Health, Landed, Outage, OutageSettings};
 
 /// Checks requests against a policy, and charges all limits that apply or none.
 ///
@@ -39,6 +46,7 @@ pub struct Limiter<S = MemoryStore<SystemClock>> {
     store: Arc<S>,
     owners: Arc<Owners>,
     ids: Arc<DecisionIds>,
+    outage: Arc<Outage>,
 }
 
 impl Limiter {
@@ -59,7 +67,31 @@ impl Limiter {
 impl<S> Limiter<S> {
     /// A limiter on a store of your choice.
     pub fn with_store(policy: Policy, store: S) -> Self {
-        Self { policy: Arc::new(policy), store: Arc::new(store), owners: Arc::default(), ids: Arc::default() }
+        Self {
+            policy: Arc::new(policy),
+            store: Arc::new(store),
+            owners: Arc::default(),
+            ids: Arc::default(),
+            outage: Arc::default(),
+        }
+    }
+
+    /// The same limiter with other rules for when the store gives no answer. What is
+    /// known of outages so far is forgotten: this is for the start.
+    #[must_use]
+    pub fn with_outage(self, settings: &OutageSettings) -> Self {
+        self.with_outage_on(settings, SystemClock::new())
+    }
+
+    /// As [`with_outage`](Self::with_outage), on a clock of your own.
+    #[must_use]
+    pub fn with_outage_on(self, settings: &OutageSettings, clock: impl Clock) -> Self {
+        Self { outage: Arc::new(Outage::new(settings, clock)), ..self }
+    }
+
+    /// How the store is doing, and what was decided without it.
+    pub fn health(&self) -> Health {
+        self.outage.health()
     }
 
     /// A limiter with a new policy on the same store. Limits that keep their
@@ -71,6 +103,7 @@ impl<S> Limiter<S> {
             store: Arc::clone(&self.store),
             owners: Arc::clone(&self.owners),
             ids: Arc::clone(&self.ids),
+            outage: Arc::clone(&self.outage),
         }
     }
 
@@ -116,7 +149,7 @@ type Batch<'b> = SmallVec<[Check<'b>; 8]>;
 
 /// What to ask the store about one limit.
 #[inline]
-fn ask<'b>(check: &'b tollgate_policy::Check<'_>, owner: Option<Owner>) -> Check<'b> {
+pub(crate) fn ask<'b>(check: &'b tollgate_policy::Check<'_>, owner: Option<Owner>) -> Check<'b> {
     Check {
         rule: check.rule,
         key: check.key.as_bytes(),
@@ -150,8 +183,8 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
 }
 
 impl<S: Store> Limiter<S> {
-    /// Decides about a request without waiting, if the store can, and does
-    /// something with the decision. `None`: nothing has happened, and
+    /// Decides about a request without waiting, if the store can or is left alone, and
+    /// does something with the decision. `None`: nothing has happened, and
     /// [`decide`](Self::decide) is to be asked.
     ///
     /// The decision is lent and not given: it is kilobytes large, and moving it
@@ -178,7 +211,7 @@ impl<S: Store> Limiter<S> {
                     [check] => self.store.decide_at_once(&[ask(check, owner)], outcomes),
                     _ => self.store.decide_at_once(&ask_all(&decision.checks, owner), outcomes),
                 };
-                let Some((admitted, at)) = answer else { return false };
+                let Some((admitted, at)) = answer else { return self.decide_alone(decision) };
                 decision.count(admitted, at);
             }
             survey => {
@@ -187,7 +220,10 @@ impl<S: Store> Limiter<S> {
                     denied.is_empty() || self.store.decide_at_once(&denied, &mut Outcomes::new()).is_some();
                 drop(denied);
                 if !counted {
-                    return false;
+                    if !self.outage.is_left_alone() {
+                        return false;
+                    }
+                    self.outage.charge_denied(&decision.checks, Landed::No, self.store.nodes());
                 }
                 decision.settle_uncounted(survey);
             }
@@ -195,8 +231,19 @@ impl<S: Store> Limiter<S> {
         true
     }
 
+    /// While the store is left alone there is nothing to wait for. Whether it is.
+    #[cold]
+    fn decide_alone(&self, decision: &mut Decision<'_>) -> bool {
+        let is_left_alone = self.outage.is_left_alone();
+        if is_left_alone {
+            let nodes = self.store.nodes();
+            decision.degrade(self.outage.decide(&decision.checks, decision.owner, Landed::No, nodes));
+        }
+        is_left_alone
+    }
+
     /// Decides about a request.
-    pub async fn decide<R: Request + ?Sized + Sync>(&self, request: &R) -> Result<Decision<'_>, StoreError> {
+    pub async fn decide<R: Request + ?Sized + Sync>(&self, request: &R) -> Decision<'_> {
         let mut decision = Decision::undecided();
         let survey = self.survey(request, &mut decision);
         self.conclude(survey, decision).await
@@ -204,10 +251,7 @@ impl<S: Store> Limiter<S> {
 
     /// Decides about a request whose end nobody here will see: slots are looked
     /// at and not taken, for they would be held until their leases end.
-    pub async fn decide_in_passing<R: Request + ?Sized + Sync>(
-        &self,
-        request: &R,
-    ) -> Result<Decision<'_>, StoreError> {
+    pub async fn decide_in_passing<R: Request + ?Sized + Sync>(&self, request: &R) -> Decision<'_> {
         let mut decision = Decision::undecided();
         let survey = self.policy.survey(request, &mut decision.checks);
         self.conclude(survey, decision).await
@@ -221,100 +265,57 @@ impl<S: Store> Limiter<S> {
         key: Key,
         plan: Option<&str>,
         cost: Option<u64>,
-    ) -> Result<Decision<'l>, StoreError> {
+    ) -> Decision<'l> {
         let mut decision = Decision::undecided();
         let survey = self.policy.survey_limit(limit, key, plan, cost, &mut decision.checks);
         self.name_owner(&mut decision);
         self.conclude(survey, decision).await
     }
 
-    /// Everything about a decision that needs the store.
-    async fn conclude<'l>(
-        &'l self,
-        survey: Survey<'l>,
-        mut decision: Decision<'l>,
-    ) -> Result<Decision<'l>, StoreError> {
+    /// Everything about a decision that needs the store, or has to do without.
+    async fn conclude<'l>(&'l self, survey: Survey<'l>, mut decision: Decision<'l>) -> Decision<'l> {
         match survey {
             Survey::Applies if decision.checks.is_empty() => {}
             Survey::Applies => {
                 let batch = ask_all(&decision.checks, decision.owner);
-                let answer = self.store.decide(&batch).await?;
+                let answer = self.ask_store(&batch).await;
                 drop(batch);
-                decision.outcomes = answer.outcomes;
-                decision.count(answer.admitted, answer.at);
+                match answer {
+                    Ok(answer) => {
+                        decision.outcomes = answer.outcomes;
+                        decision.count(answer.admitted, answer.at);
+                    }
+                    Err(landed) => {
+                        let nodes = self.store.nodes();
+                        let found = self.outage.decide(&decision.checks, decision.owner, landed, nodes);
+                        decision.degrade(found);
+                    }
+                }
             }
             survey => {
                 let denied = ask_denied(&decision.checks);
-                if !denied.is_empty() {
-                    self.store.decide(&denied).await?;
-                }
+                let counted =
+                    if denied.is_empty() { Ok(()) } else { self.ask_store(&denied).await.map(drop) };
                 drop(denied);
+                if let Err(landed) = counted {
+                    self.outage.charge_denied(&decision.checks, landed, self.store.nodes());
+                }
                 decision.settle_uncounted(survey);
             }
         }
-        Ok(decision)
+        decision
     }
 
-    /// Gives back all that a decision charged, as if the request had not been made.
-    pub async fn refund(&self, decision: &Decision<'_>) -> Result<(), StoreError> {
-        match decision.receipt() {
-            Some(receipt) => self.refund_receipt(&receipt).await,
-            None => Ok(()),
+    /// Asks the store, unless it is left alone.
+    async fn ask_store(&self, batch: &[Check<'_>]) -> Result<Answer, Landed> {
+        let Some(attempt) = self.outage.attempt() else { return Err(Landed::No) };
+        match self.store.decide(batch).await {
+            Ok(answer) => {
+                attempt.succeeded();
+                Ok(answer)
+            }
+            Err(error) => Err(attempt.failed(&error)),
         }
-    }
-
-    /// Charges what a request turned out to cost, instead of what was charged
-    /// before it ran. What was too much is given back; what was too little is
-    /// charged even if it is not there, and repaid before the next request passes.
-    ///
-    /// Once for each decision: the difference to what was charged before it ran is
-    /// taken each time.
-    pub async fn settle(&self, decision: &Decision<'_>, cost: u64) -> Result<(), StoreError> {
-        match decision.receipt() {
-            Some(receipt) => self.settle_receipt(&receipt, cost).await,
-            None => Ok(()),
-        }
-    }
-
-    /// Frees the slots that a decision took, once its request is done.
-    pub async fn release(&self, decision: &Decision<'_>) -> Result<(), StoreError> {
-        match decision.receipt() {
-            Some(receipt) => self.release_receipt(&receipt).await,
-            None => Ok(()),
-        }
-    }
-
-    /// As [`refund`](Self::refund), of a decision that is gone.
-    pub async fn refund_receipt(&self, receipt: &Receipt) -> Result<(), StoreError> {
-        for (charge, rule) in receipt.units_in(&self.policy) {
-            let adjustment = Adjustment::Refund { units: charge.units, taken_at: receipt.at };
-            self.store.adjust(rule, charge.key.as_bytes(), adjustment).await?;
-        }
-        self.release_receipt(receipt).await
-    }
-
-    /// As [`settle`](Self::settle), of a decision that is gone. Once, too: whoever keeps
-    /// receipts remembers which are settled. What came back later cannot be told apart
-    /// from what others spent since, so a second cost could not be put right.
-    pub async fn settle_receipt(&self, receipt: &Receipt, cost: u64) -> Result<(), StoreError> {
-        for (charge, rule) in receipt.units_in(&self.policy) {
-            let adjustment = if cost < charge.units {
-                Adjustment::Refund { units: charge.units - cost, taken_at: receipt.at }
-            } else {
-                Adjustment::Charge { units: cost - charge.units, overdraft: Overdraft::OneCapacity }
-            };
-            self.store.adjust(rule, charge.key.as_bytes(), adjustment).await?;
-        }
-        Ok(())
-    }
-
-    /// As [`release`](Self::release), of a decision that is gone. Doing so twice does no harm.
-    pub async fn release_receipt(&self, receipt: &Receipt) -> Result<(), StoreError> {
-        let Some(owner) = receipt.owner else { return Ok(()) };
-        for (charge, rule) in receipt.slots_in(&self.policy) {
-            self.store.adjust(rule, charge.key.as_bytes(), Adjustment::Release { owner }).await?;
-        }
-        Ok(())
     }
 }
 
@@ -326,6 +327,7 @@ impl<S> Clone for Limiter<S> {
             store: Arc::clone(&self.store),
             owners: Arc::clone(&self.owners),
             ids: Arc::clone(&self.ids),
+            outage: Arc::clone(&self.outage),
         }
     }
 }

@@ -7,11 +7,14 @@
 //!
 //! Not here: keeping receipts, for how long, and that each is settled once.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 use tollgate_core::{Owner, Quota, Rule, RuleId, Timestamp};
 use tollgate_policy::{Key, Policy};
 
 use crate::decision::Decision;
+use crate::outage::{Degraded, Landed, Share};
 
 /// What an admitted request was charged.
 ///
@@ -38,11 +41,28 @@ pub(crate) struct Charge {
     pub(crate) key: Key,
     pub(crate) units: u64,
     is_slot: bool,
+    /// Where it was charged instead, if not in the store. Boxed, since nearly never there.
+    pub(crate) elsewhere: Option<Box<Elsewhere>>,
+}
+
+/// What was charged while the store gave no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Elsewhere {
+    pub(crate) share: Arc<Share>,
+    /// Whether this node counted it.
+    pub(crate) counted: bool,
+    /// Under which it was written down for the store.
+    pub(crate) writing: Option<u64>,
+    /// Whether the store may have been charged as well.
+    pub(crate) landed: Landed,
 }
 
 impl Receipt {
     /// `None` where there is nothing to settle: nothing was counted, or nothing admitted.
     pub(crate) fn of(decision: &Decision<'_>) -> Option<Self> {
+        if let Some(degraded) = &decision.degraded {
+            return Self::without_store(decision, degraded);
+        }
         let at = decision.at().filter(|_| decision.is_allowed())?;
         // One that was charged nothing yet may be charged when the cost is known.
         let admitted = decision.limits().filter(|it| it.outcome().is_admitted());
@@ -52,8 +72,44 @@ impl Receipt {
             key: it.key().clone(),
             units: it.outcome().units(),
             is_slot: matches!(it.rule().quota, Quota::Concurrency(_)),
+            elsewhere: None,
         });
         Some(Self { at, owner: decision.owner(), charges: charges.collect() })
+    }
+
+    fn without_store(decision: &Decision<'_>, degraded: &Degraded) -> Option<Self> {
+        if !decision.is_allowed() {
+            return None;
+        }
+        let charges = degraded.parts.iter().enumerate().filter_map(|(at, part)| {
+            let check = &decision.checks[part.check];
+            let (outcome, is_slot) =
+                (decision.outcomes.get(at), matches!(check.rule.quota, Quota::Concurrency(_)));
+            let units = match outcome {
+                Some(outcome) if outcome.is_admitted() => outcome.units(),
+                // Let pass, or not let pass in shadow mode: no slot was taken.
+                Some(_) => return None,
+                None if is_slot => return None,
+                None => check.cost,
+            };
+            let elsewhere = Elsewhere {
+                share: Arc::clone(&part.share),
+                counted: outcome.is_some(),
+                writing: part.writing,
+                landed: degraded.landed,
+            };
+            Some(Charge {
+                limit: check.limit.name().into(),
+                rule: check.rule.id,
+                key: check.key.clone(),
+                units,
+                is_slot,
+                elsewhere: Some(Box::new(elsewhere)),
+            })
+        });
+        let charges: SmallVec<_> = charges.collect();
+        let (at, owner) = (degraded.at, decision.owner());
+        (!charges.is_empty()).then_some(Self { at, owner, charges })
     }
 
     /// How many slots were taken. They may have been given back since.

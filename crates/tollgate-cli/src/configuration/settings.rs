@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use tollgate::policy::{Kind, Located, Node, Problems, Words};
 use tollgate_gateway::GatewaySettings;
 
-use super::Listen;
+use super::{Listen, StoreSettings};
 
 /// How a policy is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub(crate) struct Settings {
     pub(crate) format: LogFormat,
     /// The file that holds what callers of the API must know.
     pub(crate) token_file: Option<PathBuf>,
+    /// Where counts are kept.
+    pub(crate) store: StoreSettings,
 }
 
 /// What is logged: this and all that is worse.
@@ -90,6 +92,7 @@ impl Settings {
             format: LogFormat::default(),
             forwarding: GatewaySettings::read(section("gateway"), problems),
             token_file: None,
+            store: StoreSettings::default(),
         };
         if let Some(node) = section("listen") {
             settings.read_listen(node, problems);
@@ -112,7 +115,7 @@ impl Settings {
             settings.token_file = file.map(|it| PathBuf::from(it.value));
         }
         if let Some(node) = section("store") {
-            read_store(node, problems);
+            settings.store = StoreSettings::read(node, problems);
         }
         if let Some(node) = section("state") {
             problems.warning(node.place, "`state` is not used by this version yet").label("does nothing");
@@ -166,18 +169,6 @@ fn upstreams(root: &Node) -> Vec<String> {
     node.map_or(&[][..], Node::items).iter().filter_map(Node::text).map(str::to_owned).collect()
 }
 
-fn read_store(node: &Node, problems: &mut Problems) {
-    let text = node.text().unwrap_or_default();
-    if node.text().is_none() || ["redis:", "rediss:", "valkey:"].iter().any(|it| text.starts_with(it)) {
-        problems
-            .error(node.place, "this version keeps its counts in memory only")
-            .label("cannot be used yet")
-            .help("write `store: memory`, or leave it out");
-        return;
-    }
-    node.choice("`store`", &[("memory", ())], problems);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,8 +220,7 @@ mod tests {
                 "listen: {rls: \"127.0.0.1:8081\"}",
                 "`rls` is not served by this version yet | nothing will listen here",
             ),
-            ("store: redis://localhost", "this version keeps its counts in memory only | cannot be used yet"),
-            ("store: {kind: redis}", "this version keeps its counts in memory only | cannot be used yet"),
+            ("store: {kind: redis}", "unknown word `kind` in `store` | did you mean `url`?"),
             ("store: memroy", "`store` cannot be `memroy` | did you mean `memory`?"),
             ("log: {level: warning}", "`level` cannot be `warning` | did you mean `warn`?"),
             ("log: {format: text}", "`format` cannot be `text` | did you mean `human`?"),
@@ -271,6 +261,15 @@ mod tests {
             &["gateway", "eject"],
         ] {
             let section = path.iter().fold(&schema, |at, word| &at["properties"][word]);
+            let mut known: Vec<_> = section["properties"].as_object().unwrap().keys().cloned().collect();
+            known.sort();
+            assert_eq!(known, words(path), "{path:?}");
+            assert_eq!(section["additionalProperties"], false, "{path:?}");
+        }
+        let store = &schema["properties"]["store"]["anyOf"][3];
+        for (section, path) in
+            [(store, &["store"][..]), (&store["properties"]["outage"], &["store", "outage"])]
+        {
             let mut known: Vec<_> = section["properties"].as_object().unwrap().keys().cloned().collect();
             known.sort();
             assert_eq!(known, words(path), "{path:?}");

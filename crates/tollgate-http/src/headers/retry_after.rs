@@ -40,10 +40,13 @@ impl RetryAfter {
     /// The wait of a refusal, stretched by up to `jitter_percent`: not at all for
     /// dice of zero, by all of it for `u32::MAX`.
     pub fn of(decision: &Decision<'_>, jitter_percent: u8, dice: u32) -> Option<Self> {
-        if decision.fate() != Fate::Refused {
-            return None;
-        }
-        wait_for(&decider(decision)?).map(|wait| Self(stretched(wait, jitter_percent, dice)))
+        let wait = match decision.fate() {
+            Fate::Refused => wait_for(&decider(decision)?)?,
+            // When the store is back nobody knows, but it is asked every second.
+            Fate::Uncountable => SHORTLY,
+            _ => return None,
+        };
+        Some(Self(stretched(wait, jitter_percent, dice)))
     }
 
     /// The wait that one limit asks for, as it is told: `None` where it has room, or

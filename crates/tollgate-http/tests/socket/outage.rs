@@ -1,8 +1,10 @@
 //! What callers get while the store gives no answer.
 
-use crate::support::{Served, layer, parse};
+use crate::support::{START, Served, layer, parse};
 use tollgate::store::{Answer, Check};
-use tollgate::{Adjustment, Limiter, Outcome, Rule, Store, StoreError};
+use tollgate::{
+    Adjustment, Limiter, ManualClock, OutageSettings, Outcome, Rule, Store, StoreError, Timestamp,
+};
 
 struct Down;
 
@@ -16,21 +18,27 @@ impl Store for Down {
     }
 }
 
+/// Served by a limiter on a store that gives no answer, and a clock that stands still.
+async fn served_on(policy: &str, store: impl Store) -> Served {
+    let clock = ManualClock::at(Timestamp::from_secs(START));
+    let limiter = Limiter::with_store(parse(policy), store);
+    Served::hello(layer(limiter.with_outage_on(&OutageSettings::default(), clock))).await
+}
+
 async fn served(policy: &str) -> Served {
-    Served::hello(layer(Limiter::with_store(parse(policy), Down))).await
+    served_on(policy, Down).await
 }
 
 #[tokio::test]
-async fn requests_pass_unless_a_limit_says_deny() {
+async fn each_request_gets_what_its_limits_say() {
     let served = served(
         "limits:
           - {endpoint: /open, by: ip, bucket: 1/minute, on_outage: allow}
-          - {endpoint: /default, by: ip, bucket: 1/minute}
           - {endpoint: /watched, by: ip, bucket: 1/minute, on_outage: deny, mode: shadow}
           - {name: login, endpoint: /login, by: ip, windows: [1/minute, 5/hour], on_outage: deny}",
     )
     .await;
-    for path in ["/open", "/default", "/watched", "/unlimited"] {
+    for path in ["/open", "/open", "/watched", "/unlimited"] {
         let answer = served.get(path, &[]).await;
         assert_eq!((answer.status, answer.header("ratelimit")), (200, "absent"), "{path}");
     }
@@ -41,6 +49,62 @@ async fn requests_pass_unless_a_limit_says_deny() {
     let problem = answer.json();
     assert_eq!(problem["violated-policies"], serde_json::json!(["login"]));
     assert_eq!(problem["type"], "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity");
+}
+
+#[tokio::test]
+async fn what_is_counted_here_is_told_in_the_numbers_of_this_nodes_share() {
+    let served = served(
+        "limits:
+          - {name: api, by: ip, bucket: 10/minute}
+          - {name: open, by: ip, bucket: 1/minute, on_outage: allow}",
+    )
+    .await;
+    for left in ["1", "0"] {
+        let answer = served.get("/", &[]).await;
+        assert_eq!((answer.status, answer.header("x-ratelimit-remaining")), (200, left));
+        assert_eq!(answer.header("x-ratelimit-limit"), "2");
+        assert_eq!(answer.header("ratelimit-policy"), r#""api";q=2;w=60"#, "a fifth of ten");
+    }
+    let refused = served.get("/", &[]).await;
+    assert_eq!((refused.status, refused.header("retry-after"), served.calls()), (429, "30", 2));
+    let problem = refused.json();
+    assert_eq!(problem["violated-policies"], serde_json::json!(["api"]));
+    assert_eq!(problem["detail"], "limit `api` allows 1 per 30 seconds, 2 at once; try again in 30 s");
+}
+
+#[tokio::test]
+async fn a_slot_that_this_node_gave_comes_back_with_the_answer() {
+    let served = served("limits: [{name: jobs, by: ip, slots: 5}]").await;
+    for _ in 0..3 {
+        let answer = served.get("/", &[]).await;
+        assert_eq!((answer.status, answer.header("ratelimit")), (200, r#""jobs";r=0"#));
+    }
+}
+
+#[tokio::test]
+async fn no_store_that_fails_makes_a_500_whatever_it_says() {
+    struct Odd(std::sync::atomic::AtomicU32);
+    impl Store for Odd {
+        async fn decide(&self, _: &[Check<'_>]) -> Result<Answer, StoreError> {
+            let turn = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            Err(match turn % 4 {
+                0 => StoreError::TimedOut(std::time::Duration::from_millis(50)),
+                1 => StoreError::Failed("broken".into()),
+                2 => StoreError::Foreign("a key".to_owned()),
+                _ => StoreError::Refused("full".into()),
+            })
+        }
+
+        async fn adjust(&self, _: &Rule, _: &[u8], _: Adjustment) -> Result<Outcome, StoreError> {
+            Err(StoreError::Failed("broken".into()))
+        }
+    }
+    let policy = "limits: [{by: ip, bucket: 25/minute}, {by: ip, slots: 100}]";
+    let served = served_on(policy, Odd(0.into())).await;
+    for turn in 0..20 {
+        let answer = served.get("/", &[]).await;
+        assert_eq!(answer.status, if turn < 5 { 200 } else { 429 }, "{turn}: {answer:?}");
+    }
 }
 
 #[tokio::test]

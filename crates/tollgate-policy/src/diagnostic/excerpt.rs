@@ -2,14 +2,18 @@
 //!
 //! The lines come from a file that may be hostile: control characters, and
 //! those that turn the direction of writing, are shown as escapes, and long
-//! lines are cut around the caret. Whatever the file, the output is printable.
+//! lines are cut around the caret. Whatever the file, the output is printable,
+//! and without the passwords of URLs (`passwords`).
 
+use super::passwords::secrets;
 use super::{Diagnostic, Located, Place, Severity, Sources};
 
 /// How many terminal cells of a line are shown.
 const WIDEST: usize = 120;
 /// How many of them stand before the caret in a line that is cut.
 const BEFORE: usize = 40;
+/// How far from the caret passwords are looked for, in characters.
+const REACH: usize = 4096;
 /// Carets past this many say nothing more.
 const CARETS: usize = 60;
 
@@ -92,8 +96,10 @@ fn window(text: &str, place: Place) -> (String, usize, usize) {
     let skipped = if start > WIDEST { start - BEFORE } else { 0 };
     let mut shown = String::from(if skipped > 0 { "..." } else { "" });
     let (mut cells, mut from, mut to) = (shown.len(), None, 0);
-    let mut chars = text.chars().enumerate().skip(skipped);
-    for (index, char) in chars.by_ref() {
+    let (near, from_byte) = neighbourhood(text, start);
+    let secrets = secrets(near);
+    let mut hidden = false;
+    for (index, (at, char)) in text.char_indices().enumerate().skip(skipped) {
         if cells >= WIDEST {
             shown.push_str("...");
             break;
@@ -101,13 +107,29 @@ fn window(text: &str, place: Place) -> (String, usize, usize) {
         if index >= start {
             from.get_or_insert(cells);
         }
-        cells += show(char, &mut shown);
+        let is_secret = at.checked_sub(from_byte).is_some_and(|at| secrets.iter().any(|it| it.contains(&at)));
+        cells += match (is_secret, hidden) {
+            (false, _) => show(char, &mut shown),
+            (true, false) => {
+                shown.push_str("***");
+                3
+            }
+            (true, true) => 0,
+        };
+        hidden = is_secret;
         if index < end {
             to = cells;
         }
     }
     let from = from.unwrap_or(cells);
     (shown, from, to.saturating_sub(from).clamp(1, CARETS))
+}
+
+/// The part of a line that what is shown of it can depend on, and where it begins.
+fn neighbourhood(text: &str, start: usize) -> (&str, usize) {
+    let byte_at = |char: usize| text.char_indices().nth(char).map_or(text.len(), |(at, _)| at);
+    let from = byte_at(start.saturating_sub(REACH));
+    (&text[from..byte_at(start + REACH)], from)
 }
 
 /// Text that cannot move the cursor, change colours or write backwards.
@@ -159,6 +181,14 @@ mod tests {
 
     fn at(line: u32, column: u32, width: u32) -> Place {
         Place::new(line, column, width)
+    }
+
+    #[test]
+    fn a_caret_behind_a_password_stands_under_its_character() {
+        let text = "store: redis://ann:s3cretive@h:x";
+        assert_eq!(window(text, at(1, 30, 1)), ("store: redis://ann:***@h:x".into(), 23, 1));
+        assert_eq!(window(text, at(1, 8, 25)).1, 7);
+        assert_eq!(window(text, at(1, 8, 25)).2, 19);
     }
 
     #[test]

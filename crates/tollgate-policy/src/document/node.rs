@@ -3,7 +3,7 @@
 use std::ops::{Range, RangeInclusive};
 
 use super::{Entry, Kind, Node};
-use crate::diagnostic::{Located, Place, Problems};
+use crate::diagnostic::{Located, Place, Problems, veiled};
 use crate::suggest::{listed, nearest};
 use crate::written::rate::duration;
 use tollgate_core::Span;
@@ -340,10 +340,12 @@ fn burst_cut_off(entries: &[Entry], at: usize) -> Option<String> {
     is_burst.then(|| format!("between braces a comma ends the value: write {meant}"))
 }
 
-/// Enough of a text to recognise it in a message.
+/// Enough of a text to recognise it in a message, and no password of it.
 pub(crate) fn short(text: &str) -> String {
+    // Before it is cut: a password without its `@` is not recognised.
+    let text = veiled(text);
     if text.chars().count() <= 60 {
-        return text.to_owned();
+        return text;
     }
     format!("{}...", text.chars().take(57).collect::<String>())
 }

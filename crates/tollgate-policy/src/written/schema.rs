@@ -36,9 +36,10 @@ fn server_sections() -> Value {
 }
 
 /// What those refer to.
-fn server_definitions() -> [(String, Value); 4] {
+fn server_definitions() -> [(String, Value); 5] {
     [
         ("Address", json!({"type": "string", "pattern": "^(off|.+:[0-9]{1,5})$", "examples": ["127.0.0.1:8080", "off"]})),
+        ("Redis", json!({"type": "string", "pattern": "^(redis|valkey)s?(-sentinel|-cluster)?://.+$", "examples": ["redis://127.0.0.1:6379"]})),
         ("Upstream", json!({"type": "string", "pattern": "^(demo|(https?|h2c)://.+)$", "examples": ["http://127.0.0.1:3000"]})),
         ("Duration", json!({"type": "string", "pattern": "^[0-9_]+ *[a-z]+$", "examples": ["30s", "500ms"]})),
         ("Bytes", json!({"type": ["string", "integer"], "examples": ["64KiB", "8 MiB"]})),

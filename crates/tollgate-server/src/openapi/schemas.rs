@@ -28,15 +28,17 @@ pub(super) fn all() -> Value {
         "Limits": object(&["limits"], json!({"limits": {"type": "array", "items": schema("Limit")}})),
         "Limit": limit(),
         "Readiness": object(
-            &["ready", "draining", "policy_version", "policy_loaded_at", "reload_error"],
+            &["ready", "draining", "policy_version", "policy_loaded_at", "reload_error", "store"],
             json!({
                 "ready": {"type": "boolean"},
                 "draining": {"type": "boolean", "description": "About to stop."},
                 "policy_version": {"type": "integer", "minimum": 0, "description": "How many policies were loaded so far."},
                 "policy_loaded_at": {"type": ["string", "null"], "format": "date-time"},
                 "reload_error": {"type": ["string", "null"], "description": "Why the last change of the policy was refused."},
+                "store": schema("StoreHealth"),
             }),
         ),
+        "StoreHealth": store_health(),
         "Problem": object(&["type", "title", "status", "detail"], problem_members()),
         "Refusal": refusal(),
     })
@@ -122,7 +124,7 @@ fn decision() -> Value {
             "limit": {"type": ["string", "null"], "description": "The one that decided: of a refusal the one to wait for longest, else the one with least left."},
             "retry_after_ms": wait(),
             "degraded": {"type": "boolean", "description": "The store gave no answer; this is what the policy says then."},
-            "reason": {"type": "string", "description": "What no number says: allow-listed, deny-listed, blocked, never."},
+            "reason": {"type": "string", "description": "What no number says: allow-listed, deny-listed, blocked, never, degraded."},
             "limits": {"type": "array", "items": schema("LimitOutcome")},
         }),
     )
@@ -197,6 +199,20 @@ fn limit() -> Value {
             "count_denied": {"type": "boolean"},
             "on_outage": {"enum": ["local", "allow", "deny"]},
             "plans": words,
+        }),
+    )
+}
+
+fn store_health() -> Value {
+    object(
+        &["state", "since", "error", "failures", "degraded_decisions", "ledger_keys"],
+        json!({
+            "state": {"enum": ["ok", "degraded"], "description": "Degraded: it gives no answers, and limits do as their `on_outage` says. Requests may be sent here all the same."},
+            "since": {"type": ["string", "null"], "format": "date-time", "description": "When it was given up for a while."},
+            "error": {"type": ["string", "null"], "description": "Why it last gave no answer."},
+            "failures": {"type": "integer", "minimum": 0, "description": "Questions that it gave no answer to."},
+            "degraded_decisions": {"type": "integer", "minimum": 0, "description": "Decisions without it."},
+            "ledger_keys": {"type": "integer", "minimum": 0, "description": "Keys to be charged when it is back."},
         }),
     )
 }

@@ -91,7 +91,9 @@ fn answers_have_the_members_that_are_described() {
         &subject.ask("/v1/settle", &format!(r#"{{"id":"{id}","cost":1}}"#)),
     );
     check_members(&description, "Released", &subject.ask("/v1/release", &format!(r#"{{"id":"{id}"}}"#)));
-    check_members(&description, "Readiness", &subject.get("/readyz").json());
+    let ready = subject.get("/readyz").json();
+    check_members(&description, "Readiness", &ready);
+    check_members(&description, "StoreHealth", &ready["store"]);
     let limits = subject.get("/v1/limits").json();
     check_members(&description, "Limits", &limits);
     check_members(&description, "Limit", &limits["limits"][0]);

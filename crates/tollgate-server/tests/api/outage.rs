@@ -54,10 +54,11 @@ limits:
   - {name: open, endpoint: /open, by: global, bucket: 1/s, on_outage: allow}
   - {name: closed, endpoint: /closed, by: global, bucket: 1/s, on_outage: deny}
   - {name: blocking, endpoint: /blocked, by: user, missing: refuse, bucket: 1/s}
+  - {name: counted, endpoint: /counted, by: global, bucket: 10/minute}
 ";
 
 fn subject() -> Subject<Gone> {
-    on_store(POLICY, Access::open(), Gone, ManualClock::at(Timestamp::EPOCH))
+    on_store(POLICY, Access::open(), Gone, ManualClock::at(Timestamp::from_secs(1_772_366_400)))
 }
 
 #[track_caller]
@@ -83,6 +84,86 @@ fn each_limit_decides_as_its_on_outage_says() {
         (&false.into(), &"blocking".into()),
         "no store is needed for that"
     );
+    assert_eq!(told["degraded"], false, "so this is as it always is");
+}
+
+#[test]
+fn what_this_node_counts_is_told_in_the_numbers_of_its_share() {
+    let subject = subject();
+    for (remaining, allowed) in [(1, true), (0, true), (0, false)] {
+        let told = subject.ask("/v1/check", r#"{"path":"/counted"}"#);
+        assert_eq!((&told["allowed"], &told["degraded"]), (&allowed.into(), &true.into()), "{told}");
+        assert_eq!(told["limit"], "counted");
+        assert!(told["reason"].as_str().unwrap().contains("on this node alone"), "{told}");
+        let counted = &told["limits"][0];
+        assert_eq!((&counted["limit"], &counted["remaining"]), (&2.into(), &remaining.into()), "{told}");
+        assert_eq!(told["retry_after_ms"], if allowed { serde_json::Value::Null } else { 30_000.into() });
+    }
+    let told = subject.ask("/v1/limits/counted/check", "{}");
+    assert_eq!((&told["allowed"], &told["degraded"]), (&false.into(), &true.into()), "{told}");
+}
+
+#[test]
+fn what_was_decided_without_the_store_is_settled_and_released_without_it() {
+    let policy = "limits: [{name: a, by: global, bucket: 100/day}, {name: b, by: global, slots: 5},
+                           {name: c, by: global, bucket: 100/day, on_outage: allow}]";
+    let subject = on_store(policy, Access::open(), Refusing, ManualClock::at(Timestamp::EPOCH));
+    let check = || subject.ask("/v1/check", r#"{"path":"/","cost":10}"#);
+    let told = check();
+    assert_eq!((&told["allowed"], &told["limits"][0]["remaining"]), (&true.into(), &10.into()), "{told}");
+    assert_eq!(check()["allowed"], false, "the slot is taken");
+    let id = &told["id"];
+    let released = subject.ask("/v1/release", &format!(r#"{{"id":{id}}}"#));
+    assert_eq!(released["slots"], 1);
+    let again = check();
+    assert_eq!((&again["allowed"], &again["limits"][0]["remaining"]), (&true.into(), &0.into()), "{again}");
+    for _ in 0..2 {
+        let settled = subject.ask("/v1/settle", &format!(r#"{{"id":{id},"cost":3}}"#));
+        assert_eq!(settled["cost"], 3);
+    }
+    let looked = subject.ask("/v1/check", r#"{"path":"/","cost":0}"#);
+    assert_eq!(looked["limits"][0]["remaining"], 7, "{looked}");
+}
+
+#[test]
+fn readiness_and_metrics_tell_of_an_outage_and_the_node_stays_ready() {
+    let subject = subject();
+    subject.status.loaded(Timestamp::from_secs(1_772_366_400));
+    for path in ["/open", "/open", "/closed", "/counted", "/counted", "/counted"] {
+        subject.ask("/v1/check", &format!(r#"{{"path":"{path}"}}"#));
+    }
+    let ready = subject.get("/readyz");
+    assert_eq!(ready.status, 200, "or an outage of the store would be one of all nodes");
+    let store = &ready.json()["store"];
+    assert_eq!((&store["state"], &store["error"]), (&"degraded".into(), &"the store failed: gone".into()));
+    assert!(store["since"].as_str().is_some_and(|since| since.ends_with('Z')), "{store}");
+    assert_eq!((&store["failures"], &store["degraded_decisions"]), (&5.into(), &6.into()), "{store}");
+    let metrics = subject.get("/metrics");
+    assert_eq!(metrics.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    for line in [
+        "tollgate_store_up 0",
+        "tollgate_store_breaker_open 1",
+        "tollgate_store_failures_total 5",
+        "tollgate_breaker_opened_total 1",
+        "tollgate_degraded_decisions_total{rule=\"local\"} 3",
+        "tollgate_degraded_decisions_total{rule=\"allow\"} 2",
+        "tollgate_degraded_decisions_total{rule=\"deny\"} 1",
+    ] {
+        assert!(metrics.text().lines().any(|it| it == line), "{line} in\n{}", metrics.text());
+    }
+}
+
+/// A store that refuses everything, and surely does nothing.
+struct Refusing;
+
+impl Store for Refusing {
+    async fn decide(&self, _: &[Check<'_>]) -> Result<Answer, StoreError> {
+        Err(StoreError::Refused("full".into()))
+    }
+
+    async fn adjust(&self, _: &Rule, _: &[u8], _: Adjustment) -> Result<Outcome, StoreError> {
+        Err(StoreError::Refused("full".into()))
+    }
 }
 
 #[test]

@@ -39,7 +39,9 @@ fn readiness_tells_what_happened_to_the_policy() {
     };
     let told = |ready: bool, draining: bool, version: u64, at: Option<&str>, error: Option<&str>| {
         json!({"ready": ready, "draining": draining, "policy_version": version,
-               "policy_loaded_at": at, "reload_error": error})
+               "policy_loaded_at": at, "reload_error": error,
+               "store": {"state": "ok", "since": null, "error": null, "failures": 0,
+                         "degraded_decisions": 0, "ledger_keys": 0}})
     };
     assert_eq!(ready(), (503, told(false, false, 0, None, None)));
     subject.status.loaded(Timestamp::from_secs(1_772_366_400));
@@ -55,12 +57,43 @@ fn readiness_tells_what_happened_to_the_policy() {
 }
 
 #[test]
+fn metrics_are_lines_that_prometheus_reads_and_others_can_add_theirs() {
+    let subject = subject(POLICY);
+    let api = subject.api.clone().with_metrics(|out| out.push_str("tollgate_other 7\n"));
+    drop(api);
+    let answer = subject.get("/metrics");
+    let mut described = None;
+    for line in answer.text().lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            described = rest.split(' ').next();
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            assert!(Some(name) == described && ["gauge", "counter"].contains(&kind), "{line}");
+            assert_eq!(name.ends_with("_total"), kind == "counter", "{line}");
+        } else if line != "tollgate_other 7" {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            assert_eq!(name.split('{').next(), described, "{line}");
+            assert!(value.parse::<f64>().is_ok(), "{line}");
+        }
+    }
+    assert!(answer.text().contains("\ntollgate_store_up 1\n"));
+    assert!(answer.text().ends_with("\ntollgate_other 7\n"));
+}
+
+#[test]
 fn the_index_says_what_is_where_and_all_of_it_is_there() {
     let index = subject(POLICY).get("/");
     assert_eq!(index.header("content-type"), Some("text/plain; charset=utf-8"));
-    for path in
-        ["/v1/check", "/v1/auth", "/v1/settle", "/v1/release", "/v1/limits", "/readyz", "/openapi.json"]
-    {
+    for path in [
+        "/v1/check",
+        "/v1/auth",
+        "/v1/settle",
+        "/v1/release",
+        "/v1/limits",
+        "/readyz",
+        "/metrics",
+        "/openapi.json",
+    ] {
         assert!(index.text().contains(path), "{path}");
         assert_ne!(subject(POLICY).get(path).status, 404, "{path}");
     }
@@ -69,7 +102,7 @@ fn the_index_says_what_is_where_and_all_of_it_is_there() {
 #[test]
 fn head_gets_what_get_would_but_for_the_body() {
     let subject = subject(POLICY);
-    for path in ["/", "/healthz", "/readyz", "/openapi.json", "/v1/limits"] {
+    for path in ["/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/limits"] {
         let head = subject.send(Request::head(path).body(Full::default()).unwrap());
         let get = subject.get(path);
         assert_eq!((head.status, head.body.len()), (get.status, 0), "{path}");

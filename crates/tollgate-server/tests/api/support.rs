@@ -8,7 +8,7 @@ use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use serde_json::Value;
 use tollgate::store::ManualClock;
-use tollgate::{Limiter, MemoryStore, Policy, Span, Store, Timestamp};
+use tollgate::{Limiter, MemoryStore, OutageSettings, Policy, Span, Store, Timestamp};
 use tollgate_http::SharedLimiter;
 use tollgate_server::{Access, Api, Status};
 
@@ -43,7 +43,8 @@ pub(crate) fn with_access(policy: &str, access: Access) -> Subject {
 
 pub(crate) fn on_store<S: Store>(policy: &str, access: Access, store: S, clock: ManualClock) -> Subject<S> {
     let policy = Policy::parse(policy).expect("a policy without mistakes");
-    let limiter = SharedLimiter::from(Limiter::with_store(policy, store));
+    let limiter = Limiter::with_store(policy, store);
+    let limiter = SharedLimiter::from(limiter.with_outage_on(&OutageSettings::default(), clock.clone()));
     let status = Arc::new(Status::new());
     let api = Api::new(limiter.clone(), Arc::clone(&status), access);
     Subject { api, limiter, status, clock }

@@ -19,7 +19,7 @@ const REMEMBERED: usize = 64;
 /// What is always the same about a set of limits.
 pub(super) struct Words {
     /// Whom it is about, to tell one set from another with the same place.
-    rules: SmallVec<[(u64, Box<str>); 4]>,
+    rules: SmallVec<[(u64, u64, Box<str>); 4]>,
     policy: HeaderValue,
     /// `"name";r=` for each.
     members: SmallVec<[Box<[u8]>; 4]>,
@@ -47,7 +47,10 @@ impl Words {
     fn are_about(&self, decision: &Decision<'_>) -> bool {
         let mut rules = self.rules.iter();
         spoken_of(decision).all(|limit| {
-            rules.next().is_some_and(|(id, name)| *id == limit.rule().id.0 && **name == *limit.name())
+            rules.next().is_some_and(|(id, quota, name)| {
+                // Slots keep their id when their number changes.
+                *id == limit.rule().id.0 && *quota == limit.outcome().limit && **name == *limit.name()
+            })
         }) && rules.next().is_none()
     }
 
@@ -74,7 +77,9 @@ impl Words {
             member.into()
         };
         Self {
-            rules: spoken_of(decision).map(|limit| (limit.rule().id.0, limit.name().into())).collect(),
+            rules: spoken_of(decision)
+                .map(|limit| (limit.rule().id.0, limit.outcome().limit, limit.name().into()))
+                .collect(),
             // Quoted names are printable, so it always can.
             policy: HeaderValue::try_from(policy).unwrap_or_else(|_| HeaderValue::from_static("")),
             members: spoken_of(decision).map(member).collect(),

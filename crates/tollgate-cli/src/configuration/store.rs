@@ -1,0 +1,518 @@
+//! Where counts are kept: the `store` section.
+//!
+//! `memory`, a URL of Redis, a list of them, or a map that says more. What stands
+//! in files of its own (a password, certificates) is read when the server starts,
+//! so `validate` needs neither those files nor Redis.
+//!
+//! Not here: what a URL means (`tollgate_redis::RedisSettings`), connecting (`store`).
+
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tollgate::policy::{Fields, Kind, Node, Problems, Words, nearest};
+use tollgate::{OutageSettings, Span};
+use tollgate_redis::{RedisSettings, SettingsError};
+
+use super::{Reading, files, shown};
+use crate::failure::Failure;
+
+/// Where counts are kept, as written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum StoreSettings {
+    /// In this process.
+    #[default]
+    Memory,
+    /// In Redis.
+    Redis(Box<RedisSection>),
+}
+
+/// What the section says about Redis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RedisSection {
+    /// Without what stands in files.
+    settings: RedisSettings,
+    password_file: Option<PathBuf>,
+    ca: Option<PathBuf>,
+    /// What to do while it gives no answer.
+    outage: OutageSettings,
+}
+
+const STORE: Words = Words {
+    section: "`store`",
+    known: &["url", "password_file", "ca", "deadline", "deny_cache", "prefix", "outage"],
+    elsewhere: &[
+        ("urls", "url"),
+        ("uri", "url"),
+        ("address", "url"),
+        ("host", "url"),
+        ("redis", "url"),
+        ("nodes", "url"),
+        ("kind", "url"),
+        ("type", "url"),
+        ("password", "password_file"),
+        ("pass", "password_file"),
+        ("cacert", "ca"),
+        ("ca_file", "ca"),
+        ("tls", "ca"),
+        ("timeout", "deadline"),
+        ("cache", "deny_cache"),
+        ("namespace", "prefix"),
+        ("key_prefix", "prefix"),
+        ("fallback", "outage"),
+        ("breaker", "outage"),
+    ],
+};
+const OUTAGE: Words = Words {
+    section: "`outage`",
+    known: &["failures", "share", "grace"],
+    elsewhere: &[
+        ("after", "failures"),
+        ("threshold", "failures"),
+        ("percent", "share"),
+        ("fraction", "share"),
+    ],
+};
+
+/// A store that takes longer has given no answer: requests wait for it.
+const LONGEST_DEADLINE: Span = Span::from_secs(10);
+/// A refusal that another node has lifted is not remembered for longer.
+const LONGEST_DENY_CACHE: Span = Span::from_secs(60);
+/// It is in every key.
+const LONGEST_PREFIX: usize = 32;
+const CHOICES: &str =
+    "it is `memory`, a URL such as redis://127.0.0.1:6379, a list of those, or a map with `url`";
+
+impl StoreSettings {
+    /// Reads the section.
+    pub(crate) fn read(node: &Node, problems: &mut Problems) -> Self {
+        let section = match &node.kind {
+            Kind::Map(_) => node.fields(&STORE, problems).and_then(|it| RedisSection::read(&it, problems)),
+            _ if node.text() == Some("memory") => None,
+            _ => {
+                redis(node, problems).map(RedisSection::new).inspect(|it| it.demand_password(node, problems))
+            }
+        };
+        section.map_or(Self::Memory, |section| Self::Redis(Box::new(section)))
+    }
+
+    /// The settings with what stands in files of its own; `None`: in memory.
+    pub(crate) fn load(&self, reading: Reading) -> Result<Option<RedisSettings>, Failure> {
+        let Self::Redis(section) = self else { return Ok(None) };
+        let mut settings = section.settings.clone();
+        if let Some(file) = &section.password_file {
+            settings.password = Some(password(file, reading)?);
+        }
+        if let (Some(file), Some(tls)) = (&section.ca, &mut settings.tls) {
+            tls.ca = Some(certificates(file, reading)?);
+        }
+        Ok(Some(settings))
+    }
+
+    /// Where it is and how long it may take, for people; `None`: in memory.
+    pub(crate) fn shown(&self) -> Option<String> {
+        let Self::Redis(section) = self else { return None };
+        let mut settings = section.settings.clone();
+        if section.password_file.is_some() {
+            // Never shown: what is told is that there is one.
+            settings.password = Some(String::new());
+        }
+        Some(format!("{settings}, {} ms", settings.deadline.as_millis()))
+    }
+
+    /// What to do while the store gives no answer. One in memory always gives one.
+    pub(crate) fn outage(&self) -> OutageSettings {
+        match self {
+            Self::Memory => OutageSettings::default(),
+            Self::Redis(section) => section.outage.clone(),
+        }
+    }
+}
+
+impl RedisSection {
+    fn new(settings: RedisSettings) -> Self {
+        Self { settings, password_file: None, ca: None, outage: OutageSettings::default() }
+    }
+
+    fn read(fields: &Fields<'_>, problems: &mut Problems) -> Option<Self> {
+        let url = fields.get("url");
+        if url.is_none() && !fields.mentions("url") {
+            problems
+                .error(fields.place(), "`store` has no `url`")
+                .help("such as `url: redis://127.0.0.1:6379`; without Redis it is `store: memory`");
+        }
+        let settings = url.and_then(|node| redis(node, problems));
+        // Whatever the URL is like, the rest of the section is read for its mistakes.
+        let usable = settings.is_some();
+        let nowhere = || RedisSettings::parse(&["redis://localhost"]).ok();
+        let mut section = Self::new(settings.or_else(nowhere)?);
+        section.take(fields, problems);
+        if let (Some(node), true) = (url, usable) {
+            section.check(node, fields, problems);
+        }
+        usable.then_some(section)
+    }
+
+    fn take(&mut self, fields: &Fields<'_>, problems: &mut Problems) {
+        let path = |word: &str, problems: &mut Problems| -> Option<PathBuf> {
+            Some(fields.get(word)?.word(&format!("`{word}`"), problems)?.value.into())
+        };
+        self.password_file = path("password_file", problems);
+        self.ca = path("ca", problems);
+        let range = Span::from_millis(1)..=LONGEST_DEADLINE;
+        let deadline = fields.get("deadline").and_then(|node| time(node, "`deadline`", range, problems));
+        self.settings.deadline = deadline.unwrap_or(self.settings.deadline);
+        if let Some(node) = fields.get("deny_cache") {
+            let range = Span::from_millis(1)..=LONGEST_DENY_CACHE;
+            self.settings.deny_cache = or_off(node, "`deny_cache`", range, problems).unwrap_or_default();
+        }
+        if let Some(prefix) = fields.get("prefix").and_then(|node| prefix(node, problems)) {
+            self.settings.prefix = prefix;
+        }
+        if let Some(fields) = fields.get("outage").and_then(|node| node.fields(&OUTAGE, problems)) {
+            take_outage(&mut self.outage, &fields, problems);
+        }
+    }
+
+    /// What its parts say about each other.
+    fn check(&self, url: &Node, fields: &Fields<'_>, problems: &mut Problems) {
+        if let Some(node) = fields.get("password_file").filter(|_| self.settings.password.is_some()) {
+            problems
+                .error(node.place, "the password is said twice")
+                .label("here")
+                .related(url.items().first().unwrap_or(url).place, "and in the URL")
+                .help("take it out of the URL: `redis://USER@HOST` with a user, `redis://HOST` without");
+        }
+        if let Some(node) = fields.get("ca").filter(|_| self.settings.tls.is_none()) {
+            problems
+                .error(node.place, "`ca` is for TLS, and this is spoken without")
+                .label("nothing to check")
+                .related(url.items().first().unwrap_or(url).place, "no TLS here")
+                .help("TLS is spoken with `rediss://`; without it, leave `ca` out");
+        }
+        if !fields.mentions("password_file") {
+            self.demand_password(url, problems);
+        }
+    }
+
+    /// A user alone is nobody to Redis.
+    fn demand_password(&self, url: &Node, problems: &mut Problems) {
+        if self.settings.username.is_some() && self.settings.password.is_none() {
+            problems
+                .error(url.items().first().unwrap_or(url).place, "the URL names a user and no password")
+                .help("redis://USER:PASSWORD@HOST, or `password_file` beside `url`; a password alone is redis://:PASSWORD@HOST");
+        }
+    }
+}
+
+fn take_outage(settings: &mut OutageSettings, fields: &Fields<'_>, problems: &mut Problems) {
+    if let Some(node) = fields.get("failures")
+        && let Some(failures) = node.whole("`failures`", 1..=1_000_000, problems)
+    {
+        settings.failures = u32::try_from(failures.value).unwrap_or(u32::MAX);
+    }
+    if let Some(share) = fields.get("share").and_then(|node| share(node, problems)) {
+        settings.share = share;
+    }
+    if let Some(node) = fields.get("grace") {
+        let range = Span::from_millis(1)..=Span::from_hours(24);
+        settings.grace = or_off(node, "`grace`", range, problems).unwrap_or_default();
+    }
+}
+
+/// A URL, or several.
+fn redis(node: &Node, problems: &mut Problems) -> Option<RedisSettings> {
+    let items = node.items();
+    if items.is_empty() {
+        problems.error(node.place, "`store` names no server").help(CHOICES);
+        return None;
+    }
+    let mut urls = Vec::with_capacity(items.len());
+    for item in items {
+        let text = item.word("a URL of Redis", problems)?.value;
+        if !text.contains(':') && !text.contains('.') {
+            not_a_url(item, text, problems);
+            return None;
+        }
+        urls.push(text);
+    }
+    match RedisSettings::parse(&urls) {
+        Ok(settings) => Some(settings),
+        Err(error) => {
+            let (index, wrong, expected) = match &error {
+                SettingsError::Url { index, wrong, expected } => (*index, wrong.clone(), expected.as_str()),
+                other => (0, other.to_string(), CHOICES),
+            };
+            let place = items.get(index).unwrap_or(node).place;
+            let problem = problems.error(place, format!("this is not a URL of Redis: {wrong}"));
+            if expected.starts_with("did you mean") {
+                problem.label(expected);
+            } else {
+                problem.help(expected);
+            }
+            None
+        }
+    }
+}
+
+/// A word where a URL should be.
+fn not_a_url(node: &Node, text: &str, problems: &mut Problems) {
+    const LOCAL: &str = "redis://127.0.0.1:6379";
+    let meant = match text.to_ascii_lowercase().as_str() {
+        "memory" => Some("store: memory".to_owned()),
+        "redis" | "valkey" => Some(LOCAL.to_owned()),
+        "localhost" => Some("redis://localhost:6379".to_owned()),
+        "ram" | "local" | "in-memory" | "in_memory" | "none" | "off" => Some("memory".to_owned()),
+        _ => nearest(text, ["memory"]).map(str::to_owned),
+    };
+    let problem = problems.error(node.place, format!("`store` cannot be {}", node.describe()));
+    if let Some(meant) = meant {
+        problem.label(format!("did you mean `{meant}`?"));
+    }
+    problem.help(CHOICES);
+}
+
+/// A length of time, or `off`, which is none.
+fn or_off(node: &Node, what: &str, range: RangeInclusive<Span>, problems: &mut Problems) -> Option<Duration> {
+    if node.text() == Some("off") {
+        return Some(Duration::ZERO);
+    }
+    time(node, what, range, problems)
+}
+
+fn time(node: &Node, what: &str, range: RangeInclusive<Span>, problems: &mut Problems) -> Option<Duration> {
+    // To whoever reads rates, zero has no meaning at all; here it is out of range.
+    let is_zero = |text: &str| text.trim_end_matches(|it: char| it.is_ascii_alphabetic() || it == ' ') == "0";
+    if node.text().is_some_and(is_zero) {
+        problems
+            .error(node.place, format!("{what} is between {} and {}", range.start(), range.end()))
+            .label(format!("{} is not", node.describe()));
+        return None;
+    }
+    let span = node.span(what, range, problems)?.value;
+    Some(Duration::from_micros(span.as_micros()))
+}
+
+fn prefix(node: &Node, problems: &mut Problems) -> Option<String> {
+    let text = node.word("`prefix`", problems)?.value;
+    let fits = |char: char| char.is_ascii_alphanumeric() || "_.:-".contains(char);
+    if text.len() > LONGEST_PREFIX {
+        problems
+            .error(node.place, format!("`prefix` has at most {LONGEST_PREFIX} characters"))
+            .label(format!("this has {}", text.chars().count()))
+            .help("it is in every key");
+        return None;
+    }
+    if let Some((at, wrong)) = text.chars().enumerate().find(|(_, char)| !fits(*char)) {
+        problems
+            .error(node.part(at..at + 1), format!("`prefix` cannot hold `{wrong}`"))
+            .help("letters, digits, `_`, `.`, `:` and `-`: such as `shop-staging`");
+        return None;
+    }
+    Some(text.to_owned())
+}
+
+/// `20%`.
+fn share(node: &Node, problems: &mut Problems) -> Option<u8> {
+    let text = node.word("`share`", problems)?.value;
+    let number = text.strip_suffix('%').unwrap_or(text).trim_end();
+    let digits = number.bytes().all(|byte| byte.is_ascii_digit());
+    if let Some(share) = number.parse().ok().filter(|share| digits && (1..=100).contains(share)) {
+        return Some(share);
+    }
+    // 0.2 is 20 %: moved by two digits, and not multiplied, which would round.
+    let hundredths = text.strip_prefix("0.").filter(|it| it.bytes().all(|byte| byte.is_ascii_digit()));
+    let meant = hundredths.map(|it| format!("{it:0<2}")).and_then(|it| it[..2].parse::<u8>().ok());
+    let problem = problems.error(node.place, format!("`share` is 1% to 100%, not {}", node.describe()));
+    if let Some(meant) = meant.filter(|it| *it > 0) {
+        problem.label(format!("did you mean `{meant}%`?"));
+    }
+    if digits && number.parse() == Ok(0) {
+        problem.help("a limit that is to refuse everything meanwhile says `on_outage: deny`");
+    } else {
+        problem.help("how much of a limit all nodes together grant while Redis gives no answer: 20%");
+    }
+    None
+}
+
+fn password(file: &Path, reading: Reading) -> Result<String, Failure> {
+    let text = files::read(file, reading)?;
+    let password = text.trim_end_matches(['\r', '\n']);
+    if password.is_empty() {
+        return Err(Failure::with_help(
+            format_args!("the password file {} is empty", shown(file)),
+            "put the password of Redis into it, or leave out `store.password_file`",
+        ));
+    }
+    if password.contains(['\r', '\n', '\0']) {
+        return Err(Failure::with_help(
+            format_args!("the password file {} has more than one line", shown(file)),
+            "it holds the password of Redis and nothing else",
+        ));
+    }
+    Ok(password.to_owned())
+}
+
+fn certificates(file: &Path, reading: Reading) -> Result<Vec<u8>, Failure> {
+    let text = files::read(file, reading)?;
+    if !text.contains("-----BEGIN CERTIFICATE-----") {
+        return Err(Failure::with_help(
+            format_args!("{} holds no certificate", shown(file)),
+            "`store.ca` is a PEM file: it has a line -----BEGIN CERTIFICATE-----",
+        ));
+    }
+    Ok(text.into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate::policy::Document;
+    use tollgate_testkit::Scratch;
+
+    fn read(text: &str) -> (StoreSettings, Vec<String>, String) {
+        let document = Document::parse(text).unwrap();
+        let mut problems = Problems::default();
+        let settings = StoreSettings::read(document.root().get("store").unwrap(), &mut problems);
+        let found = problems.into_diagnostics(&document);
+        let said = found.iter().map(|it| format!("{} | {}", it.message, it.label)).collect();
+        (settings, said, format!("{}\n{}", found.render("p.yaml"), found.brief("p.yaml")))
+    }
+
+    #[test]
+    fn a_store_is_memory_a_url_a_list_or_a_map() {
+        for (text, expected) in [
+            ("store: memory", ""),
+            ("store: redis://h", "redis://h:6379, 50ms, 1s, \"\", 5 20 60s"),
+            ("store: 'rediss://ann:hunter2@h/1'", "rediss://ann:***@h:6379/1, 50ms, 1s, \"\", 5 20 60s"),
+            ("store: redis-cluster://a,b", "redis-cluster://a:6379,b:6379, 50ms, 1s, \"\", 5 20 60s"),
+            ("store: [redis://a, redis://b]", "redis-cluster://a:6379,b:6379, 50ms, 1s, \"\", 5 20 60s"),
+            ("store: {url: redis://h}", "redis://h:6379, 50ms, 1s, \"\", 5 20 60s"),
+            (
+                "store: {url: [redis://a, redis://b], deadline: 20ms, deny_cache: off, prefix: a.b:c-1, outage: {failures: 3, share: 50%, grace: 10s}}",
+                "redis-cluster://a:6379,b:6379, 20ms, 0ns, \"a.b:c-1\", 3 50 10s",
+            ),
+            (
+                "store: {url: redis://h, outage: {share: 100, grace: off}}",
+                "redis://h:6379, 50ms, 1s, \"\", 5 100 0ns",
+            ),
+            (
+                "store: {url: redis://ann@h, password_file: /p}",
+                "redis://ann@h:6379, 50ms, 1s, \"\", 5 20 60s",
+            ),
+        ] {
+            let (settings, problems, _) = read(text);
+            assert!(problems.is_empty(), "{text}: {problems:?}");
+            let told = match settings {
+                StoreSettings::Memory => String::new(),
+                StoreSettings::Redis(it) => {
+                    let (at, out) = (&it.settings, &it.outage);
+                    let (deadline, deny, prefix) = (at.deadline, at.deny_cache, &at.prefix);
+                    let (failures, share, grace) = (out.failures, out.share, out.grace);
+                    format!("{at}, {deadline:?}, {deny:?}, {prefix:?}, {failures} {share} {grace:?}")
+                }
+            };
+            assert_eq!(told, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_mistake_says_what_was_probably_meant_and_shows_no_password() {
+        for (text, expected) in [
+            ("store: memroy", "`store` cannot be `memroy` | did you mean `memory`?"),
+            ("store: redis", "`store` cannot be `redis` | did you mean `redis://127.0.0.1:6379`?"),
+            ("store: []", "`store` names no server | "),
+            ("store: [{a: 1}]", "a URL of Redis is one value, not a map | write a single value here"),
+            (
+                "store: cache.internal:6379",
+                "this is not a URL of Redis: it has no scheme | did you mean `redis://cache.internal:6379`?",
+            ),
+            ("store: http://u:hunter2@h", "this is not a URL of Redis: `http://` is not spoken by Redis | "),
+            (
+                "store: redis://:hunter2@h:x",
+                "this is not a URL of Redis: a port is a number from 1 to 65535 | ",
+            ),
+            (
+                "store: redis://:hunter2/@h",
+                "this is not a URL of Redis: a `/` in a user or a password is written `%2F` | ",
+            ),
+            (
+                "store: [redis://a, rediss://b]",
+                "this is not a URL of Redis: several URLs are one cluster: TLS for one and not for the other is not | ",
+            ),
+            ("store: redis://ann@h", "the URL names a user and no password | "),
+            ("store: {url: redis://ann@h}", "the URL names a user and no password | "),
+            ("store: {deadline: 50ms}", "`store` has no `url` | "),
+            ("store: {url: memory}", "`store` cannot be `memory` | did you mean `store: memory`?"),
+            ("store: {kind: redis}", "unknown word `kind` in `store` | did you mean `url`?"),
+            (
+                "store: {url: redis://h, password: hunter2}",
+                "unknown word `password` in `store` | did you mean `password_file`?",
+            ),
+            (
+                "store: {url: redis://h, timeout: 1s}",
+                "unknown word `timeout` in `store` | did you mean `deadline`?",
+            ),
+            ("store: {url: redis://h, deadline: 0ms}", "`deadline` is between 1ms and 10s | `0ms` is not"),
+            ("store: {url: redis://h, deadline: 11s}", "`deadline` is between 1ms and 10s | `11s` is not"),
+            ("store: {url: redis://h, deadline: 50}", "`50` is not a length of time | did you mean `50s`?"),
+            ("store: {url: redis://h, deny_cache: 2m}", "`deny_cache` is between 1ms and 1m | `2m` is not"),
+            ("store: {url: redis://h, prefix: 'a b'}", "`prefix` cannot hold ` ` | "),
+            (
+                "store: {url: redis://h, prefix: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa}",
+                "`prefix` has at most 32 characters | this has 33",
+            ),
+            ("store: {url: redis://h, outage: {share: 0%}}", "`share` is 1% to 100%, not `0%` | "),
+            (
+                "store: {url: redis://h, outage: {share: 0.2}}",
+                "`share` is 1% to 100%, not `0.2` | did you mean `20%`?",
+            ),
+            ("store: {url: redis://h, outage: {share: 101%}}", "`share` is 1% to 100%, not `101%` | "),
+            ("store: {url: redis://h, outage: {failures: 0}}", "`failures` is at least 1 | this is less"),
+            (
+                "store: {url: redis://h, outage: {after: 1}}",
+                "unknown word `after` in `outage` | did you mean `failures`?",
+            ),
+            ("store: {url: redis://:hunter2@h, password_file: /p}", "the password is said twice | here"),
+            (
+                "store: {url: redis://h, ca: /p}",
+                "`ca` is for TLS, and this is spoken without | nothing to check",
+            ),
+        ] {
+            let (_, problems, told) = read(text);
+            assert_eq!(problems, [expected], "{text}");
+            assert!(!told.contains("hunter"), "{told}");
+        }
+    }
+
+    #[test]
+    fn what_stands_in_files_is_read_when_it_is_needed() {
+        let files = Scratch::new();
+        let file = |name: &str, text: &str| files.write(name, text).display().to_string();
+        let load = |section: &str| match read(&format!("store: {{url: 'rediss://h', {section}}}"))
+            .0
+            .load(Reading::First)
+        {
+            Ok(settings) => {
+                let settings = settings.unwrap();
+                format!("{:?} {:?}", settings.password, settings.tls.unwrap().ca.map(|it| it.len()))
+            }
+            Err(failure) => failure.to_string(),
+        };
+        let good = file("good", " p w \r\n");
+        assert_eq!(load(&format!("password_file: {good}")), "Some(\" p w \") None");
+        let pem = file("ca.pem", "-----BEGIN CERTIFICATE-----\n");
+        assert_eq!(load(&format!("ca: {pem}")), "None Some(28)");
+        for (section, expected) in [
+            (format!("password_file: {}", file("empty", "\n")), "empty is empty"),
+            (format!("password_file: {}", file("two", "a\nb\n")), "two has more than one line"),
+            (format!("password_file: {good}.not"), "there is no such file"),
+            (format!("ca: {good}"), "good holds no certificate"),
+            (format!("ca: {good}.not"), "there is no such file"),
+        ] {
+            let told = load(&section);
+            assert!(told.starts_with("error: ") && told.contains(expected), "{section}: {told}");
+        }
+        assert_eq!(StoreSettings::Memory.load(Reading::First), Ok(None));
+    }
+}

@@ -1,0 +1,212 @@
+//! The store of this process: in memory, or in Redis.
+//!
+//! Redis is tried once at the start, so that a wrong password is told where somebody
+//! looks, but nobody waits for it: without it the server serves, degraded, as the
+//! outage rules have it. What has to be done now and then (telling the other nodes
+//! that this one is there, charging what was admitted without Redis) is done on the
+//! main thread, beside the signals.
+//!
+//! Not here: how Redis is asked (`tollgate_redis`), what to do while it gives no
+//! answer (`tollgate::outage`).
+
+mod counters;
+
+use std::error::Error;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+use tollgate::store::{Answer, Check, Outcomes};
+use tollgate::{
+    Adjustment, Bucket, Limiter, MemoryStore, OutageSettings, Outcome, Policy, Rate, Rule, Store, StoreError,
+    Timestamp,
+};
+use tollgate_http::SharedLimiter;
+use tollgate_redis::{RedisSettings, RedisStore};
+
+pub(crate) use counters::counters;
+
+/// How long the start waits for Redis.
+const AT_START: Duration = Duration::from_secs(1);
+/// How many keys are asked about then.
+const REHEARSED: u8 = 64;
+/// Between two looks at what is owed to the store.
+const BETWEEN: Duration = Duration::from_millis(200);
+/// How long a node waits at most, once the store is back, before it charges what it
+/// owes: all nodes have lost it together.
+const FIRST: Duration = Duration::from_millis(500);
+
+/// In memory, or in Redis.
+#[allow(clippy::large_enum_variant, reason = "there is one, and a box would be on the way of every request")]
+pub(crate) enum AnyStore {
+    /// In this process.
+    Memory(MemoryStore),
+    /// In Redis.
+    Redis(Arc<RedisStore>),
+}
+
+impl Store for AnyStore {
+    async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
+        match self {
+            Self::Memory(store) => store.decide(checks).await,
+            Self::Redis(store) => store.decide(checks).await,
+        }
+    }
+
+    #[inline]
+    fn decide_at_once(&self, checks: &[Check<'_>], outcomes: &mut Outcomes) -> Option<(bool, Timestamp)> {
+        match self {
+            Self::Memory(store) => store.decide_at_once(checks, outcomes),
+            Self::Redis(store) => store.decide_at_once(checks, outcomes),
+        }
+    }
+
+    async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
+        match self {
+            Self::Memory(store) => store.adjust(rule, key, adjustment).await,
+            Self::Redis(store) => store.adjust(rule, key, adjustment).await,
+        }
+    }
+
+    fn nodes(&self) -> usize {
+        match self {
+            Self::Memory(store) => store.nodes(),
+            Self::Redis(store) => store.nodes(),
+        }
+    }
+}
+
+impl AnyStore {
+    /// In this process.
+    pub(crate) fn memory(policy: &Policy) -> Self {
+        Self::Memory(MemoryStore::new(usize::try_from(policy.max_keys()).unwrap_or(usize::MAX)))
+    }
+
+    /// Redis, if that is where it is.
+    pub(crate) fn redis(&self) -> Option<&Arc<RedisStore>> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Redis(store) => Some(store),
+        }
+    }
+}
+
+/// A limiter on the store that the settings name; `None`: in memory.
+pub(crate) fn limiter(
+    policy: Policy,
+    redis: Option<RedisSettings>,
+    outage: &OutageSettings,
+) -> SharedLimiter<AnyStore> {
+    let store = match redis {
+        None => AnyStore::memory(&policy),
+        Some(settings) => AnyStore::Redis(Arc::new(RedisStore::new(settings))),
+    };
+    Limiter::with_store(policy, store).with_outage(outage).into()
+}
+
+/// Connects, or says why not, ready to print.
+pub(crate) async fn connect(store: &AnyStore) -> Result<(), String> {
+    let Some(redis) = store.redis() else { return Ok(()) };
+    let tried = async {
+        redis.connect().await?;
+        rehearse(redis).await
+    };
+    let why = match timeout(AT_START, tried).await {
+        Ok(Ok(())) => return Ok(()),
+        // Nobody has asked anything yet: what counts is the cause.
+        Ok(Err(error)) => explained(error.source().map_or_else(|| error.to_string(), |cause| in_full(cause))),
+        Err(_late) => format!("no answer within {AT_START:?}"),
+    };
+    Err(format!(
+        "warning: cannot use the store {}: {why}\n  \
+         = help: serving without it until it answers: each limit does as its `on_outage` says. \
+         It is tried again all the time; a changed `store` takes a restart\n",
+        redis.settings()
+    ))
+}
+
+/// To whoever has not logged in, Redis complains of long questions before it says so.
+fn explained(why: String) -> String {
+    let is_about_login = why.contains("unauthenticated") || why.contains("NOAUTH");
+    if is_about_login && !why.contains("password") { format!("{why} (Redis wants a password)") } else { why }
+}
+
+/// Asks what requests will ask, and charges nothing: a server may let somebody connect
+/// and do no more, be a replica, or lack a part of its cluster.
+async fn rehearse(store: &RedisStore) -> Result<(), StoreError> {
+    let Ok(quota) = Bucket::new(Rate::per_minute(1)) else { return Ok(()) };
+    let rule = Rule::new("tollgate-rehearsal", quota);
+    // As many keys as reach every part of a cluster, most probably.
+    let keys: Vec<_> = (0..REHEARSED).map(u8::to_le_bytes).collect();
+    let checks: Vec<_> = keys.iter().map(|key| Check::new(&rule, key, 0)).collect();
+    store.decide(&checks).await?;
+    store.adjust(&rule, &keys[0], Adjustment::Reset).await.map(drop)
+}
+
+/// Does what has to be done now and then, for as long as it is polled.
+pub(crate) async fn maintain(limiter: SharedLimiter<AnyStore>) {
+    let Some(redis) = limiter.load().store().redis().cloned() else { return };
+    tokio::join!(redis.announce(), reconcile(limiter));
+}
+
+/// Charges the store with what was admitted without it.
+async fn reconcile(limiter: SharedLimiter<AnyStore>) {
+    let dice = RandomState::new();
+    let mut was_degraded = false;
+    for round in 0_u64.. {
+        sleep(jittered(BETWEEN, &dice, round)).await;
+        let health = limiter.load().health();
+        let is_back = was_degraded && !health.is_degraded();
+        was_degraded = health.is_degraded();
+        if health.ledger_keys == 0 {
+            continue;
+        }
+        if is_back {
+            sleep(part(FIRST, &dice, !round)).await;
+        }
+        let charged = limiter.load().reconcile().await;
+        if charged > 0 {
+            tracing::info!(keys = charged, "charged the store with what was admitted without it");
+        }
+    }
+}
+
+/// Three quarters of it to five quarters.
+fn jittered(span: Duration, dice: &RandomState, throw: u64) -> Duration {
+    span * 3 / 4 + part(span / 2, dice, throw)
+}
+
+/// Some part of it.
+fn part(span: Duration, dice: &RandomState, throw: u64) -> Duration {
+    let mut thrown = dice.build_hasher();
+    thrown.write_u64(throw);
+    let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+    Duration::from_micros(thrown.finish() % micros.max(1))
+}
+
+/// An error and what caused it, on one line.
+pub(crate) fn in_full(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_are_spread_and_stay_within_bounds() {
+        let dice = RandomState::new();
+        let waits: Vec<_> = (0..1_000).map(|throw| jittered(BETWEEN, &dice, throw)).collect();
+        assert!(waits.iter().all(|it| (BETWEEN * 3 / 4..BETWEEN * 5 / 4).contains(it)), "{waits:?}");
+        assert!(waits.iter().any(|it| *it < BETWEEN) && waits.iter().any(|it| *it > BETWEEN));
+        assert!((0..1_000).all(|throw| part(FIRST, &dice, throw) < FIRST));
+    }
+}

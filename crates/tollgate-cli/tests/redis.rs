@@ -1,0 +1,310 @@
+//! `store: redis://…` through the binary, on a real Redis.
+//!
+//! Deadlines are long: how busy the machine is decides nothing here.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+#[allow(dead_code, reason = "other tests need more of it")]
+#[path = "service/client.rs"]
+mod client;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::mpsc;
+use std::thread;
+
+use client::{Client, asked, get, told};
+use serde_json::Value;
+use tollgate_testkit::{Redis, RedisCluster, Scratch, SentinelTrio, Tollgate};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
+
+/// A limit for all callers, which a test does not outlast.
+fn policy(units: u32, store: &str) -> String {
+    format!(
+        "store: {{deadline: 10s, {store}}}\ngateway: {{workers: 1}}\n\
+         limits:\n  - {{name: api, by: global, bucket: {units}/day}}\n"
+    )
+}
+
+fn start(units: u32, store: &str) -> Tollgate {
+    Tollgate::start(BINARY, &policy(units, store))
+}
+
+fn check(api: SocketAddr) -> Value {
+    asked(api, "/v1/check", r#"{"path":"/","ip":"203.0.113.9"}"#)
+}
+
+/// How many of so many checks were admitted, none of them degraded.
+fn admitted(api: SocketAddr, checks: usize) -> usize {
+    let answers = (0..checks).map(|_| check(api));
+    answers
+        .filter(|answer| {
+            assert_eq!(answer["degraded"], false, "{answer}");
+            answer["allowed"] == true
+        })
+        .count()
+}
+
+fn metrics(api: SocketAddr) -> String {
+    String::from_utf8(get(api, "/metrics").body).unwrap()
+}
+
+/// One value of that page.
+#[track_caller]
+fn counted(name: &str, page: &str) -> u64 {
+    let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {name} in\n{page}")).parse().unwrap()
+}
+
+fn stop(tollgate: Tollgate) {
+    tollgate.program.signal("TERM");
+    ends_well(tollgate);
+}
+
+fn ends_well(mut tollgate: Tollgate) {
+    assert_eq!(tollgate.program.wait().code(), Some(0), "{}", tollgate.log());
+}
+
+/// Two servers, and callers of both at once: admitted are as many as the limit says.
+#[track_caller]
+fn share_one_budget(store: &str) {
+    let start = || Tollgate::start_with(BINARY, &policy(100, store), &["--set", "gateway.workers=2"]);
+    let (one, other) = (start(), start());
+    let callers: Vec<_> = (0..8)
+        .map(|number| {
+            let api = if number % 2 == 0 { one.api } else { other.api };
+            thread::spawn(move || admitted(api, 20))
+        })
+        .collect();
+    let total: usize = callers.into_iter().map(|caller| caller.join().unwrap()).sum();
+    assert_eq!(total, 100, "{}\n{}", one.log(), other.log());
+    // The gateway asks the same store.
+    assert_eq!(get(one.gateway, "/").status, 429);
+    stop(one);
+    stop(other);
+}
+
+#[test]
+fn two_servers_share_one_budget_exactly() {
+    let redis = Redis::start();
+    share_one_budget(&format!("url: '{}'", redis.url()));
+}
+
+#[test]
+fn what_was_spent_outlives_the_server() {
+    let redis = Redis::start();
+    let store = format!("url: '{}'", redis.url());
+    let first = start(5, &store);
+    assert!(first.log().contains(&format!("  store    {}, 10000 ms\n", redis.url())), "{}", first.log());
+    assert!(!first.log().contains("warning"), "{}", first.log());
+    assert_eq!(admitted(first.api, 3), 3);
+    stop(first);
+    let second = start(5, &store);
+    assert_eq!(admitted(second.api, 5), 2);
+    assert_eq!(get(second.gateway, "/").status, 429);
+}
+
+#[test]
+fn a_flag_and_a_variable_name_the_store_too() {
+    let redis = Redis::start();
+    let url = redis.url();
+    let limits = "limits:\n  - {name: api, by: global, bucket: 3/day}\n";
+    let set = format!("store={{url: '{url}', deadline: 10s}}");
+    for (spent, arguments) in [(1, ["--store", &url]), (2, ["--set", &set])] {
+        let tollgate = Tollgate::start_with(BINARY, limits, &arguments);
+        let answer = check(tollgate.api);
+        assert!(tollgate.log().contains(&format!("  store    {url}, ")), "{}", tollgate.log());
+        if arguments[0] == "--set" {
+            assert_eq!(answer["limits"][0]["remaining"], 3 - spent, "{answer}");
+        }
+    }
+}
+
+#[test]
+fn without_redis_it_starts_degraded_and_says_so_and_recovers_when_it_comes() {
+    let redis = Redis::start();
+    redis.kill();
+    let mut tollgate = start(100, &format!("url: '{}', outage: {{failures: 1}}", redis.url()));
+    let log = tollgate.log();
+    assert!(log.contains(&format!("warning: cannot use the store {}: ", redis.url())), "{log}");
+    assert!(log.contains("on_outage"), "{log}");
+    let answer = check(tollgate.api);
+    assert_eq!((&answer["allowed"], &answer["degraded"]), (&true.into(), &true.into()), "{answer}");
+    assert_eq!(get(tollgate.gateway, "/").status, 200);
+    let ready = told(tollgate.api, "/readyz");
+    assert_eq!(ready["store"]["state"], "degraded", "{ready}");
+    assert_eq!(get(tollgate.api, "/readyz").status, 200);
+
+    redis.restart();
+    // Two without Redis so far.
+    let (api, mut owed) = (tollgate.api, 2);
+    tollgate.program.wait_until("an answer of Redis", || {
+        let degraded = check(api)["degraded"] == true;
+        owed += u64::from(degraded);
+        !degraded
+    });
+    // What was admitted without Redis is charged to it, with nobody asking.
+    tollgate.program.wait_until("charging what is owed", || {
+        counted("tollgate_replayed_units_total", &metrics(api)) == owed
+    });
+    let answer = check(api);
+    assert_eq!(answer["degraded"], false, "{answer}");
+    assert_eq!(answer["limits"][0]["remaining"], 100 - owed - 2, "{answer}");
+    assert!(tollgate.log().contains("the store answers again"), "{}", tollgate.log());
+}
+
+#[test]
+fn a_redis_that_dies_and_comes_back_is_used_again() {
+    let redis = Redis::start();
+    let mut tollgate = start(100, &format!("url: '{}', outage: {{failures: 1}}", redis.url()));
+    assert_eq!(admitted(tollgate.api, 1), 1);
+    redis.kill();
+    let api = tollgate.api;
+    tollgate.program.wait_until("a degraded answer", || check(api)["degraded"] == true);
+    assert!((0..5).all(|_| check(api)["allowed"] == true));
+    redis.restart();
+    tollgate.program.wait_until("an answer of Redis", || check(api)["degraded"] == false);
+}
+
+#[test]
+fn a_wrong_password_is_said_and_never_shown() {
+    let redis = Redis::start_with_password(None, "hunter2");
+    let (address, right) = (redis.address(), redis.url());
+    for (store, cause) in [
+        (format!("url: 'redis://:wr0ng@{address}'"), "password is wrong"),
+        (format!("url: 'redis://{address}'"), "password"),
+    ] {
+        let tollgate = start(100, &store);
+        let log = tollgate.log();
+        assert!(log.contains("warning: cannot use the store redis://") && log.contains(cause), "{log}");
+        assert!(!log.contains("wr0ng"), "{log}");
+        assert_eq!(check(tollgate.api)["degraded"], true);
+        assert!(!told(tollgate.api, "/readyz").to_string().contains("wr0ng"));
+    }
+    let files = Scratch::new();
+    let file = files.write("password", "hunter2\n");
+    for store in
+        [format!("url: '{right}'"), format!("url: 'redis://{address}', password_file: {}", file.display())]
+    {
+        let tollgate = start(100, &store);
+        assert_eq!(admitted(tollgate.api, 1), 1, "{}", tollgate.log());
+        let log = tollgate.log();
+        assert!(log.contains(&format!("redis://:***@{address}, ")) && !log.contains("hunter2"), "{log}");
+    }
+}
+
+#[test]
+fn a_user_of_access_control_lists_logs_in() {
+    let redis = Redis::start_with_password(Some("tollgate"), "hunter2");
+    let tollgate = start(100, &format!("url: '{}'", redis.url()));
+    assert_eq!(admitted(tollgate.api, 1), 1, "{}", tollgate.log());
+    assert!(!tollgate.log().contains("hunter2"), "{}", tollgate.log());
+}
+
+#[test]
+fn tls_is_spoken_with_those_who_are_believed() {
+    let redis = Redis::start_with_tls();
+    let url = redis.url();
+    assert!(url.starts_with("rediss://"), "{url}");
+    let believed = start(100, &format!("url: '{url}', ca: {}", redis.ca().display()));
+    assert_eq!(admitted(believed.api, 1), 1, "{}", believed.log());
+    // Nobody public has signed it.
+    let stranger = start(100, &format!("url: '{url}'"));
+    assert!(stranger.log().contains("warning: cannot use the store rediss://"), "{}", stranger.log());
+    assert_eq!(check(stranger.api)["degraded"], true);
+}
+
+#[test]
+fn sentinels_and_clusters_are_one_budget_too() {
+    let sentinels = SentinelTrio::start();
+    share_one_budget(&format!("url: '{}'", sentinels.url()));
+    let cluster = RedisCluster::start();
+    share_one_budget(&format!("url: ['{}']", cluster.urls().join("', '")));
+}
+
+#[test]
+fn a_server_that_lets_somebody_connect_and_no_more_is_found_out_at_the_start() {
+    let (primary, replica) = (Redis::start(), Redis::start());
+    replica.cli(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
+    let cluster = RedisCluster::start();
+    cluster.uncover(0);
+    let slots = format!("url: ['{}']", cluster.urls().join("', '"));
+    for (store, cause) in [
+        (format!("url: '{}'", replica.url()), "this is a replica"),
+        (format!("url: '{}'", cluster.node(0).url()), "write `redis-cluster://`"),
+        (slots, "not covered"),
+    ] {
+        let tollgate = start(100, &store);
+        let log = tollgate.log();
+        assert!(log.contains("warning: cannot use the store redis") && log.contains(cause), "{log}");
+        assert_eq!(check(tollgate.api)["allowed"], true);
+        assert_eq!(get(tollgate.gateway, "/").status, 200);
+    }
+}
+
+#[test]
+fn servers_that_share_a_redis_know_how_many_they_are() {
+    let redis = Redis::start();
+    let store = format!("url: '{}'", redis.url());
+    let (mut one, mut other) = (start(100, &store), start(100, &store));
+    for tollgate in [&mut one, &mut other] {
+        let api = tollgate.api;
+        tollgate.program.wait_until("the other node", || counted("tollgate_nodes", &metrics(api)) == 2);
+    }
+    // Neither counts the other's keys.
+    let apart = start(100, &format!("{store}, prefix: other"));
+    assert_eq!(admitted(apart.api, 1), 1);
+    assert_eq!(counted("tollgate_nodes", &metrics(apart.api)), 1);
+    assert_eq!(check(one.api)["limits"][0]["remaining"], 99);
+}
+
+#[test]
+fn a_slot_is_given_back_by_the_last_request_of_a_server_that_ends() {
+    let redis = Redis::start();
+    let upstream = TcpListener::bind("127.0.0.1:0").unwrap();
+    let config = format!(
+        "store: {{url: '{}', deadline: 10s}}\ngateway: {{workers: 1, upstream: http://{}}}\n\
+         limits:\n  - {{name: slots, by: global, slots: 1, ttl: 1h}}\n",
+        redis.url(),
+        upstream.local_addr().unwrap()
+    );
+    let ((asked, was_asked), (answer, may_answer)) = (mpsc::channel(), mpsc::channel::<()>());
+    thread::spawn(move || {
+        while let Ok((mut stream, _)) = upstream.accept() {
+            let _ = stream.read(&mut [0; 4096]).unwrap();
+            asked.send(()).unwrap();
+            may_answer.recv().unwrap();
+            stream
+                .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\ndone")
+                .unwrap();
+        }
+    });
+    for _ in 0..3 {
+        let tollgate = Tollgate::start(BINARY, &config);
+        let gateway = tollgate.gateway;
+        // Nothing keeps the server once this is answered.
+        let request = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        let client = thread::spawn(move || Client::connect(gateway).unwrap().ask(request).unwrap().status);
+        was_asked.recv().unwrap();
+        assert_eq!(get(gateway, "/").status, 429, "the slot is taken");
+        tollgate.program.signal("TERM");
+        answer.send(()).unwrap();
+        assert_eq!(client.join().unwrap(), 200);
+        ends_well(tollgate);
+    }
+}
+
+#[test]
+fn what_redis_was_asked_is_counted() {
+    let redis = Redis::start();
+    let tollgate = start(2, &format!("url: '{}', deny_cache: off", redis.url()));
+    let before = metrics(tollgate.api);
+    assert_eq!(admitted(tollgate.api, 3), 2);
+    let after = metrics(tollgate.api);
+    for (name, more) in [("decisions", 3), ("calls", 3), ("remembered", 0), ("failures", 0)] {
+        let name = format!("tollgate_redis_{name}_total");
+        assert_eq!(counted(&name, &after) - counted(&name, &before), more, "{name}: {before}\n{after}");
+    }
+    assert!(counted("tollgate_redis_connections_total", &after) >= 1, "{after}");
+    assert_eq!(counted("tollgate_nodes", &after), 1, "{after}");
+}

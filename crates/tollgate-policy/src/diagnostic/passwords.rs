@@ -1,0 +1,142 @@
+//! Hides passwords in lines that are shown.
+//!
+//! A settings file names its servers by URLs, and a URL may hold a password:
+//! `redis://ann:s3cret@10.0.0.7`. Whoever reads a terminal over a shoulder, or the
+//! log of a build, is not meant to have it. So between `://` and the last `@` of a
+//! URL all that follows the user is hidden, and so is what follows `password:` or
+//! `password=`. When in doubt, more is hidden.
+
+use std::ops::Range;
+
+/// What is shown instead.
+const MASK: &str = "***";
+
+/// The text without its passwords: `redis://ann:***@10.0.0.7`.
+pub fn veiled(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut shown = 0;
+    for secret in secrets(text) {
+        out.push_str(&text[shown..secret.start]);
+        out.push_str(MASK);
+        shown = secret.end;
+    }
+    out.push_str(&text[shown..]);
+    out
+}
+
+/// The bytes of a line that are hidden: in their order, apart from each other.
+pub(crate) fn secrets(text: &str) -> Vec<Range<usize>> {
+    let mut found: Vec<_> =
+        in_urls(text).into_iter().chain(without_slashes(text)).chain(after_word(text)).collect();
+    found.retain(|it| !it.is_empty());
+    found.sort_by_key(|it| it.start);
+    let mut apart: Vec<Range<usize>> = Vec::new();
+    for next in found {
+        match apart.last_mut() {
+            Some(last) if next.start <= last.end => last.end = last.end.max(next.end),
+            _ => apart.push(next),
+        }
+    }
+    apart
+}
+
+fn in_urls(text: &str) -> Vec<Range<usize>> {
+    let begins: Vec<_> =
+        text.match_indices("://").map(|(at, _)| at).filter(|at| is_scheme(&text[..*at])).collect();
+    let mut found = Vec::new();
+    for (index, begin) in begins.iter().map(|at| at + 3).enumerate() {
+        // A password may hold anything, so only the next URL ends this one for sure.
+        let end = begins.get(index + 1).copied().unwrap_or(text.len());
+        let url = &text[begin..end];
+        if let Some(at) = url.rfind('@') {
+            let user = url[..at].find(':').map_or(0, |colon| colon + 1);
+            found.push(begin + user..begin + at);
+        } else if let Some(port) = only_port(url) {
+            // `redis://ann:s3cret`, with the host left out.
+            found.push(begin + port.start..begin + port.end);
+        }
+    }
+    found
+}
+
+/// `redis:ann:s3cret@h`, which is no URL and was meant as one.
+fn without_slashes(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    for word in ["redis:", "rediss:", "valkey:", "valkeys:"] {
+        for (at, _) in text.match_indices(word) {
+            let begin = at + word.len();
+            let rest = &text[begin..];
+            if let (false, Some(end)) = (rest.starts_with("//"), rest.rfind('@')) {
+                found.push(begin..begin + end);
+            }
+        }
+    }
+    found
+}
+
+/// What stands where a port would, if it is none.
+fn only_port(url: &str) -> Option<Range<usize>> {
+    let host = url.split([' ', '/', ',', '"', '\'', '`', ']', '}', ')']).next().unwrap_or(url);
+    let (before, port) = host.split_once(':')?;
+    let is_port = port.bytes().all(|it| it.is_ascii_digit());
+    (!is_port && !port.contains(':')).then(|| before.len() + 1..host.len())
+}
+
+/// Whether a URL begins here: a word, behind something that ends words.
+fn is_scheme(before: &str) -> bool {
+    let name = |char: char| char.is_ascii_alphanumeric() || "+-.".contains(char);
+    let rest = before.trim_end_matches(name);
+    let ends = |char: char| char.is_whitespace() || ",\"'`[{(=".contains(char);
+    rest.len() < before.len() && (rest.is_empty() || rest.ends_with(ends))
+}
+
+fn after_word(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    for (at, word) in text.match_indices("password") {
+        let rest = &text[at + word.len()..];
+        let value = rest.trim_start_matches(['"', '\'']).trim_start();
+        let Some(value) = value.strip_prefix([':', '=']) else { continue };
+        let value = value.trim_start();
+        let end = value.find(['&', ',', '}', '`', '@']).unwrap_or(value.trim_end().len());
+        let begin = text.len() - value.len();
+        found.push(begin..begin + end);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_url_says_of_a_password_is_hidden() {
+        for (text, expected) in [
+            ("store: redis://localhost:6379/1", "store: redis://localhost:6379/1"),
+            ("store: redis://ann:s3cret@h/1", "store: redis://ann:***@h/1"),
+            ("store: redis://:s3c@ret@h", "store: redis://:***@h"),
+            ("store: \"redis://:s3 cr/et@h\"", "store: \"redis://:***@h\""),
+            ("store: redis:ann:s3cret@h", "store: redis:***@h"),
+            ("store: redis:/ann:s3cret@h", "store: redis:***@h"),
+            ("store: redis://s3cret@h", "store: redis://***@h"),
+            ("store: redis://ann:s3cret", "store: redis://ann:***"),
+            ("store: [redis://a:s3cret@h,redis://a:s3cret@i]", "store: [redis://a:***@h,redis://a:***@i]"),
+            ("store: redis://:s3://cret@h", "store: redis://:***@h"),
+            ("--set store=http://a:é@h", "--set store=http://a:***@h"),
+            (
+                "redis-sentinel://h/m?sentinel_password=s3cret&x=1",
+                "redis-sentinel://h/m?sentinel_password=***&x=1",
+            ),
+            (
+                "store: {url: redis://h, password: s3cret, ca: x}",
+                "store: {url: redis://h, password: ***, ca: x}",
+            ),
+            ("  password: 's3 cret'  ", "  password: ***  "),
+            ("  \"password\": s3cret", "  \"password\": ***"),
+            ("password_file: /run/x", "password_file: /run/x"),
+            ("password:", "password:"),
+            ("bucket: 10/minute", "bucket: 10/minute"),
+        ] {
+            assert_eq!(veiled(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What comes after an admitted request: its final cost, its slots, its undoing.
+//!
+//! What a decision charged is in the store, or, if the store gave no answer then, on
+//! this node and in the ledger until the store has been charged with it. It is
+//! corrected where it is. Between the two, while the charge is under way, a refund may
+//! come before it and find nothing to give back: the key is then short of that refund.
+
+use tollgate_core::{Adjustment, Overdraft, Quota, Rule, Timestamp};
+use tollgate_store::{Store, StoreError};
+
+use super::Limiter;
+use crate::decision::Decision;
+use crate::outage::Landed;
+use crate::receipt::{Charge, Receipt};
+
+impl<S: Store> Limiter<S> {
+    /// Gives back all that a decision charged, as if the request had not been made.
+    pub async fn refund(&self, decision: &Decision<'_>) -> Result<(), StoreError> {
+        match decision.receipt() {
+            Some(receipt) => self.refund_receipt(&receipt).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Charges what a request turned out to cost, instead of what was charged
+    /// before it ran. What was too much is given back; what was too little is
+    /// charged even if it is not there, and repaid before the next request passes.
+    ///
+    /// Once for each decision: the difference to what was charged before it ran is
+    /// taken each time.
+    pub async fn settle(&self, decision: &Decision<'_>, cost: u64) -> Result<(), StoreError> {
+        match decision.receipt() {
+            Some(receipt) => self.settle_receipt(&receipt, cost).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Frees the slots that a decision took, once its request is done.
+    pub async fn release(&self, decision: &Decision<'_>) -> Result<(), StoreError> {
+        match decision.receipt() {
+            Some(receipt) => self.release_receipt(&receipt).await,
+            None => Ok(()),
+        }
+    }
+
+    /// As [`refund`](Self::refund), of a decision that is gone.
+    pub async fn refund_receipt(&self, receipt: &Receipt) -> Result<(), StoreError> {
+        for (charge, rule) in receipt.units_in(&self.policy) {
+            let adjustment = Adjustment::Refund { units: charge.units, taken_at: receipt.at };
+            self.correct(charge, rule, adjustment).await?;
+        }
+        self.release_receipt(receipt).await
+    }
+
+    /// As [`settle`](Self::settle), of a decision that is gone. Once, too: whoever keeps
+    /// receipts remembers which are settled. What came back later cannot be told apart
+    /// from what others spent since, so a second cost could not be put right.
+    pub async fn settle_receipt(&self, receipt: &Receipt, cost: u64) -> Result<(), StoreError> {
+        for (charge, rule) in receipt.units_in(&self.policy) {
+            let adjustment = if cost < charge.units {
+                Adjustment::Refund { units: charge.units - cost, taken_at: receipt.at }
+            } else {
+                Adjustment::Charge { units: cost - charge.units, overdraft: Overdraft::OneCapacity }
+            };
+            self.correct(charge, rule, adjustment).await?;
+        }
+        Ok(())
+    }
+
+    /// As [`release`](Self::release), of a decision that is gone. Doing so twice does no harm.
+    pub async fn release_receipt(&self, receipt: &Receipt) -> Result<(), StoreError> {
+        let Some(owner) = receipt.owner else { return Ok(()) };
+        let release = Adjustment::Release { owner };
+        for (charge, rule) in receipt.slots_in(&self.policy) {
+            let Some(elsewhere) = &charge.elsewhere else {
+                self.store.adjust(rule, charge.key.as_bytes(), release).await?;
+                continue;
+            };
+            self.outage.adjust_local(&elsewhere.share, &charge.key, release);
+            if elsewhere.landed == Landed::Perhaps {
+                // The slot that was told of is free. If the store holds one as well and
+                // does not answer now, that one ends with its lease.
+                let _in_doubt = self.store.adjust(rule, charge.key.as_bytes(), release).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes what a request was charged, wherever that is now.
+    async fn correct(&self, charge: &Charge, rule: &Rule, adjustment: Adjustment) -> Result<(), StoreError> {
+        let key = &charge.key;
+        let Some(elsewhere) = &charge.elsewhere else {
+            return self.store.adjust(rule, key.as_bytes(), adjustment).await.map(drop);
+        };
+        let share = &elsewhere.share;
+        match (elsewhere.writing, adjustment) {
+            (Some(writing), _) => {
+                if !self.outage.correct(share, key, writing, adjustment) {
+                    // The store has been charged with it by now.
+                    let adjustment = once_replayed(adjustment, rule, self.outage.now());
+                    self.store.adjust(rule, key.as_bytes(), adjustment).await?;
+                }
+            }
+            (None, Adjustment::Charge { units: units @ 1.., .. }) => {
+                self.outage.charge_later(share, key, units);
+            }
+            // Whether the store was ever charged is not known: it gives nothing back.
+            (None, _) => {}
+        }
+        // Last, since it cannot fail: whoever tries again changes nothing twice.
+        if elsewhere.counted {
+            self.outage.adjust_local(share, key, adjustment);
+        }
+        Ok(())
+    }
+}
+
+/// What was charged to the store after an outage is filed there under the time of that
+/// charge, which a receipt does not know: of what still counts, the newest is given back.
+fn once_replayed(adjustment: Adjustment, rule: &Rule, now: Timestamp) -> Adjustment {
+    match (adjustment, &rule.quota) {
+        (Adjustment::Refund { units, taken_at }, Quota::SlidingLog(_) | Quota::SlidingWindow(_))
+            if taken_at + rule.quota.period() > now =>
+        {
+            Adjustment::Grant { units }
+        }
+        _ => adjustment,
+    }
+}

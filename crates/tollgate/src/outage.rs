@@ -1,0 +1,359 @@
+//! What a request gets while the store gives no answer.
+//!
+//! Every request is decided, with the store or without. Each limit says in the
+//! policy what it does without (`on_outage`):
+//!
+//! | | |
+//! |---|---|
+//! | `local` | counted on this node, by its share of the limit (`share`) |
+//! | `allow` | passes uncounted, while there is grace (`grace`); then as `local` |
+//! | `deny` | refuses the request, whatever the others say, and nothing is charged |
+//!
+//! What is counted is charged all or not at all, as ever. What was admitted is
+//! written down (`ledger`) and charged to the store when it is back
+//! ([`Limiter::reconcile`](crate::Limiter::reconcile)).
+//!
+//! A store that fails is left alone after some failures in a row (`breaker`). One that
+//! finds foreign data under a key ([`StoreError::Foreign`]) has answered: the request is
+//! decided as above, `allow` as `local` since no outage has begun whose end could be
+//! waited for, and to the breaker it is no failure.
+//!
+//! Deadlines are the store's: whoever talks over a wire knows how to stop waiting, and
+//! answers [`StoreError::TimedOut`]. Nothing here waits, spawns or sleeps.
+//!
+//! A limiter on a store in this process never gets here.
+//!
+//! Not here: asking the store (`limiter`), wording (`tollgate_http`).
+
+mod breaker;
+mod fallback;
+mod grace;
+mod health;
+mod ledger;
+mod replay;
+mod share;
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use tollgate_core::{Span, Timestamp};
+use tollgate_store::{Clock, MemoryStore, StoreError, SystemClock};
+
+use self::breaker::{Breaker, Phase, Ticket};
+pub(crate) use self::fallback::{Degraded, Found, Part, denies};
+use self::grace::Grace;
+pub use self::health::{BreakerState, DegradedDecisions, Health, OutageSettings};
+use self::ledger::Ledger;
+pub(crate) use self::ledger::Name;
+pub(crate) use self::share::Share;
+use self::share::Shares;
+use crate::id::DecisionIds;
+
+/// The longest text of an error.
+const LONGEST_ERROR: usize = 500;
+/// Foreign data under a key is told of this often at most.
+const BETWEEN_WARNINGS: Span = Span::from_secs(60);
+
+/// All that limiters on one store share about its outages.
+pub(crate) struct Outage {
+    clock: SharedClock,
+    /// What requests look at instead of taking the lock: [`CALM`], [`ALERT`],
+    /// [`PROBING`], or when the next probe may be sent.
+    gate: AtomicU64,
+    epoch: AtomicU32,
+    /// When grace ends, in microseconds; zero while the store gives answers.
+    grace_ends: AtomicU64,
+    watch: Mutex<Watch>,
+    dice: DecisionIds,
+    shares: Shares,
+    /// Made in the first outage: most processes never see one.
+    local: OnceLock<MemoryStore<SharedClock>>,
+    ledger: Ledger,
+    keys: usize,
+    counts: Counts,
+}
+
+/// The breaker is closed and nothing has failed since the last answer.
+const CALM: u64 = 0;
+/// The breaker is closed, and failures are being counted.
+const ALERT: u64 = 1;
+/// The breaker is half open.
+const PROBING: u64 = u64::MAX;
+
+/// What changes when the store fails or comes back.
+struct Watch {
+    breaker: Breaker,
+    grace: Grace,
+    opened_at: Option<Timestamp>,
+    /// Degraded decisions before the breaker opened.
+    degraded_before: u64,
+    error: Option<String>,
+    warned_of_foreign: Option<Timestamp>,
+}
+
+#[derive(Default)]
+struct Counts {
+    failures: AtomicU64,
+    opened: AtomicU64,
+    local: AtomicU64,
+    allow: AtomicU64,
+    deny: AtomicU64,
+    replayed: AtomicU64,
+}
+
+impl Counts {
+    fn degraded(&self) -> DegradedDecisions {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        DegradedDecisions { local: read(&self.local), allow: read(&self.allow), deny: read(&self.deny) }
+    }
+}
+
+/// Any clock, as one type.
+#[derive(Clone)]
+struct SharedClock(Arc<dyn Clock>);
+
+impl Clock for SharedClock {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+}
+
+/// Whether a charge may have reached the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Landed {
+    /// It was not sent, or turned down.
+    No,
+    /// Nobody knows.
+    Perhaps,
+}
+
+impl Outage {
+    pub(crate) fn new(settings: &OutageSettings, clock: impl Clock) -> Self {
+        let clock = SharedClock(Arc::new(clock));
+        let now = clock.now();
+        let (first, longest) = (settings.first_probe.into(), settings.longest_probe.into());
+        Self {
+            gate: AtomicU64::new(CALM),
+            epoch: AtomicU32::new(0),
+            grace_ends: AtomicU64::new(0),
+            watch: Mutex::new(Watch {
+                breaker: Breaker::new(settings.failures, first, longest),
+                grace: Grace::new(settings.grace.into(), now),
+                opened_at: None,
+                degraded_before: 0,
+                error: None,
+                warned_of_foreign: None,
+            }),
+            dice: DecisionIds::default(),
+            shares: Shares::new(settings.share, settings.keys),
+            local: OnceLock::new(),
+            ledger: Ledger::new(settings.keys),
+            keys: settings.keys,
+            counts: Counts::default(),
+            clock,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Leave to ask the store, if there is any.
+    #[inline]
+    pub(crate) fn attempt(&self) -> Option<Attempt<'_>> {
+        let ticket = match self.gate.load(Ordering::Acquire) {
+            CALM | ALERT => Breaker::ordinary(self.epoch.load(Ordering::Relaxed)),
+            PROBING => return None,
+            probe_at if self.now().as_micros() < probe_at => return None,
+            _ => self.ask()?,
+        };
+        Some(Attempt { outage: self, ticket, is_over: false })
+    }
+
+    /// Whether nobody asks the store now: it has failed too often, and no probe is due.
+    pub(crate) fn is_left_alone(&self) -> bool {
+        match self.gate.load(Ordering::Acquire) {
+            CALM | ALERT => false,
+            PROBING => true,
+            probe_at => self.now().as_micros() < probe_at,
+        }
+    }
+
+    #[cold]
+    fn ask(&self) -> Option<Ticket> {
+        let mut watch = self.watch();
+        let ticket = watch.breaker.ask(self.now());
+        self.publish(&mut watch);
+        ticket
+    }
+
+    #[cold]
+    fn succeeded(&self, ticket: Ticket) {
+        let mut watch = self.watch();
+        let closed = watch.breaker.succeeded(ticket);
+        self.publish(&mut watch);
+        if closed {
+            let decisions = self.counts.degraded().total() - watch.degraded_before;
+            let lasted = watch.opened_at.take().map_or(Span::ZERO, |since| self.now().since(since));
+            drop(watch);
+            tracing::info!(
+                seconds = std::time::Duration::from(lasted).as_secs_f64(),
+                decisions,
+                keys_to_charge = self.ledger.keys(),
+                "the store answers again; decisions are its own again"
+            );
+        }
+    }
+
+    #[cold]
+    fn failed(&self, ticket: Ticket, error: &StoreError) -> Landed {
+        self.counts.failures.fetch_add(1, Ordering::Relaxed);
+        let (now, said) = (self.now(), in_full(error));
+        if let StoreError::Foreign(_) = error {
+            self.warn_of_foreign(said, now);
+            // It did answer.
+            self.succeeded(ticket);
+            return Landed::No;
+        }
+        let mut watch = self.watch();
+        watch.error = Some(said.clone());
+        #[allow(clippy::cast_possible_truncation, reason = "any bits will do")]
+        let dice = self.dice.next().0 as u32;
+        let opened = watch.breaker.failed(ticket, now, dice);
+        if opened {
+            watch.opened_at = Some(now);
+            watch.degraded_before = self.counts.degraded().total();
+            self.counts.opened.fetch_add(1, Ordering::Relaxed);
+        }
+        self.publish(&mut watch);
+        drop(watch);
+        if opened {
+            tracing::warn!(
+                error = said,
+                "the store gives no answers and is left alone; limits do as their `on_outage` says"
+            );
+        }
+        if matches!(error, StoreError::Refused(_)) { Landed::No } else { Landed::Perhaps }
+    }
+
+    /// Says so once in a while: it is about one key, and every request of it.
+    fn warn_of_foreign(&self, said: String, now: Timestamp) {
+        let mut watch = self.watch();
+        let told = watch.warned_of_foreign.is_some_and(|at| now.since(at) < BETWEEN_WARNINGS);
+        if !told {
+            watch.warned_of_foreign = Some(now);
+            tracing::warn!(error = said, "a key cannot be counted in the store");
+        }
+        watch.error = Some(said);
+    }
+
+    /// Whoever asked has gone without waiting for the answer.
+    #[cold]
+    fn abandoned(&self, ticket: Ticket) {
+        let mut watch = self.watch();
+        watch.breaker.abandoned(ticket, self.now());
+        self.publish(&mut watch);
+    }
+
+    /// Shows requests how things stand. Under the lock, so that what is shown last is true.
+    fn publish(&self, watch: &mut Watch) {
+        let now = self.now();
+        let gate = match watch.breaker.phase() {
+            Phase::Closed { failures: 0 } => CALM,
+            Phase::Closed { .. } => ALERT,
+            // Neither is a time that a clock shows.
+            Phase::Open { probe_at, .. } => probe_at.as_micros().clamp(ALERT + 1, PROBING - 1),
+            Phase::HalfOpen { .. } => PROBING,
+        };
+        let grace_ends = if gate == CALM {
+            watch.grace.earn(now);
+            0
+        } else {
+            watch.grace.spend(now).as_micros()
+        };
+        self.grace_ends.store(grace_ends, Ordering::Relaxed);
+        self.epoch.store(watch.breaker.epoch(), Ordering::Relaxed);
+        // Whoever sees this sees the two above.
+        self.gate.store(gate, Ordering::Release);
+    }
+
+    /// How the store is doing.
+    pub(crate) fn health(&self) -> Health {
+        let watch = self.watch();
+        Health {
+            breaker: match watch.breaker.phase() {
+                Phase::Closed { .. } => BreakerState::Closed,
+                Phase::Open { .. } => BreakerState::Open,
+                Phase::HalfOpen { .. } => BreakerState::HalfOpen,
+            },
+            answers: watch.breaker.phase() == Phase::Closed { failures: 0 },
+            since: watch.opened_at,
+            error: watch.error.clone(),
+            failures: self.counts.failures.load(Ordering::Relaxed),
+            opened: self.counts.opened.load(Ordering::Relaxed),
+            degraded: self.counts.degraded(),
+            ledger_keys: self.ledger.keys(),
+            replayed_units: self.counts.replayed.load(Ordering::Relaxed),
+            lost_entries: self.ledger.lost(),
+        }
+    }
+
+    fn watch(&self) -> MutexGuard<'_, Watch> {
+        // Nothing panics while holding it; if something did, the next change puts it right.
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A question to the store that was let through. Dropped without an end, it is
+/// given up: a caller who leaves does not wedge the breaker.
+pub(crate) struct Attempt<'o> {
+    outage: &'o Outage,
+    ticket: Ticket,
+    is_over: bool,
+}
+
+impl Attempt<'_> {
+    /// The store answered.
+    #[inline]
+    pub(crate) fn succeeded(mut self) {
+        self.is_over = true;
+        // Nothing has failed, so there is nothing to forget.
+        if self.outage.gate.load(Ordering::Relaxed) != CALM {
+            self.outage.succeeded(self.ticket);
+        }
+    }
+
+    /// The store gave no answer.
+    pub(crate) fn failed(mut self, error: &StoreError) -> Landed {
+        self.is_over = true;
+        self.outage.failed(self.ticket, error)
+    }
+}
+
+impl Drop for Attempt<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.is_over && self.ticket.is_probe() {
+            self.outage.abandoned(self.ticket);
+        }
+    }
+}
+
+impl Default for Outage {
+    fn default() -> Self {
+        Self::new(&OutageSettings::default(), SystemClock::new())
+    }
+}
+
+/// An error with all its causes in one line of printable text.
+fn in_full(error: &StoreError) -> String {
+    let mut said = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let _never_fails = write!(said, ": {error}");
+        cause = error.source();
+    }
+    said.chars().map(|char| if char.is_control() { ' ' } else { char }).take(LONGEST_ERROR).collect()
+}

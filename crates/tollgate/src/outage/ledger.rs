@@ -1,0 +1,205 @@
+//! What was admitted while the store gave no answers, until the store knows.
+//!
+//! For each rule and key it holds a state under the rule as the policy has it,
+//! not under this node's share. So what time has given back by the end of the
+//! outage is not charged: an entry is worth what it would still count.
+//!
+//! Only what certainly was not charged is kept. A request whose own call timed
+//! out or broke off may have been: charging it again could take from a key what
+//! it never spent, and a limit that refuses too much is worse than one that
+//! forgets a call in doubt.
+//!
+//! For the same reason an entry is taken out before it is charged, not after: a
+//! process or a future that ends in between has lost it, and never charges twice.
+//!
+//! Slots are not kept: they are held, and end by themselves.
+//!
+//! Not here: charging (`Limiter::reconcile`).
+//!
+//! Invariant: at most so many entries; what finds no room is counted as lost.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Place;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tollgate_core::{Adjustment, Overdraft, RuleId, Span, State, Timestamp};
+use tollgate_policy::Key;
+
+use super::share::Share;
+
+/// Locks that requests share: so that they seldom meet.
+const SHARDS: usize = 16;
+/// A full shard is searched for entries that count no more this often at most.
+const BETWEEN_SWEEPS: Span = Span::from_secs(1);
+
+/// Whose entry.
+pub(crate) type Name = (RuleId, Key);
+
+/// What was admitted while the store gave no answers.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    shards: Vec<Mutex<Shard>>,
+    hasher: RandomState,
+    /// In each shard.
+    most: usize,
+    keys: AtomicUsize,
+    /// Tells what was written before an entry was taken out from what came after.
+    writings: AtomicU64,
+    lost: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    entries: HashMap<Name, Entry>,
+    swept: Timestamp,
+}
+
+/// What one key is owed to the store.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) share: Arc<Share>,
+    state: State,
+    /// Its first writing.
+    born: u64,
+}
+
+impl Entry {
+    /// What still counts.
+    pub(crate) fn used(&self, now: Timestamp) -> u64 {
+        self.share.whole.quota.used(&self.state, now)
+    }
+
+    fn adjust(&mut self, adjustment: Adjustment, now: Timestamp) {
+        self.share.whole.quota.adjust(&mut self.state, adjustment, now);
+    }
+}
+
+impl Ledger {
+    pub(crate) fn new(most: usize) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::new(),
+            most: most.div_ceil(SHARDS).max(1),
+            keys: AtomicUsize::new(0),
+            writings: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+        }
+    }
+
+    /// How many keys are in it.
+    pub(crate) fn keys(&self) -> usize {
+        self.keys.load(Ordering::Relaxed)
+    }
+
+    /// How many entries were lost: no room, or charged with an unknown end.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_lost(&self) {
+        self.lost.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Writes down what was admitted. The number of the writing, to correct it by;
+    /// `None` if there was no room.
+    pub(crate) fn write(&self, share: &Arc<Share>, key: &Key, units: u64, now: Timestamp) -> Option<u64> {
+        let name = (share.whole.id, key.clone());
+        let mut shard = self.shard(&name);
+        if shard.entries.len() >= self.most && !shard.entries.contains_key(&name) {
+            self.sweep(&mut shard, now);
+            if shard.entries.len() >= self.most {
+                drop(shard);
+                self.count_lost();
+                return None;
+            }
+        }
+        // Under the lock, so that an entry taken out has only earlier writings in it.
+        let writing = self.writings.fetch_add(1, Ordering::Relaxed);
+        let entry = match shard.entries.entry(name) {
+            Place::Occupied(place) => place.into_mut(),
+            Place::Vacant(place) => {
+                self.keys.fetch_add(1, Ordering::Relaxed);
+                let state = share.whole.quota.fresh();
+                place.insert(Entry { share: Arc::clone(share), state, born: writing })
+            }
+        };
+        entry.adjust(Adjustment::Charge { units, overdraft: Overdraft::None }, now);
+        Some(writing)
+    }
+
+    /// Corrects a writing, if it is still here. Whether it is.
+    pub(crate) fn correct(
+        &self,
+        share: &Share,
+        key: &Key,
+        writing: u64,
+        adjustment: Adjustment,
+        now: Timestamp,
+    ) -> bool {
+        let name = (share.whole.id, key.clone());
+        let mut shard = self.shard(&name);
+        match shard.entries.get_mut(&name).filter(|entry| entry.born <= writing) {
+            Some(entry) => {
+                entry.adjust(adjustment, now);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Some names of entries; none when the ledger is empty.
+    pub(crate) fn some(&self, most: usize) -> Vec<Name> {
+        let shards = self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut names = Vec::new();
+        for shard in shards {
+            names.extend(shard.entries.keys().take(most - names.len()).cloned());
+            if names.len() >= most {
+                break;
+            }
+        }
+        names
+    }
+
+    /// Takes an entry out: whoever does owes it to the store.
+    pub(crate) fn take(&self, name: &Name) -> Option<Entry> {
+        let taken = self.shard(name).entries.remove(name)?;
+        self.keys.fetch_sub(1, Ordering::Relaxed);
+        Some(taken)
+    }
+
+    /// Puts back what certainly was not charged.
+    pub(crate) fn put_back(&self, name: &Name, entry: Entry, now: Timestamp) {
+        let mut shard = self.shard(name);
+        match shard.entries.entry(name.clone()) {
+            // Others have written meanwhile.
+            Place::Occupied(place) => {
+                let units = entry.used(now);
+                let place = place.into_mut();
+                place.adjust(Adjustment::Charge { units, overdraft: Overdraft::None }, now);
+                place.born = place.born.min(entry.born);
+            }
+            Place::Vacant(place) => {
+                self.keys.fetch_add(1, Ordering::Relaxed);
+                place.insert(entry);
+            }
+        }
+    }
+
+    fn sweep(&self, shard: &mut Shard, now: Timestamp) {
+        if now.since(shard.swept) < BETWEEN_SWEEPS {
+            return;
+        }
+        shard.swept = now;
+        let before = shard.entries.len();
+        shard.entries.retain(|_, entry| entry.used(now) > 0);
+        self.keys.fetch_sub(before - shard.entries.len(), Ordering::Relaxed);
+    }
+
+    fn shard(&self, name: &Name) -> MutexGuard<'_, Shard> {
+        let at = usize::try_from(self.hasher.hash_one(name) % SHARDS as u64).unwrap_or(0);
+        // A thread that panicked in between left a state that can be read.
+        self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,65 @@
+//! Charging the store with what it missed, one key at a time.
+//!
+//! Not here: asking the store (`Limiter::reconcile`).
+
+use std::sync::atomic::Ordering;
+
+use super::ledger::{Entry, Name};
+use super::{Outage, Share};
+
+/// How many names are looked up at once: few enough to keep no lock for long.
+const AT_ONCE: usize = 64;
+
+/// What one key owes the store, taken out of the ledger. Dropped before it is settled
+/// or put back, it is lost: the store may have been charged with it.
+pub(crate) struct Debt<'o> {
+    outage: &'o Outage,
+    name: &'o Name,
+    entry: Option<Entry>,
+}
+
+impl Outage {
+    /// Some of those who owe something.
+    pub(crate) fn due(&self) -> Vec<Name> {
+        if self.ledger.keys() == 0 { Vec::new() } else { self.ledger.some(AT_ONCE) }
+    }
+
+    /// Takes out what a key owes.
+    pub(crate) fn take_debt<'o>(&'o self, name: &'o Name) -> Option<Debt<'o>> {
+        let entry = self.ledger.take(name)?;
+        Some(Debt { outage: self, name, entry: Some(entry) })
+    }
+}
+
+impl Debt<'_> {
+    /// The rule it was charged under.
+    pub(crate) fn share(&self) -> Option<&Share> {
+        self.entry.as_ref().map(|entry| &*entry.share)
+    }
+
+    /// What of it still counts.
+    pub(crate) fn units(&self) -> u64 {
+        self.entry.as_ref().map_or(0, |entry| entry.used(self.outage.now()))
+    }
+
+    /// It was charged, or counts no more.
+    pub(crate) fn settle(mut self, units: u64) {
+        self.entry = None;
+        self.outage.counts.replayed.fetch_add(units, Ordering::Relaxed);
+    }
+
+    /// It certainly was not charged.
+    pub(crate) fn put_back(mut self) {
+        if let Some(entry) = self.entry.take() {
+            self.outage.ledger.put_back(self.name, entry, self.outage.now());
+        }
+    }
+}
+
+impl Drop for Debt<'_> {
+    fn drop(&mut self) {
+        if self.entry.is_some() {
+            self.outage.ledger.count_lost();
+        }
+    }
+}

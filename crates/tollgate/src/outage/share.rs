@@ -1,0 +1,235 @@
+//! What one node grants of a limit while it cannot ask the others.
+//!
+//! Each node grants the same share, divided by the nodes that were last known:
+//! of a limit of `L` units, `max(1, ⌊share·L/nodes⌋)` at once. Rates are scaled by
+//! the same fraction and exactly, so 1 a minute becomes 1 in five minutes and not
+//! 0. All nodes together then grant `share·L` at most, but for the one unit that
+//! each grants of a limit too small to be divided.
+//!
+//! Shares are rules with states of their own. They are made when first needed and
+//! kept; when the number of nodes or the policy changes, what keys have spent of
+//! the old share is carried over.
+//!
+//! Not here: counting (`MemoryStore`).
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tollgate_core::{
+    Algorithm, Bucket, Concurrency, FixedWindow, Quota, Rate, Rule, RuleId, SlidingLog, SlidingWindow, Span,
+};
+use tollgate_policy::Check;
+
+/// A rule of the policy, and what this node grants of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    /// The limit that the rule belongs to.
+    pub(crate) limit: Box<str>,
+    /// What the policy says.
+    pub(crate) whole: Rule,
+    /// What this node grants.
+    pub(crate) local: Rule,
+    nodes: usize,
+}
+
+/// All shares in use.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    percent: u8,
+    /// More than this are not kept.
+    most: usize,
+    made: RwLock<HashMap<RuleId, Arc<Share>>>,
+}
+
+impl Shares {
+    pub(crate) fn new(percent: u8, most: usize) -> Self {
+        Self { percent: percent.clamp(1, 100), most, made: RwLock::default() }
+    }
+
+    /// What one of so many nodes grants of the rule of a check.
+    pub(crate) fn of(&self, check: &Check<'_>, nodes: usize) -> Arc<Share> {
+        let nodes = nodes.max(1);
+        // Slots keep their rule's id when their number changes, so the quota is compared too.
+        let fits = |share: &Share| share.nodes == nodes && share.whole.quota == check.rule.quota;
+        let made = self.made.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(share) = made.get(&check.rule.id).filter(|share| fits(share)) {
+            return Arc::clone(share);
+        }
+        drop(made);
+        let mut made = self.made.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(share) = made.get(&check.rule.id).filter(|share| fits(share)) {
+            return Arc::clone(share);
+        }
+        let mut before = std::iter::once(check.rule.id).chain(check.rule.predecessors().map(|it| it.id));
+        let before = before.find_map(|id| made.get(&id)).cloned();
+        let local = local(check.rule, self.percent, nodes);
+        let local = match &before {
+            Some(before) => local.replacing(&before.local),
+            None => local,
+        };
+        let (limit, whole) = (check.limit.name().into(), check.rule.clone());
+        let share = Arc::new(Share { limit, whole, local, nodes });
+        if made.len() >= self.most {
+            // States are found again under the same ids; only what a change of numbers
+            // would have carried over is forgotten.
+            made.clear();
+        }
+        made.insert(check.rule.id, Arc::clone(&share));
+        share
+    }
+}
+
+/// The rule by which one of so many nodes counts.
+fn local(rule: &Rule, percent: u8, nodes: usize) -> Rule {
+    let fraction = Fraction::new(percent, nodes);
+    let quota = fraction.of_quota(&rule.quota);
+    let id = RuleId::of(["outage", &format!("{:016x}", rule.id.0), &quota.identity()]);
+    Rule { name: rule.name.clone(), id, quota, before: None }
+}
+
+/// `part / whole` of everything.
+#[derive(Clone, Copy)]
+struct Fraction {
+    part: u64,
+    whole: u64,
+}
+
+/// The longest that any quota may look back on.
+const LONGEST: u64 = 1 << 47;
+
+impl Fraction {
+    fn new(percent: u8, nodes: usize) -> Self {
+        // A quota of 2^48 over 2^32 nodes is still far from one unit each.
+        let nodes = u64::try_from(nodes).unwrap_or(u64::MAX).min(1 << 32);
+        Self { part: u64::from(percent), whole: 100 * nodes }
+    }
+
+    /// Rounded down, but one at least.
+    fn of_count(self, count: u64) -> u64 {
+        let share = u128::from(count) * u128::from(self.part) / u128::from(self.whole);
+        u64::try_from(share).unwrap_or(count).max(1)
+    }
+
+    fn of_quota(self, quota: &Quota) -> Quota {
+        // None of these can fail: a part of what can be served can be, too.
+        let scaled = match quota {
+            Quota::Bucket(it) => return self.of_bucket(it).into(),
+            Quota::FixedWindow(it) => {
+                FixedWindow::new(self.of_count(it.capacity()), it.window().clone()).ok().map(Quota::from)
+            }
+            Quota::SlidingWindow(it) => {
+                let rate = Rate::new(self.of_count(it.rate().count), it.rate().period);
+                SlidingWindow::new(rate).and_then(|new| new.with_parts(it.parts())).ok().map(Quota::from)
+            }
+            Quota::SlidingLog(it) => {
+                let rate = Rate::new(self.of_count(it.rate().count), it.rate().period);
+                SlidingLog::new(rate).ok().map(Quota::from)
+            }
+            Quota::Concurrency(it) => {
+                let slots = self.of_count(it.slots().into());
+                let slots = u32::try_from(slots).unwrap_or(it.slots());
+                Concurrency::new(slots, it.ttl()).ok().map(Quota::from)
+            }
+        };
+        scaled.unwrap_or_else(|| quota.clone())
+    }
+
+    /// The rate exactly, where it has a short form; else one unit at a time, each
+    /// a little later than it should be.
+    fn of_bucket(self, bucket: &Bucket) -> Bucket {
+        let (rate, burst) = (bucket.rate(), self.of_count(bucket.capacity()));
+        let count = u128::from(rate.count) * u128::from(self.part);
+        let period = u128::from(rate.period.as_micros()) * u128::from(self.whole);
+        let common = gcd(count, period);
+        let exact = || {
+            let count = u64::try_from(count / common).ok()?;
+            let period = Span::from_micros(u64::try_from(period / common).ok()?);
+            Bucket::new(Rate::new(count, period)).ok()?.with_burst(burst).ok()
+        };
+        let apart = u64::try_from(period.div_ceil(count)).unwrap_or(LONGEST).clamp(1, LONGEST);
+        let spaced = || {
+            let burst = burst.min(LONGEST / apart).max(1);
+            Bucket::new(Rate::new(1, Span::from_micros(apart))).ok()?.with_burst(burst).ok()
+        };
+        exact().or_else(spaced).unwrap_or(*bucket)
+    }
+}
+
+fn gcd(mut a: u128, mut b: u128) -> u128 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bucket(count: u64, period: Span, burst: u64) -> Bucket {
+        Bucket::new(Rate::new(count, period)).unwrap().with_burst(burst).unwrap()
+    }
+
+    /// Whether `share` grants no more than `percent / (100·nodes)` of the rate of `whole`.
+    fn is_at_most(share: &Bucket, whole: &Bucket, percent: u8, nodes: u64) -> bool {
+        let [share, whole] = [share.rate(), whole.rate()];
+        // Cross-multiplied; the numbers below are chosen so that this fits.
+        u128::from(share.count) * u128::from(whole.period.as_micros()) * u128::from(100 * nodes)
+            <= u128::from(whole.count) * u128::from(share.period.as_micros()) * u128::from(percent)
+    }
+
+    #[test]
+    fn rates_are_scaled_exactly_where_that_can_be_written() {
+        for (whole, percent, nodes, rate, burst) in [
+            (bucket(10, Span::from_minutes(1), 10), 20, 1, Rate::new(1, Span::from_secs(30)), 2),
+            (bucket(1, Span::from_minutes(1), 1), 20, 1, Rate::new(1, Span::from_minutes(5)), 1),
+            (bucket(100, Span::from_secs(1), 50), 20, 3, Rate::new(1, Span::from_millis(150)), 3),
+            (bucket(7, Span::from_minutes(1), 700), 100, 1, Rate::new(7, Span::from_minutes(1)), 700),
+            (bucket(1_000, Span::from_secs(1), 1_000), 1, 7, Rate::new(1, Span::from_millis(700)), 1),
+        ] {
+            let share = Fraction::new(percent, nodes).of_bucket(&whole);
+            let [exact, wanted] = [share.rate(), rate].map(|it| (it.count, it.period.as_micros()));
+            assert_eq!(
+                u128::from(exact.0) * u128::from(wanted.1),
+                u128::from(wanted.0) * u128::from(exact.1),
+                "{exact:?} is not {wanted:?}"
+            );
+            assert_eq!(share.capacity(), burst);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_written_exactly_is_granted_later_and_never_sooner() {
+        let years = Span::from_days(365 * 4);
+        for whole in [
+            bucket(1, years, 1),
+            bucket(4_294_967_291, Span::from_secs(1), 4_294_967_291),
+            bucket(4_294_967_291, Span::from_days(1), 1),
+            bucket(3, Span::from_micros(1), 1 << 48),
+            bucket(1 << 40, years, 1 << 40),
+        ] {
+            for (percent, nodes) in [(1, 1), (20, 1), (20, 7), (99, 1_000_003), (100, 1)] {
+                let share = Fraction::new(percent, nodes).of_bucket(&whole);
+                // The slowest that there is: a unit in four and a half years.
+                let slowest = share.rate() == Rate::new(1, Span::from_micros(LONGEST));
+                assert!(slowest || is_at_most(&share, &whole, percent, nodes as u64), "{whole:?} {share:?}");
+                assert!(share.capacity() <= (whole.capacity() * u64::from(percent) / 100).max(1));
+            }
+        }
+    }
+
+    #[test]
+    fn every_quota_has_a_share_of_at_least_one() {
+        let quotas: [Quota; 5] = [
+            Bucket::new(Rate::per_minute(1)).unwrap().into(),
+            FixedWindow::epoch(Rate::per_minute(1)).unwrap().into(),
+            SlidingWindow::new(Rate::per_minute(1)).unwrap().with_parts(6).unwrap().into(),
+            SlidingLog::new(Rate::per_minute(1)).unwrap().into(),
+            Concurrency::new(1, Span::from_secs(1)).unwrap().into(),
+        ];
+        for quota in quotas {
+            let share = Fraction::new(20, usize::MAX).of_quota(&quota);
+            assert_eq!((share.capacity(), share.algorithm()), (1, quota.algorithm()));
+        }
+    }
+}

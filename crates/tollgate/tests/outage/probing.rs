@@ -1,0 +1,168 @@
+//! The breaker, as requests meet it.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Waker};
+
+use tollgate::{BreakerState, Span};
+
+use crate::support::{Mood, START, Subject, ann, subject};
+
+const POLICY: &str = "limits: [{by: user, bucket: 1000000/hour}]";
+
+/// A subject whose breaker has just opened.
+fn opened() -> Subject {
+    let subject = subject(POLICY);
+    subject.store.turn(Mood::Broken);
+    subject.admitted(&ann(), 5);
+    assert_eq!(subject.limiter.health().breaker, BreakerState::Open);
+    subject
+}
+
+#[test]
+fn after_some_failures_in_a_row_nobody_waits_for_the_store() {
+    let subject = opened();
+    assert_eq!(subject.store.decisions(), 5);
+    assert_eq!(subject.admitted(&ann(), 1_000), 1_000);
+    assert_eq!(subject.store.decisions(), 5, "and it is left alone");
+    let health = subject.limiter.health();
+    assert_eq!((health.failures, health.opened, health.degraded.local), (5, 1, 1_005));
+    assert_eq!((health.since, health.is_degraded(), health.answers), (Some(START), true, false));
+    assert_eq!(health.error.as_deref(), Some("the store failed: connection reset"));
+}
+
+#[test]
+fn while_the_store_is_left_alone_nobody_waits_at_all() {
+    let subject = opened();
+    for _ in 0..10 {
+        let at_once = subject.limiter.decide_at_once(&ann(), |it| (it.is_allowed(), it.is_degraded()));
+        assert_eq!(at_once, Some((true, true)));
+    }
+    subject.clock.advance(Span::from_millis(100));
+    let at_once = subject.limiter.decide_at_once(&ann(), |_| ());
+    assert_eq!(at_once, None, "a probe is due, and somebody has to wait for it");
+    assert_eq!(subject.store.decisions(), 5);
+}
+
+#[test]
+fn failures_with_answers_in_between_open_nothing() {
+    let subject = subject(POLICY);
+    for _ in 0..20 {
+        subject.store.turn(Mood::TimingOut);
+        assert_eq!(subject.admitted(&ann(), 4), 4);
+        subject.store.turn(Mood::Well);
+        assert!(!subject.decide(&ann()).is_degraded());
+    }
+    assert_eq!((subject.limiter.health().opened, subject.store.decisions()), (0, 100));
+}
+
+#[test]
+fn a_store_that_is_back_is_found_within_two_seconds() {
+    let subject = opened();
+    // Long enough for the longest wait.
+    for _ in 0..1_000 {
+        subject.clock.advance(Span::from_millis(10));
+        assert!(subject.decide(&ann()).is_degraded());
+    }
+    let probes = subject.store.decisions() - 5;
+    assert!((9..=30).contains(&probes), "{probes} probes in ten seconds");
+    subject.store.turn(Mood::Well);
+    let waited = (0..100).take_while(|_| {
+        subject.clock.advance(Span::from_millis(10));
+        subject.decide(&ann()).is_degraded()
+    });
+    assert!(waited.count() < 100, "it takes a second at most");
+    let health = subject.limiter.health();
+    assert_eq!((health.breaker, health.since, health.opened), (BreakerState::Closed, None, 1));
+}
+
+#[test]
+fn nodes_that_lost_the_store_together_do_not_probe_together() {
+    let first_probe = |subject: &Subject| {
+        let waited = (0..).take_while(|_| {
+            subject.clock.advance(Span::from_millis(1));
+            subject.admits(&ann());
+            subject.store.decisions() == 5
+        });
+        waited.count()
+    };
+    let mut waits: Vec<_> = (0..30).map(|_| first_probe(&opened())).collect();
+    assert!(waits.iter().all(|wait| (49..100).contains(wait)), "{waits:?}");
+    waits.sort_unstable();
+    waits.dedup();
+    assert!(waits.len() > 5, "{waits:?}");
+}
+
+#[test]
+fn a_probe_that_nobody_waits_for_any_more_wedges_nothing() {
+    let subject = opened();
+    subject.store.turn(Mood::Stuck);
+    subject.clock.advance(Span::from_millis(100));
+    for _ in 0..3 {
+        let (ask, probing) = (ann(), subject.store.decisions());
+        let mut probe = Box::pin(subject.limiter.decide(&ask));
+        assert!(probe.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert_eq!(subject.store.decisions(), probing + 1);
+        assert_eq!(subject.limiter.health().breaker, BreakerState::HalfOpen);
+        assert!(subject.decide(&ann()).is_degraded(), "the others do not wait for it");
+        drop(probe);
+        assert_eq!(subject.limiter.health().breaker, BreakerState::Open);
+    }
+    subject.store.turn(Mood::Well);
+    assert!(!subject.decide(&ann()).is_degraded(), "the next request finds out");
+}
+
+#[test]
+fn a_request_that_is_given_up_while_all_is_well_says_nothing() {
+    let subject = subject(POLICY);
+    subject.store.turn(Mood::Stuck);
+    for _ in 0..10 {
+        let ask = ann();
+        let given_up = pin!(subject.limiter.decide(&ask));
+        assert!(given_up.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    let health = subject.limiter.health();
+    assert_eq!((health.breaker, health.failures), (BreakerState::Closed, 0));
+}
+
+#[test]
+fn of_many_threads_one_probes() {
+    let subject = &opened();
+    for round in 0..20 {
+        subject.clock.advance(Span::from_secs(2));
+        let before = subject.store.decisions();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| subject.admitted(&ann(), 50));
+            }
+        });
+        assert_eq!(subject.store.decisions() - before, 1, "in round {round}");
+    }
+    subject.store.turn(Mood::Well);
+    subject.clock.advance(Span::from_secs(2));
+    let degraded = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..200 {
+                    degraded.fetch_add(subject.decide(&ann()).is_degraded().into(), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    // However threads take turns, the one that probed is not degraded, nor after it anybody.
+    assert!(degraded.into_inner() <= 7 * 200);
+    assert_eq!(subject.limiter.health().breaker, BreakerState::Closed);
+}
+
+#[test]
+fn threads_never_admit_more_than_the_share_between_them() {
+    let subject = &subject("limits: [{by: user, bucket: 500/hour}]");
+    subject.store.turn(Mood::Broken);
+    let admitted = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| subject.admitted(&ann(), 100))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
+    });
+    assert_eq!(admitted, 100);
+}

@@ -1,0 +1,169 @@
+//! Settling, refunding and releasing what was decided without the store.
+
+use tollgate::Span;
+
+use crate::support::{Mood, Subject, ann, standing, subject};
+
+const POLICY: &str = "limits: [{name: api, by: user, rate: 100/day, algorithm: fixed-window}]";
+const ALLOW: &str =
+    "limits: [{name: api, by: user, rate: 100/day, algorithm: fixed-window, on_outage: allow}]";
+
+fn recover(subject: &Subject) {
+    subject.store.turn(Mood::Well);
+    subject.clock.advance(Span::from_millis(100));
+}
+
+/// What is left of this node's share.
+fn left_here(subject: &Subject) -> Option<u64> {
+    let decision = subject.decide(&ann().cost(0));
+    assert!(decision.is_degraded());
+    standing(&decision).first().map(|(_, _, left)| *left)
+}
+
+/// Settles ten at `cost`, under every algorithm.
+#[track_caller]
+fn check_settling(policy: &str, before: Option<u64>, cost: u64, after: Option<u64>) {
+    for algorithm in ["token-bucket", "fixed-window", "sliding-window", "sliding-log"] {
+        check_settling_of(&policy.replace("fixed-window", algorithm), before, cost, after);
+    }
+}
+
+#[track_caller]
+fn check_settling_of(policy: &str, before: Option<u64>, cost: u64, after: Option<u64>) {
+    // While it is still written down here.
+    let here = subject(policy);
+    here.store.turn(Mood::Refusing);
+    let decision = here.decide(&ann().cost(10));
+    assert!(decision.is_allowed());
+    assert_eq!(left_here(&here), before);
+    pollster::block_on(here.limiter.settle(&decision, cost)).unwrap();
+    assert_eq!(left_here(&here), after);
+    assert_eq!(here.store.adjustments(), 0, "the store is not asked");
+    recover(&here);
+    here.reconcile();
+    assert_eq!(here.left(), 100 - cost, "{policy} settled at {cost}");
+
+    // When the store has been charged with it.
+    let later = subject(policy);
+    later.store.turn(Mood::Refusing);
+    let receipt = later.decide(&ann().cost(10)).receipt().unwrap();
+    recover(&later);
+    assert_eq!((later.reconcile(), later.left()), (1, 90), "{policy}");
+    // The next one of any small window.
+    later.clock.advance(Span::from_secs(1));
+    pollster::block_on(later.limiter.settle_receipt(&receipt, cost)).unwrap();
+    assert_eq!((later.left(), later.reconcile()), (100 - cost, 0), "{policy} settled at {cost}");
+}
+
+#[test]
+fn a_final_cost_replaces_what_was_charged_wherever_that_is() {
+    check_settling(POLICY, Some(10), 4, Some(16));
+    check_settling(POLICY, Some(10), 10, Some(10));
+    check_settling(POLICY, Some(10), 15, Some(5));
+    check_settling(POLICY, Some(10), 60, Some(0));
+    check_settling(POLICY, Some(10), 0, Some(20));
+    check_settling(ALLOW, None, 4, None);
+    check_settling(ALLOW, None, 60, None);
+    check_settling(ALLOW, None, 0, None);
+}
+
+#[test]
+fn a_refund_gives_all_back() {
+    for policy in [POLICY, ALLOW] {
+        let subject = subject(policy);
+        subject.store.turn(Mood::Refusing);
+        let decision = subject.decide(&ann().cost(10));
+        pollster::block_on(subject.limiter.refund(&decision)).unwrap();
+        recover(&subject);
+        assert_eq!((subject.reconcile(), subject.left()), (0, 100), "{policy}");
+    }
+}
+
+#[test]
+fn what_was_written_after_an_entry_was_charged_is_told_apart() {
+    let subject = subject(POLICY);
+    subject.store.turn(Mood::Refusing);
+    let early = subject.decide(&ann().cost(10)).receipt().unwrap();
+    recover(&subject);
+    assert_eq!((subject.reconcile(), subject.left()), (1, 90));
+    subject.store.turn(Mood::Refusing);
+    assert!(subject.decide(&ann().cost(7)).is_degraded());
+    subject.store.turn(Mood::Well);
+    pollster::block_on(subject.limiter.refund_receipt(&early)).unwrap();
+    assert_eq!(subject.left(), 100, "the early one was in the store");
+    assert_eq!((subject.reconcile(), subject.left()), (1, 93), "the late one still is to come");
+}
+
+#[test]
+fn of_a_call_in_doubt_nothing_is_given_back_and_more_is_charged() {
+    for (cost, left) in [(0, 100), (4, 100), (30, 80)] {
+        let subject = subject(POLICY);
+        subject.store.turn(Mood::TimingOut);
+        let decision = subject.decide(&ann().cost(10));
+        pollster::block_on(subject.limiter.settle(&decision, cost)).unwrap();
+        recover(&subject);
+        subject.reconcile();
+        assert_eq!(subject.left(), left, "settled at {cost}");
+    }
+}
+
+#[test]
+fn a_store_that_fails_while_settling_can_be_asked_again() {
+    let subject = subject(POLICY);
+    subject.store.turn(Mood::Refusing);
+    let receipt = subject.decide(&ann().cost(10)).receipt().unwrap();
+    recover(&subject);
+    subject.reconcile();
+    subject.store.turn(Mood::Refusing);
+    assert!(pollster::block_on(subject.limiter.settle_receipt(&receipt, 4)).is_err());
+    assert_eq!(left_here(&subject), Some(10), "nothing has changed");
+    assert!(pollster::block_on(subject.limiter.settle_receipt(&receipt, 4)).is_err());
+    subject.store.turn(Mood::Well);
+    pollster::block_on(subject.limiter.settle_receipt(&receipt, 4)).unwrap();
+    assert_eq!(subject.left(), 96);
+    subject.store.turn(Mood::Refusing);
+    assert_eq!(left_here(&subject), Some(16), "given back once");
+}
+
+#[test]
+fn a_slot_that_was_taken_here_is_released_here() {
+    let subject = subject("limits: [{name: jobs, by: user, slots: 10}]");
+    subject.store.turn(Mood::Refusing);
+    let (one, two) = (subject.decide(&ann()), subject.decide(&ann()));
+    assert!(one.is_allowed() && two.is_allowed());
+    assert!(!subject.admits(&ann()), "two of ten are this node's");
+    assert_eq!(one.receipt().unwrap().slots(), 1);
+    subject.store.set_nodes(2);
+    pollster::block_on(subject.limiter.release(&one)).unwrap();
+    pollster::block_on(subject.limiter.release(&one)).unwrap();
+    assert!(!subject.admits(&ann()), "half the share now, and it is held");
+    pollster::block_on(subject.limiter.release(&two)).unwrap();
+    assert!(subject.admits(&ann()));
+    assert_eq!((subject.store.adjustments(), subject.limiter.health().ledger_keys), (0, 0));
+}
+
+#[test]
+fn a_slot_that_the_store_may_hold_as_well_is_released_in_both() {
+    let subject = subject("limits: [{name: jobs, by: user, slots: 5}]");
+    subject.store.turn(Mood::Mute);
+    let held = subject.decide(&ann());
+    assert!(held.is_allowed() && held.is_degraded());
+    subject.store.turn(Mood::Well);
+    assert_eq!(standing(&subject.decide(&ann().cost(0))), [("jobs", 5, 4)], "the store has it");
+    pollster::block_on(subject.limiter.release(&held)).unwrap();
+    assert_eq!(standing(&subject.decide(&ann().cost(0))), [("jobs", 5, 5)]);
+    subject.store.turn(Mood::Refusing);
+    assert_eq!(left_here(&subject), Some(1));
+}
+
+#[test]
+fn a_slot_that_was_let_pass_is_not_held_by_anybody() {
+    let subject = subject("limits: [{name: jobs, by: user, slots: 5, on_outage: allow}]");
+    subject.store.turn(Mood::Refusing);
+    for _ in 0..20 {
+        let decision = subject.decide(&ann());
+        assert!(decision.is_allowed() && decision.receipt().is_none());
+        pollster::block_on(subject.limiter.release(&decision)).unwrap();
+    }
+    assert_eq!(subject.store.adjustments(), 0);
+}

@@ -1,0 +1,256 @@
+//! What the store is charged when it is back.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Waker};
+
+use tollgate::{BreakerState, OutageSettings, Span};
+
+use crate::support::{Mood, Subject, ann, parse, subject, with_settings};
+
+/// Fails until the breaker is open. Nothing of it is charged anywhere.
+fn open(subject: &Subject) {
+    subject.store.turn(Mood::Refusing);
+    subject.admitted(&ann().cost(0), 5);
+    assert_eq!(subject.limiter.health().breaker, BreakerState::Open);
+}
+
+/// The store is well, and long enough for a probe to be due.
+fn recover(subject: &Subject) {
+    subject.store.turn(Mood::Well);
+    subject.clock.advance(Span::from_millis(100));
+}
+
+#[test]
+fn what_was_admitted_meanwhile_is_charged_once() {
+    for written in [
+        "rate: 100/day, algorithm: fixed-window",
+        "rate: 100/day, algorithm: sliding-window",
+        "rate: 100/day, algorithm: sliding-log",
+    ] {
+        let subject = subject(&format!("limits: [{{name: api, by: user, {written}}}]"));
+        assert_eq!(subject.admitted(&ann(), 10), 10);
+        open(&subject);
+        assert_eq!(subject.admitted(&ann(), 50), 20);
+        assert_eq!(
+            (subject.reconcile(), subject.limiter.health().ledger_keys),
+            (0, 1),
+            "not while it is open"
+        );
+        recover(&subject);
+        assert_eq!(subject.reconcile(), 1, "{written}");
+        assert_eq!(subject.left(), 70, "{written}");
+        assert_eq!((subject.reconcile(), subject.left()), (0, 70), "{written}");
+        let health = subject.limiter.health();
+        assert_eq!((health.replayed_units, health.ledger_keys, health.lost_entries), (20, 0, 0), "{written}");
+    }
+}
+
+#[test]
+fn what_time_has_given_back_is_not_charged() {
+    let subject = subject("limits: [{name: api, by: user, bucket: 100/100s}]");
+    open(&subject);
+    assert_eq!(subject.admitted(&ann(), 50), 20);
+    subject.clock.advance(Span::from_secs(15));
+    recover(&subject);
+    assert_eq!(subject.reconcile(), 1);
+    assert_eq!(subject.left(), 95, "twenty less fifteen that have come back");
+    open(&subject);
+    subject.admitted(&ann(), 50);
+    subject.clock.advance(Span::from_secs(100));
+    recover(&subject);
+    assert_eq!((subject.reconcile(), subject.limiter.health().ledger_keys), (0, 0));
+}
+
+#[test]
+fn what_passed_uncounted_is_charged_too_and_no_further_than_to_nothing() {
+    let subject = subject("limits: [{name: api, by: user, bucket: 100/day, on_outage: allow}]");
+    open(&subject);
+    assert_eq!(subject.admitted(&ann(), 30), 30);
+    assert_eq!(subject.admitted(&ann().user("bob"), 500), 500);
+    recover(&subject);
+    assert_eq!(subject.reconcile(), 2);
+    assert_eq!(subject.left(), 70);
+    let bob = subject.decide(&ann().user("bob"));
+    assert!(!bob.is_allowed());
+    assert!(bob.retry_after().unwrap() <= Span::from_secs(864), "nothing is left, and nothing owed");
+}
+
+#[test]
+fn a_call_in_doubt_is_not_charged_again() {
+    for (mood, left) in [(Mood::Mute, 96), (Mood::TimingOut, 100), (Mood::Broken, 100)] {
+        let subject = subject("limits: [{name: api, by: user, bucket: 100/day}]");
+        subject.store.turn(mood);
+        assert_eq!(subject.admitted(&ann(), 4), 4);
+        assert_eq!(subject.limiter.health().ledger_keys, 0, "{mood:?}");
+        subject.store.turn(Mood::Well);
+        assert_eq!((subject.reconcile(), subject.left()), (0, left), "{mood:?}");
+    }
+}
+
+#[test]
+fn a_store_that_fails_again_is_left_alone_and_nothing_is_forgotten() {
+    let subject = subject("limits: [{name: api, by: user, bucket: 100/day}]");
+    open(&subject);
+    let users: Vec<_> = (0..50).map(|user| format!("user-{user}")).collect();
+    for user in &users {
+        assert!(subject.admits(&ann().user(user)));
+    }
+    recover(&subject);
+    assert!(!subject.decide(&ann().cost(0)).is_degraded());
+    subject.store.turn(Mood::Refusing);
+    assert_eq!(subject.reconcile(), 0);
+    assert_eq!((subject.store.adjustments(), subject.limiter.health().ledger_keys), (1, 50));
+    subject.store.turn(Mood::Well);
+    assert_eq!(subject.reconcile(), 50);
+    for user in &users {
+        let decision = subject.decide(&ann().user(user).cost(0));
+        assert_eq!(decision.limits().next().unwrap().outcome().remaining, 99);
+    }
+    assert_eq!((subject.limiter.health().lost_entries, subject.limiter.health().replayed_units), (0, 50));
+}
+
+#[test]
+fn a_charge_in_doubt_is_lost_and_not_repeated() {
+    for mood in [Mood::Mute, Mood::Broken, Mood::Foreign] {
+        let subject = subject("limits: [{name: api, by: user, bucket: 100/day}]");
+        open(&subject);
+        subject.admits(&ann());
+        recover(&subject);
+        assert!(!subject.decide(&ann().cost(0)).is_degraded());
+        subject.store.turn(mood);
+        assert_eq!(subject.reconcile(), 0);
+        subject.store.turn(Mood::Well);
+        assert_eq!((subject.reconcile(), subject.limiter.health().lost_entries), (0, 1), "{mood:?}");
+        assert_eq!(subject.left(), if mood == Mood::Mute { 99 } else { 100 }, "{mood:?}");
+    }
+}
+
+#[test]
+fn a_pass_that_is_broken_off_charges_nothing_twice() {
+    let subject = subject("limits: [{name: api, by: user, bucket: 100/day}]");
+    open(&subject);
+    for user in ["a", "b", "c"] {
+        subject.admits(&ann().user(user));
+    }
+    recover(&subject);
+    assert!(!subject.decide(&ann().cost(0)).is_degraded());
+    subject.store.turn(Mood::Stuck);
+    {
+        let pass = pin!(subject.limiter.reconcile());
+        assert!(pass.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    let health = subject.limiter.health();
+    assert_eq!((health.ledger_keys, health.lost_entries), (2, 1));
+    subject.store.turn(Mood::Well);
+    assert_eq!(subject.reconcile(), 2);
+}
+
+#[test]
+fn a_node_that_nobody_asks_finds_the_store_if_it_owes_it_something() {
+    let subject = subject("limits: [{name: api, by: user, bucket: 100/day}]");
+    open(&subject);
+    subject.admits(&ann());
+    recover(&subject);
+    assert_eq!(subject.reconcile(), 1);
+    assert_eq!(subject.limiter.health().breaker, BreakerState::Closed);
+}
+
+#[test]
+fn after_a_reload_it_is_charged_to_the_rule_that_counts_by_then() {
+    let mut subject =
+        subject("limits: [{name: api, by: user, bucket: 100/day}, {name: gone, by: ip, bucket: 9/day}]");
+    open(&subject);
+    subject.admits(&ann());
+    subject.limiter = subject.limiter.with_policy(parse("limits: [{name: api, by: user, bucket: 200/day}]"));
+    recover(&subject);
+    assert_eq!((subject.reconcile(), subject.left()), (1, 199));
+    assert_eq!((subject.limiter.health().ledger_keys, subject.limiter.health().lost_entries), (0, 0));
+}
+
+#[test]
+fn the_ledger_is_bounded_and_says_what_it_lost() {
+    let settings = OutageSettings { keys: 64, ..OutageSettings::default() };
+    let subject =
+        with_settings("limits: [{name: api, by: user, bucket: 100/1000s, on_outage: allow}]", &settings);
+    open(&subject);
+    let flood = |from: u32| {
+        for user in from..from + 1_000 {
+            assert!(subject.admits(&ann().user(&format!("user-{user}"))));
+        }
+    };
+    flood(0);
+    let health = subject.limiter.health();
+    assert!(health.ledger_keys <= 64);
+    assert_eq!(health.ledger_keys as u64 + health.lost_entries, 1_000);
+    subject.clock.advance(Span::from_secs(30));
+    flood(1_000);
+    assert_eq!(subject.limiter.health().ledger_keys, health.ledger_keys, "what counts no more makes room");
+    recover(&subject);
+    subject.clock.advance(Span::from_secs(1));
+    assert_eq!(subject.reconcile(), health.ledger_keys);
+    assert_eq!(subject.limiter.health().ledger_keys, 0);
+}
+
+#[test]
+fn passes_at_once_charge_each_key_once() {
+    let subject = &subject("limits: [{name: api, by: user, bucket: 1000/day, on_outage: allow}]");
+    open(subject);
+    let users: Vec<_> = (0..500).map(|user| format!("user-{user}")).collect();
+    for user in &users {
+        subject.admitted(&ann().user(user), 3);
+    }
+    recover(subject);
+    assert!(!subject.decide(&ann().cost(0)).is_degraded());
+    let charged = std::thread::scope(|scope| {
+        let passes: Vec<_> = (0..4).map(|_| scope.spawn(|| subject.reconcile())).collect();
+        passes.into_iter().map(|pass| pass.join().unwrap()).sum::<usize>()
+    });
+    assert_eq!((charged, subject.limiter.health().replayed_units), (500, 1_500));
+}
+
+#[test]
+fn whatever_threads_do_nothing_is_lost_or_charged_twice() {
+    let policy =
+        "limits: [{name: api, by: user, rate: 1000000/day, algorithm: fixed-window, on_outage: allow}]";
+    // No breath of health earns enough, so grace must last.
+    let settings =
+        OutageSettings { grace: std::time::Duration::from_secs(3_600), ..OutageSettings::default() };
+    let subject = &with_settings(policy, &settings);
+    // So much that what is given back is always there.
+    assert!(subject.admits(&ann().cost(10_000)));
+    let (admitted, given_back) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for turn in 0..400 {
+                subject.store.turn(if turn % 2 == 0 { Mood::Refusing } else { Mood::Well });
+                subject.clock.advance(Span::from_millis(30));
+                subject.reconcile();
+                std::thread::yield_now();
+            }
+        });
+        let callers: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let (mut admitted, mut given_back) = (0, 0);
+                    for turn in 0..4_000 {
+                        let decision = subject.decide(&ann().cost(2));
+                        assert!(decision.is_allowed());
+                        admitted += 2;
+                        if turn % 5 == 0 && pollster::block_on(subject.limiter.settle(&decision, 1)).is_ok() {
+                            given_back += 1;
+                        }
+                    }
+                    (admitted, given_back)
+                })
+            })
+            .collect();
+        let sums = callers.into_iter().map(|caller| caller.join().unwrap());
+        sums.fold((0, 0), |(a, b), (c, d)| (a + c, b + d))
+    });
+    recover(subject);
+    subject.clock.advance(Span::from_secs(1));
+    subject.reconcile();
+    let health = subject.limiter.health();
+    assert_eq!((health.breaker, health.ledger_keys, health.lost_entries), (BreakerState::Closed, 0, 0));
+    assert_eq!(subject.left(), 990_000 - admitted + given_back);
+}

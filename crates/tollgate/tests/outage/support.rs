@@ -1,0 +1,174 @@
+//! A store that fails as it is told to, and a limiter on it.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tollgate::store::{Answer, Check};
+use tollgate::{
+    Adjustment, Call, Decision, Limiter, ManualClock, MemoryStore, OutageSettings, Outcome, Policy, Rule,
+    Store, StoreError, Timestamp,
+};
+
+/// How the store is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mood {
+    Well,
+    /// Does as it is asked and does not say so.
+    Mute,
+    /// Does nothing, and nobody can tell.
+    TimingOut,
+    Broken,
+    Refusing,
+    Foreign,
+    /// Answers never.
+    Stuck,
+}
+
+/// What a test and its store share.
+pub(crate) struct Script {
+    mood: Mutex<Mood>,
+    nodes: AtomicUsize,
+    decisions: AtomicU64,
+    adjustments: AtomicU64,
+}
+
+impl Script {
+    pub(crate) fn turn(&self, mood: Mood) {
+        *self.mood.lock().unwrap() = mood;
+    }
+
+    pub(crate) fn set_nodes(&self, nodes: usize) {
+        self.nodes.store(nodes, Ordering::SeqCst);
+    }
+
+    /// How often it was asked to decide.
+    pub(crate) fn decisions(&self) -> u64 {
+        self.decisions.load(Ordering::SeqCst)
+    }
+
+    /// How often it was asked to adjust.
+    pub(crate) fn adjustments(&self) -> u64 {
+        self.adjustments.load(Ordering::SeqCst)
+    }
+
+    fn mood(&self) -> Mood {
+        *self.mood.lock().unwrap()
+    }
+}
+
+impl Mood {
+    async fn fail(self) -> Option<StoreError> {
+        match self {
+            Mood::Well => None,
+            Mood::Mute | Mood::TimingOut => Some(StoreError::TimedOut(Duration::from_millis(50))),
+            Mood::Broken => Some(StoreError::Failed("connection reset".into())),
+            Mood::Refusing => Some(StoreError::Refused("out of memory".into())),
+            Mood::Foreign => Some(StoreError::Foreign("tollgate:key".into())),
+            Mood::Stuck => pending().await,
+        }
+    }
+
+    fn does_it(self) -> bool {
+        matches!(self, Mood::Well | Mood::Mute)
+    }
+}
+
+pub(crate) struct Moody {
+    memory: MemoryStore<ManualClock>,
+    script: Arc<Script>,
+}
+
+impl Store for Moody {
+    async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
+        self.script.decisions.fetch_add(1, Ordering::SeqCst);
+        let mood = self.script.mood();
+        let answer = mood.does_it().then(|| self.memory.decide_now(checks));
+        match mood.fail().await {
+            Some(error) => Err(error),
+            None => Ok(answer.unwrap()),
+        }
+    }
+
+    async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
+        self.script.adjustments.fetch_add(1, Ordering::SeqCst);
+        let mood = self.script.mood();
+        let outcome = mood.does_it().then(|| self.memory.adjust_now(rule, key, adjustment));
+        match mood.fail().await {
+            Some(error) => Err(error),
+            None => Ok(outcome.unwrap()),
+        }
+    }
+
+    fn nodes(&self) -> usize {
+        self.script.nodes.load(Ordering::SeqCst)
+    }
+}
+
+pub(crate) struct Subject {
+    pub(crate) limiter: Limiter<Moody>,
+    pub(crate) clock: ManualClock,
+    pub(crate) store: Arc<Script>,
+}
+
+pub(crate) const START: Timestamp = Timestamp::from_secs(1_772_366_400);
+
+pub(crate) fn subject(policy: &str) -> Subject {
+    with_settings(policy, &OutageSettings::default())
+}
+
+pub(crate) fn with_settings(policy: &str, settings: &OutageSettings) -> Subject {
+    let clock = ManualClock::at(START);
+    let store = Arc::new(Script {
+        mood: Mutex::new(Mood::Well),
+        nodes: AtomicUsize::new(1),
+        decisions: AtomicU64::new(0),
+        adjustments: AtomicU64::new(0),
+    });
+    let moody =
+        Moody { memory: MemoryStore::with_seed(10_000, clock.clone(), 7), script: Arc::clone(&store) };
+    let limiter = Limiter::with_store(parse(policy), moody).with_outage_on(settings, clock.clone());
+    Subject { limiter, clock, store }
+}
+
+pub(crate) fn parse(policy: &str) -> Policy {
+    Policy::parse(policy).unwrap_or_else(|mistakes| panic!("{mistakes}"))
+}
+
+pub(crate) fn ann() -> Call<'static> {
+    Call::new("GET", "/").ip([203, 0, 113, 9]).user("ann")
+}
+
+impl Subject {
+    pub(crate) fn decide(&self, call: &Call<'_>) -> Decision<'_> {
+        pollster::block_on(self.limiter.decide(call))
+    }
+
+    pub(crate) fn admits(&self, call: &Call<'_>) -> bool {
+        self.decide(call).is_allowed()
+    }
+
+    /// How many of so many requests pass.
+    pub(crate) fn admitted(&self, call: &Call<'_>, of: usize) -> usize {
+        (0..of).filter(|_| self.admits(call)).count()
+    }
+
+    /// What is left in the store of a limit, by a request that matches it alone.
+    #[track_caller]
+    pub(crate) fn left(&self) -> u64 {
+        let decision = self.decide(&ann().cost(0));
+        assert!(!decision.is_degraded());
+        decision.limits().next().unwrap().outcome().remaining
+    }
+
+    pub(crate) fn reconcile(&self) -> usize {
+        pollster::block_on(self.limiter.reconcile())
+    }
+}
+
+/// Name, limit and what is left of every limit that was counted.
+pub(crate) fn standing<'d>(decision: &'d Decision<'_>) -> Vec<(&'d str, u64, u64)> {
+    decision.limits().map(|it| (it.name(), it.outcome().limit, it.outcome().remaining)).collect()
+}

@@ -1,0 +1,103 @@
+//! What an outage says of itself in the log: when it begins and when it ends.
+//!
+//! A process of its own and one test in it: whether a line is written at all is settled
+//! for a whole process, by whoever listens when it is first come upon.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex};
+
+use tollgate::store::{Answer, Check};
+use tollgate::{
+    Adjustment, Call, Limiter, ManualClock, MemoryStore, OutageSettings, Outcome, Policy, Rule, Span, Store,
+    StoreError, Timestamp,
+};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Metadata, Subscriber, span};
+
+/// Keeps every line.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<(Level, String)>>>);
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        write!(self.0, "{}={value:?} ", field.name()).unwrap();
+    }
+}
+
+impl Subscriber for Lines {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line(String::new());
+        event.record(&mut line);
+        self.0.lock().unwrap().push((*event.metadata().level(), line.0));
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// Fails as it is told to.
+struct Failing(MemoryStore<ManualClock>, Arc<Mutex<Option<Fail>>>);
+
+type Fail = fn() -> StoreError;
+
+impl Store for Failing {
+    async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
+        let fail = *self.1.lock().unwrap();
+        fail.map_or_else(|| Ok(self.0.decide_now(checks)), |fail| Err(fail()))
+    }
+
+    async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
+        Ok(self.0.adjust_now(rule, key, adjustment))
+    }
+}
+
+#[test]
+fn an_outage_is_told_when_it_begins_and_when_it_ends_and_not_for_each_request() {
+    let (lines, mood) = (Lines::default(), Arc::new(Mutex::new(None)));
+    let clock = ManualClock::at(Timestamp::from_secs(1_772_366_400));
+    let policy = Policy::parse("limits: [{by: user, bucket: 1000/hour}]").unwrap();
+    let store = Failing(MemoryStore::with_seed(100, clock.clone(), 7), Arc::clone(&mood));
+    let limiter =
+        Limiter::with_store(policy, store).with_outage_on(&OutageSettings::default(), clock.clone());
+    let ask = |times: usize| {
+        for _ in 0..times {
+            pollster::block_on(limiter.decide(&Call::new("GET", "/").user("ann")));
+        }
+    };
+    tracing::subscriber::with_default(lines.clone(), || {
+        *mood.lock().unwrap() = Some(|| StoreError::Failed("connection\nreset".into()));
+        for _ in 0..100 {
+            ask(10);
+            clock.advance(Span::from_millis(100));
+        }
+        *mood.lock().unwrap() = None;
+        clock.advance(Span::from_secs(1));
+        ask(10);
+        *mood.lock().unwrap() = Some(|| StoreError::Foreign("tollgate:key".to_owned()));
+        ask(100);
+        clock.advance(Span::from_secs(60));
+        ask(100);
+    });
+    let said = lines.0.lock().unwrap().clone();
+    let [(Level::WARN, opened), (Level::INFO, closed), foreign @ ..] = &said[..] else { panic!("{said:?}") };
+    assert!(opened.contains("the store failed: connection reset"), "the cause, in one line: {opened}");
+    assert!(closed.contains("decisions=996") && closed.contains("seconds=11"), "{closed}");
+    assert_eq!(foreign.len(), 2, "foreign data under a key is told of once a minute: {foreign:?}");
+    assert!(foreign.iter().all(|(level, line)| *level == Level::WARN && line.contains("tollgate:key")));
+}
