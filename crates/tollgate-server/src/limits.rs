@@ -23,6 +23,8 @@ struct ToldLimit<'p> {
     algorithm: &'static str,
     /// One for each window, in words.
     quotas: Vec<String>,
+    /// One for each window: under which a shared store files its keys.
+    ids: Vec<String>,
     mode: &'static str,
     count_denied: bool,
     on_outage: &'static str,
@@ -42,6 +44,7 @@ impl<'p> ToldLimit<'p> {
             by: limit.by().iter().map(ToString::to_string).collect(),
             algorithm: limit.rules().first().map_or("none", |rule| rule.quota.algorithm()),
             quotas: limit.rules().iter().map(|rule| tollgate_http::promise(&rule.quota)).collect(),
+            ids: limit.rules().iter().map(|rule| format!("{:016x}", rule.id.0)).collect(),
             mode: mode(limit.mode()),
             count_denied: limit.count_denied(),
             on_outage: match limit.on_outage() {

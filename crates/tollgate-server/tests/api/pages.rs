@@ -21,10 +21,11 @@ fn limits_are_listed_in_words() {
         json!({"limits": [
             {"name": "search", "endpoints": ["/search", "/find/{what}"], "hosts": ["api.test"],
              "methods": ["GET", "POST"], "by": ["tenant", "ip"], "algorithm": "token-bucket",
-             "quotas": ["2 per second", "100 per day"], "mode": "enforce", "count_denied": true,
+             "quotas": ["2 per second", "100 per day"],
+             "ids": ["bcf4725f58479075", "0116dc5fcda7031a"], "mode": "enforce", "count_denied": true,
              "on_outage": "deny", "plans": ["pro"]},
             {"name": "jobs", "endpoints": ["/**"], "hosts": [], "methods": [], "by": ["global"],
-             "algorithm": "concurrency", "quotas": ["3 at once"], "mode": "shadow", "count_denied": false,
+             "algorithm": "concurrency", "quotas": ["3 at once"], "ids": ["920281dd8af73c76"], "mode": "shadow", "count_denied": false,
              "on_outage": "local", "plans": []},
         ]})
     );
