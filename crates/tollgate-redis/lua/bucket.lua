@@ -1,6 +1,6 @@
 -- Token bucket, meter, GCRA: the arrival time, and its fraction in grains of 1/den tick.
 -- rule: kind, den, grains per unit, ticks and grains of a full bucket, its units, era.
-local bucket = {}
+bucket = {}
 
 -- Ticks and grains until it is full.
 local function debt(k)

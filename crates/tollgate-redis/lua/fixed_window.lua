@@ -1,7 +1,7 @@
 -- Fixed window: when it closes, and what was spent in it.
 -- rule: kind, limit, longest, and how windows lie: 0 since 1970, 1 from the first
 -- request, or 2 by a calendar, of which start, end and the next end follow.
-local fixed = {}
+fixed = {}
 
 local function closes(rule)
     if rule[4] == 0 then return now - math.fmod(now, rule[3]) + rule[3] end
@@ -78,4 +78,6 @@ function fixed.used(k)
     return now < x[k] and y[k] or 0
 end
 
-fixed.reset = bucket.reset
+function fixed.reset(k)
+    x[k], y[k], changed[k] = 0, 0, true
+end

@@ -10,6 +10,9 @@
 local call, floor = redis.call, math.floor
 local x, y, changed, foreign = {}, {}, {}, {}
 local rule_of = {}
+-- One for each algorithm; those that a call does not need are not part of its script.
+local bucket, fixed, sliding, log, slots
+local added
 
 -- floor((a * b + c) / d) and the rest, exactly, for a < 2^53 and d, b * 31 < 2^48 or so:
 -- long division, five bits at a time.

@@ -1,9 +1,10 @@
 -- Sliding log: a member for every unit, scored with its time. Members are the time and a
 -- number, so that units of one instant stay apart.
 -- rule: kind, limit, period.
-local log = {}
+log = {}
 -- Units to be written at the end, and how many entries have left the window.
-local added, gone = {}, {}
+local gone = {}
+added = {}
 
 local function instant(k) return y[k] > now and y[k] or now end
 

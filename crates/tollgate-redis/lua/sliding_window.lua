@@ -1,7 +1,7 @@
 -- Sliding-window counter: a count for each part and one more, the oldest weighted by how
 -- much of it is still in view.
 -- rule: kind, limit, period, parts.
-local sliding = {}
+sliding = {}
 
 -- Which part it is now, and how far into it, in 1/parts of a tick.
 local function position(rule)

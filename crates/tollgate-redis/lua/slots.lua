@@ -1,6 +1,6 @@
 -- Concurrency: a member for every lease, its owner, scored with its end.
 -- rule: kind, slots, ttl.
-local slots = {}
+slots = {}
 
 function slots.load(k, rule)
     local key = KEYS[k]
@@ -25,7 +25,10 @@ function slots.save(k)
     if y[k] > 0 then keep_set(k, y[k]) end
 end
 
-slots.state = fixed.state
+function slots.state(k, out)
+    out[#out + 1] = x[k]
+    out[#out + 1] = y[k]
+end
 
 function slots.left(k, rule)
     return math.max(rule[2] - x[k], 0)

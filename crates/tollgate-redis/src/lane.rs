@@ -157,10 +157,11 @@ impl Hub {
             let asked = self.shared.clock.now();
             *sent = Some(number);
             let scripts = self.shared.scripts;
-            let script = if plain { &scripts.plain } else { &scripts.general };
+            let quotas = draft.rules.iter().map(|(_, quota)| quota);
+            let script = if plain { scripts.plain() } else { scripts.general(quotas) };
             let mut answer = connection.query(&command("EVALSHA", &script.hash, draft, &request)).await;
             if answer.as_ref().is_err_and(|it| it.kind() == ErrorKind::Server(ServerErrorKind::NoScript)) {
-                answer = connection.query(&command("EVAL", script.text, draft, &request)).await;
+                answer = connection.query(&command("EVAL", &script.text, draft, &request)).await;
             }
             let answer = answer.map_err(|error| self.link.failed(number, &error))?;
             self.link.answered(number);

@@ -1,7 +1,7 @@
 //! What a key is called in Redis.
 //!
 //! ```text
-//! tg1:{57}:9f86d081884c7d65:i\x04\xcb\x00q\t
+//! tg1:{48}:9f86d081884c7d65:i\x04\xcb\x00q\t
 //! │    │   │                └ the key: tag, length, bytes, for each part (`tollgate_policy::Key`)
 //! │    │   └ the rule's id; `GET /v1/limits` says whose
 //! │    └ one of 256 partitions: Redis Cluster places a key by what is in braces
@@ -131,7 +131,7 @@ mod tests {
         write_name("eu.", RuleId(0x9f), b"i\x04\xcb\x00q\t", &mut name);
         assert_eq!(
             String::from_utf8_lossy(&name).replace('\0', "0"),
-            "eu.tg1:{4}:000000000000009f:i\x04�0q\t"
+            "eu.tg1:{48}:000000000000009f:i\x04�0q\t"
         );
     }
 

@@ -32,7 +32,7 @@ impl SentinelTrio {
             servers[1..].iter().all(|it| it.cli(&["INFO", "replication"]).contains("master_link_status:up"))
         });
         let configuration = format!(
-            "sentinel monitor {NAME} 127.0.0.1 {port} 2\nsentinel down-after-milliseconds {NAME} 300\n\
+            "sentinel monitor {NAME} 127.0.0.1 {port} 2\nsentinel down-after-milliseconds {NAME} 1000\n\
              sentinel failover-timeout {NAME} 2000\n"
         );
         let sentinels: Vec<Redis> = (0..3).map(|_| Redis::start_sentinel(&configuration)).collect();
