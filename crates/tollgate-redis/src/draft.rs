@@ -27,6 +27,8 @@ pub(crate) type Waiting<T> = oneshot::Sender<Result<T, Failure>>;
 /// A call in the making.
 #[derive(Default)]
 pub(crate) struct Draft {
+    /// How many wait for it.
+    pub(crate) asked: usize,
     pub(crate) rules: Vec<(RuleId, Quota)>,
     pub(crate) keys: Vec<Key>,
     /// Names and their ends, one after the other.
@@ -115,6 +117,7 @@ impl Draft {
 
     /// Adds a request.
     pub(crate) fn ask(&mut self, prefix: &str, checks: &[Check<'_>], waiting: Waiting<Decided>) {
+        self.asked += 1;
         let asked: SmallVec<[Asked; 2]> = checks
             .iter()
             .map(|check| Asked {
@@ -151,6 +154,7 @@ impl Draft {
         adjustment: Adjustment,
         waiting: Waiting<Outcome>,
     ) {
+        self.asked += 1;
         let key = self.key(prefix, rule, key);
         self.keys[key].last = self.items.len();
         self.items.push(Item::Change { key, adjustment, waiting });

@@ -3,7 +3,8 @@
 //! No timers and no batch size: whoever comes while no call is under way is sent at
 //! once, and whoever comes while [`CALLS`] are travels with all others who do. So
 //! an idle store adds nothing to a round trip, and a busy one makes fewer and larger
-//! calls the busier it gets.
+//! calls the busier it gets. A crowd is shared out among the calls, or Redis would rest
+//! while all of it is answered.
 //!
 //! A lane is what can travel together: one for a server, one for each partition of a
 //! cluster, whose scripts may touch one slot only.
@@ -17,7 +18,7 @@ use tokio::time::timeout;
 use tollgate_core::{Adjustment, Outcome, Rule, Timestamp};
 use tollgate_store::{Check, Clock as _};
 
-use crate::draft::{Decided, Draft, Item};
+use crate::draft::{Decided, Draft};
 use crate::encoding::{encode, quota_of};
 use crate::failure::Failure;
 use crate::link::Link;
@@ -27,7 +28,7 @@ use crate::standing::Standing;
 
 /// How many calls of one lane are under way at once: while Redis works on one, the next
 /// is on its way.
-const CALLS: u32 = 2;
+const CALLS: usize = 2;
 
 /// The lanes of one thread, and its way to Redis.
 pub(crate) struct Hub {
@@ -38,9 +39,43 @@ pub(crate) struct Hub {
 
 #[derive(Default)]
 struct Lane {
-    /// Drafts and when the first of each was asked. More than one only when one is full.
+    /// Drafts and when the first of each was asked.
     waiting: VecDeque<(Draft, Timestamp)>,
-    calls: u32,
+    /// Tasks that send.
+    calls: usize,
+    /// How many calls are under way, and how many requests in them.
+    sent: usize,
+    under_way: usize,
+    /// How many there are at the same time, lately.
+    crowd: usize,
+}
+
+/// Fewer than these are not worth two calls.
+const FEW: usize = 32;
+
+impl Lane {
+    /// Whether the last draft has its part of the crowd, and another call can be made.
+    fn wants_another(&self) -> bool {
+        let Some((draft, _)) = self.waiting.back() else { return true };
+        let has_its_part = draft.asked >= self.crowd.div_ceil(CALLS).max(FEW);
+        draft.is_full() || (has_its_part && self.sent + self.waiting.len() < CALLS)
+    }
+
+    /// A call with so many requests has ended; none: there was no call.
+    fn ended(&mut self, requests: usize) {
+        self.sent -= usize::from(requests > 0);
+        self.under_way -= requests;
+    }
+
+    fn take(&mut self) -> Option<(Draft, Timestamp)> {
+        let waiting: usize = self.waiting.iter().map(|(draft, _)| draft.asked).sum();
+        // Slowly forgotten, at once believed.
+        self.crowd = (self.under_way + waiting).max(self.crowd - self.crowd.div_ceil(8));
+        let taken = self.waiting.pop_front()?;
+        self.sent += 1;
+        self.under_way += taken.0.asked;
+        Some(taken)
+    }
 }
 
 impl Hub {
@@ -81,7 +116,7 @@ impl Hub {
 
     fn add(self: &Arc<Self>, at: usize, add: impl FnOnce(&mut Draft, &str)) {
         let mut lane = self.lane(at);
-        if lane.waiting.back().is_none_or(|(draft, _)| draft.is_full()) {
+        if lane.wants_another() {
             lane.waiting.push_back((Draft::default(), self.shared.clock.now()));
         }
         if let Some((draft, _)) = lane.waiting.back_mut() {
@@ -101,7 +136,7 @@ impl Hub {
 
     /// Sends what waits, until nothing does.
     async fn pump(self: Arc<Self>, at: usize) {
-        let mut turn = OneOf { hub: &self, lane: at, ended: false };
+        let mut turn = OneOf { hub: &self, lane: at, under_way: 0, ended: false };
         while let Some((draft, since)) = turn.next() {
             self.send(draft, since).await;
         }
@@ -120,7 +155,7 @@ impl Hub {
         let called = timeout(left, self.call(&draft, &mut sent)).await;
         match called {
             Ok(Ok((numbers, now, asked))) => {
-                Counts::add(&counters.decisions, asked_in(&draft));
+                Counts::add(&counters.decisions, draft.asked);
                 let memory = Memory { shared: &self.shared, asked, answered: self.shared.clock.now() };
                 replay(draft, numbers.into_iter(), now, &memory);
             }
@@ -185,14 +220,19 @@ impl Hub {
 struct OneOf<'h> {
     hub: &'h Hub,
     lane: usize,
+    /// How many are in the call.
+    under_way: usize,
     ended: bool,
 }
 
 impl OneOf<'_> {
     fn next(&mut self) -> Option<(Draft, Timestamp)> {
         let mut lane = self.hub.lane(self.lane);
-        let next = lane.waiting.pop_front();
-        if next.is_none() {
+        lane.ended(std::mem::take(&mut self.under_way));
+        let next = lane.take();
+        if let Some((draft, _)) = &next {
+            self.under_way = draft.asked;
+        } else {
             // Under the same lock: whoever comes now must see that nobody sends.
             lane.calls -= 1;
             self.ended = true;
@@ -205,14 +245,11 @@ impl OneOf<'_> {
 impl Drop for OneOf<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            self.hub.lane(self.lane).calls -= 1;
+            let mut lane = self.hub.lane(self.lane);
+            lane.ended(self.under_way);
+            lane.calls -= 1;
         }
     }
-}
-
-fn asked_in(draft: &Draft) -> usize {
-    let each = |item: &Item| if let Item::Requests { waiting, .. } = item { waiting.len() } else { 1 };
-    draft.items.iter().map(each).sum()
 }
 
 fn command(word: &str, script: &str, draft: &Draft, request: &[u8]) -> Cmd {

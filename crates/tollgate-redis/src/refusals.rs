@@ -11,11 +11,11 @@
 //! anything is remembered (`deny_cache`, a second), and that is how late another
 //! node can be.
 //!
-//! Slots come back at any moment and are not remembered. Memory is fixed: a place for
-//! each hash, and who comes later takes it.
+//! Slots come back at any moment and are not remembered. Memory is fixed: four places
+//! for each hash, and who comes later takes the place of somebody.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -28,18 +28,16 @@ use crate::standing::{Free, Standing};
 /// How many keys are remembered at most.
 const PLACES: usize = 1 << 14;
 
+/// How many places a key may be in.
+const WAYS: usize = 4;
+
 /// What is remembered of refusals.
 pub(crate) struct Refusals {
-    places: Box<[Place]>,
+    /// Whose each place is, so that strangers need not take its lock. Zero: nobody's.
+    hashes: Box<[AtomicU64]>,
+    places: Box<[Mutex<Option<Seen>>]>,
     /// For how long.
     keep: Span,
-}
-
-#[derive(Default)]
-struct Place {
-    /// Whose it is, so that strangers need not take the lock. Zero: nobody's.
-    hash: AtomicU64,
-    seen: Mutex<Option<Seen>>,
 }
 
 struct Seen {
@@ -67,12 +65,26 @@ impl Seen {
 impl Refusals {
     pub(crate) fn new(keep: Duration) -> Self {
         let places = if keep.is_zero() { 0 } else { PLACES };
-        Self { places: (0..places).map(|_| Place::default()).collect(), keep: Span::from(keep) }
+        Self {
+            hashes: (0..places).map(|_| AtomicU64::new(0)).collect(),
+            places: (0..places).map(|_| Mutex::default()).collect(),
+            keep: Span::from(keep),
+        }
     }
 
-    fn place(&self, hash: u64) -> Option<&Place> {
-        let at = usize::try_from(hash % PLACES as u64).unwrap_or(0);
-        self.places.get(at)
+    /// Where a key may be.
+    fn ways(&self, hash: u64) -> std::ops::Range<usize> {
+        let set = usize::try_from(hash % (PLACES / WAYS) as u64).unwrap_or(0);
+        if self.places.is_empty() { 0..0 } else { WAYS * set..WAYS * (set + 1) }
+    }
+
+    /// Where a key is.
+    fn find(&self, hash: u64) -> Option<usize> {
+        self.ways(hash).find(|&at| self.hashes[at].load(Ordering::Acquire) == hash)
+    }
+
+    fn lock(&self, at: usize) -> MutexGuard<'_, Option<Seen>> {
+        self.places[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Remembers how a key of a refused request stood.
@@ -82,29 +94,37 @@ impl Refusals {
         key: &[u8],
         standing: &Standing,
         wait: Option<(u64, i64)>,
-        (at, asked, answered): (Timestamp, Timestamp, Timestamp),
+        (told, asked, answered): (Timestamp, Timestamp, Timestamp),
     ) {
-        let hash = hash(rule.0, key).max(1);
-        let Some(place) = self.place(hash) else { return };
         if matches!(rule.1, Quota::Concurrency(_)) {
             return;
         }
-        let seen =
-            Seen { rule: rule.0, key: key.into(), standing: standing.clone(), wait, at, asked, answered };
-        let mut guard = place.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        *guard = Some(seen);
-        place.hash.store(hash, Ordering::Release);
+        let hash = hash(rule.0, key).max(1);
+        let mut ways = self.ways(hash);
+        // Its own place, a free one, or somebody's.
+        let free = || ways.clone().find(|&at| self.hashes[at].load(Ordering::Relaxed) == 0);
+        let chance = usize::try_from(asked.as_micros() % WAYS as u64).unwrap_or(0);
+        let Some(at) = self.find(hash).or_else(free).or_else(|| ways.nth(chance)) else { return };
+        let seen = Seen {
+            rule: rule.0,
+            key: key.into(),
+            standing: standing.clone(),
+            wait,
+            at: told,
+            asked,
+            answered,
+        };
+        let mut place = self.lock(at);
+        *place = Some(seen);
+        self.hashes[at].store(hash, Ordering::Release);
     }
 
     /// Somebody has changed this key.
     pub(crate) fn forget(&self, rule: RuleId, key: &[u8]) {
-        let hash = hash(rule, key).max(1);
-        if let Some(place) = self.place(hash)
-            && place.hash.load(Ordering::Acquire) == hash
-        {
-            let mut guard = place.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            *guard = None;
-            place.hash.store(0, Ordering::Release);
+        if let Some(at) = self.find(hash(rule, key).max(1)) {
+            let mut place = self.lock(at);
+            *place = None;
+            self.hashes[at].store(0, Ordering::Release);
         }
     }
 
@@ -126,12 +146,7 @@ impl Refusals {
                 Demand::Exactly(units) if !check.count_denied => units,
                 _ => return None,
             };
-            let hash = hash(check.rule.id, check.key).max(1);
-            let place = self.place(hash)?;
-            if place.hash.load(Ordering::Acquire) != hash {
-                return None;
-            }
-            let guard = place.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let guard = self.lock(self.find(hash(check.rule.id, check.key).max(1))?);
             let seen = guard.as_ref().filter(|it| it.rule == check.rule.id && *it.key == *check.key)?;
             if now.since(seen.asked) > self.keep {
                 return None;
