@@ -7,7 +7,7 @@ ARGS ?=
 export PATH := $(PATH):/usr/sbin:/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-loom lint bench bench-engine bench-gateway bench-policy generate setup setup-test clean
+.PHONY: help run test test-loom lint bench bench-engine bench-gateway bench-policy bench-redis faults generate setup setup-test clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -42,7 +42,7 @@ lint: setup ## formatting and clippy, with warnings as errors
 	for crate in crates/*; do cargo check --quiet -p $$(basename $$crate) || exit 1; done # each on its own
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 
-bench: bench-engine bench-policy bench-gateway ## every benchmark
+bench: bench-engine bench-policy bench-gateway bench-redis ## every benchmark
 
 bench-engine: setup ## in-process checks against governor, throttlecrab and others, one table
 	@setup/debian valgrind=valgrind
@@ -56,6 +56,16 @@ bench-gateway: setup ## the gateway against nginx and Envoy: one upstream, one l
 
 bench-policy: setup ## compiling and matching 10,000 limits
 	cargo run --release -p tollgate-policy --example matching_speed
+
+bench-redis: setup ## decisions in Redis against one EVALSHA for each, one core each
+	@setup/debian redis-server=redis-server taskset=util-linux
+	cargo run --release -p tollgate-bench --bin redis
+
+# One test at a time: what is measured is not what other tests leave of the machine.
+faults: setup-test ## breaks Redis in every way under load, and rewrites docs/faults.md
+	rm -rf "$${CARGO_TARGET_DIR:-target}/faults"
+	cargo test -p tollgate-cli --test faults -- --test-threads=1
+	cargo run --quiet -p xtask -- faults "$${CARGO_TARGET_DIR:-target}/faults"
 
 generate: setup ## rewrites the documents that the code generates
 	cargo run --quiet -p xtask -- generate

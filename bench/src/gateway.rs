@@ -2,7 +2,6 @@
 //!
 //! - [`contestant`]: who proxies, and with which configuration. One file each.
 //! - [`upstream`], [`wrk`]: what stands behind and before them, on the other core.
-//! - [`server`], [`process`]: a program that runs, and what the kernel knows of it.
 //! - [`probe`], [`trial`]: one request by hand; one measurement with its proof.
 //! - [`idle`]: what ten thousand connections weigh that say nothing.
 //! - [`report`]: the table, the JSON, the bars.
@@ -12,19 +11,15 @@
 //! Held by [`trial`], which fails the run otherwise.
 
 pub mod contestant;
-pub mod cores;
 pub mod idle;
 pub mod perf;
 pub mod probe;
-pub mod process;
 pub mod report;
-pub mod server;
 pub mod trial;
 pub mod upstream;
 pub mod wrk;
 
 pub use self::contestant::{Contestant, Duty};
-pub use self::cores::Cores;
 pub use self::report::GatewayReport;
 
 /// The path of every request: one that all three limits apply to.

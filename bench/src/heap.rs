@@ -8,14 +8,12 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 
-struct Counting;
+/// The system's allocator, which counts. A program that asks [`held_by`] makes it its own.
+pub struct Counting;
 
 /// Off while time is taken: then an allocation costs one load more than the system's.
 static COUNTS: AtomicBool = AtomicBool::new(false);
 static HELD: AtomicIsize = AtomicIsize::new(0);
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 fn note(bytes: usize, sign: isize) {
     if COUNTS.load(Ordering::Relaxed) {
@@ -51,7 +49,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Makes something, and says how many bytes more are held now than before.
+/// Makes something, and says how many bytes more are held now than before; none
+/// unless [`Counting`] is the program's allocator.
 pub fn held_by<T>(make: impl FnOnce() -> T) -> (T, usize) {
     HELD.store(0, Ordering::Relaxed);
     COUNTS.store(true, Ordering::Relaxed);

@@ -5,6 +5,8 @@
 //! - [`contest`]: rounds in turn, so that noise hits all alike.
 //! - [`stream`], [`zipf`]: the keys, in the order they arrive.
 //! - [`gateway`]: whole servers, with a load of their own.
+//! - [`redis`]: decisions that Redis makes, against a plain call for each.
+//! - [`server`], [`process`], [`cores`]: a program that runs, what the kernel knows of it, and where.
 //! - [`callgrind`], [`heap`], [`stopwatch`]: instructions, bytes, time.
 //! - [`report`]: the table, the JSON, the bars.
 //!
@@ -13,9 +15,13 @@
 pub mod callgrind;
 pub mod case;
 pub mod contest;
+pub mod cores;
 pub mod gateway;
 pub mod heap;
+pub mod process;
+pub mod redis;
 pub mod report;
+pub mod server;
 pub mod stopwatch;
 pub mod stream;
 pub mod subject;

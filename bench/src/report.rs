@@ -73,3 +73,27 @@ pub fn write(name: &str, run: &impl Serialize) -> io::Result<PathBuf> {
 fn ns(rows: &[Row], case: &str, subject: &str) -> Option<f64> {
     rows.iter().find(|row| row.case == case && row.subject == subject).map(|row| row.ns)
 }
+
+/// The middle one, or the mean of the middle two; of nothing, not a number.
+pub fn median(numbers: impl Iterator<Item = f64>) -> f64 {
+    let mut numbers: Vec<f64> = numbers.collect();
+    numbers.sort_by(f64::total_cmp);
+    match numbers.len() {
+        0 => f64::NAN,
+        count if count % 2 == 1 => numbers[count / 2],
+        count => f64::midpoint(numbers[count / 2 - 1], numbers[count / 2]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::median;
+
+    #[test]
+    fn the_median_is_the_middle_of_what_there_is() {
+        let of = |numbers: &[f64]| median(numbers.iter().copied());
+        assert!((of(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
+        assert!((of(&[4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
+        assert!(of(&[]).is_nan());
+    }
+}

@@ -21,12 +21,21 @@ pub fn wall() -> SystemTime {
     SystemTime::now()
 }
 
+/// How long this thread was on a core, since it began; zero where the kernel does not say.
+pub fn on_a_core() -> Duration {
+    scheduled(0)
+}
+
 /// How long this thread could have run and had no core, since it began; zero
 /// where the kernel does not say.
 pub fn waited_for_a_core() -> Duration {
+    scheduled(1)
+}
+
+fn scheduled(field: usize) -> Duration {
     let line = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     // Nanoseconds on a core, nanoseconds waiting for one, turns.
-    Duration::from_nanos(line.split(' ').nth(1).and_then(|waited| waited.parse().ok()).unwrap_or(0))
+    Duration::from_nanos(line.split(' ').nth(field).and_then(|it| it.parse().ok()).unwrap_or(0))
 }
 
 /// Lets a moment pass, while another program gets somewhere.

@@ -14,6 +14,9 @@ use tollgate_bench::report::{self, Report, Row};
 use tollgate_bench::subject::{self, Offer, Subject, Visitor};
 use tollgate_bench::{callgrind, heap, stream::Stream as _};
 
+#[global_allocator]
+static ALLOCATOR: heap::Counting = heap::Counting;
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();

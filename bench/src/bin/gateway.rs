@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::{fs, io};
 
+use tollgate_bench::cores::Cores;
 use tollgate_bench::gateway::contestant::{Envoy, Nginx, Tollgate};
 use tollgate_bench::gateway::perf::{HOW_TO_COUNT, Perf};
 use tollgate_bench::gateway::report::{Row, Setting};
 use tollgate_bench::gateway::trial::Track;
-use tollgate_bench::gateway::{Contestant, Cores, Duty, GatewayReport, idle, upstream, wrk};
+use tollgate_bench::gateway::{Contestant, Duty, GatewayReport, idle, upstream, wrk};
 use tollgate_bench::report::{self, Machine};
 
 const USAGE: &str = "usage: gateway [OPTION VALUE]...

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fs, io};
 
-use super::server::{Server, free_address};
+use super::probe;
+use crate::server::{Server, free_address};
 
 pub use self::envoy::Envoy;
 pub use self::nginx::Nginx;
@@ -88,7 +89,13 @@ pub fn start(
     let (name, text) = contestant.config(duty, &place);
     let config = place.folder.join(name);
     fs::write(&config, text)?;
-    Server::start(&contestant.command(&config, &place), Some(core), place.listen, &place.folder)
+    Server::start(
+        &contestant.command(&config, &place),
+        Some(core),
+        place.listen,
+        &place.folder,
+        probe::answers,
+    )
 }
 
 /// What a program prints when asked for its version: one line, wherever it prints it.

@@ -8,10 +8,10 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::contestant::{Contestant, Duty};
-use super::process::succeeds;
-use super::server::Server;
 use super::trial::Track;
 use super::{probe, upstream};
+use crate::process::succeeds;
+use crate::server::Server;
 use crate::stopwatch;
 
 /// Connections that are open at a time.

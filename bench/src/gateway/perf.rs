@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fs, io};
 
-use super::process::Family;
+use crate::process::Family;
 
 /// What to say where nothing can be counted.
 pub const HOW_TO_COUNT: &str =

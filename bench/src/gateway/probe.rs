@@ -27,6 +27,11 @@ pub fn ask(address: SocketAddr) -> io::Result<Answer> {
     Answer::parse(&bytes)
 }
 
+/// Whether anything is answered at all.
+pub fn answers(address: SocketAddr) -> io::Result<()> {
+    ask(address).map(drop)
+}
+
 /// Opens a connection.
 pub fn open(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address)?;

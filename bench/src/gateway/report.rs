@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::contestant::Duty;
 use super::idle::Weight;
 use super::trial::Sample;
-use crate::report::{Bar, Machine};
+use crate::report::{Bar, Machine, median};
 
 /// Below this share of a core, a contestant was held back by the load.
 const HELD_BACK: f64 = 0.95;
@@ -117,29 +117,5 @@ fn median_of(rounds: &[Sample]) -> Sample {
         others: of(|sample| sample.others),
         instructions: Some(median(counted)).filter(|number| number.is_finite()),
         answer_bytes: rounds.first().map_or(0, |sample| sample.answer_bytes),
-    }
-}
-
-/// The middle one, or the mean of the middle two; of nothing, not a number.
-fn median(numbers: impl Iterator<Item = f64>) -> f64 {
-    let mut numbers: Vec<f64> = numbers.collect();
-    numbers.sort_by(f64::total_cmp);
-    match numbers.len() {
-        0 => f64::NAN,
-        count if count % 2 == 1 => numbers[count / 2],
-        count => f64::midpoint(numbers[count / 2 - 1], numbers[count / 2]),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::median;
-
-    #[test]
-    fn the_median_is_the_middle_of_what_there_is() {
-        let of = |numbers: &[f64]| median(numbers.iter().copied());
-        assert!((of(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
-        assert!((of(&[4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
-        assert!(of(&[]).is_nan());
     }
 }

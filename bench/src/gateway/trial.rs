@@ -9,10 +9,11 @@ use serde::Serialize;
 use super::contestant::{self, Contestant, Duty};
 use super::perf::Perf;
 use super::probe::{self, Answer};
-use super::process::others;
-use super::server::Server;
+use super::upstream;
 use super::wrk::{self, Seen};
-use super::{Cores, upstream};
+use crate::cores::Cores;
+use crate::process::{are_disturbing, others};
+use crate::server::Server;
 
 /// Seconds of load before anything counts.
 const WARM_UP: u64 = 1;
@@ -23,11 +24,6 @@ const FEW: u64 = 1_000;
 
 /// How often a measurement is tried, on a machine where others are at work.
 const PATIENCE: usize = 4;
-
-/// Without its core for more than this share of the time, a contestant was disturbed.
-const WAITED: f64 = 0.05;
-/// And so was the load, with others on more than this share of a core.
-const OTHERS: f64 = 0.10;
 
 /// What all measurements of a run share.
 pub struct Track {
@@ -73,7 +69,7 @@ pub struct Sample {
 impl Sample {
     /// Whether other programs took time from the contestant or the load.
     pub fn is_disturbed(&self) -> bool {
-        self.waited > WAITED || self.others > OTHERS
+        are_disturbing(self.waited, self.others)
     }
 }
 

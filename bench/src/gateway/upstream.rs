@@ -5,7 +5,8 @@ use std::path::Path;
 use std::{fs, net::SocketAddr};
 
 use super::contestant::nginx;
-use super::server::{Server, free_address};
+use super::probe;
+use crate::server::{Server, free_address};
 
 /// What it answers with. wrk sees it only through a contestant that admits.
 pub const BODY: &str = "an answer of the upstream, as short as those of many an API";
@@ -17,7 +18,7 @@ pub fn start(folder: &Path) -> io::Result<Server> {
     let address = free_address()?;
     let config = folder.join("nginx.conf");
     fs::write(&config, text(address))?;
-    Server::start(&nginx::command(&config, &folder), None, address, &folder)
+    Server::start(&nginx::command(&config, &folder), None, address, &folder, probe::answers)
 }
 
 fn text(listen: SocketAddr) -> String {

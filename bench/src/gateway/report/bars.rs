@@ -4,11 +4,11 @@
 //! rounds the median counts: a machine that slows down for a while slows both.
 //! A round in which other programs were at work says nothing, and is left out.
 
-use super::{Row, median};
+use super::Row;
 use crate::gateway::contestant::Duty;
 use crate::gateway::idle::Weight;
 use crate::gateway::trial::Sample;
-use crate::report::Bar;
+use crate::report::{Bar, median};
 
 pub(super) fn all(rows: &[Row], idle: &[Weight]) -> Vec<Bar> {
     let speed = |duty: Duty, peer| ratio(rows, (duty, "tollgate"), (duty, peer), |it| it.per_second);

@@ -1,8 +1,8 @@
-//! Who runs where: the contestant has a core to itself, all else has the rest.
+//! Who runs where: what is measured has a core to itself, all else has the rest.
 
 use std::{fs, io, process};
 
-use super::process as kernel;
+use crate::process as kernel;
 
 /// The cores of a run.
 #[derive(Clone, Debug)]

@@ -95,6 +95,17 @@ pub fn others() -> io::Result<Duration> {
     Ok(machine.saturating_sub(ours))
 }
 
+/// Without its core for more than this share of the time, a program was disturbed.
+const WAITED: f64 = 0.05;
+/// And so was whatever it works with, with others on more than this share of a core.
+const OTHERS: f64 = 0.10;
+
+/// Whether other programs took time from what was measured: so much of the time it
+/// waited for its core, so many cores did others use.
+pub fn are_disturbing(waited: f64, others: f64) -> bool {
+    waited > WAITED || others > OTHERS
+}
+
 /// Time that threads have spent, and wanted to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTime {

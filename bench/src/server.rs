@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::probe;
-use super::process::{Family, succeeds};
+use crate::process::{Family, succeeds};
 use crate::stopwatch;
 
 /// Longer than any of them takes to start or to stop.
@@ -23,7 +22,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a program on a core and waits until it answers a request.
+    /// Starts a program on a core and waits until it answers.
     ///
     /// What it says goes into a log in `folder`.
     pub fn start(
@@ -31,6 +30,7 @@ impl Server {
         core: Option<usize>,
         address: SocketAddr,
         folder: &Path,
+        answers: fn(SocketAddr) -> io::Result<()>,
     ) -> io::Result<Self> {
         let path = Path::new(program.get_program());
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
@@ -40,7 +40,7 @@ impl Server {
         let child =
             command.spawn().map_err(|error| io::Error::other(format!("cannot start {name}: {error}")))?;
         let mut server = Self { name, child, address, log };
-        server.wait_for_an_answer()?;
+        server.wait_until_it(answers)?;
         Ok(server)
     }
 
@@ -49,14 +49,19 @@ impl Server {
         self.address
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// It and its children.
     pub fn family(&self) -> io::Result<Family> {
         Family::of(self.child.id())
     }
 
-    fn wait_for_an_answer(&mut self) -> io::Result<()> {
+    fn wait_until_it(&mut self, answers: fn(SocketAddr) -> io::Result<()>) -> io::Result<()> {
         let start = stopwatch::mark();
-        while let Err(error) = probe::ask(self.address) {
+        while let Err(error) = answers(self.address) {
             let ended = self.child.try_wait()?;
             if ended.is_some() || start.elapsed() > DEADLINE {
                 let how =

@@ -1,0 +1,143 @@
+//! Tollgate's store in Redis against one plain call for each decision: one run, one
+//! table, one JSON file.
+
+use std::process::ExitCode;
+use std::time::Duration;
+use std::{fs, io};
+
+use tollgate_bench::cores::Cores;
+use tollgate_bench::redis::report::{Measured, Pair, Row, Setting};
+use tollgate_bench::redis::{Case, IN_FLIGHT, Instance, RedisReport, exactness, latency};
+use tollgate_bench::report::{self, Machine};
+
+/// As the program has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const USAGE: &str = "usage: redis [OPTION VALUE]...
+  --rounds N      how often each is measured (5)
+  --seconds N     how long, each time, 0.1 to 10 (1.5)";
+
+/// Longer, and keys that should always be admitted could run out of what they may spend.
+const LONGEST: f64 = 10.0;
+
+/// Shorter, and there is nothing to be seen.
+const SHORTEST: f64 = 0.1;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.iter().any(|it| it == "--help") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    let told = |error: io::Error| error.to_string();
+    let done = match &*arguments {
+        [word, url, key] if word == exactness::WORD => spend(url, key).map_err(told),
+        _ => Options::read(&arguments).and_then(|options| run(&options).map_err(told)),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("redis: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What was asked for.
+struct Options {
+    rounds: usize,
+    seconds: f64,
+}
+
+impl Options {
+    fn read(arguments: &[String]) -> Result<Self, String> {
+        let mut options = Self { rounds: 5, seconds: 1.5 };
+        let mut words = arguments.iter();
+        while let Some(option) = words.next() {
+            let value = words.next().ok_or(USAGE)?;
+            let wrong = || format!("`{option} {value}`\n{USAGE}");
+            match option.as_str() {
+                "--rounds" => options.rounds = value.parse().ok().filter(|it| *it > 0).ok_or_else(wrong)?,
+                "--seconds" => {
+                    let seconds = value.parse().ok();
+                    options.seconds =
+                        seconds.filter(|it| (SHORTEST..=LONGEST).contains(it)).ok_or_else(wrong)?;
+                }
+                _ => return Err(wrong()),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// One of the processes that share a budget.
+fn spend(url: &str, key: &str) -> io::Result<()> {
+    runtime()?.block_on(exactness::spend(url, key))
+}
+
+/// One thread, as each of a server's is.
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+fn run(options: &Options) -> io::Result<()> {
+    // Looked at before this program gives up a core.
+    let machine = Machine::here();
+    let mut cores = Cores::shared_out()?;
+    cores.load.truncate(1);
+    cores.move_aside()?;
+    let folder = report::target()?.join("bench/redis");
+    fs::create_dir_all(&folder)?;
+    runtime()?.block_on(async {
+        let redis = Instance::start(cores.contestant, &folder).await?;
+        let measured = measure(&redis, options).await?;
+        let setting = Setting {
+            machine,
+            redis: redis.version().to_owned(),
+            in_flight: IN_FLIGHT,
+            seconds: options.seconds,
+        };
+        let report = RedisReport::new(setting, measured, remarks(&cores));
+        println!("{report}");
+        println!("\nwritten to {}", report::write("redis", &report)?.display());
+        Ok(())
+    })
+}
+
+/// Rounds in turn, so that noise hits all alike, and the baseline right before each case.
+async fn measure(redis: &Instance, options: &Options) -> io::Result<Measured> {
+    let Options { rounds, seconds } = *options;
+    let time = Duration::from_secs_f64(seconds);
+    let mut pairs = vec![Vec::new(); Case::COMPARED.len()];
+    let (mut latencies, mut spent) = (Vec::new(), Vec::new());
+    for round in 1..=rounds {
+        for (case, pairs) in Case::COMPARED.iter().zip(&mut pairs) {
+            let baseline = Case::Baseline.measure(redis, time).await?;
+            let sample = case.measure(redis, time).await?;
+            let name = case.name();
+            eprintln!(
+                "round {round} of {rounds}: {name}: {:.0} decisions/s, baseline {:.0}",
+                sample.per_second, baseline.per_second
+            );
+            pairs.push(Pair { baseline, sample });
+        }
+        let latency = latency::measure(redis, time).await?;
+        eprintln!("round {round} of {rounds}: one at a time: {:.1} us", latency.one_limit.p50_us);
+        latencies.push(latency);
+        spent.push(exactness::measure(redis, round)?);
+    }
+    let rows = Case::COMPARED.iter().zip(pairs).map(|(case, pairs)| Row::new(*case, pairs)).collect();
+    let round_trips = latency::round_trips(redis).await?;
+    Ok(Measured { rows, latency: latencies, round_trips, exactness: spent })
+}
+
+fn remarks(cores: &Cores) -> Vec<String> {
+    let ours: Vec<String> = cores.load.iter().map(usize::to_string).collect();
+    let mut remarks =
+        vec![format!("Redis alone on core {}, the client on core {}", cores.contestant, ours.join(", "))];
+    if cores.are_siblings() {
+        remarks.push("these are threads of one core: each slows the other down".into());
+    }
+    remarks
+}

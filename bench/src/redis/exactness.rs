@@ -1,0 +1,121 @@
+//! Several processes, one budget: what they admit together is exactly what there was.
+//!
+//! The processes are this program, started again. Each gets ready, waits for the word
+//! to go, asks everything at once and says how much was admitted.
+
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use serde::Serialize;
+use tokio::task::JoinSet;
+use tollgate_core::{Bucket, Rate, Rule};
+use tollgate_store::{Check, Store as _};
+
+use super::instance::Instance;
+use super::{ours, told};
+
+/// What a process of this kind is started with, before URL and key.
+pub const WORD: &str = "spend";
+
+/// Processes.
+pub const PROCESSES: usize = 3;
+
+/// Questions of each, all at once.
+pub const ASKED: usize = 400;
+
+/// What may be spent: one comes back in 36 seconds, and none before this is over.
+const LIMIT: Rate = Rate::per_hour(100);
+
+/// Who was admitted how often.
+#[derive(Clone, Debug, Serialize)]
+pub struct Spent {
+    /// Of each process.
+    pub admitted: Vec<u64>,
+    /// How much there was.
+    pub limit: u64,
+}
+
+impl Spent {
+    /// Whether it was all that there was, and no more.
+    pub fn is_exact(&self) -> bool {
+        self.admitted.iter().sum::<u64>() == self.limit
+    }
+}
+
+/// Lets several processes spend one budget that nobody has touched.
+pub fn measure(redis: &Instance, round: usize) -> io::Result<Spent> {
+    let mut processes = Vec::new();
+    for _ in 0..PROCESSES {
+        processes.push(Process::start(&redis.url(), &format!("budget-{round}"))?);
+    }
+    processes.iter_mut().try_for_each(Process::wait_until_ready)?;
+    processes.iter_mut().try_for_each(Process::go)?;
+    let admitted = processes.iter_mut().map(Process::admitted).collect::<io::Result<_>>()?;
+    Ok(Spent { admitted, limit: LIMIT.count })
+}
+
+struct Process {
+    child: Child,
+    said: BufReader<std::process::ChildStdout>,
+}
+
+impl Process {
+    fn start(url: &str, key: &str) -> io::Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args([WORD, url, key]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn()?;
+        let said = child.stdout.take().map(BufReader::new);
+        Ok(Self { child, said: said.ok_or_else(|| io::Error::other("a process without an output"))? })
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        self.said.read_line(&mut line)?;
+        Ok(line.trim().to_owned())
+    }
+
+    fn wait_until_ready(&mut self) -> io::Result<()> {
+        let line = self.line()?;
+        if line == "ready" { Ok(()) } else { Err(io::Error::other(format!("a process said `{line}`"))) }
+    }
+
+    fn go(&mut self) -> io::Result<()> {
+        self.child.stdin.take().map_or(Ok(()), |mut input| input.write_all(b"go\n"))
+    }
+
+    fn admitted(&mut self) -> io::Result<u64> {
+        let line = self.line()?;
+        self.child.wait()?;
+        line.parse().map_err(|_| io::Error::other(format!("a process said `{line}`")))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // One that has ended is not there to be killed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One of the processes.
+pub async fn spend(url: &str, key: &str) -> io::Result<()> {
+    let store = Arc::new(ours::connected(url).await?);
+    let rule = Arc::new(Rule::new("budget", Bucket::new(LIMIT).map_err(|error| told(&error))?));
+    let key: Arc<str> = key.into();
+    println!("ready");
+    io::stdin().read_line(&mut String::new())?;
+    let mut tasks = JoinSet::new();
+    for _ in 0..ASKED {
+        let (store, rule, key) = (Arc::clone(&store), Arc::clone(&rule), Arc::clone(&key));
+        tasks.spawn(async move { store.decide(&[Check::new(&rule, key.as_bytes(), 1)]).await });
+    }
+    let mut admitted = 0;
+    while let Some(answer) = tasks.join_next().await {
+        let answer = answer.map_err(io::Error::other)?.map_err(|error| told(&error))?;
+        admitted += u64::from(answer.admitted);
+    }
+    println!("{admitted}");
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! A Redis of our own: on a free port, on a core of its own, without persistence.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, cmd};
+
+use super::told;
+use crate::process::Family;
+use crate::server::{Server, free_address};
+
+/// Longer than any call takes, on however busy a machine.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A running Redis. Ends when dropped.
+pub struct Instance {
+    server: Server,
+    client: Client,
+    control: MultiplexedConnection,
+    version: String,
+}
+
+/// What Redis has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Time on a core.
+    pub cpu: Duration,
+    /// Commands, those that scripts ran included; what we ask to know this is not.
+    pub commands: u64,
+    /// Scripts that were called, by hash or by text.
+    pub scripts: u64,
+}
+
+impl Instance {
+    /// Starts one on this core, with its log in this folder.
+    pub async fn start(core: usize, folder: &Path) -> io::Result<Self> {
+        let address = free_address()?;
+        let mut command = Command::new("redis-server");
+        command.args(["--bind", &address.ip().to_string(), "--port", &address.port().to_string()]);
+        command.args(["--save", "", "--appendonly", "no", "--dir"]).arg(folder);
+        let server = Server::start(&command, Some(core), address, folder, pong)?;
+        let client = Client::open(format!("redis://{address}")).map_err(|error| told(&error))?;
+        let control = connect(&client).await?;
+        let instance = Self { server, client, control, version: String::new() };
+        let info = instance.info("server").await?;
+        if field(&info, "process_id") != Some(&*instance.server.id().to_string()) {
+            return Err(io::Error::other("somebody else's Redis took our port: run it again"));
+        }
+        let version = field(&info, "redis_version").unwrap_or("unknown").to_owned();
+        Ok(Self { version, ..instance })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    /// The same as a URL.
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.address())
+    }
+
+    /// As it says itself.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Its process.
+    pub fn family(&self) -> io::Result<Family> {
+        self.server.family()
+    }
+
+    /// A connection of the client, as the store makes it.
+    pub async fn connect(&self) -> io::Result<MultiplexedConnection> {
+        connect(&self.client).await
+    }
+
+    /// Forgets all keys. Scripts stay.
+    pub async fn forget(&self) -> io::Result<()> {
+        self.ask::<String>(cmd("FLUSHALL").arg("SYNC")).await.map(drop)
+    }
+
+    /// What it has done so far.
+    pub async fn account(&self) -> io::Result<Account> {
+        let account = Account::parse(&self.info("cpu").await?, &self.info("commandstats").await?);
+        account.ok_or_else(|| io::Error::other("Redis does not say what it did"))
+    }
+
+    async fn info(&self, section: &str) -> io::Result<String> {
+        self.ask(cmd("INFO").arg(section)).await
+    }
+
+    /// Asks something that is not measured.
+    pub async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> io::Result<T> {
+        command.query_async(&mut self.control.clone()).await.map_err(|error| told(&error))
+    }
+}
+
+impl Account {
+    fn parse(cpu: &str, commands: &str) -> Option<Self> {
+        let seconds = |name| field(cpu, name)?.parse::<f64>().ok();
+        let mut account = Self {
+            cpu: Duration::from_secs_f64(seconds("used_cpu_sys")? + seconds("used_cpu_user")?),
+            ..Self::default()
+        };
+        for line in commands.lines() {
+            let Some((name, told)) = line.strip_prefix("cmdstat_").and_then(|line| line.split_once(':'))
+            else {
+                continue;
+            };
+            let calls = told.strip_prefix("calls=")?.split(',').next()?.parse::<u64>().ok()?;
+            if name != "info" {
+                account.commands += calls;
+            }
+            if matches!(name, "evalsha" | "eval") {
+                account.scripts += calls;
+            }
+        }
+        Some(account)
+    }
+
+    /// What has come on top of an earlier account.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            cpu: self.cpu.saturating_sub(earlier.cpu),
+            commands: self.commands - earlier.commands,
+            scripts: self.scripts - earlier.scripts,
+        }
+    }
+}
+
+async fn connect(client: &Client) -> io::Result<MultiplexedConnection> {
+    let patience = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(PATIENCE))
+        .set_response_timeout(Some(PATIENCE));
+    let connected = client.get_multiplexed_async_connection_with_config(&patience).await;
+    connected.map_err(|error| told(&error))
+}
+
+fn field<'t>(info: &'t str, name: &str) -> Option<&'t str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+/// Whether a Redis answers there.
+fn pong(address: SocketAddr) -> io::Result<()> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(b"PING\r\n")?;
+    let mut answer = [0; 7];
+    stream.read_exact(&mut answer)?;
+    if &answer == b"+PONG\r\n" { Ok(()) } else { Err(io::Error::other("it is not Redis that answers")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_is_read_as_redis_writes_it() {
+        let cpu = "# CPU\r\nused_cpu_sys:1.250000\r\nused_cpu_user:0.500000\r\nused_cpu_sys_children:9\r\n";
+        let commands = "# Commandstats\r\ncmdstat_evalsha:calls=10,usec=7,usec_per_call=0.70\r\n\
+                        cmdstat_get:calls=20,usec=1\r\ncmdstat_info:calls=5,usec=1\r\n\
+                        cmdstat_config|get:calls=3,usec=1\r\n";
+        let account = Account::parse(cpu, commands).unwrap();
+        let expected = Account { cpu: Duration::from_millis(1_750), commands: 33, scripts: 10 };
+        assert_eq!(account, expected);
+        assert_eq!(Account::parse("", commands), None);
+    }
+}
