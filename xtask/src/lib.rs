@@ -2,9 +2,11 @@
 //!
 //! - [`arrows`]: which crate may depend on which.
 //! - [`sources`]: what every source file owes its reader.
+//! - [`faults`]: the table of what was measured while Redis was broken.
 //! - [`mod@reference`]: documents generated from the code, checked for staleness.
 
 pub mod arrows;
+pub mod faults;
 pub mod reference;
 pub mod sources;
 

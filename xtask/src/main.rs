@@ -1,14 +1,18 @@
 //! `cargo run -p xtask -- tidy` says what is out of place; `-- generate` writes
-//! the generated documents.
+//! the generated documents; `-- faults FOLDER` writes the one that is measured.
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let done = match std::env::args().nth(1).as_deref() {
-        Some("tidy") => xtask::findings(),
-        Some("generate") => xtask::reference::write(&xtask::root()).map(|()| Vec::new()),
+    let mut arguments = std::env::args().skip(1);
+    let done = match (arguments.next().as_deref(), arguments.next()) {
+        (Some("tidy"), None) => xtask::findings(),
+        (Some("generate"), None) => xtask::reference::write(&xtask::root()).map(|()| Vec::new()),
+        (Some("faults"), Some(rows)) => {
+            xtask::faults::write(&xtask::root(), rows.as_ref()).map(|()| Vec::new())
+        }
         _ => {
-            eprintln!("usage: cargo run -p xtask -- tidy | generate");
+            eprintln!("usage: cargo run -p xtask -- tidy | generate | faults FOLDER");
             return ExitCode::from(2);
         }
     };

@@ -1,0 +1,31 @@
+//! A wall clock that is set while Redis runs.
+
+use std::time::{Duration, Instant};
+
+use tollgate_testkit::Redis;
+
+use crate::harness::{Fault, KEYS, LIMIT, Served, run};
+
+const HOUR: u64 = 3_600;
+
+#[test]
+fn a_wall_clock_that_steps_gives_what_the_hours_it_showed_give() {
+    let redis = Redis::start_with_clock();
+    let fault = Fault {
+        place: 80,
+        name: "wall clock of Redis 1 h ahead, 2 h back, 1 h ahead, every 600 ms",
+        topology: "standalone",
+        store: format!("url: '{}'", redis.url()),
+        nodes: 2,
+        why: "what two hours refill: the clock showed them",
+    };
+    run(&fault, |rig| {
+        let step = i64::try_from(HOUR).unwrap();
+        for seconds in [step, -2 * step, step] {
+            redis.step_clock(seconds);
+            rig.endure(Duration::from_millis(600));
+        }
+        let each = (2 * HOUR * LIMIT).div_ceil(24 * HOUR);
+        Served { at: Instant::now(), lost: each * KEYS as u64 }
+    });
+}

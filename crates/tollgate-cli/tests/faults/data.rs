@@ -1,0 +1,41 @@
+//! Somebody else's data under our keys.
+
+use std::time::{Duration, Instant};
+
+use tollgate_testkit::Redis;
+
+use crate::harness::{Fault, LIMIT, Served, run, tight_key};
+
+#[test]
+fn foreign_data_degrade_their_key_and_no_other() {
+    let redis = Redis::start();
+    let victim = 1;
+    let fault = Fault {
+        place: 90,
+        name: "a list where the state of one key should be, removed after 2 s",
+        topology: "standalone",
+        store: format!("url: '{}'", redis.url()),
+        nodes: 2,
+        why: "what that key had spent was overwritten",
+    };
+    let report = run(&fault, |rig| {
+        let names = redis.cli(&["--no-raw", "KEYS", &format!("tg1:*{}*", tight_key(victim))]);
+        let (_, name) =
+            names.lines().next().and_then(|line| line.split_once(") ")).expect("it was asked for");
+        // All quoted: the name holds bytes that are no text. At once: the load goes on.
+        let script = "\"redis.call('DEL', KEYS[1]) return redis.call('RPUSH', KEYS[1], 'stranger')\"";
+        redis.cli(&["--quoted-input", "EVAL", script, "1", name]);
+        rig.endure(Duration::from_secs(2));
+        redis.cli(&["--quoted-input", "DEL", name]);
+        Served { at: Instant::now(), lost: LIMIT }
+    });
+    let of = |degraded: bool, victim: Option<usize>| {
+        let is = |it: &&crate::harness::Sample| it.degraded == Some(degraded) && it.tight == victim;
+        report.samples.iter().filter(is).count()
+    };
+    let degraded = of(true, Some(victim));
+    assert!(degraded > 0);
+    // A machine that stalls may degrade others; a foreign key must not, all the time.
+    let others = report.degraded - degraded;
+    assert!(others <= report.decisions / 10, "{others} of {}", report.decisions);
+}

@@ -1,0 +1,76 @@
+//! Redis dies, or stands still.
+
+use std::time::Duration;
+
+use tollgate_testkit::{Redis, SentinelTrio};
+
+use crate::harness::{Fault, Served, run, wait_until_copied, wait_until_it_serves};
+
+#[test]
+fn a_primary_that_is_killed_and_started_again_costs_what_it_forgot() {
+    let redis = Redis::start();
+    let fault = Fault {
+        place: 10,
+        name: "`kill -9`, started again empty after 2 s",
+        topology: "standalone",
+        store: format!("url: '{}'", redis.url()),
+        nodes: 2,
+        why: "no persistence: what was spent is forgotten",
+    };
+    let report = run(&fault, |rig| {
+        redis.kill();
+        let lost = rig.spent();
+        rig.endure(Duration::from_secs(2));
+        redis.restart();
+        Served { at: wait_until_it_serves(&redis), lost }
+    });
+    assert!(report.degraded > 0);
+    assert!(report.logs.iter().all(|log| log.contains("the store answers again")), "{:?}", report.logs);
+}
+
+#[test]
+fn a_primary_that_stands_still_for_five_seconds_forgets_nothing() {
+    let redis = Redis::start();
+    let fault = Fault {
+        place: 11,
+        name: "`SIGSTOP` for 5 s, then `SIGCONT`",
+        topology: "standalone",
+        store: format!("url: '{}'", redis.url()),
+        nodes: 2,
+        why: "",
+    };
+    let report = run(&fault, |rig| {
+        redis.pause();
+        rig.endure(Duration::from_secs(5));
+        redis.resume();
+        Served::since(wait_until_it_serves(&redis))
+    });
+    assert!(report.degraded > 0);
+}
+
+#[test]
+fn sentinels_that_promote_a_replica_cost_what_it_had_not_heard_of() {
+    let trio = SentinelTrio::start();
+    for sentinel in (0..3).map(|number| trio.sentinel(number)) {
+        // Sentinels look once a second; told to worry earlier, they also depose the new primary
+        // while they are still connecting to it, and there are two for a while.
+        sentinel.cli(&["SENTINEL", "SET", "tollgate-test", "down-after-milliseconds", "1500"]);
+    }
+    let fault = Fault {
+        place: 20,
+        name: "`kill -9` of the primary, failover by Sentinel",
+        topology: "Sentinel",
+        store: format!("url: '{}'", trio.url()),
+        nodes: 2,
+        why: "replication is asynchronous: what the replica had not heard of is forgotten",
+    };
+    let report = run(&fault, |rig| {
+        let before = rig.spent();
+        wait_until_copied(trio.redis(0), &[trio.redis(1), trio.redis(2)]);
+        trio.kill_primary();
+        let lost = rig.spent_since(before);
+        let new = trio.wait_for_failover();
+        Served { at: wait_until_it_serves(new), lost }
+    });
+    assert!(report.degraded > 0);
+}

@@ -1,0 +1,181 @@
+//! What was measured: a row of the table, and what must hold of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tollgate_testkit::Finished;
+
+use super::load::{Sample, percentile};
+use super::rig::{Fault, KEYS, LIMIT, Served};
+
+/// Recovery that takes longer than this fails a test, however busy the machine is.
+const FAR_TOO_LONG: Duration = Duration::from_secs(10);
+/// What a node grants of a limit while it cannot ask, in per cent over all nodes.
+const SHARE: u64 = 20;
+
+/// What came of a fault.
+pub(crate) struct Report {
+    /// What tight keys were granted, of which those of the limit, of `on_outage`, and
+    /// what the fault gave back, may be as many as this.
+    pub(crate) admitted: u64,
+    pub(crate) allowed: Allowed,
+    pub(crate) degraded: usize,
+    pub(crate) decisions: usize,
+    /// Callers without an answer, or with a 5xx.
+    pub(crate) errors: usize,
+    before: Duration,
+    during: Duration,
+    longest: Duration,
+    /// Until the first decision of each node that was the store's again.
+    first: Duration,
+    /// Until the last that was not.
+    recovered: Duration,
+    pub(crate) samples: Vec<Sample>,
+    pub(crate) logs: Vec<String>,
+}
+
+/// What may be admitted.
+#[derive(Clone, Copy)]
+pub(crate) struct Allowed {
+    limit: u64,
+    share: u64,
+    lost: u64,
+}
+
+impl Allowed {
+    fn total(self) -> u64 {
+        self.limit + self.share + self.lost
+    }
+}
+
+impl Report {
+    pub(super) fn new(
+        fault: &Fault<'_>,
+        (start, broken): (Instant, Instant),
+        served: &Served,
+        mut samples: Vec<Sample>,
+        rest: Vec<Sample>,
+        logs: Vec<String>,
+    ) -> Self {
+        let is_degraded = |it: &&Sample| it.degraded == Some(true);
+        let last = samples.iter().filter(is_degraded).map(Sample::end).max();
+        let recovered = last.map_or(Duration::ZERO, |it| it.saturating_duration_since(served.at));
+        let over = served.at + recovered;
+        let times = |from: Instant, until: Instant, percent: usize| {
+            let of = |it: &&Sample| it.tight.is_none() && it.at < until && it.end() >= from;
+            percentile(samples.iter().filter(of).map(|it| it.took).collect(), percent)
+        };
+        let warm = start + Duration::from_millis(300);
+        let (before, during) = (times(warm, broken, 99), times(broken, over, 99));
+        let longest = times(broken, over, 100);
+        let first = (0..fault.nodes).map(|node| {
+            let own = |it: &&Sample| it.node == node && it.at >= served.at && it.degraded == Some(false);
+            samples.iter().filter(own).map(Sample::end).min().map_or(Duration::MAX, |it| it - served.at)
+        });
+        let first = first.max().unwrap_or_default();
+        samples.extend(rest);
+        let nodes = fault.nodes as u64;
+        let keys = KEYS as u64;
+        let share = keys * nodes * (LIMIT * SHARE / 100 / nodes).max(1);
+        let degraded = samples.iter().filter(is_degraded).count();
+        let allowed =
+            Allowed { limit: keys * LIMIT, share: if degraded > 0 { share } else { 0 }, lost: served.lost };
+        Self {
+            admitted: samples.iter().filter(|it| it.tight.is_some() && it.allowed).count() as u64,
+            allowed,
+            degraded,
+            decisions: samples.len(),
+            errors: samples.iter().filter(|it| it.is_error()).count(),
+            before,
+            during,
+            longest,
+            first,
+            recovered,
+            samples,
+            logs,
+        }
+    }
+
+    pub(super) fn write(&self, fault: &Fault<'_>) {
+        let micros = |it: Duration| u64::try_from(it.as_micros()).unwrap_or(u64::MAX);
+        write_row(
+            fault.place,
+            &json!({
+                "fault": fault.name,
+                "store": fault.topology,
+                "nodes": fault.nodes,
+                "admitted": self.admitted,
+                "allowed": {"limit": self.allowed.limit, "share": self.allowed.share, "lost": self.allowed.lost},
+                "why": fault.why,
+                "degraded": self.degraded,
+                "decisions": self.decisions,
+                "p99_before_us": micros(self.before),
+                "p99_during_us": micros(self.during),
+                "longest_us": micros(self.longest),
+                "errors": self.errors,
+                "first_us": micros(self.first),
+                "recovered_us": micros(self.recovered),
+            }),
+        );
+    }
+
+    /// What holds for all faults.
+    #[track_caller]
+    pub(super) fn hold(&self) {
+        let told = || {
+            let tail = |log: &String| log.lines().rev().take(30).collect::<Vec<_>>().join("\n");
+            self.logs.iter().map(tail).collect::<Vec<_>>().join("\n---\n")
+        };
+        assert_eq!(self.errors, 0, "somebody got a 5xx or no answer:\n{}", told());
+        let strange = self.samples.iter().find(|it| ![200, 429].contains(&it.status));
+        assert!(strange.is_none(), "{strange:?}:\n{}", told());
+        let (admitted, allowed) = (self.admitted, self.allowed.total());
+        assert!(admitted <= allowed, "{admitted} of {allowed}: {}\n{}", self.by_key(), told());
+        // Else nothing was shown at all. What timed out may have been charged as well.
+        assert!(admitted >= self.allowed.limit / 2, "{admitted} of {allowed}:\n{}", told());
+        let (first, recovered) = (self.first, self.recovered);
+        assert!(recovered < FAR_TOO_LONG && first < FAR_TOO_LONG, "{first:?}, {recovered:?}:\n{}", told());
+    }
+}
+
+impl Report {
+    /// What each key was granted: by Redis, by nodes without it, and by the gateway, which
+    /// does not say whose decision it was.
+    fn by_key(&self) -> String {
+        let granted = |key: usize, degraded: Option<bool>| {
+            let is = |it: &&Sample| it.tight == Some(key) && it.allowed && it.degraded == degraded;
+            self.samples.iter().filter(is).count()
+        };
+        let each = |key| [Some(false), Some(true), None].map(|degraded| granted(key, degraded));
+        (0..KEYS).map(|key| format!("{:?}", each(key))).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Leaves a row where `make faults` looks for it.
+pub(crate) fn write_row(place: u32, row: &Value) {
+    let folder = folder();
+    fs::create_dir_all(&folder).unwrap();
+    let mut row = row.clone();
+    row["place"] = place.into();
+    row["server"] = version().into();
+    row["cores"] = std::thread::available_parallelism().map_or(1, usize::from).into();
+    fs::write(folder.join(format!("{place:03}.json")), format!("{row:#}\n")).unwrap();
+    println!("{row:#}");
+}
+
+/// Beside what is built, wherever that is.
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("faults")
+}
+
+/// Such as `Redis 8.0.2`.
+fn version() -> String {
+    let mut command = Command::new("redis-server");
+    command.arg("--version");
+    let said = Finished::of(command).stdout;
+    let version = said.split_whitespace().find_map(|word| word.strip_prefix("v="));
+    format!("Redis {}", version.unwrap_or("of an unknown version"))
+}

@@ -1,0 +1,37 @@
+//! A network that loses packets, or everything.
+
+use std::time::{Duration, Instant};
+
+use tollgate_testkit::{Lan, Redis};
+
+use crate::harness::{Fault, Served, run, wait_until_it_serves};
+
+fn fault<'f>(place: u32, name: &'f str, redis: &Redis) -> Fault<'f> {
+    let store = format!("url: '{}'", redis.url());
+    Fault { place, name, topology: "standalone", store, nodes: 2, why: "" }
+}
+
+#[test]
+fn a_network_that_loses_every_fifth_packet_forgets_nothing() {
+    let lan = Lan::new();
+    let redis = Redis::start_in(&lan);
+    run(&fault(40, "every fifth packet lost each way, for 3 s", &redis), |rig| {
+        lan.drop_packets(20);
+        rig.endure(Duration::from_secs(3));
+        lan.drop_packets(0);
+        Served::since(Instant::now())
+    });
+}
+
+#[test]
+fn a_link_that_is_cut_in_silence_forgets_nothing() {
+    let lan = Lan::new();
+    let redis = Redis::start_in(&lan);
+    let report = run(&fault(41, "the link cut in silence, for 3 s", &redis), |rig| {
+        lan.cut();
+        rig.endure(Duration::from_secs(3));
+        lan.mend();
+        Served::since(wait_until_it_serves(&redis))
+    });
+    assert!(report.degraded > 0);
+}

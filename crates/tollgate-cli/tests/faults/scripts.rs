@@ -1,0 +1,33 @@
+//! Somebody else's script that keeps Redis to itself.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tollgate_testkit::{Program, Redis};
+
+use crate::harness::{Fault, Served, run, wait_until_it_serves};
+
+#[test]
+fn a_script_that_never_ends_is_waited_for_by_nobody() {
+    let redis = Redis::start_with(&["--busy-reply-threshold", "500"]);
+    let fault = Fault {
+        place: 100,
+        name: "somebody's endless script, killed after 2 s (silent, then `BUSY`, `SCRIPT KILL`)",
+        topology: "standalone",
+        store: format!("url: '{}'", redis.url()),
+        nodes: 2,
+        why: "",
+    };
+    let report = run(&fault, |rig| {
+        let mut endless = Command::new("redis-cli");
+        endless.args(["-p", &redis.port().to_string(), "EVAL", "while true do end", "0"]);
+        let _endless = Program::start({
+            endless.stdout(Stdio::null()).stderr(Stdio::null());
+            endless
+        });
+        rig.endure(Duration::from_secs(2));
+        redis.cli(&["SCRIPT", "KILL"]);
+        Served::since(wait_until_it_serves(&redis))
+    });
+    assert!(report.degraded > 0);
+}

@@ -1,0 +1,210 @@
+//! `docs/faults.md`: what the fault tests measured, as tables.
+//!
+//! The tests of `crates/tollgate-cli/tests/faults` leave a JSON file for each row.
+//! Rendered when somebody measured (`make faults`) and not by `generate`: numbers
+//! come from a run, and differ from run to run.
+//!
+//! Not here: measuring, and what a test makes of a number.
+
+use std::path::Path;
+use std::{fs, io};
+
+use serde_json::Value;
+
+/// Recovery that takes longer misses the bar.
+const RECOVERY_US: u64 = 2_000_000;
+
+/// Writes the document from the rows in a folder.
+pub fn write(root: &Path, rows: &Path) -> io::Result<()> {
+    fs::write(root.join("docs/faults.md"), render(&read(rows)?))
+}
+
+/// All rows, in the order of their places.
+fn read(folder: &Path) -> io::Result<Vec<Value>> {
+    let mut rows = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|it| it == "json") {
+            rows.push(serde_json::from_str::<Value>(&fs::read_to_string(path)?)?);
+        }
+    }
+    if rows.is_empty() {
+        return Err(io::Error::other("nothing was measured: run the tests first"));
+    }
+    rows.sort_by_key(|row| row["place"].as_u64());
+    Ok(rows)
+}
+
+/// The whole document.
+fn render(rows: &[Value]) -> String {
+    let (spikes, faults): (Vec<&Value>, Vec<&Value>) =
+        rows.iter().partition(|row| row.get("reached").is_some());
+    let any = rows.first().unwrap_or(&Value::Null);
+    let machine = format!("{} cores, {}", any["cores"], text(&any["server"]));
+    let mut out = format!("{}\n", INTRODUCTION.replace("MACHINE", &machine));
+    out.push_str(
+        "| fault | store, nodes | admitted / allowed | degraded | p99 before → during, added | longest | 5xx | recovered after |\n\
+         |---|---|---|--:|--:|--:|--:|--:|\n",
+    );
+    for row in faults {
+        out.push_str(&fault(row));
+    }
+    out.push_str(NOTES);
+    if !spikes.is_empty() {
+        out.push_str(CASCADE);
+        for row in spikes {
+            out.push_str(&spike(row));
+        }
+    }
+    out
+}
+
+fn fault(row: &Value) -> String {
+    let allowed = &row["allowed"];
+    let part = |name: &str| allowed[name].as_u64().unwrap_or(0);
+    let (limit, share, lost) = (part("limit"), part("share"), part("lost"));
+    let parts = [(limit, "limit".to_owned()), (share, "share".to_owned()), (lost, format!("({})", text(&row["why"])))];
+    let parts = parts.iter().filter(|(units, _)| *units > 0);
+    let sum: Vec<_> = parts.map(|(units, what)| format!("{} {what}", count(*units))).collect();
+    let sum = sum.join(" + ");
+    let total = limit + share + lost;
+    let (before, during) = (number(&row["p99_before_us"]), number(&row["p99_during_us"]));
+    let recovered = row["recovered_us"].as_u64().unwrap_or(u64::MAX);
+    let degraded = number(&row["degraded"]);
+    format!(
+        "| {} | {}, {} | **{}** / {} = {sum} | {} of {} | {} → {}, {} | {} | {} | {} |\n",
+        text(&row["fault"]),
+        text(&row["store"]),
+        row["nodes"],
+        count(number(&row["admitted"])),
+        count(total),
+        count(degraded),
+        count(number(&row["decisions"])),
+        millis(before),
+        millis(during),
+        if during > before { millis(during - before) } else { "none".to_owned() },
+        millis(number(&row["longest_us"])),
+        row["errors"],
+        match recovered {
+            0 if degraded == 0 => "never degraded".to_owned(),
+            0 => "at once".to_owned(),
+            1..=RECOVERY_US => millis(recovered),
+            _ => format!("{}, above the bar", millis(recovered)),
+        },
+    )
+}
+
+fn spike(row: &Value) -> String {
+    let allowed = row["allowed"].as_u64().map_or_else(|| "no bound".to_owned(), count);
+    format!(
+        "| {} | {} | {} | **{}** / {allowed} | {} | {}, {} | {} |\n",
+        text(&row["redis"]),
+        text(&row["protections"]),
+        count(number(&row["asked"])),
+        count(number(&row["reached"])),
+        row["queued"],
+        millis(number(&row["median_us"])),
+        millis(number(&row["longest_us"])),
+        row["errors"],
+    )
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or("?")
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
+
+/// With a comma between thousands.
+fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut shown = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+/// Microseconds as milliseconds, to a tenth where that matters.
+fn millis(micros: u64) -> String {
+    if micros < 10_000 {
+        let tenths = (micros + 50) / 100;
+        format!("{}.{} ms", tenths / 10, tenths % 10)
+    } else {
+        format!("{} ms", count((micros + 500) / 1_000))
+    }
+}
+
+const INTRODUCTION: &str = "\
+# When Redis breaks
+
+Generated by `make faults` from one run of `crates/tollgate-cli/tests/faults`; do not edit. Measured on MACHINE, everything
+(Redis, Tollgate, callers) on that one machine, in the build of the tests (`opt-level = 1`).
+
+Real `tollgate serve` processes on a real Redis with the default settings (deadline 50 ms, breaker after 5 failures, `on_outage: local`
+with 20 %), asked by eight callers without pause but 3 ms between questions, through the API and the gateway. One thing is broken
+under this load, once.
+
+- **admitted / allowed**: 40 keys of 50 units a day are spent to the last unit, before, during and after the fault. Allowed is what the
+  limits say (40 × 50 = 2,000), what the nodes may grant while they cannot ask (20 % of that, shared by the nodes; only where something
+  was degraded), and what the fault made Redis forget, which nobody can hold against a caller: at most what had been spent by then.
+- **degraded**: decisions that were made without Redis, and said so.
+- **p99, longest**: how long callers of the API waited for requests that have to ask Redis, before the fault and during it.
+- **5xx**: callers with a 5xx or without an answer, of API and gateway. The bar is none.
+- **recovered after**: from when Redis serves again, as a prober of the test sees it, to the last degraded decision of any node. The bar
+  is 2 s.
+";
+
+const NOTES: &str = "
+What to take from it:
+
+- A Redis that forgets gives back what had been spent, and nobody else can know. Keep it from forgetting: replicas, persistence where a
+  restart must not count as a new day, and `maxmemory-policy noeviction`. Under `allkeys-*` every eviction of a key is a new budget for it;
+  `volatile-*` is no better, since all keys of Tollgate expire.
+- One dead primary of a cluster is an outage of its part only, but there is one breaker for the store: while the others answer it opens
+  and closes, and some callers wait out the deadline: its p99 shows them.
+- What is stepped on a wall clock is time to a limit: an hour forward refills an hour. A step back gives nothing.
+";
+
+const CASCADE: &str = "
+## The cascade
+
+A spike of 100 callers on the gateway, while every question to Redis takes 800 ms. The limit is 40 for everybody; the origin can do a hundred a
+second. Without the protections everybody waits for Redis, in vain, and is then let through: the origin gets the whole spike while nobody counts.
+
+| Redis | protections | asked | reached the origin / allowed | longest queue there | callers waited (median, longest) | 5xx |
+|---|---|--:|--:|--:|--:|--:|
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_row_says_what_was_allowed_and_why() {
+        let row = json!({
+            "fault": "`FLUSHALL`", "store": "standalone", "nodes": 2, "admitted": 3016,
+            "allowed": {"limit": 2000, "share": 0, "lost": 1025}, "why": "what was spent is forgotten",
+            "degraded": 0, "decisions": 5681, "p99_before_us": 1049, "p99_during_us": 12_345, "longest_us": 52_066,
+            "errors": 0, "recovered_us": 0,
+        });
+        assert_eq!(
+            fault(&row),
+            "| `FLUSHALL` | standalone, 2 | **3,016** / 3,025 = 2,000 limit + 1,025 (what was spent is forgotten) \
+             | 0 of 5,681 | 1.0 ms → 12 ms, 11 ms | 52 ms | 0 | never degraded |\n"
+        );
+    }
+
+    #[test]
+    fn a_recovery_above_the_bar_is_told() {
+        let row =
+            json!({"allowed": {"limit": 1, "share": 1, "lost": 0}, "degraded": 3, "recovered_us": 2_100_000});
+        assert!(fault(&row).ends_with("| 2,100 ms, above the bar |\n"), "{}", fault(&row));
+    }
+}
