@@ -16,8 +16,30 @@ use crate::settings::{Address, RedisSettings, Topology};
 /// Below this a script's effects cannot be replicated, and its clock not be read.
 const OLDEST: u32 = 5;
 
-/// Waiting is bounded by whoever waits; the library's own patience must only not be shorter.
+/// Waiting for answers is bounded by whoever waits; the library's own patience must only
+/// not be shorter.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long the library gives each sentinel.
+const SENTINEL: Duration = Duration::from_secs(1);
+
+/// How long connecting to one server may take. Short, because the first packet of a
+/// connection is repeated only after a second, and a new attempt is sooner; but a place
+/// with a long deadline is far away.
+fn dialling(settings: &RedisSettings) -> Duration {
+    Duration::from_millis(500).max(4 * settings.deadline)
+}
+
+/// How long an attempt may take in all, some of the servers being dead.
+pub(crate) fn longest_attempt(settings: &RedisSettings) -> Duration {
+    let each = dialling(settings);
+    let several = |servers: &[Address]| u32::try_from(servers.len()).unwrap_or(u32::MAX).min(16);
+    match &settings.topology {
+        Topology::Standalone(_) => 2 * each,
+        Topology::Sentinel { sentinels, .. } => several(sentinels) * SENTINEL + 2 * each,
+        Topology::Cluster(nodes) => several(nodes) * each + 4 * each,
+    }
+}
 
 /// Connects, or says why not.
 pub(crate) async fn connect(settings: &RedisSettings) -> Result<Connection, String> {
@@ -31,7 +53,7 @@ pub(crate) async fn connect(settings: &RedisSettings) -> Result<Connection, Stri
 
 async fn dial(settings: &RedisSettings) -> RedisResult<Connection> {
     let patience = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(PATIENCE))
+        .set_connection_timeout(Some(dialling(settings)))
         .set_response_timeout(Some(PATIENCE));
     match &settings.topology {
         Topology::Standalone(address) => {
@@ -71,7 +93,7 @@ async fn dial(settings: &RedisSettings) -> RedisResult<Connection> {
         Topology::Cluster(nodes) => {
             let nodes = nodes.iter().map(|it| addr(settings, it));
             let mut builder = ClusterClientBuilder::new(nodes)
-                .connection_timeout(PATIENCE)
+                .connection_timeout(dialling(settings))
                 .response_timeout(PATIENCE)
                 // Often and soon: the deadline of a decision is short.
                 .retries(8)

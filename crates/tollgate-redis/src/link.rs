@@ -8,7 +8,6 @@
 //! Not here: what is sent (`lane`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster_async::ClusterConnection;
@@ -17,15 +16,12 @@ use tokio::sync::Notify;
 use tollgate_core::{Span, Timestamp};
 use tollgate_store::Clock as _;
 
-use crate::connect::connect;
+use crate::connect::{connect, longest_attempt};
 use crate::failure::{Failure, explain};
 use crate::shared::Shared;
 
 /// Between two attempts to connect.
 const REST: Span = Span::from_millis(50);
-
-/// How long an attempt may take.
-const ATTEMPT: Duration = Duration::from_secs(2);
 
 /// Silent for so many deadlines in a row: given up.
 const SILENT: u32 = 2;
@@ -97,14 +93,16 @@ impl Link {
     fn begin(self: &Arc<Self>) {
         let link = Arc::clone(self);
         tokio::spawn(async move {
-            let outcome = tokio::time::timeout(ATTEMPT, connect(&link.shared.settings)).await;
+            let settings = &link.shared.settings;
+            let within = longest_attempt(settings);
+            let outcome = tokio::time::timeout(within, connect(settings)).await;
             let state = match outcome {
                 Ok(Ok(connection)) => {
                     let number = link.shared.counters.connected();
                     State::Up { connection, number, silent: 0 }
                 }
                 Ok(Err(why)) => link.down(why),
-                Err(_) => link.down(format!("connecting took more than {ATTEMPT:?}")),
+                Err(_) => link.down(format!("connecting took more than {within:?}")),
             };
             *link.state() = state;
             link.changed.notify_waiters();

@@ -308,6 +308,11 @@ impl<S: Store> Limiter<S> {
 
     /// Asks the store, unless it is left alone.
     async fn ask_store(&self, batch: &[Check<'_>]) -> Result<Answer, Landed> {
+        // What a store knows without being asked says nothing about its health.
+        let mut outcomes = Outcomes::new();
+        if let Some((admitted, at)) = self.store.decide_at_once(batch, &mut outcomes) {
+            return Ok(Answer { admitted, at, outcomes });
+        }
         let Some(attempt) = self.outage.attempt() else { return Err(Landed::No) };
         match self.store.decide(batch).await {
             Ok(answer) => {

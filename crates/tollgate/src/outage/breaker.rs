@@ -16,8 +16,11 @@
 //! together do not come back together, and end at a longest one, so that it is
 //! found again soon. Nothing happens by itself: it is requests that probe.
 //!
-//! What was asked before the breaker opened or closed says nothing about the time
-//! after: an answer counts only in the epoch it was asked in.
+//! A store shares calls, so one that fails fails many requests at once: that is one
+//! failure. Whatever was under way when a failure was counted says nothing new, and an
+//! answer counts only in the epoch it was asked in: a failure, an opening and a closing
+//! each begin one. So where a part of a store fails (one node of a cluster) and the
+//! others answer in between, it stays closed.
 //!
 //! Not here: clocks, dice, locks. They are arguments, or the caller's.
 
@@ -114,12 +117,12 @@ impl Breaker {
         match self.phase {
             Phase::Closed { failures } => {
                 let failures = failures.saturating_add(1);
+                self.epoch = self.epoch.wrapping_add(1);
                 // `u32::MAX` is never: that many cannot be told from more.
                 if failures < self.most || self.most == u32::MAX {
                     self.phase = Phase::Closed { failures };
                     return false;
                 }
-                self.epoch = self.epoch.wrapping_add(1);
                 self.open(self.first, now, dice);
                 true
             }
@@ -183,6 +186,29 @@ mod tests {
             assert!(!breaker.succeeded(ticket));
         }
         assert_eq!(breaker.phase(), Phase::Closed { failures: 0 });
+    }
+
+    #[test]
+    fn requests_that_fail_together_are_one_failure() {
+        let mut breaker = Breaker::new(3, FIRST, LONGEST);
+        for call in 0..3 {
+            let crowd: Vec<_> = (0..100).map(|_| breaker.ask(at(0)).unwrap()).collect();
+            let opened = crowd.into_iter().filter(|&ticket| breaker.failed(ticket, at(0), 0)).count();
+            assert_eq!(opened, usize::from(call == 2));
+        }
+    }
+
+    #[test]
+    fn a_store_of_which_a_part_fails_is_asked_on() {
+        let mut breaker = Breaker::new(3, FIRST, LONGEST);
+        for _ in 0..10 {
+            let (dead, well) = (breaker.ask(at(0)).unwrap(), breaker.ask(at(0)).unwrap());
+            assert!(!breaker.failed(dead, at(50), 0));
+            assert!(!breaker.succeeded(well), "asked before, it says nothing");
+            let next = breaker.ask(at(51)).unwrap();
+            breaker.succeeded(next);
+            assert_eq!(breaker.phase(), Phase::Closed { failures: 0 });
+        }
     }
 
     #[test]
