@@ -63,7 +63,11 @@ fn fault(row: &Value) -> String {
     let allowed = &row["allowed"];
     let part = |name: &str| allowed[name].as_u64().unwrap_or(0);
     let (limit, share, lost) = (part("limit"), part("share"), part("lost"));
-    let parts = [(limit, "limit".to_owned()), (share, "share".to_owned()), (lost, format!("({})", text(&row["why"])))];
+    let parts = [
+        (limit, "limit".to_owned()),
+        (share, "share".to_owned()),
+        (lost, format!("({})", text(&row["why"]))),
+    ];
     let parts = parts.iter().filter(|(units, _)| *units > 0);
     let sum: Vec<_> = parts.map(|(units, what)| format!("{} {what}", count(*units))).collect();
     let sum = sum.join(" + ");

@@ -115,7 +115,7 @@ pub(crate) async fn connect(store: &AnyStore) -> Result<(), String> {
     let why = match timeout(AT_START, tried).await {
         Ok(Ok(())) => return Ok(()),
         // Nobody has asked anything yet: what counts is the cause.
-        Ok(Err(error)) => explained(error.source().map_or_else(|| error.to_string(), |cause| in_full(cause))),
+        Ok(Err(error)) => error.source().map_or_else(|| error.to_string(), in_full),
         Err(_late) => format!("no answer within {AT_START:?}"),
     };
     Err(format!(
@@ -124,12 +124,6 @@ pub(crate) async fn connect(store: &AnyStore) -> Result<(), String> {
          It is tried again all the time; a changed `store` takes a restart\n",
         redis.settings()
     ))
-}
-
-/// To whoever has not logged in, Redis complains of long questions before it says so.
-fn explained(why: String) -> String {
-    let is_about_login = why.contains("unauthenticated") || why.contains("NOAUTH");
-    if is_about_login && !why.contains("password") { format!("{why} (Redis wants a password)") } else { why }
 }
 
 /// Asks what requests will ask, and charges nothing: a server may let somebody connect
