@@ -3,5 +3,7 @@ local time = redis.call('TIME')
 local now = tonumber(time[1])
 redis.call('ZADD', KEYS[1], now + 10, ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+-- From a clock that was ahead.
+redis.call('ZREMRANGEBYSCORE', KEYS[1], now + 11, '+inf')
 redis.call('EXPIRE', KEYS[1], 20)
 return redis.call('ZCARD', KEYS[1])

@@ -31,9 +31,10 @@ local function exceeds(t, g, most_t, most_g)
 end
 
 function bucket.load(k, rule, raw)
-    if rule[2] == 1 then
-        x[k], y[k] = tonumber(raw or 0), 0
-        if not x[k] then return false end
+    if rule[2] == 1 and raw then
+        -- Sixteen digits, as all times between 2001 and 2286 have.
+        if not string.match(raw, '^[1-9]%d+$') or #raw ~= 16 then return false end
+        x[k], y[k] = tonumber(raw), 0
     elseif raw then
         local tat, grains = string.match(raw, '^(%d+) (%d+)$')
         if not tat then return false end

@@ -9,6 +9,10 @@
 --   slots            x: leases that run   y: when the last of them ends, 0 if none
 local call, floor = redis.call, math.floor
 local x, y, changed, foreign = {}, {}, {}, {}
+-- A text that ends in `~` has been carried over to the rule that replaced its own. Nodes
+-- that still have the old rule go on with it; those that have the new one do not count
+-- it twice.
+local marked = {}
 local rule_of = {}
 -- One for each algorithm; those that a call does not need are not part of its script.
 local bucket, fixed, sliding, log, slots

@@ -40,6 +40,7 @@ local function load(k, rule, raw)
         return (kind == 'zset' or kind == 'none') and kinds[rule[1]].load(k, rule)
     end
     if raw == false and call('EXISTS', KEYS[k]) == 1 then return false end
+    if raw and string.sub(raw, -1) == '~' then raw, marked[k] = string.sub(raw, 1, -2), true end
     return kinds[rule[1]].load(k, rule, raw)
 end
 
@@ -48,20 +49,25 @@ end
 local function carry_over(k, rule, first, before)
     for i, old in ipairs(before) do
         local past = first + i
-        if old[1] ~= SLOTS and load(past, old, texts[past]) then
+        if old[1] ~= SLOTS and load(past, old, texts[past]) and not marked[past] then
             local units = kinds[old[1]].used(past, old)
+            changed[past] = nil
             if units > 0 then
+                kinds[rule[1]].reset(k, rule)
                 local price_t, price_g
                 if rule[1] == 1 then price_t, price_g = bucket.price(rule, math.min(units, rule[6])) end
                 kinds[rule[1]].charge(k, rule, units, false, price_t, price_g)
-                changed[k], changed[past] = nil, nil
-                return past
+                -- Kept whatever becomes of the request: or else it would be carried over
+                -- again and again, and time would never give anything back.
+                changed[k] = true
+                if old[1] == LOG then call('DEL', KEYS[past]) else call('APPEND', KEYS[past], '~') end
+                return
             end
         end
     end
 end
 
-local place, key_at, carried = {}, 0, {}
+local place, key_at = {}, 0
 at = at + 1
 for k = 1, a[at] do
     local rule, n = rules[a[at + 1]], a[at + 2]
@@ -70,8 +76,8 @@ for k = 1, a[at] do
     at, key_at = at + 2 + n, key_at + 1 + n
     place[k] = key
     if load(key, rule, texts[key]) then
-        if n > 0 and rule[1] ~= SLOTS and call('EXISTS', KEYS[key]) == 0 then
-            carried[key] = carry_over(key, rule, key, before)
+        if n > 0 and rule[1] ~= SLOTS and (marked[key] or call('EXISTS', KEYS[key]) == 0) then
+            carry_over(key, rule, key, before)
         end
         kinds[rule[1]].state(key, out, rule)
     else
@@ -266,6 +272,5 @@ end
 for k in pairs(changed) do
     local rule = rule_of[k]
     kinds[rule[1]].save(k, rule)
-    if carried[k] then call('DEL', KEYS[carried[k]]) end
 end
 return out

@@ -11,14 +11,17 @@
 local call, floor = redis.call, math.floor
 local a, keys = cmsgpack.unpack(ARGV[1]), #KEYS
 local at, out = 1 + 2 * a[1], { 1, now }
-local before, x, rules = {}, {}, {}
+local before, x, rules, marked = {}, {}, {}, {}
 
 local texts, missing = call('MGET', unpack(KEYS)), {}
 for k = 1, keys do
     local tat = texts[k]
     if tat then
-        tat = tonumber(tat) or 0.5
-        if tat % 1 ~= 0 then tat = -1 end
+        -- A mark says that it was carried over to another rule; see frame.lua.
+        if #tat == 17 and string.sub(tat, 17) == '~' then tat, marked[k] = string.sub(tat, 1, 16), true end
+        -- Sixteen digits, as all times between 2001 and 2286 have.
+        tat = #tat == 16 and tonumber(tat) or -1
+        if tat < 1000000000000000 or tat % 1 ~= 0 then tat = -1 end
     else
         tat = 0
         missing[#missing + 1] = KEYS[k]
@@ -85,7 +88,7 @@ for k = 1, keys do
     if tat ~= was and tat >= 0 then
         local era = a[rules[k] + 1]
         local ends = tat - tat % era + era
-        if was > 0 and ends == was - was % era + era then
+        if was > 0 and ends == was - was % era + era and not marked[k] then
             call('INCRBY', KEYS[k], tat - was)
         else
             call('PSETEX', KEYS[k], floor((ends - now) / 1000) + 1 + MARGIN, string.format('%.0f', tat))

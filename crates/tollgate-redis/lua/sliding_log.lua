@@ -111,7 +111,9 @@ function log.refund(k, rule, units, taken_at)
     if first[2] then
         local at = first[2]
         local members = call('ZRANGEBYSCORE', KEYS[k], at, at, 'LIMIT', 0, math.min(units, 65536 * 2))
-        for _, member in ipairs(members) do call('ZREM', KEYS[k], member) end
+        for i = 1, #members, 1000 do
+            call('ZREM', KEYS[k], unpack(members, i, math.min(i + 999, #members)))
+        end
     end
     reload(k, rule)
 end

@@ -37,6 +37,7 @@ end
 -- Whether `owner` may have one: when one is free, 0 if now, -1 if it holds one already.
 function slots.free_at(k, rule, owner)
     pull_back(k, rule)
+    slots.load(k, rule)
     local held = call('ZSCORE', KEYS[k], owner)
     if held and tonumber(held) > now then return -1 end
     if x[k] < rule[2] then return 0 end

@@ -1,16 +1,16 @@
-//! Connecting: standalone, through Sentinel, or to a Cluster.
+//! Connecting: to a server, to the primary that sentinels name, to a node of a cluster.
 
 use std::sync::Once;
 use std::time::Duration;
 
-use redis::cluster::ClusterClientBuilder;
+use redis::aio::{ConnectionLike as _, MultiplexedConnection};
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, ProtocolVersion,
-    RedisConnectionInfo, RedisResult, TlsCertificates, TlsMode, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, IntoConnectionInfo as _, ProtocolVersion,
+    RedisConnectionInfo, RedisError, RedisResult, TlsCertificates, TlsMode, Value,
 };
 
-use crate::link::{Connection, reason};
+use crate::failure::explain;
 use crate::settings::{Address, RedisSettings, Topology};
 
 /// Below this a script's effects cannot be replicated, and its clock not be read.
@@ -18,7 +18,7 @@ const OLDEST: u32 = 5;
 
 /// Waiting for answers is bounded by whoever waits; the library's own patience must only
 /// not be shorter.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long the library gives each sentinel.
 const SENTINEL: Duration = Duration::from_secs(1);
@@ -30,87 +30,100 @@ fn dialling(settings: &RedisSettings) -> Duration {
     Duration::from_millis(500).max(4 * settings.deadline)
 }
 
-/// How long an attempt may take in all, some of the servers being dead.
-pub(crate) fn longest_attempt(settings: &RedisSettings) -> Duration {
+/// Whom to connect to.
+pub(crate) enum Target {
+    /// Whoever the settings name: a server, or the primary that sentinels name.
+    Named,
+    /// A node of a cluster.
+    Node(Address),
+}
+
+impl Target {
+    /// For people.
+    pub(crate) fn of(&self, settings: &RedisSettings) -> String {
+        match (self, &settings.topology) {
+            (Self::Node(address), _) | (Self::Named, Topology::Standalone(address)) => address.to_string(),
+            (Self::Named, Topology::Sentinel { primary, .. }) => format!("the primary `{primary}`"),
+            (Self::Named, Topology::Cluster(_)) => "the cluster".to_owned(),
+        }
+    }
+}
+
+/// How long an attempt may take in all, some of the sentinels being dead.
+pub(crate) fn longest_attempt(settings: &RedisSettings, target: &Target) -> Duration {
     let each = dialling(settings);
-    let several = |servers: &[Address]| u32::try_from(servers.len()).unwrap_or(u32::MAX).min(16);
-    match &settings.topology {
-        Topology::Standalone(_) => 2 * each,
-        Topology::Sentinel { sentinels, .. } => several(sentinels) * SENTINEL + 2 * each,
-        Topology::Cluster(nodes) => several(nodes) * each + 4 * each,
+    match (target, &settings.topology) {
+        (Target::Named, Topology::Sentinel { sentinels, .. }) => {
+            let sentinels = u32::try_from(sentinels.len()).unwrap_or(u32::MAX).min(16);
+            sentinels * SENTINEL + 2 * each
+        }
+        _ => 2 * each,
     }
 }
 
 /// Connects, or says why not.
-pub(crate) async fn connect(settings: &RedisSettings) -> Result<Connection, String> {
+pub(crate) async fn connect(
+    settings: &RedisSettings,
+    target: &Target,
+) -> Result<MultiplexedConnection, String> {
     if settings.tls.is_some() {
         install_crypto();
     }
-    let mut connection = dial(settings).await.map_err(|error| reason(&error))?;
-    look_at(&mut connection).await?;
+    let failed = |error: &RedisError| format!("{}: {}", target.of(settings), explain(error));
+    let mut connection = dial(settings, target).await.map_err(|error| failed(&error))?;
+    look_at(&mut connection, target).await.map_err(|why| format!("{}: {why}", target.of(settings)))?;
     Ok(connection)
 }
 
-async fn dial(settings: &RedisSettings) -> RedisResult<Connection> {
+async fn dial(settings: &RedisSettings, target: &Target) -> RedisResult<MultiplexedConnection> {
     let patience = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(dialling(settings)))
         .set_response_timeout(Some(PATIENCE));
-    match &settings.topology {
-        Topology::Standalone(address) => {
-            let info = addr(settings, address).into_connection_info()?.set_redis_settings(login(settings));
-            let client = match certificates(settings) {
-                Some(certificates) => Client::build_with_tls(info, certificates)?,
-                None => Client::open(info)?,
-            };
-            Ok(Connection::One(client.get_multiplexed_async_connection_with_config(&patience).await?))
+    let address = match (target, &settings.topology) {
+        (Target::Node(address), _) | (Target::Named, Topology::Standalone(address)) => address,
+        (Target::Named, Topology::Sentinel { .. }) => return dial_primary(settings, &patience).await,
+        (Target::Named, Topology::Cluster(nodes)) => {
+            nodes.first().ok_or((ErrorKind::InvalidClientConfig, "a cluster of no nodes"))?
         }
-        Topology::Sentinel { sentinels, primary, username, password } => {
-            let sentinels = sentinels.iter().map(|it| ConnectionAddr::Tcp(it.host.clone(), it.port));
-            let mut builder = SentinelClientBuilder::new(sentinels, primary, SentinelServerType::Master)?;
-            builder = builder.set_client_to_redis_db(settings.database);
-            if let Some(user) = &settings.username {
-                builder = builder.set_client_to_redis_username(user);
-            }
-            if let Some(password) = &settings.password {
-                builder = builder.set_client_to_redis_password(password);
-            }
-            if let Some(user) = username {
-                builder = builder.set_client_to_sentinel_username(user);
-            }
-            if let Some(password) = password {
-                builder = builder.set_client_to_sentinel_password(password);
-            }
-            if let Some(certificates) = certificates(settings) {
-                builder = builder
-                    .set_client_to_redis_tls_mode(TlsMode::Secure)
-                    .set_client_to_redis_certificates(certificates.clone())
-                    .set_client_to_sentinel_tls_mode(TlsMode::Secure)
-                    .set_client_to_sentinel_certificates(certificates);
-            }
-            let mut client = builder.build()?;
-            Ok(Connection::One(client.get_async_connection_with_config(&patience).await?))
-        }
-        Topology::Cluster(nodes) => {
-            let nodes = nodes.iter().map(|it| addr(settings, it));
-            let mut builder = ClusterClientBuilder::new(nodes)
-                .connection_timeout(dialling(settings))
-                .response_timeout(PATIENCE)
-                // Often and soon: the deadline of a decision is short.
-                .retries(8)
-                .min_retry_wait(2)
-                .max_retry_wait(40);
-            if let Some(user) = &settings.username {
-                builder = builder.username(user);
-            }
-            if let Some(password) = &settings.password {
-                builder = builder.password(password);
-            }
-            if let Some(certificates) = certificates(settings) {
-                builder = builder.tls(TlsMode::Secure).certs(certificates);
-            }
-            Ok(Connection::Cluster(builder.build()?.get_async_connection().await?))
-        }
+    };
+    let info = addr(settings, address).into_connection_info()?.set_redis_settings(login(settings));
+    let client = match certificates(settings) {
+        Some(certificates) => Client::build_with_tls(info, certificates)?,
+        None => Client::open(info)?,
+    };
+    client.get_multiplexed_async_connection_with_config(&patience).await
+}
+
+async fn dial_primary(
+    settings: &RedisSettings,
+    patience: &AsyncConnectionConfig,
+) -> RedisResult<MultiplexedConnection> {
+    let Topology::Sentinel { sentinels, primary, username, password } = &settings.topology else {
+        return Err((ErrorKind::EmptySentinelList, "there are no sentinels").into());
+    };
+    let sentinels = sentinels.iter().map(|it| addr(settings, it));
+    let mut builder = SentinelClientBuilder::new(sentinels, primary, SentinelServerType::Master)?;
+    builder = builder.set_client_to_redis_db(settings.database);
+    if let Some(user) = &settings.username {
+        builder = builder.set_client_to_redis_username(user);
     }
+    if let Some(password) = &settings.password {
+        builder = builder.set_client_to_redis_password(password);
+    }
+    if let Some(user) = username {
+        builder = builder.set_client_to_sentinel_username(user);
+    }
+    if let Some(password) = password {
+        builder = builder.set_client_to_sentinel_password(password);
+    }
+    if let Some(certificates) = certificates(settings) {
+        builder = builder
+            .set_client_to_redis_tls_mode(TlsMode::Secure)
+            .set_client_to_redis_certificates(certificates.clone())
+            .set_client_to_sentinel_tls_mode(TlsMode::Secure)
+            .set_client_to_sentinel_certificates(certificates);
+    }
+    builder.build()?.get_async_connection_with_config(patience).await
 }
 
 fn addr(settings: &RedisSettings, address: &Address) -> ConnectionAddr {
@@ -149,22 +162,19 @@ fn install_crypto() {
 }
 
 /// Whether this is a server that can serve. One that does not let us look is taken at its word.
-async fn look_at(connection: &mut Connection) -> Result<(), String> {
-    if matches!(connection, Connection::Cluster(_)) {
-        return Ok(());
-    }
+async fn look_at(connection: &mut MultiplexedConnection, target: &Target) -> Result<(), String> {
     let mut info = Cmd::new();
     info.arg("INFO").arg("server");
-    let told = match connection.query(&info).await {
+    let told = match connection.req_packed_command(&info).await.and_then(Value::extract_error) {
         Ok(Value::BulkString(text)) => String::from_utf8_lossy(&text).into_owned(),
         Ok(Value::VerbatimString { text, .. }) => text,
         // It wants a password and got none.
-        Err(error) if error.code() == Some("NOAUTH") => return Err(reason(&error)),
+        Err(error) if error.code() == Some("NOAUTH") => return Err(explain(&error)),
         _ => return Ok(()),
     };
     let find =
         |name: &str| told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
-    if find("redis_mode") == Some("cluster") {
+    if matches!(target, Target::Named) && find("redis_mode") == Some("cluster") {
         return Err("this server is a node of a cluster: write `redis-cluster://`".to_owned());
     }
     if let Some(version) = find("redis_version")

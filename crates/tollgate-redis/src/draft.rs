@@ -35,6 +35,8 @@ pub(crate) struct Draft {
     names: Vec<u8>,
     ends: Vec<usize>,
     pub(crate) items: Vec<Item>,
+    /// Who waits for each item.
+    pub(crate) crowd: Crowd,
     by_key: HashTable<u32>,
 }
 
@@ -59,8 +61,8 @@ pub(crate) enum Item {
     Requests {
         /// What each of them asks for.
         checks: SmallVec<[Asked; 2]>,
-        /// Who they are.
-        waiting: SmallVec<[Waiting<Decided>; 1]>,
+        /// How many they are.
+        many: usize,
     },
     /// A change that is not a request.
     Change {
@@ -68,9 +70,32 @@ pub(crate) enum Item {
         key: usize,
         /// What is done.
         adjustment: Adjustment,
-        /// By whom.
-        waiting: Waiting<Outcome>,
     },
+}
+
+/// Who waits for an item.
+pub(crate) enum Waiters {
+    Requests(SmallVec<[Waiting<Decided>; 1]>),
+    Change(Waiting<Outcome>),
+}
+
+/// Who waits for a call, item by item.
+#[derive(Default)]
+pub(crate) struct Crowd(pub(crate) Vec<Waiters>);
+
+impl Crowd {
+    /// Tells everybody that nothing came of it.
+    pub(crate) fn fail(self, failure: &Failure) {
+        for waiters in self.0 {
+            // Whoever has stopped waiting need not be told.
+            match waiters {
+                Waiters::Requests(waiting) => {
+                    waiting.into_iter().for_each(|it| drop(it.send(Err(failure.clone()))));
+                }
+                Waiters::Change(waiting) => drop(waiting.send(Err(failure.clone()))),
+            }
+        }
+    }
 }
 
 /// What is asked of one key of the call.
@@ -110,6 +135,17 @@ impl Draft {
         self.name(self.keys[key].name)
     }
 
+    /// What a key's name begins with: all but the key itself.
+    pub(crate) fn file(&self, key: usize) -> &[u8] {
+        &self.name_of(key)[..self.keys[key].bare]
+    }
+
+    /// The rule that counts a key, as far as a change to it needs it.
+    pub(crate) fn rule_of(&self, key: usize) -> Rule {
+        let (id, quota) = self.rules[self.keys[key].rule].clone();
+        Rule { name: "".into(), id, quota, before: None }
+    }
+
     /// The key itself, as whoever asked knows it.
     pub(crate) fn bare(&self, key: usize) -> &[u8] {
         &self.name_of(key)[self.keys[key].bare..]
@@ -132,9 +168,11 @@ impl Draft {
             self.keys[it.key].last == last && !it.count_denied && !matches!(it.demand, Demand::Slot(_))
         });
         if joins
-            && let Some(Item::Requests { checks, waiting: crowd }) = self.items.get_mut(last)
+            && let Some(Item::Requests { checks, many }) = self.items.get_mut(last)
+            && let Some(Waiters::Requests(crowd)) = self.crowd.0.get_mut(last)
             && *checks == asked
         {
+            *many += 1;
             crowd.push(waiting);
             return;
         }
@@ -143,7 +181,8 @@ impl Draft {
         }
         let mut crowd = SmallVec::new();
         crowd.push(waiting);
-        self.items.push(Item::Requests { checks: asked, waiting: crowd });
+        self.items.push(Item::Requests { checks: asked, many: 1 });
+        self.crowd.0.push(Waiters::Requests(crowd));
     }
 
     /// Adds a change.
@@ -157,7 +196,8 @@ impl Draft {
         self.asked += 1;
         let key = self.key(prefix, rule, key);
         self.keys[key].last = self.items.len();
-        self.items.push(Item::Change { key, adjustment, waiting });
+        self.items.push(Item::Change { key, adjustment });
+        self.crowd.0.push(Waiters::Change(waiting));
     }
 
     /// Which key of the call this is, a new one if need be.
@@ -165,7 +205,7 @@ impl Draft {
         let hash = hash(rule.id, key);
         let found = self.by_key.find(hash, |&at| {
             let known = &self.keys[at as usize];
-            known.hash == hash && self.rules[known.rule].0 == rule.id && self.bare(at as usize) == key
+            known.hash == hash && self.is_rule(known.rule, rule) && self.bare(at as usize) == key
         });
         if let Some(&at) = found {
             return at as usize;
@@ -190,25 +230,19 @@ impl Draft {
         at
     }
 
-    fn rule(&mut self, id: RuleId, quota: &Quota) -> usize {
-        // The rules of one call are few, and neighbours often share theirs.
-        self.rules.iter().rposition(|(known, _)| *known == id).unwrap_or_else(|| {
-            self.rules.push((id, quota.clone()));
-            self.rules.len() - 1
-        })
+    /// Slots keep their rule's id when their number changes, so the numbers count too.
+    fn is_rule(&self, at: usize, rule: &Rule) -> bool {
+        self.rules[at].0 == rule.id && self.rules[at].1 == rule.quota
     }
 
-    /// Tells everybody that nothing came of it.
-    pub(crate) fn fail(self, failure: &Failure) {
-        for item in self.items {
-            // Whoever has stopped waiting need not be told.
-            match item {
-                Item::Requests { waiting, .. } => {
-                    waiting.into_iter().for_each(|it| drop(it.send(Err(failure.clone()))));
-                }
-                Item::Change { waiting, .. } => drop(waiting.send(Err(failure.clone()))),
-            }
-        }
+    fn rule(&mut self, id: RuleId, quota: &Quota) -> usize {
+        // The rules of one call are few, and neighbours often share theirs.
+        self.rules.iter().rposition(|(known, numbers)| *known == id && numbers == quota).unwrap_or_else(
+            || {
+                self.rules.push((id, quota.clone()));
+                self.rules.len() - 1
+            },
+        )
     }
 }
 

@@ -46,8 +46,8 @@ fn encode_plain(draft: &Draft) -> Option<Vec<u8>> {
     }
     out.number(draft.items.len() as u64);
     for item in &draft.items {
-        let Item::Requests { checks, waiting } = item else { return None };
-        out.number(waiting.len() as u64);
+        let Item::Requests { checks, many } = item else { return None };
+        out.number(*many as u64);
         out.number(checks.len() as u64);
         for asked in checks {
             let (Demand::Exactly(units), true, false) = (asked.demand, asked.binding, asked.count_denied)
@@ -86,13 +86,13 @@ fn encode_general(draft: &Draft, now: Timestamp) -> Vec<u8> {
     out.number(draft.items.len() as u64);
     for item in &draft.items {
         match item {
-            Item::Requests { checks, waiting } => {
+            Item::Requests { checks, many } => {
                 out.number(0);
-                out.number(waiting.len() as u64);
+                out.number(*many as u64);
                 out.number(checks.len() as u64);
                 checks.iter().for_each(|asked| write_check(&mut out, draft, asked));
             }
-            Item::Change { key, adjustment, .. } => write_change(&mut out, draft, *key, *adjustment),
+            Item::Change { key, adjustment } => write_change(&mut out, draft, *key, *adjustment),
         }
     }
     out.finish()

@@ -1,5 +1,6 @@
 //! Why a call brought no answer, for each of the many that shared it.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +29,26 @@ impl Failure {
         Self::Failed(why.into())
     }
 
+    /// Of two failures of one request, what is true of both together: what may have
+    /// landed may have landed.
+    pub(crate) fn or_worse(self, other: &Self) -> Self {
+        match (&self, other) {
+            (Self::Failed(_), _) => self,
+            (_, Self::Failed(_)) => other.clone(),
+            (Self::TimedOut(_), _) => self,
+            (_, Self::TimedOut(_)) => other.clone(),
+            _ => self,
+        }
+    }
+
+    /// The same, when something may have landed.
+    pub(crate) fn in_doubt(self) -> Self {
+        match self {
+            Self::Refused(why) | Self::Foreign(why) => Self::Failed(why),
+            failure => failure,
+        }
+    }
+
     /// What an error of the client library means to a call that had been sent.
     pub(crate) fn of(error: &RedisError) -> Self {
         let text = explain(error);
@@ -40,6 +61,15 @@ impl Failure {
             // The server's own words, in capitals: it has done nothing.
             ErrorKind::Extension => Self::refused(text),
             _ => Self::failed(text),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TimedOut(deadline) => write!(f, "no answer within {deadline:?}"),
+            Self::Refused(why) | Self::Failed(why) | Self::Foreign(why) => f.write_str(why),
         }
     }
 }
@@ -70,9 +100,7 @@ pub(crate) fn explain(error: &RedisError) -> String {
         (ErrorKind::Server(ServerErrorKind::ClusterDown) | ErrorKind::ClusterConnectionNotFound, _) => {
             "some slots of the cluster are not covered: see `CLUSTER INFO`"
         }
-        (ErrorKind::Server(ServerErrorKind::CrossSlot | ServerErrorKind::Moved), _) => {
-            "this is a node of a cluster: write `redis-cluster://`"
-        }
+        (ErrorKind::Server(ServerErrorKind::TryAgain), _) => "the slot is being moved to another node",
         (_, Some("OOM")) => "Redis is full and evicts nothing: give it more memory",
         (_, Some("BUSY")) => "somebody's script is running and running: see `SCRIPT KILL`",
         (_, Some("MISCONF")) => "Redis cannot write its snapshot to disk and refuses to be changed",

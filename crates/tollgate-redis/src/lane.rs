@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redis::{Cmd, ErrorKind, ServerErrorKind, Value};
+use redis::{Cmd, Value};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tollgate_core::{Adjustment, Outcome, Rule, Timestamp};
@@ -21,10 +21,10 @@ use tollgate_store::{Check, Clock as _};
 use crate::draft::{Decided, Draft};
 use crate::encoding::{encode, quota_of};
 use crate::failure::Failure;
-use crate::link::Link;
-use crate::replay::{Witness, replay};
+use crate::replay::{Told, Witness, replay, undo};
 use crate::shared::{Counts, Shared};
 use crate::standing::Standing;
+use crate::way::{Answered, Sent, Way};
 
 /// How many calls of one lane are under way at once: while Redis works on one, the next
 /// is on its way.
@@ -33,7 +33,7 @@ const CALLS: usize = 2;
 /// The lanes of one thread, and its way to Redis.
 pub(crate) struct Hub {
     shared: Arc<Shared>,
-    link: Arc<Link>,
+    way: Way,
     lanes: Box<[Mutex<Lane>]>,
 }
 
@@ -82,13 +82,18 @@ impl Hub {
     pub(crate) fn new(shared: &Arc<Shared>, lanes: usize) -> Arc<Self> {
         Arc::new(Self {
             shared: Arc::clone(shared),
-            link: Arc::new(Link::new(Arc::clone(shared))),
+            way: Way::new(shared),
             lanes: (0..lanes).map(|_| Mutex::default()).collect(),
         })
     }
 
-    pub(crate) fn link(&self) -> &Arc<Link> {
-        &self.link
+    pub(crate) const fn way(&self) -> &Way {
+        &self.way
+    }
+
+    /// The lane of a partition: where there is no cluster, all share one.
+    pub(crate) fn lane_of(&self, partition: usize) -> usize {
+        partition.min(self.lanes.len() - 1)
     }
 
     /// Asks for a decision.
@@ -138,69 +143,88 @@ impl Hub {
     async fn pump(self: Arc<Self>, at: usize) {
         let mut turn = OneOf { hub: &self, lane: at, under_way: 0, ended: false };
         while let Some((draft, since)) = turn.next() {
-            self.send(draft, since).await;
+            self.send(at, draft, since).await;
         }
     }
 
-    async fn send(&self, draft: Draft, since: Timestamp) {
+    async fn send(self: &Arc<Self>, lane: usize, mut draft: Draft, since: Timestamp) {
         let counters = &self.shared.counters;
+        let crowd = std::mem::take(&mut draft.crowd);
         Counts::add(&counters.calls, 1);
         let deadline = self.shared.settings.deadline;
         let left = deadline.saturating_sub(self.shared.clock.now().since(since).into());
         if left.is_zero() {
             Counts::add(&counters.failures, 1);
-            return draft.fail(&Failure::refused(format!("Redis was busy for {deadline:?}")));
+            return crowd.fail(&Failure::refused(format!("Redis was busy for {deadline:?}")));
         }
-        let mut sent = None;
-        let called = timeout(left, self.call(&draft, &mut sent)).await;
-        match called {
-            Ok(Ok((numbers, now, asked))) => {
+        let sent = Arc::default();
+        let mut call = Box::pin(Arc::clone(self).call(lane, draft, Arc::clone(&sent)));
+        match timeout(left, &mut call).await {
+            Ok((draft, Ok((told, asked)))) => {
                 Counts::add(&counters.decisions, draft.asked);
                 let memory = Memory { shared: &self.shared, asked, answered: self.shared.clock.now() };
-                replay(draft, numbers.into_iter(), now, &memory);
+                replay(&draft, crowd, told, &memory);
             }
-            Ok(Err(failure)) => {
+            Ok((_, Err(failure))) => {
                 Counts::add(&counters.failures, 1);
-                draft.fail(&failure);
+                crowd.fail(&failure);
             }
             Err(_late) => {
                 Counts::add(&counters.failures, 1);
-                // What was not sent has not been charged.
-                draft.fail(&match sent {
-                    Some(number) => {
-                        self.link.silent(number);
-                        Failure::TimedOut(deadline)
-                    }
-                    None => Failure::refused(format!("no connection to Redis within {deadline:?}")),
-                });
+                let sent = sent.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let Some(sent) = sent else {
+                    // What was not sent has not been charged.
+                    return crowd
+                        .fail(&Failure::refused(format!("no connection to Redis within {deadline:?}")));
+                };
+                self.way.silent(&sent);
+                crowd.fail(&Failure::TimedOut(deadline));
+                tokio::spawn(Arc::clone(self).take_back(lane, call));
             }
         }
     }
 
-    /// Sends a draft and reads the answer: the numbers after the first two, Redis' time,
-    /// and when it was asked by ours. `sent` is by which connection, once it is.
+    /// Nobody waits for this call any more, and everybody has been told so. If it has
+    /// landed after all, what it took is given back.
+    async fn take_back(self: Arc<Self>, lane: usize, call: impl Future<Output = (Draft, Called)> + Send) {
+        let (draft, Ok((told, _))) = call.await else { return };
+        for (key, adjustment) in undo(&draft, told) {
+            let answer = self.change(lane, (&draft.rule_of(key), draft.bare(key)), adjustment);
+            // If that fails too, time gives it back.
+            let _given_back = answer.await;
+        }
+    }
+
+    /// Sends a draft and reads the answer. `sent` is to whom, once it is.
     async fn call(
-        &self,
-        draft: &Draft,
-        sent: &mut Option<u64>,
-    ) -> Result<(Vec<i64>, Timestamp, Timestamp), Failure> {
+        self: Arc<Self>,
+        lane: usize,
+        draft: Draft,
+        sent: Arc<Mutex<Option<Sent>>>,
+    ) -> (Draft, Called) {
+        let called = self.try_call(lane, &draft, &sent).await;
+        (draft, called)
+    }
+
+    async fn try_call(&self, lane: usize, draft: &Draft, sent: &Mutex<Option<Sent>>) -> Called {
         let mut believed = self.shared.redis_now();
         // A calendar's page can turn between two attempts; three times it does not.
         for _ in 0..3 {
-            let (mut connection, number) = self.link.connection().await?;
             let (plain, request) = encode(draft, believed);
-            let asked = self.shared.clock.now();
-            *sent = Some(number);
             let scripts = self.shared.scripts;
             let quotas = draft.rules.iter().map(|(_, quota)| quota);
             let script = if plain { scripts.plain() } else { scripts.general(quotas) };
-            let mut answer = connection.query(&command("EVALSHA", &script.hash, draft, &request)).await;
-            if answer.as_ref().is_err_and(|it| it.kind() == ErrorKind::Server(ServerErrorKind::NoScript)) {
-                answer = connection.query(&command("EVAL", &script.text, draft, &request)).await;
+            let asked = self.shared.clock.now();
+            let by_hash = command("EVALSHA", &script.hash, draft, &request);
+            let mut answer = self.way.query(lane, &by_hash, sent).await?;
+            if matches!(answer, Answered::NoScript) {
+                let by_text = command("EVAL", &script.text, draft, &request);
+                answer = self.way.query(lane, &by_text, sent).await?;
             }
-            let answer = answer.map_err(|error| self.link.failed(number, &error))?;
-            self.link.answered(number);
-            let mut numbers = numbers(answer)?;
+            let Answered::With(value) = answer else {
+                return Err(Failure::refused("Redis does not know a script that it was just sent"));
+            };
+            let mut numbers = numbers(value)?;
             if numbers.len() < 2 {
                 return Err(Failure::failed("the script's answer is too short"));
             }
@@ -208,13 +232,16 @@ impl Hub {
             let now = Timestamp::from_micros(u64::try_from(numbers[1]).unwrap_or_default());
             self.shared.redis_showed(now);
             if numbers[0] == 1 {
-                return Ok((rest, now, asked));
+                return Ok((Told { numbers: rest, now }, asked));
             }
             believed = now;
         }
         Err(Failure::refused("Redis' clock turns faster than a calendar's pages"))
     }
 }
+
+/// What came of a call: what was told, and when it was asked by our clock.
+type Called = Result<(Told, Timestamp), Failure>;
 
 /// One of the calls that a lane may have under way.
 struct OneOf<'h> {
@@ -295,6 +322,6 @@ impl Witness for Memory<'_> {
 
     fn changed(&self, draft: &Draft, key: usize) {
         let rule = draft.rules[draft.keys[key].rule].0;
-        self.shared.refusals.forget(rule, draft.bare(key));
+        self.shared.refusals.forget(rule, draft.bare(key), self.answered);
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! Not here: policies, and what to do while Redis gives no answer (`tollgate::outage`).
 
+mod cluster;
 mod connect;
 mod draft;
 mod encoding;
@@ -21,6 +22,7 @@ mod settings;
 mod shared;
 mod standing;
 mod store;
+mod way;
 
 pub use settings::{Address, RedisSettings, SettingsError, Tls, Topology};
 pub use shared::Counters;

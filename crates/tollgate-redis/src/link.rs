@@ -1,23 +1,23 @@
-//! The way to Redis: one connection that many share, made anew when it breaks.
+//! The way to one server: one connection that many share, made anew when it breaks.
 //!
 //! Connecting happens in the background and delays nobody beyond their deadline. A
-//! connection is given up when it breaks, when the server turns out to be a replica,
-//! and when it has stayed silent for several deadlines in a row: a peer that is gone
-//! without a word never says so.
+//! connection is given up when it breaks, when the server turns out to be a replica or
+//! not to serve, and when it has stayed silent for several deadlines in a row: a peer
+//! that is gone without a word never says so. Between two attempts there is a rest, so
+//! that a server which takes connections and refuses work is not stormed.
 //!
-//! Not here: what is sent (`lane`).
+//! Not here: what is sent (`lane`), which server of a cluster (`cluster`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::cluster_async::ClusterConnection;
-use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
+use redis::aio::{ConnectionLike as _, MultiplexedConnection};
+use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
 use tokio::sync::Notify;
 use tollgate_core::{Span, Timestamp};
 use tollgate_store::Clock as _;
 
-use crate::connect::{connect, longest_attempt};
-use crate::failure::{Failure, explain};
+use crate::connect::{Target, connect, longest_attempt};
+use crate::failure::Failure;
 use crate::shared::Shared;
 
 /// Between two attempts to connect.
@@ -28,24 +28,26 @@ const SILENT: u32 = 2;
 
 /// A connection, cheap to clone.
 #[derive(Clone)]
-pub(crate) enum Connection {
-    One(MultiplexedConnection),
-    Cluster(ClusterConnection),
-}
+pub(crate) struct Connection(pub(crate) MultiplexedConnection);
 
 impl Connection {
     pub(crate) async fn query(&mut self, command: &Cmd) -> RedisResult<Value> {
-        match self {
-            Self::One(it) => it.req_packed_command(command).await,
-            Self::Cluster(it) => it.req_packed_command(command).await,
-        }?
-        .extract_error()
+        self.0.req_packed_command(command).await?.extract_error()
+    }
+
+    /// Asks a server about keys that are on their way to it.
+    pub(crate) async fn query_asking(&mut self, command: Cmd) -> RedisResult<Value> {
+        let mut both = Pipeline::with_capacity(2);
+        both.cmd("ASKING").add_command(command);
+        let answers = self.0.req_packed_commands(&both, 0, 2).await?;
+        answers.into_iter().nth(1).unwrap_or(Value::Nil).extract_error()
     }
 }
 
-/// The way to Redis.
+/// The way to one server.
 pub(crate) struct Link {
     shared: Arc<Shared>,
+    target: Target,
     state: Mutex<State>,
     changed: Notify,
 }
@@ -57,9 +59,22 @@ enum State {
 }
 
 impl Link {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: &Arc<Shared>, target: Target) -> Arc<Self> {
         let state = State::Down { why: "not connected yet".into(), until: Timestamp::EPOCH };
-        Self { shared, state: Mutex::new(state), changed: Notify::new() }
+        Arc::new(Self {
+            shared: Arc::clone(shared),
+            target,
+            state: Mutex::new(state),
+            changed: Notify::new(),
+        })
+    }
+
+    /// The host of a node, as we know it.
+    pub(crate) fn host(&self) -> Option<&str> {
+        match &self.target {
+            Target::Node(address) => Some(&address.host),
+            Target::Named => None,
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -91,25 +106,11 @@ impl Link {
     }
 
     fn begin(self: &Arc<Self>) {
-        let link = Arc::clone(self);
-        tokio::spawn(async move {
-            let settings = &link.shared.settings;
-            let within = longest_attempt(settings);
-            let outcome = tokio::time::timeout(within, connect(settings)).await;
-            let state = match outcome {
-                Ok(Ok(connection)) => {
-                    let number = link.shared.counters.connected();
-                    State::Up { connection, number, silent: 0 }
-                }
-                Ok(Err(why)) => link.down(why),
-                Err(_) => link.down(format!("connecting took more than {within:?}")),
-            };
-            *link.state() = state;
-            link.changed.notify_waiters();
-        });
+        let attempt = Attempt { link: Arc::clone(self), outcome: None };
+        tokio::spawn(attempt.run());
     }
 
-    fn down(&self, why: String) -> State {
+    fn down(&self, why: impl Into<Arc<str>>) -> State {
         State::Down { why: why.into(), until: self.shared.clock.now() + REST }
     }
 
@@ -123,56 +124,76 @@ impl Link {
     }
 
     /// No answer came in time.
-    pub(crate) fn silent(self: &Arc<Self>, number: u64) {
+    pub(crate) fn silent(&self, number: u64) {
         let mut state = self.state();
         if let State::Up { number: current, silent, .. } = &mut *state
             && *current == number
         {
             *silent += 1;
             if *silent >= SILENT {
-                *state = State::Connecting;
-                drop(state);
-                self.begin();
+                *state = self.down(format!("{} has been silent", self.target.of(&self.shared.settings)));
             }
         }
     }
 
     /// An error came. Gives the connection up if it is good for nothing more.
-    pub(crate) fn failed(self: &Arc<Self>, number: u64, error: &RedisError) -> Failure {
+    pub(crate) fn failed(&self, number: u64, error: &RedisError) -> Failure {
+        let failure = Failure::of(error);
         let mut state = self.state();
-        if let State::Up { number: current, connection, .. } = &*state
+        if let State::Up { number: current, .. } = &*state
             && *current == number
-            && is_over(error, connection)
+            && is_over(error)
         {
-            *state = State::Connecting;
-            drop(state);
-            self.begin();
+            *state = self.down(failure.to_string());
         }
-        Failure::of(error)
+        failure
     }
 }
 
-fn is_over(error: &RedisError, connection: &Connection) -> bool {
-    // The cluster's client looks after its connections itself.
-    if matches!(connection, Connection::Cluster(_)) {
-        return matches!(error.kind(), ErrorKind::ClusterConnectionNotFound);
+/// An attempt to connect. One that is dropped with its runtime has failed.
+struct Attempt {
+    link: Arc<Link>,
+    outcome: Option<State>,
+}
+
+impl Attempt {
+    async fn run(mut self) {
+        let (shared, target) = (&self.link.shared, &self.link.target);
+        let within = longest_attempt(&shared.settings, target);
+        let outcome = tokio::time::timeout(within, connect(&shared.settings, target)).await;
+        self.outcome = Some(match outcome {
+            Ok(Ok(connection)) => {
+                let number = shared.counters.connected();
+                State::Up { connection: Connection(connection), number, silent: 0 }
+            }
+            Ok(Err(why)) => self.link.down(why),
+            Err(_) => {
+                self.link.down(format!("no connection to {} within {within:?}", target.of(&shared.settings)))
+            }
+        });
     }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        let state = self.outcome.take();
+        *self.link.state() = state.unwrap_or_else(|| self.link.down("connecting was broken off"));
+        self.link.changed.notify_waiters();
+    }
+}
+
+/// Whether nothing more is to be had from a connection after this.
+fn is_over(error: &RedisError) -> bool {
     error.is_io_error()
         || error.is_connection_dropped()
         || error.is_unrecoverable_error()
         || matches!(
             error.kind(),
             ErrorKind::Server(
-                ServerErrorKind::ReadOnly
-                    | ServerErrorKind::MasterDown
-                    | ServerErrorKind::BusyLoading
-                    | ServerErrorKind::Moved
+                ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown | ServerErrorKind::BusyLoading
             ) | ErrorKind::AuthenticationFailed
         )
         || error.code() == Some("NOAUTH")
-}
-
-/// Why connecting failed, for people.
-pub(crate) fn reason(error: &RedisError) -> String {
-    explain(error)
+        // Before version 7 a script's error is told in the words of another.
+        || error.detail().is_some_and(|detail| detail.contains("-READONLY"))
 }

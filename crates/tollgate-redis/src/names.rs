@@ -59,6 +59,11 @@ pub(crate) fn partition(key: &[u8]) -> usize {
     (hash >> 56) as usize
 }
 
+/// The slot of a cluster that a partition lies in.
+pub(crate) fn slot_of(partition: usize) -> u16 {
+    slot(TAGS[partition].to_string().as_bytes())
+}
+
 /// Appends what a key is called.
 pub(crate) fn write_name(prefix: &str, rule: RuleId, key: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(prefix.as_bytes());
@@ -80,9 +85,12 @@ pub(crate) fn test_clocks() -> Vec<String> {
     TAGS.iter().map(|tag| format!("tollgate-test-clock:{{{tag}}}")).collect()
 }
 
+/// The partition in which nodes announce themselves.
+pub(crate) const NODES: usize = 0;
+
 /// Where nodes announce themselves.
 pub(crate) fn nodes(prefix: &str) -> String {
-    format!("{prefix}{VERSION}:nodes")
+    format!("{prefix}{VERSION}:{{{}}}:nodes", TAGS[NODES])
 }
 
 fn decimal(mut number: u32, digits: &mut [u8; 10]) -> &[u8] {

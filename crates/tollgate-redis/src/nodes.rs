@@ -4,8 +4,8 @@
 //! (`tollgate::outage`), so it has to know into how many parts. The number last
 //! learned is kept for as long as nobody knows better.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redis::{Cmd, Value};
@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 use crate::lane::Hub;
 use crate::names;
 use crate::shared::Shared;
+use crate::way::Answered;
 
 /// Between two announcements.
 const EVERY: Duration = Duration::from_secs(3);
@@ -25,12 +26,10 @@ pub(crate) async fn announce(shared: &Arc<Shared>, hub: &Arc<Hub>) {
     let name = format!("{:016x}", RandomState::new().hash_one(0u8));
     let mut command = Cmd::new();
     command.arg("EVAL").arg(ANNOUNCE).arg(1).arg(names::nodes(&shared.settings.prefix)).arg(&name);
+    let nobody = Mutex::default();
     loop {
-        let told = timeout(EVERY, async {
-            let (mut connection, number) = hub.link().connection().await.ok()?;
-            connection.query(&command).await.map_err(|error| hub.link().failed(number, &error)).ok()
-        });
-        if let Ok(Some(Value::Int(nodes))) = told.await
+        let told = timeout(EVERY, hub.way().query(hub.lane_of(names::NODES), &command, &nobody));
+        if let Ok(Ok(Answered::With(Value::Int(nodes)))) = told.await
             && let Ok(nodes) = usize::try_from(nodes)
         {
             shared.nodes.store(nodes.max(1), Ordering::Relaxed);

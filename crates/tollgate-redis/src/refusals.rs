@@ -5,8 +5,9 @@
 //! is remembered, and the same arithmetic decides the next request by it, at a time
 //! that is never before Redis' own: what is refused here, Redis would refuse too.
 //!
-//! Two things can make that wrong: somebody gives back by hand (a grant, a reset, a
-//! refund, a settlement), or Redis' clock is set forward. What this process itself
+//! Some things can make that wrong: somebody gives back (a grant, a reset, a refund, a
+//! settlement; on a cluster, a request that reserved in one partition and was refused in
+//! another), or Redis' clock is set forward. What this process itself
 //! gives back is forgotten here at once; for all else the settings bound for how long
 //! anything is remembered (`deny_cache`, a second), and that is how late another
 //! node can be.
@@ -36,6 +37,9 @@ pub(crate) struct Refusals {
     /// Whose each place is, so that strangers need not take its lock. Zero: nobody's.
     hashes: Box<[AtomicU64]>,
     places: Box<[Mutex<Option<Seen>>]>,
+    /// When somebody last changed a key of each set, by our clock: what was asked before
+    /// that may have been answered before that, and is not believed.
+    changed: Box<[AtomicU64]>,
     /// For how long.
     keep: Span,
 }
@@ -68,6 +72,7 @@ impl Refusals {
         Self {
             hashes: (0..places).map(|_| AtomicU64::new(0)).collect(),
             places: (0..places).map(|_| Mutex::default()).collect(),
+            changed: (0..places / WAYS).map(|_| AtomicU64::new(0)).collect(),
             keep: Span::from(keep),
         }
     }
@@ -115,16 +120,26 @@ impl Refusals {
             answered,
         };
         let mut place = self.lock(at);
+        // Under the lock: whoever changes the key now takes it after us.
+        if asked.as_micros() <= self.changed[at / WAYS].load(Ordering::Acquire) {
+            return;
+        }
         *place = Some(seen);
         self.hashes[at].store(hash, Ordering::Release);
     }
 
-    /// Somebody has changed this key.
-    pub(crate) fn forget(&self, rule: RuleId, key: &[u8]) {
-        if let Some(at) = self.find(hash(rule, key).max(1)) {
+    /// Somebody has changed this key, or is about to.
+    pub(crate) fn forget(&self, rule: RuleId, key: &[u8], now: Timestamp) {
+        let hash = hash(rule, key).max(1);
+        let ways = self.ways(hash);
+        let Some(changed) = self.changed.get(ways.start / WAYS) else { return };
+        changed.fetch_max(now.as_micros(), Ordering::AcqRel);
+        for at in ways {
             let mut place = self.lock(at);
-            *place = None;
-            self.hashes[at].store(0, Ordering::Release);
+            if self.hashes[at].load(Ordering::Acquire) == hash {
+                *place = None;
+                self.hashes[at].store(0, Ordering::Release);
+            }
         }
     }
 
@@ -141,9 +156,10 @@ impl Refusals {
         }
         let mut told: SmallVec<[_; 4]> = SmallVec::new();
         let (mut refuses, mut latest) = (false, Timestamp::EPOCH);
-        for check in checks {
+        for (at, check) in checks.iter().enumerate() {
+            let same = |other: &Check<'_>| other.rule.id == check.rule.id && other.key == check.key;
             let units = match check.demand {
-                Demand::Exactly(units) if !check.count_denied => units,
+                Demand::Exactly(units) if !check.count_denied && !checks[..at].iter().any(same) => units,
                 _ => return None,
             };
             let guard = self.lock(self.find(hash(check.rule.id, check.key).max(1))?);
@@ -155,7 +171,7 @@ impl Refusals {
             // earliest: nobody is refused too long, and nobody told to come too early.
             let (late, early) = seen.between(now);
             let free = match seen.wait {
-                Some((most, free)) if units >= most && is_before(late, free) => free,
+                Some((asked, free)) if units == asked && is_before(late, free) => free,
                 _ if matches!(seen.standing, Standing::Summed(_)) && units > 0 => return None,
                 _ => 0,
             };

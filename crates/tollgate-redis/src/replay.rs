@@ -4,16 +4,14 @@
 //! let through. The same steps are taken again here, in the same order, by the
 //! arithmetic of `tollgate_core`, so everybody learns how the key stood at their turn.
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
-use tollgate_core::{Demand, Quota, Timestamp, Verdict};
+use tollgate_core::{Adjustment, Demand, Outcome, Quota, Timestamp, Verdict};
 use tollgate_store::{Answer, Outcomes};
 
-use crate::draft::{Asked, Decided, Draft, Item};
+use crate::draft::{Asked, Crowd, Decided, Draft, Item, Waiters};
 use crate::encoding::quota_of;
 use crate::failure::Failure;
-use crate::standing::{Free, Numbers, Standing, Told};
+use crate::standing::{Free, Numbers, Standing, Told as ToldState};
 
 /// Whoever wants to know what became of keys.
 pub(crate) trait Witness {
@@ -31,71 +29,125 @@ pub(crate) trait Witness {
     fn changed(&self, draft: &Draft, key: usize);
 }
 
-/// Answers everybody. `numbers` are the answer without its first two, which are that
-/// it is one, and `now`.
-pub(crate) fn replay(
-    mut draft: Draft,
-    numbers: impl Iterator<Item = i64>,
-    now: Timestamp,
-    witness: &impl Witness,
-) {
-    let mut numbers = Numbers(numbers);
-    let mut standings = Vec::with_capacity(draft.keys.len());
-    for key in 0..draft.keys.len() {
-        let Some(standing) = Standing::read(quota_of(&draft, key), &mut numbers) else {
-            return draft.fail(&nonsense());
-        };
-        standings.push(match standing {
-            Told::Ours(standing) => Some(standing),
-            Told::Foreign => None,
-        });
-    }
-    for item in std::mem::take(&mut draft.items) {
-        match item {
-            Item::Change { key, waiting, .. } => {
-                let quota = quota_of(&draft, key);
-                let told = match Standing::read(quota, &mut numbers) {
-                    None => Err(nonsense()),
-                    Some(Told::Foreign) => Err(foreign(&draft, key)),
-                    Some(Told::Ours(standing)) => {
-                        let outcome = standing.describe(quota, Verdict::admitted(0), now);
-                        // So it stands for whoever comes later in this call.
-                        standings[key] = Some(standing);
-                        Ok(outcome)
-                    }
-                };
-                witness.changed(&draft, key);
-                drop(waiting.send(told));
+/// What the script answered about a call: `numbers` without the first two, which are that
+/// it is an answer, and `now`.
+pub(crate) struct Told {
+    pub(crate) numbers: Vec<i64>,
+    pub(crate) now: Timestamp,
+}
+
+/// Answers everybody.
+pub(crate) fn replay(draft: &Draft, crowd: Crowd, told: Told, witness: &impl Witness) {
+    let Some(mut play) = Play::begin(draft, told) else { return crowd.fail(&nonsense()) };
+    for (item, waiters) in draft.items.iter().zip(crowd.0) {
+        match (item, waiters) {
+            (Item::Change { key, .. }, Waiters::Change(waiting)) => {
+                drop(waiting.send(play.change(*key)));
+                witness.changed(draft, *key);
             }
-            Item::Requests { checks, waiting } => {
-                let Some(admitted) = numbers.next() else {
-                    waiting.into_iter().for_each(|it| drop(it.send(Err(nonsense()))));
-                    continue;
-                };
-                let Ok(admitted) = usize::try_from(admitted) else {
-                    let whose = checks.iter().find(|it| standings[it.key].is_none());
-                    let failure = whose.map_or_else(nonsense, |it| foreign(&draft, it.key));
-                    waiting.into_iter().for_each(|it| drop(it.send(Err(failure.clone()))));
-                    continue;
-                };
-                let free = read_free(&draft, &checks, &mut numbers);
-                let mut turn =
-                    Turn { draft: &draft, checks: &checks, free: &free, standings: &mut standings, now };
-                let crowd = waiting.len();
+            (Item::Requests { checks, many }, Waiters::Requests(waiting)) => {
                 let mut waiting = waiting.into_iter();
-                for it in waiting.by_ref().take(admitted) {
-                    drop(it.send(Ok(turn.admit())));
-                }
-                if admitted < crowd {
-                    let answer = turn.refuse();
-                    turn.remember(witness);
-                    for it in waiting {
-                        let renewed = SmallVec::new();
-                        drop(it.send(Ok(Decided { answer: answer.clone(), renewed })));
+                match play.turn(checks) {
+                    Ok((admitted, mut turn)) => {
+                        for it in waiting.by_ref().take(admitted) {
+                            drop(it.send(Ok(turn.admit())));
+                        }
+                        if admitted < *many {
+                            let answer = turn.refuse();
+                            turn.remember(witness);
+                            for it in waiting {
+                                let renewed = SmallVec::new();
+                                drop(it.send(Ok(Decided { answer: answer.clone(), renewed })));
+                            }
+                        }
                     }
+                    Err(failure) => waiting.for_each(|it| drop(it.send(Err(failure.clone())))),
+                }
+            }
+            // A draft files both together.
+            (_, waiters) => Crowd(vec![waiters]).fail(&nonsense()),
+        }
+    }
+}
+
+/// What a call took that nobody waits for any more, as what has to be done to give it back.
+pub(crate) fn undo(draft: &Draft, told: Told) -> Vec<(usize, Adjustment)> {
+    let mut undone = Vec::new();
+    let taken_at = told.now;
+    let Some(mut play) = Play::begin(draft, told) else { return undone };
+    for item in &draft.items {
+        match item {
+            Item::Change { key, .. } => drop(play.change(*key)),
+            Item::Requests { checks, many } => {
+                let Ok((admitted, mut turn)) = play.turn(checks) else { continue };
+                for _ in 0..admitted {
+                    let decided = turn.admit();
+                    for (at, (asked, outcome)) in checks.iter().zip(&decided.answer.outcomes).enumerate() {
+                        match asked.demand {
+                            Demand::Slot(_) if !outcome.is_admitted() || decided.renewed.contains(&at) => {}
+                            Demand::Slot(owner) => undone.push((asked.key, Adjustment::Release { owner })),
+                            Demand::Exactly(_) | Demand::UpTo(_) if outcome.units() == 0 => {}
+                            Demand::Exactly(_) | Demand::UpTo(_) => {
+                                let units = outcome.units();
+                                undone.push((asked.key, Adjustment::Refund { units, taken_at }));
+                            }
+                        }
+                    }
+                }
+                if admitted < *many {
+                    turn.refuse();
                 }
             }
         }
+    }
+    undone
+}
+
+/// The steps of a call, taken again.
+struct Play<'d> {
+    draft: &'d Draft,
+    standings: Vec<Option<Standing>>,
+    numbers: Numbers<std::vec::IntoIter<i64>>,
+    now: Timestamp,
+}
+
+impl<'d> Play<'d> {
+    fn begin(draft: &'d Draft, told: Told) -> Option<Self> {
+        let mut numbers = Numbers(told.numbers.into_iter());
+        let mut standings = Vec::with_capacity(draft.keys.len());
+        for key in 0..draft.keys.len() {
+            standings.push(match Standing::read(quota_of(draft, key), &mut numbers)? {
+                ToldState::Ours(standing) => Some(standing),
+                ToldState::Foreign => None,
+            });
+        }
+        Some(Self { draft, standings, numbers, now: told.now })
+    }
+
+    fn change(&mut self, key: usize) -> Result<Outcome, Failure> {
+        let quota = quota_of(self.draft, key);
+        match Standing::read(quota, &mut self.numbers) {
+            None => Err(nonsense()),
+            Some(ToldState::Foreign) => Err(foreign(self.draft, key)),
+            Some(ToldState::Ours(standing)) => {
+                let outcome = standing.describe(quota, Verdict::admitted(0), self.now);
+                // So it stands for whoever comes later in this call.
+                self.standings[key] = Some(standing);
+                Ok(outcome)
+            }
+        }
+    }
+
+    /// How many of a crowd were admitted, and their turn.
+    fn turn<'p>(&'p mut self, checks: &'p [Asked]) -> Result<(usize, Turn<'p>), Failure> {
+        let admitted = self.numbers.next().ok_or_else(nonsense)?;
+        let Ok(admitted) = usize::try_from(admitted) else {
+            let whose = checks.iter().find(|it| self.standings[it.key].is_none());
+            return Err(whose.map_or_else(nonsense, |it| foreign(self.draft, it.key)));
+        };
+        let free = read_free(self.draft, checks, &mut self.numbers);
+        let (draft, now) = (self.draft, self.now);
+        Ok((admitted, Turn { draft, checks, free, standings: &mut self.standings, now }))
     }
 }
 
@@ -104,7 +156,8 @@ fn nonsense() -> Failure {
 }
 
 fn foreign(draft: &Draft, key: usize) -> Failure {
-    Failure::Foreign(Arc::from(draft.name_of(key).escape_ascii().to_string()))
+    // The key itself may be somebody's password: it can be found without.
+    Failure::Foreign(format!("{}*", draft.file(key).escape_ascii()).into())
 }
 
 /// When the logs and slots of a request are free.
@@ -127,7 +180,7 @@ fn read_free<I: Iterator<Item = i64>>(
 struct Turn<'a> {
     draft: &'a Draft,
     checks: &'a [Asked],
-    free: &'a [Free],
+    free: SmallVec<[Free; 4]>,
     standings: &'a mut [Option<Standing>],
     now: Timestamp,
 }
@@ -135,7 +188,7 @@ struct Turn<'a> {
 impl Turn<'_> {
     fn admit(&mut self) -> Decided {
         let (mut outcomes, mut renewed) = (Outcomes::new(), SmallVec::new());
-        for (at, (asked, &free)) in self.checks.iter().zip(self.free).enumerate() {
+        for (at, (asked, &free)) in self.checks.iter().zip(&self.free).enumerate() {
             let quota = quota_of(self.draft, asked.key);
             let Some(standing) = &mut self.standings[asked.key] else { continue };
             let verdict = standing.meet(quota, asked.demand, free, self.now);
@@ -153,7 +206,7 @@ impl Turn<'_> {
         // A key that is asked for twice in one request has less for the second.
         let mut tried: SmallVec<[(usize, Standing); 4]> = SmallVec::new();
         let mut verdicts: SmallVec<[Verdict; 4]> = SmallVec::new();
-        for (asked, &free) in self.checks.iter().zip(self.free) {
+        for (asked, &free) in self.checks.iter().zip(&self.free) {
             let quota = quota_of(self.draft, asked.key);
             let Some(before) = &self.standings[asked.key] else { continue };
             let known = tried.iter().position(|(key, _)| *key == asked.key);
@@ -166,7 +219,7 @@ impl Turn<'_> {
                 refused => refused,
             });
         }
-        for ((asked, &free), verdict) in self.checks.iter().zip(self.free).zip(verdicts) {
+        for ((asked, &free), verdict) in self.checks.iter().zip(&self.free).zip(verdicts) {
             let quota = quota_of(self.draft, asked.key);
             let Some(standing) = &mut self.standings[asked.key] else { continue };
             let mut told = verdict;
@@ -187,10 +240,11 @@ impl Turn<'_> {
 
     /// Hands every key of a refused request to whoever remembers refusals.
     fn remember(&self, witness: &impl Witness) {
-        if self.checks.iter().any(|it| it.count_denied) {
+        let twice = |at: usize, it: &Asked| self.checks[..at].iter().any(|other| other.key == it.key);
+        if self.checks.iter().enumerate().any(|(at, it)| it.count_denied || twice(at, it)) {
             return;
         }
-        for (asked, &free) in self.checks.iter().zip(self.free) {
+        for (asked, &free) in self.checks.iter().zip(&self.free) {
             let Some(standing) = &self.standings[asked.key] else { continue };
             let wait = match asked.demand {
                 Demand::Exactly(units) if free.at > 0 => Some((units, free.at)),

@@ -1,4 +1,4 @@
-//! All or nothing across the partitions of a cluster.
+//! All or nothing across the partitions of a cluster, and for whoever may leave.
 //!
 //! No script reaches across slots, so a request whose keys lie in several partitions
 //! is asked of all of them at once, each part all-or-nothing by itself. If one part
@@ -6,24 +6,24 @@
 //!
 //! What others can see meanwhile: units that were reserved and will be given back,
 //! for about a round trip. Somebody may be refused for them; nobody is ever admitted
-//! wrongly. Who dies in that moment leaves the units charged.
+//! wrongly. A process that dies in that moment leaves the units charged.
+//!
+//! The request is carried out in a task of its own. Whoever asked may leave: then all that
+//! was reserved is given back, slots above all, which nobody else could release.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate_core::{Adjustment, Demand, Outcome, Verdict};
+use tokio::sync::oneshot;
+use tollgate_core::{Adjustment, Demand, Outcome, Rule, Timestamp, Verdict};
 use tollgate_store::{Answer, Check, Outcomes, StoreError};
 
 use crate::draft::Decided;
+use crate::failure::Failure;
 use crate::lane::Hub;
 use crate::store::ended;
 
-/// A part of a request: which of its checks, and what they were told.
-struct Part {
-    lane: usize,
-    checks: SmallVec<[usize; 4]>,
-}
-
+/// Asks all partitions, and charges all of them or none.
 pub(crate) async fn reserve(
     hub: &Arc<Hub>,
     checks: &[Check<'_>],
@@ -32,88 +32,149 @@ pub(crate) async fn reserve(
     let mut parts: SmallVec<[Part; 4]> = SmallVec::new();
     for (at, check) in checks.iter().enumerate() {
         let lane = lane_of(check.key);
+        let wish = Wish::of(at, check);
         match parts.iter_mut().find(|part| part.lane == lane) {
-            Some(part) => part.checks.push(at),
-            None => parts.push(Part { lane, checks: SmallVec::from_elem(at, 1) }),
+            Some(part) => part.wishes.push(wish),
+            None => parts.push(Part { lane, wishes: vec![wish] }),
         }
     }
-    let asked: SmallVec<[_; 4]> = parts
-        .iter()
-        .map(|part| {
-            let checks: SmallVec<[Check<'_>; 4]> = part.checks.iter().map(|&at| checks[at]).collect();
-            hub.ask(part.lane, &checks)
-        })
-        .collect();
-    let mut answers: SmallVec<[Result<Decided, StoreError>; 4]> = SmallVec::new();
-    for answer in asked {
-        answers.push(match answer.await {
-            Ok(decided) => decided.map_err(StoreError::from),
-            Err(_) => Err(ended()),
-        });
+    let (told, answer) = oneshot::channel();
+    tokio::spawn(Reservation { hub: Arc::clone(hub), parts }.run(told));
+    answer.await.map_err(|_| ended())?.map_err(StoreError::from)
+}
+
+/// A check that outlives whoever asked.
+struct Wish {
+    /// Its place in the request.
+    at: usize,
+    rule: Rule,
+    key: Vec<u8>,
+    demand: Demand,
+    binding: bool,
+    count_denied: bool,
+}
+
+impl Wish {
+    fn of(at: usize, check: &Check<'_>) -> Self {
+        let Check { rule, key, demand, binding, count_denied } = *check;
+        Self { at, rule: rule.clone(), key: key.to_vec(), demand, binding, count_denied }
     }
-    let all = answers.iter().all(|it| it.as_ref().is_ok_and(|it| it.answer.admitted));
-    let mut outcomes: SmallVec<[Option<Outcome>; 4]> = SmallVec::from_elem(None, checks.len());
-    let (mut at, mut failure) = (None, None);
-    for (part, answer) in parts.iter().zip(answers) {
-        match answer {
-            Err(error) => failure = Some(error),
-            Ok(decided) => {
-                at = Some(
-                    at.map_or(decided.answer.at, |at: tollgate_core::Timestamp| at.min(decided.answer.at)),
-                );
-                let told = if all || !decided.answer.admitted {
-                    decided.answer.outcomes
-                } else {
-                    give_back(hub, part, checks, &decided).await
-                };
-                for (&at, outcome) in part.checks.iter().zip(told) {
-                    outcomes[at] = Some(outcome);
-                }
-            }
-        }
-    }
-    if let Some(error) = failure {
-        return Err(error);
-    }
-    let outcomes: Option<Outcomes> = outcomes.into_iter().collect();
-    match (outcomes, at) {
-        (Some(outcomes), Some(at)) => Ok(Answer { admitted: all, at, outcomes }),
-        _ => Err(StoreError::Failed("a partition told too little".into())),
+
+    fn check(&self) -> Check<'_> {
+        let Self { rule, key, demand, binding, count_denied, .. } = self;
+        Check { rule, key, demand: *demand, binding: *binding, count_denied: *count_denied }
     }
 }
 
-/// Gives back what one part reserved, but for limits that count refusals, and says how
-/// its keys stand then.
-async fn give_back(hub: &Arc<Hub>, part: &Part, checks: &[Check<'_>], decided: &Decided) -> Outcomes {
-    let taken_at = decided.answer.at;
-    let mut changes: SmallVec<[_; 4]> = SmallVec::new();
-    for (place, (&at, outcome)) in part.checks.iter().zip(&decided.answer.outcomes).enumerate() {
-        let check = &checks[at];
-        let undo = match check.demand {
-            _ if !outcome.is_admitted() || check.count_denied => None,
-            // It held that slot before.
-            Demand::Slot(_) if decided.renewed.contains(&place) => None,
-            Demand::Slot(owner) => Some(Adjustment::Release { owner }),
-            Demand::Exactly(_) | Demand::UpTo(_) if outcome.units() == 0 => None,
-            Demand::Exactly(_) | Demand::UpTo(_) => {
-                Some(Adjustment::Refund { units: outcome.units(), taken_at })
-            }
+/// What lies in one partition.
+struct Part {
+    lane: usize,
+    wishes: Vec<Wish>,
+}
+
+struct Reservation {
+    hub: Arc<Hub>,
+    parts: SmallVec<[Part; 4]>,
+}
+
+/// What each part was answered.
+type Answers = SmallVec<[Result<Decided, Failure>; 4]>;
+
+impl Reservation {
+    async fn run(self, told: oneshot::Sender<Result<Answer, Failure>>) {
+        let asked: SmallVec<[_; 4]> = self
+            .parts
+            .iter()
+            .map(|part| {
+                let checks: SmallVec<[Check<'_>; 4]> = part.wishes.iter().map(Wish::check).collect();
+                self.hub.ask(part.lane, &checks)
+            })
+            .collect();
+        let mut answers = Answers::new();
+        for answer in asked {
+            let ended = |_| Failure::failed("the runtime that was asking has ended");
+            answers.push(answer.await.map_err(ended).and_then(|it| it));
+        }
+        let all = answers.iter().all(|it| it.as_ref().is_ok_and(|it| it.answer.admitted));
+        let concluded = if all {
+            self.told(&answers, true, &[])
+        } else {
+            let (standings, failed) = self.give_back(&answers).await;
+            // What could not be given back has landed.
+            self.told(&answers, false, &standings).map_err(|it| if failed { it.in_doubt() } else { it })
         };
-        changes.push(undo.map(|undo| hub.change(part.lane, (check.rule, check.key), undo)));
-    }
-    let mut told = Outcomes::new();
-    for (change, outcome) in changes.into_iter().zip(&decided.answer.outcomes) {
-        let mut outcome = *outcome;
-        if let Verdict::Admitted { .. } = outcome.verdict {
-            outcome.verdict = Verdict::admitted(0);
+        if told.send(concluded).is_err() && all {
+            self.give_back(&answers).await;
         }
-        // If giving back fails, the key stays charged: too strict, not too generous.
-        if let Some(change) = change
-            && let Ok(Ok(after)) = change.await
-        {
-            outcome = after;
-        }
-        told.push(outcome);
     }
-    told
+
+    /// Gives back what was reserved, but for limits that count refusals. How the keys
+    /// stand then, by their place in the request, and whether something could not be.
+    async fn give_back(&self, answers: &Answers) -> (SmallVec<[(usize, Outcome); 4]>, bool) {
+        let mut changes: SmallVec<[_; 4]> = SmallVec::new();
+        for (part, answer) in self.parts.iter().zip(answers) {
+            let Some(decided) = answer.as_ref().ok().filter(|it| it.answer.admitted) else { continue };
+            for (place, (wish, outcome)) in part.wishes.iter().zip(&decided.answer.outcomes).enumerate() {
+                if let Some(undo) = undo(wish, outcome, decided, place) {
+                    changes.push((wish.at, self.hub.change(part.lane, (&wish.rule, &wish.key), undo)));
+                }
+            }
+        }
+        let (mut standings, mut failed) = (SmallVec::new(), false);
+        for (at, change) in changes {
+            match change.await {
+                Ok(Ok(outcome)) => standings.push((at, outcome)),
+                Ok(Err(_)) | Err(_) => failed = true,
+            }
+        }
+        (standings, failed)
+    }
+
+    /// The answers of all parts as one. Of a refusal, whoever would have admitted says so,
+    /// with nothing charged, and as the key stands since it was given back.
+    fn told(&self, answers: &Answers, all: bool, standings: &[(usize, Outcome)]) -> Result<Answer, Failure> {
+        let count = self.parts.iter().map(|part| part.wishes.len()).sum();
+        let mut outcomes: SmallVec<[Option<Outcome>; 4]> = SmallVec::from_elem(None, count);
+        let (mut earliest, mut failure): (Option<Timestamp>, Option<Failure>) = (None, None);
+        for (part, answer) in self.parts.iter().zip(answers) {
+            let answer = match answer {
+                Ok(decided) => &decided.answer,
+                Err(why) => {
+                    failure = Some(failure.map_or_else(|| why.clone(), |worst| worst.or_worse(why)));
+                    continue;
+                }
+            };
+            earliest = Some(earliest.map_or(answer.at, |at| at.min(answer.at)));
+            for (wish, outcome) in part.wishes.iter().zip(&answer.outcomes) {
+                let since = standings.iter().find(|(at, _)| *at == wish.at).map(|(_, outcome)| *outcome);
+                let mut told = since.unwrap_or(*outcome);
+                if let (false, Verdict::Admitted { .. }) = (all, told.verdict) {
+                    told.verdict = Verdict::admitted(0);
+                }
+                outcomes[wish.at] = Some(told);
+            }
+        }
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        let outcomes: Option<Outcomes> = outcomes.into_iter().collect();
+        match (outcomes, earliest) {
+            (Some(outcomes), Some(at)) => Ok(Answer { admitted: all, at, outcomes }),
+            _ => Err(Failure::failed("a partition told too little")),
+        }
+    }
+}
+
+/// What gives back what one check took, if it took anything.
+fn undo(wish: &Wish, outcome: &Outcome, decided: &Decided, place: usize) -> Option<Adjustment> {
+    match wish.demand {
+        _ if !outcome.is_admitted() || wish.count_denied => None,
+        // It held that slot before.
+        Demand::Slot(_) if decided.renewed.contains(&place) => None,
+        Demand::Slot(owner) => Some(Adjustment::Release { owner }),
+        Demand::Exactly(_) | Demand::UpTo(_) if outcome.units() == 0 => None,
+        Demand::Exactly(_) | Demand::UpTo(_) => {
+            Some(Adjustment::Refund { units: outcome.units(), taken_at: decided.answer.at })
+        }
+    }
 }

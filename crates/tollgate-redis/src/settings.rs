@@ -65,7 +65,7 @@ pub enum Topology {
 }
 
 /// A server's address.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
     /// Name or address of the host, without brackets.
     pub host: String,

@@ -2,12 +2,14 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
+use std::time::Duration;
+
 use tollgate_core::{Span, Timestamp};
 use tollgate_store::{Clock as _, SystemClock};
 
 use crate::refusals::Refusals;
 use crate::script::Scripts;
-use crate::settings::RedisSettings;
+use crate::settings::{RedisSettings, Topology};
 
 pub(crate) struct Shared {
     pub(crate) settings: RedisSettings,
@@ -68,10 +70,21 @@ impl Counts {
     }
 }
 
+/// On a cluster, what one request reserved and will give back is seen by others for a
+/// moment, so a refusal there is not worth remembering for long.
+const ON_A_CLUSTER: Duration = Duration::from_millis(100);
+
+fn remembered_for(settings: &RedisSettings) -> Duration {
+    match settings.topology {
+        Topology::Cluster(_) => settings.deny_cache.min(ON_A_CLUSTER),
+        Topology::Standalone(_) | Topology::Sentinel { .. } => settings.deny_cache,
+    }
+}
+
 impl Shared {
     pub(crate) fn new(settings: RedisSettings, scripts: &'static Scripts) -> Self {
         Self {
-            refusals: Refusals::new(settings.deny_cache),
+            refusals: Refusals::new(remembered_for(&settings)),
             settings,
             scripts,
             counters: Counts::default(),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 
 use tokio::time::timeout;
-use tollgate_core::{Adjustment, Outcome, Rule, Timestamp};
+use tollgate_core::{Adjustment, Demand, Outcome, Rule, Timestamp};
 use tollgate_store::{Answer, Check, Clock as _, Outcomes, Store, StoreError};
 
 use crate::failure::Failure;
@@ -72,8 +72,8 @@ impl RedisStore {
     /// Connects, or says why not: for whoever wants to know at start. The store works
     /// without, and tries again by itself.
     pub async fn connect(&self) -> Result<(), StoreError> {
-        let connected = timeout(std::time::Duration::from_secs(1), self.hub().link().connection()).await;
-        match connected {
+        let connecting = async { self.hub().way().link(0).await?.connection().await };
+        match timeout(std::time::Duration::from_secs(1), connecting).await {
             Ok(connected) => connected.map(drop).map_err(StoreError::from),
             Err(_) => Err(Failure::refused("no connection within a second").into()),
         }
@@ -123,7 +123,9 @@ impl Store for RedisStore {
             return Ok(Answer { admitted: true, at: self.shared.redis_now(), outcomes });
         };
         let lane = self.lane(first.key);
-        if checks.iter().skip(1).any(|check| self.lane(check.key) != lane) {
+        // Whoever leaves while a slot is being taken for them could never give it back.
+        let takes_slot = checks.iter().any(|check| matches!(check.demand, Demand::Slot(_)));
+        if takes_slot || checks.iter().skip(1).any(|check| self.lane(check.key) != lane) {
             return reserve(self.hub(), checks, |key| self.lane(key)).await;
         }
         let answer = self.hub().ask(lane, checks).await;
@@ -135,7 +137,7 @@ impl Store for RedisStore {
     }
 
     async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
-        self.shared.refusals.forget(rule.id, key);
+        self.shared.refusals.forget(rule.id, key, self.shared.clock.now());
         let outcome = self.hub().change(self.lane(key), (rule, key), adjustment).await;
         Ok(outcome.map_err(|_| ended())??)
     }

@@ -5,6 +5,7 @@
 
 mod conformance;
 mod differential;
+mod doubt;
 mod model;
 mod refusals;
 mod servers;

@@ -1,0 +1,123 @@
+//! Calls whose end nobody saw: what they took is given back.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tollgate_core::{Bucket, Concurrency, Demand, Owner, Rate, Rule, Span};
+use tollgate_redis::{RedisSettings, RedisStore};
+use tollgate_store::{Check, Store, StoreError};
+use tollgate_testkit::{Redis, RedisCluster};
+
+use crate::support::{patient, store};
+
+fn daily(name: &str, units: u64) -> Rule {
+    Rule::new(name, Bucket::new(Rate::per_day(units)).unwrap())
+}
+
+async fn left(store: &RedisStore, rule: &Rule, key: &str) -> u64 {
+    store.decide(&[Check::new(rule, key.as_bytes(), 0)]).await.unwrap().outcomes[0].remaining
+}
+
+/// Waits for what happens in the background, far longer than it needs.
+async fn eventually(what: &str, check: impl AsyncFn() -> bool) {
+    let begun = Instant::now();
+    while !check().await {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_lands_after_its_deadline_is_taken_back() {
+    let redis = Redis::start();
+    let hasty =
+        RedisStore::new(RedisSettings { deadline: Duration::from_millis(50), ..patient(&[redis.url()]) });
+    let calm = store(&[redis.url()]);
+    let (rule, slots) =
+        (daily("late", 100), Rule::new("slots", Concurrency::new(10, Span::from_hours(1)).unwrap()));
+    hasty.decide(&[Check::new(&rule, b"key", 1)]).await.unwrap();
+    redis.pause();
+    let slot = Check { demand: Demand::Slot(Owner(7)), ..Check::new(&slots, b"key", 1) };
+    let late = hasty.decide(&[Check::new(&rule, b"key", 20), slot]).await;
+    assert!(matches!(late, Err(StoreError::TimedOut(_))), "{late:?}");
+    redis.resume();
+    eventually("the units are back", async || left(&calm, &rule, "key").await == 99).await;
+    eventually("the slot is back", async || left(&calm, &slots, "key").await == 10).await;
+}
+
+#[tokio::test]
+async fn whoever_leaves_while_being_served_leaves_nothing_behind() {
+    let cluster = RedisCluster::start();
+    let store = Arc::new(store(&cluster.urls()));
+    store.connect().await.unwrap();
+    let (all, own) = (Arc::new(daily("all", 1_000)), Arc::new(daily("own", 1)));
+    let slots = Arc::new(Rule::new("slots", Concurrency::new(1_000, Span::from_hours(1)).unwrap()));
+    store.decide(&[Check::new(&own, b"drained", 1)]).await.unwrap();
+    for round in 0..300_u64 {
+        let (store, all, own, slots) =
+            (Arc::clone(&store), Arc::clone(&all), Arc::clone(&own), Arc::clone(&slots));
+        let task = tokio::spawn(async move {
+            let slot =
+                Check { demand: Demand::Slot(Owner(u128::from(round))), ..Check::new(&slots, b"slots", 1) };
+            let checks = [Check::new(&all, b"all", 1), slot, Check::new(&own, b"drained", 1)];
+            store.decide(&checks).await.map(drop)
+        });
+        tokio::time::sleep(Duration::from_micros(round * 4)).await;
+        task.abort();
+    }
+    eventually("all units are back", async || left(&store, &all, "all").await == 1_000).await;
+    eventually("all slots are back", async || left(&store, &slots, "slots").await == 1_000).await;
+}
+
+#[tokio::test]
+async fn a_silent_node_takes_no_other_with_it_and_is_replaced() {
+    let cluster = RedisCluster::start();
+    let hasty = RedisSettings { deadline: Duration::from_millis(100), ..patient(&cluster.urls()) };
+    let (store, rule) = (RedisStore::new(hasty), daily("silent", 1_000_000));
+    let keys: Vec<_> = (0..60).map(|at| format!("key-{at}")).collect();
+    let ask = async || {
+        let mut served = 0;
+        for key in &keys {
+            served += usize::from(store.decide(&[Check::new(&rule, key.as_bytes(), 1)]).await.is_ok());
+        }
+        served
+    };
+    eventually("all is well", async || ask().await == 60).await;
+    let victim = cluster.primary_of_slot(0);
+    cluster.node(victim).pause();
+    let served = ask().await;
+    assert!((30..60).contains(&served), "{served} of 60: a third is silent, and only that");
+    eventually("its replica has taken over", async || ask().await == 60).await;
+    cluster.node(victim).resume();
+    eventually("and the old one does no harm", async || ask().await == 60).await;
+}
+
+#[tokio::test]
+async fn a_server_that_takes_connections_and_refuses_work_is_not_stormed() {
+    let (primary, replica) = (Redis::start(), Redis::start());
+    replica.cli(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
+    let (store, rule) = (store(&[replica.url()]), daily("stormed", 10));
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(1) {
+        let told = store.decide(&[Check::new(&rule, b"key", 1)]).await.unwrap_err();
+        assert!(matches!(told, StoreError::Refused(_)), "{told:?}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(store.counters().connections <= 25, "{:?}", store.counters());
+}
+
+#[tokio::test]
+async fn a_node_that_still_has_the_old_numbers_gives_no_second_budget() {
+    let redis = Redis::start();
+    let (new, old) = (store(&[redis.url()]), store(&[redis.url()]));
+    let before = daily("rolling", 100);
+    let after = daily("rolling", 110).replacing(&before);
+    let take = async |store: &RedisStore, rule: &Rule, units| {
+        store.decide(&[Check::new(rule, b"key", units)]).await.unwrap().admitted
+    };
+    assert!(take(&old, &before, 100).await);
+    assert!(take(&new, &after, 10).await && !take(&new, &after, 1).await, "a hundred are carried over");
+    assert!(!take(&old, &before, 1).await, "and the old one is still drained");
+    let back = daily("rolling", 100).replacing(&after);
+    assert!(!take(&new, &back, 1).await, "and back again");
+}
