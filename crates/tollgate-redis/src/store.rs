@@ -2,11 +2,11 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 
 use tokio::time::timeout;
-use tollgate_core::{Adjustment, Demand, Outcome, Rule, Timestamp};
+use tollgate_core::{Adjustment, Bucket, Demand, Outcome, Rate, Rule, Timestamp};
 use tollgate_store::{Answer, Check, Clock as _, Outcomes, Store, StoreError};
 
 use crate::failure::Failure;
@@ -140,6 +140,15 @@ impl Store for RedisStore {
         self.shared.refusals.forget(rule.id, key, self.shared.clock.now());
         let outcome = self.hub().change(self.lane(key), (rule, key), adjustment).await;
         Ok(outcome.map_err(|_| ended())??)
+    }
+
+    /// Resets a key that nobody has: a replica, or one that may not write, refuses that
+    /// too. Each time another one, so that every part of a cluster has its turn.
+    async fn probe(&self) -> Result<(), StoreError> {
+        static TURN: AtomicU8 = AtomicU8::new(0);
+        let Ok(quota) = Bucket::new(Rate::per_minute(1)) else { return Ok(()) };
+        let (rule, key) = (Rule::new("tollgate-probe", quota), [TURN.fetch_add(1, Ordering::Relaxed)]);
+        self.adjust(&rule, &key, Adjustment::Reset).await.map(drop)
     }
 
     fn nodes(&self) -> usize {

@@ -248,3 +248,44 @@ async fn a_server_that_is_too_old_is_told_so() {
     let told = in_full(&store(&[format!("redis://{address}")]).connect().await.unwrap_err());
     assert!(told.contains("Redis 3.2.12 is too old"), "{told}");
 }
+
+#[tokio::test]
+async fn a_probe_finds_what_would_keep_a_decision_from_being_made() {
+    let (redis, primary) = (Redis::start(), Redis::start());
+    let store = store(&[redis.url()]);
+    store.probe().await.unwrap();
+    assert_eq!(redis.cli(&["DBSIZE"]), "0", "and leaves nothing behind");
+    redis.cli(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
+    assert!(in_full(&store.probe().await.unwrap_err()).contains("this is a replica"));
+    redis.cli(&["REPLICAOF", "NO", "ONE"]);
+    redis.kill();
+    assert!(store.probe().await.is_err());
+}
+
+#[tokio::test]
+async fn the_documented_user_is_enough_on_a_cluster_whose_slots_move() {
+    let cluster = RedisCluster::start();
+    let readme = include_str!("../../README.md");
+    let rule =
+        readme.lines().find_map(|line| line.strip_prefix("ACL SETUSER ")).expect("the README has the line");
+    assert!(readme.contains("A cluster needs `+cluster|slots +asking` as well."));
+    for node in 0..6 {
+        let words = ["ACL", "SETUSER"].into_iter().chain(rule.split_whitespace());
+        let words: Vec<_> = words.chain(["+cluster|slots", "+asking"]).collect();
+        cluster.node(node).cli(&words);
+    }
+    let urls: Vec<_> =
+        (0..6).map(|at| format!("redis://tollgate:SECRET@{}", cluster.node(at).address())).collect();
+    let (store, rule) = (store(&urls), hourly("moving", 10));
+    assert_eq!(left(&store, &rule).await.unwrap(), 9);
+    let name = (0..6).map(|at| cluster.node(at).cli(&["KEYS", "tg1*"])).find(|it| !it.is_empty()).unwrap();
+    let slot = cluster.slot_of(name.lines().next().unwrap());
+    let from = cluster.primary_of_slot(slot);
+    let to = (0..6).find(|&at| at != from && cluster.node(at).cli(&["ROLE"]).starts_with("master")).unwrap();
+    // While the slot is open, keys that are not there yet are asked for at the other side.
+    cluster.open_slot(slot, to);
+    let other = hourly("moving too", 10);
+    assert_eq!(left(&store, &rule).await.unwrap(), 8);
+    assert_eq!(left(&store, &other).await.unwrap(), 9);
+    assert_eq!(left(&store, &other).await.unwrap(), 8);
+}
