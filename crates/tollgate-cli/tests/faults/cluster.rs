@@ -49,6 +49,26 @@ fn a_cluster_that_promotes_a_replica_costs_what_it_had_not_heard_of() {
 }
 
 #[test]
+fn a_primary_that_falls_silent_is_an_outage_of_its_part() {
+    let cluster = RedisCluster::start();
+    let why = "replication is asynchronous: what the replica had not heard of is forgotten";
+    let name = "`SIGSTOP` of one primary of three; its replica takes over, and it comes back";
+    let report = run(&fault(33, name, why, &cluster), |rig| {
+        let before = rig.spent();
+        let replica = cluster.replica_of(0).unwrap();
+        wait_until_copied(cluster.node(0), &[cluster.node(replica)]);
+        cluster.node(0).pause();
+        let lost = rig.spent_since(before);
+        cluster.wait_until_ok();
+        let served = Instant::now();
+        rig.endure(Duration::from_secs(1));
+        cluster.node(0).resume();
+        Served { at: served, lost }
+    });
+    assert!(report.degraded > 0);
+}
+
+#[test]
 fn slots_that_move_keep_what_was_spent() {
     let cluster = RedisCluster::start();
     let fault = fault(
