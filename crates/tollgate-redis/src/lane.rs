@@ -21,7 +21,7 @@ use tollgate_store::{Check, Clock as _};
 use crate::draft::{Decided, Draft};
 use crate::encoding::{encode, quota_of};
 use crate::failure::Failure;
-use crate::replay::{Told, Witness, replay, undo};
+use crate::replay::{Told, Witness, replay, take_back};
 use crate::shared::{Counts, Shared};
 use crate::standing::Standing;
 use crate::way::{Answered, Sent, Way};
@@ -188,7 +188,7 @@ impl Hub {
     /// landed after all, what it took is given back.
     async fn take_back(self: Arc<Self>, lane: usize, call: impl Future<Output = (Draft, Called)> + Send) {
         let (draft, Ok((told, _))) = call.await else { return };
-        for (key, adjustment) in undo(&draft, told) {
+        for (key, adjustment) in take_back(&draft, told) {
             let answer = self.change(lane, (&draft.rule_of(key), draft.bare(key)), adjustment);
             // If that fails too, time gives it back.
             let _given_back = answer.await;

@@ -22,6 +22,7 @@ mod settings;
 mod shared;
 mod standing;
 mod store;
+mod undo;
 mod way;
 
 pub use settings::{Address, RedisSettings, SettingsError, Tls, Topology};

@@ -12,6 +12,7 @@ use crate::draft::{Asked, Crowd, Decided, Draft, Item, Waiters};
 use crate::encoding::quota_of;
 use crate::failure::Failure;
 use crate::standing::{Free, Numbers, Standing, Told as ToldState};
+use crate::undo::undo;
 
 /// Whoever wants to know what became of keys.
 pub(crate) trait Witness {
@@ -71,7 +72,7 @@ pub(crate) fn replay(draft: &Draft, crowd: Crowd, told: Told, witness: &impl Wit
 }
 
 /// What a call took that nobody waits for any more, as what has to be done to give it back.
-pub(crate) fn undo(draft: &Draft, told: Told) -> Vec<(usize, Adjustment)> {
+pub(crate) fn take_back(draft: &Draft, told: Told) -> Vec<(usize, Adjustment)> {
     let mut undone = Vec::new();
     let taken_at = told.now;
     let Some(mut play) = Play::begin(draft, told) else { return undone };
@@ -83,15 +84,9 @@ pub(crate) fn undo(draft: &Draft, told: Told) -> Vec<(usize, Adjustment)> {
                 for _ in 0..admitted {
                     let decided = turn.admit();
                     for (at, (asked, outcome)) in checks.iter().zip(&decided.answer.outcomes).enumerate() {
-                        match asked.demand {
-                            Demand::Slot(_) if !outcome.is_admitted() || decided.renewed.contains(&at) => {}
-                            Demand::Slot(owner) => undone.push((asked.key, Adjustment::Release { owner })),
-                            Demand::Exactly(_) | Demand::UpTo(_) if outcome.units() == 0 => {}
-                            Demand::Exactly(_) | Demand::UpTo(_) => {
-                                let units = outcome.units();
-                                undone.push((asked.key, Adjustment::Refund { units, taken_at }));
-                            }
-                        }
+                        let renewed = decided.renewed.contains(&at);
+                        let change = undo(asked.demand, outcome, renewed, taken_at);
+                        undone.extend(change.map(|change| (asked.key, change)));
                     }
                 }
                 if admitted < *many {

@@ -15,13 +15,14 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
-use tollgate_core::{Adjustment, Demand, Outcome, Rule, Timestamp, Verdict};
+use tollgate_core::{Demand, Outcome, Rule, Timestamp, Verdict};
 use tollgate_store::{Answer, Check, Outcomes, StoreError};
 
 use crate::draft::Decided;
 use crate::failure::Failure;
 use crate::lane::Hub;
 use crate::store::ended;
+use crate::undo::undo;
 
 /// Asks all partitions, and charges all of them or none.
 pub(crate) async fn reserve(
@@ -115,7 +116,11 @@ impl Reservation {
         for (part, answer) in self.parts.iter().zip(answers) {
             let Some(decided) = answer.as_ref().ok().filter(|it| it.answer.admitted) else { continue };
             for (place, (wish, outcome)) in part.wishes.iter().zip(&decided.answer.outcomes).enumerate() {
-                if let Some(undo) = undo(wish, outcome, decided, place) {
+                if wish.count_denied {
+                    continue;
+                }
+                let renewed = decided.renewed.contains(&place);
+                if let Some(undo) = undo(wish.demand, outcome, renewed, decided.answer.at) {
                     changes.push((wish.at, self.hub.change(part.lane, (&wish.rule, &wish.key), undo)));
                 }
             }
@@ -161,20 +166,6 @@ impl Reservation {
         match (outcomes, earliest) {
             (Some(outcomes), Some(at)) => Ok(Answer { admitted: all, at, outcomes }),
             _ => Err(Failure::failed("a partition told too little")),
-        }
-    }
-}
-
-/// What gives back what one check took, if it took anything.
-fn undo(wish: &Wish, outcome: &Outcome, decided: &Decided, place: usize) -> Option<Adjustment> {
-    match wish.demand {
-        _ if !outcome.is_admitted() || wish.count_denied => None,
-        // It held that slot before.
-        Demand::Slot(_) if decided.renewed.contains(&place) => None,
-        Demand::Slot(owner) => Some(Adjustment::Release { owner }),
-        Demand::Exactly(_) | Demand::UpTo(_) if outcome.units() == 0 => None,
-        Demand::Exactly(_) | Demand::UpTo(_) => {
-            Some(Adjustment::Refund { units: outcome.units(), taken_at: decided.answer.at })
         }
     }
 }
