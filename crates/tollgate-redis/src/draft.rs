@@ -6,6 +6,8 @@
 //!
 //! Not here: sending it (`lane`), understanding the answer (`replay`).
 
+use std::time::Duration;
+
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
@@ -84,6 +86,16 @@ pub(crate) enum Waiters {
 pub(crate) struct Crowd(pub(crate) Vec<Waiters>);
 
 impl Crowd {
+    /// Tells everybody that no answer came in time. Should the call land after all, what
+    /// requests took is given back; a change cannot be.
+    pub(crate) fn fail_late(self, deadline: Duration) {
+        let (late, lost) = (Failure::TimedOut(deadline), Failure::failed("no answer in time"));
+        for waiters in self.0 {
+            let failure = if matches!(waiters, Waiters::Change(_)) { &lost } else { &late };
+            Self(vec![waiters]).fail(failure);
+        }
+    }
+
     /// Tells everybody that nothing came of it.
     pub(crate) fn fail(self, failure: &Failure) {
         for waiters in self.0 {

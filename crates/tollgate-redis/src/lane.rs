@@ -178,7 +178,7 @@ impl Hub {
                         .fail(&Failure::refused(format!("no connection to Redis within {deadline:?}")));
                 };
                 self.way.silent(&sent);
-                crowd.fail(&Failure::TimedOut(deadline));
+                crowd.fail_late(deadline);
                 tokio::spawn(Arc::clone(self).take_back(lane, call));
             }
         }

@@ -8,7 +8,9 @@
 //! Not here: what to do when a store gives no answer (`tollgate::outage`).
 //!
 //! Invariant: a refused batch leaves every state byte for byte as it was, but
-//! for limits that count refusals. Held by `conformance`, which every store runs.
+//! for limits that count refusals. What a key has spent under a rule that was
+//! replaced is no charge: it is carried over once, also by a refusal.
+//! Held by `conformance`, which every store runs.
 
 use std::future::Future;
 
@@ -79,6 +81,15 @@ pub trait Store: Send + Sync + 'static {
         adjustment: Adjustment,
     ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
 
+    /// Asks the store whether it answers, and changes nothing.
+    ///
+    /// For a node without traffic, which would not notice otherwise. What would keep a
+    /// decision from being answered should fail here too: whoever is told `Ok` asks the
+    /// store again.
+    fn probe(&self) -> impl Future<Output = Result<(), StoreError>> + Send {
+        std::future::ready(Ok(()))
+    }
+
     /// How many nodes were last known to share this store, this one included.
     fn nodes(&self) -> usize {
         1
@@ -92,13 +103,15 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The deadline passed. The charge may have landed: never retried blindly.
+    /// The deadline passed. A store that learns later that the charge has landed takes
+    /// it back, so whoever was told this may count the request elsewhere.
     #[error("no answer from the store within {0:?}")]
     TimedOut(std::time::Duration),
     /// Refused before anything was written. Safe to retry.
     #[error("the store refused the batch")]
     Refused(#[source] BoxError),
-    /// The connection broke, or the answer made no sense. The charge may have landed.
+    /// The connection broke, or the answer made no sense. The charge may have landed,
+    /// and nobody will learn of it: never retried blindly.
     #[error("the store failed")]
     Failed(#[source] BoxError),
     /// Something that no Tollgate wrote is where this state should be. Nothing was

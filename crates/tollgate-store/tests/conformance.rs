@@ -59,3 +59,17 @@ fn times_beyond_what_a_word_can_tell_neither_grant_nor_hang() {
         assert!(passed.count() <= 9 * 7, "at {now:?}");
     }
 }
+
+#[test]
+fn whoever_only_looks_sees_what_was_carried_over_come_back() {
+    let store = MemoryStore::with_seed(100, ManualClock::at(Timestamp::from_secs(1_772_366_400)), 7);
+    let slow = Rule::new("api", Bucket::new(Rate::per_day(10)).unwrap());
+    assert!(store.decide_now(&[Check::new(&slow, b"key", 10)]).admitted);
+    let fast = Rule::new("api", Bucket::new(Rate::per_second(10)).unwrap()).replacing(&slow);
+    let look = || store.decide_now(&[Check::new(&fast, b"key", 0)]).outcomes[0].remaining;
+    for left in 0..=10 {
+        assert_eq!((look(), look()), (left, left), "a tenth of a second for each");
+        store.clock().advance(Span::from_millis(100));
+    }
+    assert_eq!(store.usage().keys, 0, "under neither rule");
+}

@@ -19,7 +19,10 @@
 //! waited for, and to the breaker it is no failure.
 //!
 //! Deadlines are the store's: whoever talks over a wire knows how to stop waiting, and
-//! answers [`StoreError::TimedOut`]. Nothing here waits, spawns or sleeps.
+//! answers [`StoreError::TimedOut`]. It takes back what lands later, so such a request is
+//! counted here like one that was turned down. One that broke off
+//! ([`StoreError::Failed`]) may have been charged for good: it is counted here, and the
+//! store is not charged with it again. Nothing here waits, spawns or sleeps.
 //!
 //! A limiter on a store in this process never gets here.
 //!
@@ -30,6 +33,7 @@ mod fallback;
 mod grace;
 mod health;
 mod ledger;
+mod log;
 mod replay;
 mod share;
 
@@ -38,7 +42,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tollgate_core::{Span, Timestamp};
+use tollgate_core::Timestamp;
 use tollgate_store::{Clock, MemoryStore, StoreError, SystemClock};
 
 use self::breaker::{Breaker, Phase, Ticket};
@@ -46,15 +50,14 @@ pub(crate) use self::fallback::{Degraded, Found, Part, denies};
 use self::grace::Grace;
 pub use self::health::{BreakerState, DegradedDecisions, Health, OutageSettings};
 use self::ledger::Ledger;
-pub(crate) use self::ledger::Name;
+pub(crate) use self::ledger::{Name, Pass};
+use self::log::{Log, SELDOM};
 pub(crate) use self::share::Share;
 use self::share::Shares;
 use crate::id::DecisionIds;
 
 /// The longest text of an error.
 const LONGEST_ERROR: usize = 500;
-/// Foreign data under a key is told of this often at most.
-const BETWEEN_WARNINGS: Span = Span::from_secs(60);
 
 /// All that limiters on one store share about its outages.
 pub(crate) struct Outage {
@@ -71,6 +74,8 @@ pub(crate) struct Outage {
     /// Made in the first outage: most processes never see one.
     local: OnceLock<MemoryStore<SharedClock>>,
     ledger: Ledger,
+    /// When a full ledger was last told of, in microseconds.
+    warned_of_loss: AtomicU64,
     keys: usize,
     counts: Counts,
 }
@@ -86,10 +91,10 @@ const PROBING: u64 = u64::MAX;
 struct Watch {
     breaker: Breaker,
     grace: Grace,
-    opened_at: Option<Timestamp>,
-    /// Degraded decisions before the breaker opened.
-    degraded_before: u64,
+    /// Since when the store gives no answers.
+    failing_since: Option<Timestamp>,
     error: Option<String>,
+    log: Log,
     warned_of_foreign: Option<Timestamp>,
 }
 
@@ -123,7 +128,7 @@ impl Clock for SharedClock {
 /// Whether a charge may have reached the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Landed {
-    /// It was not sent, or turned down.
+    /// It was not sent, or turned down, or will be taken back if it has.
     No,
     /// Nobody knows.
     Perhaps,
@@ -141,15 +146,16 @@ impl Outage {
             watch: Mutex::new(Watch {
                 breaker: Breaker::new(settings.failures, first, longest),
                 grace: Grace::new(settings.grace.into(), now),
-                opened_at: None,
-                degraded_before: 0,
+                failing_since: None,
                 error: None,
+                log: Log::default(),
                 warned_of_foreign: None,
             }),
             dice: DecisionIds::default(),
             shares: Shares::new(settings.share, settings.keys),
             local: OnceLock::new(),
             ledger: Ledger::new(settings.keys),
+            warned_of_loss: AtomicU64::new(0),
             keys: settings.keys,
             counts: Counts::default(),
             clock,
@@ -181,6 +187,11 @@ impl Outage {
         }
     }
 
+    /// Whether everybody may ask the store.
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self.gate.load(Ordering::Acquire), CALM | ALERT)
+    }
+
     #[cold]
     fn ask(&self) -> Option<Ticket> {
         let mut watch = self.watch();
@@ -192,18 +203,16 @@ impl Outage {
     #[cold]
     fn succeeded(&self, ticket: Ticket) {
         let mut watch = self.watch();
-        let closed = watch.breaker.succeeded(ticket);
+        let closed = watch.breaker.succeeded(ticket, self.now());
         self.publish(&mut watch);
-        if closed {
-            let decisions = self.counts.degraded().total() - watch.degraded_before;
-            let lasted = watch.opened_at.take().map_or(Span::ZERO, |since| self.now().since(since));
-            drop(watch);
-            tracing::info!(
-                seconds = std::time::Duration::from(lasted).as_secs_f64(),
-                decisions,
-                keys_to_charge = self.ledger.keys(),
-                "the store answers again; decisions are its own again"
-            );
+        let line = if closed {
+            watch.log.closed(self.counts.degraded().total(), self.ledger.keys(), self.now())
+        } else {
+            None
+        };
+        drop(watch);
+        if let Some(line) = line {
+            line.write();
         }
     }
 
@@ -222,31 +231,52 @@ impl Outage {
         #[allow(clippy::cast_possible_truncation, reason = "any bits will do")]
         let dice = self.dice.next().0 as u32;
         let opened = watch.breaker.failed(ticket, now, dice);
-        if opened {
-            watch.opened_at = Some(now);
-            watch.degraded_before = self.counts.degraded().total();
+        let decisions = self.counts.degraded().total();
+        let line = if opened {
             self.counts.opened.fetch_add(1, Ordering::Relaxed);
-        }
+            watch.log.opened(&said, decisions, now)
+        } else {
+            watch.log.still_open(&said, decisions, now)
+        };
         self.publish(&mut watch);
         drop(watch);
-        if opened {
-            tracing::warn!(
-                error = said,
-                "the store gives no answers and is left alone; limits do as their `on_outage` says"
-            );
+        if let Some(line) = line {
+            line.write();
         }
-        if matches!(error, StoreError::Refused(_)) { Landed::No } else { Landed::Perhaps }
+        match error {
+            StoreError::Refused(_) | StoreError::TimedOut(_) => Landed::No,
+            _ => Landed::Perhaps,
+        }
     }
 
     /// Says so once in a while: it is about one key, and every request of it.
     fn warn_of_foreign(&self, said: String, now: Timestamp) {
         let mut watch = self.watch();
-        let told = watch.warned_of_foreign.is_some_and(|at| now.since(at) < BETWEEN_WARNINGS);
+        let told = watch.warned_of_foreign.is_some_and(|at| now.since(at) < SELDOM);
         if !told {
             watch.warned_of_foreign = Some(now);
             tracing::warn!(error = said, "a key cannot be counted in the store");
         }
         watch.error = Some(said);
+    }
+
+    /// Says once in a while that the ledger has no room: it is about every request.
+    #[cold]
+    fn warn_of_loss(&self, now: Timestamp) {
+        let told = self.warned_of_loss.load(Ordering::Relaxed);
+        if told != 0 && now.since(Timestamp::from_micros(told)) < SELDOM {
+            return;
+        }
+        // Of many at once, one.
+        let tell =
+            self.warned_of_loss.compare_exchange(told, now.as_micros(), Ordering::Relaxed, Ordering::Relaxed);
+        if tell.is_ok() {
+            tracing::warn!(
+                keys = self.ledger.keys(),
+                lost = self.ledger.lost(),
+                "no room to remember what the store is to be charged; what is admitted beyond is lost"
+            );
+        }
     }
 
     /// Whoever asked has gone without waiting for the answer.
@@ -273,6 +303,7 @@ impl Outage {
         } else {
             watch.grace.spend(now).as_micros()
         };
+        watch.failing_since = if gate == CALM { None } else { watch.failing_since.or(Some(now)) };
         self.grace_ends.store(grace_ends, Ordering::Relaxed);
         self.epoch.store(watch.breaker.epoch(), Ordering::Relaxed);
         // Whoever sees this sees the two above.
@@ -289,7 +320,7 @@ impl Outage {
                 Phase::HalfOpen { .. } => BreakerState::HalfOpen,
             },
             answers: watch.breaker.phase() == Phase::Closed { failures: 0 },
-            since: watch.opened_at,
+            since: watch.failing_since,
             error: watch.error.clone(),
             failures: self.counts.failures.load(Ordering::Relaxed),
             opened: self.counts.opened.load(Ordering::Relaxed),

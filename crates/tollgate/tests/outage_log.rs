@@ -1,4 +1,5 @@
-//! What an outage says of itself in the log: when it begins and when it ends.
+//! What an outage says of itself in the log: when it begins and when it ends, and little
+//! in between.
 //!
 //! A process of its own and one test in it: whether a line is written at all is settled
 //! for a whole process, by whoever listens when it is first come upon.
@@ -73,8 +74,8 @@ fn an_outage_is_told_when_it_begins_and_when_it_ends_and_not_for_each_request() 
     let clock = ManualClock::at(Timestamp::from_secs(1_772_366_400));
     let policy = Policy::parse("limits: [{by: user, bucket: 1000/hour}]").unwrap();
     let store = Failing(MemoryStore::with_seed(100, clock.clone(), 7), Arc::clone(&mood));
-    let limiter =
-        Limiter::with_store(policy, store).with_outage_on(&OutageSettings::default(), clock.clone());
+    let settings = OutageSettings { keys: 64, ..OutageSettings::default() };
+    let limiter = Limiter::with_store(policy, store).with_outage_on(&settings, clock.clone());
     let ask = |times: usize| {
         for _ in 0..times {
             pollster::block_on(limiter.decide(&Call::new("GET", "/").user("ann")));
@@ -94,10 +95,43 @@ fn an_outage_is_told_when_it_begins_and_when_it_ends_and_not_for_each_request() 
         clock.advance(Span::from_secs(60));
         ask(100);
     });
-    let said = lines.0.lock().unwrap().clone();
+    let said = std::mem::take(&mut *lines.0.lock().unwrap());
     let [(Level::WARN, opened), (Level::INFO, closed), foreign @ ..] = &said[..] else { panic!("{said:?}") };
     assert!(opened.contains("the store failed: connection reset"), "the cause, in one line: {opened}");
     assert!(closed.contains("decisions=996") && closed.contains("seconds=11"), "{closed}");
     assert_eq!(foreign.len(), 2, "foreign data under a key is told of once a minute: {foreign:?}");
     assert!(foreign.iter().all(|(level, line)| *level == Level::WARN && line.contains("tollgate:key")));
+
+    // A cause that comes later, reminders, and a ledger that is full.
+    tracing::subscriber::with_default(lines.clone(), || {
+        // Foreign data is an answer, too.
+        clock.advance(Span::from_millis(200));
+        *mood.lock().unwrap() = Some(|| StoreError::Failed("broken pipe".into()));
+        ask(10);
+        *mood.lock().unwrap() = Some(|| StoreError::Refused("no password".into()));
+        for second in 0..130 {
+            clock.advance(Span::from_secs(1));
+            ask(1);
+            for user in 0..100 {
+                let user = format!("user {second} {user}");
+                pollster::block_on(limiter.decide(&Call::new("GET", "/").user(&user)));
+            }
+        }
+        *mood.lock().unwrap() = None;
+        clock.advance(Span::from_micros(1_234_567));
+        ask(1);
+    });
+    let said = lines.0.lock().unwrap().clone();
+    let of = |what: &str| said.iter().filter(|(_, line)| line.contains(what)).collect::<Vec<_>>();
+    assert_eq!((of("is left alone").len(), of("answers again").len()), (1, 1), "{said:?}");
+    assert!(of("is left alone")[0].1.contains("broken pipe"), "{said:?}");
+    let still = of("still gives no answers");
+    assert_eq!(still.len(), 3, "the cause when it is known, and two minutes: {said:?}");
+    assert!(still.iter().all(|(level, line)| *level == Level::WARN && line.contains("no password")));
+    assert!(still[0].1.contains("seconds=1.0 "), "{still:?}");
+    assert!(of("answers again")[0].1.contains("seconds=131.235 "), "{said:?}");
+    let full = of("no room to remember");
+    assert_eq!(full.len(), 3, "once a minute: {said:?}");
+    assert!(full.iter().all(|(level, line)| *level == Level::WARN && line.contains("lost=")), "{full:?}");
+    assert_eq!(said.len(), 8, "and nothing else: {said:?}");
 }

@@ -1,8 +1,29 @@
 //! A rule whose numbers change keeps what keys have spent.
 
-use tollgate_core::{Adjustment, Bucket, FixedWindow, Rate, SlidingLog};
+use tollgate_core::{Adjustment, Bucket, FixedWindow, Quota, QuotaError, Rate, Rule, SlidingLog};
 
 use super::{Harness, Suite, hourly, rule};
+use crate::store::Check;
+
+/// Slow quotas, and fast ones that replace them: ten a day, then ten a second.
+fn quickened() -> Result<[(&'static str, [Quota; 2]); 5], QuotaError> {
+    let (slow, fast) = (Rate::per_day(10), Rate::per_second(10));
+    let bucket = Quota::from(Bucket::new(fast)?);
+    Ok([
+        ("bucket", [Bucket::new(slow)?.into(), bucket.clone()]),
+        ("epoch window", [FixedWindow::epoch(slow)?.into(), bucket.clone()]),
+        ("anchored window", [FixedWindow::anchored(slow)?.into(), bucket.clone()]),
+        ("log", [SlidingLog::new(slow)?.into(), bucket]),
+        ("bucket to log", [Bucket::new(slow)?.into(), SlidingLog::new(fast)?.into()]),
+    ])
+}
+
+/// Two rules of one name, the second in place of the first.
+fn replaced(case: &str, [slow, fast]: [Quota; 2]) -> [Rule; 2] {
+    let before = rule(case, Ok(slow));
+    let after = rule(case, Ok(fast)).replacing(&before);
+    [before, after]
+}
 
 impl<H: Harness> Suite<'_, H> {
     pub(super) async fn carrying_over(&self) {
@@ -12,6 +33,10 @@ impl<H: Harness> Suite<'_, H> {
         self.two_changes_in_a_row_lose_nothing().await;
         self.a_change_that_is_taken_back_refills_nothing().await;
         self.adjustments_reach_what_was_spent_before().await;
+        for (name, quotas) in quickened().expect("quotas that can be served") {
+            self.a_refusal_carries_over_too(name, quotas.clone()).await;
+            self.a_refused_batch_carries_over_too(name, quotas).await;
+        }
     }
 
     async fn a_new_rate_keeps_what_was_spent(&self) {
@@ -76,5 +101,38 @@ impl<H: Harness> Suite<'_, H> {
         assert_eq!(self.remaining(&after, "reset").await, 20);
         self.adjust(&after, "grant", Adjustment::Grant { units: 5 }).await;
         assert_eq!(self.remaining(&after, "grant").await, 15);
+    }
+
+    /// A key that is drained under a slow rule waits as long as the fast one says that
+    /// has replaced it, and not until the slow one has forgotten.
+    async fn a_refusal_carries_over_too(&self, name: &str, quotas: [Quota; 2]) {
+        let [before, after] = replaced(&format!("carry/refused/{name}"), quotas);
+        self.take(&before, "key", 10).await;
+        let mut refused = self.take(&after, "key", 1).await;
+        // A day may have ended between the two calls.
+        while refused.is_admitted() {
+            refused = self.take(&after, "key", 1).await;
+        }
+        let wait = refused.retry_after().expect("what is spent comes back");
+        assert!(wait <= Rate::per_second(1).period, "{name}: {wait:?} are the old rule's");
+        self.harness.pass(wait).await;
+        let outcome = self.take(&after, "key", 1).await;
+        assert!(outcome.is_admitted(), "{name}: the wait was {wait:?}, and then {outcome:?}");
+    }
+
+    async fn a_refused_batch_carries_over_too(&self, name: &str, quotas: [Quota; 2]) {
+        let [before, after] = replaced(&format!("carry/batch/{name}"), quotas);
+        let other = hourly(&format!("carry/batch/{name}/other"), 100);
+        self.take(&before, "key", 10).await;
+        let batch = [Check::new(&other, b"key", 1), Check::new(&after, b"key", 1)];
+        let (mut answer, mut spent) = (self.decide(&batch).await, 0);
+        while answer.admitted {
+            (answer, spent) = (self.decide(&batch).await, spent + 1);
+        }
+        assert_eq!(self.remaining(&other, "key").await, 100 - spent, "{name}: a refusal charges nothing");
+        let wait = answer.outcomes[1].retry_after().expect("what is spent comes back");
+        self.harness.pass(wait).await;
+        assert!(self.decide(&batch).await.admitted, "{name}: after {wait:?}");
+        assert_eq!(self.remaining(&other, "key").await, 99 - spent, "{name}");
     }
 }

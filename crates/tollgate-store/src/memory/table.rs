@@ -144,7 +144,8 @@ impl Table {
     }
 
     /// The same for a rule that has replaced another. A key whose state here says
-    /// nothing may have spent under the other: then it starts from that.
+    /// nothing may have spent under the other: then it starts from that, and that is
+    /// kept also if the request is refused or only looks.
     #[cold]
     fn run_after_change<A: Packed>(
         &self,
@@ -157,16 +158,16 @@ impl Table {
         let inserting = lock(self.stripe(hash));
         let known = self.read(hash, algorithm).is_some_and(|state| algorithm.forgettable_at(&state) > now);
         let carried = if known { None } else { past.state().and_then(A::from_state) };
-        let Some(start) = carried else {
+        let Some(mut state) = carried else {
             drop(inserting);
             return self.run(hash, algorithm, act, now, &NoPast);
         };
-        let mut state = start;
         let verdict = act.on(algorithm, &mut state, now);
-        if state != start {
+        // One that says nothing needs no room.
+        if algorithm.forgettable_at(&state) > now {
             self.put(hash, algorithm, state, now);
-            past.forget();
         }
+        past.forget();
         algorithm.describe(&state, verdict, now)
     }
 

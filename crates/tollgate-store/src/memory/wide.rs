@@ -91,12 +91,14 @@ impl WideTable {
         now: Timestamp,
         past: &P,
     ) -> Outcome {
-        // Read before the set is locked: the past may lie in the same set.
-        let carried = if P::EXISTS { past.state() } else { None };
+        if P::EXISTS
+            && let Some(outcome) = self.carry(key, quota, act, now, past)
+        {
+            return outcome;
+        }
         let mut set = lock(self.set(key));
         let found = set.iter().position(|entry| entry.key == key);
-        let known = found.filter(|&index| carried.is_none() || set[index].forgettable > now);
-        if let Some(index) = known {
+        if let Some(index) = found {
             let entry = &mut set[index];
             let verdict = act.on_any(quota, &mut entry.state, now);
             if !matches!(act, Act::Look(_)) {
@@ -104,12 +106,11 @@ impl WideTable {
             }
             return quota.describe(&entry.state, verdict, now);
         }
-        let place = found.map_or_else(|| place(&set, now), Place::Forgotten);
-        let start = match (&carried, place) {
-            (Some(state), _) => state.clone(),
-            (None, Place::Of(index)) if act.can_insert() => share(quota, set[index].spent_at(now), now),
-            (None, Place::Full(wait)) if act.can_insert() => return full(quota, wait, now),
-            (None, _) => quota.fresh(),
+        let place = place(&set, now);
+        let start = match place {
+            Place::Of(index) if act.can_insert() => share(quota, set[index].spent_at(now), now),
+            Place::Full(wait) if act.can_insert() => return full(quota, wait, now),
+            _ => quota.fresh(),
         };
         let mut state = start.clone();
         let verdict = act.on_any(quota, &mut state, now);
@@ -117,8 +118,51 @@ impl WideTable {
         if state == start {
             return outcome;
         }
-        let mut entry = Entry { key, state, written: now, forgettable: now, spent: 0 };
-        entry.note(quota, now);
+        match self.file(&mut set, place, Entry::new(key, state, quota, now)) {
+            Ok(()) => outcome,
+            Err(wait) => full(quota, wait, now),
+        }
+    }
+
+    /// The same for a key that has spent under a rule which the present one has
+    /// replaced, and not yet under this one: it starts from that, and that is kept also
+    /// if the request is refused or only looks. `None`: there is nothing to carry over.
+    #[cold]
+    fn carry(
+        &self,
+        key: [u64; 2],
+        quota: &Quota,
+        act: Act,
+        now: Timestamp,
+        past: &impl Past,
+    ) -> Option<Outcome> {
+        // Read before the set is locked: the past may lie in the same set.
+        let start = past.state()?;
+        let mut set = lock(self.set(key));
+        let found = set.iter().position(|entry| entry.key == key);
+        if found.is_some_and(|index| set[index].forgettable > now) {
+            return None;
+        }
+        let mut state = start.clone();
+        let verdict = act.on_any(quota, &mut state, now);
+        let outcome = quota.describe(&state, verdict, now);
+        let has_changed = state != start;
+        let entry = Entry::new(key, state, quota, now);
+        // One that says nothing needs no room.
+        if entry.forgettable > now {
+            let place = found.map_or_else(|| place(&set, now), Place::Forgotten);
+            if let Err(wait) = self.file(&mut set, place, entry) {
+                // Its past stays where it is.
+                return Some(if has_changed { full(quota, wait, now) } else { outcome });
+            }
+        }
+        drop(set);
+        past.forget();
+        Some(outcome)
+    }
+
+    /// Puts a newcomer into its place; how long to wait if it has none.
+    fn file(&self, set: &mut Vec<Entry>, place: Place, entry: Entry) -> Result<(), Span> {
         match place {
             Place::New => set.push(entry),
             Place::Forgotten(index) => set[index] = entry,
@@ -126,17 +170,19 @@ impl WideTable {
                 set[index] = entry;
                 self.evictions.fetch_add(1, Ordering::Relaxed);
             }
-            Place::Full(wait) => return full(quota, wait, now),
+            Place::Full(wait) => return Err(wait),
         }
-        drop(set);
-        if carried.is_some() {
-            past.forget();
-        }
-        outcome
+        Ok(())
     }
 }
 
 impl Entry {
+    fn new(key: [u64; 2], state: State, quota: &Quota, now: Timestamp) -> Self {
+        let mut entry = Self { key, state, written: now, forgettable: now, spent: 0 };
+        entry.note(quota, now);
+        entry
+    }
+
     fn note(&mut self, quota: &Quota, now: Timestamp) {
         self.written = now;
         self.forgettable = quota.forgettable_at(&self.state);

@@ -1,15 +1,23 @@
 //! What comes after an outage: the store is charged with what it missed.
+//!
+//! A store may answer in part (one node of a cluster is down): a key that fails is put
+//! back, and the others are charged. Whether the store as a whole is worth asking is the
+//! breaker's to say, here as for requests.
 
 use tollgate_core::{Adjustment, Overdraft};
 use tollgate_store::{Store, StoreError};
 
 use super::Limiter;
-use crate::outage::{Landed, Name};
+use crate::outage::{Health, Landed, Name, Pass};
+
+/// A pass ends after so many failures in a row: each may take a whole deadline.
+const MOST_IN_A_ROW: u32 = 8;
 
 impl<S: Store> Limiter<S> {
     /// Charges the store with what was admitted while it gave no answers, as far as
-    /// that still counts, one key after the other. Stops when the store fails again,
-    /// and keeps the rest. How many keys were charged.
+    /// that still counts, one key after the other. What fails is kept for the next call
+    /// and the others are charged; stops when the breaker opens, or after some failures
+    /// in a row. How many keys were charged.
     ///
     /// To be called every so often: every second, say, and by each node at its own
     /// second. Whoever calls chooses when; how fast the store is charged follows from
@@ -19,26 +27,51 @@ impl<S: Store> Limiter<S> {
     /// node that nobody asks finds the store again too, if it owes it something.
     ///
     /// A charge whose end is not known is not repeated, and a future that is dropped
-    /// charges nothing twice: what was under way then counts as lost.
+    /// charges nothing twice: what was under way then counts as lost, which is one key.
+    /// So this is for the end of a process too, under a timeout of the caller's; what is
+    /// left then is in [`Health::ledger_keys`].
     pub async fn reconcile(&self) -> usize {
-        let mut charged = 0;
+        let (mut charged, mut in_a_row) = (0, 0);
+        let mut pass = self.outage.pass();
         loop {
-            let names = self.outage.due();
+            let names = self.outage.due(&mut pass);
             if names.is_empty() {
                 return charged;
             }
             for name in names {
-                match self.replay(&name).await {
-                    Replay::Charged => charged += 1,
+                match self.replay(&name, &pass).await {
+                    Replay::Charged => (charged, in_a_row) = (charged + 1, 0),
                     Replay::Nothing => {}
-                    Replay::Stop => return charged,
+                    Replay::Failed => in_a_row += 1,
+                    Replay::LeftAlone => return charged,
+                }
+                if in_a_row >= MOST_IN_A_ROW || (in_a_row > 0 && !self.outage.is_closed()) {
+                    return charged;
                 }
             }
         }
     }
 
-    async fn replay(&self, name: &Name) -> Replay {
-        let Some(attempt) = self.outage.attempt() else { return Replay::Stop };
+    /// Asks the store whether it answers, unless it is left alone, and tells how it is
+    /// doing then.
+    ///
+    /// To be called at the start and every few seconds: a node that nobody asks would
+    /// otherwise not notice that the store is gone, or back. To the breaker this is a
+    /// question like any other.
+    pub async fn probe(&self) -> Health {
+        if let Some(attempt) = self.outage.attempt() {
+            match self.store.probe().await {
+                Ok(()) => attempt.succeeded(),
+                Err(error) => {
+                    attempt.failed(&error);
+                }
+            }
+        }
+        self.outage.health()
+    }
+
+    async fn replay(&self, name: &Name, pass: &Pass) -> Replay {
+        let Some(attempt) = self.outage.attempt() else { return Replay::LeftAlone };
         let Some(debt) = self.outage.take_debt(name) else { return Replay::Nothing };
         let limit = debt.share().and_then(|share| self.policy.limit(&share.limit));
         // Without a rule nobody asks any more.
@@ -57,9 +90,9 @@ impl<S: Store> Limiter<S> {
             Err(error) => {
                 let is_about_this_key = matches!(error, StoreError::Foreign(_));
                 if attempt.failed(&error) == Landed::No && !is_about_this_key {
-                    debt.put_back();
+                    debt.put_back(pass);
                 }
-                if is_about_this_key { Replay::Nothing } else { Replay::Stop }
+                if is_about_this_key { Replay::Nothing } else { Replay::Failed }
             }
         }
     }
@@ -70,6 +103,8 @@ enum Replay {
     Charged,
     /// There was nothing to charge.
     Nothing,
-    /// The store does not answer.
-    Stop,
+    /// The store gave no answer about this key.
+    Failed,
+    /// The store is not asked.
+    LeftAlone,
 }

@@ -19,8 +19,9 @@
 //! A store shares calls, so one that fails fails many requests at once: that is one
 //! failure. Whatever was under way when a failure was counted says nothing new, and an
 //! answer counts only in the epoch it was asked in: a failure, an opening and a closing
-//! each begin one. So where a part of a store fails (one node of a cluster) and the
-//! others answer in between, it stays closed.
+//! each begin one. Where a part of a store fails (one node of a cluster) and the others
+//! answer, failures come in a row by chance: so a store that has just answered somebody is
+//! asked on.
 //!
 //! Not here: clocks, dice, locks. They are arguments, or the caller's.
 
@@ -35,7 +36,12 @@ pub(crate) struct Breaker {
     longest: Span,
     phase: Phase,
     epoch: u32,
+    /// When somebody was last answered while failures were counted.
+    answered: Option<Timestamp>,
 }
+
+/// Who was answered this short a time ago is asked on: a part of it may have failed.
+const RECENT: Span = Span::from_millis(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -62,7 +68,7 @@ impl Ticket {
 
 impl Breaker {
     pub(crate) const fn new(most: u32, first: Span, longest: Span) -> Self {
-        Self { most, first, longest, phase: Phase::Closed { failures: 0 }, epoch: 0 }
+        Self { most, first, longest, phase: Phase::Closed { failures: 0 }, epoch: 0, answered: None }
     }
 
     pub(crate) const fn phase(&self) -> Phase {
@@ -91,7 +97,8 @@ impl Breaker {
     }
 
     /// The store answered. Whether that closed the breaker.
-    pub(crate) fn succeeded(&mut self, ticket: Ticket) -> bool {
+    pub(crate) fn succeeded(&mut self, ticket: Ticket, now: Timestamp) -> bool {
+        self.answered = Some(now);
         if ticket.epoch != self.epoch {
             return false;
         }
@@ -118,8 +125,9 @@ impl Breaker {
             Phase::Closed { failures } => {
                 let failures = failures.saturating_add(1);
                 self.epoch = self.epoch.wrapping_add(1);
+                let is_recent = self.answered.is_some_and(|at| now.since(at) < RECENT);
                 // `u32::MAX` is never: that many cannot be told from more.
-                if failures < self.most || self.most == u32::MAX {
+                if failures < self.most || self.most == u32::MAX || is_recent {
                     self.phase = Phase::Closed { failures };
                     return false;
                 }
@@ -183,7 +191,7 @@ mod tests {
                 assert!(!breaker.failed(ticket, at(0), 0));
             }
             let ticket = breaker.ask(at(0)).unwrap();
-            assert!(!breaker.succeeded(ticket));
+            assert!(!breaker.succeeded(ticket, at(0)));
         }
         assert_eq!(breaker.phase(), Phase::Closed { failures: 0 });
     }
@@ -199,14 +207,27 @@ mod tests {
     }
 
     #[test]
+    fn a_store_that_has_just_answered_somebody_is_asked_on() {
+        let mut breaker = Breaker::new(3, FIRST, LONGEST);
+        let well = breaker.ask(at(0)).unwrap();
+        assert!(!breaker.succeeded(well, at(0)));
+        for _ in 0..50 {
+            let ticket = breaker.ask(at(99)).unwrap();
+            assert!(!breaker.failed(ticket, at(99), 0), "a part of it, by chance in a row");
+        }
+        let ticket = breaker.ask(at(100)).unwrap();
+        assert!(breaker.failed(ticket, at(100), 0), "nobody was answered for a while");
+    }
+
+    #[test]
     fn a_store_of_which_a_part_fails_is_asked_on() {
         let mut breaker = Breaker::new(3, FIRST, LONGEST);
         for _ in 0..10 {
             let (dead, well) = (breaker.ask(at(0)).unwrap(), breaker.ask(at(0)).unwrap());
             assert!(!breaker.failed(dead, at(50), 0));
-            assert!(!breaker.succeeded(well), "asked before, it says nothing");
+            assert!(!breaker.succeeded(well, at(0)), "asked before, it says nothing");
             let next = breaker.ask(at(51)).unwrap();
-            breaker.succeeded(next);
+            breaker.succeeded(next, at(0));
             assert_eq!(breaker.phase(), Phase::Closed { failures: 0 });
         }
     }
@@ -217,7 +238,7 @@ mod tests {
         assert_eq!(breaker.ask(at(99)), None);
         let probe = breaker.ask(at(100)).unwrap();
         assert_eq!((breaker.ask(at(100)), breaker.ask(at(100_000))), (None, None));
-        assert!(breaker.succeeded(probe));
+        assert!(breaker.succeeded(probe, at(0)));
         assert!(breaker.ask(at(100)).is_some() && breaker.ask(at(100)).is_some());
     }
 
@@ -247,7 +268,7 @@ mod tests {
         let next = breaker.ask(at(120)).unwrap();
         breaker.abandoned(Breaker::ordinary(next.epoch), at(120));
         assert_eq!(breaker.ask(at(120)), None, "only a probe can give up a probe");
-        assert!(breaker.succeeded(next));
+        assert!(breaker.succeeded(next, at(0)));
     }
 
     #[test]
@@ -255,11 +276,11 @@ mod tests {
         let mut breaker = Breaker::new(1, FIRST, LONGEST);
         let (early, ticket) = (breaker.ask(at(0)).unwrap(), breaker.ask(at(0)).unwrap());
         assert!(breaker.failed(ticket, at(0), 0));
-        assert!(!breaker.succeeded(early));
+        assert!(!breaker.succeeded(early, at(0)));
         assert!(!breaker.failed(early, at(0), 0));
         assert_eq!(breaker.ask(at(10)), None);
         let probe = breaker.ask(at(50)).unwrap();
-        assert!(breaker.succeeded(probe));
+        assert!(breaker.succeeded(probe, at(0)));
         assert!(!breaker.failed(early, at(60), 0), "of the epoch before last");
         assert!(!breaker.failed(probe, at(60), 0));
         assert_eq!(breaker.phase(), Phase::Closed { failures: 0 });

@@ -94,13 +94,12 @@ impl Outage {
             soften(outcome, &part.share, checks[part.check].cost);
         }
         drop(batch);
-        if landed == Landed::No {
-            self.write_down(&mut degraded, checks, admitted, &outcomes);
-        }
+        self.write_down(&mut degraded, checks, admitted, &outcomes);
         Found { degraded, admitted: Some(admitted), outcomes }
     }
 
-    /// Writes down what the store is to be charged when it is back.
+    /// Writes down what the store is to be charged when it is back. What it may have been
+    /// charged already is not, and counts as lost: it may as well be missing there.
     fn write_down(
         &self,
         degraded: &mut Degraded,
@@ -118,7 +117,7 @@ impl Outage {
                 0
             };
             if units > 0 && !has_slots(&part.share) {
-                part.writing = self.ledger.write(&part.share, &check.key, units, degraded.at);
+                part.writing = self.write(&part.share, &check.key, units, degraded.landed, degraded.at);
             }
         }
     }
@@ -132,8 +131,8 @@ impl Outage {
                 let check = Check { rule: &share.local, ..ask(check, None) };
                 self.local().decide_into(&[check], now, &mut Outcomes::new());
             }
-            if landed == Landed::No && check.cost > 0 && !has_slots(&share) {
-                self.ledger.write(&share, &check.key, check.cost, now);
+            if check.cost > 0 && !has_slots(&share) {
+                self.write(&share, &check.key, check.cost, landed, now);
             }
         }
     }
@@ -151,7 +150,27 @@ impl Outage {
 
     /// Writes down what is to be charged later.
     pub(crate) fn charge_later(&self, share: &Arc<Share>, key: &Key, units: u64) {
-        self.ledger.write(share, key, units, self.now());
+        self.write(share, key, units, Landed::No, self.now());
+    }
+
+    /// One key's part of that. `None` if it is lost.
+    fn write(
+        &self,
+        share: &Arc<Share>,
+        key: &Key,
+        units: u64,
+        landed: Landed,
+        now: Timestamp,
+    ) -> Option<u64> {
+        if landed == Landed::Perhaps {
+            self.ledger.count_lost();
+            return None;
+        }
+        let writing = self.ledger.write(share, key, units, now);
+        if writing.is_none() {
+            self.warn_of_loss(now);
+        }
+        writing
     }
 
     fn local(&self) -> &MemoryStore<SharedClock> {

@@ -59,13 +59,14 @@ pub enum BreakerState {
 pub struct Health {
     /// Whether the store is asked.
     pub breaker: BreakerState,
-    /// Whether it answered when it was last asked.
+    /// Whether it answered when it was last asked: false from the first failure on
+    /// until the next answer, whether or not the breaker has opened.
     pub answers: bool,
-    /// Since when it is not asked, by this node's clock.
+    /// Since when it gives no answers, by this node's clock.
     pub since: Option<Timestamp>,
     /// Why the store gave no answer when it last gave none, with all causes.
     pub error: Option<String>,
-    /// Decisions and replayed charges that the store gave no answer to.
+    /// Decisions, replayed charges and probes that the store gave no answer to.
     pub failures: u64,
     /// How often the breaker has opened.
     pub opened: u64,
@@ -75,7 +76,8 @@ pub struct Health {
     pub ledger_keys: usize,
     /// Units that were charged to the store after an outage.
     pub replayed_units: u64,
-    /// Keys whose charges were lost: no room, or the store may or may not have them.
+    /// Charges that were lost, each of one key: no room, or the store may or may not have
+    /// them. So many may be missing there.
     pub lost_entries: u64,
 }
 
@@ -91,9 +93,10 @@ pub struct DegradedDecisions {
 }
 
 impl Health {
-    /// Whether decisions are made without the store.
-    pub fn is_degraded(&self) -> bool {
-        self.breaker != BreakerState::Closed
+    /// Whether decisions are made without the store: the last that was asked of it was
+    /// not answered.
+    pub const fn is_degraded(&self) -> bool {
+        !self.answers
     }
 }
 

@@ -4,10 +4,11 @@
 //! not under this node's share. So what time has given back by the end of the
 //! outage is not charged: an entry is worth what it would still count.
 //!
-//! Only what certainly was not charged is kept. A request whose own call timed
-//! out or broke off may have been: charging it again could take from a key what
-//! it never spent, and a limit that refuses too much is worse than one that
-//! forgets a call in doubt.
+//! Only what the store does not keep is written down: what was not sent, what was
+//! turned down, and what timed out, for that is taken back should it have landed. A
+//! request whose own call broke off may have been charged for good: charging it again
+//! could take from a key what it never spent, and a limit that refuses too much is worse
+//! than one that forgets a call in doubt. Such a call counts as lost.
 //!
 //! For the same reason an entry is taken out before it is charged, not after: a
 //! process or a future that ends in between has lost it, and never charges twice.
@@ -15,6 +16,10 @@
 //! Slots are not kept: they are held, and end by themselves.
 //!
 //! Not here: charging (`Limiter::reconcile`).
+//!
+//! A pass over the entries tries each once: one that fails is put back, and the pass goes
+//! on with the others. Each pass begins elsewhere, so that some which always fail do not
+//! stand in the way of the rest.
 //!
 //! Invariant: at most so many entries; what finds no room is counted as lost.
 
@@ -47,6 +52,7 @@ pub(crate) struct Ledger {
     keys: AtomicUsize,
     /// Tells what was written before an entry was taken out from what came after.
     writings: AtomicU64,
+    passes: AtomicU64,
     lost: AtomicU64,
 }
 
@@ -63,6 +69,15 @@ pub(crate) struct Entry {
     state: State,
     /// Its first writing.
     born: u64,
+    /// The last pass that tried to charge it, if one has.
+    tried: u64,
+}
+
+/// One walk over all entries. The first is 1.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    number: u64,
+    shards_left: usize,
 }
 
 impl Entry {
@@ -84,6 +99,7 @@ impl Ledger {
             most: most.div_ceil(SHARDS).max(1),
             keys: AtomicUsize::new(0),
             writings: AtomicU64::new(0),
+            passes: AtomicU64::new(0),
             lost: AtomicU64::new(0),
         }
     }
@@ -93,7 +109,7 @@ impl Ledger {
         self.keys.load(Ordering::Relaxed)
     }
 
-    /// How many entries were lost: no room, or charged with an unknown end.
+    /// How many charges were lost: no room, or an unknown end.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -122,7 +138,7 @@ impl Ledger {
             Place::Vacant(place) => {
                 self.keys.fetch_add(1, Ordering::Relaxed);
                 let state = share.whole.quota.fresh();
-                place.insert(Entry { share: Arc::clone(share), state, born: writing })
+                place.insert(Entry { share: Arc::clone(share), state, born: writing, tried: 0 })
             }
         };
         entry.adjust(Adjustment::Charge { units, overdraft: Overdraft::None }, now);
@@ -149,17 +165,24 @@ impl Ledger {
         }
     }
 
-    /// Some names of entries; none when the ledger is empty.
-    pub(crate) fn some(&self, most: usize) -> Vec<Name> {
-        let shards = self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut names = Vec::new();
-        for shard in shards {
-            names.extend(shard.entries.keys().take(most - names.len()).cloned());
-            if names.len() >= most {
-                break;
+    /// Begins a pass.
+    pub(crate) fn pass(&self) -> Pass {
+        Pass { number: self.passes.fetch_add(1, Ordering::Relaxed) + 1, shards_left: SHARDS }
+    }
+
+    /// Names that the pass has not tried yet; none when it has been everywhere.
+    pub(crate) fn next(&self, pass: &mut Pass, most: usize) -> Vec<Name> {
+        while pass.shards_left > 0 {
+            let at = usize::try_from(pass.number % SHARDS as u64).unwrap_or(0) + pass.shards_left;
+            let shard = self.shards[at % SHARDS].lock().unwrap_or_else(PoisonError::into_inner);
+            let untried = shard.entries.iter().filter(|(_, entry)| entry.tried < pass.number);
+            let names: Vec<_> = untried.map(|(name, _)| name.clone()).take(most).collect();
+            if !names.is_empty() {
+                return names;
             }
+            pass.shards_left -= 1;
         }
-        names
+        Vec::new()
     }
 
     /// Takes an entry out: whoever does owes it to the store.
@@ -169,8 +192,9 @@ impl Ledger {
         Some(taken)
     }
 
-    /// Puts back what certainly was not charged.
-    pub(crate) fn put_back(&self, name: &Name, entry: Entry, now: Timestamp) {
+    /// Puts back what the pass could not charge and the store does not keep.
+    pub(crate) fn put_back(&self, name: &Name, mut entry: Entry, pass: &Pass, now: Timestamp) {
+        entry.tried = entry.tried.max(pass.number);
         let mut shard = self.shard(name);
         match shard.entries.entry(name.clone()) {
             // Others have written meanwhile.
@@ -179,6 +203,7 @@ impl Ledger {
                 let place = place.into_mut();
                 place.adjust(Adjustment::Charge { units, overdraft: Overdraft::None }, now);
                 place.born = place.born.min(entry.born);
+                place.tried = place.tried.max(entry.tried);
             }
             Place::Vacant(place) => {
                 self.keys.fetch_add(1, Ordering::Relaxed);

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::ledger::{Entry, Name};
+use super::ledger::{Entry, Name, Pass};
 use super::{Outage, Share};
 
 /// How many names are looked up at once: few enough to keep no lock for long.
@@ -19,9 +19,14 @@ pub(crate) struct Debt<'o> {
 }
 
 impl Outage {
-    /// Some of those who owe something.
-    pub(crate) fn due(&self) -> Vec<Name> {
-        if self.ledger.keys() == 0 { Vec::new() } else { self.ledger.some(AT_ONCE) }
+    /// Begins a walk over those who owe something.
+    pub(crate) fn pass(&self) -> Pass {
+        self.ledger.pass()
+    }
+
+    /// Some of those who owe something and have not been tried in this pass.
+    pub(crate) fn due(&self, pass: &mut Pass) -> Vec<Name> {
+        if self.ledger.keys() == 0 { Vec::new() } else { self.ledger.next(pass, AT_ONCE) }
     }
 
     /// Takes out what a key owes.
@@ -48,10 +53,10 @@ impl Debt<'_> {
         self.outage.counts.replayed.fetch_add(units, Ordering::Relaxed);
     }
 
-    /// It certainly was not charged.
-    pub(crate) fn put_back(mut self) {
+    /// It was not charged, or that is taken back. Not to be tried again in this pass.
+    pub(crate) fn put_back(mut self, pass: &Pass) {
         if let Some(entry) = self.entry.take() {
-            self.outage.ledger.put_back(self.name, entry, self.outage.now());
+            self.outage.ledger.put_back(self.name, entry, pass, self.outage.now());
         }
     }
 }

@@ -114,6 +114,46 @@ fn a_probe_that_nobody_waits_for_any_more_wedges_nothing() {
 }
 
 #[test]
+fn a_node_without_traffic_notices_that_the_store_is_gone_and_that_it_is_back() {
+    let subject = subject(POLICY);
+    let probe = || pollster::block_on(subject.limiter.probe());
+    let health = probe();
+    assert_eq!((health.answers, health.is_degraded(), health.since), (true, false, None));
+    subject.store.turn(Mood::Refusing);
+    let first = probe();
+    assert_eq!((first.answers, first.is_degraded(), first.since), (false, true, Some(START)));
+    assert_eq!(
+        (first.breaker, first.error.as_deref()),
+        (BreakerState::Closed, Some("the store refused the batch: out of memory"))
+    );
+    subject.clock.advance(Span::from_millis(10));
+    for _ in 0..4 {
+        probe();
+    }
+    assert_eq!((probe().breaker, subject.store.probes()), (BreakerState::Open, 6), "then it is left alone");
+    assert_eq!(probe().since, Some(START), "since the first failure");
+    subject.store.turn(Mood::Well);
+    subject.clock.advance(Span::from_millis(100));
+    let back = probe();
+    assert_eq!((back.breaker, back.answers, back.since), (BreakerState::Closed, true, None));
+    assert_eq!((subject.store.decisions(), subject.store.adjustments()), (0, 0));
+}
+
+#[test]
+fn a_probe_of_nobody_that_is_given_up_wedges_nothing() {
+    let subject = opened();
+    subject.store.turn(Mood::Stuck);
+    subject.clock.advance(Span::from_millis(100));
+    {
+        let probe = pin!(subject.limiter.probe());
+        assert!(probe.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert_eq!(subject.limiter.health().breaker, BreakerState::HalfOpen);
+    }
+    subject.store.turn(Mood::Well);
+    assert!(!subject.decide(&ann()).is_degraded());
+}
+
+#[test]
 fn a_request_that_is_given_up_while_all_is_well_says_nothing() {
     let subject = subject(POLICY);
     subject.store.turn(Mood::Stuck);

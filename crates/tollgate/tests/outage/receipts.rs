@@ -98,6 +98,19 @@ fn what_was_written_after_an_entry_was_charged_is_told_apart() {
 fn of_a_call_in_doubt_nothing_is_given_back_and_more_is_charged() {
     for (cost, left) in [(0, 100), (4, 100), (30, 80)] {
         let subject = subject(POLICY);
+        subject.store.turn(Mood::Broken);
+        let decision = subject.decide(&ann().cost(10));
+        pollster::block_on(subject.limiter.settle(&decision, cost)).unwrap();
+        recover(&subject);
+        subject.reconcile();
+        assert_eq!(subject.left(), left, "settled at {cost}");
+    }
+}
+
+#[test]
+fn what_timed_out_is_settled_like_what_was_turned_down() {
+    for (cost, left) in [(0, 100), (4, 96), (30, 70)] {
+        let subject = subject(POLICY);
         subject.store.turn(Mood::TimingOut);
         let decision = subject.decide(&ann().cost(10));
         pollster::block_on(subject.limiter.settle(&decision, cost)).unwrap();
@@ -105,6 +118,17 @@ fn of_a_call_in_doubt_nothing_is_given_back_and_more_is_charged() {
         subject.reconcile();
         assert_eq!(subject.left(), left, "settled at {cost}");
     }
+}
+
+#[test]
+fn a_slot_that_timed_out_is_the_stores_to_release() {
+    let subject = subject("limits: [{name: jobs, by: user, slots: 5}]");
+    subject.store.turn(Mood::TimingOut);
+    let held = subject.decide(&ann());
+    assert!(held.is_allowed() && held.is_degraded());
+    subject.store.turn(Mood::Well);
+    pollster::block_on(subject.limiter.release(&held)).unwrap();
+    assert_eq!(subject.store.adjustments(), 0, "it is taken back there by itself");
 }
 
 #[test]

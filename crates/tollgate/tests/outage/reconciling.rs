@@ -10,6 +10,8 @@ use crate::support::{Mood, Subject, ann, parse, subject, with_settings};
 
 /// Fails until the breaker is open. Nothing of it is charged anywhere.
 fn open(subject: &Subject) {
+    // Whoever has just been answered asks on.
+    subject.clock.advance(Span::from_millis(100));
     subject.store.turn(Mood::Refusing);
     subject.admitted(&ann().cost(0), 5);
     assert_eq!(subject.limiter.health().breaker, BreakerState::Open);
@@ -78,14 +80,69 @@ fn what_passed_uncounted_is_charged_too_and_no_further_than_to_nothing() {
 
 #[test]
 fn a_call_in_doubt_is_not_charged_again() {
-    for (mood, left) in [(Mood::Mute, 96), (Mood::TimingOut, 100), (Mood::Broken, 100)] {
-        let subject = subject("limits: [{name: api, by: user, bucket: 100/day}]");
+    for (mood, left) in [(Mood::Mute, 96), (Mood::Broken, 100)] {
+        let subject = subject("limits: [{name: api, by: user, bucket: 100/day}, {by: user, slots: 100}]");
         subject.store.turn(mood);
         assert_eq!(subject.admitted(&ann(), 4), 4);
-        assert_eq!(subject.limiter.health().ledger_keys, 0, "{mood:?}");
+        let health = subject.limiter.health();
+        assert_eq!((health.ledger_keys, health.lost_entries), (0, 4), "{mood:?}: and that is told");
         subject.store.turn(Mood::Well);
         assert_eq!((subject.reconcile(), subject.left()), (0, left), "{mood:?}");
     }
+}
+
+#[test]
+fn a_refusal_in_doubt_loses_nothing_but_where_refusals_count() {
+    let subject = subject(
+        "limits: [{name: api, by: user, bucket: 5/day}, {by: global, bucket: 50/day, count_denied: true}]",
+    );
+    subject.store.turn(Mood::Broken);
+    for (admitted, lost) in [(1, 2), (0, 3), (0, 4)] {
+        assert_eq!(subject.admitted(&ann(), 1), admitted);
+        assert_eq!(subject.limiter.health().lost_entries, lost);
+    }
+}
+
+#[test]
+fn a_call_that_timed_out_is_charged_since_the_store_takes_it_back() {
+    let subject = subject("limits: [{name: api, by: user, bucket: 100/day}]");
+    subject.store.turn(Mood::TimingOut);
+    assert_eq!(subject.admitted(&ann(), 4), 4);
+    assert_eq!((subject.limiter.health().ledger_keys, subject.limiter.health().lost_entries), (1, 0));
+    assert_eq!((subject.reconcile(), subject.limiter.health().ledger_keys), (0, 1), "nor is a replay lost");
+    recover(&subject);
+    assert_eq!((subject.reconcile(), subject.left()), (1, 96));
+}
+
+#[test]
+fn a_part_that_fails_keeps_its_keys_and_the_others_are_charged() {
+    // A breaker that needs more failures in a row than a pass allows.
+    let settings = OutageSettings { failures: 20, ..OutageSettings::default() };
+    let subject = with_settings("limits: [{name: api, by: user, bucket: 100/day}]", &settings);
+    subject.store.turn(Mood::Refusing);
+    for user in 0..60 {
+        let part = if user % 3 == 0 { "gone" } else { "well" };
+        assert!(subject.admits(&ann().user(&format!("{part}-{user}"))));
+    }
+    subject.store.turn(Mood::Well);
+    subject.clock.advance(Span::from_secs(2));
+    subject.store.lose(Some("gone-"));
+    let mut charged = 0;
+    for _ in 0..40 {
+        let asked = subject.store.adjustments();
+        charged += subject.reconcile();
+        assert!(subject.store.adjustments() - asked <= 60, "each is tried once in a pass");
+        // Requests elsewhere are answered.
+        subject.clock.advance(Span::from_secs(2));
+        assert!(!subject.decide(&ann().cost(0)).is_degraded());
+    }
+    let health = subject.limiter.health();
+    assert_eq!((charged, health.ledger_keys, health.lost_entries), (40, 20, 0));
+    let asked = subject.store.adjustments();
+    assert_eq!(subject.reconcile(), 0);
+    assert_eq!(subject.store.adjustments() - asked, 8, "so many failures in a row end a pass");
+    subject.store.lose(None);
+    assert_eq!((subject.reconcile(), subject.limiter.health().ledger_keys), (20, 0));
 }
 
 #[test]
@@ -98,10 +155,12 @@ fn a_store_that_fails_again_is_left_alone_and_nothing_is_forgotten() {
     }
     recover(&subject);
     assert!(!subject.decide(&ann().cost(0)).is_degraded());
+    subject.clock.advance(Span::from_millis(100));
     subject.store.turn(Mood::Refusing);
     assert_eq!(subject.reconcile(), 0);
-    assert_eq!((subject.store.adjustments(), subject.limiter.health().ledger_keys), (1, 50));
-    subject.store.turn(Mood::Well);
+    assert_eq!((subject.store.adjustments(), subject.limiter.health().ledger_keys), (5, 50));
+    assert_eq!(subject.limiter.health().breaker, BreakerState::Open, "which ended the pass");
+    recover(&subject);
     assert_eq!(subject.reconcile(), 50);
     for user in &users {
         let decision = subject.decide(&ann().user(user).cost(0));

@@ -16,10 +16,11 @@ use tollgate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mood {
     Well,
-    /// Does as it is asked and does not say so.
+    /// Does as it is asked and breaks off before it says so.
     Mute,
-    /// Does nothing, and nobody can tell.
+    /// Does nothing in time, nor later.
     TimingOut,
+    /// Does nothing, and nobody can tell.
     Broken,
     Refusing,
     Foreign,
@@ -33,9 +34,28 @@ pub(crate) struct Script {
     nodes: AtomicUsize,
     decisions: AtomicU64,
     adjustments: AtomicU64,
+    probes: AtomicU64,
+    /// Keys with this in them are on a part of the store that is gone.
+    gone: Mutex<Option<&'static str>>,
 }
 
 impl Script {
+    pub(crate) fn lose(&self, keys: Option<&'static str>) {
+        *self.gone.lock().unwrap() = keys;
+    }
+
+    /// How it is to whoever asks about this key.
+    fn mood_of(&self, key: &[u8]) -> Mood {
+        let gone = self.gone.lock().unwrap().map(str::as_bytes);
+        let is_gone = gone.is_some_and(|gone| key.windows(gone.len()).any(|part| part == gone));
+        if is_gone { Mood::TimingOut } else { self.mood() }
+    }
+
+    /// How often it was asked whether it answers.
+    pub(crate) fn probes(&self) -> u64 {
+        self.probes.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn turn(&self, mood: Mood) {
         *self.mood.lock().unwrap() = mood;
     }
@@ -63,8 +83,8 @@ impl Mood {
     async fn fail(self) -> Option<StoreError> {
         match self {
             Mood::Well => None,
-            Mood::Mute | Mood::TimingOut => Some(StoreError::TimedOut(Duration::from_millis(50))),
-            Mood::Broken => Some(StoreError::Failed("connection reset".into())),
+            Mood::TimingOut => Some(StoreError::TimedOut(Duration::from_millis(50))),
+            Mood::Mute | Mood::Broken => Some(StoreError::Failed("connection reset".into())),
             Mood::Refusing => Some(StoreError::Refused("out of memory".into())),
             Mood::Foreign => Some(StoreError::Foreign("tollgate:key".into())),
             Mood::Stuck => pending().await,
@@ -94,12 +114,17 @@ impl Store for Moody {
 
     async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
         self.script.adjustments.fetch_add(1, Ordering::SeqCst);
-        let mood = self.script.mood();
+        let mood = self.script.mood_of(key);
         let outcome = mood.does_it().then(|| self.memory.adjust_now(rule, key, adjustment));
         match mood.fail().await {
             Some(error) => Err(error),
             None => Ok(outcome.unwrap()),
         }
+    }
+
+    async fn probe(&self) -> Result<(), StoreError> {
+        self.script.probes.fetch_add(1, Ordering::SeqCst);
+        self.script.mood().fail().await.map_or(Ok(()), Err)
     }
 
     fn nodes(&self) -> usize {
@@ -126,6 +151,8 @@ pub(crate) fn with_settings(policy: &str, settings: &OutageSettings) -> Subject 
         nodes: AtomicUsize::new(1),
         decisions: AtomicU64::new(0),
         adjustments: AtomicU64::new(0),
+        probes: AtomicU64::new(0),
+        gone: Mutex::new(None),
     });
     let moody =
         Moody { memory: MemoryStore::with_seed(10_000, clock.clone(), 7), script: Arc::clone(&store) };
