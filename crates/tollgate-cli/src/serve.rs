@@ -51,14 +51,16 @@ pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCo
         let (redis, outage) = (secrets.redis.clone(), configuration.settings.store.outage());
         let limiter = store::limiter(configuration.policy.clone(), redis, &outage);
         let status = Arc::new(Status::new());
+        if let Some(redis) = limiter.load().store().redis() {
+            status.stored_at(redis.settings().to_string());
+        }
         // One that is left from before would say that we are ready.
         arguments.ready_file.as_deref().map_or(Ok(()), ReadyFile::clear)?;
         let surfaces = Surfaces::open(&configuration, &limiter, &status, secrets.token.as_ref())?;
         status.loaded(SystemClock::new().now());
         let addresses = surfaces.addresses();
         // Whoever asks meanwhile is answered: without the store, if need be.
-        let store = limiter.load();
-        configuration.warnings.extend(store::connect(store.store()).await.err());
+        configuration.warnings.extend(store::connect(&limiter.load()).await.err());
         // Said before the file is there: whoever waits for the file finds all of it said.
         match configuration.settings.format {
             LogFormat::Human => output::complain(&banner(&inputs, &configuration, &addresses)),
@@ -79,22 +81,25 @@ pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCo
         let ready = ready.transpose()?;
         let running = Running::new(&configuration, secrets, variable.map(str::to_owned));
         let maintenance = tokio::spawn(store::maintain(limiter.clone()));
-        let reloader = Reloader::new(inputs, limiter, Arc::clone(&status), running);
+        let reloader = Reloader::new(inputs, limiter.clone(), Arc::clone(&status), running);
         let end = serve(surfaces, signals, watch, reloader, &status).await;
         maintenance.abort();
+        if let Ok(left) = end {
+            store::settle_up(&limiter.load(), left).await;
+        }
         drop(ready);
-        end.map(|()| ExitCode::SUCCESS)
+        end.map(|_| ExitCode::SUCCESS)
     })
 }
 
-/// Waits for what happens, until the end.
+/// Waits for what happens, until the end. How much time is left then.
 async fn serve(
     mut surfaces: Surfaces,
     mut signals: Signals,
     mut watch: Watch,
     mut reloader: Reloader,
     status: &Status,
-) -> Result<(), Failure> {
+) -> Result<Duration, Failure> {
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -118,13 +123,18 @@ async fn serve(
         }
     }
     status.drain();
+    let (clock, patience) = (SystemClock::new(), surfaces.patience());
+    let begun = clock.now();
     tokio::select! {
         all_done = surfaces.drain() => if all_done {
             tracing::info!("all done");
         },
-        name = signals.next_stop() => tracing::warn!("{name} again: ending at once"),
+        name = signals.next_stop() => {
+            tracing::warn!("{name} again: ending at once");
+            return Ok(Duration::ZERO);
+        }
     }
-    Ok(())
+    Ok(patience.saturating_sub(Duration::from_micros(clock.now().since(begun).as_micros())))
 }
 
 /// What a process is told from outside.
@@ -224,7 +234,7 @@ fn flags(arguments: &Serve) -> Vec<Overlay> {
 fn set_flag(text: &str) -> Result<Overlay, Failure> {
     let Some((path, value)) = text.split_once('=').filter(|(path, _)| !path.trim().is_empty()) else {
         return Err(Failure::with_help(
-            format_args!("`--set {}` sets nothing: it is --set KEY=VALUE", veiled(text)),
+            format_args!("`--set {}` sets nothing: it is --set KEY=VALUE", shown(text)),
             "such as --set listen.api=127.0.0.1:0 or --set 'limits=[{by: ip, bucket: 5/minute}]'",
         ));
     };
@@ -234,6 +244,18 @@ fn set_flag(text: &str) -> Result<Overlay, Failure> {
         path: path.trim().to_owned(),
         value: yaml(path.trim(), value),
     })
+}
+
+/// What was typed, as far as it is the name of something: the rest may be a password.
+fn shown(text: &str) -> String {
+    let is_name = |char: char| char.is_ascii_alphanumeric() || "_.-[]".contains(char);
+    match veiled(text) {
+        veiled if veiled == text => match text.find(|char: char| !is_name(char)) {
+            Some(at) => format!("{}***", &text[..at]),
+            None => veiled,
+        },
+        veiled => veiled,
+    }
 }
 
 #[cfg(test)]
@@ -249,5 +271,9 @@ mod tests {
         }
         let said = set_flag("redis://:hunter2@h").unwrap_err().to_string();
         assert!(said.contains("`--set redis://:***@h`"), "{said}");
+        for text in ["store.passwd:hunter2", "store:u:hunter2@h", "u:hunter2@h", "store.url hunter2"] {
+            let said = set_flag(text).unwrap_err().to_string();
+            assert!(!said.contains("hunter") && said.contains("***"), "{text}: {said}");
+        }
     }
 }

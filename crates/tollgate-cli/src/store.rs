@@ -1,10 +1,10 @@
 //! The store of this process: in memory, or in Redis.
 //!
-//! Redis is tried once at the start, so that a wrong password is told where somebody
-//! looks, but nobody waits for it: without it the server serves, degraded, as the
-//! outage rules have it. What has to be done now and then (telling the other nodes
-//! that this one is there, charging what was admitted without Redis) is done on the
-//! main thread, beside the signals.
+//! Redis is tried for a second at the start, so that a wrong password is told where
+//! somebody looks, but nobody waits for it: without it the server serves, degraded, as
+//! the outage rules have it. What has to be done now and then (telling the other nodes
+//! that this one is there, asking whether Redis is, charging what was admitted without
+//! it) is done on the main thread, beside the signals, and once more at the end.
 //!
 //! Not here: how Redis is asked (`tollgate_redis`), what to do while it gives no
 //! answer (`tollgate::outage`).
@@ -31,6 +31,13 @@ pub(crate) use counters::counters;
 const AT_START: Duration = Duration::from_secs(1);
 /// How many keys are asked about then.
 const REHEARSED: u8 = 64;
+/// Between two attempts then, at first: each time it is twice as long.
+const AGAIN: Duration = Duration::from_millis(25);
+/// Between two questions whether the store is there. Requests notice by themselves that
+/// it is not; a node that has none would never know.
+const LOOK: Duration = Duration::from_secs(3);
+/// How long the end waits for what is owed to the store.
+const AT_END: Duration = Duration::from_secs(1);
 /// Between two looks at what is owed to the store.
 const BETWEEN: Duration = Duration::from_millis(200);
 /// How long a node waits at most, once the store is back, before it charges what it
@@ -69,6 +76,13 @@ impl Store for AnyStore {
         }
     }
 
+    async fn probe(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Memory(store) => store.probe().await,
+            Self::Redis(store) => store.probe().await,
+        }
+    }
+
     fn nodes(&self) -> usize {
         match self {
             Self::Memory(store) => store.nodes(),
@@ -102,28 +116,45 @@ pub(crate) fn limiter(
         None => AnyStore::memory(&policy),
         Some(settings) => AnyStore::Redis(Arc::new(RedisStore::new(settings))),
     };
-    Limiter::with_store(policy, store).with_outage(outage).into()
+    // In an outage this node counts by itself, and remembers what it owes: as many keys as
+    // it would without Redis.
+    let keys = usize::try_from(policy.max_keys()).unwrap_or(usize::MAX);
+    let outage = OutageSettings { keys, ..outage.clone() };
+    Limiter::with_store(policy, store).with_outage(&outage).into()
 }
 
-/// Connects, or says why not, ready to print.
-pub(crate) async fn connect(store: &AnyStore) -> Result<(), String> {
-    let Some(redis) = store.redis() else { return Ok(()) };
-    let tried = async {
-        redis.connect().await?;
-        rehearse(redis).await
-    };
-    let why = match timeout(AT_START, tried).await {
-        Ok(Ok(())) => return Ok(()),
-        // Nobody has asked anything yet: what counts is the cause.
-        Ok(Err(error)) => error.source().map_or_else(|| error.to_string(), in_full),
-        Err(_late) => format!("no answer within {AT_START:?}"),
-    };
+/// Connects, or says why not, ready to print. Then the limiter knows it too.
+pub(crate) async fn connect(limiter: &Limiter<AnyStore>) -> Result<(), String> {
+    let Some(redis) = limiter.store().redis() else { return Ok(()) };
+    let mut why = format!("no answer within {AT_START:?}");
+    let connected = timeout(AT_START, try_until_it_works(redis, &mut why)).await.is_ok();
+    // One that takes longer is left to `maintain`.
+    let _late = timeout(AT_START, limiter.probe()).await;
+    if connected {
+        return Ok(());
+    }
     Err(format!(
         "warning: cannot use the store {}: {why}\n  \
          = help: serving without it until it answers: each limit does as its `on_outage` says. \
          It is tried again all the time; a changed `store` takes a restart\n",
         redis.settings()
     ))
+}
+
+/// What fails at first may work a moment later: a cluster has to be asked who has what.
+async fn try_until_it_works(redis: &RedisStore, why: &mut String) {
+    let mut pause = AGAIN;
+    loop {
+        let tried = async {
+            redis.connect().await?;
+            rehearse(redis).await
+        };
+        let Err(error) = tried.await else { return };
+        // Nobody has asked anything yet: what counts is the cause.
+        *why = error.source().map_or_else(|| error.to_string(), in_full);
+        sleep(pause).await;
+        pause *= 2;
+    }
 }
 
 /// Asks what requests will ask, and charges nothing: a server may let somebody connect
@@ -141,7 +172,16 @@ async fn rehearse(store: &RedisStore) -> Result<(), StoreError> {
 /// Does what has to be done now and then, for as long as it is polled.
 pub(crate) async fn maintain(limiter: SharedLimiter<AnyStore>) {
     let Some(redis) = limiter.load().store().redis().cloned() else { return };
-    tokio::join!(redis.announce(), reconcile(limiter));
+    tokio::join!(redis.announce(), look(limiter.clone()), reconcile(limiter));
+}
+
+/// Asks whether the store is there.
+async fn look(limiter: SharedLimiter<AnyStore>) {
+    let dice = RandomState::new();
+    for round in 0_u64.. {
+        sleep(jittered(LOOK, &dice, round)).await;
+        limiter.load().probe().await;
+    }
 }
 
 /// Charges the store with what was admitted without it.
@@ -163,6 +203,38 @@ async fn reconcile(limiter: SharedLimiter<AnyStore>) {
         if charged > 0 {
             tracing::info!(keys = charged, "charged the store with what was admitted without it");
         }
+    }
+}
+
+/// Charges the store with what is still owed, for as long as there is time, and says
+/// what became of it: nobody else will know.
+pub(crate) async fn settle_up(limiter: &Limiter<AnyStore>, left: Duration) {
+    let before = limiter.health();
+    if before.ledger_keys == 0 {
+        return;
+    }
+    let charge = async {
+        while limiter.health().ledger_keys > 0 {
+            limiter.reconcile().await;
+            // Left alone, or what failed is due again: in a moment.
+            sleep(AGAIN).await;
+        }
+    };
+    let _late = timeout(AT_END.min(left), charge).await;
+    let after = limiter.health();
+    let under_way = after.lost_entries.saturating_sub(before.lost_entries);
+    let lost = after.ledger_keys.saturating_add(usize::try_from(under_way).unwrap_or(usize::MAX));
+    let charged = before.ledger_keys.saturating_sub(lost);
+    if charged > 0 {
+        tracing::info!(keys = charged, "charged the store with what was admitted without it");
+    }
+    if lost > 0 {
+        let error = after.error.unwrap_or_default();
+        tracing::warn!(
+            keys = lost,
+            error,
+            "the store was never charged with what these keys spent without it: that is lost"
+        );
     }
 }
 

@@ -106,6 +106,11 @@ impl Surfaces {
         self.addresses
     }
 
+    /// How long running requests may take to end.
+    pub(crate) const fn patience(&self) -> Duration {
+        self.patience
+    }
+
     /// Waits until the last worker has ended, of itself or drained.
     pub(crate) async fn ended(&mut self) {
         // Nobody sends: it is the end of the channel that counts.

@@ -1,6 +1,7 @@
 //! `tollgate validate`: whether a file could be served, and what looks odd in it.
 //!
-//! Variables and flags are left out: it is the file that is asked about.
+//! Variables and flags are left out: it is the file that is asked about, and the files
+//! that it names. Nobody is connected to.
 
 use std::process::ExitCode;
 
@@ -16,6 +17,7 @@ pub(crate) fn run(arguments: &Validate) -> Result<ExitCode, Failure> {
         overlays: Vec::new(),
     };
     let configuration = inputs.load(Reading::First)?;
+    configuration.settings.check_files()?;
     for warning in &configuration.warnings {
         output::complain(&format!("{warning}\n"));
     }

@@ -396,12 +396,12 @@ fn a_good_file_is_said_to_be_good() {
         (Some(0), "policy.yaml: 1 limit, no mistakes\n", "")
     );
 
-    // Neither Redis nor the file is there, and nobody asks.
+    // Redis is not there, and nobody asks.
     for store in
-        ["redis://nowhere.invalid", "[redis://a, redis://b]", "{url: redis://a, password_file: none}"]
+        ["redis://nowhere.invalid", "[redis://a, redis://b]", "{url: redis://a, password_file: secret}"]
     {
         let stored = format!("{POLICY}store: {store}\n");
-        let stored = tollgate(&[("policy.yaml", &stored)], &[], &validate);
+        let stored = tollgate(&[("policy.yaml", &stored), ("secret", "hunter2\n")], &[], &validate);
         assert_eq!((stored.code, stored.stderr.as_str()), (Some(0), ""), "{store}");
     }
 
@@ -412,6 +412,73 @@ fn a_good_file_is_said_to_be_good() {
         (Some(0), "policy.yaml: 1 limit, no mistakes, but warnings\n")
     );
     assert!(odd.stderr.starts_with("warning: `rls` is not served by this version yet\n"), "{}", odd.stderr);
+}
+
+#[test]
+fn files_that_could_not_be_served_are_not_valid() {
+    for (section, expected) in [
+        ("store: {url: redis://h, password_file: none}", "error: cannot read none: there is no such file\n"),
+        ("store: {url: redis://h, password_file: .}", "error: cannot read .: it is a folder\n"),
+        ("store: {url: redis://h, password_file: empty}", "error: the password file empty is empty\n"),
+        ("store: {url: rediss://h, ca: none}", "error: cannot read none: there is no such file\n"),
+        ("store: {url: rediss://h, ca: .}", "error: cannot read .: it is a folder\n"),
+        ("store: {url: rediss://h, ca: empty}", "error: empty holds no certificate\n"),
+        ("store: {url: rediss://h, ca: policy.yaml}", "error: policy.yaml holds no certificate\n"),
+        ("admin: {token_file: none}", "error: cannot read none: there is no such file\n"),
+        ("admin: {token_file: empty}", "error: the token file empty is empty\n"),
+    ] {
+        let policy = format!("{POLICY}{section}\n");
+        let files = [("policy.yaml", policy.as_str()), ("empty", "\n")];
+        let validated = tollgate(&files, &[], &["validate", "policy.yaml"]);
+        assert_eq!((validated.code, validated.stdout.as_str()), (Some(2), ""), "{section}");
+        assert!(validated.stderr.starts_with(expected), "{section}: {}", validated.stderr);
+        let served = tollgate(&files, &[], &["serve", "--config", "policy.yaml"]);
+        assert_eq!((served.code, &served.stderr), (Some(2), &validated.stderr), "{section}");
+    }
+}
+
+#[test]
+fn no_mistake_about_the_store_shows_a_password() {
+    const URLS: [&str; 8] = [
+        "u:hunter2@h:6379",
+        "//u:hunter2@h",
+        "redis:u:hunter2@h",
+        "redis:/u:hunter2@h",
+        "redis//u:hunter2@h",
+        "redis://u:hunter2",
+        "redis-sentinel://h/p?sentinel_pasword=hunter2",
+        "redis://h?hunter2",
+    ];
+    const MAPS: [&str; 7] = [
+        "{url: redis://h, pass: hunter2}",
+        "{url: redis://h, passwd: hunter2}",
+        "{url: redis://h, auth: hunter2}",
+        "{url: redis://h, password: hunter2}",
+        "{url: redis://h, credentials: [u, hunter2]}",
+        "{pwrd: hunter2, url: redis://h}",
+        "{u:hunter2@h}",
+    ];
+    let check = |files: &[(&str, &str)], variables: &[(&str, &str)], arguments: &[&str]| {
+        let said = tollgate(files, variables, arguments);
+        assert_eq!(said.code, Some(2), "{files:?} {variables:?} {arguments:?}: {}", said.stderr);
+        assert!(!said.stderr.contains("unter2"), "{files:?} {variables:?} {arguments:?}: {}", said.stderr);
+    };
+    for store in URLS.iter().chain(&MAPS) {
+        let policy = format!("{POLICY}store: {store}\n");
+        check(&[("policy.yaml", &policy)], &[], &["validate", "policy.yaml"]);
+        check(&[], &[("TOLLGATE_STORE", store)], &["serve"]);
+        check(&[], &[], &["serve", "--store", store]);
+        check(&[], &[], &["serve", "--set", &format!("store={store}")]);
+    }
+    for word in ["pass", "passwd", "auth", "password", "credentials"] {
+        let policy = format!("{POLICY}store:\n  url: redis://h\n  {word}: hunter2\n");
+        check(&[("policy.yaml", &policy)], &[], &["serve", "--config", "policy.yaml"]);
+        let policy = format!("{POLICY}store:\n  url: redis://h\n  {word}:\n    - hunter2: [\n");
+        check(&[("policy.yaml", &policy)], &[], &["serve", "--config", "policy.yaml"]);
+        check(&[], &[], &["serve", "--set", &format!("store.{word}=hunter2")]);
+        check(&[], &[], &["serve", "--set", &format!("store.{word}:hunter2")]);
+    }
+    check(&[("s.yaml", "redis: {pwrd: hunter2}\n")], &[], &["serve", "--settings", "s.yaml"]);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::thread;
 
 use client::{Client, asked, get, told};
 use serde_json::Value;
-use tollgate_testkit::{Redis, RedisCluster, Scratch, SentinelTrio, Tollgate};
+use tollgate_testkit::{Redis, RedisCluster, Scratch, SentinelTrio, Tollgate, wait_until};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
 
@@ -151,6 +151,100 @@ fn without_redis_it_starts_degraded_and_says_so_and_recovers_when_it_comes() {
     assert_eq!(answer["degraded"], false, "{answer}");
     assert_eq!(answer["limits"][0]["remaining"], 100 - owed - 2, "{answer}");
     assert!(tollgate.log().contains("the store answers again"), "{}", tollgate.log());
+}
+
+#[test]
+fn a_node_without_traffic_knows_that_redis_is_gone_and_that_it_is_back() {
+    let redis = Redis::start();
+    redis.kill();
+    let mut tollgate = start(100, &format!("url: '{}'", redis.url()));
+    let api = tollgate.api;
+    // Nobody has asked anything.
+    let store = told(api, "/readyz")["store"].clone();
+    assert_eq!((&store["state"], &store["degraded_decisions"]), (&"degraded".into(), &0.into()), "{store}");
+    assert_eq!(store["address"], redis.url(), "{store}");
+    assert!(store["error"].as_str().is_some_and(|it| it.contains("refused")), "{store}");
+    assert!(store["since"].is_string() && store["failures"].as_u64() > Some(0), "{store}");
+    assert_eq!(counted("tollgate_store_up", &metrics(api)), 0);
+    redis.restart();
+    tollgate.program.wait_until("Redis to be found", || told(api, "/readyz")["store"]["state"] == "ok");
+    assert_eq!(counted("tollgate_store_up", &metrics(api)), 1);
+    redis.kill();
+    tollgate.program.wait_until("Redis to be missed", || told(api, "/readyz")["store"]["state"] != "ok");
+    assert_eq!(counted("tollgate_store_up", &metrics(api)), 0);
+}
+
+/// How many keys the log says this of, all its lines together.
+fn keys_that(words: &str, log: &str) -> u64 {
+    let lines = log.lines().filter(|line| line.contains(words));
+    let keys = lines.map(|line| line.split_once("keys=").unwrap().1);
+    keys.map(|it| it.chars().take_while(char::is_ascii_digit).collect::<String>().parse::<u64>().unwrap())
+        .sum()
+}
+
+const CHARGED: &str = "charged the store with what was admitted without it";
+const LOST: &str = "what these keys spent without it: that is lost";
+
+#[test]
+fn what_is_owed_at_the_end_is_charged_or_said_to_be_lost() {
+    const OWED: u64 = 20;
+    let redis = Redis::start();
+    let config = format!(
+        "store: {{url: '{}', deadline: 100ms, outage: {{failures: 1}}}}\ngateway: {{workers: 1}}\n\
+         limits:\n  - {{name: api, by: user, bucket: 100/day}}\n",
+        redis.url()
+    );
+    let check = |api, user: &str| asked(api, "/v1/check", &format!(r#"{{"path":"/","user":"{user}"}}"#));
+    // Owes for so many callers to a Redis that does not answer, and is told to end.
+    let end = |turn: u64, is_back: bool| {
+        let mut tollgate = Tollgate::start(BINARY, &config);
+        redis.pause();
+        let api = tollgate.api;
+        let look = r#"{"path":"/","user":"nobody","cost":0}"#;
+        tollgate
+            .program
+            .wait_until("a degraded answer", || asked(api, "/v1/check", look)["degraded"] == true);
+        for caller in 0..OWED {
+            let answer = check(api, &format!("{turn}-{caller}"));
+            assert_eq!((&answer["allowed"], &answer["degraded"]), (&true.into(), &true.into()), "{answer}");
+        }
+        assert_eq!(counted("tollgate_ledger_keys", &metrics(api)), OWED);
+        if is_back {
+            redis.resume();
+        }
+        tollgate.program.signal("TERM");
+        assert_eq!(tollgate.program.wait().code(), Some(0), "{}", tollgate.log());
+        redis.resume();
+        let (log, charged) = (tollgate.log(), keys_that(CHARGED, &tollgate.log()));
+        assert_eq!(charged + keys_that(LOST, &log), OWED, "{log}");
+        charged
+    };
+    assert_eq!(end(0, false), 0, "nobody can be charged");
+    // How long Redis is left alone is a matter of luck, and longer than the end may wait.
+    let lucky = (1..20).find(|turn| end(*turn, true) == OWED).expect("one finds Redis in time");
+    let next = Tollgate::start(BINARY, &config);
+    let answer = check(next.api, &format!("{lucky}-7"));
+    assert_eq!(answer["limits"][0]["remaining"], 98, "{answer}");
+}
+
+#[test]
+fn a_degraded_answer_of_the_gateway_says_so() {
+    let redis = Redis::start();
+    redis.kill();
+    let tollgate = start(100, &format!("url: '{}'", redis.url()));
+    assert_eq!(get(tollgate.gateway, "/").header("tollgate-degraded"), Some("local"));
+}
+
+#[test]
+fn a_cluster_of_one_node_is_no_false_alarm() {
+    let redis = Redis::start_with(&["--cluster-enabled", "yes"]);
+    redis.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    wait_until("the cluster to be whole", || redis.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok"));
+    let store = format!("url: 'redis-cluster://{}'", redis.address());
+    let tollgate =
+        Tollgate::start(BINARY, &format!("store: {{{store}}}\nlimits: [{{by: ip, bucket: 1/s}}]\n"));
+    assert!(!tollgate.log().contains("warning"), "{}", tollgate.log());
+    assert_eq!(told(tollgate.api, "/readyz")["store"]["state"], "ok");
 }
 
 #[test]

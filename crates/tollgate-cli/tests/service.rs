@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![allow(clippy::disallowed_methods, reason = "other programs keep real time")]
 
+#[allow(dead_code, reason = "other tests need more of it")]
 #[path = "service/client.rs"]
 mod client;
 #[path = "service/process.rs"]

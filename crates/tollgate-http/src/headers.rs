@@ -10,7 +10,9 @@
 //! `Retry-After` never ends before the reset of a limit that refused.
 //!
 //! `Tollgate-Decision` names the decision, wherever a limit was counted or a
-//! caller refused: whoever asks why can quote it.
+//! caller refused: whoever asks why can quote it. `Tollgate-Degraded` stands beside it
+//! where the store gave no answer, and says what was done instead: `local`, `allow` or
+//! `deny`, in the words of the metric that counts the same decisions.
 //!
 //! A header that the service behind wrote under the same name is replaced, not
 //! joined: two answers to one question help nobody. Headers that are switched
@@ -38,10 +40,11 @@ use self::sheet::Sheet;
 pub(crate) use self::sheet::Written;
 
 static TOLLGATE_DECISION: HeaderName = HeaderName::from_static("tollgate-decision");
+static TOLLGATE_DEGRADED: HeaderName = HeaderName::from_static("tollgate-degraded");
 
 /// Writes what a decision says about its limits, and its name.
 ///
-/// Where nothing was counted and nobody refused there is nothing to say, and
+/// Where nothing was to be counted and nobody refused there is nothing to say, and
 /// nothing is written. `retry_after` is the wait of a refusal, from
 /// [`RetryAfter::of`]: made before, so that a body can say the same.
 ///
@@ -111,12 +114,28 @@ pub(crate) fn written(
         }
     }
     write_id(&mut sheet, id);
+    if let Some(instead) = degraded(decision) {
+        sheet.fixed_for(&TOLLGATE_DEGRADED, instead);
+    }
     Some(sheet.finish())
 }
 
-/// Whether there is anything to tell: a limit was counted, or the caller refused.
+/// Whether there is anything to tell: a limit was counted or could not be, or the caller
+/// was refused.
 pub(crate) fn is_limited(decision: &Decision<'_>) -> bool {
-    decision.limits().len() > 0 || !decision.is_allowed()
+    decision.limits().len() > 0 || !decision.is_allowed() || decision.is_degraded()
+}
+
+/// What was done without the store, which gave no answer; `None` where it gave one.
+fn degraded(decision: &Decision<'_>) -> Option<&'static str> {
+    if !decision.is_degraded() {
+        return None;
+    }
+    Some(match decision.fate() {
+        Fate::Uncountable => "deny",
+        _ if decision.limits().len() > 0 => "local",
+        _ => "allow",
+    })
 }
 
 fn write_id(sheet: &mut Sheet, id: DecisionId) {

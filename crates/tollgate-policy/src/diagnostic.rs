@@ -11,6 +11,7 @@ mod brief;
 mod excerpt;
 mod passwords;
 mod sources;
+mod store;
 
 use std::fmt;
 

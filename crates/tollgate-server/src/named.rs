@@ -96,8 +96,8 @@ impl<S: Store> Inner<S> {
                  give one back with `/v1/release`, or all with `/v1/limits/{name}/reset`"
             )));
         }
-        let outcomes =
-            adjusted(&limiter, &named, rules, operation).await.map_err(|error| Problem::outage(&error))?;
+        let outcomes = adjusted(&limiter, &named, rules, operation).await;
+        let outcomes = outcomes.map_err(|error| Problem::outage_of_key(&error))?;
         Ok(self.told_standing(policy, &named, operation, rules, &outcomes))
     }
 

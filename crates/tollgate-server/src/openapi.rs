@@ -65,7 +65,7 @@ fn paths() -> Value {
         "/v1/release": {"post": operation(
             "release",
             "An earlier request is over: its slots are given back. Doing so twice does no harm.",
-            "ReleaseRequest", "Released", &["400", "401", "403", "404", "408", "413", "415", "422", "503"]
+            "ReleaseRequest", "Released", &["400", "401", "403", "404", "408", "409", "413", "415", "422", "503"]
         )},
         "/v1/auth": auth(),
     });
@@ -223,7 +223,7 @@ fn responses() -> Value {
         "403": problem("A page of another site asks, by its Origin or by Sec-Fetch-Site; or, where no token is wanted, the Host is a name that others can own."),
         "404": problem("No such limit, key or decision."),
         "408": problem("The body did not arrive in time."),
-        "409": problem("The limit counts slots, which are neither granted nor refunded; or the decision is settled at another cost."),
+        "409": problem("The limit counts slots, which are neither granted nor refunded; or the decision is settled at another cost; or the store holds data under this key that Tollgate did not write."),
         "413": problem("The body is too long."),
         "415": problem("The body is something else than JSON by its type, or packed."),
         "422": problem("The request can be read and makes no sense; the detail says why."),

@@ -94,14 +94,30 @@ impl Problem {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
     }
 
-    /// 503: the store gives no answer.
+    /// 503: the store gives no answer. 409 where it has one, and it is not about Tollgate:
+    /// that does not pass by itself.
     pub(crate) fn outage(error: &StoreError) -> Self {
+        if let StoreError::Foreign(_) = error {
+            tracing::debug!(error = error as &dyn std::error::Error, "foreign data in the store");
+            return Self::conflict(
+                "the store holds data under this key that Tollgate did not write, and leaves it alone; \
+                 it must be removed by hand",
+            );
+        }
         // Once for each request, so not louder: `Limiter::health` and its log tell of outages.
         tracing::debug!(error = error as &dyn std::error::Error, "no answer from the store");
         let header = Some((RETRY_AFTER, HeaderValue::from_static("1")));
         let detail = "the store gives no answer at the moment, and this cannot be done without it; \
                       try again shortly";
         Self { header, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
+    }
+
+    /// The same about a key that the caller has named, and may be told where it lies.
+    pub(crate) fn outage_of_key(error: &StoreError) -> Self {
+        match error {
+            StoreError::Foreign(name) => Self::outage(error).about(&format!("`{name}` in the store")),
+            _ => Self::outage(error),
+        }
     }
 
     /// The same, said about one of several.

@@ -34,6 +34,7 @@ pub struct Status {
 
 #[derive(Debug, Default)]
 struct Last {
+    store: Option<String>,
     loaded_at: Option<Timestamp>,
     reload_error: Option<String>,
 }
@@ -52,6 +53,7 @@ struct Told {
 /// How the store is doing, as JSON.
 #[derive(Serialize)]
 struct ToldStore {
+    address: Option<String>,
     state: &'static str,
     since: Option<String>,
     error: Option<String>,
@@ -61,9 +63,10 @@ struct ToldStore {
 }
 
 impl ToldStore {
-    fn of(health: &Health) -> Self {
+    fn of(health: &Health, address: Option<String>) -> Self {
         let is_degraded = health.is_degraded();
         Self {
+            address,
             state: if is_degraded { "degraded" } else { "ok" },
             since: health.since.and_then(date),
             // What is over is in the counts.
@@ -84,6 +87,11 @@ impl Status {
     /// Nothing loaded yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Where the store is, as anybody may see it: without a password.
+    pub fn stored_at(&self, address: impl Into<String>) {
+        self.last().store = Some(address.into());
     }
 
     /// A policy was put in force at this time.
@@ -123,13 +131,13 @@ impl Status {
             policy_version: self.version(),
             policy_loaded_at: last.loaded_at.and_then(date),
             reload_error: last.reload_error.clone(),
-            store: ToldStore::of(health),
+            store: ToldStore::of(health, last.store.clone()),
         };
         serde_json::to_vec(&told).unwrap_or_default()
     }
 
     fn last(&self) -> MutexGuard<'_, Last> {
-        // A thread that panicked left two options behind, both fit to be read.
+        // A thread that panicked left options behind, all fit to be read.
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

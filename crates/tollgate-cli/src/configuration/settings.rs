@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use tollgate::policy::{Kind, Located, Node, Problems, Words};
 use tollgate_gateway::GatewaySettings;
 
-use super::{Listen, StoreSettings};
+use super::{Listen, Reading, StoreSettings, Token};
+use crate::failure::Failure;
 
 /// How a policy is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,6 +122,14 @@ impl Settings {
             problems.warning(node.place, "`state` is not used by this version yet").label("does nothing");
         }
         settings
+    }
+
+    /// Reads the files that these settings name, as `serve` would, and keeps nothing.
+    pub(crate) fn check_files(&self) -> Result<(), Failure> {
+        let (token, store) = (self.token_file.as_deref(), self.store.load(Reading::First));
+        let token = token.map_or(Ok(()), |file| Token::from_file(file, Reading::First).map(drop));
+        let failures: Vec<_> = [token.err(), store.err()].into_iter().flatten().collect();
+        if failures.is_empty() { Ok(()) } else { Err(Failure::all(&failures)) }
     }
 
     fn read_listen(&mut self, node: &Node, problems: &mut Problems) {

@@ -1,19 +1,22 @@
 //! Where counts are kept: the `store` section.
 //!
 //! `memory`, a URL of Redis, a list of them, or a map that says more. What stands
-//! in files of its own (a password, certificates) is read when the server starts,
-//! so `validate` needs neither those files nor Redis.
+//! in files of its own (a password, certificates) is read when the server starts, and
+//! by `validate`, which needs no Redis.
+//!
+//! - `values`: its single values.
 //!
 //! Not here: what a URL means (`tollgate_redis::RedisSettings`), connecting (`store`).
 
-use std::ops::RangeInclusive;
+mod values;
+
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use tollgate::policy::{Fields, Kind, Node, Problems, Words, nearest};
 use tollgate::{OutageSettings, Span};
 use tollgate_redis::{RedisSettings, SettingsError};
 
+use self::values::{deadline, or_off, prefix, share};
 use super::{Reading, files, shown};
 use crate::failure::Failure;
 
@@ -52,9 +55,12 @@ const STORE: Words = Words {
         ("type", "url"),
         ("password", "password_file"),
         ("pass", "password_file"),
+        ("passwd", "password_file"),
+        ("auth", "password_file"),
         ("cacert", "ca"),
         ("ca_file", "ca"),
-        ("tls", "ca"),
+        ("tls", "url: rediss://HOST"),
+        ("ssl", "url: rediss://HOST"),
         ("timeout", "deadline"),
         ("cache", "deny_cache"),
         ("namespace", "prefix"),
@@ -78,8 +84,8 @@ const OUTAGE: Words = Words {
 const LONGEST_DEADLINE: Span = Span::from_secs(10);
 /// A refusal that another node has lifted is not remembered for longer.
 const LONGEST_DENY_CACHE: Span = Span::from_secs(60);
-/// It is in every key.
-const LONGEST_PREFIX: usize = 32;
+/// No Redis has more.
+const HIGHEST_DATABASE: i64 = 0x7fff_ffff;
 const CHOICES: &str =
     "it is `memory`, a URL such as redis://127.0.0.1:6379, a list of those, or a map with `url`";
 
@@ -160,7 +166,7 @@ impl RedisSection {
         self.password_file = path("password_file", problems);
         self.ca = path("ca", problems);
         let range = Span::from_millis(1)..=LONGEST_DEADLINE;
-        let deadline = fields.get("deadline").and_then(|node| time(node, "`deadline`", range, problems));
+        let deadline = fields.get("deadline").and_then(|node| deadline(node, range, problems));
         self.settings.deadline = deadline.unwrap_or(self.settings.deadline);
         if let Some(node) = fields.get("deny_cache") {
             let range = Span::from_millis(1)..=LONGEST_DENY_CACHE;
@@ -237,6 +243,12 @@ fn redis(node: &Node, problems: &mut Problems) -> Option<RedisSettings> {
         urls.push(text);
     }
     match RedisSettings::parse(&urls) {
+        Ok(settings) if settings.database > HIGHEST_DATABASE => {
+            problems
+                .error(node.place, format!("there is no database {}", settings.database))
+                .help("Redis has 0 to 15, unless it was told otherwise: redis://HOST:6379/0");
+            None
+        }
         Ok(settings) => Some(settings),
         Err(error) => {
             let (index, wrong, expected) = match &error {
@@ -270,69 +282,6 @@ fn not_a_url(node: &Node, text: &str, problems: &mut Problems) {
         problem.label(format!("did you mean `{meant}`?"));
     }
     problem.help(CHOICES);
-}
-
-/// A length of time, or `off`, which is none.
-fn or_off(node: &Node, what: &str, range: RangeInclusive<Span>, problems: &mut Problems) -> Option<Duration> {
-    if node.text() == Some("off") {
-        return Some(Duration::ZERO);
-    }
-    time(node, what, range, problems)
-}
-
-fn time(node: &Node, what: &str, range: RangeInclusive<Span>, problems: &mut Problems) -> Option<Duration> {
-    // To whoever reads rates, zero has no meaning at all; here it is out of range.
-    let is_zero = |text: &str| text.trim_end_matches(|it: char| it.is_ascii_alphabetic() || it == ' ') == "0";
-    if node.text().is_some_and(is_zero) {
-        problems
-            .error(node.place, format!("{what} is between {} and {}", range.start(), range.end()))
-            .label(format!("{} is not", node.describe()));
-        return None;
-    }
-    let span = node.span(what, range, problems)?.value;
-    Some(Duration::from_micros(span.as_micros()))
-}
-
-fn prefix(node: &Node, problems: &mut Problems) -> Option<String> {
-    let text = node.word("`prefix`", problems)?.value;
-    let fits = |char: char| char.is_ascii_alphanumeric() || "_.:-".contains(char);
-    if text.len() > LONGEST_PREFIX {
-        problems
-            .error(node.place, format!("`prefix` has at most {LONGEST_PREFIX} characters"))
-            .label(format!("this has {}", text.chars().count()))
-            .help("it is in every key");
-        return None;
-    }
-    if let Some((at, wrong)) = text.chars().enumerate().find(|(_, char)| !fits(*char)) {
-        problems
-            .error(node.part(at..at + 1), format!("`prefix` cannot hold `{wrong}`"))
-            .help("letters, digits, `_`, `.`, `:` and `-`: such as `shop-staging`");
-        return None;
-    }
-    Some(text.to_owned())
-}
-
-/// `20%`.
-fn share(node: &Node, problems: &mut Problems) -> Option<u8> {
-    let text = node.word("`share`", problems)?.value;
-    let number = text.strip_suffix('%').unwrap_or(text).trim_end();
-    let digits = number.bytes().all(|byte| byte.is_ascii_digit());
-    if let Some(share) = number.parse().ok().filter(|share| digits && (1..=100).contains(share)) {
-        return Some(share);
-    }
-    // 0.2 is 20 %: moved by two digits, and not multiplied, which would round.
-    let hundredths = text.strip_prefix("0.").filter(|it| it.bytes().all(|byte| byte.is_ascii_digit()));
-    let meant = hundredths.map(|it| format!("{it:0<2}")).and_then(|it| it[..2].parse::<u8>().ok());
-    let problem = problems.error(node.place, format!("`share` is 1% to 100%, not {}", node.describe()));
-    if let Some(meant) = meant.filter(|it| *it > 0) {
-        problem.label(format!("did you mean `{meant}%`?"));
-    }
-    if digits && number.parse() == Ok(0) {
-        problem.help("a limit that is to refuse everything meanwhile says `on_outage: deny`");
-    } else {
-        problem.help("how much of a limit all nodes together grant while Redis gives no answer: 20%");
-    }
-    None
 }
 
 fn password(file: &Path, reading: Reading) -> Result<String, Failure> {
@@ -455,7 +404,32 @@ mod tests {
             ),
             ("store: {url: redis://h, deadline: 0ms}", "`deadline` is between 1ms and 10s | `0ms` is not"),
             ("store: {url: redis://h, deadline: 11s}", "`deadline` is between 1ms and 10s | `11s` is not"),
-            ("store: {url: redis://h, deadline: 50}", "`50` is not a length of time | did you mean `50s`?"),
+            ("store: {url: redis://h, deadline: 50}", "`50` is not a length of time | did you mean `50ms`?"),
+            (
+                "store: {url: redis://h, deny_cache: false}",
+                "`deny_cache` is `off`, or between 1ms and 1m | did you mean `off`?",
+            ),
+            (
+                "store: {url: redis://h, deny_cache: 0s}",
+                "`deny_cache` is `off`, or between 1ms and 1m | did you mean `off`?",
+            ),
+            (
+                "store: {url: redis://h, outage: {grace: 0}}",
+                "`grace` is `off`, or between 1ms and 1d | did you mean `off`?",
+            ),
+            (
+                "store: {url: redis://h, tls: true}",
+                "unknown word `tls` in `store` | did you mean `url: rediss://HOST`?",
+            ),
+            ("store: redis://h/9999999999999999", "there is no database 9999999999999999 | "),
+            (
+                "store: {url: redis://h, passwd: hunter2}",
+                "unknown word `passwd` in `store` | did you mean `password_file`?",
+            ),
+            (
+                "store: u:hunter2@h:6379",
+                "this is not a URL of Redis: a URL of Redis begins with `redis://` | ",
+            ),
             ("store: {url: redis://h, deny_cache: 2m}", "`deny_cache` is between 1ms and 1m | `2m` is not"),
             ("store: {url: redis://h, prefix: 'a b'}", "`prefix` cannot hold ` ` | "),
             (

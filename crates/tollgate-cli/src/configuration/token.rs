@@ -54,7 +54,8 @@ impl Token {
         &self.0
     }
 
-    fn from_file(file: &Path, reading: Reading) -> Result<Self, Failure> {
+    /// The one in this file.
+    pub(super) fn from_file(file: &Path, reading: Reading) -> Result<Self, Failure> {
         Self::new(&files::read(file, reading)?, &format!("the token file {}", shown(file)))
     }
 

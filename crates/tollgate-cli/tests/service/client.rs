@@ -20,7 +20,16 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     /// Whether the server said that it closes the connection after it.
     pub(crate) closes: bool,
+    /// Names in lower case.
+    pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    /// The value of a header, which is called by its name in lower case.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|it| it.0 == name).map(|it| it.1.as_str())
+    }
 }
 
 /// How far an answer had come when the connection ended.
@@ -56,10 +65,11 @@ impl Client {
     pub(crate) fn answer(&mut self) -> Result<Answer, Broken> {
         let start = self.line().filter(|line| !line.is_empty()).ok_or(Broken::BeforeIt)?;
         let status = start.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let (mut length, mut closes) = (0, false);
+        let (mut length, mut closes, mut headers) = (0, false, Vec::new());
         loop {
             let line = self.line().filter(|line| line.ends_with('\n')).ok_or(Broken::WithinIt)?;
             let Some((name, value)) = line.trim_end().split_once(':') else { break };
+            headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
             match name.to_ascii_lowercase().as_str() {
                 "content-length" => length = value.trim().parse().expect("a length is a number"),
                 "connection" => closes = value.to_ascii_lowercase().contains("close"),
@@ -70,7 +80,7 @@ impl Client {
         let mut body = vec![0; length];
         self.stream.read_exact(&mut body).map_err(|_gone| Broken::WithinIt)?;
         let status = status.unwrap_or_else(|| panic!("no status in {start:?}"));
-        Ok(Answer { status, closes, body })
+        Ok(Answer { status, closes, headers, body })
     }
 
     fn line(&mut self) -> Option<String> {

@@ -4,6 +4,8 @@
 //! clients that expect a fraction read those too, and the others only those.
 //! `instance` is a name and not an address: it ends in the decision's.
 //!
+//! `degraded` is there, and true, where the store gave no answer.
+//!
 //! Written member by member, since a flood of refusals writes nothing else.
 
 use bytes::Bytes;
@@ -38,6 +40,9 @@ pub(super) fn to_json(rejection: &Rejection<'_, '_>) -> Bytes {
         raw(&mut json, itoa::Buffer::new().format(wait.seconds()));
         raw(&mut json, r#","retry_after_ms":"#);
         raw(&mut json, itoa::Buffer::new().format(wait.millis()));
+    }
+    if rejection.decision.is_degraded() {
+        raw(&mut json, r#","degraded":true"#);
     }
     raw(&mut json, "}");
     json.into()

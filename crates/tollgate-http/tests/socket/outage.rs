@@ -38,16 +38,21 @@ async fn each_request_gets_what_its_limits_say() {
           - {name: login, endpoint: /login, by: ip, windows: [1/minute, 5/hour], on_outage: deny}",
     )
     .await;
-    for path in ["/open", "/open", "/watched", "/unlimited"] {
+    for (path, degraded) in
+        [("/open", "allow"), ("/open", "allow"), ("/watched", "allow"), ("/unlimited", "absent")]
+    {
         let answer = served.get(path, &[]).await;
         assert_eq!((answer.status, answer.header("ratelimit")), (200, "absent"), "{path}");
+        assert_eq!(answer.header("tollgate-degraded"), degraded, "{path}");
     }
     assert_eq!(served.calls(), 4);
     let answer = served.get("/login", &[]).await;
     assert_eq!((answer.status, served.calls()), (503, 4));
     assert_eq!((answer.header("retry-after"), answer.header("cache-control")), ("1", "no-store"));
+    assert_eq!(answer.header("tollgate-degraded"), "deny");
     let problem = answer.json();
     assert_eq!(problem["violated-policies"], serde_json::json!(["login"]));
+    assert_eq!(problem["degraded"], true);
     assert_eq!(problem["type"], "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity");
 }
 
@@ -62,13 +67,14 @@ async fn what_is_counted_here_is_told_in_the_numbers_of_this_nodes_share() {
     for left in ["1", "0"] {
         let answer = served.get("/", &[]).await;
         assert_eq!((answer.status, answer.header("x-ratelimit-remaining")), (200, left));
-        assert_eq!(answer.header("x-ratelimit-limit"), "2");
+        assert_eq!((answer.header("x-ratelimit-limit"), answer.header("tollgate-degraded")), ("2", "local"));
         assert_eq!(answer.header("ratelimit-policy"), r#""api";q=2;w=60"#, "a fifth of ten");
     }
     let refused = served.get("/", &[]).await;
     assert_eq!((refused.status, refused.header("retry-after"), served.calls()), (429, "30", 2));
+    assert_eq!(refused.header("tollgate-degraded"), "local");
     let problem = refused.json();
-    assert_eq!(problem["violated-policies"], serde_json::json!(["api"]));
+    assert_eq!((&problem["violated-policies"], &problem["degraded"]), (&["api"].into(), &true.into()));
     assert_eq!(problem["detail"], "limit `api` allows 1 per 30 seconds, 2 at once; try again in 30 s");
 }
 

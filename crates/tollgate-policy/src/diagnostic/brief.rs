@@ -10,7 +10,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{Diagnostic, Severity, Sources, excerpt};
+use super::{Diagnostic, Severity, Sources, excerpt, store};
 
 /// How much of a quoted value is shown, in characters.
 const SHOWN: usize = 4;
@@ -31,7 +31,7 @@ impl Brief {
 
     /// `FILE:LINE:COLUMN: message (label; help)`, with a line break behind it.
     pub(super) fn render(&self, it: &Diagnostic, sources: &Sources, file: &str, out: &mut String) {
-        let said = |text: &str| excerpt::printable(&self.veiled(text));
+        let said = |text: &str| excerpt::printable(&self.veiled(&store::said(it, sources, text)));
         out.push_str(&excerpt::whereabouts(it.place, sources, file));
         out.push_str(if it.severity == Severity::Warning { ": warning: " } else { ": " });
         out.push_str(&said(&it.message));

@@ -3,9 +3,12 @@
 //! The lines come from a file that may be hostile: control characters, and
 //! those that turn the direction of writing, are shown as escapes, and long
 //! lines are cut around the caret. Whatever the file, the output is printable,
-//! and without the passwords of URLs (`passwords`).
+//! and without passwords (`passwords`, `store`).
+
+use std::ops::Range;
 
 use super::passwords::secrets;
+use super::store::{hidden, said};
 use super::{Diagnostic, Located, Place, Severity, Sources};
 
 /// How many terminal cells of a line are shown.
@@ -29,7 +32,7 @@ pub(super) fn render(it: &Diagnostic, sources: &Sources, file: &str, out: &mut S
         Severity::Error => "error",
         Severity::Warning => "warning",
     };
-    line_of(out, &format!("{severity}: {}", printable(&it.message)));
+    line_of(out, &format!("{severity}: {}", printable(&said(it, sources, &it.message))));
     // What is wrong comes first, also where another place stands in an earlier text.
     places.sort_by_key(|(place, ..)| place.source != it.place.source);
     let mut last: Option<Place> = None;
@@ -44,13 +47,16 @@ pub(super) fn render(it: &Diagnostic, sources: &Sources, file: &str, out: &mut S
         }
         let source = sources.get(place.source);
         let text = source_line(&source.text, place.line);
-        let (shown, indent, marks) = window(text, place);
+        let (shown, indent, marks) = window(text, place, hidden(source, place.line));
         if !same_text || last.is_some_and(|last| last.line != place.line) {
             let number = if source.is_file { place.line.to_string() } else { String::new() };
             line_of(out, &format!(" {number:>gutter$} | {shown}"));
         }
         let marks = mark.to_string().repeat(marks);
-        line_of(out, &format!(" {:gutter$} | {:indent$}{marks} {}", "", "", printable(label)));
+        line_of(
+            out,
+            &format!(" {:gutter$} | {:indent$}{marks} {}", "", "", printable(&said(it, sources, label))),
+        );
         last = Some(place);
     }
     if !it.help.is_empty() {
@@ -89,7 +95,8 @@ pub(crate) fn source_line(source: &str, number: u32) -> &str {
 }
 
 /// What to show of a line, at which cell the marks begin, and how many they are.
-fn window(text: &str, place: Place) -> (String, usize, usize) {
+/// `hidden`: what is known to be hidden, instead of what is found near the caret.
+fn window(text: &str, place: Place, hidden: Option<Vec<Range<usize>>>) -> (String, usize, usize) {
     let start = place.column.saturating_sub(1) as usize;
     let end = start + place.width as usize;
     // Only the neighbourhood of the caret is looked at: a line may be megabytes long.
@@ -97,7 +104,7 @@ fn window(text: &str, place: Place) -> (String, usize, usize) {
     let mut shown = String::from(if skipped > 0 { "..." } else { "" });
     let (mut cells, mut from, mut to) = (shown.len(), None, 0);
     let (near, from_byte) = neighbourhood(text, start);
-    let secrets = secrets(near);
+    let (secrets, from_byte) = hidden.map_or_else(|| (secrets(near), from_byte), |all| (all, 0));
     let mut hidden = false;
     for (index, (at, char)) in text.char_indices().enumerate().skip(skipped) {
         if cells >= WIDEST {
@@ -186,9 +193,9 @@ mod tests {
     #[test]
     fn a_caret_behind_a_password_stands_under_its_character() {
         let text = "store: redis://ann:s3cretive@h:x";
-        assert_eq!(window(text, at(1, 30, 1)), ("store: redis://ann:***@h:x".into(), 23, 1));
-        assert_eq!(window(text, at(1, 8, 25)).1, 7);
-        assert_eq!(window(text, at(1, 8, 25)).2, 19);
+        assert_eq!(window(text, at(1, 30, 1), None), ("store: redis://ann:***@h:x".into(), 23, 1));
+        assert_eq!(window(text, at(1, 8, 25), None).1, 7);
+        assert_eq!(window(text, at(1, 8, 25), None).2, 19);
     }
 
     #[test]
@@ -200,12 +207,12 @@ mod tests {
 
     #[test]
     fn a_caret_stands_under_its_character_even_behind_wide_ones() {
-        assert_eq!(window("漢字: x", at(1, 5, 1)), ("漢字: x".into(), 6, 1));
+        assert_eq!(window("漢字: x", at(1, 5, 1), None), ("漢字: x".into(), 6, 1));
     }
 
     #[test]
     fn nothing_in_a_line_can_move_the_cursor() {
-        let (shown, from, marks) = window("a\u{1b}[2Jb\u{202e}c", at(1, 8, 1));
+        let (shown, from, marks) = window("a\u{1b}[2Jb\u{202e}c", at(1, 8, 1), None);
         assert_eq!(shown, "a\\u{1b}[2Jb\\u{202e}c");
         assert_eq!((from, marks), (19, 1));
     }
@@ -214,7 +221,7 @@ mod tests {
     fn long_lines_are_cut_around_the_caret() {
         let text = "x".repeat(5_000);
         for column in [1, 60, 121, 2_500, 5_000, 5_001, 9_000] {
-            let (shown, from, _) = window(&text, at(1, column, 4_000));
+            let (shown, from, _) = window(&text, at(1, column, 4_000), None);
             assert!(shown.len() <= WIDEST + 6 && from <= shown.len(), "{column}: {from} in {}", shown.len());
         }
     }

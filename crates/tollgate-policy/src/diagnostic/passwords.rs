@@ -3,19 +3,29 @@
 //! A settings file names its servers by URLs, and a URL may hold a password:
 //! `redis://ann:s3cret@10.0.0.7`. Whoever reads a terminal over a shoulder, or the
 //! log of a build, is not meant to have it. So between `://` and the last `@` of a
-//! URL all that follows the user is hidden, and so is what follows `password:` or
-//! `password=`. When in doubt, more is hidden.
+//! URL all that follows the user is hidden, and so is what follows `password:`,
+//! `passwd=` and the like. When in doubt, more is hidden.
+//!
+//! Not here: the lines of the `store` section, of which even less is shown (`store`).
 
 use std::ops::Range;
 
 /// What is shown instead.
 const MASK: &str = "***";
+/// How words for passwords end.
+const WORDS: [&str; 9] =
+    ["password", "pasword", "passwort", "passwd", "passphrase", "pass", "pwd", "secret", "auth"];
 
 /// The text without its passwords: `redis://ann:***@10.0.0.7`.
 pub fn veiled(text: &str) -> String {
+    without(text, &secrets(text))
+}
+
+/// The text without these parts, which are in their order and apart from each other.
+pub(super) fn without(text: &str, secrets: &[Range<usize>]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut shown = 0;
-    for secret in secrets(text) {
+    for secret in secrets {
         out.push_str(&text[shown..secret.start]);
         out.push_str(MASK);
         shown = secret.end;
@@ -26,8 +36,11 @@ pub fn veiled(text: &str) -> String {
 
 /// The bytes of a line that are hidden: in their order, apart from each other.
 pub(crate) fn secrets(text: &str) -> Vec<Range<usize>> {
-    let mut found: Vec<_> =
-        in_urls(text).into_iter().chain(without_slashes(text)).chain(after_word(text)).collect();
+    apart(in_urls(text).into_iter().chain(without_slashes(text)).chain(after_words(text)).collect())
+}
+
+/// In their order, and apart from each other.
+pub(super) fn apart(mut found: Vec<Range<usize>>) -> Vec<Range<usize>> {
     found.retain(|it| !it.is_empty());
     found.sort_by_key(|it| it.start);
     let mut apart: Vec<Range<usize>> = Vec::new();
@@ -90,16 +103,20 @@ fn is_scheme(before: &str) -> bool {
     rest.len() < before.len() && (rest.is_empty() || rest.ends_with(ends))
 }
 
-fn after_word(text: &str) -> Vec<Range<usize>> {
+/// What follows a word for passwords, however it is spelt.
+fn after_words(text: &str) -> Vec<Range<usize>> {
+    let lower = text.to_ascii_lowercase();
     let mut found = Vec::new();
-    for (at, word) in text.match_indices("password") {
-        let rest = &text[at + word.len()..];
-        let value = rest.trim_start_matches(['"', '\'']).trim_start();
-        let Some(value) = value.strip_prefix([':', '=']) else { continue };
-        let value = value.trim_start();
-        let end = value.find(['&', ',', '}', '`', '@']).unwrap_or(value.trim_end().len());
-        let begin = text.len() - value.len();
-        found.push(begin..begin + end);
+    for word in WORDS {
+        for (at, word) in lower.match_indices(word) {
+            let rest = &text[at + word.len()..];
+            let value = rest.trim_start_matches(['"', '\'']).trim_start();
+            let Some(value) = value.strip_prefix([':', '=']) else { continue };
+            let value = value.trim_start();
+            let end = value.find(['&', ',', '}', '`', '@']).unwrap_or(value.trim_end().len());
+            let begin = text.len() - value.len();
+            found.push(begin..begin + end);
+        }
     }
     found
 }
@@ -134,6 +151,10 @@ mod tests {
             ("  \"password\": s3cret", "  \"password\": ***"),
             ("password_file: /run/x", "password_file: /run/x"),
             ("password:", "password:"),
+            ("redis-sentinel://h/m?sentinel_pasword=s3cret", "redis-sentinel://h/m?sentinel_pasword=***"),
+            ("--set redis.Passwd=s3cret", "--set redis.Passwd=***"),
+            ("auth: s3cret", "auth: ***"),
+            ("name: auth, bucket: 5/minute", "name: auth, bucket: 5/minute"),
             ("bucket: 10/minute", "bucket: 10/minute"),
         ] {
             assert_eq!(veiled(text), expected, "{text}");

@@ -207,10 +207,11 @@ fn limit() -> Value {
 
 fn store_health() -> Value {
     object(
-        &["state", "since", "error", "failures", "degraded_decisions", "ledger_keys"],
+        &["address", "state", "since", "error", "failures", "degraded_decisions", "ledger_keys"],
         json!({
-            "state": {"enum": ["ok", "degraded"], "description": "Degraded: it gives no answers, and limits do as their `on_outage` says. Requests may be sent here all the same."},
-            "since": {"type": ["string", "null"], "format": "date-time", "description": "When it was given up for a while."},
+            "address": {"type": ["string", "null"], "description": "Where it is, without a password; null for one in memory."},
+            "state": {"enum": ["ok", "degraded"], "description": "Degraded: it gave no answer when it was last asked, and limits do as their `on_outage` says. Requests may be sent here all the same."},
+            "since": {"type": ["string", "null"], "format": "date-time", "description": "Since when it gives no answers."},
             "error": {"type": ["string", "null"], "description": "Why it last gave no answer."},
             "failures": {"type": "integer", "minimum": 0, "description": "Questions that it gave no answer to."},
             "degraded_decisions": {"type": "integer", "minimum": 0, "description": "Decisions without it."},
@@ -235,5 +236,6 @@ fn refusal() -> Value {
     members["violated-policies"] = json!({"type": "array", "items": {"type": "string"}});
     members["retry_after"] = json!({"type": "integer", "minimum": 1});
     members["retry_after_ms"] = json!({"type": "integer", "minimum": 1});
+    members["degraded"] = json!({"const": true, "description": "The store gave no answer."});
     object(&["type", "title", "status", "detail"], members)
 }

@@ -129,6 +129,8 @@ fn what_was_decided_without_the_store_is_settled_and_released_without_it() {
 fn readiness_and_metrics_tell_of_an_outage_and_the_node_stays_ready() {
     let subject = subject();
     subject.status.loaded(Timestamp::from_secs(1_772_366_400));
+    assert_eq!(subject.get("/readyz").json()["store"]["address"], serde_json::Value::Null);
+    subject.status.stored_at("redis://h:6379");
     for path in ["/open", "/open", "/closed", "/counted", "/counted", "/counted"] {
         subject.ask("/v1/check", &format!(r#"{{"path":"{path}"}}"#));
     }
@@ -136,6 +138,7 @@ fn readiness_and_metrics_tell_of_an_outage_and_the_node_stays_ready() {
     assert_eq!(ready.status, 200, "or an outage of the store would be one of all nodes");
     let store = &ready.json()["store"];
     assert_eq!((&store["state"], &store["error"]), (&"degraded".into(), &"the store failed: gone".into()));
+    assert_eq!(store["address"], "redis://h:6379");
     assert!(store["since"].as_str().is_some_and(|since| since.ends_with('Z')), "{store}");
     assert_eq!((&store["failures"], &store["degraded_decisions"]), (&5.into(), &6.into()), "{store}");
     let metrics = subject.get("/metrics");
@@ -175,15 +178,49 @@ fn what_cannot_be_done_without_a_store_is_not_pretended() {
     }
 }
 
+/// A store that holds somebody else's data.
+struct Foreign;
+
+impl Store for Foreign {
+    async fn decide(&self, _: &[Check<'_>]) -> Result<Answer, StoreError> {
+        Err(StoreError::Foreign("tg1:{48}:9f86:u*".to_owned()))
+    }
+
+    async fn adjust(&self, _: &Rule, _: &[u8], _: Adjustment) -> Result<Outcome, StoreError> {
+        Err(StoreError::Foreign("tg1:{48}:9f86:u*".to_owned()))
+    }
+}
+
+#[test]
+fn foreign_data_does_not_go_away_by_waiting_and_nobody_is_told_so() {
+    let subject =
+        on_store(POLICY, Access::open(), Foreign, ManualClock::at(Timestamp::from_secs(1_772_366_400)));
+    for operation in ["peek", "grant", "reset", "refund"] {
+        let answer = subject.post(&format!("/v1/limits/open/{operation}"), "{}");
+        assert_eq!((answer.status.as_u16(), answer.header("retry-after")), (409, None), "{operation}");
+        let detail = answer.problem();
+        assert!(detail.contains("`tg1:{48}:9f86:u*`") && detail.contains("removed by hand"), "{detail}");
+        assert!(!detail.contains("try again"), "{detail}");
+    }
+}
+
 #[test]
 fn forward_auth_passes_or_refuses_as_the_gateway_does() {
     let auth = |path: &str| {
         let request = http::Request::get("/v1/auth").header("x-original-uri", path);
         subject().send(request.body(http_body_util::Full::default()).unwrap())
     };
-    assert_eq!(auth("/open").status, 200);
+    let passed = auth("/open");
+    assert_eq!((passed.status.as_u16(), passed.header("tollgate-degraded")), (200, Some("allow")));
+    assert_eq!(auth("/counted").header("tollgate-degraded"), Some("local"));
+    assert_eq!(auth("/uncounted").header("tollgate-degraded"), None);
     let refused = auth("/closed");
     assert_eq!((refused.status.as_u16(), refused.header("retry-after")), (503, Some("1")));
+    assert_eq!(
+        (refused.header("tollgate-degraded"), &refused.json()["degraded"]),
+        (Some("deny"), &true.into())
+    );
     refused.problem();
-    assert_eq!(auth("/blocked").status, 403);
+    let blocked = auth("/blocked");
+    assert_eq!((blocked.status.as_u16(), blocked.header("tollgate-degraded")), (403, None));
 }

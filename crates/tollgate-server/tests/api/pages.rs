@@ -41,7 +41,7 @@ fn readiness_tells_what_happened_to_the_policy() {
     let told = |ready: bool, draining: bool, version: u64, at: Option<&str>, error: Option<&str>| {
         json!({"ready": ready, "draining": draining, "policy_version": version,
                "policy_loaded_at": at, "reload_error": error,
-               "store": {"state": "ok", "since": null, "error": null, "failures": 0,
+               "store": {"address": null, "state": "ok", "since": null, "error": null, "failures": 0,
                          "degraded_decisions": 0, "ledger_keys": 0}})
     };
     assert_eq!(ready(), (503, told(false, false, 0, None, None)));
