@@ -117,8 +117,9 @@ pub(crate) fn limiter(
         Some(settings) => AnyStore::Redis(Arc::new(RedisStore::new(settings))),
     };
     // In an outage this node counts by itself, and remembers what it owes: as many keys as
-    // it would without Redis.
-    let keys = usize::try_from(policy.max_keys()).unwrap_or(usize::MAX);
+    // the policy has, and no more than is needed to get through it.
+    let most = usize::try_from(policy.max_keys()).unwrap_or(usize::MAX);
+    let keys = most.min(outage.keys);
     let outage = OutageSettings { keys, ..outage.clone() };
     Limiter::with_store(policy, store).with_outage(&outage).into()
 }

@@ -239,7 +239,10 @@ pub(crate) fn strip_trailers(trailers: &mut HeaderMap) {
         is_hop_by_hop(name)
             || is_claim(name)
             || !may_be_listed(name)
-            || matches!(text, "retry-after" | "tollgate-decision" | "set-cookie" | "trailer")
+            || matches!(
+                text,
+                "retry-after" | "tollgate-decision" | "tollgate-degraded" | "set-cookie" | "trailer"
+            )
             || text.starts_with("ratelimit")
             || text.starts_with("x-ratelimit")
     };
