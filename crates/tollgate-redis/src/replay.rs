@@ -85,8 +85,9 @@ pub(crate) fn take_back(draft: &Draft, told: Told) -> Vec<(usize, Adjustment)> {
                     let decided = turn.admit();
                     for (at, (asked, outcome)) in checks.iter().zip(&decided.answer.outcomes).enumerate() {
                         let renewed = decided.renewed.contains(&at);
-                        let change = undo(asked.demand, outcome, renewed, taken_at);
-                        undone.extend(change.map(|change| (asked.key, change)));
+                        if let Some(change) = undo(asked.demand, outcome, renewed, taken_at) {
+                            add(&mut undone, asked.key, change);
+                        }
                     }
                 }
                 if admitted < *many {
@@ -96,6 +97,20 @@ pub(crate) fn take_back(draft: &Draft, told: Told) -> Vec<(usize, Adjustment)> {
         }
     }
     undone
+}
+
+/// What many have spent of one key is given back at once.
+fn add(undone: &mut Vec<(usize, Adjustment)>, key: usize, change: Adjustment) {
+    if let Adjustment::Refund { units: more, .. } = change
+        && let Some((_, Adjustment::Refund { units, .. })) = undone
+            .iter_mut()
+            .rev()
+            .find(|(known, it)| *known == key && matches!(it, Adjustment::Refund { .. }))
+    {
+        *units += more;
+    } else {
+        undone.push((key, change));
+    }
 }
 
 /// The steps of a call, taken again.

@@ -63,7 +63,8 @@ impl RedisStore {
 
     fn with_scripts(settings: RedisSettings, scripts: &'static Scripts) -> Self {
         let lanes = if matches!(settings.topology, Topology::Cluster(_)) { PARTITIONS } else { 1 };
-        let threads = available_parallelism().map_or(1, usize::from).min(MOST_HUBS);
+        // One for each core, and one for whoever looks after the store beside them.
+        let threads = 1 + available_parallelism().map_or(1, usize::from).min(MOST_HUBS);
         let shared = Arc::new(Shared::new(settings, scripts));
         let hubs = (0..threads).map(|_| Hub::new(&shared, lanes)).collect();
         Self { shared, hubs }
