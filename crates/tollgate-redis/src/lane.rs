@@ -3,8 +3,9 @@
 //! No timers and no batch size: whoever comes while no call is under way is sent at
 //! once, and whoever comes while [`CALLS`] are travels with all others who do. So
 //! an idle store adds nothing to a round trip, and a busy one makes fewer and larger
-//! calls the busier it gets. A crowd is shared out among the calls, or Redis would rest
-//! while all of it is answered.
+//! calls the busier it gets. A crowd is shared out among the calls, and the calls are
+//! answered one after the other, the next of the first being sent before the second is
+//! told: or else all would be told while Redis rests, and ask while it works.
 //!
 //! A lane is what can travel together: one for a server, one for each partition of a
 //! cluster, whose scripts may touch one slot only.
@@ -14,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redis::{Cmd, Value};
 use tokio::sync::oneshot;
+use tokio::task::yield_now;
 use tokio::time::timeout;
 use tollgate_core::{Adjustment, Outcome, Rule, Timestamp};
 use tollgate_store::{Check, Clock as _};
@@ -48,6 +50,8 @@ struct Lane {
     under_way: usize,
     /// How many there are at the same time, lately.
     crowd: usize,
+    /// Whether those of a call are being told, and may ask again.
+    telling: bool,
 }
 
 /// Fewer than these are not worth two calls.
@@ -141,13 +145,16 @@ impl Hub {
 
     /// Sends what waits, until nothing does.
     async fn pump(self: Arc<Self>, at: usize) {
-        let mut turn = OneOf { hub: &self, lane: at, under_way: 0, ended: false };
+        let mut turn = OneOf { hub: &self, lane: at, under_way: 0, telling: false, ended: false };
         while let Some((draft, since)) = turn.next() {
-            self.send(at, draft, since).await;
+            self.send(&mut turn, draft, since).await;
+            // Whoever has been told may ask again, and travel at once.
+            yield_now().await;
         }
     }
 
-    async fn send(self: &Arc<Self>, lane: usize, mut draft: Draft, since: Timestamp) {
+    async fn send(self: &Arc<Self>, turn: &mut OneOf<'_>, mut draft: Draft, since: Timestamp) {
+        let lane = turn.lane;
         let counters = &self.shared.counters;
         let crowd = std::mem::take(&mut draft.crowd);
         Counts::add(&counters.calls, 1);
@@ -162,6 +169,7 @@ impl Hub {
         match timeout(left, &mut call).await {
             Ok((draft, Ok((told, asked)))) => {
                 Counts::add(&counters.decisions, draft.asked);
+                turn.begin_telling().await;
                 let memory = Memory { shared: &self.shared, asked, answered: self.shared.clock.now() };
                 replay(&draft, crowd, told, &memory);
             }
@@ -249,13 +257,39 @@ struct OneOf<'h> {
     lane: usize,
     /// How many are in the call.
     under_way: usize,
+    telling: bool,
     ended: bool,
 }
 
+/// For how long one call waits for another's turn to end, in turns of everybody else.
+const POLITE: usize = 16;
+
 impl OneOf<'_> {
+    /// Waits until no other call of this lane is being told.
+    async fn begin_telling(&mut self) {
+        for attempt in 0..POLITE {
+            {
+                let mut lane = self.hub.lane(self.lane);
+                if !lane.telling {
+                    lane.telling = true;
+                    self.telling = true;
+                }
+            }
+            if self.telling && attempt == 0 {
+                return;
+            }
+            // Also once more after it has ended: what it sent then leaves first.
+            yield_now().await;
+            if self.telling {
+                return;
+            }
+        }
+    }
+
     fn next(&mut self) -> Option<(Draft, Timestamp)> {
         let mut lane = self.hub.lane(self.lane);
         lane.ended(std::mem::take(&mut self.under_way));
+        lane.telling &= !std::mem::take(&mut self.telling);
         let next = lane.take();
         if let Some((draft, _)) = &next {
             self.under_way = draft.asked;
@@ -274,6 +308,7 @@ impl Drop for OneOf<'_> {
         if !self.ended {
             let mut lane = self.hub.lane(self.lane);
             lane.ended(self.under_way);
+            lane.telling &= !self.telling;
             lane.calls -= 1;
         }
     }

@@ -15,7 +15,7 @@
 //! Slots come back at any moment and are not remembered. Memory is fixed: four places
 //! for each hash, and who comes later takes the place of somebody.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -42,6 +42,8 @@ pub(crate) struct Refusals {
     changed: Box<[AtomicU64]>,
     /// For how long.
     keep: Span,
+    /// Whether anything was ever remembered: while nobody is refused, nobody looks.
+    used: AtomicBool,
 }
 
 struct Seen {
@@ -74,6 +76,7 @@ impl Refusals {
             places: (0..places).map(|_| Mutex::default()).collect(),
             changed: (0..places / WAYS).map(|_| AtomicU64::new(0)).collect(),
             keep: Span::from(keep),
+            used: AtomicBool::new(false),
         }
     }
 
@@ -126,6 +129,7 @@ impl Refusals {
         }
         *place = Some(seen);
         self.hashes[at].store(hash, Ordering::Release);
+        self.used.store(true, Ordering::Relaxed);
     }
 
     /// Somebody has changed this key, or is about to.
@@ -151,7 +155,7 @@ impl Refusals {
         now: Timestamp,
         outcomes: &mut Outcomes,
     ) -> Option<Timestamp> {
-        if self.places.is_empty() {
+        if !self.used.load(Ordering::Relaxed) {
             return None;
         }
         let mut told: SmallVec<[_; 4]> = SmallVec::new();
