@@ -227,7 +227,10 @@ pub(crate) async fn settle_up(limiter: &Limiter<AnyStore>, left: Duration) {
     let lost = after.ledger_keys.saturating_add(usize::try_from(under_way).unwrap_or(usize::MAX));
     let charged = before.ledger_keys.saturating_sub(lost);
     if charged > 0 {
-        tracing::info!(keys = charged, "charged the store with what was admitted without it");
+        tracing::info!(
+            keys = charged,
+            "charged the store with what was admitted without it, as far as it still counted"
+        );
     }
     if lost > 0 {
         let error = after.error.unwrap_or_default();
