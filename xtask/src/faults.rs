@@ -170,8 +170,8 @@ What to take from it:
 - A Redis that forgets gives back what had been spent, and nobody else can know. Keep it from forgetting: replicas, persistence where a
   restart must not count as a new day, and `maxmemory-policy noeviction`. Under `allkeys-*` every eviction of a key is a new budget for it;
   `volatile-*` is no better, since all keys of Tollgate expire.
-- One dead or silent primary of a cluster is an outage of its part only. While the others answer the breaker stays closed, so callers of
-  that part wait out the deadline until its replica has taken over: its p99 shows them.
+- One dead or silent primary of a cluster is an outage of its part: its callers wait out the deadline or are decided without it until its
+  replica has taken over, and the p99 shows those who waited. The other parts are asked on.
 - What is stepped on a wall clock is time to a limit: an hour forward refills an hour. A step back gives nothing.
 ";
 

@@ -111,6 +111,4 @@ function bucket.used(k, rule)
     return rest > 0 and units + 1 or units
 end
 
-function bucket.reset(k)
-    x[k], y[k], changed[k] = 0, 0, true
-end
+bucket.reset = clear_pair

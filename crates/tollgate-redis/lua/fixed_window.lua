@@ -38,10 +38,7 @@ function fixed.save(k)
     keep(k, string.format('%.0f %.0f', x[k], y[k]), y[k] > 0 and x[k] or 0)
 end
 
-function fixed.state(k, out)
-    out[#out + 1] = x[k]
-    out[#out + 1] = y[k]
-end
+fixed.state = tell_pair
 
 function fixed.left(k, rule)
     if y[k] > 0 and now < x[k] then return math.max(rule[2] - y[k], 0) end
@@ -78,6 +75,4 @@ function fixed.used(k)
     return now < x[k] and y[k] or 0
 end
 
-function fixed.reset(k)
-    x[k], y[k], changed[k] = 0, 0, true
-end
+fixed.reset = clear_pair

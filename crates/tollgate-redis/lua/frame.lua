@@ -51,6 +51,16 @@ local function keep(k, text, ends)
     end
 end
 
+-- Tells a state of two numbers, and forgets one.
+local function tell_pair(k, out)
+    out[#out + 1] = x[k]
+    out[#out + 1] = y[k]
+end
+
+local function clear_pair(k)
+    x[k], y[k], changed[k] = 0, 0, true
+end
+
 -- A sorted set is kept until `ends` in the same way.
 local function keep_set(k, ends)
     call('PEXPIRE', KEYS[k], math.max(math.ceil((ends - now) / 1000), 0) + MARGIN)

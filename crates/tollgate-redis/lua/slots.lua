@@ -25,10 +25,7 @@ function slots.save(k)
     if y[k] > 0 then keep_set(k, y[k]) end
 end
 
-function slots.state(k, out)
-    out[#out + 1] = x[k]
-    out[#out + 1] = y[k]
-end
+slots.state = tell_pair
 
 function slots.left(k, rule)
     return math.max(rule[2] - x[k], 0)

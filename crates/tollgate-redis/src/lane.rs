@@ -267,23 +267,25 @@ const POLITE: usize = 16;
 impl OneOf<'_> {
     /// Waits until no other call of this lane is being told.
     async fn begin_telling(&mut self) {
-        for attempt in 0..POLITE {
-            {
-                let mut lane = self.hub.lane(self.lane);
-                if !lane.telling {
-                    lane.telling = true;
-                    self.telling = true;
-                }
+        let mut waited = false;
+        for _ in 0..POLITE {
+            if self.may_tell() {
+                break;
             }
-            if self.telling && attempt == 0 {
-                return;
-            }
-            // Also once more after it has ended: what it sent then leaves first.
+            waited = true;
             yield_now().await;
-            if self.telling {
-                return;
-            }
         }
+        if waited {
+            // What the other has sent since leaves first.
+            yield_now().await;
+        }
+    }
+
+    fn may_tell(&mut self) -> bool {
+        let mut lane = self.hub.lane(self.lane);
+        self.telling = !lane.telling;
+        lane.telling = true;
+        self.telling
     }
 
     fn next(&mut self) -> Option<(Draft, Timestamp)> {
