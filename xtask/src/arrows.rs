@@ -12,10 +12,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-store", &["tollgate-core"]),
     ("tollgate-redis", &["tollgate-core", "tollgate-store"]),
     ("tollgate", &["tollgate-core", "tollgate-policy", "tollgate-store"]),
+    ("tollgate-watch", &["tollgate"]),
     ("tollgate-http", &["tollgate"]),
     ("tollgate-net", &[]),
     ("tollgate-gateway", &["tollgate", "tollgate-http", "tollgate-net"]),
-    ("tollgate-server", &["tollgate", "tollgate-http"]),
+    ("tollgate-server", &["tollgate", "tollgate-http", "tollgate-watch"]),
     (
         "tollgate-cli",
         &[
@@ -25,6 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tollgate-net",
             "tollgate-redis",
             "tollgate-server",
+            "tollgate-watch",
         ],
     ),
     ("tollgate-testkit", &[]),
@@ -36,6 +38,7 @@ const ABSENT: &[(&str, &[&str], &str)] = &[
     ("tollgate-policy", &["tokio", "quanta", "rand", "http", "hyper"], "it parses text"),
     ("tollgate-store", &["tokio", "redis", "http"], "what needs a socket is a store of its own"),
     ("tollgate", &["http", "hyper", "tonic", "redis"], "wire protocols are surfaces"),
+    ("tollgate-watch", &["http", "hyper", "tokio", "serde"], "it is told, and answers who asks"),
     ("tollgate-http", &["hyper", "axum"], "sockets belong to whoever serves"),
     ("tollgate-server", &["hyper", "tokio"], "it is handed requests and hands back answers"),
 ];

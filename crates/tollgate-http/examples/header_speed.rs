@@ -38,11 +38,12 @@ fn main() -> Result<(), tollgate::PolicyError> {
     measure("an empty answer, for comparison", upstream);
     measure("admitted, three limits", || {
         let mut headers = upstream();
-        write_headers(&mut headers, &admitted, limiter.next_id(), settings, None);
+        write_headers(&mut headers, &admitted, limiter.id_of(&admitted), settings, None);
         headers
     });
     measure("refused, three limits", || {
-        let rejection = Rejection::of(&refused, limiter.next_id(), retry_after).expect("it was refused");
+        let rejection =
+            Rejection::of(&refused, limiter.id_of(&refused), retry_after).expect("it was refused");
         let mut response = rejection.response(&request, settings);
         rejection.write_headers(response.headers_mut(), settings);
         response

@@ -55,7 +55,7 @@ static TOLLGATE_DEGRADED: HeaderName = HeaderName::from_static("tollgate-degrade
 /// let limiter = Limiter::from_policy("limits: [{name: api, by: ip, bucket: 5/minute}]")?;
 /// let decision = limiter.check(&Call::new("GET", "/").ip([203, 0, 113, 9]));
 /// let mut headers = HeaderMap::new();
-/// let id = limiter.next_id();
+/// let id = limiter.id_of(&decision);
 /// write_headers(&mut headers, &decision, id, limiter.policy().headers(), None);
 /// assert_eq!(headers["x-ratelimit-remaining"], "4");
 /// assert_eq!(headers["ratelimit-policy"], r#""api";q=5;w=60"#);

@@ -124,7 +124,7 @@ impl<S: Store> Wiring<S> {
         if !is_limited(decision) {
             return Conclusion::Passes(Passing::default());
         }
-        let (id, settings) = (limiter.next_id(), limiter.policy().headers());
+        let (id, settings) = (limiter.id_of(decision), limiter.policy().headers());
         if let Some(rejection) = Rejection::of(decision, id, self.retry_after(decision, settings)) {
             return Conclusion::Refused(self.refuse(&rejection, parts, settings));
         }

@@ -24,7 +24,7 @@ fn refusal(limiter: &TestLimiter, call: &Call<'_>, request: &[(&str, &str)]) -> 
     let settings = limiter.policy().headers();
     let decision = limiter.check(call);
     let retry_after = RetryAfter::of(&decision, 0, 0);
-    let rejection = Rejection::of(&decision, limiter.next_id(), retry_after).unwrap();
+    let rejection = Rejection::of(&decision, limiter.id_of(&decision), retry_after).unwrap();
     let mut response = rejection.response(&request, settings);
     rejection.write_headers(response.headers_mut(), settings);
     response

@@ -26,7 +26,7 @@ fn headers_for(limiter: &Limiter<MemoryStore<ManualClock>>, call: &Call<'_>, dic
     let decision = limiter.check(call);
     let mut headers = HeaderMap::new();
     let retry_after = RetryAfter::of(&decision, settings.retry_after_jitter, dice);
-    write_headers(&mut headers, &decision, limiter.next_id(), settings, retry_after);
+    write_headers(&mut headers, &decision, limiter.id_of(&decision), settings, retry_after);
     headers
 }
 
@@ -181,7 +181,7 @@ fn what_can_never_pass_has_no_time_to_come_back() {
     let call = Call::new("GET", "/").ip([203, 0, 113, 9]).cost(11);
     check(&headers_for(&limiter, &call, 0), &[("retry-after", "absent"), ("retry-after-ms", "absent")]);
     let decision = limiter.check(&call);
-    let rejection = Rejection::of(&decision, limiter.next_id(), None).unwrap();
+    let rejection = Rejection::of(&decision, limiter.id_of(&decision), None).unwrap();
     assert_eq!(rejection.status(), 429);
     assert_eq!(
         rejection.detail(),
@@ -216,7 +216,8 @@ limits: [{name: at-once, by: ip, slots: 1, ttl: 5m}]",
         );
     }
     let decision = limiter.check(&call);
-    let rejection = Rejection::of(&decision, limiter.next_id(), RetryAfter::of(&decision, 0, 0)).unwrap();
+    let rejection =
+        Rejection::of(&decision, limiter.id_of(&decision), RetryAfter::of(&decision, 0, 0)).unwrap();
     assert_eq!(rejection.detail(), "limit `at-once` allows 1 at once; try again in 1 s");
     let problem = rejection.response(&HeaderMap::new(), &HeaderSettings::default()).into_body();
     let problem: serde_json::Value = serde_json::from_slice(&problem).unwrap();
@@ -234,7 +235,8 @@ fn a_lease_that_ends_late_does_not_hide_a_limit_that_takes_longer() {
     limiter.check(&call);
     let both = Call::new("GET", "/").ip([203, 0, 113, 9]).cost(2);
     let decision = limiter.check(&both);
-    let rejection = Rejection::of(&decision, limiter.next_id(), RetryAfter::of(&decision, 0, 0)).unwrap();
+    let rejection =
+        Rejection::of(&decision, limiter.id_of(&decision), RetryAfter::of(&decision, 0, 0)).unwrap();
     assert_eq!(rejection.violated().collect::<Vec<_>>(), ["rate", "at-once"]);
     assert_eq!(rejection.detail(), "limit `rate` allows 2 per minute; try again in 30 s");
     let mut headers = HeaderMap::new();
@@ -320,7 +322,7 @@ fn what_the_service_said_before_is_replaced_and_not_joined() {
     for name in ["x-ratelimit-limit", "x-ratelimit-limit", "ratelimit", "x-other"] {
         headers.append(name, "77".parse().unwrap());
     }
-    write_headers(&mut headers, &decision, limiter.next_id(), limiter.policy().headers(), None);
+    write_headers(&mut headers, &decision, limiter.id_of(&decision), limiter.policy().headers(), None);
     assert_eq!(headers.get_all("x-ratelimit-limit").iter().collect::<Vec<_>>(), ["5"]);
     assert_eq!(headers.get_all("ratelimit").iter().count(), 1);
     assert_eq!(headers["x-other"], "77");
@@ -336,7 +338,7 @@ fn a_service_with_too_many_headers_is_left_alone() {
     while headers.try_insert(name(index), "1".parse().unwrap()).is_ok() {
         index += 1;
     }
-    write_headers(&mut headers, &decision, limiter.next_id(), limiter.policy().headers(), None);
+    write_headers(&mut headers, &decision, limiter.id_of(&decision), limiter.policy().headers(), None);
     assert!(!headers.contains_key("ratelimit"));
 }
 

@@ -196,6 +196,9 @@ impl LimitBuilder {
         Ok(Limit {
             rules: rules(&name, &self.by, self.quotas)?,
             name: name.into(),
+            place: 0,
+            candidate_of: None,
+            soft: None,
             endpoints,
             hosts: Vec::new(),
             methods: self.methods,

@@ -4,7 +4,7 @@
 //! keys are taken from requests (`survey`).
 
 use foldhash::HashMap;
-use tollgate_core::{Rule, RuleId};
+use tollgate_core::{Rule, RuleId, Span};
 
 use crate::key::Key;
 use crate::pattern::{HostPattern, PathPattern};
@@ -25,6 +25,11 @@ use crate::source::KeySource;
 #[derive(Clone, Debug)]
 pub struct Limit {
     pub(crate) name: Box<str>,
+    /// Where it stands in its policy.
+    pub(crate) place: usize,
+    /// The place of the limit that it is tried beside.
+    pub(crate) candidate_of: Option<usize>,
+    pub(crate) soft: Option<Soft>,
     pub(crate) endpoints: Vec<PathPattern>,
     pub(crate) hosts: Vec<HostPattern>,
     /// In upper case; empty means all.
@@ -107,6 +112,15 @@ pub enum OnOutage {
     Deny,
 }
 
+/// What happens before a limit refuses: the `soft` threshold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Soft {
+    /// From how much of the allowance on, in per cent (1 to 100).
+    pub at: u8,
+    /// How long requests are held back from then on. Zero: they are only marked.
+    pub tarpit: Span,
+}
+
 /// What one request costs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cost {
@@ -134,6 +148,22 @@ impl Limit {
     /// Unique in its policy; fit for headers.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its place in the policy, from zero.
+    pub const fn place(&self) -> usize {
+        self.place
+    }
+
+    /// The place of the limit beside which it is tried: what `candidate` says would be
+    /// instead of that one.
+    pub const fn candidate_of(&self) -> Option<usize> {
+        self.candidate_of
+    }
+
+    /// What happens before it refuses.
+    pub const fn soft(&self) -> Option<&Soft> {
+        self.soft.as_ref()
     }
 
     /// The paths it covers.

@@ -96,6 +96,9 @@ impl Policy {
 
     /// Files the limits by name and by what they cover.
     pub(crate) fn indexed(mut self) -> Self {
+        for (place, limit) in self.limits.iter_mut().enumerate() {
+            limit.place = place;
+        }
         for (index, limit) in (0..).zip(&self.limits) {
             for (at, pattern) in (0..).zip(&limit.endpoints) {
                 let route = u32::try_from(self.routes.len()).unwrap_or(u32::MAX);

@@ -90,6 +90,69 @@ pub trait Request {
     }
 }
 
+/// Whoever has a reference can show it as well as the request itself.
+impl<R: Request + ?Sized> Request for &R {
+    fn method(&self) -> &str {
+        (**self).method()
+    }
+
+    fn path(&self) -> &str {
+        (**self).path()
+    }
+
+    fn host(&self) -> Option<&str> {
+        (**self).host()
+    }
+
+    fn query(&self) -> Option<&str> {
+        (**self).query()
+    }
+
+    fn client(&self) -> Option<IpAddr> {
+        (**self).client()
+    }
+
+    fn header(&self, name: &str) -> Option<&[u8]> {
+        (**self).header(name)
+    }
+
+    fn header_line(&self, name: &str, index: usize) -> Option<&[u8]> {
+        (**self).header_line(name, index)
+    }
+
+    fn other_host(&self) -> Option<&str> {
+        (**self).other_host()
+    }
+
+    fn is_identified(&self) -> bool {
+        (**self).is_identified()
+    }
+
+    fn user(&self) -> Option<&str> {
+        (**self).user()
+    }
+
+    fn api_key(&self) -> Option<&str> {
+        (**self).api_key()
+    }
+
+    fn tenant(&self) -> Option<&str> {
+        (**self).tenant()
+    }
+
+    fn plan(&self) -> Option<&str> {
+        (**self).plan()
+    }
+
+    fn claim(&self, name: &str) -> Option<&str> {
+        (**self).claim(name)
+    }
+
+    fn cost(&self) -> Option<u64> {
+        (**self).cost()
+    }
+}
+
 /// A request put together by hand.
 ///
 /// ```

@@ -167,13 +167,8 @@ impl<S: Store> Inner<S> {
     }
 
     /// Writes a decision as JSON, and remembers what it charged.
-    pub(crate) fn tell(
-        &self,
-        limiter: &Limiter<S>,
-        decision: &Decision<'_>,
-        id: DecisionId,
-        out: &mut Vec<u8>,
-    ) {
+    pub(crate) fn tell(&self, limiter: &Limiter<S>, decision: &Decision<'_>, out: &mut Vec<u8>) {
+        let id = limiter.id_of(decision);
         Teller { policy: limiter.policy(), secret: &self.secret }.write(decision, id, out);
         self.keep(id, decision);
     }

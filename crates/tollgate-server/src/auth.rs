@@ -38,8 +38,8 @@ impl<S: Store> Inner<S> {
         let policy = limiter.policy();
         let client = client_address_behind(peer, &parts.headers, policy.client());
         let request = Original::new(&named, parts, client)?;
-        let id = limiter.next_id();
         let decision = limiter.decide_in_passing(&request).await;
+        let id = limiter.id_of(&decision);
         self.keep(id, &decision);
         Ok(match Rejection::of(&decision, id, retry_after(&decision, policy.headers())) {
             Some(rejection) => refused(rejection, wishes, parts, policy.headers()),

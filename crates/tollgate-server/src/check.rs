@@ -151,12 +151,11 @@ impl<S: Store> Inner<S> {
 
     /// Decides, and writes what was decided.
     async fn decide(&self, limiter: &Limiter<S>, call: &Call<'_>, out: &mut Vec<u8>) {
-        let id = limiter.next_id();
         // A store in this process answers where it is asked, and nothing is moved about.
-        if limiter.decide_at_once(call, |decision| self.tell(limiter, decision, id, out)).is_some() {
+        if limiter.decide_at_once(call, |decision| self.tell(limiter, decision, out)).is_some() {
             return;
         }
         let decision = limiter.decide(call).await;
-        self.tell(limiter, &decision, id, out);
+        self.tell(limiter, &decision, out);
     }
 }

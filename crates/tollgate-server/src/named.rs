@@ -102,10 +102,9 @@ impl<S: Store> Inner<S> {
     }
 
     async fn check_named(&self, limiter: &Limiter<S>, named: Named<'_>) -> Reply {
-        let id = limiter.next_id();
         let mut out = Vec::with_capacity(512);
         let decision = limiter.decide_by(named.limit, named.key, named.plan, named.cost).await;
-        self.tell(limiter, &decision, id, &mut out);
+        self.tell(limiter, &decision, &mut out);
         json(out)
     }
 

@@ -9,6 +9,7 @@ use tollgate_core::{Outcome, Owner, Rule, Span, Timestamp};
 use tollgate_policy::{Block, Check, Checks, Limit, ListEntry, Mode, Survey};
 use tollgate_store::Outcomes;
 
+use crate::id::DecisionId;
 use crate::outage::{Degraded, Found, Part, denies};
 use crate::receipt::Receipt;
 
@@ -33,6 +34,8 @@ pub struct Decision<'l> {
     pub(crate) owner: Option<Owner>,
     /// What was decided without the store. Boxed, since nearly never there.
     pub(crate) degraded: Option<Box<Degraded>>,
+    /// Its name, once somebody was told of it.
+    pub(crate) id: Option<DecisionId>,
 }
 
 /// How a decision came about.
@@ -66,7 +69,7 @@ impl<'l> Decision<'l> {
     #[inline]
     pub(crate) fn undecided() -> Self {
         let (checks, outcomes) = (Checks::new(), Outcomes::new());
-        Self { fate: Fate::Admitted, checks, outcomes, at: None, owner: None, degraded: None }
+        Self { fate: Fate::Admitted, checks, outcomes, at: None, owner: None, degraded: None, id: None }
     }
 
     /// The outcomes are there; this is what they come to.
@@ -272,6 +275,18 @@ impl<'d> LimitOutcome<'d> {
     /// What the limit answered.
     pub const fn outcome(&self) -> &'d Outcome {
         self.outcome
+    }
+
+    /// Whether so much of the allowance is spent that the limit's `soft` threshold is
+    /// reached. Only of what is admitted: a refusal is beyond it.
+    pub fn is_soft(&self) -> bool {
+        let Outcome { limit, remaining, .. } = *self.outcome;
+        self.check.limit.soft().is_some_and(|soft| {
+            let spent = u128::from(limit.saturating_sub(remaining)) * 100;
+            self.is_binding()
+                && self.outcome.is_admitted()
+                && spent >= u128::from(soft.at) * u128::from(limit)
+        })
     }
 
     /// Whether its refusal refuses the request.

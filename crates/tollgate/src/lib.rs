@@ -38,6 +38,7 @@
 //!   all of them or none.
 //! - [`Decision`] is what it answers: never a `bool`.
 //! - [`Gate`] is one limit on its own.
+//! - [`Observer`] is told of every decision.
 //! - [`outage`] is what happens while a store gives no answer.
 //!
 //! The tower layer and the HTTP headers are in `tollgate-http`.
@@ -48,6 +49,7 @@ mod decision;
 mod gate;
 mod id;
 mod limiter;
+mod observer;
 pub mod outage;
 mod receipt;
 
@@ -55,6 +57,7 @@ pub use decision::{Decision, Fate, LimitOutcome};
 pub use gate::Gate;
 pub use id::{DecisionId, NotADecisionId};
 pub use limiter::Limiter;
+pub use observer::{Event, Observer, Watch};
 pub use outage::{BreakerState, DegradedDecisions, Health, OutageSettings};
 pub use receipt::Receipt;
 pub use tollgate_core::{

@@ -6,8 +6,11 @@
 //!
 //! Every request is decided: where the store gives no answer, by `outage`.
 //!
-//! Not here: what comes after a request (`settle`) and after an outage (`reconcile`).
+//! Not here: what comes after a request (`settle`) and after an outage (`reconcile`), and
+//! questions that charge nothing (`consider`).
 
+mod candidates;
+mod consider;
 mod reconcile;
 mod settle;
 
@@ -16,12 +19,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
-use tollgate_core::{Demand, Owner, Quota};
+use tollgate_core::{Demand, Owner, Quota, Timestamp};
 use tollgate_policy::{Checks, Diagnostics, Key, Limit, Mode, Policy, Request, Survey};
 use tollgate_store::{Answer, Check, Clock, MemoryStore, Outcomes, Store, SystemClock};
 
 use crate::decision::Decision;
 use crate::id::{DecisionId, DecisionIds};
+use crate::observer::{Observer, Watched};
 use crate::outage::{Health, Landed, Outage, OutageSettings};
 
 /// Checks requests against a policy, and charges all limits that apply or none.
@@ -47,6 +51,9 @@ pub struct Limiter<S = MemoryStore<SystemClock>> {
     owners: Arc<Owners>,
     ids: Arc<DecisionIds>,
     outage: Arc<Outage>,
+    /// How many policies came before, this one included.
+    version: u64,
+    watched: Option<Watched>,
 }
 
 impl Limiter {
@@ -73,6 +80,8 @@ impl<S> Limiter<S> {
             owners: Arc::default(),
             ids: Arc::default(),
             outage: Arc::default(),
+            version: 1,
+            watched: None,
         }
     }
 
@@ -89,6 +98,19 @@ impl<S> Limiter<S> {
         Self { outage: Arc::new(Outage::new(settings, clock)), ..self }
     }
 
+    /// The same limiter, which tells an observer of every decision.
+    #[must_use]
+    pub fn with_observer(self, observer: impl Observer) -> Self {
+        self.with_observer_on(Arc::new(observer), SystemClock::new())
+    }
+
+    /// As [`with_observer`](Self::with_observer), on a clock of your own.
+    #[must_use]
+    pub fn with_observer_on(self, observer: Arc<dyn Observer>, clock: impl Clock) -> Self {
+        let watched = Watched::new(observer, Arc::new(clock), &self.policy, self.version);
+        Self { watched: Some(watched), ..self }
+    }
+
     /// How the store is doing, and what was decided without it.
     pub fn health(&self) -> Health {
         self.outage.health()
@@ -98,13 +120,14 @@ impl<S> Limiter<S> {
     /// name keep what was spent; where their numbers changed, it is carried over.
     #[must_use]
     pub fn with_policy(&self, policy: Policy) -> Self {
-        Self {
-            policy: Arc::new(policy.succeeding(&self.policy)),
-            store: Arc::clone(&self.store),
-            owners: Arc::clone(&self.owners),
-            ids: Arc::clone(&self.ids),
-            outage: Arc::clone(&self.outage),
-        }
+        let (policy, version) = (Arc::new(policy.succeeding(&self.policy)), self.version + 1);
+        let watched = self.watched.as_ref().map(|watched| watched.on(&policy, version));
+        Self { policy, version, watched, ..self.clone() }
+    }
+
+    /// The number of the policy in force: each that replaces another has the next.
+    pub const fn version(&self) -> u64 {
+        self.version
     }
 
     /// The policy in force.
@@ -117,10 +140,26 @@ impl<S> Limiter<S> {
         &self.store
     }
 
-    /// A name for a decision. Decisions are not named by themselves: whoever
-    /// only asks yes or no need not pay for it.
-    pub fn next_id(&self) -> DecisionId {
-        self.ids.next()
+    /// The name of a decision: the one that an observer was told, or a new one. Decisions
+    /// are not named by themselves: whoever only asks yes or no need not pay for it.
+    pub fn id_of(&self, decision: &Decision<'_>) -> DecisionId {
+        decision.id.unwrap_or_else(|| self.ids.next())
+    }
+
+    /// When a decision is begun, where anybody wants to know.
+    #[inline]
+    fn begin(&self) -> Timestamp {
+        self.watched.as_ref().map_or(Timestamp::EPOCH, Watched::now)
+    }
+
+    /// Tells of a decision, where anybody wants to know.
+    #[inline]
+    fn tell(&self, request: Option<&dyn Request>, decision: &mut Decision<'_>, begun: Timestamp) {
+        if let Some(watched) = &self.watched {
+            let id = self.ids.next();
+            decision.id = Some(id);
+            watched.decided(id, request, decision, begun);
+        }
     }
 
     /// Everything about a request that needs no store: what applies, and who
@@ -203,7 +242,20 @@ impl<S: Store> Limiter<S> {
     /// it is wanted and not copied there. Whether it was made.
     #[inline(never)]
     fn decide_into<'l, R: Request + ?Sized>(&'l self, request: &R, decision: &mut Decision<'l>) -> bool {
-        match self.survey(request, decision) {
+        let begun = self.begin();
+        let survey = self.survey(request, decision);
+        let decided = self.conclude_at_once(survey, decision);
+        if decided {
+            self.tell(Some(&request), decision, begun);
+        }
+        decided
+    }
+
+    /// Everything about a decision that needs the store, if that can answer at once.
+    /// Whether it did.
+    #[inline]
+    fn conclude_at_once<'l>(&'l self, survey: Survey<'l>, decision: &mut Decision<'l>) -> bool {
+        match survey {
             Survey::Applies if decision.checks.is_empty() => {}
             Survey::Applies => {
                 let (owner, outcomes) = (decision.owner, &mut decision.outcomes);
@@ -212,6 +264,10 @@ impl<S: Store> Limiter<S> {
                     _ => self.store.decide_at_once(&ask_all(&decision.checks, owner), outcomes),
                 };
                 let Some((admitted, at)) = answer else { return self.decide_alone(decision) };
+                if !admitted && !self.count_candidates_at_once(decision) {
+                    decision.outcomes.clear();
+                    return false;
+                }
                 decision.count(admitted, at);
             }
             survey => {
@@ -244,17 +300,23 @@ impl<S: Store> Limiter<S> {
 
     /// Decides about a request.
     pub async fn decide<R: Request + ?Sized + Sync>(&self, request: &R) -> Decision<'_> {
+        let begun = self.begin();
         let mut decision = Decision::undecided();
         let survey = self.survey(request, &mut decision);
-        self.conclude(survey, decision).await
+        let mut decision = self.conclude(survey, decision).await;
+        self.tell(Some(&request), &mut decision, begun);
+        decision
     }
 
     /// Decides about a request whose end nobody here will see: slots are looked
     /// at and not taken, for they would be held until their leases end.
     pub async fn decide_in_passing<R: Request + ?Sized + Sync>(&self, request: &R) -> Decision<'_> {
+        let begun = self.begin();
         let mut decision = Decision::undecided();
         let survey = self.policy.survey(request, &mut decision.checks);
-        self.conclude(survey, decision).await
+        let mut decision = self.conclude(survey, decision).await;
+        self.tell(Some(&request), &mut decision, begun);
+        decision
     }
 
     /// Decides by one limit about a key that is known, on this plan or the
@@ -266,10 +328,13 @@ impl<S: Store> Limiter<S> {
         plan: Option<&str>,
         cost: Option<u64>,
     ) -> Decision<'l> {
+        let begun = self.begin();
         let mut decision = Decision::undecided();
         let survey = self.policy.survey_limit(limit, key, plan, cost, &mut decision.checks);
         self.name_owner(&mut decision);
-        self.conclude(survey, decision).await
+        let mut decision = self.conclude(survey, decision).await;
+        self.tell(None, &mut decision, begun);
+        decision
     }
 
     /// Everything about a decision that needs the store, or has to do without.
@@ -283,6 +348,9 @@ impl<S: Store> Limiter<S> {
                 match answer {
                     Ok(answer) => {
                         decision.outcomes = answer.outcomes;
+                        if !answer.admitted {
+                            self.count_candidates(&mut decision).await;
+                        }
                         decision.count(answer.admitted, answer.at);
                     }
                     Err(landed) => {
@@ -314,7 +382,12 @@ impl<S: Store> Limiter<S> {
             return Ok(Answer { admitted, at, outcomes });
         }
         let Some(attempt) = self.outage.attempt() else { return Err(Landed::No) };
-        match self.store.decide(batch).await {
+        let begun = self.begin();
+        let answer = self.store.decide(batch).await;
+        if let Some(watched) = &self.watched {
+            watched.asked(begun, answer.is_ok());
+        }
+        match answer {
             Ok(answer) => {
                 attempt.succeeded();
                 Ok(answer)
@@ -333,6 +406,8 @@ impl<S> Clone for Limiter<S> {
             owners: Arc::clone(&self.owners),
             ids: Arc::clone(&self.ids),
             outage: Arc::clone(&self.outage),
+            version: self.version,
+            watched: self.watched.clone(),
         }
     }
 }

@@ -187,6 +187,9 @@ impl Draft<'_> {
         let endpoints: Vec<_> = limit.endpoint.iter().map(|it| it.value.clone()).collect();
         Limit {
             name: name.into(),
+            place: 0,
+            candidate_of: None,
+            soft: None,
             endpoints: if endpoints.is_empty() { everything() } else { endpoints },
             hosts: limit.host.iter().map(|it| it.value.clone()).collect(),
             methods: limit.method.iter().map(|it| it.value.as_str().into()).collect(),

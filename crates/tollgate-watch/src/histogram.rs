@@ -1,0 +1,1 @@
+//! How values are spread over fixed buckets.

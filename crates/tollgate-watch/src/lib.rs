@@ -1,0 +1,54 @@
+//! What was decided: counted, remembered and explained, in memory that does not grow.
+//!
+//! A [`Watcher`] is an observer of a limiter. What it is told costs a request some
+//! hundreds of nanoseconds; what it knows is read by whoever asks: metrics, a page, a log.
+//!
+//! ```
+//! use tollgate::{Call, Limiter};
+//! use tollgate_watch::{WatchSettings, Watcher};
+//!
+//! let watcher = Watcher::new(&WatchSettings::default());
+//! let limiter = Limiter::from_policy("limits: [{name: api, by: ip, bucket: 1/minute}]")?
+//!     .with_observer(watcher.clone());
+//! let call = Call::new("GET", "/").ip([203, 0, 113, 9]);
+//! limiter.check(&call);
+//! let refused = limiter.check(&call);
+//! let record = watcher.record(limiter.id_of(&refused)).expect("refusals are remembered");
+//! assert_eq!((&*record.path, record.allowed), ("/", false));
+//! # Ok::<(), tollgate::PolicyError>(())
+//! ```
+//!
+//! - [`Watcher`]: the way of a decision through all of it.
+//! - [`Record`]: one decision, as it can be explained afterwards.
+//! - [`counts`](Counts), [`series`](Series): how many, and when.
+//! - [`TopKey`], [`HotRoute`]: who and where, from a sketch of fixed size.
+//! - [`AtZero`]: keys that have nothing left for minutes.
+//!
+//! Not here: wording it as JSON or pages (`tollgate-server`), timers and files (the binary).
+//!
+//! Invariant: memory is fixed by the settings and the number of limits, whatever
+//! requests come. Held by `tests/bounded.rs`.
+
+mod at_zero;
+mod counts;
+mod exposition;
+mod histogram;
+mod record;
+mod ring;
+mod series;
+mod settings;
+mod sketch;
+mod spenders;
+mod stripes;
+mod top;
+mod watcher;
+mod words;
+
+pub use at_zero::AtZero;
+pub use counts::{Counts, LimitCounts};
+pub use record::{LimitRecord, Record, RecordFate, TraceParent};
+pub use series::{LimitSeries, Series};
+pub use settings::WatchSettings;
+pub use spenders::Spender;
+pub use top::{HotRoute, TopKey};
+pub use watcher::Watcher;

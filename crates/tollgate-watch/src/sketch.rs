@@ -1,0 +1,1 @@
+//! The most frequent of a stream, from fixed memory (Space-Saving).

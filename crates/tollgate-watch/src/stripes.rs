@@ -1,0 +1,1 @@
+//! Counters that threads do not fight over: each has a stripe of its own.
