@@ -3,13 +3,14 @@
 //! The same limits, matched and keyed by the same code; only the mistakes are
 //! fewer, because types leave less room for them.
 
-use tollgate_core::{Quota, Rule, RuleId};
+use tollgate_core::{Quota, Rule, RuleId, Span};
 
-use crate::limit::{Cost, Limit, Missing, Mode, is_limit_name};
+use crate::limit::{Cost, Limit, Missing, Mode, Soft, is_limit_name};
 use crate::pattern::PathPattern;
 use crate::policy::Policy;
 use crate::settings::Dialect;
 use crate::source::KeySource;
+use crate::written::limit::soft::LONGEST_TARPIT;
 
 /// A limit in the making.
 ///
@@ -38,6 +39,7 @@ pub struct LimitBuilder {
     mode: Mode,
     count_denied: bool,
     dialects: Vec<Dialect>,
+    soft: Option<Soft>,
 }
 
 /// Why limits do not make a policy.
@@ -100,6 +102,7 @@ impl LimitBuilder {
             mode: Mode::default(),
             count_denied: false,
             dialects: Vec::new(),
+            soft: None,
         }
     }
 
@@ -167,6 +170,14 @@ impl LimitBuilder {
         self
     }
 
+    /// Marks requests from this percentage of the allowance on, and holds them back for
+    /// so long: zero only marks. Read as at least 1 %, at most 100 %, at most 10 seconds.
+    #[must_use]
+    pub fn soft(mut self, at: u8, tarpit: Span) -> Self {
+        self.soft = Some(Soft { at: at.clamp(1, 100), tarpit: tarpit.min(LONGEST_TARPIT) });
+        self
+    }
+
     fn build(self) -> Result<Limit, BuildError> {
         let name = self.name;
         if !is_limit_name(&name) {
@@ -198,7 +209,7 @@ impl LimitBuilder {
             name: name.into(),
             place: 0,
             candidate_of: None,
-            soft: None,
+            soft: self.soft,
             endpoints,
             hosts: Vec::new(),
             methods: self.methods,

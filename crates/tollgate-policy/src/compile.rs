@@ -28,14 +28,24 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
     let client = file.client.take();
     warn::about_client(client.as_ref(), &mut problems);
     let client = client.as_ref().map(client_address).unwrap_or_default();
-    let drafts: Vec<_> =
-        file.limits.iter().filter_map(|limit| limit::draft(limit, &client, &mut problems)).collect();
+    let mut drafts = Vec::with_capacity(file.limits.len());
+    for limit in &file.limits {
+        let live = limit::draft(limit, &client, &mut problems);
+        let candidate = limit.candidate.as_deref();
+        let candidate = candidate.and_then(|it| limit::draft_candidate(it, &client, &mut problems));
+        drafts.extend(live.map(|live| (live, candidate)));
+    }
     let names = name::all(&file.limits, &mut problems);
     warn::about_limits(&file, &mut problems);
     if problems.has_errors() {
         return Err(problems.errors().about(document.sources()));
     }
-    let limits: Vec<_> = drafts.into_iter().zip(names).map(|(draft, name)| draft.finish(&name)).collect();
+    let mut limits = Vec::with_capacity(drafts.len());
+    for ((live, candidate), name) in drafts.into_iter().zip(names) {
+        let place = limits.len();
+        limits.push(live.finish(&name, None));
+        limits.extend(candidate.map(|it| it.finish(&name::of_candidate(&name), Some(place))));
+    }
     let (default_plan, plan_from) = file.plans.map_or((None, None), |it| (it.default, it.from));
     let list = |entries: Vec<crate::written::lists::Entry>| {
         List::new(entries.into_iter().map(|entry| (entry.meaning, entry.conditions)).collect())

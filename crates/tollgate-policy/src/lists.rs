@@ -86,6 +86,11 @@ impl List {
         list
     }
 
+    /// How many entries it has.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     fn add_values(&mut self, source: KeySource, values: Vec<Box<[u8]>>, index: u32) {
         let at = self.values.iter().position(|(known, _)| *known == source).unwrap_or(self.values.len());
         if at == self.values.len() {

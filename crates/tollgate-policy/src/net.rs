@@ -151,6 +151,16 @@ impl NetSet {
         self.0.is_empty()
     }
 
+    /// The networks, but for those inside others, in the order of their addresses.
+    pub fn iter(&self) -> impl Iterator<Item = Net> {
+        self.0.iter().map(|range| {
+            let address = IpAddr::V6(Ipv6Addr::from(range.first)).to_canonical();
+            let host_bits = (range.first ^ range.last).count_ones();
+            let bits = if address.is_ipv4() && host_bits <= 32 { 32 } else { 128 };
+            Net::around(address, u8::try_from(bits - host_bits).unwrap_or(0))
+        })
+    }
+
     pub(crate) fn find(&self, address: IpAddr) -> Option<u32> {
         let wanted = number(address);
         let next = self.0.partition_point(|range| range.first <= wanted);
@@ -174,6 +184,8 @@ mod tests {
             ["10.0.0.0/8", "10.1.0.0/16", "192.0.2.7", "2001:db8::/32", "0.0.0.0/32", "::ffff:9.9.9.0/120"];
         let nets: Vec<Net> = nets.iter().map(|net| Net::parse(net).unwrap()).collect();
         let set: NetSet = nets.iter().copied().collect();
+        let told: Vec<_> = set.iter().map(|net| net.to_string()).collect();
+        assert_eq!(told, ["0.0.0.0", "9.9.9.0/24", "10.0.0.0/8", "192.0.2.7", "2001:db8::/32"]);
         for (address, held) in [
             ("10.0.0.0", true),
             ("10.255.255.255", true),

@@ -128,6 +128,16 @@ impl Policy {
         self.by_name.get(name).map(|&at| &self.limits[at])
     }
 
+    /// How many entries `allow` has.
+    pub fn allow_entries(&self) -> usize {
+        self.allow.len()
+    }
+
+    /// How many entries `deny` has.
+    pub fn deny_entries(&self) -> usize {
+        self.deny.len()
+    }
+
     /// Which address is the client's.
     pub const fn client(&self) -> &ClientAddress {
         &self.client
@@ -201,6 +211,26 @@ impl Policy {
     pub fn set_mode(&mut self, limit: &str, mode: Mode) -> bool {
         let limit = self.by_name.get(limit).and_then(|&at| self.limits.get_mut(at));
         limit.map(|limit| limit.mode = mode).is_some()
+    }
+
+    /// This policy with other modes: what the switches of a running server come to.
+    /// Nothing else changes, so that usage is kept.
+    ///
+    /// ```
+    /// # use tollgate_policy::{Mode, Policy};
+    /// let policy = Policy::parse("limits: [{name: a, by: ip, bucket: 1/s}]")?;
+    /// let calm = policy.with_modes(|_| Mode::Shadow);
+    /// assert_eq!(calm.limits()[0].mode(), Mode::Shadow);
+    /// assert_eq!(calm.limits()[0].rules(), policy.limits()[0].rules());
+    /// # Ok::<(), tollgate_policy::Diagnostics>(())
+    /// ```
+    #[must_use]
+    pub fn with_modes(&self, mode: impl Fn(&Limit) -> Mode) -> Self {
+        let mut switched = self.clone();
+        for limit in &mut switched.limits {
+            limit.mode = mode(limit);
+        }
+        switched
     }
 
     /// This policy, carrying over what keys have spent under the one before.

@@ -58,13 +58,14 @@ pub(crate) struct File {
 }
 
 /// Sections of the same file that others read.
-pub(crate) const FOREIGN: [&str; 7] = ["listen", "gateway", "store", "log", "admin", "state", "tests"];
+pub(crate) const FOREIGN: [&str; 10] =
+    ["listen", "gateway", "store", "log", "observe", "traces", "alerts", "admin", "state", "tests"];
 
 pub(crate) const WORDS: Words = Words {
     section: "a policy",
     known: &[
         "limits", "plans", "allow", "deny", "identify", "client", "headers", "privacy", "max_keys", "listen",
-        "gateway", "store", "log", "admin", "state", "tests",
+        "gateway", "store", "log", "observe", "traces", "alerts", "admin", "state", "tests",
     ],
     elsewhere: &[
         ("rules", "limits"),
@@ -79,6 +80,12 @@ pub(crate) const WORDS: Words = Words {
         ("server", "listen"),
         ("redis", "store"),
         ("upstream", "gateway"),
+        ("logging", "log"),
+        ("tracing", "traces"),
+        ("otlp", "traces"),
+        ("metrics", "observe"),
+        ("alerting", "alerts"),
+        ("webhook", "alerts"),
     ],
 };
 

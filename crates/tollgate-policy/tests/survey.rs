@@ -211,10 +211,10 @@ fn deny_wins_over_allow_and_allow_over_limits() {
         other => format!("{other:?}"),
     };
     let inside = || Call::new("GET", "/").ip([192, 0, 2, 77]);
-    assert_eq!(survey(&inside()), "allowed by ip: a list in line 30");
-    assert_eq!(survey(&inside().user("mallory")), "denied by user: a list in line 35");
-    assert_eq!(survey(&inside().header("x-scraper", "?")), "denied by header:X-Scraper: * in line 36");
-    assert_eq!(survey(&Call::new("GET", "/").api_key("internal")), "allowed by api_key: internal in line 31");
+    assert_eq!(survey(&inside()), "allowed by ip: a list in line 36");
+    assert_eq!(survey(&inside().user("mallory")), "denied by user: a list in line 41");
+    assert_eq!(survey(&inside().header("x-scraper", "?")), "denied by header:X-Scraper: * in line 42");
+    assert_eq!(survey(&Call::new("GET", "/").api_key("internal")), "allowed by api_key: internal in line 37");
     let compound = Call::new("GET", "/feed").header("x-internal", "1").user("u");
     assert_eq!(survey(&compound), "Applies", "one condition of two");
     assert!(

@@ -158,6 +158,11 @@ impl<'l> Decision<'l> {
         }
     }
 
+    /// Refusals without counting by limits in shadow mode: what would have happened.
+    pub fn shadowed(&self) -> &[Block<'l>] {
+        self.checks.shadowed()
+    }
+
     /// The limit that matters most to the caller.
     ///
     /// Of a refusal, the one to wait for longest: whoever waits for it has

@@ -264,7 +264,7 @@ impl<S: Store> Limiter<S> {
                     _ => self.store.decide_at_once(&ask_all(&decision.checks, owner), outcomes),
                 };
                 let Some((admitted, at)) = answer else { return self.decide_alone(decision) };
-                if !admitted && !self.count_candidates_at_once(decision) {
+                if !self.make_amends_at_once(decision, admitted, at) {
                     decision.outcomes.clear();
                     return false;
                 }
@@ -348,9 +348,7 @@ impl<S: Store> Limiter<S> {
                 match answer {
                     Ok(answer) => {
                         decision.outcomes = answer.outcomes;
-                        if !answer.admitted {
-                            self.count_candidates(&mut decision).await;
-                        }
+                        self.make_amends(&mut decision, answer.admitted, answer.at).await;
                         decision.count(answer.admitted, answer.at);
                     }
                     Err(landed) => {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tollgate_core::{Owner, Quota, Rule, RuleId, Timestamp};
-use tollgate_policy::{Key, Policy};
+use tollgate_policy::{Key, Limit, Policy};
 
 use crate::decision::Decision;
 use crate::outage::{Degraded, Landed, Share};
@@ -65,7 +65,13 @@ impl Receipt {
         }
         let at = decision.at().filter(|_| decision.is_allowed())?;
         // One that was charged nothing yet may be charged when the cost is known.
-        let admitted = decision.limits().filter(|it| it.outcome().is_admitted());
+        // One window that would have refused is the whole limit: nothing was charged.
+        let refuses = |limit: &Limit| {
+            decision.limits().any(|it| it.limit().place() == limit.place() && !it.outcome().is_admitted())
+        };
+        let admitted = decision
+            .limits()
+            .filter(|it| it.outcome().is_admitted() && (it.is_binding() || !refuses(it.limit())));
         let charges = admitted.map(|it| Charge {
             limit: it.limit().name().into(),
             rule: it.rule().id,

@@ -30,15 +30,33 @@ pub(super) fn draft<'l>(
     problems: &mut Problems,
 ) -> Option<Draft<'l>> {
     keys_exist(limit, problems);
+    draft_amount(limit, "", client, problems)
+}
+
+/// What is tried beside a limit that was found to count by keys that exist.
+pub(super) fn draft_candidate<'l>(
+    limit: &'l written::Limit,
+    client: &ClientAddress,
+    problems: &mut Problems,
+) -> Option<Draft<'l>> {
+    draft_amount(limit, " of the candidate", client, problems)
+}
+
+fn draft_amount<'l>(
+    limit: &'l written::Limit,
+    whose: &str,
+    client: &ClientAddress,
+    problems: &mut Problems,
+) -> Option<Draft<'l>> {
     let amount = Amount::of(limit, problems)?;
-    cost_fits(limit, &amount.base, "", problems);
+    cost_fits(limit, &amount.base, whose, problems);
     let plans = limit.plans.iter();
     let plans =
         plans.filter_map(|(name, text)| Some((&*name.value, amount.granted(text, problems)?))).collect();
     let plans: Vec<(&str, Granted)> = plans;
     for (name, granted) in &plans {
         if let Granted::Quotas(quotas) = granted {
-            cost_fits(limit, quotas, &format!(" of plan `{name}`"), problems);
+            cost_fits(limit, quotas, &format!(" of plan `{name}`{whose}"), problems);
         }
     }
     let overrides = overrides(limit, &amount, client, problems);
@@ -158,7 +176,8 @@ fn key_of(
 }
 
 impl Draft<'_> {
-    pub(super) fn finish(self, name: &str) -> Limit {
+    /// `candidate_of`: the place of the limit beside which it is tried.
+    pub(super) fn finish(self, name: &str, candidate_of: Option<usize>) -> Limit {
         let Self { limit, amount, plans, overrides } = self;
         let by = limit.by.iter().map(|part| part.value.to_string()).collect::<Vec<_>>().join(",");
         // Each amount keeps its own states: a day's debt means nothing to a limit
@@ -188,8 +207,8 @@ impl Draft<'_> {
         Limit {
             name: name.into(),
             place: 0,
-            candidate_of: None,
-            soft: None,
+            candidate_of,
+            soft: limit.soft,
             endpoints: if endpoints.is_empty() { everything() } else { endpoints },
             hosts: limit.host.iter().map(|it| it.value.clone()).collect(),
             methods: limit.method.iter().map(|it| it.value.as_str().into()).collect(),

@@ -7,6 +7,14 @@ use crate::limit::LONGEST_NAME;
 use crate::source::KeySource;
 use crate::written::limit::Limit;
 
+/// What is tried beside a limit is called after it.
+const CANDIDATE: &str = ".candidate";
+
+/// The name of a limit's candidate.
+pub(super) fn of_candidate(limit: &str) -> String {
+    format!("{limit}{CANDIDATE}")
+}
+
 /// A name for each limit, in file order. Names that were written come first, so
 /// that a derived one never takes theirs.
 pub(super) fn all(limits: &[Limit], problems: &mut Problems) -> Vec<String> {
@@ -20,6 +28,11 @@ pub(super) fn all(limits: &[Limit], problems: &mut Problems) -> Vec<String> {
                 .help("usage and metrics are kept by name, so each limit needs its own");
         } else {
             taken.insert(name.value.clone(), name.place);
+        }
+    }
+    for limit in limits {
+        if let Some(name) = &limit.name {
+            take_for_candidate(limit, &name.value, &mut taken, problems);
         }
     }
     let mut used: HashMap<String, u32> = HashMap::with_capacity(limits.len());
@@ -40,6 +53,7 @@ pub(super) fn all(limits: &[Limit], problems: &mut Problems) -> Vec<String> {
             let name = numbered(&base, *count);
             if !taken.contains_key(&name) {
                 taken.insert(name.clone(), limit.place);
+                take_for_candidate(limit, &name, &mut taken, problems);
                 return name;
             }
         }
@@ -48,6 +62,30 @@ pub(super) fn all(limits: &[Limit], problems: &mut Problems) -> Vec<String> {
         .iter()
         .map(|limit| limit.name.as_ref().map_or_else(|| free(limit), |name| name.value.clone()))
         .collect()
+}
+
+/// Takes the name of a limit's candidate, if it has one.
+fn take_for_candidate(
+    limit: &Limit,
+    name: &str,
+    taken: &mut HashMap<String, Place>,
+    problems: &mut Problems,
+) {
+    let Some(candidate) = &limit.candidate else { return };
+    let of_candidate = of_candidate(name);
+    if of_candidate.len() > LONGEST_NAME {
+        let room = LONGEST_NAME - CANDIDATE.len();
+        problems
+            .error(candidate.place, "the name of this limit is too long for one with a candidate")
+            .label(format!("`{CANDIDATE}` would stand behind it"))
+            .help(format!("give the limit a `name` of at most {room} characters"));
+    } else if let Some(first) = taken.insert(of_candidate.clone(), candidate.place) {
+        problems
+            .error(candidate.place, format!("two limits are called `{of_candidate}`"))
+            .label("what this one would be called")
+            .related(first, "the other one")
+            .help("usage and metrics are kept by name: give one of the two another");
+    }
 }
 
 /// `post-api-v1-login-by-ip`: what it covers, so that limits on other methods of a

@@ -4,7 +4,7 @@
 //! `redis://ann:s3cret@10.0.0.7`. Whoever reads a terminal over a shoulder, or the
 //! log of a build, is not meant to have it. So between `://` and the last `@` of a
 //! URL all that follows the user is hidden, and so is what follows `password:`,
-//! `passwd=` and the like. When in doubt, more is hidden.
+//! `passwd=`, `token:` and the like, and `webhook:`, whose path is a secret as a rule. When in doubt, more is hidden.
 //!
 //! Not here: the lines of the `store` section, of which even less is shown (`store`).
 
@@ -13,8 +13,19 @@ use std::ops::Range;
 /// What is shown instead.
 const MASK: &str = "***";
 /// How words for passwords end.
-const WORDS: [&str; 9] =
-    ["password", "pasword", "passwort", "passwd", "passphrase", "pass", "pwd", "secret", "auth"];
+const WORDS: [&str; 11] = [
+    "password",
+    "pasword",
+    "passwort",
+    "passwd",
+    "passphrase",
+    "pass",
+    "pwd",
+    "secret",
+    "auth",
+    "token",
+    "webhook",
+];
 
 /// The text without its passwords: `redis://ann:***@10.0.0.7`.
 pub fn veiled(text: &str) -> String {
@@ -139,6 +150,9 @@ mod tests {
             ("store: [redis://a:s3cret@h,redis://a:s3cret@i]", "store: [redis://a:***@h,redis://a:***@i]"),
             ("store: redis://:s3://cret@h", "store: redis://:***@h"),
             ("--set store=http://a:é@h", "--set store=http://a:***@h"),
+            ("admin: {token: s3cret, tls: x}", "admin: {token: ***, tls: x}"),
+            ("admin: {token_file: /run/token}", "admin: {token_file: /run/token}"),
+            ("alerts: {webhook: \"https://h/s3cret\"}", "alerts: {webhook: ***}"),
             (
                 "redis-sentinel://h/m?sentinel_password=s3cret&x=1",
                 "redis-sentinel://h/m?sentinel_password=***&x=1",

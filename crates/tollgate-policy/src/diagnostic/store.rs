@@ -16,9 +16,9 @@ use super::{Diagnostic, Source, Sources};
 /// What the section is called, or may have been called by mistake.
 const SECTION: [&str; 6] = ["store", "stores", "storage", "redis", "valkey", "backend"];
 /// What else stands beside it.
-const OTHERS: [&str; 15] = [
+const OTHERS: [&str; 18] = [
     "limits", "plans", "allow", "deny", "identify", "client", "headers", "privacy", "max_keys", "tests",
-    "listen", "gateway", "log", "admin", "state",
+    "listen", "gateway", "log", "observe", "traces", "alerts", "admin", "state",
 ];
 /// Words whose values are addresses.
 const ADDRESSES: [&str; 7] = ["url", "urls", "uri", "address", "host", "hosts", "nodes"];

@@ -1,5 +1,11 @@
 //! One limit as it was written.
+//!
+//! - `candidate`: the numbers that are tried beside it.
+//! - `soft`: what happens before it refuses.
+//! - `values`, `words`: what can stand behind a word, and the words themselves.
 
+pub(crate) mod candidate;
+pub(crate) mod soft;
 mod values;
 mod words;
 
@@ -16,19 +22,19 @@ use words::{
 use super::OneOrMany;
 use super::rate::{RateText, duration};
 use super::schema::{
-    AllowanceMapSchema, CostSchema, DurationSchema, EndpointSchema, HeaderMapSchema, NameSchema, RateSchema,
-    SourceSchema, Whole,
+    AllowanceMapSchema, CandidateSchema, CostSchema, DurationSchema, EndpointSchema, HeaderMapSchema,
+    NameSchema, RateSchema, SoftSchema, SourceSchema, Whole,
 };
 use super::sections::{DialectWord, dialects};
 use crate::diagnostic::{Located, Place, Problems};
-use crate::document::{Kind, Node};
-use crate::limit::{Cost, HeaderMatch, Missing, Mode, OnOutage};
+use crate::document::{Fields, Kind, Node};
+use crate::limit::{Cost, HeaderMatch, Missing, Mode, OnOutage, Soft};
 use crate::pattern::{HostPattern, PathPattern};
 use crate::settings::Dialect;
 use crate::source::KeySource;
 
 /// What one limit covers, whom it counts, and how much it grants.
-#[derive(Debug, JsonSchema)]
+#[derive(Debug, Default, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(crate) struct Limit {
     #[schemars(skip)]
@@ -109,6 +115,13 @@ pub(crate) struct Limit {
     /// Words of other services, for clients that read those: spoken when this limit decides.
     #[schemars(with = "Option<OneOrMany<DialectWord>>")]
     pub(crate) dialects: Vec<Dialect>,
+    /// Before it refuses: from how much spent on requests are marked, such as `80%`, and held back
+    /// for a while, such as `{at: 80%, tarpit: 250ms}`.
+    #[schemars(with = "Option<SoftSchema>")]
+    pub(crate) soft: Option<Soft>,
+    /// Numbers that are tried beside it: counted, never enforced.
+    #[schemars(with = "Option<CandidateSchema>")]
+    pub(crate) candidate: Option<Box<Self>>,
 }
 
 /// What a plan or an override grants, as it was written.
@@ -157,6 +170,31 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Limit> {
     let host =
         items("host").iter().filter_map(|it| parsed(it, "`host`", HostPattern::parse, problems)).collect();
     let get = |word: &str| fields.get(word);
+    let mut limit = Limit {
+        name: get("name").and_then(|it| name(it, problems)),
+        endpoint,
+        method,
+        host,
+        headers: get("headers").map(|it| headers(it, problems)).unwrap_or_default(),
+        by: by(&fields, problems),
+        missing: get("missing")
+            .and_then(|it| it.choice_known_elsewhere("`missing`", &MISSING, &MISSING_ELSEWHERE, problems)),
+        cost: get("cost").and_then(|it| parsed(it, "`cost`", cost, problems)),
+        mode: get("mode")
+            .and_then(|it| it.choice_known_elsewhere("`mode`", &MODES, &MODES_ELSEWHERE, problems)),
+        on_outage: get("on_outage")
+            .and_then(|it| it.choice_known_elsewhere("`on_outage`", &OUTAGES, &OUTAGES_ELSEWHERE, problems)),
+        dialects: get("dialects").map(|it| dialects(it, problems)).unwrap_or_default(),
+        soft: get("soft").and_then(|it| soft::read(it, problems)),
+        ..how_much(&fields, problems)
+    };
+    limit.candidate = get("candidate").and_then(|it| candidate::read(it, &limit, problems)).map(Box::new);
+    Some(limit)
+}
+
+/// A limit of which only that is known: the words that a candidate has too.
+fn how_much(fields: &Fields<'_>, problems: &mut Problems) -> Limit {
+    let get = |word: &str| fields.get(word);
     let amounts = AMOUNTS.iter().filter_map(|word| Some(Located::new(*word, fields.entry(word)?.name.place)));
     let amounts: Vec<_> = amounts.collect();
     let algorithm = get("algorithm").and_then(|it| algorithm(it, problems));
@@ -167,18 +205,10 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Limit> {
     let amount_read = bucket.is_some() || rate.is_some() || windows.is_some() || slots.is_some();
     let unreadable = (fields.mentions("algorithm") && algorithm.is_none())
         || (AMOUNTS.iter().any(|word| fields.mentions(word)) && !amount_read);
-    Some(Limit {
-        place: node.place,
+    Limit {
+        place: fields.place(),
         amounts,
         unreadable,
-        name: get("name").and_then(|it| name(it, problems)),
-        endpoint,
-        method,
-        host,
-        headers: get("headers").map(|it| headers(it, problems)).unwrap_or_default(),
-        by: by(&fields, problems),
-        missing: get("missing")
-            .and_then(|it| it.choice_known_elsewhere("`missing`", &MISSING, &MISSING_ELSEWHERE, problems)),
         bucket,
         rate,
         windows,
@@ -189,13 +219,8 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Limit> {
         timezone: get("timezone").and_then(|it| Some(it.word("`timezone`", problems)?.map(str::to_owned))),
         parts: get("parts").and_then(|it| it.whole("`parts`", 1..=64, problems)),
         count_denied: get("count_denied").and_then(|it| it.boolean("`count_denied`", problems)),
-        cost: get("cost").and_then(|it| parsed(it, "`cost`", cost, problems)),
-        mode: get("mode")
-            .and_then(|it| it.choice_known_elsewhere("`mode`", &MODES, &MODES_ELSEWHERE, problems)),
         plans: get("plans").map(|it| allowances(it, "`plans`", problems)).unwrap_or_default(),
         overrides: get("overrides").map(|it| allowances(it, "`overrides`", problems)).unwrap_or_default(),
-        on_outage: get("on_outage")
-            .and_then(|it| it.choice_known_elsewhere("`on_outage`", &OUTAGES, &OUTAGES_ELSEWHERE, problems)),
-        dialects: get("dialects").map(|it| dialects(it, problems)).unwrap_or_default(),
-    })
+        ..Limit::default()
+    }
 }

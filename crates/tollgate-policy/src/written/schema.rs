@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
+use super::limit::candidate;
 use super::{FOREIGN, File};
 
 /// The JSON Schema of the policy file, generated from the structs that read it.
@@ -26,8 +27,23 @@ pub fn schema() -> Value {
     }
     if let Some(definitions) = schema.get_mut("$defs").and_then(Value::as_object_mut) {
         definitions.extend(server_definitions());
+        let candidate = candidate_definition(&definitions["Limit"]);
+        definitions.insert("Candidate".into(), candidate);
     }
     schema
+}
+
+/// A candidate: the words of a limit that say how much.
+fn candidate_definition(limit: &Value) -> Value {
+    let words = candidate::WORDS.known.iter();
+    let properties: Map<String, Value> =
+        words.map(|word| ((*word).to_owned(), limit["properties"][word].clone())).collect();
+    json!({
+        "description": "Numbers that are tried beside a limit.",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": properties,
+    })
 }
 
 /// The sections that others read. Whoever reads them tests that their words are here.
@@ -120,6 +136,21 @@ text_schema! {
     CredentialSchema: {"type": "string", "pattern": "^(bearer|none|(header|cookie|query|claim):.+)$"};
     NetSchema: {"type": "string", "examples": ["10.0.0.0/8", "2001:db8::/32"]};
     PercentSchema: {"type": "string", "pattern": "^[0-9]{1,3}%$"};
+    SoftSchema: {
+        "anyOf": [
+            {"type": "string", "pattern": "^[0-9]{1,3} *%$", "examples": ["80%"]},
+            {
+                "type": "object",
+                "additionalProperties": false,
+                "required": ["at"],
+                "properties": {
+                    "at": {"description": "From how much of the allowance on, 1% to 100%.", "type": "string", "pattern": "^[0-9]{1,3} *%$"},
+                    "tarpit": {"description": "How long requests are held back then, 1ms to 10s. Default: they are only marked.", "type": "string", "pattern": "^[0-9_]+ *[a-z]+$"},
+                },
+            },
+        ],
+    };
+    CandidateSchema: {"$ref": "#/$defs/Candidate"};
     CostSchema: {"oneOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": "^(header:.+|[0-9_]+)$"}]};
     HeaderMapSchema: {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}};
     AllowanceMapSchema: {
@@ -156,6 +187,8 @@ mod tests {
         };
         check("", &written::WORDS);
         check("/$defs/Limit", &limit::WORDS);
+        check("/$defs/Candidate", &limit::candidate::WORDS);
+        check("/$defs/Limit/properties/soft/anyOf/1", &limit::soft::WORDS);
         check("/$defs/Plans", &sections::PLANS);
         check("/$defs/Identify", &sections::IDENTIFY);
         check("/$defs/Client", &sections::CLIENT);

@@ -1,5 +1,7 @@
 //! The smaller sections of the file: `plans`, `identify`, `client`, `headers`, `privacy`.
 
+use std::ops::RangeInclusive;
+
 use schemars::JsonSchema;
 
 use super::OneOrMany;
@@ -231,7 +233,9 @@ impl Headers {
         let x_ratelimit =
             fields.get("x_ratelimit").and_then(|it| it.choice("`x_ratelimit`", &X_RATELIMIT, problems));
         let ietf = fields.get("ietf").and_then(|it| it.choice("`ietf`", &IETF, problems));
-        let retry_after_jitter = fields.get("retry_after_jitter").and_then(|it| percent(it, problems));
+        let retry_after_jitter = fields
+            .get("retry_after_jitter")
+            .and_then(|it| percent(it, "`retry_after_jitter`", 0..=100, problems));
         Some(Self {
             dialects: fields.get("dialects").map(|it| dialects(it, problems)).unwrap_or_default(),
             x_ratelimit: x_ratelimit.map(|it| it.value),
@@ -253,16 +257,27 @@ pub(super) fn dialects(node: &Node, problems: &mut Problems) -> Vec<Dialect> {
     found
 }
 
-fn percent(node: &Node, problems: &mut Problems) -> Option<u8> {
-    let word = node.word("`retry_after_jitter`", problems)?;
-    let number = word.value.strip_suffix('%').and_then(|number| number.trim().parse().ok());
-    let number = number.filter(|number| *number <= 100);
-    if number.is_none() {
-        Mistake::new("`retry_after_jitter` is between `0%` and `100%`")
-            .label(format!("{} is not", node.describe()))
-            .report(node, problems);
+/// `80%`, within a range.
+pub(super) fn percent(
+    node: &Node,
+    what: &str,
+    range: RangeInclusive<u8>,
+    problems: &mut Problems,
+) -> Option<u8> {
+    let word = node.word(what, problems)?;
+    let number = |text: &str| text.trim().parse().ok().filter(|number| range.contains(number));
+    let found = word.value.strip_suffix('%').and_then(number);
+    if found.is_none() {
+        let mistake = Mistake::new(format!("{what} is between `{}%` and `{}%`", range.start(), range.end()));
+        // `80`, and `0.8`.
+        let hundredths = word.value.strip_prefix("0.").map(|digits| format!("{digits:0<2}"));
+        match number(word.value).or_else(|| number(&hundredths?)) {
+            Some(number) => mistake.meant(format!("{number}%")),
+            None => mistake.label(format!("{} is not", node.describe())),
+        }
+        .report(node, problems);
     }
-    number
+    found
 }
 
 /// How keys appear in logs and records.

@@ -4,13 +4,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::cluster::ClusterClient;
-use redis::{Cmd, Value};
 use tollgate_core::{Span, Timestamp};
 use tollgate_redis::{RedisSettings, RedisStore};
 use tollgate_store::conformance::{Harness, run};
 use tollgate_testkit::{Redis, RedisCluster, SentinelTrio};
 
-use crate::support::{patient, store};
+use crate::support::{Servers, patient, store};
 
 /// A store whose clock is the server's own.
 struct OwnClock(RedisStore);
@@ -32,11 +31,6 @@ struct SetClock {
     store: RedisStore,
     servers: Servers,
     now: AtomicU64,
-}
-
-enum Servers {
-    One(Box<redis::Client>),
-    Cluster(Box<ClusterClient>),
 }
 
 impl SetClock {
@@ -63,20 +57,7 @@ impl Harness for SetClock {
 
     async fn set_clock(&self, now: Timestamp) -> bool {
         self.now.store(now.as_micros(), Ordering::Relaxed);
-        let mut command = Cmd::new();
-        command.arg("MSET");
-        for key in RedisStore::test_clocks() {
-            command.arg(key).arg(now.as_micros());
-        }
-        let _: Value = match &self.servers {
-            Servers::One(client) => command
-                .query_async(&mut client.get_multiplexed_async_connection().await.unwrap())
-                .await
-                .unwrap(),
-            Servers::Cluster(client) => {
-                command.query_async(&mut client.get_async_connection().await.unwrap()).await.unwrap()
-            }
-        };
+        self.servers.set_clock(now).await;
         true
     }
 }

@@ -1,7 +1,10 @@
-//! Stores on servers of their own.
+//! Stores on servers of their own, and the clock that a test sets there.
 
 use std::time::Duration;
 
+use redis::cluster::ClusterClient;
+use redis::{Cmd, Value};
+use tollgate_core::Timestamp;
 use tollgate_redis::{RedisSettings, RedisStore};
 
 /// Settings that wait for a busy machine: what is tested is not how fast it is.
@@ -14,4 +17,29 @@ pub(crate) fn patient(urls: &[String]) -> RedisSettings {
 
 pub(crate) fn store(urls: &[String]) -> RedisStore {
     RedisStore::new(patient(urls))
+}
+
+/// Who is told what time it is.
+pub(crate) enum Servers {
+    One(Box<redis::Client>),
+    Cluster(Box<ClusterClient>),
+}
+
+impl Servers {
+    pub(crate) async fn set_clock(&self, now: Timestamp) {
+        let mut command = Cmd::new();
+        command.arg("MSET");
+        for key in RedisStore::test_clocks() {
+            command.arg(key).arg(now.as_micros());
+        }
+        let _: Value = match self {
+            Self::One(client) => command
+                .query_async(&mut client.get_multiplexed_async_connection().await.unwrap())
+                .await
+                .unwrap(),
+            Self::Cluster(client) => {
+                command.query_async(&mut client.get_async_connection().await.unwrap()).await.unwrap()
+            }
+        };
+    }
 }

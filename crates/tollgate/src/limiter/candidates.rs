@@ -1,86 +1,187 @@
-//! Limits that are tried beside the ones in force.
+//! Limits that refuse nobody count as they would if they did.
 //!
-//! A candidate counts as it would if it were in force: so it must also be charged for
-//! what the limit beside it refused, where it would have admitted that itself and nobody
-//! else refused. A refused batch charges nothing, so that takes a second one, of the
-//! candidates alone. It is rare: only a candidate that is more generous gets there.
+//! A batch comes close by itself: what binds nobody is charged with an admitted request
+//! if it has room. Three things are missing, all of them rare, and put right here by a
+//! second question:
+//!
+//! - A candidate that is more generous than the limit beside it is charged for what that
+//!   one refused, where nobody else refused it.
+//! - Of several windows, those that had room give back what they were charged where
+//!   another of the same limit had none: in force, it would have charged none of them.
+//! - One that counts refusals is charged for those that it would have made.
+//!
+//! Slots are held by requests that run: one that was refused holds none, so a candidate
+//! that has slots never counts those that it alone would have let pass. Nor does any
+//! candidate count what its limit blocks outright.
+//!
+//! Held by `tests/beside/candidates.rs`: state and answers are those of a limit in force.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 use smallvec::SmallVec;
+use tollgate_core::{Adjustment, Outcome, Quota, Timestamp, Verdict};
 use tollgate_policy::{Check, Limit};
 use tollgate_store::{Outcomes, Store};
 
 use super::{Batch, Limiter, ask};
 use crate::decision::Decision;
 
-/// The checks of a refused request that a candidate would have admitted, by their places.
-type Generous = SmallVec<[usize; 2]>;
+/// Some checks of a decision, by their places.
+type Places = SmallVec<[usize; 4]>;
 
-/// Which of the candidates would have let a refused request pass, had they been in force.
-fn generous(decision: &Decision<'_>) -> Generous {
-    let mut found = Generous::new();
-    if !decision.checks.iter().any(|check| check.limit.candidate_of().is_some()) {
-        return found;
+/// What is to be put right after a batch.
+#[derive(Default)]
+struct Amends {
+    /// Charged, and would not have been.
+    give_back: Places,
+    /// Not charged, and would have been.
+    ask: Places,
+}
+
+/// Whether there may be anything to put right: asked about every request.
+#[inline]
+fn is_possible(decision: &Decision<'_>, admitted: bool) -> bool {
+    if admitted {
+        decision.outcomes.iter().any(|outcome| !outcome.is_admitted())
+    } else {
+        decision.checks.iter().any(|check| check.limit.candidate_of().is_some())
     }
+}
+
+#[cold]
+fn amends(decision: &Decision<'_>, admitted: bool) -> Amends {
+    let mut amends = Amends::default();
     let refuses = |limit: &Limit| {
         let counted = decision.checks.iter().zip(&decision.outcomes);
         counted
             .into_iter()
             .any(|(check, outcome)| check.limit.place() == limit.place() && !outcome.is_admitted())
     };
-    let binds = |check: &Check<'_>| super::ask(check, None).binding;
-    for (at, check) in decision.checks.iter().enumerate() {
-        let Some(live) = check.limit.candidate_of() else { continue };
-        // With several windows, all of them must agree.
-        let others = decision.checks.iter().filter(|it| binds(it) && it.limit.place() != live);
-        if !refuses(check.limit) && !others.into_iter().any(|other| refuses(other.limit)) {
-            found.push(at);
+    let binds = |check: &Check<'_>| ask(check, None).binding;
+    let counted = decision.checks.iter().zip(&decision.outcomes).enumerate();
+    for (at, (check, outcome)) in counted.filter(|(_, (check, _))| !binds(check)) {
+        let counts_refusals = check.limit.count_denied();
+        if admitted {
+            if outcome.is_admitted() && outcome.units() > 0 && !counts_refusals && refuses(check.limit) {
+                amends.give_back.push(at);
+            } else if !outcome.is_admitted() && counts_refusals {
+                amends.ask.push(at);
+            }
+        } else if let Some(live) = check.limit.candidate_of() {
+            let holds_slot = matches!(check.rule.quota, Quota::Concurrency(_));
+            let mut others = decision.checks.iter().filter(|it| binds(it) && it.limit.place() != live);
+            // What counts refusals was charged with this one.
+            if !counts_refusals
+                && !holds_slot
+                && !refuses(check.limit)
+                && !others.any(|other| refuses(other.limit))
+            {
+                amends.ask.push(at);
+            }
         }
     }
-    found
+    amends
 }
 
-fn batch<'b>(decision: &'b Decision<'_>, generous: &Generous) -> Batch<'b> {
-    let chosen = generous.iter().filter_map(|&at| decision.checks.get(at));
-    chosen.map(|check| ask(check, decision.owner)).collect()
+/// The batch of those that are to be charged. Refusals are counted where they are made:
+/// so what counts them has to refuse.
+fn batch<'b>(decision: &'b Decision<'_>, amends: &Amends) -> Batch<'b> {
+    let chosen = amends.ask.iter().filter_map(|&at| decision.checks.get(at));
+    chosen
+        .map(|check| {
+            let asked = ask(check, decision.owner);
+            tollgate_store::Check { binding: asked.count_denied, ..asked }
+        })
+        .collect()
 }
 
-/// The candidates stand as they do after they were charged.
-fn stand(decision: &mut Decision<'_>, generous: &Generous, charged: Outcomes) {
-    for (&at, outcome) in generous.iter().zip(charged) {
+/// The limits stand as they do after they were charged.
+fn stand(decision: &mut Decision<'_>, amends: &Amends, charged: Outcomes) {
+    for (&at, outcome) in amends.ask.iter().zip(charged) {
         if let Some(told) = decision.outcomes.get_mut(at) {
             *told = outcome;
         }
     }
 }
 
+/// What one window gives back, and how it stands then: it would have had room.
+fn refund(decision: &Decision<'_>, place: usize, taken_at: Timestamp) -> Option<Adjustment> {
+    let units = decision.outcomes.get(place)?.units();
+    Some(Adjustment::Refund { units, taken_at })
+}
+
+fn stand_refunded(decision: &mut Decision<'_>, place: usize, refunded: Outcome) {
+    if let Some(told) = decision.outcomes.get_mut(place) {
+        *told = Outcome { verdict: Verdict::admitted(0), ..refunded };
+    }
+}
+
+/// The answer of a store in this process.
+fn ready<F: Future>(future: F) -> Option<F::Output> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
 impl<S: Store> Limiter<S> {
-    /// Charges the candidates of a refused request. `false`: the store has to be waited for.
+    /// Puts right what limits that refuse nobody were charged. `false`: the store has to
+    /// be waited for, and nothing has happened.
     #[inline]
-    pub(super) fn count_candidates_at_once(&self, decision: &mut Decision<'_>) -> bool {
-        let generous = generous(decision);
-        if generous.is_empty() {
+    pub(super) fn make_amends_at_once(
+        &self,
+        decision: &mut Decision<'_>,
+        admitted: bool,
+        at: Timestamp,
+    ) -> bool {
+        if !is_possible(decision, admitted) {
             return true;
         }
+        let amends = amends(decision, admitted);
         let mut charged = Outcomes::new();
-        let answered = self.store.decide_at_once(&batch(decision, &generous), &mut charged).is_some();
-        if answered {
-            stand(decision, &generous, charged);
+        if !amends.ask.is_empty() {
+            let batch = batch(decision, &amends);
+            if self.store.decide_at_once(&batch, &mut charged).is_none() {
+                // Only refusals are known without asking: an admitted batch was charged here.
+                return admitted;
+            }
+            drop(batch);
+            stand(decision, &amends, charged);
         }
-        answered
+        for &place in &amends.give_back {
+            let check = &decision.checks[place];
+            let refunded = refund(decision, place, at)
+                .and_then(|refund| ready(self.store.adjust(check.rule, check.key.as_bytes(), refund)));
+            if let Some(Ok(refunded)) = refunded {
+                stand_refunded(decision, place, refunded);
+            }
+        }
+        true
     }
 
     /// The same, where the store has to be waited for. One that gives no answer leaves
-    /// them uncharged: nobody is refused for it.
-    pub(super) async fn count_candidates(&self, decision: &mut Decision<'_>) {
-        let generous = generous(decision);
-        if generous.is_empty() {
+    /// things as they are: nobody is refused for it.
+    pub(super) async fn make_amends(&self, decision: &mut Decision<'_>, admitted: bool, at: Timestamp) {
+        if !is_possible(decision, admitted) {
             return;
         }
-        let batch = batch(decision, &generous);
-        let answer = self.ask_store(&batch).await;
-        drop(batch);
-        if let Ok(answer) = answer {
-            stand(decision, &generous, answer.outcomes);
+        let amends = amends(decision, admitted);
+        if !amends.ask.is_empty() {
+            let batch = batch(decision, &amends);
+            let answer = self.ask_store(&batch).await;
+            drop(batch);
+            if let Ok(answer) = answer {
+                stand(decision, &amends, answer.outcomes);
+            }
+        }
+        for &place in &amends.give_back {
+            let Some(refund) = refund(decision, place, at) else { continue };
+            let check = &decision.checks[place];
+            let refunded = self.store.adjust(check.rule, check.key.as_bytes(), refund).await;
+            if let Ok(refunded) = refunded {
+                stand_refunded(decision, place, refunded);
+            }
         }
     }
 }

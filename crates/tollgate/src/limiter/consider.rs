@@ -1,10 +1,13 @@
 //! What would be decided, without deciding it.
 //!
 //! A refused batch charges nothing and still says what each check would have been told.
-//! So each check is asked together with one that nobody ever meets: the answer is exact
-//! on every store, and no store needs a second way of looking.
+//! So each check is asked together with one that nobody ever meets, on the same key of
+//! the same rule: the answer is exact on every store, no store needs a second way of
+//! looking, and no key is touched that was not there.
+//!
+//! Held by `tests/beside/considering.rs`, and on Redis by `tollgate-redis/tests/store/questions.rs`.
 
-use tollgate_core::{Bucket, Demand, Rate, Rule};
+use tollgate_core::{Demand, Owner, Quota};
 use tollgate_policy::{Request, Survey};
 use tollgate_store::{Check, Store, StoreError};
 
@@ -37,15 +40,9 @@ impl<S: Store> Limiter<S> {
             return Ok(decision);
         }
         let (mut admitted, mut at) = (true, None);
-        let veto = veto();
         for check in decision.checks.iter() {
             let asked = Check { count_denied: false, ..ask(check, decision.owner) };
-            // Of the same key, so that on a cluster both are in one place.
-            let never = veto.as_ref().map(|rule| Check::new(rule, asked.key, NEVER));
-            let batch = match never {
-                Some(never) => [asked, never],
-                None => [asked, Check { demand: Demand::Exactly(0), ..asked }],
-            };
+            let batch = [asked, Check { demand: never(&check.rule.quota), binding: true, ..asked }];
             let answer = self.store.decide(&batch).await?;
             let Some(outcome) = answer.outcomes.first().copied() else { continue };
             admitted &= !asked.binding || outcome.is_admitted();
@@ -61,10 +58,11 @@ impl<S: Store> Limiter<S> {
     }
 }
 
-/// More than the veto ever has.
-const NEVER: u64 = 2;
-
-/// A rule that refuses whoever asks for [`NEVER`].
-fn veto() -> Option<Rule> {
-    Bucket::new(Rate::per_second(1)).ok().map(|quota| Rule::new("tollgate-veto", quota))
+/// What no key of a rule ever has: units where slots are held, a slot where units are
+/// spent. Stores remember no refusal of it, so the answer is always of now.
+const fn never(quota: &Quota) -> Demand {
+    match quota {
+        Quota::Concurrency(_) => Demand::Exactly(1),
+        _ => Demand::Slot(Owner(0)),
+    }
 }

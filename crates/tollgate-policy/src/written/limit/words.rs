@@ -33,6 +33,8 @@ pub(crate) const WORDS: Words = Words {
         "overrides",
         "on_outage",
         "dialects",
+        "soft",
+        "candidate",
     ],
     elsewhere: &[
         ("path", "endpoint"),
@@ -62,6 +64,11 @@ pub(crate) const WORDS: Words = Words {
         ("shadow", "mode: shadow"),
         ("fail_open", "on_outage"),
         ("dialect", "dialects"),
+        ("threshold", "soft"),
+        ("warn_at", "soft"),
+        ("tarpit", "soft: {at: 80%, tarpit: 250ms}"),
+        ("canary", "candidate"),
+        ("trial", "candidate"),
     ],
 };
 

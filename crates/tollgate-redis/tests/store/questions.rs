@@ -1,0 +1,168 @@
+//! Questions that charge nothing, and candidates, on Redis as in memory.
+//!
+//! The same requests at the same times go to two limiters, one on Redis, one on memory:
+//! both answer the same, to the last number, and a question leaves Redis as it was.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redis::Value;
+use redis::cluster::ClusterClient;
+use tollgate::{
+    Call, Decision, Limiter, ManualClock, MemoryStore, Outcome, Policy, Receipt, Span, Timestamp,
+};
+use tollgate_redis::{RedisSettings, RedisStore};
+use tollgate_testkit::{Redis, RedisCluster};
+
+use crate::support::{Servers, patient, store};
+
+const START: Timestamp = Timestamp::from_secs(1_772_366_400);
+
+/// What is in force, and what is tried beside it.
+const LIMITS: [(&str, &str); 9] = [
+    ("bucket: 4/10s", "bucket: 7/10s"),
+    ("bucket: 7/10s", "bucket: \"4/10s, burst 2\""),
+    ("bucket: 4/10s", "windows: [2/s, 9/30s]"),
+    ("rate: 5/10s, algorithm: sliding-log", "windows: [3/2s, 9/30s], algorithm: sliding-window"),
+    ("bucket: 3/10s, count_denied: true", "rate: 5/10s, algorithm: fixed-window, align: first-request"),
+    ("rate: 6/10s, algorithm: fixed-window", "rate: 4/10s, algorithm: sliding-log, count_denied: false"),
+    ("bucket: 6/10s, count_denied: true", "windows: [2/s, 9/30s], algorithm: fixed-window"),
+    ("slots: 2, ttl: 5s", "slots: 3, ttl: 5s"),
+    ("bucket: 5/10s", "slots: 2, ttl: 5s"),
+];
+
+/// Every key and what is stored under it, on all of these nodes.
+async fn contents(urls: &[String]) -> BTreeMap<Vec<u8>, (Value, Value)> {
+    let mut found = BTreeMap::new();
+    for url in urls {
+        let client = redis::Client::open(url.as_str()).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query_async(&mut connection).await.unwrap();
+        for key in keys {
+            // Nodes announce themselves whenever they like.
+            if key.ends_with(b":nodes") {
+                continue;
+            }
+            let dump = redis::cmd("DUMP").arg(&key).query_async(&mut connection).await.unwrap();
+            let ends = redis::cmd("PEXPIRETIME").arg(&key).query_async(&mut connection).await.unwrap();
+            found.insert(key, (dump, ends));
+        }
+    }
+    found
+}
+
+fn said(decision: &Decision<'_>) -> (bool, Option<Span>, Vec<(String, Outcome)>) {
+    let limits = decision.limits().map(|it| (it.name().to_owned(), *it.outcome())).collect();
+    (decision.is_allowed(), decision.retry_after(), limits)
+}
+
+struct Worlds {
+    redis: Limiter<RedisStore>,
+    memory: Limiter<MemoryStore<ManualClock>>,
+    clock: ManualClock,
+    held: Vec<(Receipt, Receipt)>,
+}
+
+impl Worlds {
+    fn new(text: &str, settings: RedisSettings) -> Self {
+        let policy = || Policy::parse(text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let clock = ManualClock::at(START);
+        // The clock jumps here, which a real one does not: nothing is to be remembered.
+        let settings = RedisSettings { deny_cache: Duration::ZERO, ..settings };
+        Self {
+            redis: Limiter::with_store(policy(), RedisStore::on_test_clock(settings)),
+            memory: Limiter::with_store(policy(), MemoryStore::with_seed(1_000, clock.clone(), 7)),
+            clock,
+            held: Vec::new(),
+        }
+    }
+
+    async fn step(&mut self, call: &Call<'_>, context: &str) {
+        let question = self.redis.consider(call).await.unwrap();
+        let in_memory = self.memory.consider(call).await.unwrap();
+        assert_eq!(said(&question), said(&in_memory), "asked: {context}");
+        let (decision, in_memory) = (self.redis.decide(call).await, self.memory.check(call));
+        assert!(!decision.is_degraded(), "{context}");
+        assert_eq!(said(&decision), said(&in_memory), "decided: {context}");
+        self.held.extend(decision.receipt().zip(in_memory.receipt()));
+    }
+
+    async fn release(&mut self, at: usize) {
+        if at < self.held.len() {
+            let (here, there) = self.held.swap_remove(at);
+            self.redis.release_receipt(&here).await.unwrap();
+            self.memory.release_receipt(&there).await.unwrap();
+        }
+    }
+}
+
+async fn compare(settings: RedisSettings, servers: &Servers, nodes: &[String], steps: usize) {
+    for (seed, (live, tried)) in (0..).zip(LIMITS) {
+        let mut dice = fastrand::Rng::with_seed(seed);
+        let text = format!(
+            "limits:
+  - {{name: it-{seed}, by: user, {live}, candidate: {{{tried}}}}}
+  - {{name: all-{seed}, by: global, bucket: 30/20s}}"
+        );
+        let mut worlds = Worlds::new(&text, settings.clone());
+        servers.set_clock(START).await;
+        for step in 0..steps {
+            let call = Call::new("GET", "/").user(["ann", "bob"][dice.usize(..2)]);
+            let call = if dice.u8(..4) == 0 { call.cost(dice.u64(1..4)) } else { call };
+            let context = format!("seed {seed}, step {step}\n{text}");
+            if step % 10 == 9 {
+                let before = contents(nodes).await;
+                worlds.redis.consider(&call).await.unwrap();
+                assert_eq!(contents(nodes).await, before, "{context}");
+            }
+            worlds.step(&call, &context).await;
+            if dice.u8(..3) == 0 {
+                worlds.release(dice.usize(..4)).await;
+            }
+            worlds.clock.advance(Span::from_micros(dice.u64(..1_500_000)));
+            servers.set_clock(tollgate::Clock::now(&worlds.clock)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_single_server_answers_questions_and_tries_candidates_as_memory_does() {
+    let redis = Redis::start();
+    let servers = Servers::One(Box::new(redis::Client::open(redis.url()).unwrap()));
+    compare(patient(&[redis.url()]), &servers, &[redis.url()], 80).await;
+}
+
+#[tokio::test]
+async fn a_cluster_answers_questions_and_tries_candidates_as_memory_does() {
+    let cluster = RedisCluster::start();
+    let servers = Servers::Cluster(Box::new(ClusterClient::new(cluster.urls()).unwrap()));
+    // The first three are the primaries.
+    compare(patient(&cluster.urls()), &servers, &cluster.urls()[..3], 40).await;
+}
+
+/// What is remembered of refusals is of a moment ago, and a question is of now.
+#[tokio::test]
+async fn a_question_is_never_answered_by_what_is_remembered() {
+    let redis = Redis::start();
+    for (name, how_much) in [
+        ("bucket", "bucket: 3/day"),
+        ("window", "rate: 3/day, algorithm: fixed-window"),
+        ("sliding", "rate: 3/day, algorithm: sliding-window"),
+        ("log", "rate: 3/day, algorithm: sliding-log"),
+    ] {
+        let policy = Policy::parse(&format!("limits: [{{name: {name}, by: user, {how_much}}}]")).unwrap();
+        let limiter = Limiter::with_store(policy, store(&[redis.url()]));
+        let ann = Call::new("GET", "/").user("ann");
+        for left in (0..3).rev() {
+            for _ in 0..3 {
+                assert!(limiter.consider(&ann).await.unwrap().is_allowed(), "{name}, {left} left then");
+            }
+            let decision = limiter.decide(&ann).await;
+            assert_eq!(decision.decider().unwrap().outcome().remaining, left, "{name}");
+        }
+        let refused = limiter.consider(&ann).await.unwrap();
+        assert!(!refused.is_allowed() && refused.retry_after().is_some(), "{name}");
+        assert_eq!(contents(&[redis.url()]).await.len(), 1, "{name}: one key for one caller");
+        redis.cli(&["FLUSHALL"]);
+    }
+}

@@ -1,0 +1,197 @@
+//! A candidate counts, and answers, as the same numbers in force would.
+//!
+//! Two worlds get the same requests at the same times. In one the numbers are tried
+//! beside a limit, in the other they are in force in its place.
+
+use tollgate::{Call, Decision, Limiter, ManualClock, MemoryStore, Mode, Outcome, Span};
+
+use crate::support::{Remote, START, amount, call, limiter, memory, pass, policy, whether};
+
+/// Refuses whoever says that it is doomed, in every world: its one unit is spent at the start.
+const DOOM: &str = "{name: doom, headers: {X-Doomed: '*'}, by: global, bucket: 1/1000d}";
+
+fn doomed() -> Call<'static> {
+    Call::new("GET", "/").user("nobody").header("X-Doomed", "1")
+}
+
+fn of_candidate(decision: &Decision<'_>) -> Vec<Outcome> {
+    let tried = decision.limits().filter(|it| it.limit().candidate_of().is_some());
+    tried.map(|it| *it.outcome()).collect()
+}
+
+fn of(name: &str, decision: &Decision<'_>) -> Vec<Outcome> {
+    decision.limits().filter(|it| it.limit().name() == name).map(|it| *it.outcome()).collect()
+}
+
+/// All but the units: of a refused request that is charged all the same, they are not told.
+type Told = (bool, Option<Span>, u64, Span);
+
+fn told(outcomes: &[Outcome]) -> Vec<Told> {
+    let told = |it: &Outcome| (it.is_admitted(), it.retry_after(), it.remaining, it.reset_after);
+    outcomes.iter().map(told).collect()
+}
+
+/// What both worlds were asked and answered, request by request.
+fn compare(seed: u64, live_mode: &str, waited_for: bool) -> (u32, u32) {
+    let mut dice = fastrand::Rng::with_seed(seed);
+    let (live, tried) = (amount(&mut dice), amount(&mut dice));
+    let counts = whether("count_denied", dice.u8(..4) == 0);
+    let tried = format!("{tried}{counts}");
+    let live = format!("{live}{}, mode: {live_mode}", whether("count_denied", dice.u8(..4) == 0));
+    let clock = ManualClock::at(START);
+    let beside = format!("limits: [{{name: it, by: user, {live}, candidate: {{{tried}}}}}, {DOOM}]");
+    let in_force = limiter(&format!("limits: [{{name: it, by: user, {tried}}}, {DOOM}]"), &clock);
+    let here = limiter(&beside, &clock);
+    let there = Limiter::with_store(policy(&beside), Remote(memory(&clock)));
+    let (mut alone_admitted, mut alone_refused) = (0, 0);
+    for step in 0..120 {
+        let mut asked = if step == 0 { doomed() } else { call(&mut dice) };
+        if dice.u8(..6) == 0 {
+            asked = asked.header("X-Doomed", "1");
+        }
+        let decision = if waited_for { pollster::block_on(there.decide(&asked)) } else { here.check(&asked) };
+        let other = in_force.check(&asked);
+        let (tried_here, in_force_there) = (of_candidate(&decision), of("it", &other));
+        assert!(!tried_here.is_empty());
+        assert_eq!(told(&tried_here), told(&in_force_there), "seed {seed}, step {step}, {asked:?}\n{beside}");
+        alone_admitted += u32::from(other.is_allowed() && !decision.is_allowed());
+        alone_refused += u32::from(!other.is_allowed() && decision.is_allowed());
+        pass(&clock, &mut dice);
+    }
+    (alone_admitted, alone_refused)
+}
+
+fn compare_many(mode: &str, waited_for: bool) -> (u32, u32) {
+    let sums = (0..250).map(|seed| compare(seed, mode, waited_for));
+    sums.fold((0, 0), |sum, (admitted, refused)| (sum.0 + admitted, sum.1 + refused))
+}
+
+#[test]
+fn a_candidate_counts_as_if_it_were_in_force() {
+    let (admitted, refused) = compare_many("enforce", false);
+    assert!(admitted > 500 && refused > 500, "the worlds differ: {admitted}, {refused}");
+}
+
+#[test]
+fn a_candidate_counts_as_if_it_were_in_force_where_the_store_is_waited_for() {
+    let (admitted, refused) = compare_many("enforce", true);
+    assert!(admitted > 500 && refused > 500, "the worlds differ: {admitted}, {refused}");
+}
+
+#[test]
+fn a_candidate_counts_on_beside_a_limit_that_is_in_shadow_mode_or_off() {
+    for mode in ["shadow", "off"] {
+        let (admitted, refused) = compare_many(mode, false);
+        assert!(admitted == 0 && refused > 500, "{mode} refuses nobody: {admitted}, {refused}");
+    }
+}
+
+#[test]
+fn a_limit_in_shadow_mode_counts_as_if_it_were_in_force() {
+    for seed in 0..250 {
+        let mut dice = fastrand::Rng::with_seed(seed);
+        let tried = format!("{}{}", amount(&mut dice), whether("count_denied", dice.bool()));
+        let clock = ManualClock::at(START);
+        let text = |mode| format!("limits: [{{name: it, by: user, {tried}, mode: {mode}}}, {DOOM}]");
+        let (shadow, enforced) = (limiter(&text("shadow"), &clock), limiter(&text("enforce"), &clock));
+        for step in 0..120 {
+            let mut asked = if step == 0 { doomed() } else { call(&mut dice) };
+            if dice.u8(..6) == 0 {
+                asked = asked.header("X-Doomed", "1");
+            }
+            let (decision, other) = (shadow.check(&asked), enforced.check(&asked));
+            assert_eq!(told(&of("it", &decision)), told(&of("it", &other)), "seed {seed}, step {step}");
+            pass(&clock, &mut dice);
+        }
+    }
+}
+
+/// One world only: what the limit itself says is what it would say without a candidate.
+#[test]
+fn a_limit_does_not_notice_its_candidate() {
+    for seed in 0..100 {
+        let mut dice = fastrand::Rng::with_seed(seed);
+        let (live, tried) = (amount(&mut dice), amount(&mut dice));
+        let clock = ManualClock::at(START);
+        let alone = limiter(&format!("limits: [{{name: it, by: user, {live}}}]"), &clock);
+        let both = format!("limits: [{{name: it, by: user, {live}, candidate: {{{tried}}}}}]");
+        let both = limiter(&both, &clock);
+        for step in 0..100 {
+            let asked = call(&mut dice);
+            let (one, two) = (alone.check(&asked), both.check(&asked));
+            assert_eq!(of("it", &one), of("it", &two), "seed {seed}, step {step}");
+            assert_eq!((one.is_allowed(), one.retry_after()), (two.is_allowed(), two.retry_after()));
+            assert_eq!(two.decider().map(|it| it.limit().mode()), Some(Mode::Enforce));
+            pass(&clock, &mut dice);
+        }
+    }
+}
+
+#[test]
+fn two_candidates_are_each_in_a_world_of_their_own() {
+    let clock = ManualClock::at(START);
+    let limiter = limiter(
+        "limits:
+           - {name: a, by: user, bucket: 1/hour, candidate: {bucket: 3/hour}}
+           - {name: b, by: user, bucket: 2/hour, candidate: {bucket: 9/hour}}",
+        &clock,
+    );
+    let ann = Call::new("GET", "/").user("ann");
+    let left = |decision: &Decision<'_>| -> Vec<u64> {
+        decision.limits().map(|it| it.outcome().remaining).collect()
+    };
+    assert_eq!(left(&limiter.check(&ann)), [0, 2, 1, 8]);
+    // With the candidate of `a` in force this would have passed; with that of `b`, `a` refuses.
+    assert_eq!(left(&limiter.check(&ann)), [0, 1, 1, 8]);
+    assert_eq!(left(&limiter.check(&ann)), [0, 0, 1, 8]);
+    assert_eq!(left(&limiter.check(&ann)), [0, 0, 1, 8]);
+}
+
+#[test]
+fn a_candidate_that_was_switched_to_enforce_is_charged_no_refused_request() {
+    let clock = ManualClock::at(START);
+    let text = policy("limits: [{name: a, by: user, bucket: 1/hour, candidate: {bucket: 3/hour}}]");
+    let limiter = Limiter::with_store(text.with_modes(|_| Mode::Enforce), memory(&clock));
+    let ann = Call::new("GET", "/").user("ann");
+    for _ in 0..5 {
+        assert_eq!(of("a.candidate", &limiter.check(&ann))[0].remaining, 2);
+    }
+}
+
+#[test]
+fn a_candidate_holds_slots_only_for_requests_that_run() {
+    let clock = ManualClock::at(START);
+    let limiter = limiter("limits: [{name: a, by: user, slots: 1, candidate: {slots: 2}}]", &clock);
+    let ann = Call::new("GET", "/").user("ann");
+    let first = limiter.check(&ann);
+    assert_eq!(of_candidate(&first)[0].remaining, 1);
+    for _ in 0..5 {
+        let refused = limiter.check(&ann);
+        assert!(!refused.is_allowed());
+        assert!(of_candidate(&refused)[0].is_admitted(), "it would have had room");
+        assert_eq!(of_candidate(&refused)[0].remaining, 1, "and holds nothing for what does not run");
+    }
+    pollster::block_on(limiter.release(&first)).unwrap();
+    assert_eq!(of_candidate(&limiter.check(&ann))[0].remaining, 1);
+}
+
+/// What a shadow limit would have refused is not settled either.
+#[test]
+fn what_a_window_gave_back_is_not_settled_later() {
+    let clock = ManualClock::at(START);
+    let limiter = limiter(
+        "limits: [{name: a, by: user, bucket: 100/hour, candidate: {windows: [1/second, 50/hour]}}]",
+        &clock,
+    );
+    let ann = Call::new("GET", "/").user("ann");
+    let settle = |limiter: &Limiter<MemoryStore<ManualClock>>| {
+        let decision = limiter.check(&ann);
+        pollster::block_on(limiter.settle(&decision, 5)).unwrap();
+    };
+    settle(&limiter);
+    settle(&limiter);
+    clock.advance(Span::from_secs(20));
+    let now = limiter.check(&ann);
+    assert_eq!(of("a", &now)[0].remaining, 89, "ten were settled, one was taken");
+    assert_eq!(of_candidate(&now)[1].remaining, 44, "five were settled, one was taken");
+}
