@@ -1,9 +1,10 @@
-//! Who may ask.
+//! Who may ask, and for what.
 //!
-//! On loopback everybody who can connect may. Elsewhere a secret is shown, as
-//! `Authorization: Bearer` or as `Tollgate-Token`. Forward auth knows only the
-//! latter: a proxy passes its client's `Authorization` on, which is no business
-//! of ours.
+//! On loopback everybody who can connect may do everything. Elsewhere a secret is shown, as
+//! `Authorization: Bearer` or as `Tollgate-Token`, or a certificate was verified. Forward
+//! auth knows only `Tollgate-Token`: a proxy passes its client's `Authorization` on, which
+//! is no business of ours. One secret is for those who look, another for those who change
+//! something; `Route::needs` says which a question takes.
 //!
 //! A page in the operator's browser can connect as well. Its own requests are known
 //! by what browsers say of them; but the owner of a name can make it lead to
@@ -11,74 +12,164 @@
 //! of this very host. So without a secret nobody is answered who asks by a name
 //! that others can own.
 //!
-//! Whether somebody is alive or ready is no secret: health checks carry none.
+//! Whether somebody is alive or ready is no secret: health checks carry none. Neither are
+//! the files of the page, which hold no data.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use http::header::{AUTHORIZATION, HOST, ORIGIN};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN};
 use http::request::Parts;
 use http::uri::Authority;
-use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use http::{HeaderName, HeaderValue, Method, Uri};
+use serde::{Deserialize, Serialize};
 
+use crate::body::is_json;
 use crate::problem::Problem;
 use crate::route::Route;
 
 static SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 pub(crate) static TOLLGATE_TOKEN: HeaderName = HeaderName::from_static("tollgate-token");
 
-/// Who may ask.
+/// What somebody may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Look.
+    Reader,
+    /// Everything.
+    Admin,
+}
+
+/// Who asks, as far as the connection tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// Where the connection comes from.
+    pub peer: IpAddr,
+    /// Whether it showed a certificate, and that was verified. Who did may do everything.
+    pub certified: bool,
+}
+
+impl From<IpAddr> for Caller {
+    fn from(peer: IpAddr) -> Self {
+        Self { peer, certified: false }
+    }
+}
+
+/// Who may ask, and for what.
 ///
 /// ```
 /// # use tollgate_server::Access;
-/// let access = Access::token("correct horse battery staple");
+/// let access = Access::token("correct horse").with_reader("battery staple");
 /// assert_eq!(format!("{access:?}"), "Access(with a token)");
 /// ```
 #[derive(Clone)]
-pub struct Access(Option<Box<[u8]>>);
+pub struct Access(Option<Tokens>);
+
+#[derive(Clone, Default)]
+struct Tokens {
+    admin: Option<Box<[u8]>>,
+    reader: Option<Box<[u8]>>,
+}
 
 impl Access {
-    /// Whoever can connect: for loopback.
+    /// Whoever can connect may do everything: for loopback.
     pub const fn open() -> Self {
         Self(None)
     }
 
-    /// Whoever shows this secret.
-    pub fn token(secret: impl AsRef<[u8]>) -> Self {
-        Self(Some(secret.as_ref().into()))
+    /// Nobody but those who show a certificate, and those who are let in by
+    /// [`with_admin`](Self::with_admin) and [`with_reader`](Self::with_reader).
+    pub const fn guarded() -> Self {
+        Self(Some(Tokens { admin: None, reader: None }))
     }
 
-    /// Whether a request to this route may be answered.
-    pub(crate) fn check(&self, route: Option<&Route<'_>>, asked: &Parts) -> Result<(), Problem> {
+    /// Whoever shows this secret may do everything.
+    pub fn token(secret: impl AsRef<[u8]>) -> Self {
+        Self::guarded().with_admin(secret)
+    }
+
+    /// The same, and whoever shows this secret may do everything. An empty one lets nobody in.
+    #[must_use]
+    pub fn with_admin(self, secret: impl AsRef<[u8]>) -> Self {
+        Self(Some(Tokens { admin: kept(secret.as_ref()), ..self.0.unwrap_or_default() }))
+    }
+
+    /// The same, and whoever shows this secret may look. An empty one lets nobody in.
+    #[must_use]
+    pub fn with_reader(self, secret: impl AsRef<[u8]>) -> Self {
+        Self(Some(Tokens { reader: kept(secret.as_ref()), ..self.0.unwrap_or_default() }))
+    }
+
+    /// What the asker may do, if that is enough for this question.
+    pub(crate) fn check(
+        &self,
+        route: Option<&Route<'_>>,
+        asked: &Parts,
+        caller: Caller,
+    ) -> Result<Role, Problem> {
         let headers = &asked.headers;
         match route {
-            Some(Route::Health | Route::Ready) => return Ok(()),
-            Some(Route::Auth) => {}
-            _ => refuse_foreign_pages(headers, asked.uri.authority().map(Authority::as_str))?,
+            Some(Route::Health | Route::Ready) => return Ok(Role::Reader),
+            // Links to the page may stand anywhere.
+            Some(Route::Auth | Route::Index) => {}
+            _ => refuse_foreign_pages(asked)?,
         }
         let is_auth = matches!(route, Some(Route::Auth));
-        let Some(secret) = &self.0 else {
-            return if is_auth { Ok(()) } else { refuse_foreign_names(asked) };
+        let Some(tokens) = &self.0 else {
+            return if is_auth { Ok(Role::Admin) } else { refuse_foreign_names(asked).map(|()| Role::Admin) };
         };
+        if matches!(route, Some(Route::Index | Route::Page(_))) {
+            return Ok(Role::Reader);
+        }
         let own = headers.get(&TOLLGATE_TOKEN).map(HeaderValue::as_bytes);
         let bearer = if is_auth { None } else { headers.get(AUTHORIZATION).and_then(bearer) };
-        if [own, bearer].into_iter().flatten().any(|shown| is_same(shown, secret)) {
-            return Ok(());
-        }
-        Err(if is_auth {
-            Problem::unauthorized("Tollgate-Token", "send the token of this server as `Tollgate-Token: ...`")
-        } else {
-            Problem::unauthorized(
+        let role = if caller.certified { Some(Role::Admin) } else { tokens.role_of([own, bearer]) };
+        let needed = route.map_or(Role::Reader, |route| route.needs(&asked.method));
+        match role {
+            Some(role) if role >= needed => Ok(role),
+            Some(_) => Err(Problem::forbidden(
+                "this token may only look, and this takes the admin token: `admin.token_file` or \
+                 TOLLGATE_ADMIN_TOKEN of the server",
+            )),
+            None if is_auth => Err(Problem::unauthorized(
+                "Tollgate-Token",
+                "send the admin token of this server as `Tollgate-Token: ...`",
+            )),
+            None => Err(Problem::unauthorized(
                 "Bearer",
                 "send the token of this server as `Authorization: Bearer ...` or `Tollgate-Token: ...`",
-            )
-        })
+            )),
+        }
     }
+}
+
+impl Tokens {
+    /// What these secrets are good for. All are compared with all, whatever is found: how
+    /// long it takes says nothing.
+    fn role_of(&self, shown: [Option<&[u8]>; 2]) -> Option<Role> {
+        let opens = |secret: &Option<Box<[u8]>>| {
+            let secret = secret.as_deref();
+            shown.iter().fold(false, |found, shown| {
+                found | shown.zip(secret).is_some_and(|(shown, secret)| is_same(shown, secret))
+            })
+        };
+        let (admin, reader) = (opens(&self.admin), opens(&self.reader));
+        if admin { Some(Role::Admin) } else { reader.then_some(Role::Reader) }
+    }
+}
+
+fn kept(secret: &[u8]) -> Option<Box<[u8]>> {
+    if secret.is_empty() { None } else { Some(secret.into()) }
 }
 
 /// Says that there is a secret, and not which.
 impl std::fmt::Debug for Access {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.0.is_some() { "Access(with a token)" } else { "Access(open)" })
+        f.write_str(match &self.0 {
+            None => "Access(open)",
+            Some(Tokens { admin: None, reader: None }) => "Access(with a certificate)",
+            Some(_) => "Access(with a token)",
+        })
     }
 }
 
@@ -102,24 +193,40 @@ fn is_same(shown: &[u8], secret: &[u8]) -> bool {
 /// page asks, and only one of this very host may.
 ///
 /// They do so in two ways: `Origin` names the page, and is missing where a page only
-/// loads something; `Sec-Fetch-Site` is there then too. No page can write either.
-fn refuse_foreign_pages(headers: &HeaderMap, authority: Option<&str>) -> Result<(), Problem> {
-    if headers.get_all(&SEC_FETCH_SITE).iter().any(|site| site.as_bytes().eq_ignore_ascii_case(b"cross-site"))
-    {
+/// loads something; `Sec-Fetch-Site` is there then too. No page can write either. Another
+/// port of this host, or another name of this domain, is a page of somebody else
+/// (`same-site`).
+///
+/// What changes something must be JSON by its type as well: no page can send that to
+/// another host without asking us first, and nobody here says yes.
+fn refuse_foreign_pages(asked: &Parts) -> Result<(), Problem> {
+    let headers = &asked.headers;
+    let mut sites = headers.get_all(&SEC_FETCH_SITE).iter().map(HeaderValue::as_bytes);
+    let is_own =
+        |site: &[u8]| [&b"same-origin"[..], b"none"].iter().any(|own| own.eq_ignore_ascii_case(site));
+    if !sites.all(is_own) {
         return Err(Problem::forbidden(
-            "pages of other sites may not ask: `Sec-Fetch-Site` is `cross-site`; ask from a program instead",
+            "pages of other sites may not ask: `Sec-Fetch-Site` is not `same-origin`; ask from a program instead",
         ));
     }
-    let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
-    let origin = Uri::try_from(origin.as_bytes()).ok();
-    // HTTP/2 names the host in the request line.
-    let host = headers.get(HOST).map_or(authority, |host| host.to_str().ok());
-    match (origin.as_ref().and_then(Uri::authority), host) {
-        (Some(origin), Some(host)) if origin.as_str().eq_ignore_ascii_case(host) => Ok(()),
-        _ => Err(Problem::forbidden(
-            "pages of other sites may not ask: the `Origin` is not this host; ask from a program instead",
-        )),
+    if let Some(origin) = headers.get(ORIGIN) {
+        let origin = Uri::try_from(origin.as_bytes()).ok();
+        // HTTP/2 names the host in the request line.
+        let authority = asked.uri.authority().map(Authority::as_str);
+        let host = headers.get(HOST).map_or(authority, |host| host.to_str().ok());
+        let own = origin.as_ref().and_then(Uri::authority).zip(host);
+        if !own.is_some_and(|(origin, host)| origin.as_str().eq_ignore_ascii_case(host)) {
+            return Err(Problem::forbidden(
+                "pages of other sites may not ask: the `Origin` is not this host; ask from a program instead",
+            ));
+        }
     }
+    let is_of_browser = headers.contains_key(ORIGIN) || headers.contains_key(&SEC_FETCH_SITE);
+    let changes = !matches!(asked.method, Method::GET | Method::HEAD);
+    if is_of_browser && changes && !headers.get(CONTENT_TYPE).is_some_and(is_json) {
+        return Err(Problem::wrong_type_of_page());
+    }
+    Ok(())
 }
 
 /// Without a secret, only names that nobody can make lead here: addresses, and `localhost`.

@@ -7,7 +7,6 @@
 
 use std::error::Error;
 use std::hash::RandomState;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
@@ -15,17 +14,22 @@ use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::Full;
-use tollgate::{Decision, DecisionId, Limiter, MemoryStore, Store};
+use tollgate::{Clock, Decision, DecisionId, Limiter, MemoryStore, Store, SystemClock, Timestamp};
 use tollgate_http::SharedLimiter;
+use tollgate_watch::Watcher;
 
-use crate::access::Access;
+use crate::access::{Access, Caller};
+use crate::apart::Apart;
 use crate::body::{MOST, MOST_OF_BATCH, collect};
+use crate::gauges::{Gauges, Outages};
 use crate::openapi::openapi;
+use crate::page;
 use crate::problem::Problem;
 use crate::receipts::Receipts;
 use crate::reply::{Reply, json, text, without_body};
 use crate::route::Route;
 use crate::status::Status;
+use crate::switchboard::Switchboard;
 use crate::told::Teller;
 
 /// What is here, for somebody who looks.
@@ -38,10 +42,15 @@ Tollgate decides whether requests may pass.
   POST /v1/settle                    what an earlier request cost in the end
   POST /v1/release                   an earlier request is over: give back its slots
   ANY  /v1/auth                      forward auth for nginx, Caddy, Traefik, HAProxy
-  GET  /v1/limits                    the limits in force
+  GET  /v1/limits                    the limits in force; /v1/policy the rest of the policy
+  GET  /v1/overview                  is everything all right? /v1/stats /v1/top: limits, keys, routes
+  GET  /v1/decisions                 what was decided lately; /v1/decisions/{id} why
+  POST /v1/explain                   what would be decided, and why; charges nothing
+  PUT  /v1/mode                      enforce, shadow or off for everything; also GET
+  PUT  /v1/limits/{name}/mode        the same for one limit; GET /v1/changes: who switched what
   GET  /healthz, /readyz             alive? ready? and how is the store?
   GET  /metrics                      counts, for Prometheus
-  GET  /openapi.json                 all of it, for machines
+  GET  /openapi.json                 all of it, for machines; for people, open / in a browser
 
 Try:
 
@@ -55,16 +64,17 @@ Try:
 /// # use bytes::Bytes;
 /// # use http_body_util::{BodyExt, Full};
 /// # use tollgate::Limiter;
-/// # use tollgate_server::{Access, Api, Status};
+/// # use tollgate_server::{Access, Api, Caller, Status};
 /// # pollster::block_on(async {
 /// let limiter = Limiter::from_policy("limits: [{by: ip, bucket: 1/minute}]").unwrap();
 /// let api = Api::new(limiter.into(), Arc::new(Status::new()), Access::open());
 ///
 /// let question = r#"{"path":"/","ip":"203.0.113.9"}"#;
 /// let ask = || http::Request::post("/v1/check").body(Full::<Bytes>::from(question)).unwrap();
-/// let answer = api.answer(ask(), [127, 0, 0, 1].into()).await;
+/// let caller = Caller { peer: [127, 0, 0, 1].into(), certified: false };
+/// let answer = api.answer(ask(), caller).await;
 /// assert_eq!(answer.status(), 200);
-/// let again = api.answer(ask(), [127, 0, 0, 1].into()).await;
+/// let again = api.answer(ask(), caller).await;
 /// let body = again.into_body().collect().await.unwrap().to_bytes();
 /// let told: serde_json::Value = serde_json::from_slice(&body).unwrap();
 /// assert_eq!(told["allowed"], false);                   // a refusal is an answer, and so 200
@@ -76,22 +86,87 @@ pub struct Api<S = MemoryStore>(Arc<Inner<S>>);
 pub(crate) struct Inner<S> {
     pub(crate) limiter: SharedLimiter<S>,
     pub(crate) receipts: Receipts,
-    /// Keys the hashes of keys, where those are shown.
-    pub(crate) secret: RandomState,
-    status: Arc<Status>,
+    pub(crate) status: Arc<Status>,
+    /// What counts and remembers, if anything does.
+    pub(crate) watcher: OnceLock<Watcher>,
+    /// Keys the hashes of keys, where those are shown and nobody watches.
+    secret: RandomState,
+    switchboard: OnceLock<Switchboard<S>>,
+    pub(crate) apart: Apart,
+    pub(crate) outages: Outages,
+    gauges: OnceLock<Gauge>,
+    system: Running,
+    clock: OnceLock<Running>,
     access: Access,
     /// What others have to tell in `/metrics`.
     metrics: Mutex<Vec<Metrics>>,
 }
 
+/// The clock, and when this began by it.
+struct Running {
+    clock: Box<dyn Clock>,
+    since: Timestamp,
+}
+
+impl Running {
+    fn on(clock: impl Clock) -> Self {
+        Self { since: clock.now(), clock: Box::new(clock) }
+    }
+}
+
 /// Appends lines in the text format of Prometheus.
 type Metrics = Box<dyn Fn(&mut String) + Send + Sync>;
+
+/// Tells what only the process knows.
+type Gauge = Box<dyn Fn() -> Gauges + Send + Sync>;
 
 impl<S: Store> Api<S> {
     /// An API about this limiter.
     pub fn new(limiter: SharedLimiter<S>, status: Arc<Status>, access: Access) -> Self {
-        let (receipts, secret) = (Receipts::default(), RandomState::new());
-        Self(Arc::new(Inner { limiter, receipts, secret, status, access, metrics: Mutex::default() }))
+        Self(Arc::new(Inner {
+            limiter,
+            receipts: Receipts::default(),
+            status,
+            watcher: OnceLock::new(),
+            secret: RandomState::new(),
+            switchboard: OnceLock::new(),
+            apart: Apart::default(),
+            outages: Outages::default(),
+            gauges: OnceLock::new(),
+            system: Running::on(SystemClock::new()),
+            clock: OnceLock::new(),
+            access,
+            metrics: Mutex::default(),
+        }))
+    }
+
+    /// Tells what this watcher knows, which observes the limiter. The first one counts.
+    #[must_use]
+    pub fn with_watcher(self, watcher: Watcher) -> Self {
+        let _first = self.0.watcher.set(watcher);
+        self
+    }
+
+    /// Switches limits by this board, which is of the same limiter. The first one counts;
+    /// without one, the API has a board of its own that nobody else knows.
+    #[must_use]
+    pub fn with_switchboard(self, switchboard: Switchboard<S>) -> Self {
+        let _first = self.0.switchboard.set(switchboard);
+        self
+    }
+
+    /// Tells what only the process knows. The first one counts.
+    #[must_use]
+    pub fn with_gauges(self, gauges: impl Fn() -> Gauges + Send + Sync + 'static) -> Self {
+        let _first = self.0.gauges.set(Box::new(gauges));
+        self
+    }
+
+    /// Reads this clock, and not the system's. The first one counts.
+    #[must_use]
+    pub fn with_clock(self, clock: impl Clock) -> Self {
+        let _first = self.0.clock.set(Running::on(clock));
+        self
     }
 
     /// Lets somebody else append lines to `/metrics`, whole ones in the text format of
@@ -102,38 +177,44 @@ impl<S: Store> Api<S> {
         self
     }
 
+    /// A second has passed: looks at how the store is doing, so that outages can be told of
+    /// afterwards. Beside [`Watcher::tick`], by whoever has a timer.
+    pub fn tick(&self, now: Timestamp) {
+        self.0.outages.notice(&self.0.limiter.load().health(), now);
+    }
+
     /// What a request is told whose body does not arrive: 408. How long to wait for
     /// [`answer`](Self::answer) is for whoever has a clock to say.
     pub fn too_slow() -> Response<Full<Bytes>> {
         Problem::too_slow().into_response()
     }
 
-    /// Answers a request that came from `peer`.
-    pub async fn answer<B>(&self, request: Request<B>, peer: IpAddr) -> Response<Full<Bytes>>
+    /// Answers a request of this caller: of an address, where nothing else is known.
+    pub async fn answer<B>(&self, request: Request<B>, caller: impl Into<Caller>) -> Response<Full<Bytes>>
     where
         B: Body,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let (parts, body) = request.into_parts();
-        let reply = self.0.reply(&parts, body, peer).await.unwrap_or_else(Problem::into_response);
+        let (caller, (parts, body)) = (caller.into(), request.into_parts());
+        let reply = self.0.reply(&parts, body, caller).await.unwrap_or_else(Problem::into_response);
         if parts.method == Method::HEAD { without_body(reply) } else { reply }
     }
 }
 
 impl<S: Store> Inner<S> {
-    async fn reply<B>(&self, parts: &Parts, body: B, peer: IpAddr) -> Result<Reply, Problem>
+    async fn reply<B>(&self, parts: &Parts, body: B, caller: Caller) -> Result<Reply, Problem>
     where
         B: Body,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let route = Route::of(parts.uri.path());
-        self.access.check(route.as_ref(), parts)?;
+        let role = self.access.check(route.as_ref(), parts, caller)?;
         let route = route.ok_or_else(|| Problem::not_found("nothing is here; `GET /` says what is where"))?;
         route.admit(&parts.method)?;
         let headers = &parts.headers;
         match route {
             Route::Check => self.check(&collect(headers, body, MOST).await?).await,
-            Route::Auth => self.auth(parts, peer).await,
+            Route::Auth => self.auth(parts, caller.peer).await,
             Route::Batch => self.check_batch(&collect(headers, body, MOST_OF_BATCH).await?).await,
             Route::Named(name, operation) => {
                 self.named(name, operation, &collect(headers, body, MOST).await?).await
@@ -145,16 +226,59 @@ impl<S: Store> Inner<S> {
             Route::Ready => Ok(self.readiness()),
             Route::Metrics => Ok(self.measure()),
             Route::OpenApi => Ok(json(described())),
-            Route::Index => Ok(text(INDEX)),
+            Route::Index => Ok(page::index(headers).unwrap_or_else(|| text(INDEX))),
+            Route::Page(name) => page::file(name, headers),
+            Route::Overview => self.overview(parts, role),
+            Route::Stats => self.stats(parts),
+            Route::Top => self.top(parts),
+            Route::Decisions => self.decisions(parts),
+            Route::Decision(id) => self.explain(parts, id),
+            Route::Explain => self.consider(&collect(headers, body, MOST).await?).await,
+            Route::Policy => self.policy(parts),
+            Route::Changes => self.changes(parts),
+            Route::Mode if parts.method == Method::PUT => {
+                self.switch(None, &collect(headers, body, MOST).await?, role, caller).await
+            }
+            Route::Mode => self.modes(parts),
+            Route::LimitMode(name) => {
+                self.switch(Some(name), &collect(headers, body, MOST).await?, role, caller).await
+            }
         }
     }
 
+    fn running(&self) -> &Running {
+        self.clock.get().unwrap_or(&self.system)
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.running().clock.now()
+    }
+
+    /// When this began.
+    pub(crate) fn since(&self) -> Timestamp {
+        self.running().since
+    }
+
     fn readiness(&self) -> Reply {
-        let mut reply = json(self.status.to_json(&self.limiter.load().health()));
+        let limiter = self.limiter.load();
+        let mut reply = json(self.status.to_json(limiter.version(), &limiter.health()));
         if !self.status.is_ready() {
             *reply.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
         }
         reply
+    }
+
+    /// Keys the hashes of keys, where those are shown: the same wherever they are.
+    pub(crate) fn secret(&self) -> &RandomState {
+        self.watcher.get().map_or(&self.secret, Watcher::secret)
+    }
+
+    pub(crate) fn switchboard(&self) -> &Switchboard<S> {
+        self.switchboard.get_or_init(|| Switchboard::new(self.limiter.clone()))
+    }
+
+    pub(crate) fn gauges(&self) -> Gauges {
+        self.gauges.get().map(|tell| tell()).unwrap_or_default()
     }
 
     pub(crate) fn append_metrics(&self, out: &mut String) {
@@ -169,7 +293,7 @@ impl<S: Store> Inner<S> {
     /// Writes a decision as JSON, and remembers what it charged.
     pub(crate) fn tell(&self, limiter: &Limiter<S>, decision: &Decision<'_>, out: &mut Vec<u8>) {
         let id = limiter.id_of(decision);
-        Teller { policy: limiter.policy(), secret: &self.secret }.write(decision, id, out);
+        Teller { policy: limiter.policy(), secret: self.secret() }.write(decision, id, out);
         self.keep(id, decision);
     }
 

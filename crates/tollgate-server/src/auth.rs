@@ -20,7 +20,7 @@ use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use tollgate::policy::HeaderSettings;
 use tollgate::{Decision, DecisionId, Store};
-use tollgate_http::{Rejection, RetryAfter, client_address_behind, write_headers};
+use tollgate_http::{Rejection, RetryAfter, TOLLGATE_SOFT, client_address_behind, soft_value, write_headers};
 
 use self::original::{Named, Original};
 use self::wishes::Wishes;
@@ -59,6 +59,9 @@ fn admitted(decision: &Decision<'_>, id: DecisionId, settings: &HeaderSettings) 
     // A proxy that keeps answers must not keep this one: the next request counts too.
     reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     write_headers(reply.headers_mut(), decision, id, settings, None);
+    if let Some(limits) = soft_value(decision) {
+        reply.headers_mut().insert(&TOLLGATE_SOFT, limits);
+    }
     reply
 }
 

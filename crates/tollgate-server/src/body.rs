@@ -66,19 +66,25 @@ const UNTOLD: [&[u8]; 2] = [b"application/x-www-form-urlencoded", b"text/plain"]
 /// No type at all will do, nor does it matter what a tool writes by itself; any
 /// other that is not JSON is a mistake worth saying.
 ///
-/// These are the types that a page of another site may send unasked, so it is not
-/// the type that keeps such pages out: `Access` does, by what browsers say of them.
+/// These are the types that a page of another site may send unasked. `Access` keeps such
+/// pages out, by what browsers say of them, and takes only JSON from browsers.
 fn may_be_json(headers: &HeaderMap) -> bool {
-    let Some(kind) = headers.get(CONTENT_TYPE) else { return true };
-    let kind = kind.as_bytes().split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii();
-    let is_kind_of_json = || {
-        let (start, end) = (kind.get(..12), kind.len().checked_sub(5).and_then(|at| kind.get(at..)));
-        start.is_some_and(|it| it.eq_ignore_ascii_case(b"application/"))
-            && end.is_some_and(|it| it.eq_ignore_ascii_case(b"+json"))
-    };
-    kind.eq_ignore_ascii_case(b"application/json")
-        || UNTOLD.iter().any(|untold| kind.eq_ignore_ascii_case(untold))
-        || is_kind_of_json()
+    let Some(said) = headers.get(CONTENT_TYPE) else { return true };
+    is_json(said) || UNTOLD.iter().any(|untold| kind(said).eq_ignore_ascii_case(untold))
+}
+
+/// Whether a type says that a body is JSON.
+pub(crate) fn is_json(said: &HeaderValue) -> bool {
+    let kind = kind(said);
+    let (start, end) = (kind.get(..12), kind.len().checked_sub(5).and_then(|at| kind.get(at..)));
+    let is_kind_of_json = start.is_some_and(|it| it.eq_ignore_ascii_case(b"application/"))
+        && end.is_some_and(|it| it.eq_ignore_ascii_case(b"+json"));
+    kind.eq_ignore_ascii_case(b"application/json") || is_kind_of_json
+}
+
+/// A type without what is said about it.
+fn kind(said: &HeaderValue) -> &[u8] {
+    said.as_bytes().split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii()
 }
 
 /// What the body says: an object with these fields.

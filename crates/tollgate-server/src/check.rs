@@ -20,13 +20,13 @@ pub(crate) const MOST_IN_BATCH: usize = 1_000;
 /// The longest method.
 pub(crate) const LONGEST_METHOD: usize = 64;
 
-const FIELDS: &[&str] =
+pub(crate) const FIELDS: &[&str] =
     &["method", "path", "ip", "user", "api_key", "tenant", "plan", "host", "headers", "claims", "cost"];
 
 /// A request as its body describes it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked<'b> {
+pub(crate) struct Asked<'b> {
     #[serde(borrow)]
     method: Option<Text<'b>>,
     #[serde(borrow)]
@@ -59,7 +59,7 @@ struct Batch<'b> {
 
 impl Asked<'_> {
     /// What a policy can look at.
-    fn call(&self) -> Result<Call<'_>, Problem> {
+    pub(crate) fn call(&self) -> Result<Call<'_>, Problem> {
         let method = self.method.as_ref().map_or("GET", Text::as_str);
         if !(1..=LONGEST_METHOD).contains(&method.len()) || !method.bytes().all(is_token) {
             let method = quoted(method);

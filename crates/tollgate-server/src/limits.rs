@@ -1,11 +1,13 @@
 //! `GET /v1/limits`: what the policy in force limits.
 
 use serde::Serialize;
-use tollgate::policy::OnOutage;
-use tollgate::{Limit, Policy, Store};
+use tollgate::policy::{Cost, OnOutage};
+use tollgate::{Limit, Missing, Policy, Store};
 
 use crate::api::Inner;
-use crate::reply::{Reply, json};
+use crate::reply::{Reply, json_of};
+use crate::stats::live_beside;
+use crate::switchboard::Modes;
 use crate::told::mode;
 
 #[derive(Serialize)]
@@ -25,15 +27,29 @@ struct ToldLimit<'p> {
     quotas: Vec<String>,
     /// One for each window: under which a shared store files its keys.
     ids: Vec<String>,
+    /// What is in force.
     mode: &'static str,
+    /// What the file says.
+    policy_mode: &'static str,
+    switched: bool,
+    candidate_of: Option<&'p str>,
+    soft: Option<ToldSoft>,
+    missing: &'static str,
+    cost: String,
     count_denied: bool,
     on_outage: &'static str,
     /// Names of plans with numbers of their own.
     plans: Vec<&'p str>,
 }
 
+#[derive(Serialize)]
+struct ToldSoft {
+    at: u8,
+    tarpit_ms: u64,
+}
+
 impl<'p> ToldLimit<'p> {
-    fn of(limit: &'p Limit) -> Self {
+    fn of(limit: &'p Limit, policy: &'p Policy, modes: &Modes) -> Self {
         let mut plans: Vec<_> = limit.plans().map(|(name, _)| name).collect();
         plans.sort_unstable();
         Self {
@@ -46,6 +62,20 @@ impl<'p> ToldLimit<'p> {
             quotas: limit.rules().iter().map(|rule| tollgate_http::promise(&rule.quota)).collect(),
             ids: limit.rules().iter().map(|rule| format!("{:016x}", rule.id.0)).collect(),
             mode: mode(limit.mode()),
+            policy_mode: mode(modes.policy_mode(limit.name()).unwrap_or(limit.mode())),
+            switched: modes.is_switched(limit.name()),
+            candidate_of: live_beside(limit, policy),
+            soft: limit.soft().map(|soft| ToldSoft { at: soft.at, tarpit_ms: soft.tarpit.as_millis_ceil() }),
+            missing: match limit.missing() {
+                Missing::Ip => "ip",
+                Missing::Refuse => "refuse",
+                Missing::Shared => "shared",
+                Missing::Skip => "skip",
+            },
+            cost: match limit.cost() {
+                Cost::Fixed(units) => units.to_string(),
+                Cost::Header(name) => format!("header:{name}"),
+            },
             count_denied: limit.count_denied(),
             on_outage: match limit.on_outage() {
                 OnOutage::Local => "local",
@@ -57,13 +87,11 @@ impl<'p> ToldLimit<'p> {
     }
 }
 
-fn told(policy: &Policy) -> Vec<u8> {
-    let told = Told { limits: policy.limits().iter().map(ToldLimit::of).collect() };
-    serde_json::to_vec(&told).unwrap_or_default()
-}
-
 impl<S: Store> Inner<S> {
     pub(crate) fn list_limits(&self) -> Reply {
-        json(told(self.limiter.load().policy()))
+        let (limiter, modes) = (self.limiter.load(), self.switchboard().modes());
+        let policy = limiter.policy();
+        let limits = policy.limits().iter().map(|limit| ToldLimit::of(limit, policy, &modes)).collect();
+        json_of(&Told { limits })
     }
 }

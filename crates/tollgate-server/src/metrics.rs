@@ -1,13 +1,13 @@
 //! `GET /metrics`: counts for whoever watches, in the text format of Prometheus.
 //!
-//! Written by hand: a few lines, and nothing is registered anywhere. What a store
-//! has to tell besides is appended by whoever knows it ([`Api::with_metrics`](crate::Api::with_metrics)).
+//! Here is what is known of the store's health; all else is appended by whoever knows it
+//! ([`Api::with_metrics`](crate::Api::with_metrics)): counters, the store's own.
 //!
 //! Invariant: no label ever holds anything that a caller sent.
 
-use std::fmt::{Display, Write as _};
-
 use tollgate::{BreakerState, Health, Store};
+use tollgate_watch::Exposition;
+use tollgate_watch::MetricKind::{Counter, Gauge};
 
 use crate::api::Inner;
 use crate::reply::{Reply, metrics};
@@ -15,74 +15,30 @@ use crate::reply::{Reply, metrics};
 impl<S: Store> Inner<S> {
     pub(crate) fn measure(&self) -> Reply {
         let mut out = String::with_capacity(2048);
-        write_store(&mut out, &self.limiter.load().health());
+        write_store(&mut Exposition::new(&mut out), &self.limiter.load().health());
         self.append_metrics(&mut out);
         metrics(out)
     }
 }
 
-fn write_store(out: &mut String, health: &Health) {
+fn write_store(to: &mut Exposition<'_>, health: &Health) {
     let is_open = health.breaker != BreakerState::Closed;
-    one(
-        out,
-        "tollgate_store_up",
-        GAUGE,
-        "Whether the store answered when last asked.",
-        u8::from(health.answers),
-    );
-    one(out, "tollgate_store_breaker_open", GAUGE, "Whether the store is left alone.", u8::from(is_open));
-    one(
-        out,
-        "tollgate_store_failures_total",
-        COUNTER,
-        "Questions that the store gave no answer to.",
-        health.failures,
-    );
-    one(
-        out,
-        "tollgate_breaker_opened_total",
-        COUNTER,
-        "How often the store was given up for a while.",
-        health.opened,
-    );
-    let name = "tollgate_degraded_decisions_total";
-    head(out, name, COUNTER, "Decisions without the store, by the on_outage rule that decided.");
-    let degraded = health.degraded;
-    for (rule, count) in [("local", degraded.local), ("allow", degraded.allow), ("deny", degraded.deny)] {
-        let _never = writeln!(out, "{name}{{rule=\"{rule}\"}} {count}");
-    }
-    one(
-        out,
-        "tollgate_ledger_keys",
-        GAUGE,
-        "Keys to be charged to the store for what they spent in an outage.",
-        health.ledger_keys,
-    );
-    one(
-        out,
-        "tollgate_replayed_units_total",
-        COUNTER,
-        "Units charged to the store after an outage.",
-        health.replayed_units,
-    );
-    one(
-        out,
-        "tollgate_ledger_lost_total",
-        COUNTER,
-        "Charges of an outage that the store may never have got.",
-        health.lost_entries,
-    );
-}
-
-const GAUGE: &str = "gauge";
-const COUNTER: &str = "counter";
-
-fn head(out: &mut String, name: &str, kind: &'static str, help: &'static str) {
-    // Writing to memory does not fail.
-    let _never = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
-}
-
-fn one(out: &mut String, name: &str, kind: &'static str, help: &'static str, value: impl Display) {
-    head(out, name, kind, help);
-    let _never = writeln!(out, "{name} {value}");
+    let help = "Whether the store answered when last asked.";
+    to.one("tollgate_store_up", Gauge, help, u8::from(health.answers));
+    to.one("tollgate_store_breaker_open", Gauge, "Whether the store is left alone.", u8::from(is_open));
+    let help = "Questions that the store gave no answer to.";
+    to.one("tollgate_store_failures_total", Counter, help, health.failures);
+    let help = "How often the store was given up for a while.";
+    to.one("tollgate_breaker_opened_total", Counter, help, health.opened);
+    let help = "Decisions without the store, by the on_outage rule that decided.";
+    to.family("tollgate_degraded_decisions_total", Counter, help)
+        .value(&[("rule", "local")], health.degraded.local)
+        .value(&[("rule", "allow")], health.degraded.allow)
+        .value(&[("rule", "deny")], health.degraded.deny);
+    let help = "Keys to be charged to the store for what they spent in an outage.";
+    to.one("tollgate_ledger_keys", Gauge, help, health.ledger_keys);
+    let help = "Units charged to the store after an outage.";
+    to.one("tollgate_replayed_units_total", Counter, help, health.replayed_units);
+    let help = "Charges of an outage that the store may never have got.";
+    to.one("tollgate_ledger_lost_total", Counter, help, health.lost_entries);
 }

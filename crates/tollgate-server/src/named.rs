@@ -12,14 +12,16 @@ use tollgate::store::Check;
 use tollgate::{
     Adjustment, KeySource, Limit, Limiter, Mode, Outcome, Policy, Quota, Rule, Store, StoreError,
 };
+use tollgate_watch::blocked;
 
 use crate::api::Inner;
 use crate::body::{quoted, read};
 use crate::json::{Parts, Text, Units};
 use crate::problem::Problem;
-use crate::reply::{Reply, json};
+use crate::query::unescaped;
+use crate::reply::{Reply, json, json_of};
 use crate::route::Operation;
-use crate::told::{NEVER, NoLimits, Teller, Told, blocked};
+use crate::told::{NEVER, NoLimits, Teller, Told};
 
 const FIELDS: &[&str] = &["key", "cost", "plan"];
 /// Forgetting has no amount.
@@ -69,7 +71,8 @@ impl<S: Store> Inner<S> {
         } else {
             read(body, FIELDS)?
         };
-        let name = &*decoded(name);
+        // Clients may escape whatever they like in a path.
+        let name = &*unescaped(name);
         let limiter = self.limiter.load();
         let policy = limiter.policy();
         let limit = policy.limit(name).ok_or_else(|| unknown(name, policy))?;
@@ -86,7 +89,9 @@ impl<S: Store> Inner<S> {
         let rules = match policy.granted(limit, &named.key, named.plan) {
             Granted::Rules(rules) => rules,
             Granted::Unlimited => return Ok(uncounted(true, None, UNLIMITED.into())),
-            Granted::Blocked(reason) => return Ok(uncounted(false, Some(name), blocked(limit, reason))),
+            Granted::Blocked(reason) => {
+                return Ok(uncounted(false, Some(name), blocked(limit, reason).into()));
+            }
         };
         if matches!(operation, Operation::Grant | Operation::Refund)
             && rules.iter().all(|rule| matches!(rule.quota, Quota::Concurrency(_)))
@@ -117,7 +122,7 @@ impl<S: Store> Inner<S> {
         rules: &[Rule],
         outcomes: &[Outcome],
     ) -> Reply {
-        let teller = Teller { policy, secret: &self.secret };
+        let teller = Teller { policy, secret: self.secret() };
         // What is given back says how much, and not what would be wanted next.
         let wanted = if operation == Operation::Peek { named.cost.unwrap_or(1) } else { 1 };
         let limits: Vec<_> = rules
@@ -137,10 +142,11 @@ impl<S: Store> Inner<S> {
             limit: tightest.map(|told| told.name),
             retry_after_ms: None,
             degraded: false,
+            soft: Vec::new(),
             reason: limits.iter().any(|(_, never)| *never).then_some(NEVER.into()),
             limits: limits.iter().map(|(told, _)| told).collect::<Vec<_>>(),
         };
-        json(serde_json::to_vec(&told).unwrap_or_default())
+        json_of(&told)
     }
 }
 
@@ -179,13 +185,14 @@ fn uncounted(allowed: bool, limit: Option<&str>, reason: Cow<'static, str>) -> R
         limit,
         retry_after_ms: None,
         degraded: false,
+        soft: Vec::new(),
         reason: Some(reason),
         limits: NoLimits::default(),
     };
-    json(serde_json::to_vec(&told).unwrap_or_default())
+    json_of(&told)
 }
 
-fn unknown(name: &str, policy: &Policy) -> Problem {
+pub(crate) fn unknown(name: &str, policy: &Policy) -> Problem {
     let names = || policy.limits().iter().map(Limit::name);
     let meant = match nearest(name, names().take(MOST_COMPARED)) {
         Some(meant) => format!("did you mean `{meant}`? "),
@@ -207,22 +214,6 @@ fn key(policy: &Policy, limit: &Limit, values: &[&str]) -> Option<Key> {
         return None;
     }
     policy.key(limit, values)
-}
-
-/// A name as it was meant: clients may escape whatever they like in a path.
-fn decoded(name: &str) -> Cow<'_, str> {
-    let mut bytes = Vec::with_capacity(name.len());
-    let mut rest = name.as_bytes();
-    while let [first, after @ ..] = rest {
-        let digit = |at: usize| after.get(at).and_then(|&it| char::from(it).to_digit(16));
-        let escaped = match (first, digit(0), digit(1)) {
-            (b'%', Some(high), Some(low)) => u8::try_from(high * 16 + low).ok(),
-            _ => None,
-        };
-        bytes.push(escaped.unwrap_or(*first));
-        rest = if escaped.is_some() { &after[2..] } else { after };
-    }
-    String::from_utf8(bytes).map_or(Cow::Borrowed(name), Cow::Owned)
 }
 
 /// A key that no request can have is not there to be looked at.

@@ -3,6 +3,7 @@
 //! Written by hand beside the handlers, and held to them by
 //! `tests/openapi.rs`, which sends what it promises to answer.
 
+mod operator;
 mod schemas;
 
 use serde_json::{Map, Value, json};
@@ -29,7 +30,7 @@ pub fn openapi() -> Value {
         "security": [{}, {"bearer": []}, {"token": []}],
         "paths": paths(),
         "components": {
-            "schemas": schemas::all(),
+            "schemas": all_schemas(),
             "responses": responses(),
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
@@ -39,9 +40,19 @@ pub fn openapi() -> Value {
     })
 }
 
+fn all_schemas() -> Value {
+    let mut all = schemas::all();
+    if let Some(all) = all.as_object_mut() {
+        all.extend(operator::schemas());
+    }
+    all
+}
+
 fn paths() -> Value {
     let mut paths = json!({
-        "/": page("index", "What is here", json!({"text/plain": {"schema": {"type": "string"}}})),
+        "/": page("index", "What is here; to those who read HTML, the page for people", json!({
+            "text/plain": {"schema": {"type": "string"}}, "text/html": {"schema": {"type": "string"}},
+        })),
         "/healthz": page("healthz", "Whether the process is alive", json!({"text/plain": {"schema": {"type": "string"}}})),
         "/readyz": readyz(),
         "/metrics": page(
@@ -79,6 +90,7 @@ fn paths() -> Value {
         ] {
             paths.insert(format!("/v1/limits/{{name}}/{word}"), named(word, summary));
         }
+        paths.extend(operator::paths());
     }
     paths
 }
@@ -149,12 +161,18 @@ fn named(word: &str, summary: &str) -> Value {
     let asked = if word == "reset" { "ResetRequest" } else { "KeyRequest" };
     let problems = ["400", "401", "403", "404", "408", "409", "413", "415", "422", "503"];
     let id = format!("{word}Limit");
+    let mut named = named_parameters();
+    named["post"] = operation(&id, summary, asked, "Decision", &problems);
+    named
+}
+
+/// A path that names a limit.
+fn named_parameters() -> Value {
     json!({
         "parameters": [{
             "name": "name", "in": "path", "required": true, "description": "The limit's name in the policy.",
             "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"},
         }],
-        "post": operation(&id, summary, asked, "Decision", &problems),
     })
 }
 
@@ -220,13 +238,13 @@ fn responses() -> Value {
     json!({
         "400": problem("The request cannot be read; the detail says where."),
         "401": problem("The token is missing or wrong."),
-        "403": problem("A page of another site asks, by its Origin or by Sec-Fetch-Site; or, where no token is wanted, the Host is a name that others can own."),
-        "404": problem("No such limit, key or decision."),
+        "403": problem("The token may only look, and this takes the admin token; or a page of another site asks, by its Origin or by Sec-Fetch-Site; or, where no token is wanted, the Host is a name that others can own."),
+        "404": problem("No such limit, key, decision or file."),
         "408": problem("The body did not arrive in time."),
-        "409": problem("The limit counts slots, which are neither granted nor refunded; or the decision is settled at another cost; or the store holds data under this key that Tollgate did not write."),
+        "409": problem("Nothing is observed (`observe: off`); or the limit counts slots, which are neither granted nor refunded; or the decision is settled at another cost; or the store holds data under this key that Tollgate did not write."),
         "413": problem("The body is too long."),
-        "415": problem("The body is something else than JSON by its type, or packed."),
+        "415": problem("The body is something else than JSON by its type, or packed; or it is a browser's and not JSON by its type."),
         "422": problem("The request can be read and makes no sense; the detail says why."),
-        "503": problem("The store gives no answer."),
+        "503": problem("The store gives no answer; or, of a switch, too many are made at once."),
     })
 }

@@ -82,6 +82,13 @@ impl Problem {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)
     }
 
+    /// 415, for a browser: only its type tells the body from a form of another site.
+    pub(crate) fn wrong_type_of_page() -> Self {
+        let detail = "a browser asks, as `Origin` or `Sec-Fetch-Site` says, and a page must send its body as \
+                      `Content-Type: application/json`";
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)
+    }
+
     /// 415, for a body that is packed. Says which encoding would do (RFC 9110, section 15.5.16).
     pub(crate) fn wrong_encoding() -> Self {
         let header = Some((ACCEPT_ENCODING, HeaderValue::from_static("identity")));
@@ -108,6 +115,14 @@ impl Problem {
         tracing::debug!(error = error as &dyn std::error::Error, "no answer from the store");
         let header = Some((RETRY_AFTER, HeaderValue::from_static("1")));
         let detail = "the store gives no answer at the moment, and this cannot be done without it; \
+                      try again shortly";
+        Self { header, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
+    }
+
+    /// 503: too many do the same at once.
+    pub(crate) fn busy() -> Self {
+        let header = Some((RETRY_AFTER, HeaderValue::from_static("1")));
+        let detail = "others are switching at the moment, or one of them has failed; look at `GET /v1/mode`, and \
                       try again shortly";
         Self { header, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
     }

@@ -4,12 +4,19 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderValue, Response};
 use http_body_util::Full;
+use serde::Serialize;
 
 /// What every handler gives back.
 pub(crate) type Reply = Response<Full<Bytes>>;
 
 pub(crate) fn json(body: impl Into<Bytes>) -> Reply {
     with_type("application/json", body)
+}
+
+/// Something, as JSON.
+pub(crate) fn json_of(told: &impl Serialize) -> Reply {
+    // Writing text to memory does not fail.
+    json(serde_json::to_vec(told).unwrap_or_default())
 }
 
 pub(crate) fn text(body: &'static str) -> Reply {

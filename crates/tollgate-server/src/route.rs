@@ -4,6 +4,7 @@
 
 use http::Method;
 
+use crate::access::Role;
 use crate::problem::Problem;
 
 /// What is asked for.
@@ -33,6 +34,28 @@ pub(crate) enum Route<'p> {
     Release,
     /// `/v1/auth`
     Auth,
+    /// `/page/{name}`
+    Page(&'p str),
+    /// `/v1/overview`
+    Overview,
+    /// `/v1/stats`
+    Stats,
+    /// `/v1/top`
+    Top,
+    /// `/v1/decisions`
+    Decisions,
+    /// `/v1/decisions/{id}`
+    Decision(&'p str),
+    /// `/v1/explain`
+    Explain,
+    /// `/v1/policy`
+    Policy,
+    /// `/v1/mode`
+    Mode,
+    /// `/v1/limits/{name}/mode`
+    LimitMode(&'p str),
+    /// `/v1/changes`
+    Changes,
 }
 
 /// What is done to one key of one limit.
@@ -67,11 +90,64 @@ impl<'p> Route<'p> {
             "/readyz" => Self::Ready,
             "/metrics" => Self::Metrics,
             "/openapi.json" => Self::OpenApi,
-            _ => {
-                let (name, operation) = path.strip_prefix("/v1/limits/")?.split_once('/')?;
-                Self::Named(name, Operation::of(operation)?)
-            }
+            "/v1/overview" => Self::Overview,
+            "/v1/stats" => Self::Stats,
+            "/v1/top" => Self::Top,
+            "/v1/decisions" => Self::Decisions,
+            "/v1/explain" => Self::Explain,
+            "/v1/policy" => Self::Policy,
+            "/v1/mode" => Self::Mode,
+            "/v1/changes" => Self::Changes,
+            _ => return Self::with_name(path),
         })
+    }
+
+    fn with_name(path: &'p str) -> Option<Self> {
+        let one = |name: &&str| !name.is_empty() && !name.contains('/');
+        if let Some(name) = path.strip_prefix("/page/").filter(one) {
+            return Some(Self::Page(name));
+        }
+        if let Some(id) = path.strip_prefix("/v1/decisions/").filter(one) {
+            return Some(Self::Decision(id));
+        }
+        let (name, operation) = path.strip_prefix("/v1/limits/")?.split_once('/')?;
+        Some(if operation == "mode" {
+            Self::LimitMode(name)
+        } else {
+            Self::Named(name, Operation::of(operation)?)
+        })
+    }
+
+    /// What somebody must be allowed who asks for it. Looking is what changes nothing, by
+    /// whatever method; forward auth charges whatever it is asked about.
+    pub(crate) fn needs(&self, method: &Method) -> Role {
+        match self {
+            Self::Named(_, Operation::Peek)
+            | Self::Index
+            | Self::Page(_)
+            | Self::Health
+            | Self::Ready
+            | Self::Metrics
+            | Self::OpenApi
+            | Self::Limits
+            | Self::Overview
+            | Self::Stats
+            | Self::Top
+            | Self::Decisions
+            | Self::Decision(_)
+            | Self::Explain
+            | Self::Policy
+            | Self::Changes => Role::Reader,
+            Self::Mode | Self::LimitMode(_) if *method != Method::PUT => Role::Reader,
+            Self::Mode
+            | Self::LimitMode(_)
+            | Self::Named(..)
+            | Self::Check
+            | Self::Batch
+            | Self::Settle
+            | Self::Release
+            | Self::Auth => Role::Admin,
+        }
     }
 
     /// Whether the route answers to a method.
@@ -81,16 +157,14 @@ impl<'p> Route<'p> {
             // OpenAPI 3.1 cannot describe: a description that leaves out what is answered lies.
             Self::Auth if method.as_str() == "QUERY" => EVERY_OTHER,
             Self::Auth => return Ok(()),
-            Self::Check | Self::Batch | Self::Named(..) | Self::Settle | Self::Release => "POST",
-            Self::Index | Self::Health | Self::Ready | Self::Metrics | Self::OpenApi | Self::Limits => {
-                "GET, HEAD"
+            Self::Check | Self::Batch | Self::Named(..) | Self::Settle | Self::Release | Self::Explain => {
+                "POST"
             }
+            Self::Mode => "GET, HEAD, PUT",
+            Self::LimitMode(_) => "PUT",
+            _ => "GET, HEAD",
         };
-        let fits = match *method {
-            Method::POST => allowed == "POST",
-            Method::GET | Method::HEAD => allowed == "GET, HEAD",
-            _ => false,
-        };
+        let fits = allowed.split(", ").any(|known| known == method.as_str());
         if fits { Ok(()) } else { Err(Problem::wrong_method(allowed)) }
     }
 }

@@ -52,7 +52,7 @@ struct Told {
 
 /// How the store is doing, as JSON.
 #[derive(Serialize)]
-struct ToldStore {
+pub(crate) struct ToldStore {
     address: Option<String>,
     state: &'static str,
     since: Option<String>,
@@ -78,7 +78,7 @@ impl ToldStore {
     }
 }
 
-fn date(at: Timestamp) -> Option<String> {
+pub(crate) fn date(at: Timestamp) -> Option<String> {
     let micros = i64::try_from(at.as_micros()).ok()?;
     jiff::Timestamp::from_microsecond(micros).ok().map(|at| at.to_string())
 }
@@ -113,7 +113,8 @@ impl Status {
         self.draining.store(true, Ordering::Relaxed);
     }
 
-    /// How many policies were put in force so far.
+    /// How many policy files were put in force so far. (The number of the policy counts
+    /// switches too: `Limiter::version`.)
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Relaxed)
     }
@@ -123,17 +124,28 @@ impl Status {
         self.version() > 0 && !self.draining.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn to_json(&self, health: &Health) -> Vec<u8> {
+    pub(crate) fn to_json(&self, policy_version: u64, health: &Health) -> Vec<u8> {
         let last = self.last();
         let told = Told {
             ready: self.is_ready(),
             draining: self.draining.load(Ordering::Relaxed),
-            policy_version: self.version(),
+            policy_version,
             policy_loaded_at: last.loaded_at.and_then(date),
             reload_error: last.reload_error.clone(),
             store: ToldStore::of(health, last.store.clone()),
         };
         serde_json::to_vec(&told).unwrap_or_default()
+    }
+
+    /// How the store is doing.
+    pub(crate) fn store(&self, health: &Health) -> ToldStore {
+        ToldStore::of(health, self.last().store.clone())
+    }
+
+    /// When the policy in force was loaded, and why the last one was refused.
+    pub(crate) fn loading(&self) -> (Option<String>, Option<String>) {
+        let last = self.last();
+        (last.loaded_at.and_then(date), last.reload_error.clone())
     }
 
     fn last(&self) -> MutexGuard<'_, Last> {

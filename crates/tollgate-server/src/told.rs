@@ -7,11 +7,10 @@ use std::borrow::Cow;
 use std::hash::RandomState;
 
 use serde::{Serialize, Serializer};
-use tollgate::policy::{BlockReason, Key};
-use tollgate::{
-    Decision, DecisionId, Fate, Limit, LimitOutcome, Mode, Outcome, Policy, Quota, Rule, Verdict,
-};
-use tollgate_http::{RetryAfter, decider};
+use tollgate::policy::Key;
+use tollgate::{Decision, DecisionId, Fate, Limit, LimitOutcome, Mode, Outcome, Policy, Rule};
+use tollgate_http::{RetryAfter, decider, soft_limits};
+use tollgate_watch::reason;
 
 /// What is told about a decision, member by member.
 #[derive(Serialize)]
@@ -23,6 +22,8 @@ pub(crate) struct Told<'d, L: Serialize> {
     pub(crate) limit: Option<&'d str>,
     pub(crate) retry_after_ms: Option<u64>,
     pub(crate) degraded: bool,
+    /// The limits whose soft threshold is reached.
+    pub(crate) soft: Vec<&'d str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<Cow<'static, str>>,
     pub(crate) limits: L,
@@ -82,6 +83,7 @@ impl Teller<'_> {
             limit: decider(decision).map(|it| it.limit().name()).or(refusing),
             retry_after_ms: RetryAfter::of(decision, 0, 0).map(RetryAfter::millis),
             degraded: decision.is_degraded(),
+            soft: soft_limits(decision).collect(),
             reason: reason(decision),
             limits: Limits(self, decision),
         };
@@ -132,51 +134,5 @@ impl Serialize for Limits<'_, '_, '_> {
     }
 }
 
-/// In words, what no number says.
-fn reason(decision: &Decision<'_>) -> Option<Cow<'static, str>> {
-    match decision.fate() {
-        Fate::Uncountable => Some(
-            "the store gives no answer, and this limit would rather refuse than not count: try again shortly"
-                .into(),
-        ),
-        Fate::Admitted | Fate::Refused if decision.is_degraded() => Some(
-            if decision.limits().len() == 0 {
-                "the store gives no answer: let through uncounted, as `on_outage` says"
-            } else {
-                "the store gives no answer: counted on this node alone, by its share of each limit"
-            }
-            .into(),
-        ),
-        Fate::Admitted => None,
-        Fate::Refused => {
-            let decider = decider(decision)?;
-            let never = decider.outcome().verdict == Verdict::Never;
-            let slots = matches!(decider.rule().quota, Quota::Concurrency(_));
-            (never && !slots).then_some(NEVER.into())
-        }
-        // Not the entry itself: it may hold a key.
-        Fate::AllowListed(entry) => {
-            Some(format!("allow-listed in line {} of the policy: no limit applies", entry.line()).into())
-        }
-        Fate::DenyListed(entry) => Some(format!("deny-listed in line {} of the policy", entry.line()).into()),
-        Fate::Blocked(block) => Some(blocked(block.limit, block.reason)),
-    }
-}
-
 /// Why waiting does not help.
 pub(crate) const NEVER: &str = "it costs more than this limit ever holds: waiting does not help";
-
-pub(crate) fn blocked(limit: &Limit, reason: BlockReason) -> Cow<'static, str> {
-    let name = limit.name();
-    match reason {
-        BlockReason::Override => {
-            format!("blocked: `overrides` of limit `{name}` closes it to this key").into()
-        }
-        BlockReason::Plan => format!("blocked: `plans` of limit `{name}` closes it to this plan").into(),
-        BlockReason::MissingKey => {
-            let parts: Vec<_> = limit.by().iter().map(|part| format!("`{part}`")).collect();
-            let parts = parts.join(" and ");
-            format!("blocked: limit `{name}` counts by {parts}, which this request does not have").into()
-        }
-    }
-}

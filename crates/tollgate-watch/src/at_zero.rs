@@ -1,8 +1,33 @@
 //! Keys that have nothing left for minutes.
+//!
+//! A key sits at zero since T if every decision since T left it nothing (nothing remained,
+//! or it was refused) and never more than a minute passed between two of them. That is an
+//! alert once it has lasted as long as the settings say; it ends when something is left,
+//! or when nobody has asked for a minute.
+//!
+//! What an operator does not want to be woken for is not an alert:
+//! - limits in shadow mode and candidates: they refuse nobody;
+//! - a limit of one, such as a bucket of one: it is at zero after every request, also of a
+//!   caller that behaves. Only its refusals are looked at: what passes says nothing;
+//! - a request that costs more than the limit ever holds: the key may be full all the same.
+//!
+//! The table is fixed. Where it is full, a key that nobody asks about any more gives way,
+//! or else the one that has been at zero for the shortest time: a flood of new keys does
+//! not push out those that have been there for long. What it is told of nearly every key,
+//! that something is left, costs one line of the cache.
+//!
+//! Invariant: memory is fixed. Held by `tests/bounded.rs`.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tollgate::{Span, Timestamp};
+
+/// The longest between two decisions about a key at zero.
+const GAP: Span = Span::from_secs(60);
+/// 512 sets of eight keys.
+const SETS: usize = 512;
+const WAYS: usize = 8;
 
 /// A key that has had nothing left for long.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,13 +47,48 @@ pub struct AtZero {
 }
 
 /// Keys that have nothing left.
-pub(crate) struct ZeroKeys;
+pub(crate) struct ZeroKeys {
+    after: Span,
+    sets: Box<[Set]>,
+}
+
+/// The keys of one set. The line that is looked at for every request stands by itself.
+#[repr(align(64))]
+struct Set {
+    /// Zero: free. Told without the lock, changed under it.
+    spots: [AtomicU64; WAYS],
+    keys: Mutex<[Option<AtZero>; WAYS]>,
+}
+
+impl Set {
+    fn holds(&self, spot: u64) -> bool {
+        // Whoever reads an old word misses one decision, and is told of the next.
+        self.spots.iter().any(|it| it.load(Ordering::Relaxed) == spot)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, [Option<AtZero>; WAYS]> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, keys: &mut [Option<AtZero>; WAYS], way: usize, key: Option<AtZero>) -> Option<AtZero> {
+        let (Some(slot), Some(spot)) = (keys.get_mut(way), self.spots.get(way)) else { return key };
+        spot.store(key.as_ref().map_or(0, |key| key.spot), Ordering::Relaxed);
+        std::mem::replace(slot, key)
+    }
+}
 
 impl ZeroKeys {
     /// After so long a key is an alert.
     pub(crate) fn new(after: Span) -> Self {
-        let _ = after;
-        Self
+        let set = |_| Set { spots: Default::default(), keys: Mutex::default() };
+        Self { after, sets: (0..SETS).map(set).collect() }
+    }
+
+    /// Zero stands for nobody.
+    fn set(&self, spot: u64) -> (u64, Option<&Set>) {
+        // The upper bits: the lower ones are used elsewhere. Nine bits fit.
+        let place = usize::try_from(spot >> 55).unwrap_or(0);
+        (spot.max(1), self.sets.get(place))
     }
 
     /// A key has nothing left. `name` is asked only for keys that are new here.
@@ -39,17 +99,146 @@ impl ZeroKeys {
         at: Timestamp,
         name: impl FnOnce() -> (Arc<str>, Box<str>),
     ) {
-        let _ = (spot, refused, at, name);
+        let (spot, Some(set)) = self.set(spot) else { return };
+        // Before the lock: naming a key takes longer than all the rest.
+        let new = (!set.holds(spot)).then(name);
+        let mut keys = set.lock();
+        if let Some(known) = keys.iter_mut().flatten().find(|known| known.spot == spot) {
+            if at.since(known.last) > GAP {
+                (known.since, known.refused) = (at, 0);
+            }
+            known.last = known.last.max(at);
+            known.refused += u64::from(refused);
+            return;
+        }
+        // It was known a moment ago: the next decision will tell.
+        let Some((limit, key)) = new else { return };
+        let way = keys.iter().enumerate().max_by_key(|(_, it)| match it {
+            None => (2, at),
+            Some(it) if at.since(it.last) > GAP => (1, it.since),
+            Some(it) => (0, it.since),
+        });
+        let way = way.map_or(0, |(way, _)| way);
+        let key = AtZero { limit, key, spot, since: at, last: at, refused: refused.into() };
+        let gone = set.put(&mut keys, way, Some(key));
+        drop(keys);
+        drop(gone);
     }
 
     /// A key has something left.
+    #[inline]
     pub(crate) fn left(&self, spot: u64) {
-        let _ = spot;
+        if let (spot, Some(set)) = self.set(spot)
+            && set.holds(spot)
+        {
+            Self::forget(set, spot);
+        }
+    }
+
+    #[cold]
+    fn forget(set: &Set, spot: u64) {
+        let mut keys = set.lock();
+        if let Some(way) = keys.iter().position(|it| it.as_ref().is_some_and(|it| it.spot == spot)) {
+            set.put(&mut keys, way, None);
+        }
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&self) {
+        for set in &self.sets {
+            let mut keys = set.lock();
+            (0..WAYS).for_each(|way| drop(set.put(&mut keys, way, None)));
+        }
     }
 
     /// The keys that have had nothing left for long enough, the longest first.
     pub(crate) fn alerts(&self, now: Timestamp) -> Vec<AtZero> {
-        let _ = now;
-        Vec::new()
+        let mut alerts = Vec::new();
+        for set in &self.sets {
+            if set.spots.iter().all(|it| it.load(Ordering::Relaxed) == 0) {
+                continue;
+            }
+            let keys = set.lock();
+            let lasting = keys.iter().flatten();
+            let lasting = lasting.filter(|it| now.since(it.last) <= GAP && now.since(it.since) >= self.after);
+            alerts.extend(lasting.cloned());
+        }
+        alerts.sort_by(|a, b| (a.since, &a.limit, &a.key).cmp(&(b.since, &b.limit, &b.key)));
+        alerts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: u64 = 1_000_000;
+
+    fn at(second: u64) -> Timestamp {
+        Timestamp::from_secs(START + second)
+    }
+
+    fn five_minutes() -> ZeroKeys {
+        ZeroKeys::new(Span::from_secs(300))
+    }
+
+    fn name() -> (Arc<str>, Box<str>) {
+        ("api".into(), "ann".into())
+    }
+
+    #[test]
+    fn a_key_is_an_alert_after_five_minutes_and_not_before() {
+        let zero = five_minutes();
+        for second in (0..=300).step_by(30) {
+            assert_eq!(zero.alerts(at(second.min(299))), [], "after {second} s");
+            zero.empty(7, second % 60 == 0, at(second), name);
+        }
+        let alerts = zero.alerts(at(300));
+        assert_eq!(alerts.len(), 1);
+        assert_eq!((alerts[0].since, alerts[0].last, alerts[0].refused), (at(0), at(300), 6));
+        assert_eq!((&*alerts[0].limit, &*alerts[0].key), ("api", "ann"));
+    }
+
+    #[test]
+    fn what_is_left_ends_it_at_once() {
+        let zero = five_minutes();
+        (0..400).for_each(|second| zero.empty(7, true, at(second), name));
+        zero.left(8);
+        assert_eq!(zero.alerts(at(400)).len(), 1);
+        zero.left(7);
+        assert_eq!(zero.alerts(at(400)), []);
+        zero.empty(7, true, at(401), name);
+        assert_eq!(zero.alerts(at(401)), [], "it begins anew");
+    }
+
+    #[test]
+    fn it_ends_when_nobody_asks_for_a_minute_and_begins_anew_after_that() {
+        let zero = five_minutes();
+        (0..=400).for_each(|second| zero.empty(7, true, at(second), name));
+        assert_eq!(zero.alerts(at(460)).len(), 1);
+        assert_eq!(zero.alerts(at(461)), []);
+        zero.empty(7, true, at(461), name);
+        assert_eq!(zero.alerts(at(461)), []);
+        (462..=761).for_each(|second| zero.empty(7, true, at(second), name));
+        assert_eq!(zero.alerts(at(761))[0].since, at(461));
+    }
+
+    #[test]
+    fn a_flood_of_new_keys_does_not_push_out_those_that_have_been_there() {
+        let zero = five_minutes();
+        for second in 0..=300 {
+            (0..20).for_each(|key: u64| zero.empty(spot(key), true, at(second), name));
+            for flood in 0..1_000 {
+                zero.empty(spot(1_000 + second * 1_000 + flood), true, at(second), name);
+            }
+        }
+        assert_eq!(zero.alerts(at(300)).len(), 20);
+        let held = zero.sets.iter().map(|set| set.lock().iter().flatten().count()).sum::<usize>();
+        assert_eq!(held, SETS * WAYS);
+    }
+
+    /// As evenly spread as hashes are.
+    fn spot(key: u64) -> u64 {
+        (key + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 }

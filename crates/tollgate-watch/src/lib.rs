@@ -29,26 +29,44 @@
 //! Invariant: memory is fixed by the settings and the number of limits, whatever
 //! requests come. Held by `tests/bounded.rs`.
 
+#[cfg(test)]
+mod allocations;
 mod at_zero;
+mod counting;
 mod counts;
+mod describe;
 mod exposition;
 mod histogram;
+mod limit_counter;
+mod metrics;
+mod pace;
+mod panes;
+mod past;
 mod record;
 mod ring;
+mod samples;
 mod series;
 mod settings;
 mod sketch;
 mod spenders;
 mod stripes;
 mod top;
+mod traceparent;
 mod watcher;
+mod watching;
 mod words;
 
 pub use at_zero::AtZero;
-pub use counts::{Counts, LimitCounts};
-pub use record::{LimitRecord, Record, RecordFate, TraceParent};
-pub use series::{LimitSeries, Series};
+pub use counts::Counts;
+pub use describe::{blocked, reason};
+pub use exposition::{Exposition, MetricKind};
+pub use limit_counter::LimitCounts;
+pub use past::{LimitSeries, LimitWindow};
+pub use record::{LimitRecord, Record, RecordFate};
+pub use ring::Kept;
+pub use series::Series;
 pub use settings::WatchSettings;
 pub use spenders::Spender;
-pub use top::{HotRoute, TopKey};
+pub use top::{HotRoute, TopKey, TopList};
+pub use traceparent::TraceParent;
 pub use watcher::Watcher;

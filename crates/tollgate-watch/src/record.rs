@@ -2,23 +2,30 @@
 //!
 //! Made when a request is refused, and for a sample of those that pass. Keys and
 //! addresses are in it as the policy's `privacy` lets them be shown: nothing that must
-//! not be seen is kept.
+//! not be seen is kept. Texts of callers are cut, so that a record has a largest size.
+//!
+//! Not here: making one from a decision (`describe`), keeping it (`ring`).
 
 use std::sync::Arc;
 
 use tollgate::{DecisionId, Mode, Outcome, Quota, Span, Timestamp};
 
+use crate::traceparent::TraceParent;
 use crate::words;
 
 /// One decision, as it can be explained afterwards.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// Its place among all records of this process: each has the next.
+    /// Its place among all records of this process, from one: each has the next. Zero for
+    /// one that is not kept.
     pub seq: u64,
     /// What the caller quotes.
     pub id: DecisionId,
     /// When, by this node's clock.
     pub at: Timestamp,
+    /// When, by the clock of the store, which the arithmetic is by; `at` where nothing was
+    /// counted.
+    pub counted_at: Timestamp,
     /// How long deciding took.
     pub took: Span,
     /// Whether the request could go ahead.
@@ -35,11 +42,14 @@ pub struct Record {
     pub method: Box<str>,
     /// Without the query, cut where it is long. As it came: escape it where you show it.
     pub path: Box<str>,
-    /// The host asked for.
+    /// The host asked for, cut where it is long. As it came.
     pub host: Option<Box<str>>,
     /// The client's address, as `privacy` shows it.
     pub client: Option<Box<str>>,
-    /// The limit to wait for, among `limits`.
+    /// The name of the limit that matters most: of a refusal the one that refused, else
+    /// the one with the least left.
+    pub limit: Option<Arc<str>>,
+    /// That limit, among `limits`; `None` where nothing was counted.
     pub decider: Option<usize>,
     /// How long to wait, where that helps.
     pub retry_after: Option<Span>,
@@ -77,33 +87,53 @@ pub struct LimitRecord {
     pub key: Box<str>,
     /// Tells this allowance from all others, in this process only.
     pub spot: u64,
-    /// What it promises.
+    /// What it promises. Of a degraded decision, this node's share of it.
     pub quota: Quota,
     /// Whether it could refuse.
     pub mode: Mode,
     /// Whether it is tried beside another.
     pub is_candidate: bool,
+    /// Whether a refused request was charged all the same.
+    pub count_denied: bool,
+    /// Whether it was counted on this node alone, by its share.
+    pub degraded: bool,
     /// What the request asked for.
     pub cost: u64,
     /// What was answered.
     pub outcome: Outcome,
 }
 
-/// The trace that a request belongs to (W3C Trace Context).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TraceParent {
-    /// The whole trace.
-    pub trace: u128,
-    /// The caller's span.
-    pub span: u64,
-    /// Whether the caller records it.
-    pub sampled: bool,
+impl Record {
+    /// What was decided and why, in one sentence.
+    pub fn summary(&self) -> String {
+        words::summary(self)
+    }
+}
+
+impl RecordFate {
+    /// As answers spell it: `admitted`, `deny_listed`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Admitted => "admitted",
+            Self::Refused => "refused",
+            Self::AllowListed => "allow_listed",
+            Self::DenyListed => "deny_listed",
+            Self::Blocked => "blocked",
+            Self::Uncountable => "uncountable",
+        }
+    }
 }
 
 impl LimitRecord {
     /// How the answer comes about, in sentences: what the limit promises, how the key
-    /// stood, what was asked for, and when that would pass.
+    /// stood, what was asked for, and when that would pass. `at` is the record's
+    /// [`counted_at`](Record::counted_at).
     pub fn arithmetic(&self, at: Timestamp) -> Vec<String> {
         words::arithmetic(self, at)
+    }
+
+    /// What the limit promises, in words: `10 a minute, at most 10 at once`.
+    pub fn promise(&self) -> String {
+        words::promise(&self.quota)
     }
 }

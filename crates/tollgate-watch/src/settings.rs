@@ -5,7 +5,10 @@ use tollgate::Span;
 /// How much is remembered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchSettings {
-    /// How many refusals can be explained: the last ones.
+    /// How many refusals can be explained: the last ones. A quarter more is kept for the
+    /// first refusal of each key in a minute.
+    ///
+    /// A record takes about half a kilobyte and a quarter for each limit that applied.
     pub records: usize,
     /// How long a key must have nothing left to be an alert.
     pub at_zero_for: Span,

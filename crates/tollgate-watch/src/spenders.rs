@@ -1,8 +1,29 @@
 //! Who else spent from an allowance lately.
+//!
+//! "My one request was refused" is nearly always somebody behind the same address or key.
+//! So of the allowances that were spent from last, the last few callers are remembered: a
+//! caller is an address, a method and a path.
+//!
+//! The table is fixed and set-associative, and replaced by age. Nobody waits for it: what
+//! meets a lock that is taken is not written down, so numbers are "at least". Nothing is
+//! allocated for an update; texts are cut to fit.
 
+use std::hash::BuildHasher as _;
 use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError, TryLockError};
 
 use tollgate::Timestamp;
+
+use crate::describe::{cut, without_query};
+
+/// 64 locks, each for 32 sets of four allowances with four callers each.
+const STRIPES: usize = 64;
+const SETS: usize = 32;
+const ALLOWANCES: usize = 4;
+const CALLERS: usize = 4;
+/// How much of a path and of a method is kept, in bytes.
+const PATH: usize = 48;
+const METHOD: usize = 10;
 
 /// Who spent from an allowance lately.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +32,7 @@ pub struct Spender {
     pub client: Option<Box<str>>,
     /// `GET` and so on.
     pub method: Box<str>,
-    /// The path, cut where it is long.
+    /// The path, cut where it is long. As it came: escape it where you show it.
     pub path: Box<str>,
     /// How much, as far as remembered.
     pub units: u64,
@@ -20,14 +41,75 @@ pub struct Spender {
 }
 
 /// Who spent lately, of the allowances that were spent from last.
-pub(crate) struct Spenders;
+pub(crate) struct Spenders {
+    stripes: Box<[Mutex<Box<[Set]>>]>,
+    hasher: foldhash::fast::RandomState,
+}
+
+type Set = [Allowance; ALLOWANCES];
+
+/// An allowance, and who spent from it. `last` is zero while it is free.
+#[derive(Clone, Copy, Default)]
+struct Allowance {
+    spot: u64,
+    last: Timestamp,
+    callers: [Caller; CALLERS],
+}
+
+/// Somebody who spent. `last` is zero while it is free.
+#[derive(Clone, Copy, Default)]
+struct Caller {
+    /// Tells callers apart.
+    tag: u64,
+    last: Timestamp,
+    units: u64,
+    client: Option<IpAddr>,
+    method: Text<METHOD>,
+    path: Text<PATH>,
+}
+
+/// A short text where it stands.
+#[derive(Clone, Copy)]
+struct Text<const N: usize> {
+    length: u8,
+    bytes: [u8; N],
+}
+
+impl<const N: usize> Default for Text<N> {
+    fn default() -> Self {
+        Self { length: 0, bytes: [0; N] }
+    }
+}
+
+impl<const N: usize> Text<N> {
+    /// The first characters, as many as fit.
+    fn new(text: &str) -> Self {
+        let text = cut(text, N).as_bytes();
+        let mut bytes = [0; N];
+        bytes[..text.len()].copy_from_slice(text);
+        Self { length: u8::try_from(text.len()).unwrap_or(0), bytes }
+    }
+
+    fn as_str(&self) -> &str {
+        let text = self.bytes.get(..self.length.into()).unwrap_or_default();
+        std::str::from_utf8(text).unwrap_or_default()
+    }
+}
 
 impl Spenders {
     pub(crate) fn new() -> Self {
-        Self
+        let stripe = |_| Mutex::new(vec![Set::default(); SETS].into_boxed_slice());
+        Self { stripes: (0..STRIPES).map(stripe).collect(), hasher: foldhash::fast::RandomState::default() }
+    }
+
+    /// Which lock, and which set behind it.
+    fn place(spot: u64) -> (usize, usize) {
+        let bits = |shift: u32, count: usize| usize::try_from((spot >> shift) % count as u64).unwrap_or(0);
+        (bits(0, STRIPES), bits(32, SETS))
     }
 
     /// Somebody spent from an allowance.
+    #[inline]
     pub(crate) fn spent(
         &self,
         spot: u64,
@@ -37,12 +119,119 @@ impl Spenders {
         units: u64,
         at: Timestamp,
     ) {
-        let _ = (spot, client, method, path, units, at);
+        let path = cut(without_query(cut(path, PATH + 1)), PATH);
+        let tag = self.hasher.hash_one((client, method, path));
+        let (stripe, set) = Self::place(spot);
+        let Some(stripe) = self.stripes.get(stripe) else { return };
+        let mut sets = match stripe.try_lock() {
+            Ok(sets) => sets,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let Some(set) = sets.get_mut(set) else { return };
+        let allowance = match set.iter().position(|it| it.spot == spot) {
+            Some(known) => set.get_mut(known),
+            None => set.iter_mut().min_by_key(|it| it.last).map(|oldest| {
+                *oldest = Allowance { spot, ..Allowance::default() };
+                oldest
+            }),
+        };
+        let Some(allowance) = allowance else { return };
+        allowance.last = at;
+        let known = allowance.callers.iter().position(|it| it.tag == tag && it.last != Timestamp::EPOCH);
+        let caller = match known {
+            Some(known) => allowance.callers.get_mut(known),
+            None => allowance.callers.iter_mut().min_by_key(|it| it.last).map(|oldest| {
+                let (method, path) = (Text::new(method), Text::new(path));
+                *oldest = Caller { tag, last: at, units: 0, client, method, path };
+                oldest
+            }),
+        };
+        if let Some(caller) = caller {
+            caller.last = at;
+            caller.units = caller.units.saturating_add(units);
+        }
     }
 
     /// Who spent from an allowance, the most first. `show` words an address.
     pub(crate) fn of(&self, spot: u64, show: &dyn Fn(IpAddr) -> String) -> Vec<Spender> {
-        let _ = (spot, show);
-        Vec::new()
+        let (stripe, set) = Self::place(spot);
+        let Some(stripe) = self.stripes.get(stripe) else { return Vec::new() };
+        let found = {
+            let sets = stripe.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut allowances = sets.get(set).into_iter().flatten();
+            let known = allowances.find(|it| it.spot == spot && it.last != Timestamp::EPOCH);
+            known.map(|it| it.callers)
+        };
+        let callers = found.into_iter().flatten().filter(|it| it.last != Timestamp::EPOCH);
+        let mut spenders: Vec<_> = callers
+            .map(|it| Spender {
+                client: it.client.map(|client| show(client).into()),
+                method: it.method.as_str().into(),
+                path: it.path.as_str().into(),
+                units: it.units,
+                last: it.last,
+            })
+            .collect();
+        spenders.sort_by_key(|it| std::cmp::Reverse((it.units, it.last)));
+        spenders
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: u64) -> Timestamp {
+        Timestamp::from_secs(1_000 + second)
+    }
+
+    fn shown(spenders: &Spenders, spot: u64) -> Vec<(String, u64)> {
+        let told = spenders.of(spot, &|client| client.to_string());
+        let word = |it: Spender| format!("{} {} {}", it.client.unwrap_or_default(), it.method, it.path);
+        told.into_iter().map(|it| (it.units, it)).map(|(units, it)| (word(it), units)).collect()
+    }
+
+    #[test]
+    fn who_spent_is_told_the_most_first() {
+        let spenders = Spenders::new();
+        let (ann, bob) = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
+        spenders.spent(7, Some(ann), "GET", "/a?token=secret", 1, at(0));
+        spenders.spent(7, Some(bob), "POST", "/b", 5, at(1));
+        spenders.spent(7, Some(ann), "GET", "/a", 1, at(2));
+        spenders.spent(8, None, "GET", "/c", 1, at(3));
+        let expected = [("192.0.2.2 POST /b".to_owned(), 5), ("192.0.2.1 GET /a".to_owned(), 2)];
+        assert_eq!(shown(&spenders, 7), expected);
+        assert_eq!(shown(&spenders, 8), [(" GET /c".to_owned(), 1)]);
+        assert_eq!(shown(&spenders, 9), []);
+    }
+
+    #[test]
+    fn the_callers_that_spent_longest_ago_give_way() {
+        let spenders = Spenders::new();
+        for caller in 0..6 {
+            spenders.spent(7, None, "GET", &format!("/{caller}"), caller, at(caller));
+        }
+        let paths: Vec<_> = shown(&spenders, 7).into_iter().map(|(words, _)| words).collect();
+        assert_eq!(paths, [" GET /5", " GET /4", " GET /3", " GET /2"]);
+    }
+
+    #[test]
+    fn allowances_that_were_spent_from_longest_ago_give_way() {
+        let spenders = Spenders::new();
+        // All in one set.
+        for spot in 0..6 {
+            spenders.spent(1 + (spot << 40), None, "GET", "/", 1, at(spot));
+        }
+        let told = (0..6).filter(|spot| !shown(&spenders, 1 + (spot << 40)).is_empty());
+        assert_eq!(told.collect::<Vec<_>>(), [2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        let spenders = Spenders::new();
+        spenders.spent(7, None, "PROPFIND-AND-MORE", &format!("/{}", "é".repeat(40)), 1, at(0));
+        let expected = format!(" PROPFIND-A /{}", "é".repeat(23));
+        assert_eq!(shown(&spenders, 7), [(expected, 1)]);
     }
 }

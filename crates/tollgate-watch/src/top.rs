@@ -1,8 +1,32 @@
 //! Who is refused most and what is asked for most, lately.
+//!
+//! Every refusal by a limit counts for its key. Routes count by refusals and by a sample
+//! of what passes, in which each request stands for as many as were let go by: all of
+//! them while there are few, one in 2^n while there are many, so that counting routes
+//! costs about the same at any rate.
+//!
+//! Not here: the sketch and its bound (`sketch`, `panes`).
 
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use tollgate::Timestamp;
+use tollgate::{Span, Timestamp};
+
+use crate::describe::{cut, without_query};
+use crate::panes::{Panes, WINDOW};
+
+/// How many keys and routes are counted in each minute. A key that has more than one in
+/// so many of the refusals is always found.
+const KEYS: usize = 512;
+const ROUTES: usize = 256;
+/// How much of a path and of a method is kept, in bytes.
+const PATH: usize = 96;
+const METHOD: usize = 16;
+/// How many requests that pass are counted in a second: about so many.
+const SAMPLED: u32 = 1_024;
+/// Never fewer than one in 2^this.
+const RAREST: u32 = 20;
 
 /// A key that is refused often.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,41 +46,136 @@ pub struct TopKey {
 pub struct HotRoute {
     /// `GET` and so on.
     pub method: Box<str>,
-    /// The path, cut where it is long.
+    /// The path, cut where it is long. As it came: escape it where you show it.
     pub path: Box<str>,
     /// How many requests at most, scaled up from the sample.
     pub requests: u64,
-    /// Of these, refused: at most.
+    /// Of these, refused: at least.
     pub refused: u64,
 }
 
 /// Who is refused most and what is asked for most, in the last minutes.
-pub(crate) struct Top;
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopList {
+    /// How far back was looked, at most.
+    pub window: Span,
+    /// How many requests a limit refused meanwhile: what a key's share is of.
+    pub refused: u64,
+    /// The keys that were refused most, the most first.
+    pub keys: Vec<TopKey>,
+    /// By how much a key's number may be too high; a key that is not told of was refused
+    /// no more often than this, unless fewer were asked for than there are.
+    pub error_at_most: u64,
+    /// How many requests came meanwhile, scaled up from the sample.
+    pub requests: u64,
+    /// The routes that were asked for most, the most first.
+    pub routes: Vec<HotRoute>,
+    /// By how much a route's number may be too high, besides what the sample adds.
+    pub routes_error_at_most: u64,
+}
+
+/// A key's name: its limit and itself.
+type KeyName = Arc<(Arc<str>, Box<str>)>;
+/// A route's name: its method and its path.
+type RouteName = Arc<(Box<str>, Box<str>)>;
+
+/// Counts who is refused and what is asked for.
+pub(crate) struct Top {
+    keys: Panes<KeyName>,
+    routes: Panes<RouteName>,
+    hasher: foldhash::quality::RandomState,
+    /// One in 2^this of the requests that pass is counted.
+    rarity: AtomicU32,
+    /// How many were, in this second.
+    sampled: AtomicU32,
+    /// Which that is, counted from 1970.
+    second: AtomicU64,
+}
 
 impl Top {
     pub(crate) fn new() -> Self {
-        Self
+        Self {
+            keys: Panes::new(KEYS),
+            routes: Panes::new(ROUTES),
+            hasher: foldhash::quality::RandomState::default(),
+            rarity: AtomicU32::new(0),
+            sampled: AtomicU32::new(0),
+            second: AtomicU64::new(0),
+        }
     }
 
     /// A key was refused. `name` is asked only for keys that are new here.
     pub(crate) fn refused(&self, spot: u64, at: Timestamp, name: impl FnOnce() -> (Arc<str>, Box<str>)) {
-        let _ = (spot, at, name);
+        self.keys.add(spot, 1, true, at, || Arc::new(name()));
+    }
+
+    /// A request of this random number passed: what it stands for, if it is in the sample.
+    #[inline]
+    pub(crate) fn stands_for(&self, random: u64) -> Option<u64> {
+        let weight = 1_u64 << self.rarity.load(Ordering::Relaxed).min(RAREST);
+        (random & (weight - 1) == 0).then_some(weight)
     }
 
     /// A route was asked for: a refusal, or one of a sample that stands for `weight`.
     pub(crate) fn routed(&self, method: &str, path: &str, refused: bool, weight: u64, at: Timestamp) {
-        let _ = (method, path, refused, weight, at);
+        self.tick(at);
+        if !refused && self.sampled.fetch_add(1, Ordering::Relaxed) >= SAMPLED {
+            self.sampled.store(0, Ordering::Relaxed);
+            let rarer = self.rarity.load(Ordering::Relaxed) + 1;
+            self.rarity.store(rarer.min(RAREST), Ordering::Relaxed);
+        }
+        let (method, path) = (cut(method, METHOD), cut(without_query(path), PATH));
+        let spot = self.hasher.hash_one((method, path));
+        self.routes.add(spot, weight, refused, at, || Arc::new((method.into(), path.into())));
     }
 
-    /// The keys refused most in the window, the most first.
-    pub(crate) fn keys(&self, now: Timestamp, most: usize) -> Vec<TopKey> {
-        let _ = (now, most);
-        Vec::new()
+    /// It is this late. In each second with few in the sample, it takes in more.
+    pub(crate) fn tick(&self, at: Timestamp) {
+        // These numbers steer a sample: nothing else hangs on their order.
+        let second = at.as_micros() / 1_000_000;
+        let is_new = self.second.load(Ordering::Relaxed) != second
+            && self.second.swap(second, Ordering::Relaxed) != second;
+        if is_new && self.sampled.swap(0, Ordering::Relaxed) < SAMPLED / 4 {
+            let more = self.rarity.load(Ordering::Relaxed).saturating_sub(1);
+            self.rarity.store(more, Ordering::Relaxed);
+        }
     }
 
-    /// The routes asked for most in the window, the most first.
-    pub(crate) fn routes(&self, now: Timestamp, most: usize) -> Vec<HotRoute> {
-        let _ = (now, most);
-        Vec::new()
+    /// Forgets all names.
+    pub(crate) fn clear(&self) {
+        self.keys.clear();
+        self.routes.clear();
+    }
+
+    /// Who and what was most, in the window that ends now.
+    pub(crate) fn list(&self, now: Timestamp, most: usize) -> TopList {
+        let (keys, routes) = (self.keys.heaviest(now, most), self.routes.heaviest(now, most));
+        TopList {
+            window: WINDOW,
+            refused: keys.total,
+            error_at_most: keys.error,
+            keys: keys
+                .entries
+                .into_iter()
+                .map(|it| TopKey {
+                    limit: Arc::clone(&it.payload.0),
+                    key: it.payload.1.clone(),
+                    refused: it.count,
+                    refused_at_least: it.count - it.error,
+                })
+                .collect(),
+            requests: routes.total,
+            routes_error_at_most: routes.error,
+            routes: routes
+                .entries
+                .into_iter()
+                .map(|it| HotRoute {
+                    method: it.payload.0.clone(),
+                    path: it.payload.1.clone(),
+                    requests: it.count,
+                    refused: it.marked,
+                })
+                .collect(),
+        }
     }
 }

@@ -4,31 +4,48 @@
 //! decision ─► counts ─► per limit: at zero? who spent? ─► refused: top keys, record
 //!                                                       └ admitted: one in a while, record and routes
 //! ```
+//!
+//! Not here: what is done on the way of a request (`watching`).
 
-use std::sync::Arc;
+use std::hash::RandomState;
+use std::sync::{Arc, Mutex};
 
-use tollgate::{DecisionId, Event, Observer, Policy, Span, Timestamp, Watch};
+use tollgate::policy::KeyPrivacy;
+use tollgate::{Decision, DecisionId, Observer, Policy, Request, Span, Timestamp, Watch};
 
 use crate::at_zero::{AtZero, ZeroKeys};
-use crate::counts::{Counters, PolicyCounters};
-use crate::record::Record;
-use crate::ring::Ring;
-use crate::series::History;
+use crate::counts::{Counters, Counts};
+use crate::describe::show_address;
+use crate::limit_counter::LimitCounts;
+use crate::metrics;
+use crate::past::{LimitSeries, LimitWindow};
+use crate::record::{LimitRecord, Record};
+use crate::ring::{Kept, Ring};
+use crate::samples::Samples;
+use crate::series::{History, Series};
 use crate::settings::WatchSettings;
-use crate::spenders::Spenders;
-use crate::top::{HotRoute, Top, TopKey};
+use crate::spenders::{Spender, Spenders};
+use crate::top::{Top, TopList};
+use crate::watching::PolicyWatch;
 
 /// Counts and remembers what was decided. Clones are the same.
 #[derive(Clone)]
 pub struct Watcher(Arc<Inner>);
 
-struct Inner {
-    counters: Counters,
-    history: History,
-    ring: Ring,
-    spenders: Spenders,
-    top: Top,
-    zero: ZeroKeys,
+pub(crate) struct Inner {
+    pub(crate) counters: Counters,
+    pub(crate) history: History,
+    pub(crate) ring: Ring,
+    pub(crate) samples: Samples,
+    pub(crate) spenders: Spenders,
+    pub(crate) top: Top,
+    pub(crate) zero: ZeroKeys,
+    /// How keys are shown in what is remembered.
+    pub(crate) privacy: Mutex<Option<KeyPrivacy>>,
+    /// Keys the hashes that are shown.
+    pub(crate) secret: RandomState,
+    /// Keys the hashes that allowances are known by, in here.
+    pub(crate) spots: foldhash::quality::RandomState,
 }
 
 impl Watcher {
@@ -38,15 +55,57 @@ impl Watcher {
             counters: Counters::new(),
             history: History::new(),
             ring: Ring::new(settings.records),
+            samples: Samples::new(settings.trace_one_in),
             spenders: Spenders::new(),
             top: Top::new(),
             zero: ZeroKeys::new(settings.at_zero_for),
+            privacy: Mutex::default(),
+            secret: RandomState::new(),
+            spots: foldhash::quality::RandomState::default(),
         }))
     }
 
     /// A second has passed. To be called once in each, by whoever has a timer.
     pub fn tick(&self, now: Timestamp) {
-        self.0.history.tick(now);
+        self.0.history.tick(now, &self.0.counters);
+        self.0.top.tick(now);
+    }
+
+    /// All decisions since the start.
+    pub fn totals(&self) -> Counts {
+        self.0.counters.total()
+    }
+
+    /// One limit since the start. `None` for a name that is not known, or that is one too
+    /// many and counted as `_other`.
+    pub fn limit_totals(&self, name: &str) -> Option<LimitCounts> {
+        self.0.counters.limit(name).map(|limit| limit.counts())
+    }
+
+    /// One limit in the last five minutes.
+    pub fn limit_window(&self, name: &str) -> Option<LimitWindow> {
+        self.0.counters.limit(name).map(|limit| limit.window())
+    }
+
+    /// One limit in the last five minutes, in 60 steps.
+    pub fn limit_series(&self, name: &str) -> Option<LimitSeries> {
+        self.0.history.limit_series(name, &self.0.counters)
+    }
+
+    /// All decisions of the last 300 seconds, one by one.
+    pub fn series(&self) -> Series {
+        self.0.history.series()
+    }
+
+    /// How long deciding took in the last minute: half of all decisions, nine in ten and 99
+    /// in a hundred took no longer. `None`: there were none.
+    pub fn latency(&self) -> Option<[Span; 3]> {
+        self.0.history.latency(&self.0.counters)
+    }
+
+    /// Everything counted, in the text format of Prometheus.
+    pub fn metrics(&self, now: Timestamp, out: &mut String) {
+        metrics::write(&self.0.counters, &self.alerts(now), out);
     }
 
     /// The record of a decision, while it is remembered.
@@ -54,19 +113,50 @@ impl Watcher {
         self.0.ring.find(id)
     }
 
-    /// The oldest records after `seq`, at most so many, and how many are gone already.
+    /// The oldest records after `seq`, at most so many, and how many between are gone
+    /// already. A number that was not given yet is of another process: all are after it.
     pub fn records_after(&self, seq: u64, most: usize) -> (Vec<Arc<Record>>, u64) {
         self.0.ring.after(seq, most)
     }
 
-    /// The keys refused most in the last minutes, the most first.
-    pub fn top_keys(&self, now: Timestamp, most: usize) -> Vec<TopKey> {
-        self.0.top.keys(now, most)
+    /// The latest records, at most so many, the newest last.
+    pub fn latest_records(&self, most: usize, refused_only: bool) -> Vec<Arc<Record>> {
+        self.0.ring.latest(most, refused_only)
     }
 
-    /// The routes asked for most in the last minutes, the most first.
-    pub fn hot_routes(&self, now: Timestamp, most: usize) -> Vec<HotRoute> {
-        self.0.top.routes(now, most)
+    /// What is remembered of refusals, and since when.
+    pub fn kept(&self) -> Kept {
+        self.0.ring.kept()
+    }
+
+    /// A decision as a record that is not kept: for what was only considered. It has no
+    /// name and no number, and nothing was charged for it.
+    pub fn describe(
+        &self,
+        policy: &Policy,
+        version: u64,
+        request: Option<&dyn Request>,
+        decision: &Decision<'_>,
+        at: Timestamp,
+    ) -> Record {
+        self.0.consider(policy, version, request, decision, at)
+    }
+
+    /// Who spent from an allowance lately, the most first, as `privacy` of this policy
+    /// shows them. Counts are "at least": what two threads told at once is told once.
+    pub fn spenders(&self, policy: &Policy, limit: &LimitRecord) -> Vec<Spender> {
+        self.0.spenders.of(limit.spot, &|client| show_address(client, policy.privacy(), &self.0.secret))
+    }
+
+    /// Keys the hashes that are shown instead of keys: who shows keys elsewhere shows the
+    /// same hash with it.
+    pub fn secret(&self) -> &RandomState {
+        &self.0.secret
+    }
+
+    /// Who was refused most and what was asked for most in the last minutes.
+    pub fn top(&self, now: Timestamp, most: usize) -> TopList {
+        self.0.top.list(now, most)
     }
 
     /// Keys that have had nothing left for long, the longest first.
@@ -77,26 +167,7 @@ impl Watcher {
 
 impl Observer for Watcher {
     fn watch(&self, policy: &Arc<Policy>, version: u64) -> Arc<dyn Watch> {
-        let counters = self.0.counters.of(policy);
-        Arc::new(PolicyWatch { policy: Arc::clone(policy), version, counters, all: Arc::clone(&self.0) })
-    }
-}
-
-/// Watches what one policy decides.
-struct PolicyWatch {
-    policy: Arc<Policy>,
-    version: u64,
-    counters: Arc<PolicyCounters>,
-    all: Arc<Inner>,
-}
-
-impl Watch for PolicyWatch {
-    fn decided(&self, event: &Event<'_, '_>) {
-        self.counters.count(event);
-        let _ = (&self.policy, self.version);
-    }
-
-    fn asked(&self, took: Span, answered: bool) {
-        self.all.counters.asked(took, answered);
+        self.0.show_as(policy.privacy());
+        Arc::new(PolicyWatch::new(policy, version, Arc::clone(&self.0)))
     }
 }

@@ -4,11 +4,11 @@
 //! nothing, would leave open what it was meant to close.
 
 use http::StatusCode;
-use tollgate::policy::nearest;
 
 use super::Family;
 use crate::body::quoted;
 use crate::problem::Problem;
+use crate::query::Query;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wishes {
@@ -20,19 +20,11 @@ pub(crate) struct Wishes {
 
 impl Wishes {
     pub(crate) fn of(query: Option<&str>) -> Result<Self, Problem> {
-        let mut wishes = Self::default();
-        for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let is_second = match name {
-                "deny" => wishes.deny.replace(status(value)?).is_some(),
-                "headers" => wishes.family.replace(family(value)?).is_some(),
-                unknown => return Err(unknown_wish(unknown)),
-            };
-            if is_second {
-                return Err(Problem::bad_request(format!("`{name}` is given twice; give it once")));
-            }
-        }
-        Ok(wishes)
+        let query = Query::of(query, &["deny", "headers"])?;
+        Ok(Self {
+            deny: query.one("deny")?.map(status).transpose()?,
+            family: query.one("headers")?.map(family).transpose()?,
+        })
     }
 }
 
@@ -57,13 +49,4 @@ fn family(value: &str) -> Result<Family, Problem> {
             quoted(value)
         ))),
     }
-}
-
-fn unknown_wish(name: &str) -> Problem {
-    let meant = nearest(name, ["deny", "headers"]);
-    let meant = meant.map(|meant| format!("did you mean `{meant}`? ")).unwrap_or_default();
-    Problem::bad_request(format!(
-        "unknown parameter `{}`; {meant}there are `deny` and `headers`",
-        quoted(name)
-    ))
 }

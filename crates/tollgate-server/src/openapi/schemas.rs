@@ -32,7 +32,7 @@ pub(super) fn all() -> Value {
             json!({
                 "ready": {"type": "boolean"},
                 "draining": {"type": "boolean", "description": "About to stop."},
-                "policy_version": {"type": "integer", "minimum": 0, "description": "How many policies were loaded so far."},
+                "policy_version": {"type": "integer", "minimum": 0, "description": "The number of the policy in force: files that were loaded, and switches."},
                 "policy_loaded_at": {"type": ["string", "null"], "format": "date-time"},
                 "reload_error": {"type": ["string", "null"], "description": "Why the last change of the policy was refused."},
                 "store": schema("StoreHealth"),
@@ -44,12 +44,12 @@ pub(super) fn all() -> Value {
     })
 }
 
-fn schema(name: &str) -> Value {
+pub(super) fn schema(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "it is made for this and goes into it")]
-fn object(required: &[&str], properties: Value) -> Value {
+pub(super) fn object(required: &[&str], properties: Value) -> Value {
     json!({"type": "object", "additionalProperties": false, "required": required, "properties": properties})
 }
 
@@ -111,26 +111,27 @@ fn check_request() -> Value {
     )
 }
 
-fn wait() -> Value {
+pub(super) fn wait() -> Value {
     json!({"type": ["integer", "null"], "minimum": 0, "description": "In milliseconds, rounded up; null where waiting is not needed or does not help."})
 }
 
 fn decision() -> Value {
     object(
-        &["allowed", "limit", "retry_after_ms", "degraded", "limits"],
+        &["allowed", "limit", "retry_after_ms", "degraded", "soft", "limits"],
         json!({
             "id": {"type": "string", "pattern": "^[0-9a-f]{16}$", "description": "To settle or release it. Absent where nothing was decided."},
             "allowed": {"type": "boolean"},
             "limit": {"type": ["string", "null"], "description": "The one that decided: of a refusal the one to wait for longest, else the one with least left."},
             "retry_after_ms": wait(),
             "degraded": {"type": "boolean", "description": "The store gave no answer; this is what the policy says then."},
+            "soft": {"type": "array", "items": {"type": "string"}, "description": "The limits whose `soft` threshold is reached."},
             "reason": {"type": "string", "description": "What no number says: allow-listed, deny-listed, blocked, never, degraded."},
             "limits": {"type": "array", "items": schema("LimitOutcome")},
         }),
     )
 }
 
-fn count() -> Value {
+pub(super) fn count() -> Value {
     json!({"type": "integer", "minimum": 0})
 }
 
@@ -163,16 +164,26 @@ fn limit_outcome() -> Value {
     )
 }
 
-fn algorithm() -> Value {
+pub(super) fn algorithm() -> Value {
     json!({"enum": ["token-bucket", "fixed-window", "sliding-window", "sliding-log", "concurrency"]})
 }
 
-fn mode() -> Value {
+pub(super) fn mode() -> Value {
     json!({"enum": ["enforce", "shadow", "off"]})
 }
 
+/// A list of texts.
+pub(super) fn words() -> Value {
+    json!({"type": "array", "items": {"type": "string"}})
+}
+
+/// A time, as RFC 3339 has it.
+pub(super) fn time() -> Value {
+    json!({"type": "string", "format": "date-time"})
+}
+
 fn limit() -> Value {
-    let words = json!({"type": "array", "items": {"type": "string"}});
+    let words = words();
     object(
         &[
             "name",
@@ -184,6 +195,12 @@ fn limit() -> Value {
             "quotas",
             "ids",
             "mode",
+            "policy_mode",
+            "switched",
+            "candidate_of",
+            "soft",
+            "missing",
+            "cost",
             "count_denied",
             "on_outage",
             "plans",
@@ -198,6 +215,15 @@ fn limit() -> Value {
             "quotas": {"type": "array", "items": {"type": "string"}, "description": "One for each window, in words."},
             "ids": {"type": "array", "items": {"type": "string"}, "description": "One for each window: under which a shared store files its keys."},
             "mode": mode(),
+            "policy_mode": {"enum": ["enforce", "shadow", "off"], "description": "What the file says."},
+            "switched": {"type": "boolean", "description": "Whether a switch is laid over what the file says."},
+            "candidate_of": {"type": ["string", "null"], "description": "The limit that it is tried beside."},
+            "soft": {"anyOf": [{"type": "null"}, object(&["at", "tarpit_ms"], json!({
+                "at": {"type": "integer", "minimum": 1, "maximum": 100, "description": "In per cent."},
+                "tarpit_ms": count(),
+            }))]},
+            "missing": {"enum": ["ip", "refuse", "shared", "skip"]},
+            "cost": {"type": "string", "description": "Units, or the header that says how many: `header:x-cost`."},
             "count_denied": {"type": "boolean"},
             "on_outage": {"enum": ["local", "allow", "deny"]},
             "plans": words,

@@ -35,7 +35,7 @@ fn whoever_shows_the_secret_is_answered() {
 
 #[test]
 fn nobody_else_is() {
-    for path in ["/v1/check", "/v1/check/batch", "/v1/limits", "/openapi.json", "/", "/nowhere", "/v1/auth"] {
+    for path in ["/v1/check", "/v1/check/batch", "/v1/limits", "/openapi.json", "/nowhere", "/v1/auth"] {
         check(path, &[], 401);
         check(path, &[("tollgate-token", "")], 401);
         check(path, &[("tollgate-token", "correct hors")], 401);
@@ -61,8 +61,7 @@ fn whether_we_live_is_no_secret() {
 fn from_page(path: &str, headers: &[(&str, &str)]) -> (u16, String) {
     let subject = with_access(POLICY, Access::open());
     let request = Request::post(path).header("host", "localhost:7070").header("x-original-uri", "/");
-    // What a form sends: no browser asks us beforehand.
-    let request = request.header("content-type", "text/plain");
+    let request = request.header("content-type", "application/json");
     let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
     let answer = subject.send(request.body(Full::<Bytes>::from(r#"{"path":"/"}"#)).unwrap());
     let detail = if answer.status == 403 { answer.problem() } else { String::new() };
@@ -79,11 +78,11 @@ fn a_page_of_another_site_may_not_ask() {
             assert!(detail.contains("the `Origin` is not this host"), "{detail}");
         }
     }
-    for site in ["cross-site", "Cross-Site"] {
+    for site in ["cross-site", "Cross-Site", "same-site", "none, cross-site", ""] {
         for path in every {
             let (status, detail) = from_page(path, &[("sec-fetch-site", site)]);
             assert_eq!(status, 403, "{path} asked by a page without an origin that is {site}");
-            assert!(detail.contains("`Sec-Fetch-Site` is `cross-site`"), "{detail}");
+            assert!(detail.contains("`Sec-Fetch-Site` is not `same-origin`"), "{detail}");
         }
     }
     let told =
@@ -105,10 +104,60 @@ fn a_page_of_our_own_and_a_typed_address_may_ask() {
 }
 
 #[test]
+fn a_browser_says_that_its_body_is_json_or_is_not_heard() {
+    // What a form can send unasked.
+    for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"] {
+        for browser in [("origin", "http://localhost:7070"), ("sec-fetch-site", "same-origin")] {
+            let subject = with_access(POLICY, Access::open());
+            let request =
+                Request::post("/v1/check").header("host", "localhost:7070").header("content-type", kind);
+            let request = request.header(browser.0, browser.1);
+            let answer = subject.send(request.body(Full::<Bytes>::from(r#"{"path":"/"}"#)).unwrap());
+            assert_eq!(answer.status, 415, "{kind} {browser:?}");
+            assert!(answer.problem().contains("`Content-Type: application/json`"));
+        }
+    }
+}
+
+#[test]
+fn a_page_of_another_site_cannot_switch_anything() {
+    for (name, value) in [
+        ("origin", "https://evil.test"),
+        ("origin", "http://localhost:3000"),
+        ("origin", "null"),
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-site", "same-site"),
+    ] {
+        let subject = with_access(POLICY, Access::open());
+        let request = Request::put("/v1/mode").header("host", "localhost:7070").header(name, value);
+        let request = request.header("content-type", "application/json");
+        let answer = subject.send(request.body(Full::<Bytes>::from(r#"{"mode":"off"}"#)).unwrap());
+        assert_eq!(answer.status, 403, "{name}: {value}");
+        assert_eq!(subject.get("/v1/mode").json()["mode"], "enforce");
+        // Nor is a browser that asks beforehand told that it may.
+        let ask = Request::options("/v1/mode").header("host", "localhost:7070").header(name, value);
+        let answer = subject.send(ask.body(Full::default()).unwrap());
+        assert_eq!(answer.status, 403);
+        assert!(answer.header("access-control-allow-origin").is_none());
+    }
+}
+
+#[test]
+fn a_link_to_the_page_may_stand_anywhere_and_its_files_are_for_the_page_alone() {
+    for (path, status) in [("/", 200), ("/page/index.html", 403), ("/v1/limits", 403)] {
+        let request =
+            Request::get(path).header("host", "localhost:7070").header("sec-fetch-site", "cross-site");
+        let answer = with_access(POLICY, Access::open()).send(request.body(Full::default()).unwrap());
+        assert_eq!(answer.status, status, "{path}");
+    }
+}
+
+#[test]
 fn over_http2_the_host_is_in_the_request_line() {
     let subject = with_access(POLICY, Access::open());
     let post = |origin: &str| {
         let request = Request::post("http://localhost:7070/v1/check").header("origin", origin);
+        let request = request.header("content-type", "application/json");
         subject.send(request.body(Full::<Bytes>::from(r#"{"path":"/"}"#)).unwrap()).status.as_u16()
     };
     assert_eq!((post("http://localhost:7070"), post("https://evil.test")), (200, 403));
@@ -128,7 +177,9 @@ fn without_a_token_only_names_that_nobody_can_make_lead_here_are_answered() {
         with_access(POLICY, Access::open())
             .send(request.body(Full::<Bytes>::from(r#"{"path":"/"}"#)).unwrap())
     };
-    for path in ["/v1/check", "/v1/settle", "/v1/limits/x/reset", "/", "/nowhere"] {
+    for path in
+        ["/v1/check", "/v1/settle", "/v1/limits/x/reset", "/v1/mode", "/", "/page/index.html", "/nowhere"]
+    {
         let answer = open(path, "rebound.evil.test:7070");
         assert_eq!(answer.status, 403, "{path}");
         let said = answer.problem();

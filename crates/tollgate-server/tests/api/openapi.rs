@@ -4,12 +4,23 @@ use http::Request;
 use http_body_util::Full;
 use serde_json::Value;
 
-use crate::support::subject;
+use tollgate_server::Access;
+
+use crate::support::{Subject, subject, watched};
 
 const POLICY: &str = "limits: [{name: api, by: global, bucket: 5/minute}]";
 
 fn description() -> Value {
     subject(POLICY).get("/openapi.json").json()
+}
+
+/// A server that has refused a request, and the id of that.
+fn with_a_refusal() -> (Subject, String) {
+    let (subject, _) = watched(POLICY, Access::open());
+    let body = r#"{"path":"/","ip":"203.0.113.9"}"#;
+    let last = (0..6).fold(Value::Null, |_, _| subject.ask("/v1/check", body));
+    assert_eq!(last["allowed"], false);
+    (subject, last["id"].as_str().unwrap().to_owned())
 }
 
 /// Every reference in a part of the description.
@@ -28,10 +39,12 @@ fn references<'d>(part: &'d Value, found: &mut Vec<&'d str>) {
 fn every_path_is_there_and_answers_to_the_methods_it_has_and_no_others() {
     let description = description();
     for (path, item) in description["paths"].as_object().unwrap() {
-        let uri = path.replace("{name}", "api");
+        let (subject, id) = with_a_refusal();
+        let name = if path.starts_with("/page/") { "index.html" } else { "api" };
+        let uri = path.replace("{name}", name).replace("{id}", &id);
         for method in ["get", "head", "post", "put", "patch", "delete", "options", "trace"] {
             let request = Request::builder().method(&*method.to_ascii_uppercase()).uri(&uri);
-            let answer = subject(POLICY).send(request.body(Full::default()).unwrap());
+            let answer = subject.send(request.body(Full::default()).unwrap());
             assert_ne!(answer.status, 404, "{method} {path}");
             assert_eq!(answer.status != 405, item.get(method).is_some(), "{method} {path}");
             if let Some(operation) = item.get(method) {
@@ -98,4 +111,48 @@ fn answers_have_the_members_that_are_described() {
     check_members(&description, "Limits", &limits);
     check_members(&description, "Limit", &limits["limits"][0]);
     check_members(&description, "Problem", &subject.get("/nowhere").json());
+}
+
+#[test]
+fn what_operators_are_told_is_described_member_by_member() {
+    let (description, (subject, id)) = (description(), with_a_refusal());
+    let overview = subject.get("/v1/overview").json();
+    for (schema, told) in [
+        ("Overview", &overview),
+        ("PolicyInForce", &overview["policy"]),
+        ("StoreInFull", &overview["store"]),
+        ("Totals", &overview["totals"]),
+        ("Series", &overview["series"]),
+        ("Latency", &overview["latency_us"]),
+    ] {
+        check_members(&description, schema, told);
+    }
+    let stats = subject.get("/v1/stats?limit=api").json();
+    check_members(&description, "Stats", &stats);
+    check_members(&description, "LimitStats", &stats["limits"][0]);
+    check_members(&description, "LimitSeries", &stats["limits"][0]["series"]);
+    let top = subject.get("/v1/top").json();
+    check_members(&description, "Top", &top);
+    check_members(&description, "TopKey", &top["keys"][0]);
+    check_members(&description, "HotRoute", &top["routes"][0]);
+    let decisions = subject.get("/v1/decisions").json();
+    check_members(&description, "Decisions", &decisions);
+    check_members(&description, "DecisionLine", &decisions["decisions"][0]);
+    let explanation = subject.get(&format!("/v1/decisions/{id}")).json();
+    check_members(&description, "Explanation", &explanation);
+    check_members(&description, "ExplainedLimit", &explanation["limits"][0]);
+    check_members(&description, "Spender", &explanation["limits"][0]["spenders"][0]);
+    check_members(&description, "Policy", &subject.get("/v1/policy").json());
+    check_members(
+        &description,
+        "SwitchedLimit",
+        &subject.put("/v1/limits/api/mode", r#"{"mode":"off"}"#).json(),
+    );
+    check_members(&description, "Switched", &subject.put("/v1/mode", r#"{"mode":"off"}"#).json());
+    let modes = subject.get("/v1/mode").json();
+    check_members(&description, "Modes", &modes);
+    check_members(&description, "LimitSwitch", &modes["limits"][0]);
+    let changes = subject.get("/v1/changes").json();
+    check_members(&description, "Changes", &changes);
+    check_members(&description, "Change", &changes["changes"][0]);
 }

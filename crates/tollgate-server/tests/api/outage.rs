@@ -1,9 +1,11 @@
 //! What is answered while the store gives no answer.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use serde_json::json;
 use tollgate::store::{Answer, Check, ManualClock};
-use tollgate::{Adjustment, MemoryStore, Outcome, Rule, Store, StoreError, Timestamp};
+use tollgate::{Adjustment, Clock as _, MemoryStore, Outcome, Rule, Span, Store, StoreError, Timestamp};
 use tollgate_server::Access;
 
 use crate::support::{Subject, on_store};
@@ -167,6 +169,51 @@ impl Store for Refusing {
     async fn adjust(&self, _: &Rule, _: &[u8], _: Adjustment) -> Result<Outcome, StoreError> {
         Err(StoreError::Refused("full".into()))
     }
+}
+
+/// A store that can be switched off and on.
+struct Flickering(MemoryStore<ManualClock>, Arc<AtomicBool>);
+
+impl Store for Flickering {
+    async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
+        if self.1.load(Ordering::Relaxed) {
+            return Err(StoreError::Failed("gone".into()));
+        }
+        self.0.decide(checks).await
+    }
+
+    async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
+        self.0.adjust(rule, key, adjustment).await
+    }
+}
+
+#[test]
+fn the_overview_tells_of_outages_that_are_over_and_of_the_one_that_is_not() {
+    let clock = ManualClock::at(Timestamp::from_secs(1_772_366_400));
+    let gone = Arc::new(AtomicBool::new(false));
+    let store = Flickering(MemoryStore::with_seed(1_000, clock.clone(), 7), Arc::clone(&gone));
+    let policy = "limits: [{name: a, by: global, bucket: 1000/second}]";
+    let subject = on_store(policy, Access::open(), store, clock);
+    let pass = |is_gone: bool| {
+        gone.store(is_gone, Ordering::Relaxed);
+        subject.advance(Span::from_secs(10));
+        subject.ask("/v1/check", r#"{"path":"/"}"#);
+        subject.api.tick(subject.clock.now());
+        subject.get("/v1/overview").json()["store"].clone()
+    };
+    assert_eq!(pass(false)["outages"], json!([]));
+    let told = pass(true);
+    assert_eq!((&told["state"], &told["breaker"]), (&json!("degraded"), &json!("closed")), "{told}");
+    assert_eq!(told["outages"], json!([{"from": "2026-03-01T12:00:20Z", "to": null}]));
+    pass(true);
+    let over = json!({"from": "2026-03-01T12:00:20Z", "to": "2026-03-01T12:00:40Z"});
+    assert_eq!(pass(false)["outages"], json!([over]));
+    assert_eq!(pass(true)["outages"], json!([over, {"from": "2026-03-01T12:00:50Z", "to": null}]));
+    for _ in 0..30 {
+        pass(false);
+        pass(true);
+    }
+    assert_eq!(pass(false)["outages"].as_array().map(Vec::len), Some(20), "the last ones");
 }
 
 #[test]

@@ -10,7 +10,8 @@ use crate::support::subject;
 const POLICY: &str = "
 limits:
   - {name: search, endpoint: [/search, '/find/{what}'], host: api.test, method: [GET, POST], by: [tenant, ip],
-     windows: [2/second, 100/day], plans: {pro: [20/second, 1000/day]}, count_denied: true, on_outage: deny}
+     windows: [2/second, 100/day], plans: {pro: [20/second, 1000/day]}, count_denied: true, on_outage: deny,
+     cost: 'header:x-cost', soft: {at: 80%, tarpit: 250ms}}
   - {name: jobs, by: global, slots: 3, mode: shadow}
 ";
 
@@ -22,10 +23,12 @@ fn limits_are_listed_in_words() {
             {"name": "search", "endpoints": ["/search", "/find/{what}"], "hosts": ["api.test"],
              "methods": ["GET", "POST"], "by": ["tenant", "ip"], "algorithm": "token-bucket",
              "quotas": ["2 per second", "100 per day"],
-             "ids": ["bcf4725f58479075", "0116dc5fcda7031a"], "mode": "enforce", "count_denied": true,
+             "ids": ["bcf4725f58479075", "0116dc5fcda7031a"], "mode": "enforce", "policy_mode": "enforce",
+             "switched": false, "candidate_of": null, "soft": {"at": 80, "tarpit_ms": 250}, "missing": "ip", "cost": "header:x-cost", "count_denied": true,
              "on_outage": "deny", "plans": ["pro"]},
             {"name": "jobs", "endpoints": ["/**"], "hosts": [], "methods": [], "by": ["global"],
-             "algorithm": "concurrency", "quotas": ["3 at once"], "ids": ["920281dd8af73c76"], "mode": "shadow", "count_denied": false,
+             "algorithm": "concurrency", "quotas": ["3 at once"], "ids": ["920281dd8af73c76"], "mode": "shadow", "policy_mode": "shadow",
+             "switched": false, "candidate_of": null, "soft": null, "missing": "ip", "cost": "1", "count_denied": false,
              "on_outage": "local", "plans": []},
         ]})
     );
@@ -44,12 +47,13 @@ fn readiness_tells_what_happened_to_the_policy() {
                "store": {"address": null, "state": "ok", "since": null, "error": null, "failures": 0,
                          "degraded_decisions": 0, "ledger_keys": 0}})
     };
-    assert_eq!(ready(), (503, told(false, false, 0, None, None)));
+    assert_eq!(ready(), (503, told(false, false, 1, None, None)));
     subject.status.loaded(Timestamp::from_secs(1_772_366_400));
     let at = Some("2026-03-01T12:00:00Z");
     assert_eq!(ready(), (200, told(true, false, 1, at, None)));
     subject.status.reload_failed("error: a rate of zero\n  --> policy.yaml:3");
     assert_eq!(ready(), (200, told(true, false, 1, at, Some("error: a rate of zero\n  --> policy.yaml:3"))));
+    subject.limiter.replace(tollgate::Policy::default());
     subject.status.loaded(Timestamp::from_secs(1_772_366_401));
     assert_eq!(ready(), (200, told(true, false, 2, Some("2026-03-01T12:00:01Z"), None)));
     subject.status.drain();
@@ -91,6 +95,14 @@ fn the_index_says_what_is_where_and_all_of_it_is_there() {
         "/v1/settle",
         "/v1/release",
         "/v1/limits",
+        "/v1/overview",
+        "/v1/stats",
+        "/v1/top",
+        "/v1/decisions",
+        "/v1/explain",
+        "/v1/policy",
+        "/v1/mode",
+        "/v1/changes",
         "/readyz",
         "/metrics",
         "/openapi.json",
@@ -103,7 +115,17 @@ fn the_index_says_what_is_where_and_all_of_it_is_there() {
 #[test]
 fn head_gets_what_get_would_but_for_the_body() {
     let subject = subject(POLICY);
-    for path in ["/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/limits"] {
+    for path in [
+        "/",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/openapi.json",
+        "/v1/limits",
+        "/v1/overview",
+        "/v1/mode",
+        "/page/index.html",
+    ] {
         let head = subject.send(Request::head(path).body(Full::default()).unwrap());
         let get = subject.get(path);
         assert_eq!((head.status, head.body.len()), (get.status, 0), "{path}");

@@ -11,6 +11,7 @@ use tollgate::store::ManualClock;
 use tollgate::{Limiter, MemoryStore, OutageSettings, Policy, Span, Store, Timestamp};
 use tollgate_http::SharedLimiter;
 use tollgate_server::{Access, Api, Status};
+use tollgate_watch::{WatchSettings, Watcher};
 
 pub(crate) type Store_ = MemoryStore<ManualClock>;
 
@@ -46,8 +47,23 @@ pub(crate) fn on_store<S: Store>(policy: &str, access: Access, store: S, clock: 
     let limiter = Limiter::with_store(policy, store);
     let limiter = SharedLimiter::from(limiter.with_outage_on(&OutageSettings::default(), clock.clone()));
     let status = Arc::new(Status::new());
-    let api = Api::new(limiter.clone(), Arc::clone(&status), access);
+    let api = Api::new(limiter.clone(), Arc::clone(&status), access).with_clock(clock.clone());
     Subject { api, limiter, status, clock }
+}
+
+/// With something that counts and remembers.
+pub(crate) fn watched(policy: &str, access: Access) -> (Subject, Watcher) {
+    let clock = ManualClock::at(Timestamp::from_secs(1_772_366_400));
+    let policy = Policy::parse(policy).expect("a policy without mistakes");
+    let watcher = Watcher::new(&WatchSettings { records: 200, ..WatchSettings::default() });
+    let store = MemoryStore::with_seed(20_000, clock.clone(), 7);
+    let limiter =
+        Limiter::with_store(policy, store).with_observer_on(Arc::new(watcher.clone()), clock.clone());
+    let (limiter, status) = (SharedLimiter::from(limiter), Arc::new(Status::new()));
+    let api = Api::new(limiter.clone(), Arc::clone(&status), access)
+        .with_clock(clock.clone())
+        .with_watcher(watcher.clone());
+    (Subject { api, limiter, status, clock }, watcher)
 }
 
 impl<S: Store> Subject<S> {
@@ -73,6 +89,12 @@ impl<S: Store> Subject<S> {
         let answer = self.post(path, body.to_owned());
         assert_eq!(answer.status, 200, "{path} {body}: {}", answer.text());
         answer.json()
+    }
+
+    /// What a switch is told.
+    #[track_caller]
+    pub(crate) fn put(&self, path: &str, body: &str) -> Answer {
+        self.send(Request::put(path).body(Full::new(Bytes::from(body.to_owned()))).expect("a request"))
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {

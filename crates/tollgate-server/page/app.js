@@ -1,0 +1,261 @@
+// The page: asks once a second, hands each answer to the part that draws it, and opens what is clicked.
+//
+// One question after the other, never two of a kind at once; nothing is asked while the page is hidden. What is kept
+// is the last answer of each kind and a bounded list of decisions, so hours change nothing. A server that comes back
+// is asked as if the page had just been opened.
+
+import { Failure, get } from "./api.js";
+import { decisionStream } from "./decisions.js";
+import { $, say, visible } from "./dom.js";
+import { openExplain, openWhatIf } from "./explain.js";
+import { clock, setServerTime } from "./format.js";
+import { announce, drawFresh, drawOverview, notice } from "./glance.js";
+import { openLimit } from "./limit.js";
+import { limitsTable } from "./limits.js";
+import { showPolicy } from "./policy.js";
+import { showRoutes, showTop } from "./side.js";
+import { figures } from "./state.js";
+import { openSwitch, showChanges, showEverything } from "./switches.js";
+import { isSigningIn, signIn } from "./token.js";
+
+const BEAT = 1000;
+const SLOWEST_BEAT = 5000;
+// Answers about very many limits are long: they are asked for less often.
+const MANY = 200;
+
+/** The last answer of each kind. */
+const data = {
+  overview: null,
+  figures: null,
+  stats: null,
+  top: null,
+  limits: [],
+  policy: null,
+  changes: [],
+  byName: new Map(),
+  statsOf: (name) => data.byName.get(name),
+};
+
+const stream = decisionStream({ openExplain: (id) => go(`explain/${encodeURIComponent(id)}`) });
+const table = limitsTable({
+  openLimit: (name) => go(`limit/${encodeURIComponent(name)}`),
+  openSwitch: (name) => askSwitch(name),
+  wanted: () => askStats().catch(() => {}),
+});
+
+// Asking.
+
+let lastData = 0;
+let failures = 0;
+let failing = null;
+let beatTimer = null;
+let beating = false;
+/** When each kind is due again. */
+const due = { stats: 0, top: 0, changes: 0 };
+/** The mark of the list of limits that is shown; "": none was compared yet. */
+let understood = "";
+
+async function askOverview() {
+  const overview = await get("v1/overview");
+  const restarted = data.overview !== null && data.overview.started_at !== overview.started_at;
+  if (restarted) {
+    stream.forget();
+    understood = "old";
+    [due.stats, due.top, due.changes] = [0, 0, 0];
+    announce("The server has restarted: its numbers begin anew.");
+    notice("note", `The server restarted at ${clock(overview.started_at)}: its numbers begin anew.`);
+  }
+  setServerTime(overview.now);
+  data.overview = overview;
+  data.figures = figures(overview);
+  lastData = performance.now();
+  table.setRole(overview.role);
+  showEverything(data, () => askSwitch(null));
+  drawOverview(data, { key: explainKey, limit: (name) => go(`limit/${encodeURIComponent(name)}`) });
+}
+
+async function askStats() {
+  const names = table.names();
+  const query = new URLSearchParams(names.map((it) => ["limit", it]));
+  if (drawer?.limit && !names.includes(drawer.limit)) query.append("limit", drawer.limit);
+  const stats = await get(`v1/stats?${query}`);
+  data.stats = stats;
+  data.byName = new Map(stats.limits.map((it) => [it.name, it]));
+  table.setStats(stats.limits);
+  drawer?.update?.();
+  // Somebody else has switched a limit: the list tells more about that.
+  if (stats.limits.some((it, at) => data.limits[at]?.name === it.name && data.limits[at].mode !== it.mode))
+    understood = "old";
+}
+
+async function askTop() {
+  data.top = await get("v1/top?most=12");
+  showTop(data.top, explainKey);
+  showRoutes(data.top.routes.slice(0, 12), (path) => stream.filter(path));
+}
+
+async function askPolicy() {
+  const [{ limits }, policy] = await Promise.all([get("v1/limits"), get("v1/policy")]);
+  [data.limits, data.policy] = [limits, policy];
+  const first = data.stats === null;
+  table.setLimits(limits);
+  showPolicy(policy, limits, (name) => go(`limit/${encodeURIComponent(name)}`));
+  drawer?.update?.();
+  if (first || table.names().some((it) => !data.byName.get(it)?.series)) await askStats();
+}
+
+async function askChanges() {
+  data.changes = (await get("v1/changes")).changes;
+  showChanges(data.changes);
+}
+
+/** Everything that is due, at once. */
+async function ask() {
+  const now = performance.now();
+  const list = [askOverview(), stream.poll()];
+  const often = (kind, every, asked) => {
+    if (now < due[kind]) return;
+    due[kind] = now + every - BEAT / 2;
+    list.push(asked());
+  };
+  if (data.limits.length > 0) often("stats", data.limits.length > MANY ? 5000 : 2000, askStats);
+  often("top", 2000, askTop);
+  often("changes", 10_000, askChanges);
+  if (data.overview === null) list.push(askPolicy());
+  const failed = (await Promise.allSettled(list)).find((it) => it.status === "rejected");
+  if (failed) throw failed.reason;
+  if (understood === "") understood = policyMark();
+  if (understood !== policyMark() || understood === "stale") {
+    await askPolicy();
+    understood = policyMark();
+  }
+}
+
+/** What the list of limits depends on; "stale" when what we have is of another policy. */
+const policyMark = () => {
+  const { started_at, policy, mode } = data.overview;
+  if (data.policy?.version !== policy.version) return "stale";
+  return `${started_at} ${policy.version} ${policy.loaded_at} ${policy.switched} ${mode}`;
+};
+
+async function beat() {
+  beatTimer = null;
+  if (beating || document.hidden || isSigningIn()) return;
+  beating = true;
+  try {
+    await ask();
+    [failures, failing] = [0, null];
+  } catch (error) {
+    if (error instanceof Failure && error.status === 401) return signIn(begin);
+    if (!(error instanceof Failure)) throw error;
+    failures += 1;
+    failing = error.message;
+  } finally {
+    beating = false;
+    drawFresh(lastData, failing);
+    schedule();
+  }
+}
+
+function schedule() {
+  if (beatTimer !== null || document.hidden || isSigningIn()) return;
+  // On the second, so that many pages and the server's own seconds keep step.
+  const wait = failures > 0 ? Math.min(SLOWEST_BEAT, BEAT * failures) : BEAT - (Date.now() % BEAT) || BEAT;
+  beatTimer = setTimeout(beat, Math.max(wait, BEAT / 4));
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) {
+    clearTimeout(beatTimer);
+    beatTimer = null;
+  } else if (beatTimer === null) {
+    beat();
+  }
+});
+
+// Opening.
+
+/** The drawer that is open, if any. */
+let drawer = null;
+/** How many were opened: an older one that closes late changes nothing. */
+let opened = 0;
+
+function go(hash) {
+  if (location.hash === `#${hash}`) route();
+  else location.hash = hash;
+}
+
+/** The part after `#` says what is open, so that it can be linked to. */
+function route() {
+  const asked = location.hash;
+  for (const open of document.querySelectorAll("dialog.drawer[open]")) open.close();
+  drawer = null;
+  const [, kind, text] = /^#(explain|limit|what-if)\/?(.*)$/s.exec(asked) ?? [];
+  if (kind === undefined) return;
+  let name;
+  try {
+    name = decodeURIComponent(text);
+  } catch {
+    return;
+  }
+  const mine = (opened += 1);
+  const closed = () => {
+    if (opened !== mine || location.hash !== asked) return;
+    drawer = null;
+    history.replaceState(null, "", location.pathname + location.search);
+  };
+  if (kind === "what-if") openWhatIf(closed);
+  else if (name === "") return;
+  else if (kind === "explain") openExplain(name, closed);
+  else {
+    drawer = { limit: name };
+    drawer.update = openLimit(data, name, { closed, openSwitch: askSwitch });
+    if (!data.byName.get(name)?.series) askStats().catch(() => {});
+  }
+}
+
+function askSwitch(name) {
+  if (data.overview === null) return;
+  openSwitch(data, name, (told, warning) => {
+    notice("ok", told);
+    if (warning) notice("warn", visible(warning));
+    announce(told);
+    due.stats = 0;
+    understood = "old";
+    askChanges().catch(() => {});
+    askPolicy().catch(() => {});
+  });
+}
+
+/** Explains the latest refusal of a key; where nobody remembers one, shows the key's decisions. */
+async function explainKey(limit, key) {
+  try {
+    const id = await stream.latest(limit, key);
+    if (id !== null) return go(`explain/${encodeURIComponent(id)}`);
+    notice("note", "No refusal of this key is remembered any more.");
+    stream.filter(key);
+  } catch (error) {
+    notice("bad", visible(error.message));
+  }
+}
+
+$("find").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const id = $("find-id").value.trim();
+  if (id !== "") go(`explain/${encodeURIComponent(id)}`);
+});
+$("what-if").addEventListener("click", () => go("what-if"));
+
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+say($("foot"), `Times are your local time${zone ? ` (${zone})` : ""}. Numbers are of this node.`);
+
+function begin() {
+  route();
+  beat();
+}
+
+setInterval(() => {
+  if (!document.hidden) drawFresh(lastData, failing);
+}, BEAT);
+addEventListener("hashchange", route);
+begin();

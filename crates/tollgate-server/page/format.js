@@ -1,0 +1,66 @@
+// Numbers and times, as people read them.
+
+const GROUPED = new Intl.NumberFormat("en");
+const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+
+/** What the server's clock is ahead of ours, in ms. */
+let ahead = 0;
+export const setServerTime = (text) => {
+  const time = Date.parse(text);
+  if (Number.isFinite(time)) ahead = time - Date.now();
+};
+export const serverNow = () => Date.now() + ahead;
+
+/** 1,234; 123.5K above a hundred thousand. */
+export const count = (n) => (n === null || n === undefined ? "–" : n >= 100_000 ? SHORT.format(n) : GROUPED.format(n));
+
+/** Per second: one digit below ten. */
+export const rate = (n) => (n > 0 && n < 10 ? n.toFixed(1) : count(Math.round(n)));
+
+/** 0.042 → 4.2 %. Something is never shown as nothing, nor less than all as all. */
+export function share(x) {
+  if (!Number.isFinite(x) || x <= 0) return "0 %";
+  if (x >= 1) return "100 %";
+  const percent = x * 100;
+  if (percent < 0.1) return "< 0.1 %";
+  if (percent > 99.9) return "> 99.9 %";
+  return `${percent < 10 || percent > 99 ? percent.toFixed(1) : Math.round(percent)} %`;
+}
+
+export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
+
+/** Milliseconds, in the largest unit that fits. */
+export function duration(ms) {
+  if (ms === null || ms === undefined) return "–";
+  if (ms < 1) return "0 s";
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  const s = ms / 1000;
+  if (s < 9.95) return `${s.toFixed(1).replace(".0", "")} s`;
+  if (s < 120) return `${Math.round(s)} s`;
+  const m = Math.floor(s / 60);
+  if (m < 120) return m < 10 && Math.round(s % 60) ? `${m} min ${Math.round(s % 60)} s` : `${m} min`;
+  const hours = Math.floor(m / 60);
+  if (hours < 48) return m % 60 && hours < 10 ? `${hours} h ${m % 60} min` : `${hours} h`;
+  return `${Math.floor(hours / 24)} days`;
+}
+
+export const micros = (us) =>
+  us === null || us === undefined ? "–" : us < 1000 ? `${us} µs` : `${(us / 1000).toFixed(us < 10_000 ? 1 : 0)} ms`;
+
+/** How long ago, by the server's clock. */
+export const ago = (text) => {
+  const ms = serverNow() - Date.parse(text);
+  return !Number.isFinite(ms) ? "–" : ms < 1500 ? "just now" : `${duration(Math.floor(ms / 1000) * 1000)} ago`;
+};
+
+/** 02:41:07; with the day when it is not today. */
+export function clock(time) {
+  const at = new Date(time);
+  if (!Number.isFinite(at.getTime())) return "–";
+  const today = new Date(serverNow()).toDateString() === at.toDateString();
+  return today ? CLOCK.format(at) : `${DAY.format(at)} ${CLOCK.format(at)}`;
+}
+
+export const sum = (list) => list.reduce((all, it) => all + it, 0);

@@ -1,0 +1,142 @@
+// At a glance: the state of all, in the head and on top, and what passes by.
+
+import { trafficChart } from "./chart.js";
+import { $, foreign, h, refill, say, visible } from "./dom.js";
+import { count, duration, micros, rate, share } from "./format.js";
+import { showAlerts, showFacts, showStore } from "./side.js";
+import { pills, verdict } from "./state.js";
+
+const PASSES_AFTER = 15_000;
+const LATE = 4000;
+const chart = trafficChart($("chart"));
+
+/** Says it aloud, to those who listen to the page. */
+export function announce(text) {
+  say($("announce"), text);
+}
+
+let announced = "";
+
+/** Draws what an overview tells. `open` has what is opened by a click: a limit, a key. */
+export function drawOverview(data, open) {
+  const { overview, figures: now } = data;
+  const list = pills(overview, now);
+  refill($("pills"), JSON.stringify(list), () => list.map(([kind, text]) => h("li", { class: `pill ${kind}` }, text)));
+  // Said aloud when the kind of state changes, not with every digit.
+  const kinds = list.map(([, text]) => text.replace(/[\d.<>,]+\s*%?/g, "").trim()).join(", ");
+  if (kinds !== announced) {
+    announced = kinds;
+    announce(list.map(([, text]) => text).join(", "));
+  }
+  document.title = `${list[0]?.[1] ?? "Tollgate"} · Tollgate`;
+  document.documentElement.dataset.state = list[0]?.[0] ?? "ok";
+
+  const [head, ...details] = verdict(overview, now, data.stats, data.top);
+  say($("verdict"), head);
+  refill($("verdict-more"), JSON.stringify(details), () => details.map((it) => detail(it, open)));
+
+  const cells = [
+    [rate(now.perSecond), "requests / s"],
+    [rate(now.refusedPerSecond), "refused / s", now.refusedPerSecond > 0 ? "is-bad" : null],
+    [share(now.share), "refused, 5 min", now.refused > 0 ? "is-bad" : null],
+    [count(now.shadow), "in shadow, 5 min", now.shadow > 0 ? "is-would" : null],
+    [overview.latency_us ? micros(overview.latency_us.p99) : "–", "deciding, p99"],
+  ];
+  if (overview.tarpit.waiting > 0)
+    cells.push([`${count(overview.tarpit.waiting)} of ${count(overview.tarpit.most)}`, "held back now"]);
+  refill($("numbers"), JSON.stringify(cells), () =>
+    cells.map(([value, label, cls]) => h("div", null, h("dt", null, label), h("dd", { class: cls ?? null }, value))),
+  );
+
+  chart.draw(overview.series);
+  showFacts(overview);
+  showStore(overview.store);
+  showAlerts(overview.alerts, open.key);
+  drawNotices(overview);
+}
+
+function detail(it, open) {
+  if (typeof it === "string") return h("span", null, `${it} `);
+  const who = it.key
+    ? [
+        ", most of them to ",
+        h(
+          "button",
+          { class: "link", type: "button", onclick: () => open.key(it.key.limit, it.key.key) },
+          foreign(it.key.key),
+        ),
+        ` (${count(it.key.refused)})`,
+      ]
+    : null;
+  return h(
+    "span",
+    null,
+    "Most by ",
+    h("button", { class: "link strong", type: "button", onclick: () => open.limit(it.limit) }, visible(it.limit)),
+    ` (${count(it.refused)})`,
+    who,
+    ". ",
+  );
+}
+
+/** What passes by itself: `{kind, text, until}`. */
+let passing = [];
+
+let overview = null;
+
+/** Shows something for a while. */
+export function notice(kind, text) {
+  passing = [...passing.slice(-3), { kind, text, until: performance.now() + PASSES_AFTER }];
+  drawNotices();
+}
+
+function drawNotices(latest = overview) {
+  overview = latest;
+  passing = passing.filter((it) => it.until > performance.now());
+  const list = passing.map((it) => [it.kind, it.text]);
+  if (overview?.policy.reload_error) {
+    list.push([
+      "bad",
+      "The policy file was changed and is not valid. The old policy stays in force.",
+      overview.policy.reload_error,
+    ]);
+  }
+  if (overview?.mode === "off") list.push(["warn", "Everything is switched off: no limit is checked."]);
+  if (overview?.mode === "shadow") list.push(["note", "Everything is in shadow mode: no limit refuses."]);
+  if (overview?.log?.suppressed > 0)
+    list.push([
+      "quiet",
+      `${count(overview.log.suppressed)} lines about refusals were left out of the log, which takes only so many a second.`,
+    ]);
+  refill($("notices"), JSON.stringify(list), () =>
+    list.map(([kind, text, more]) =>
+      h("div", { class: `notice ${kind}` }, h("p", null, text), more ? h("pre", null, visible(more)) : null),
+    ),
+  );
+}
+
+/** Says how old the data is. `lastData` 0: there is none yet; `failing`: why there is none at present. */
+export function drawFresh(lastData, failing) {
+  const fresh = $("fresh");
+  const age = performance.now() - lastData;
+  const state = failing !== null ? "lost" : lastData === 0 ? "waiting" : age > LATE ? "late" : "live";
+  if (fresh.dataset.state !== state) {
+    if (state === "lost") announce("The connection is lost. Trying again.");
+    else if (fresh.dataset.state === "lost" && state === "live") announce("Connected again.");
+    fresh.dataset.state = state;
+    document.documentElement.dataset.link = state;
+  }
+  const when = lastData === 0 ? "" : age < 1500 ? "1 s ago" : `${duration(Math.round(age / 1000) * 1000)} ago`;
+  say(
+    fresh,
+    {
+      live: `live, ${when}`,
+      late: `last data ${when}`,
+      waiting: "connecting …",
+      lost: `reconnecting${when ? `, last data ${when}` : ""}`,
+    }[state],
+  );
+  fresh.title = failing ?? "";
+  if (state === "lost" && lastData === 0) say($("verdict"), `No data: ${failing}.`);
+  if (passing.length > 0) drawNotices();
+}

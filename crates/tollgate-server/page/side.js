@@ -1,0 +1,186 @@
+// Store, alerts, most refused keys and hot routes.
+
+import { $, foreign, h, holder, nothing, pair, refill, say, visible } from "./dom.js";
+import { ago, clock, count, duration, plural, serverNow, share } from "./format.js";
+
+const [topHeld, routesHeld] = [holder($("top-body")), holder($("routes-body"))];
+const OUTAGES = 5;
+const ALERTS = 8;
+
+const span = (from, to) => duration((to === null ? serverNow() : Date.parse(to)) - Date.parse(from));
+
+/** Health of the store. */
+export function showStore(store) {
+  const bad = store.state !== "ok";
+  refill($("store-state"), store.state, () =>
+    h("span", { class: `pill ${bad ? "warn" : "ok"}` }, bad ? "degraded" : "ok"),
+  );
+  const where = store.address ? `${store.kind} at ` : store.kind === "memory" ? "memory of this node" : store.kind;
+  const rows = [
+    ["Kept in", where, store.address],
+    ["Breaker", store.breaker],
+    bad && store.since ? ["Degraded", `since ${clock(store.since)}, ${span(store.since, null)}`] : null,
+    store.error ? ["Last error", "", store.error] : null,
+    ["Failures", count(store.failures)],
+    ["Without the store", plural(store.degraded_decisions, "decision")],
+    store.keys === null ? null : ["Keys", count(store.keys)],
+    store.evictions ? ["Keys given up", count(store.evictions)] : null,
+    store.kind === "memory" ? null : ["Nodes", count(store.nodes)],
+    store.ledger_keys > 0 ? ["To be charged later", plural(store.ledger_keys, "key")] : null,
+  ].filter(Boolean);
+  refill($("store-body"), JSON.stringify(rows), () =>
+    rows.map(([name, value, theirs]) => pair(name, value, theirs ? foreign(theirs) : null)),
+  );
+  const outages = store.outages.slice(-OUTAGES).reverse();
+  refill($("outages"), `${JSON.stringify(outages)} ${outages[0]?.to === null ? serverNow() >> 12 : ""}`, () =>
+    outages.length === 0
+      ? null
+      : [
+          h("h3", null, "Outages"),
+          h(
+            "ul",
+            { class: "plain" },
+            outages.map((it) =>
+              h(
+                "li",
+                null,
+                `${clock(it.from)}–${it.to === null ? "now" : clock(it.to)} `,
+                h("span", { class: "muted" }, span(it.from, it.to)),
+              ),
+            ),
+          ),
+        ],
+  );
+}
+
+/** Keys that have nothing left for minutes. */
+export function showAlerts(alerts, openKey) {
+  say($("alerts-count"), alerts.length > 0 ? `${count(alerts.length)} for 5 minutes or longer` : "");
+  const shown = alerts.slice(0, ALERTS);
+  refill(
+    $("alerts-body"),
+    `${alerts.length} ${JSON.stringify(shown.map((it) => [it.limit, it.key, it.since, it.refused]))}`,
+    () => {
+      if (alerts.length === 0) return nothing("No key has been at zero for five minutes.");
+      const item = (it) =>
+        h(
+          "li",
+          null,
+          h("button", { class: "link row", type: "button", onclick: () => openKey(it.limit, it.key) }, foreign(it.key)),
+          h(
+            "span",
+            { class: "muted" },
+            ` ${visible(it.limit)}, since ${clock(it.since)} (${duration(it.for_s * 1000)}), ${count(it.refused)} refused`,
+          ),
+        );
+      const rest = alerts.length - shown.length;
+      return [
+        h("ul", { class: "plain alerts" }, shown.map(item)),
+        rest > 0 ? h("p", { class: "muted" }, `and ${count(rest)} more`) : null,
+      ];
+    },
+  );
+}
+
+/** Replaces rows but keeps the focus where it was. */
+function rows(body, mark, make) {
+  const at = [...body.querySelectorAll("button")].indexOf(document.activeElement);
+  if (refill(body, mark, make) && at >= 0) [...body.querySelectorAll("button")].at(at)?.focus();
+}
+
+const bar = (value) => {
+  const fill = h("span", { class: "fill" });
+  fill.style.inlineSize = `${Math.min(100, Math.max(0, value * 100)).toFixed(1)}%`;
+  return h("span", { class: "meter", "aria-hidden": "true" }, fill);
+};
+
+/** Who is refused most. */
+export function showTop(top, openKey) {
+  const unsure = top.error_at_most > 0 ? `each at most ${count(top.error_at_most)} too high` : "";
+  say($("top-note"), `last 5 minutes${top.keys.length > 0 && unsure ? `, ${unsure}` : ""}`);
+  const body = $("top-body");
+  if (topHeld() && body.querySelector("table") && top.keys.length > 0) return;
+  rows(body, JSON.stringify(top.keys), () => {
+    if (top.keys.length === 0) return nothing("No key was refused in the last 5 minutes.");
+    const most = Math.max(...top.keys.map((it) => it.refused));
+    const row = (it) =>
+      h(
+        "tr",
+        null,
+        h(
+          "th",
+          { scope: "row", class: "wide" },
+          h(
+            "button",
+            {
+              class: "link",
+              type: "button",
+              title: "Explain its latest refusal",
+              onclick: () => openKey(it.limit, it.key),
+            },
+            foreign(it.key),
+          ),
+        ),
+        h("td", { class: "dim" }, foreign(it.limit, "")),
+        h("td", { class: "number", title: `at least ${count(it.refused_at_least)}` }, count(it.refused)),
+        h("td", { class: "number" }, share(it.share)),
+        h("td", { class: "c-meter" }, bar(it.refused / most)),
+      );
+    return table(["Key", "Limit", "Refused", "Of all", ""], top.keys.map(row));
+  });
+}
+
+/** Where the traffic goes. */
+export function showRoutes(routes, filter) {
+  const body = $("routes-body");
+  if (routesHeld() && body.querySelector("table") && routes.length > 0) return;
+  rows(body, JSON.stringify(routes), () => {
+    if (routes.length === 0) return nothing("No requests in the last 5 minutes.");
+    const most = Math.max(...routes.map((it) => it.requests), 1);
+    const row = (it) =>
+      h(
+        "tr",
+        null,
+        h(
+          "th",
+          { scope: "row", class: "wide" },
+          h(
+            "button",
+            { class: "link", type: "button", title: "Show its decisions", onclick: () => filter(it.path) },
+            h("span", { class: "method" }, visible(it.method)),
+            " ",
+            foreign(it.path),
+          ),
+        ),
+        h("td", { class: "number" }, count(it.requests)),
+        h("td", { class: it.refused > 0 ? "number is-bad" : "number" }, count(it.refused)),
+        h("td", { class: "number" }, it.requests > 0 ? share(it.refused / it.requests) : "–"),
+        h("td", { class: "c-meter" }, bar(it.requests / most)),
+      );
+    return table(["Route", "Requests", "Refused", "Share", ""], routes.map(row));
+  });
+}
+
+function table(headings, list) {
+  const cell = (it, at) =>
+    it === ""
+      ? h("td", { class: "c-meter" })
+      : h("th", { scope: "col", class: at === 0 || it === "Limit" ? null : "number" }, it);
+  return h("table", { class: "top" }, h("thead", null, h("tr", null, headings.map(cell))), h("tbody", null, list));
+}
+
+/** The line of facts in the head. */
+export function showFacts(overview) {
+  const { policy } = overview;
+  refill(
+    $("facts"),
+    `${policy.version} ${ago(policy.loaded_at)} ${ago(overview.started_at)} ${overview.role} ${overview.version}`,
+    () =>
+      [
+        [`policy ${policy.version}`, `loaded ${ago(policy.loaded_at)}`],
+        [`up ${duration(serverNow() - Date.parse(overview.started_at))}`],
+        [`Tollgate ${overview.version}`],
+        [overview.role],
+      ].map((it) => h("span", null, it.join(", "))),
+  );
+}

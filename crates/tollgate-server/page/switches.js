@@ -1,0 +1,259 @@
+// Switches: what a change of mode would do, in words, before it is made; and who changed what.
+
+import { put } from "./api.js";
+import { field, openDialog } from "./dialog.js";
+import { $, foreign, h, nothing, refill, visible } from "./dom.js";
+import { ago, clock, count, plural } from "./format.js";
+import { idle, refusals } from "./state.js";
+
+const NAME = "tollgate-by";
+const RANK = { off: 0, shadow: 1, enforce: 2 };
+const SHOWN = 8;
+const MOST_SHOWN = 200;
+
+const remembered = () => {
+  try {
+    return localStorage.getItem(NAME) ?? "";
+  } catch {
+    return "";
+  }
+};
+
+const remember = (name) => {
+  try {
+    localStorage.setItem(NAME, name);
+  } catch {
+    // Then it is typed again.
+  }
+};
+
+/** What happens to requests when a limit goes from one mode to another. `all` is everything's mode. */
+function consequence(limit, stats, to, all) {
+  const name = `\`${visible(limit.name)}\``;
+  const goal = to === "policy" ? limit.policy_mode : to;
+  const weakened = RANK[all] < RANK[goal];
+  const lines = [];
+  if (goal === limit.mode && !weakened)
+    lines.push(
+      `${name} is in this mode now: nothing changes for requests.${to === "policy" || limit.switched ? "" : " The switch holds whatever the file comes to say."}`,
+    );
+  else if (weakened) {
+    lines.push(`Everything is switched to ${all}, which is weaker: ${name} stays ${all} until that is taken back.`);
+  } else if (goal === "off") {
+    lines.push(
+      `${name} will be neither checked nor counted. Requests that it would refuse will pass, and what they spend is not remembered.`,
+    );
+  } else if (goal === "shadow") {
+    lines.push(
+      `Requests that ${name} would refuse will pass. They are still counted, and shown as refusals in shadow.`,
+    );
+  } else {
+    lines.push(`${name} will refuse requests again as soon as a key has nothing left.`);
+  }
+  const [no, would] = [refusals(stats), stats.shadow_limited];
+  if (goal !== "enforce" && no > 0)
+    lines.push(`${plural(no, "request was", "requests were")} refused by it in the last 5 minutes.`);
+  if (goal === "enforce" && would > 0)
+    lines.push(`In the last 5 minutes it would have refused ${plural(would, "request")}.`);
+  if (limit.candidate_of && goal === "enforce")
+    lines.push(`It is a candidate, tried beside \`${visible(limit.candidate_of)}\`: both will then refuse.`);
+  return lines;
+}
+
+function consequenceOfAll(data, to) {
+  const of = data.figures;
+  const lines = [];
+  if (to === data.overview.mode) lines.push("This is the mode now: nothing changes.");
+  else if (to === "off")
+    lines.push("No limit will be checked or counted. Every request will pass, but for lists that deny.");
+  else if (to === "shadow")
+    lines.push("No limit will refuse. Requests are still counted, and refusals are shown as refusals in shadow.");
+  else lines.push("Each limit will do what its own switch or the file says, and refuse again where that is enforce.");
+  if (to !== "enforce" && of.refused > 0)
+    lines.push(`${plural(of.refused, "request was", "requests were")} refused in the last 5 minutes.`);
+  if (to === "enforce" && of.shadow > 0)
+    lines.push(`In the last 5 minutes ${plural(of.shadow, "request")} would have been refused.`);
+  return lines;
+}
+
+const CHOICES = [
+  ["enforce", "Enforce", "refuses what is too much"],
+  ["shadow", "Shadow", "counts, and lets everything pass"],
+  ["off", "Off", "neither checks nor counts"],
+  ["policy", "As the file says", ""],
+];
+
+/** Asks for a mode of one limit, or of everything when `name` is null, and makes the change. */
+export function openSwitch(data, name, done) {
+  const limit = name === null ? null : data.limits.find((it) => it.name === name);
+  if (name !== null && !limit) return;
+  const admin = data.overview?.role === "admin";
+  const now = limit ? limit.mode : data.overview.mode;
+  const title = limit ? h("span", null, "Mode of ", foreign(name, "")) : "Mode of everything";
+  const { dialog, body } = openDialog("box", title);
+  const words = h("div", { class: "consequence", "aria-live": "polite" });
+  const wrong = h("p", { class: "notice bad", role: "alert", hidden: true });
+  const reason = h("input", {
+    type: "text",
+    maxlength: "500",
+    autocomplete: "off",
+    placeholder: "INC-412: checkout is refused",
+  });
+  const by = h("input", { type: "text", maxlength: "100", autocomplete: "off" });
+  by.value = remembered();
+  const submit = h("button", { class: "button strong" }, "Switch");
+  const radios = CHOICES.filter(([it]) => limit || it !== "policy").map(([value, label, hint]) => {
+    const input = h("input", { type: "radio", name: "mode", value });
+    input.checked = limit?.switched === false ? value === "policy" : value === now;
+    const more =
+      value === "policy"
+        ? limit.switched
+          ? `${limit.policy_mode}; takes the switch back`
+          : `${limit.policy_mode}, and follows its changes`
+        : limit || value !== "enforce"
+          ? hint
+          : "each limit as it says";
+    return h(
+      "label",
+      { class: "choice" },
+      input,
+      h("span", null, h("strong", null, label), h("small", { class: "muted" }, ` ${more}`)),
+    );
+  });
+  const chosen = () => form.elements.mode.value;
+  const form = h(
+    "form",
+    { method: "dialog" },
+    h("fieldset", { class: "choices", disabled: !admin }, h("legend", { class: "unseen" }, "Mode"), radios),
+    words,
+    field("Reason", reason, "Kept with the change."),
+    field("Your name", by, "Kept with the change, and in this browser."),
+    wrong,
+    admin ? null : h("p", { class: "notice" }, "You are signed in as a reader. Switching needs the admin token."),
+    h(
+      "div",
+      { class: "actions" },
+      h("button", { class: "button", type: "button", onclick: () => dialog.close() }, "Cancel"),
+      submit,
+    ),
+  );
+  const tell = () => {
+    const to = chosen();
+    const lines = limit
+      ? consequence(limit, data.statsOf(name) ?? idle, to, data.overview.mode)
+      : consequenceOfAll(data, to);
+    words.replaceChildren(...lines.map((it) => h("p", null, it)));
+    const same = limit
+      ? to === "policy"
+        ? !limit.switched
+        : limit.switched && to === limit.mode
+      : to === data.overview.mode;
+    submit.disabled = !admin || same;
+    submit.textContent = to === "policy" ? "Take the switch back" : `Switch to ${to}`;
+    submit.classList.toggle("danger", to === "off");
+  };
+  form.addEventListener("change", tell);
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    if (submit.disabled) return;
+    submit.disabled = true;
+    wrong.hidden = true;
+    remember(by.value.trim());
+    try {
+      const path = limit ? `v1/limits/${encodeURIComponent(name)}/mode` : "v1/mode";
+      const told = await put(path, { mode: chosen(), reason: reason.value.trim(), by: by.value.trim() });
+      dialog.close();
+      const kept = told.persisted === null ? " It holds until the server restarts: no state folder is configured." : "";
+      const what = limit ? `\`${visible(name)}\` is now ${told.mode}` : `Everything is now ${told.mode}`;
+      done(`${what}, was ${told.before}.${kept}`, told.warning);
+    } catch (error) {
+      wrong.textContent = `Not switched: ${visible(error.message)}`;
+      wrong.hidden = false;
+      submit.disabled = false;
+    }
+  });
+  body.append(form);
+  tell();
+  form.querySelector("input:checked")?.focus();
+}
+
+/** The switch of everything. */
+export function showEverything(data, open) {
+  const { mode, role, policy } = data.overview;
+  const mark = `${mode} ${role} ${policy.switched}`;
+  refill($("everything-body"), mark, () => {
+    const hint = {
+      enforce:
+        policy.switched > 0
+          ? `Each limit as it says; ${plural(policy.switched, "limit is", "limits are")} switched by hand.`
+          : "Each limit does what the file says.",
+      shadow: "Nothing is refused by a limit. Requests are still counted.",
+      off: "Nothing is checked or counted.",
+    }[mode];
+    const button = h(
+      "button",
+      { class: "button", type: "button", id: "switch-everything", disabled: role !== "admin", onclick: open },
+      "Switch …",
+    );
+    return [
+      h(
+        "div",
+        { class: "everything" },
+        h("span", { class: "mode big", "data-mode": mode }, mode),
+        h("span", { class: "everything-hint" }, hint),
+        button,
+      ),
+      role === "admin"
+        ? null
+        : h("p", { class: "muted hint" }, "Signed in as a reader: switches need the admin token."),
+    ];
+  });
+}
+
+let shown = SHOWN;
+/** A limit without a switch is as the file says. */
+const word = (mode) => (mode === "policy" ? "as the file" : mode);
+
+/** Who changed what, newest first. */
+export function showChanges(changes) {
+  const body = $("changes-body");
+  const mark = `${changes.length} ${changes[0]?.at} ${shown} ${Math.floor(Date.now() / 60_000)}`;
+  const focused = body.contains(document.activeElement);
+  const filled = refill(body, mark, () => {
+    if (changes.length === 0) return nothing("Nobody has switched anything.");
+    const item = (it) =>
+      h(
+        "li",
+        null,
+        h(
+          "p",
+          null,
+          it.what === "everything" ? h("strong", null, "Everything") : foreign(it.limit, "strong"),
+          ` ${word(it.from)} → ${word(it.to)}`,
+        ),
+        it.reason ? h("p", null, h("bdi", { class: "foreign" }, visible(it.reason))) : null,
+        h(
+          "p",
+          { class: "muted" },
+          h("time", { datetime: it.at, title: it.at }, `${clock(it.at)}, ${ago(it.at)}`),
+          ` · ${visible(it.by || "no name")} · ${it.role}${it.peer ? ` from ${visible(it.peer)}` : ""}`,
+        ),
+      );
+    const more = changes.length > shown && shown < MOST_SHOWN;
+    const show = () => {
+      shown = MOST_SHOWN;
+      showChanges(changes);
+    };
+    return [
+      h("ol", { class: "journal" }, changes.slice(0, shown).map(item)),
+      more
+        ? h(
+            "button",
+            { class: "button quiet", type: "button", onclick: show },
+            `Show ${count(Math.min(changes.length, MOST_SHOWN) - shown)} more`,
+          )
+        : null,
+    ];
+  });
+  if (filled && focused) $("changes-title").closest("section").querySelector("button")?.focus();
+}

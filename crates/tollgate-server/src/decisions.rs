@@ -1,0 +1,95 @@
+//! `GET /v1/decisions`: what was decided lately, to be read on and on.
+//!
+//! Whoever asks again with `after` gets what has come since and is told how much of it is
+//! gone already.
+
+use std::sync::Arc;
+
+use http::request::Parts;
+use serde::Serialize;
+use tollgate::{Span, Store};
+use tollgate_watch::Record;
+
+use crate::api::Inner;
+use crate::json::MOST_UNITS;
+use crate::problem::Problem;
+use crate::query::Query;
+use crate::reply::{Reply, json_of};
+use crate::status::date;
+
+/// How many are told of unless asked for more.
+const SOME: u64 = 100;
+/// The most that are told of at once.
+pub(crate) const MOST_DECISIONS: u64 = 1_000;
+
+#[derive(Serialize)]
+struct Told<'r> {
+    next: u64,
+    missed: u64,
+    decisions: Vec<ToldDecision<'r>>,
+}
+
+#[derive(Serialize)]
+struct ToldDecision<'r> {
+    seq: u64,
+    id: String,
+    at: Option<String>,
+    allowed: bool,
+    fate: &'static str,
+    method: &'r str,
+    path: &'r str,
+    client: Option<&'r str>,
+    limit: Option<&'r str>,
+    key: Option<&'r str>,
+    retry_after_ms: Option<u64>,
+    degraded: bool,
+    took_us: u64,
+}
+
+/// Whole milliseconds, rounded up: whoever comes back then is not early.
+pub(crate) fn millis(wait: Span) -> u64 {
+    wait.as_millis_ceil().max(1)
+}
+
+impl<'r> ToldDecision<'r> {
+    fn of(record: &'r Record) -> Self {
+        let decider = record.decider.and_then(|at| record.limits.get(at));
+        Self {
+            seq: record.seq,
+            id: record.id.to_string(),
+            at: date(record.at),
+            allowed: record.allowed,
+            fate: record.fate.as_str(),
+            method: &record.method,
+            path: &record.path,
+            client: record.client.as_deref(),
+            limit: record.limit.as_deref(),
+            key: decider.map(|limit| &*limit.key),
+            retry_after_ms: record.retry_after.map(millis),
+            degraded: record.degraded,
+            took_us: record.took.as_micros(),
+        }
+    }
+}
+
+impl<S: Store> Inner<S> {
+    pub(crate) fn decisions(&self, asked: &Parts) -> Result<Reply, Problem> {
+        let query = Query::of(asked.uri.query(), &["after", "most", "refused"])?;
+        let (after, refused) = (query.number("after", 0, MOST_UNITS)?, query.flag("refused")?);
+        let most = query.number("most", 1, MOST_DECISIONS)?.unwrap_or(SOME);
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let watcher = self.watching()?;
+        // Before the records are read: what comes in between is told of the next time.
+        let last = watcher.kept().last;
+        let (mut records, missed) = match after {
+            Some(seq) => watcher.records_after(seq, most),
+            None => (watcher.latest_records(most, refused), 0),
+        };
+        // A number that was not given yet is of a server before this one.
+        let read = after.map_or(last, |after| if after > last { 0 } else { after });
+        let next = records.last().map_or(read, |record| record.seq.max(read));
+        records.retain(|record: &Arc<Record>| !refused || !record.allowed);
+        let decisions = records.iter().map(|record| ToldDecision::of(record)).collect();
+        Ok(json_of(&Told { next, missed, decisions }))
+    }
+}

@@ -1,0 +1,199 @@
+//! Why: `GET /v1/decisions/{id}` of what was decided, `POST /v1/explain` of what would be.
+//!
+//! Both are worded by the same record, so what would be is told as what was. Considering a
+//! request charges nothing and nobody is told of it.
+
+use http::request::Parts;
+use serde::Serialize;
+use tollgate::{DecisionId, Limiter, Store};
+use tollgate_watch::{LimitRecord, Record, Spender, Watcher};
+
+use crate::api::Inner;
+use crate::body::{quoted, read};
+use crate::check::{Asked, FIELDS};
+use crate::decisions::millis;
+use crate::problem::Problem;
+use crate::query::Query;
+use crate::reply::{Reply, json_of};
+use crate::status::date;
+use crate::told::mode;
+
+#[derive(Serialize)]
+#[allow(clippy::struct_excessive_bools, reason = "so many things are told of")]
+struct Told<'r> {
+    id: Option<String>,
+    hypothetical: bool,
+    at: Option<String>,
+    allowed: bool,
+    fate: &'static str,
+    summary: String,
+    reason: Option<&'r str>,
+    limit: Option<&'r str>,
+    retry_after_ms: Option<u64>,
+    policy_version: u64,
+    policy_is_current: bool,
+    degraded: bool,
+    took_us: u64,
+    request: ToldRequest<'r>,
+    limits: Vec<ToldLimit<'r>>,
+    trace_id: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ToldRequest<'r> {
+    method: &'r str,
+    path: &'r str,
+    host: Option<&'r str>,
+    client: Option<&'r str>,
+}
+
+#[derive(Serialize)]
+struct ToldLimit<'r> {
+    name: &'r str,
+    window: Option<&'r str>,
+    key: &'r str,
+    algorithm: &'static str,
+    quota: String,
+    mode: &'static str,
+    candidate: bool,
+    decided: bool,
+    allowed: bool,
+    cost: u64,
+    limit: u64,
+    remaining: u64,
+    retry_after_ms: Option<u64>,
+    reset_after_ms: u64,
+    arithmetic: Vec<String>,
+    spenders: Vec<ToldSpender>,
+}
+
+#[derive(Serialize)]
+struct ToldSpender {
+    client: Option<String>,
+    method: String,
+    path: String,
+    units: u64,
+    last_at: Option<String>,
+}
+
+impl From<Spender> for ToldSpender {
+    fn from(spender: Spender) -> Self {
+        Self {
+            client: spender.client.map(String::from),
+            method: spender.method.into(),
+            path: spender.path.into(),
+            units: spender.units,
+            last_at: date(spender.last),
+        }
+    }
+}
+
+/// What words need besides the record.
+struct Teller<'a, S> {
+    limiter: &'a Limiter<S>,
+    watcher: &'a Watcher,
+    hypothetical: bool,
+}
+
+impl<S> Teller<'_, S> {
+    fn tell(&self, record: &Record) -> Reply {
+        let limits = record.limits.iter().enumerate();
+        json_of(&Told {
+            id: (!self.hypothetical).then(|| record.id.to_string()),
+            hypothetical: self.hypothetical,
+            at: date(record.at),
+            allowed: record.allowed,
+            fate: record.fate.as_str(),
+            summary: record.summary(),
+            reason: record.reason.as_deref(),
+            limit: record.limit.as_deref(),
+            retry_after_ms: record.retry_after.map(millis),
+            policy_version: record.policy_version,
+            policy_is_current: record.policy_version == self.limiter.version(),
+            degraded: record.degraded,
+            took_us: record.took.as_micros(),
+            request: ToldRequest {
+                method: &record.method,
+                path: &record.path,
+                host: record.host.as_deref(),
+                client: record.client.as_deref(),
+            },
+            limits: limits.map(|(at, limit)| self.limit(record, limit, record.decider == Some(at))).collect(),
+            trace_id: record.trace.map(|trace| format!("{:032x}", trace.trace)),
+        })
+    }
+
+    fn limit<'r>(&self, record: &Record, limit: &'r LimitRecord, decided: bool) -> ToldLimit<'r> {
+        let outcome = &limit.outcome;
+        let spenders = self.watcher.spenders(self.limiter.policy(), limit);
+        ToldLimit {
+            name: &limit.name,
+            window: limit.window.as_deref(),
+            key: &limit.key,
+            algorithm: limit.quota.algorithm(),
+            quota: limit.promise(),
+            mode: mode(limit.mode),
+            candidate: limit.is_candidate,
+            decided,
+            allowed: outcome.is_admitted(),
+            cost: limit.cost,
+            limit: outcome.limit,
+            remaining: outcome.remaining,
+            retry_after_ms: outcome.retry_after().map(millis),
+            reset_after_ms: outcome.reset_after.as_millis_ceil(),
+            arithmetic: limit.arithmetic(record.counted_at),
+            spenders: spenders.into_iter().map(ToldSpender::from).collect(),
+        }
+    }
+}
+
+impl<S: Store> Inner<S> {
+    /// Why a request was decided about as it was.
+    pub(crate) fn explain(&self, asked: &Parts, id: &str) -> Result<Reply, Problem> {
+        Query::none(asked.uri.query())?;
+        let watcher = self.watching()?;
+        let id: DecisionId = id.parse().map_err(|_| {
+            let shown = quoted(id);
+            Problem::senseless(format!("`{shown}` is no id of a decision; it has sixteen hexadecimal digits"))
+        })?;
+        let record = watcher.record(id).ok_or_else(|| forgotten(id, watcher))?;
+        let limiter = self.limiter.load();
+        Ok(Teller { limiter: &limiter, watcher, hypothetical: false }.tell(&record))
+    }
+
+    /// What would be decided about a request now, and why.
+    pub(crate) async fn consider(&self, body: &[u8]) -> Result<Reply, Problem> {
+        let watcher = self.watching()?;
+        let asked: Asked<'_> = read(body, FIELDS)?;
+        let call = asked.call()?;
+        let (limiter, begun) = (self.limiter.load(), self.now());
+        let decision = limiter.consider(&call).await.map_err(|error| Problem::outage(&error))?;
+        let now = self.now();
+        let record = watcher.describe(limiter.policy(), limiter.version(), Some(&call), &decision, now);
+        let record = Record { took: now.since(begun), ..record };
+        Ok(Teller { limiter: &limiter, watcher, hypothetical: true }.tell(&record))
+    }
+
+    /// What counts and remembers, if anything does.
+    pub(crate) fn watching(&self) -> Result<&Watcher, Problem> {
+        self.watcher.get().ok_or_else(|| {
+            Problem::conflict(
+                "nothing is observed: the policy file says `observe: off`; remove that and restart",
+            )
+        })
+    }
+}
+
+fn forgotten(id: DecisionId, watcher: &Watcher) -> Problem {
+    let kept = watcher.kept();
+    let since = match kept.since.and_then(date) {
+        Some(since) => {
+            format!("the last {} refusals are remembered, all of them since {since}", kept.refusals)
+        }
+        None => "no refusal is remembered yet".to_owned(),
+    };
+    Problem::not_found(format!(
+        "no decision `{id}` is remembered: {since} (`observe.records` says how many at most: {}); of requests that were admitted only a sample is",
+        kept.most
+    ))
+}

@@ -1,0 +1,154 @@
+//! `/v1/mode`, `/v1/limits/{name}/mode`, `/v1/changes`: which limits refuse, and who said so.
+
+use http::request::Parts;
+use serde::{Deserialize, Serialize};
+use tollgate::Store;
+
+use crate::access::{Caller, Role};
+use crate::api::Inner;
+use crate::body::{listed, quoted, read};
+use crate::json::Text;
+use crate::named::unknown;
+use crate::problem::Problem;
+use crate::query::{Query, unescaped};
+use crate::reply::{Reply, json_of};
+use crate::switchboard::{Change, Switch, SwitchError, Target, Who};
+use crate::told::mode;
+
+const FIELDS: &[&str] = &["mode", "reason", "by"];
+
+/// What can be said of everything, and of a limit.
+const OF_EVERYTHING: [Switch; 3] = [Switch::Enforce, Switch::Shadow, Switch::Off];
+const OF_LIMIT: [Switch; 4] = [Switch::Enforce, Switch::Shadow, Switch::Off, Switch::Policy];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked<'b> {
+    #[serde(borrow)]
+    mode: Text<'b>,
+    #[serde(borrow)]
+    reason: Option<Text<'b>>,
+    #[serde(borrow)]
+    by: Option<Text<'b>>,
+}
+
+#[derive(Serialize)]
+struct Told {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    mode: Option<&'static str>,
+    before: Option<&'static str>,
+    persisted: Option<bool>,
+    warning: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ToldModes {
+    mode: &'static str,
+    limits: Vec<ToldSwitched>,
+}
+
+#[derive(Serialize)]
+struct ToldSwitched {
+    name: String,
+    mode: Option<&'static str>,
+    policy_mode: Option<&'static str>,
+    switch: Switch,
+}
+
+#[derive(Serialize)]
+struct ToldChanges {
+    changes: Vec<ToldChange>,
+}
+
+#[derive(Serialize)]
+struct ToldChange {
+    what: &'static str,
+    #[serde(flatten)]
+    change: Change,
+}
+
+impl Asked<'_> {
+    fn switch(&self, known: &[Switch]) -> Result<Switch, Problem> {
+        let said = self.mode.as_str();
+        known.iter().copied().find(|switch| switch.word() == said).ok_or_else(|| {
+            let words: Vec<_> = known.iter().map(|switch| switch.word()).collect();
+            let words = listed(&words).replace(" and ", " or ");
+            Problem::senseless(format!("`mode` must be {words}, not `{}`", quoted(said)))
+        })
+    }
+}
+
+impl<S: Store> Inner<S> {
+    /// What is switched.
+    pub(crate) fn modes(&self, asked: &Parts) -> Result<Reply, Problem> {
+        Query::none(asked.uri.query())?;
+        let modes = self.switchboard().modes();
+        let limits = modes.switched().map(|limit| ToldSwitched {
+            name: limit.name,
+            mode: limit.mode.map(mode),
+            policy_mode: limit.policy_mode.map(mode),
+            switch: limit.switch,
+        });
+        Ok(json_of(&ToldModes { mode: mode(modes.everything()), limits: limits.collect() }))
+    }
+
+    /// Switches a limit, or everything.
+    pub(crate) async fn switch(
+        &self,
+        limit: Option<&str>,
+        body: &[u8],
+        role: Role,
+        caller: Caller,
+    ) -> Result<Reply, Problem> {
+        let asked: Asked<'_> = read(body, FIELDS)?;
+        let name = limit.map(unescaped);
+        let name = name.map(String::from);
+        let switch = asked.switch(if name.is_some() { &OF_LIMIT } else { &OF_EVERYTHING })?;
+        let said =
+            |text: &Option<Text<'_>>| text.as_ref().map(|text| text.as_str().to_owned()).unwrap_or_default();
+        let who = Who {
+            by: said(&asked.by),
+            reason: said(&asked.reason),
+            role,
+            peer: Some(caller.peer),
+            at: self.now(),
+        };
+        let (board, limit) = (self.switchboard().clone(), name.clone());
+        // It may be written to a disk, and the others on this thread do not wait for that.
+        let switched = self.apart.run(move || {
+            board.switch(limit.as_deref().map_or(Target::Everything, Target::Limit), switch, &who)
+        });
+        let unknown = name.as_deref().unwrap_or_default();
+        let switched = switched.await?.map_err(|error| self.not_switched(&error, unknown))?;
+        Ok(json_of(&Told {
+            name,
+            mode: switched.mode.map(mode),
+            before: switched.before.map(mode),
+            persisted: switched.persisted,
+            warning: switched.warning,
+        }))
+    }
+
+    fn not_switched(&self, error: &SwitchError, name: &str) -> Problem {
+        match error {
+            SwitchError::Unknown => unknown(name, self.limiter.load().policy()),
+            SwitchError::NoPolicyOfEverything => Problem::senseless(
+                "everything has no mode in the policy file: `enforce` leaves each limit as it says itself",
+            ),
+            SwitchError::Candidate(live) => Problem::senseless(format!(
+                "`{name}` is tried beside `{live}` and never refuses: to put it in force, write it as `{live}` in the policy file"
+            )),
+        }
+    }
+
+    /// Who switched what, the newest first.
+    pub(crate) fn changes(&self, asked: &Parts) -> Result<Reply, Problem> {
+        Query::none(asked.uri.query())?;
+        let changes = self.switchboard().changes().into_iter().map(|change| ToldChange {
+            what: if change.limit.is_some() { "limit" } else { "everything" },
+            change,
+        });
+        Ok(json_of(&ToldChanges { changes: changes.collect() }))
+    }
+}

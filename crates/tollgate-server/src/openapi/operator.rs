@@ -1,0 +1,433 @@
+//! What operators ask: the paths of the page, the overview, explanations and switches.
+
+use serde_json::{Map, Value, json};
+
+use super::schemas::{algorithm, count, mode, object, schema, time, wait, words};
+use super::{json_of, operation, reference};
+use crate::decisions::MOST_DECISIONS;
+use crate::json::MOST_UNITS;
+use crate::stats::{MOST_IN_STEPS, MOST_TOP};
+use crate::switchboard::MOST_CHANGES;
+
+/// Their paths.
+pub(super) fn paths() -> Map<String, Value> {
+    let number = |name: &str, least: u64, most: u64, description: &str| {
+        json!({"name": name, "in": "query", "description": description,
+               "schema": {"type": "integer", "minimum": least, "maximum": most}})
+    };
+    let limit = json!({
+        "name": "limit", "in": "query", "description": "Tells of these limits step by step, too.",
+        "schema": {"type": "array", "items": {"type": "string"}, "maxItems": MOST_IN_STEPS},
+        "explode": true,
+    });
+    let refused = json!({"name": "refused", "in": "query", "description": "Only refusals.", "schema": {"type": "boolean"}});
+    let id = json!({"name": "id", "in": "path", "required": true, "description": "The id of a decision, as `Tollgate-Decision` tells it.",
+                    "schema": {"type": "string", "pattern": "^[0-9A-Fa-f]{16}$"}});
+    let file = json!({"name": "name", "in": "path", "required": true, "description": "A file of the page.",
+                      "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]+$"}});
+    let of_switch = ["400", "401", "403", "404", "408", "413", "415", "422", "503"];
+    let mut of_everything = look("modes", "How limits are switched", "Modes", &[], &[]);
+    of_everything["put"] = operation(
+        "switchEverything",
+        "Switches everything: `enforce` leaves each limit as it is",
+        "SwitchRequest",
+        "Switched",
+        &of_switch,
+    );
+    let mut of_limit = super::named_parameters();
+    of_limit["put"] = operation(
+        "switchLimit",
+        "Switches one limit; `policy` takes the switch back",
+        "SwitchLimitRequest",
+        "SwitchedLimit",
+        &of_switch,
+    );
+    let of_explain = ["400", "401", "403", "408", "409", "413", "415", "422", "503"];
+    [
+        ("/page/{name}", page(&file)),
+        ("/v1/overview", look("overview", "Is everything all right?", "Overview", &[], &[])),
+        ("/v1/stats", look("stats", "How each limit is doing, in the last minutes", "Stats", &[limit], &["404", "409", "422"])),
+        (
+            "/v1/top",
+            look(
+                "top", "Who is refused most and what is asked for most, in the last minutes", "Top",
+                &[number("most", 1, MOST_TOP, "How many; 20 unless given.")], &["409"],
+            ),
+        ),
+        (
+            "/v1/decisions",
+            look(
+                "decisions", "What was decided lately, the newest last: refusals and a sample of the others", "Decisions",
+                &[
+                    number("after", 0, MOST_UNITS, "What has come since: `next` of the last answer."),
+                    number("most", 1, MOST_DECISIONS, "How many; 100 unless given."),
+                    refused,
+                ],
+                &["409"],
+            ),
+        ),
+        ("/v1/decisions/{id}", look("explainDecision", "Why a request was decided about as it was", "Explanation", &[id], &["404", "409", "422"])),
+        (
+            "/v1/explain",
+            json!({"post": operation(
+                "explain", "What would be decided about a request now, and why. Charges nothing", "CheckRequest", "Explanation", &of_explain
+            )}),
+        ),
+        ("/v1/policy", look("policy", "The policy as it was understood, but for its limits", "Policy", &[], &[])),
+        ("/v1/mode", of_everything),
+        ("/v1/limits/{name}/mode", of_limit),
+        ("/v1/changes", look("changes", "Who switched what, the newest first", "Changes", &[], &[])),
+    ]
+    .into_iter()
+    .map(|(path, item)| (path.to_owned(), item))
+    .collect()
+}
+
+/// Something to look at, with parameters.
+fn look(id: &str, summary: &str, told: &str, parameters: &[Value], problems: &[&str]) -> Value {
+    let operation = |id: String, content: Option<Value>| {
+        let mut ok = json!({"description": "The answer."});
+        if let Some(content) = content {
+            ok["content"] = content;
+        }
+        let mut responses = Map::new();
+        responses.insert("200".into(), ok);
+        let problems = ["400", "401", "403"].iter().chain(problems);
+        responses.extend(problems.map(|status| ((*status).to_owned(), reference(status))));
+        json!({"operationId": id, "summary": summary, "responses": responses})
+    };
+    json!({
+        "parameters": parameters,
+        "get": operation(id.to_owned(), Some(json_of(told))),
+        "head": operation(format!("{id}Head"), None),
+    })
+}
+
+/// A file of the page. Needs no token, holds no data.
+fn page(parameter: &Value) -> Value {
+    let kinds = [
+        "text/html",
+        "text/css",
+        "text/javascript",
+        "image/svg+xml",
+        "image/png",
+        "image/x-icon",
+        "application/json",
+        "application/octet-stream",
+    ];
+    let content: Map<String, Value> = kinds.iter().map(|kind| ((*kind).to_owned(), json!({}))).collect();
+    let operation = |id: &str, content: Value| {
+        json!({
+            "operationId": id, "summary": "A file of the page", "security": [{}],
+            "responses": {
+                "200": content, "304": {"description": "As it was, by `If-None-Match`."},
+                "403": reference("403"), "404": reference("404"),
+            },
+        })
+    };
+    json!({
+        "parameters": [parameter],
+        "get": operation("page", json!({"description": "The file.", "content": content})),
+        "head": operation("pageHead", json!({"description": "The file."})),
+    })
+}
+
+/// The shapes of what is asked and told.
+pub(super) fn schemas() -> Map<String, Value> {
+    let mut schemas = switches();
+    schemas.extend(overview());
+    schemas.extend(stats());
+    schemas.extend(explanation());
+    schemas.insert("Policy".into(), policy());
+    schemas
+}
+
+fn named(schemas: impl IntoIterator<Item = (&'static str, Value)>) -> Map<String, Value> {
+    schemas.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect()
+}
+
+/// An object all of whose members are always there.
+#[allow(clippy::needless_pass_by_value, reason = "it is made for this and goes into it")]
+fn whole(members: Value) -> Value {
+    let required: Vec<_> = members.as_object().into_iter().flat_map(Map::keys).map(String::as_str).collect();
+    object(&required, members.clone())
+}
+
+fn list(of: &str) -> Value {
+    json!({"type": "array", "items": schema(of)})
+}
+
+fn counts() -> Value {
+    json!({"type": "array", "items": count()})
+}
+
+fn flag(description: &str) -> Value {
+    json!({"type": "boolean", "description": description})
+}
+
+fn text(description: &str) -> Value {
+    json!({"type": "string", "description": description})
+}
+
+fn perhaps(mut schema: Value) -> Value {
+    if let Some(kind) = schema.get("type").cloned() {
+        schema["type"] = json!([kind, "null"]);
+        schema
+    } else {
+        json!({"anyOf": [schema, {"type": "null"}]})
+    }
+}
+
+fn share() -> Value {
+    json!({"type": "number", "minimum": 0, "maximum": 1})
+}
+
+fn switches() -> Map<String, Value> {
+    let asked = |modes: Value| {
+        let mut asked = object(
+            &["mode"],
+            json!({
+                "mode": {"enum": modes},
+                "reason": {"type": ["string", "null"], "description": "Why. The first 300 characters are kept."},
+                "by": {"type": ["string", "null"], "description": "Who. The first 100 characters are kept."},
+            }),
+        );
+        asked["examples"] = json!([{"mode": "shadow", "reason": "launch day", "by": "ann"}]);
+        asked
+    };
+    let of_limit = || json!({"anyOf": [mode(), {"type": "null"}], "description": "Null for a limit that the policy does not have at the moment."});
+    let switched = |told: Value| {
+        json!({
+            "mode": told.clone(), "before": told,
+            "persisted": {"type": ["boolean", "null"], "description": "Whether it survives a restart; null without a state folder."},
+            "warning": perhaps(text("What whoever switched should know.")),
+        })
+    };
+    let mut of_one = switched(of_limit());
+    of_one["name"] = text("The limit.");
+    let switch = json!({"enum": ["enforce", "shadow", "off", "policy"]});
+    named([
+        ("SwitchRequest", asked(json!(["enforce", "shadow", "off"]))),
+        ("SwitchLimitRequest", asked(json!(["enforce", "shadow", "off", "policy"]))),
+        ("Switched", whole(switched(mode()))),
+        ("SwitchedLimit", whole(of_one)),
+        ("Modes", whole(json!({"mode": mode(), "limits": list("LimitSwitch")}))),
+        (
+            "LimitSwitch",
+            whole(json!({
+                "name": text("The limit."), "mode": of_limit(), "policy_mode": of_limit(), "switch": switch,
+            })),
+        ),
+        (
+            "Changes",
+            whole(json!({
+                "changes": {"type": "array", "maxItems": MOST_CHANGES, "items": schema("Change")},
+            })),
+        ),
+        (
+            "Change",
+            whole(json!({
+                "at": time(), "what": {"enum": ["everything", "limit"]}, "limit": perhaps(text("Which.")),
+                "from": switch, "to": switch, "reason": text("Why, as they say."), "by": text("Who, as they say."),
+                "role": {"enum": ["admin", "reader"]}, "peer": perhaps(text("Their address.")),
+            })),
+        ),
+    ])
+}
+
+fn overview() -> Map<String, Value> {
+    named([
+        (
+            "Overview",
+            whole(json!({
+                "now": time(), "started_at": time(), "version": text("Of Tollgate."),
+                "role": {"enum": ["admin", "reader"], "description": "What the asker may do."},
+                "observing": flag("False with `observe: off`: then nothing below is counted."),
+                "policy": schema("PolicyInForce"), "mode": mode(), "store": schema("StoreInFull"),
+                "totals": schema("Totals"), "series": schema("Series"),
+                "latency_us": perhaps(schema("Latency")), "alerts": list("Alert"),
+                "tarpit": whole(json!({"waiting": count(), "most": count()})),
+                "log": whole(json!({"suppressed": count()})),
+            })),
+        ),
+        (
+            "PolicyInForce",
+            whole(json!({
+                "version": count(), "loaded_at": perhaps(time()), "reload_error": perhaps(text("Why the last change was refused.")),
+                "limits": count(), "switched": count(), "privacy": privacy(),
+            })),
+        ),
+        (
+            "StoreInFull",
+            whole(json!({
+                "kind": {"enum": ["memory", "redis"]}, "address": perhaps(text("Without a password.")),
+                "state": {"enum": ["ok", "degraded"]}, "breaker": {"enum": ["closed", "open", "half-open"]},
+                "since": perhaps(time()), "error": perhaps(text("Why it last gave no answer.")), "failures": count(),
+                "degraded_decisions": count(), "nodes": count(), "ledger_keys": count(),
+                "keys": perhaps(count()), "evictions": perhaps(count()),
+                "outages": {"type": "array", "maxItems": 20, "items": whole(json!({"from": time(), "to": perhaps(time())}))},
+            })),
+        ),
+        (
+            "Totals",
+            whole(json!({
+                "allowed": count(), "unlimited": count(), "limited": count(), "blocked": count(),
+                "uncountable": count(), "shadow_limited": count(), "degraded": count(),
+            })),
+        ),
+        (
+            "Series",
+            whole(json!({
+                "step_s": count(), "until": {"type": "integer", "description": "The second that the last is of, since 1970."},
+                "allowed": counts(), "refused": counts(), "shadow_limited": counts(), "degraded": counts(),
+            })),
+        ),
+        ("Latency", whole(json!({"p50": count(), "p90": count(), "p99": count()}))),
+        (
+            "Alert",
+            whole(json!({
+                "limit": text("The limit."), "key": key_shown(), "since": time(), "for_s": count(), "refused": count(),
+            })),
+        ),
+    ])
+}
+
+fn key_shown() -> Value {
+    text("As the policy's `privacy` lets it be seen.")
+}
+
+fn privacy() -> Value {
+    json!({"enum": ["plain", "hashed", "truncated"]})
+}
+
+fn stats() -> Map<String, Value> {
+    named([
+        (
+            "Stats",
+            whole(
+                json!({"window_s": count(), "step_s": count(), "until": count(), "limits": list("LimitStats")}),
+            ),
+        ),
+        (
+            "LimitStats",
+            whole(json!({
+                "name": text("The limit."), "mode": mode(), "policy_mode": mode(), "candidate_of": perhaps(text("The limit that it is tried beside.")),
+                "allowed": count(), "limited": count(), "shadow_limited": count(), "blocked": count(), "exhausted": count(),
+                "soft": count(), "degraded": count(),
+                "remaining_min": perhaps(share()),
+                "total": whole(json!({"allowed": count(), "limited": count(), "shadow_limited": count()})),
+                "agreement": perhaps(schema("Agreement")), "series": perhaps(schema("LimitSeries")),
+            })),
+        ),
+        (
+            "Agreement",
+            whole(json!({
+                "both_allow": count(), "only_candidate_allows": count(), "only_live_allows": count(), "both_refuse": count(),
+            })),
+        ),
+        (
+            "LimitSeries",
+            whole(json!({
+                "allowed": counts(), "limited": counts(), "remaining": {"type": "array", "items": perhaps(share())},
+            })),
+        ),
+        (
+            "Top",
+            whole(json!({
+                "window_s": count(), "keys": list("TopKey"), "routes": list("HotRoute"),
+                "error_at_most": {"type": "integer", "description": "By how much `refused` of a key may be too high."},
+            })),
+        ),
+        (
+            "TopKey",
+            whole(json!({
+                "limit": text("The limit."), "key": key_shown(), "refused": count(), "refused_at_least": count(), "share": share(),
+            })),
+        ),
+        (
+            "HotRoute",
+            whole(
+                json!({"method": text("The method."), "path": text("Cut where it is long."), "requests": count(), "refused": count()}),
+            ),
+        ),
+    ])
+}
+
+fn fate() -> Value {
+    json!({"enum": ["admitted", "refused", "allow_listed", "deny_listed", "blocked", "uncountable"]})
+}
+
+fn explanation() -> Map<String, Value> {
+    let id = json!({"type": "string", "pattern": "^[0-9a-f]{16}$"});
+    let limit = || perhaps(text("The limit that decided."));
+    named([
+        (
+            "Decisions",
+            whole(json!({
+                "next": {"type": "integer", "minimum": 0, "description": "To be sent as `after` the next time."},
+                "missed": {"type": "integer", "minimum": 0, "description": "How many were forgotten before they could be told."},
+                "decisions": {"type": "array", "maxItems": MOST_DECISIONS, "items": schema("DecisionLine")},
+            })),
+        ),
+        (
+            "DecisionLine",
+            whole(json!({
+                "seq": count(), "id": id, "at": time(), "allowed": flag("Whether it could go ahead."), "fate": fate(),
+                "method": text("Empty where a limit and a key were named."), "path": text("Without the query."),
+                "client": perhaps(text("As `privacy` lets it be seen.")), "limit": limit(),
+                "key": perhaps(key_shown()), "retry_after_ms": wait(), "degraded": flag("Decided without the store."), "took_us": count(),
+            })),
+        ),
+        (
+            "Explanation",
+            whole(json!({
+                "id": perhaps(id), "hypothetical": flag("Nothing was charged: it was only asked."), "at": time(),
+                "allowed": flag("Whether it could go ahead."), "fate": fate(), "summary": text("All of it in one sentence."),
+                "reason": perhaps(text("What no number says.")), "limit": limit(),
+                "retry_after_ms": wait(), "policy_version": count(), "policy_is_current": flag("Whether that policy is still in force."),
+                "degraded": flag("Decided without the store."), "took_us": count(),
+                "request": whole(json!({
+                    "method": text("The method."), "path": text("Without the query."), "host": perhaps(text("The host.")),
+                    "client": perhaps(text("As `privacy` lets it be seen.")),
+                })),
+                "limits": list("ExplainedLimit"),
+                "trace_id": perhaps(json!({"type": "string", "pattern": "^[0-9a-f]{32}$"})),
+            })),
+        ),
+        (
+            "ExplainedLimit",
+            whole(json!({
+                "name": text("The limit."), "window": perhaps(text("Which of its windows.")), "key": key_shown(),
+                "algorithm": algorithm(), "quota": text("What it promises."), "mode": mode(),
+                "candidate": flag("Tried beside another."), "decided": flag("Whether it decided."),
+                "allowed": flag("Whether it had room."), "cost": count(), "limit": count(), "remaining": count(),
+                "retry_after_ms": wait(), "reset_after_ms": count(),
+                "arithmetic": words(), "spenders": list("Spender"),
+            })),
+        ),
+        (
+            "Spender",
+            whole(json!({
+                "client": perhaps(text("As `privacy` lets it be seen.")), "method": text("The method."), "path": text("Without the query."),
+                "units": count(), "last_at": time(),
+            })),
+        ),
+    ])
+}
+
+fn policy() -> Value {
+    let bits = |most: u8| json!({"type": "integer", "minimum": 0, "maximum": most});
+    whole(json!({
+        "version": count(), "loaded_at": perhaps(time()), "limits": count(), "allow": count(), "deny": count(),
+        "client": whole(json!({
+            "trusted_proxies": words(), "header": {"enum": ["x-forwarded-for", "forwarded", "none"]},
+            "ipv4_prefix": bits(32), "ipv6_prefix": bits(128),
+        })),
+        "identify": whole(json!({"user": words(), "api_key": words(), "tenant": words()})),
+        "headers": whole(json!({
+            "x_ratelimit": {"enum": ["epoch", "delta", "off"]}, "ietf": {"enum": ["draft-11", "draft-6", "off"]},
+            "retry_after_jitter": count(), "dialects": words(),
+        })),
+        "privacy": privacy(), "max_keys": count(),
+    }))
+}

@@ -1,0 +1,194 @@
+//! The page for people: static files, packed into the binary.
+//!
+//! They hold no data and no secret, so everybody may have them. What they show they ask
+//! the API for, as anybody else would.
+//!
+//! `build.rs` lists whatever lies in `page/` (as `FILES`). A browser asks again each time
+//! and is told that nothing has changed, so a new version is seen at once.
+//!
+//! Not here: what the page looks like (`page/`), who may have it (`access`).
+
+use std::hash::{DefaultHasher, Hasher};
+use std::io::Write as _;
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
+    IF_NONE_MATCH, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+
+use crate::problem::Problem;
+use crate::reply::Reply;
+
+include!(concat!(env!("OUT_DIR"), "/page_files.rs"));
+
+/// What the page may do: load its own files and ask its own server, and nothing else.
+const MAY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+                   connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// What every file is sent with.
+const ALWAYS: [(HeaderName, &str); 6] = [
+    (CACHE_CONTROL, "no-cache"),
+    (CONTENT_SECURITY_POLICY, MAY),
+    (REFERRER_POLICY, "no-referrer"),
+    (VARY, "accept, accept-encoding"),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (X_FRAME_OPTIONS, "DENY"),
+];
+
+/// A file of the page.
+struct File {
+    name: &'static str,
+    body: &'static [u8],
+    packed: OnceLock<Packed>,
+}
+
+/// What is made of a file when it is first asked for.
+struct Packed {
+    /// Its name as it is and as it is packed: two things that differ have two (RFC 9110, 8.8.3.3).
+    tags: [String; 2],
+    /// Only where that is shorter.
+    gzip: Option<Bytes>,
+}
+
+impl File {
+    const fn new(name: &'static str, body: &'static [u8]) -> Self {
+        Self { name, body, packed: OnceLock::new() }
+    }
+
+    fn packed(&self) -> &Packed {
+        self.packed.get_or_init(|| {
+            let mut hasher = DefaultHasher::new();
+            hasher.write(self.body);
+            let hash = hasher.finish();
+            Packed {
+                tags: [format!("\"{hash:016x}\""), format!("\"{hash:016x}-gzip\"")],
+                gzip: packed(self.body).filter(|packed| packed.len() < self.body.len()),
+            }
+        })
+    }
+
+    fn kind(&self) -> &'static str {
+        match self.name.rsplit_once('.').map(|(_, extension)| extension) {
+            Some("html") => "text/html; charset=utf-8",
+            Some("css") => "text/css; charset=utf-8",
+            Some("js") => "text/javascript; charset=utf-8",
+            Some("json" | "webmanifest") => "application/json",
+            Some("svg") => "image/svg+xml",
+            Some("png") => "image/png",
+            Some("ico") => "image/x-icon",
+            _ => "application/octet-stream",
+        }
+    }
+
+    fn reply(&self, asked: &HeaderMap) -> Reply {
+        let Packed { tags: [plain, gzipped], gzip } = self.packed();
+        let gzip = gzip.clone().filter(|_| takes_gzip(asked));
+        let tag = if gzip.is_some() { gzipped } else { plain };
+        let mut response = Response::new(Full::default());
+        let headers = response.headers_mut();
+        headers.extend(ALWAYS.map(|(name, value)| (name, HeaderValue::from_static(value))));
+        if let Ok(tag) = HeaderValue::from_str(tag) {
+            headers.insert(ETAG, tag);
+        }
+        if is_known(asked, tag) {
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            return response;
+        }
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.kind()));
+        if gzip.is_some() {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        *response.body_mut() = Full::new(gzip.unwrap_or(Bytes::from_static(self.body)));
+        response
+    }
+}
+
+/// Packed as small as it gets: it is done once.
+fn packed(body: &[u8]) -> Option<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    // Writing to memory does not fail; if it did, the file goes out as it is.
+    encoder.write_all(body).ok()?;
+    encoder.finish().ok().map(Bytes::from)
+}
+
+/// Whether the asker says that it unpacks gzip.
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let lines = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).any(|coding| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+        let weight = weight.trim().strip_prefix("q=").map_or(Ok(1.0), str::parse::<f32>);
+        name.trim().eq_ignore_ascii_case("gzip") && weight.is_ok_and(|weight| weight > 0.0)
+    })
+}
+
+/// Whether the asker has this very thing already.
+fn is_known(headers: &HeaderMap, tag: &str) -> bool {
+    let lines = headers.get_all(IF_NONE_MATCH).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).any(|known| {
+        let known = known.trim();
+        known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag
+    })
+}
+
+/// A file of the page.
+pub(crate) fn file(name: &str, asked: &HeaderMap) -> Result<Reply, Problem> {
+    let file = FILES.iter().find(|file| file.name == name);
+    let file =
+        file.ok_or_else(|| Problem::not_found("the page has no such file; `GET /` is where it begins"))?;
+    Ok(file.reply(asked))
+}
+
+/// The page itself, for those who read HTML. Programs and `curl` do not say so.
+pub(crate) fn index(asked: &HeaderMap) -> Option<Reply> {
+    let reads_html = |line: &HeaderValue| line.to_str().is_ok_and(|line| line.contains("text/html"));
+    let wanted = asked.get_all(ACCEPT).iter().any(reads_html);
+    if wanted { file("index.html", asked).ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_page_is_below_a_hundred_kilobytes() {
+        let sizes = FILES.iter().map(|file| file.packed().gzip.as_ref().map_or(file.body.len(), Bytes::len));
+        let sum: usize = sizes.sum();
+        assert!(sum < 100_000, "{sum} bytes, packed");
+    }
+
+    #[test]
+    fn gzip_is_sent_to_those_who_say_so() {
+        for (said, takes) in [
+            ("gzip", true),
+            ("br, GZIP;q=0.5", true),
+            ("gzip;q=0", false),
+            ("gzip; q=0.0, br", false),
+            ("identity", false),
+            ("xgzip", false),
+            ("gzip;q=x", false),
+            ("", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(said));
+            assert_eq!(takes_gzip(&headers), takes, "{said}");
+        }
+        assert!(!takes_gzip(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn what_is_known_is_not_sent_again() {
+        for (said, known) in
+            [("\"a\"", true), ("\"b\", W/\"a\"", true), ("*", true), ("\"b\"", false), ("a", false)]
+        {
+            let mut headers = HeaderMap::new();
+            headers.insert(IF_NONE_MATCH, HeaderValue::from_static(said));
+            assert_eq!(is_known(&headers, "\"a\""), known, "{said}");
+        }
+    }
+}

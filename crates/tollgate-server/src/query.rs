@@ -1,0 +1,113 @@
+//! What is asked for behind the `?`.
+//!
+//! Read strictly: a parameter that is misspelt and ignored would answer something else than
+//! what was asked.
+
+use std::borrow::Cow;
+
+use tollgate::policy::nearest;
+
+use crate::body::{listed, quoted};
+use crate::problem::Problem;
+
+/// The parameters of a query, each with a name that is known.
+pub(crate) struct Query<'q>(Vec<(&'static str, Cow<'q, str>)>);
+
+impl<'q> Query<'q> {
+    /// Reads a query with these parameters.
+    pub(crate) fn of(query: Option<&'q str>, known: &[&'static str]) -> Result<Self, Problem> {
+        let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+        let read = |pair: &'q str| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let name = decoded(name);
+            match known.iter().find(|known| **known == name) {
+                Some(known) => Ok((*known, decoded(value))),
+                None => Err(unknown(&name, known)),
+            }
+        };
+        pairs.map(read).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Fails where there are parameters: for what takes none.
+    pub(crate) fn none(query: Option<&'q str>) -> Result<(), Problem> {
+        Self::of(query, &[]).map(drop)
+    }
+
+    /// A parameter that may be given once.
+    pub(crate) fn one(&self, name: &str) -> Result<Option<&str>, Problem> {
+        let mut values = self.all(name);
+        let first = values.next();
+        match values.next() {
+            Some(_) => Err(Problem::bad_request(format!("`{name}` is given twice; give it once"))),
+            None => Ok(first),
+        }
+    }
+
+    /// All values of a parameter that may be given several times.
+    pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |(known, _)| *known == name).map(|(_, value)| &**value)
+    }
+
+    /// A whole number, from `least` to `most`.
+    pub(crate) fn number(&self, name: &str, least: u64, most: u64) -> Result<Option<u64>, Problem> {
+        let Some(value) = self.one(name)? else { return Ok(None) };
+        let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+        let number = if digits { value.parse().ok() } else { None };
+        match number.filter(|number| (least..=most).contains(number)) {
+            Some(number) => Ok(Some(number)),
+            None => Err(Problem::bad_request(format!(
+                "`{name}` must be a whole number from {least} to {most}, such as `{name}={}`, not `{}`",
+                most.min(20),
+                quoted(value)
+            ))),
+        }
+    }
+
+    /// `true` or `false`.
+    pub(crate) fn flag(&self, name: &str) -> Result<bool, Problem> {
+        match self.one(name)? {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(other) => Err(Problem::bad_request(format!(
+                "`{name}` must be `true` or `false`, not `{}`",
+                quoted(other)
+            ))),
+        }
+    }
+}
+
+fn unknown(name: &str, known: &[&'static str]) -> Problem {
+    let meant = nearest(name, known.iter().copied());
+    let meant = meant.map(|meant| format!("did you mean `{meant}`? ")).unwrap_or_default();
+    let there = match known {
+        [] => "there are none here".to_owned(),
+        [only] => format!("there is `{only}`"),
+        several => format!("there are {}", listed(several)),
+    };
+    Problem::bad_request(format!("unknown parameter `{}`; {meant}{there}", quoted(name)))
+}
+
+/// A value as it was meant: escapes, and `+` for a blank. What is no text stays as it is.
+fn decoded(text: &str) -> Cow<'_, str> {
+    if !text.bytes().any(|byte| byte == b'%' || byte == b'+') {
+        return Cow::Borrowed(text);
+    }
+    let blanks = text.replace('+', " ");
+    Cow::Owned(unescaped(&blanks).into_owned())
+}
+
+/// Text without its percent escapes. What is no text without them stays as it is.
+pub(crate) fn unescaped(text: &str) -> Cow<'_, str> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let digit = |at: usize| after.get(at).and_then(|&it| char::from(it).to_digit(16));
+        let escaped = match (first, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => u8::try_from(high * 16 + low).ok(),
+            _ => None,
+        };
+        bytes.push(escaped.unwrap_or(*first));
+        rest = if escaped.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8(bytes).map_or(Cow::Borrowed(text), Cow::Owned)
+}

@@ -1,0 +1,211 @@
+//! `GET /v1/stats` and `GET /v1/top`: how each limit is doing, who is refused most and what
+//! is asked for most, in the last minutes.
+//!
+//! All limits are told of, since an operator looks for the one that stands out; what takes
+//! room, their minutes step by step, only for those that are asked for by name.
+
+use std::collections::HashSet;
+
+use http::request::Parts;
+use serde::Serialize;
+use tollgate::{Limit, Policy, Store};
+use tollgate_watch::{LimitSeries, Watcher};
+
+use crate::api::Inner;
+use crate::named::unknown;
+use crate::problem::Problem;
+use crate::query::Query;
+use crate::reply::{Reply, json_of};
+use crate::switchboard::Modes;
+use crate::told::mode;
+
+/// How long a step is, in seconds.
+const STEP: u64 = 5;
+/// How many steps are told of.
+const STEPS: u64 = 60;
+/// The most limits that are told of step by step.
+pub(crate) const MOST_IN_STEPS: usize = 100;
+/// How many keys and routes are told of unless asked for more.
+const TOP: u64 = 20;
+/// The most keys and routes that are told of.
+pub(crate) const MOST_TOP: u64 = 500;
+
+#[derive(Serialize)]
+struct Told<'p> {
+    window_s: u64,
+    step_s: u64,
+    until: u64,
+    limits: Vec<ToldLimit<'p>>,
+}
+
+#[derive(Serialize)]
+struct ToldLimit<'p> {
+    name: &'p str,
+    mode: &'static str,
+    policy_mode: &'static str,
+    candidate_of: Option<&'p str>,
+    allowed: u64,
+    limited: u64,
+    shadow_limited: u64,
+    blocked: u64,
+    exhausted: u64,
+    soft: u64,
+    degraded: u64,
+    /// The least share that any key had left.
+    remaining_min: Option<f64>,
+    total: ToldTotal,
+    agreement: Option<ToldAgreement>,
+    series: Option<ToldSeries>,
+}
+
+#[derive(Serialize)]
+struct ToldTotal {
+    allowed: u64,
+    limited: u64,
+    shadow_limited: u64,
+}
+
+#[derive(Serialize)]
+struct ToldAgreement {
+    both_allow: u64,
+    only_candidate_allows: u64,
+    only_live_allows: u64,
+    both_refuse: u64,
+}
+
+#[derive(Serialize)]
+struct ToldSeries {
+    allowed: Vec<u32>,
+    limited: Vec<u32>,
+    remaining: Vec<Option<f64>>,
+}
+
+impl From<LimitSeries> for ToldSeries {
+    fn from(series: LimitSeries) -> Self {
+        let remaining = series.remaining.into_iter().map(|it| it.map(share)).collect();
+        Self { allowed: series.allowed, limited: series.limited, remaining }
+    }
+}
+
+fn share(per_mille: u16) -> f64 {
+    f64::from(per_mille) / 1000.0
+}
+
+impl<'p> ToldLimit<'p> {
+    fn of(limit: &'p Limit, policy: &'p Policy, modes: &Modes, watcher: &Watcher, in_steps: bool) -> Self {
+        let name = limit.name();
+        let window = watcher.limit_window(name).unwrap_or_default();
+        let total = watcher.limit_totals(name).unwrap_or_default();
+        let candidate_of = live_beside(limit, policy);
+        let [both_allow, only_candidate_allows, only_live_allows, both_refuse] = total.agreement;
+        let agreement = ToldAgreement { both_allow, only_candidate_allows, only_live_allows, both_refuse };
+        Self {
+            name,
+            mode: mode(limit.mode()),
+            policy_mode: mode(modes.policy_mode(name).unwrap_or(limit.mode())),
+            candidate_of,
+            allowed: window.counts.allowed,
+            limited: window.counts.limited,
+            shadow_limited: window.counts.shadow_limited,
+            blocked: window.counts.blocked,
+            exhausted: window.counts.exhausted,
+            soft: window.counts.soft,
+            degraded: window.counts.degraded,
+            remaining_min: window.remaining_min.map(share),
+            total: ToldTotal {
+                allowed: total.allowed,
+                limited: total.limited,
+                shadow_limited: total.shadow_limited,
+            },
+            agreement: candidate_of.map(|_| agreement),
+            series: if in_steps { watcher.limit_series(name).map(ToldSeries::from) } else { None },
+        }
+    }
+}
+
+/// The name of the limit that this one is tried beside.
+pub(crate) fn live_beside<'p>(limit: &Limit, policy: &'p Policy) -> Option<&'p str> {
+    policy.limits().get(limit.candidate_of()?).map(Limit::name)
+}
+
+#[derive(Serialize)]
+struct ToldTop {
+    window_s: u64,
+    keys: Vec<ToldKey>,
+    routes: Vec<ToldRoute>,
+    error_at_most: u64,
+}
+
+#[derive(Serialize)]
+struct ToldKey {
+    limit: String,
+    key: String,
+    refused: u64,
+    refused_at_least: u64,
+    /// Of all refusals by limits meanwhile.
+    share: f64,
+}
+
+#[derive(Serialize)]
+struct ToldRoute {
+    method: String,
+    path: String,
+    requests: u64,
+    refused: u64,
+}
+
+impl<S: Store> Inner<S> {
+    pub(crate) fn stats(&self, asked: &Parts) -> Result<Reply, Problem> {
+        let query = Query::of(asked.uri.query(), &["limit"])?;
+        let (watcher, limiter) = (self.watching()?, self.limiter.load());
+        let (policy, modes) = (limiter.policy(), self.switchboard().modes());
+        let in_steps: HashSet<&str> = query.all("limit").collect();
+        if in_steps.len() > MOST_IN_STEPS {
+            return Err(Problem::senseless(format!(
+                "`limit` may name at most {MOST_IN_STEPS} limits at once, and these are {}",
+                in_steps.len()
+            )));
+        }
+        if let Some(stranger) = in_steps.iter().find(|name| policy.limit(name).is_none()) {
+            return Err(unknown(stranger, policy));
+        }
+        let told = Told {
+            window_s: STEP * STEPS,
+            step_s: STEP,
+            until: watcher.series().until / STEP * STEP,
+            limits: policy
+                .limits()
+                .iter()
+                .map(|limit| ToldLimit::of(limit, policy, &modes, watcher, in_steps.contains(limit.name())))
+                .collect(),
+        };
+        Ok(json_of(&told))
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "a share of counts, for people")]
+    pub(crate) fn top(&self, asked: &Parts) -> Result<Reply, Problem> {
+        let query = Query::of(asked.uri.query(), &["most"])?;
+        let most = query.number("most", 1, MOST_TOP)?.unwrap_or(TOP);
+        let top = self.watching()?.top(self.now(), usize::try_from(most).unwrap_or(usize::MAX));
+        let all = top.refused.max(1) as f64;
+        let keys = top.keys.iter().map(|key| ToldKey {
+            limit: key.limit.to_string(),
+            key: key.key.to_string(),
+            refused: key.refused,
+            refused_at_least: key.refused_at_least,
+            share: (key.refused as f64 / all * 10_000.0).round() / 10_000.0,
+        });
+        let routes = top.routes.iter().map(|route| ToldRoute {
+            method: route.method.to_string(),
+            path: route.path.to_string(),
+            requests: route.requests,
+            refused: route.refused,
+        });
+        Ok(json_of(&ToldTop {
+            window_s: top.window.as_micros() / 1_000_000,
+            keys: keys.collect(),
+            routes: routes.collect(),
+            error_at_most: top.error_at_most,
+        }))
+    }
+}

@@ -1,0 +1,192 @@
+//! Why: what was decided, and what would be.
+
+use serde_json::{Value, json};
+use tollgate::Span;
+use tollgate_server::Access;
+
+use crate::support::{Subject, watched};
+
+const POLICY: &str = "
+deny: [{ip: 192.0.2.66}]
+limits:
+  - {name: search, endpoint: /search, by: api_key, bucket: 10/minute}
+  - {name: pool, by: global, bucket: 1000/minute}
+  - {name: closed, endpoint: /closed, by: user, missing: refuse, bucket: 9/s}
+";
+const ASKED: &str =
+    r#"{"path":"/search?q=secret","api_key":"sk-live-51HzQ","ip":"203.0.113.9","host":"api.test"}"#;
+
+/// The last of so many requests.
+fn last(subject: &Subject, body: &str, times: usize) -> Value {
+    (0..times).fold(Value::Null, |_, _| subject.ask("/v1/check", body))
+}
+
+fn explained(subject: &Subject, decision: &Value) -> Value {
+    let answer = subject.get(&format!("/v1/decisions/{}", decision["id"].as_str().unwrap()));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()
+}
+
+#[test]
+fn a_refusal_is_explained_by_its_id_with_the_arithmetic() {
+    let (subject, _) = watched(POLICY, Access::open());
+    let refused = last(&subject, ASKED, 11);
+    let told = explained(&subject, &refused);
+    assert_eq!((&told["id"], &told["hypothetical"]), (&refused["id"], &json!(false)));
+    assert_eq!(
+        (&told["allowed"], &told["fate"], &told["limit"]),
+        (&json!(false), &json!("refused"), &json!("search"))
+    );
+    assert_eq!(told["retry_after_ms"], refused["retry_after_ms"]);
+    assert!(told["summary"].as_str().unwrap().starts_with("Refused by `search`"), "{}", told["summary"]);
+    assert_eq!(
+        told["request"],
+        json!({"method": "GET", "path": "/search", "host": "api.test", "client": "203.0.113.9"}),
+        "without the query"
+    );
+    let limits = told["limits"].as_array().unwrap();
+    assert_eq!(limits.len(), 2);
+    let search = &limits[0];
+    for (member, value) in [
+        ("name", json!("search")),
+        ("window", json!(null)),
+        ("key", json!("sk-l…")),
+        ("algorithm", json!("token-bucket")),
+        ("mode", json!("enforce")),
+        ("candidate", json!(false)),
+        ("decided", json!(true)),
+        ("allowed", json!(false)),
+        ("cost", json!(1)),
+        ("limit", json!(10)),
+        ("remaining", json!(0)),
+        ("retry_after_ms", json!(6000)),
+    ] {
+        assert_eq!(search[member], value, "{member}: {search}");
+    }
+    assert!(search["arithmetic"].as_array().unwrap().len() >= 3, "{search}");
+    assert_eq!(search["spenders"][0]["path"], "/search");
+    assert!(!told.to_string().contains("51HzQ"), "a key is never shown whole");
+    assert_eq!((&limits[1]["decided"], &limits[1]["allowed"]), (&json!(false), &json!(true)));
+    assert_eq!((&told["policy_version"], &told["policy_is_current"]), (&json!(1), &json!(true)));
+    subject.put("/v1/limits/search/mode", r#"{"mode":"off"}"#);
+    assert_eq!(explained(&subject, &refused)["policy_is_current"], false);
+}
+
+#[test]
+fn what_was_decided_without_counting_is_explained_too() {
+    let (subject, _) = watched(POLICY, Access::open());
+    for (body, fate, limit) in [
+        (r#"{"path":"/","ip":"192.0.2.66"}"#, "deny_listed", json!(null)),
+        (r#"{"path":"/closed","ip":"203.0.113.9"}"#, "blocked", json!("closed")),
+    ] {
+        let told = explained(&subject, &last(&subject, body, 1));
+        assert_eq!((&told["fate"], &told["limit"]), (&json!(fate), &limit), "{told}");
+        assert!(told["reason"].is_string() && !told["summary"].as_str().unwrap().is_empty(), "{told}");
+    }
+}
+
+#[test]
+fn what_would_be_decided_is_told_and_nothing_is_charged() {
+    let (subject, watcher) = watched(POLICY, Access::open());
+    last(&subject, ASKED, 9);
+    let before = (watcher.totals(), watcher.kept().last);
+    for _ in 0..50 {
+        let told = subject.ask("/v1/explain", ASKED);
+        assert_eq!(
+            (&told["id"], &told["hypothetical"], &told["allowed"]),
+            (&json!(null), &json!(true), &json!(true))
+        );
+    }
+    assert_eq!((watcher.totals(), watcher.kept().last), before, "nobody counts it");
+    assert_eq!(last(&subject, ASKED, 1)["limits"][0]["remaining"], 0, "the tenth of ten");
+    let told = subject.ask("/v1/explain", ASKED);
+    assert_eq!((&told["allowed"], &told["retry_after_ms"]), (&json!(false), &json!(6000)));
+    let refused = last(&subject, ASKED, 1);
+    assert_eq!(
+        explained(&subject, &refused)["summary"],
+        told["summary"],
+        "what would be is told as what was"
+    );
+    subject.advance(Span::from_secs(6));
+    assert_eq!(subject.ask("/v1/explain", ASKED)["allowed"], true);
+}
+
+#[test]
+fn a_hypothetical_request_is_read_as_strictly_as_a_real_one() {
+    let (subject, _) = watched(POLICY, Access::open());
+    for (body, status, detail) in [
+        ("", 400, "the body is empty; send a JSON object with `method`, `path`"),
+        (r#"{"pth":"/"}"#, 400, "did you mean `path`?"),
+        (r#"{"path":"x"}"#, 422, "`path` must begin with `/`"),
+        (r#"{"path":"/","ip":"x"}"#, 422, "`ip` is no address"),
+    ] {
+        let answer = subject.post("/v1/explain", body);
+        assert_eq!(answer.status, status, "{body}");
+        assert!(answer.problem().contains(detail), "{body}: {}", answer.text());
+    }
+    assert_eq!(subject.post("/v1/explain", vec![b' '; 65_537]).status, 413);
+}
+
+#[test]
+fn an_id_that_nobody_remembers_is_told_what_is_remembered() {
+    let (subject, _) = watched(POLICY, Access::open());
+    let said = subject.get("/v1/decisions/0123456789abcdef").problem();
+    assert!(said.contains("no refusal is remembered yet"), "{said}");
+    let first = last(&subject, r#"{"path":"/","ip":"192.0.2.66"}"#, 1);
+    last(&subject, r#"{"path":"/","ip":"192.0.2.66"}"#, 600);
+    let answer = subject.get("/v1/decisions/0123456789abcdef");
+    let said = answer.problem();
+    assert_eq!(answer.status, 404);
+    for part in ["refusals are remembered", "since 2026-03-01T12:00:00Z", "only a sample"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    drop(first);
+    for id in ["xyz", "0123456789abcdeg", "0123456789abcdef0", "%00"] {
+        let answer = subject.get(&format!("/v1/decisions/{id}"));
+        assert_eq!(answer.status, 422, "{id}");
+        assert!(answer.problem().contains("sixteen hexadecimal digits"));
+    }
+}
+
+#[test]
+fn whatever_callers_send_is_json_when_it_is_told() {
+    let (subject, _) = watched(
+        "limits: [{name: api, by: [user, 'header:x-k'], missing: shared, bucket: 1/hour}]",
+        Access::open(),
+    );
+    for nasty in [
+        "</script><img src=x onerror=alert(1)>",
+        "\u{1b}[2J\r\n\0",
+        "\u{202e}\u{feff}\"\\",
+        &"ü".repeat(5_000),
+    ] {
+        let body =
+            json!({"path": format!("/{nasty}"), "user": nasty, "host": nasty, "headers": {"x-k": nasty}})
+                .to_string();
+        let refused = last(&subject, &body, 2);
+        assert_eq!(refused["allowed"], false);
+        let told = explained(&subject, &refused);
+        assert!(told.to_string().len() < 8_000, "{}", told.to_string().len());
+        for path in ["/v1/decisions", "/v1/top", "/v1/overview", "/v1/stats"] {
+            let answer = subject.get(path);
+            assert_eq!(answer.header("content-type"), Some("application/json"), "{path}");
+            let raw = answer.text();
+            assert!(!raw.bytes().any(|byte| byte < 0x20), "{path}: control characters are escaped");
+            drop(answer.json());
+        }
+    }
+}
+
+#[test]
+fn hashed_keys_are_the_same_wherever_they_are_shown() {
+    let policy = "privacy: {keys: hashed}\nlimits: [{name: api, by: user, bucket: 1/hour}]";
+    let (subject, _) = watched(policy, Access::open());
+    let refused = last(&subject, r#"{"path":"/","user":"annabel"}"#, 2);
+    let key = refused["limits"][0]["key"].as_str().unwrap();
+    assert!(key.starts_with("hash:"), "{key}");
+    assert_eq!(explained(&subject, &refused)["limits"][0]["key"], key);
+    assert_eq!(subject.get("/v1/top").json()["keys"][0]["key"], key);
+    assert_eq!(subject.get("/v1/decisions?refused=true").json()["decisions"][0]["key"], key);
+    assert_eq!(subject.ask("/v1/limits/api/peek", r#"{"key":"annabel"}"#)["limits"][0]["key"], key);
+    assert_eq!(subject.get("/v1/overview").json()["policy"]["privacy"], "hashed");
+}

@@ -1,0 +1,79 @@
+//! The page for people: what is sent, to whom, and how often.
+
+use std::io::Read as _;
+
+use http::Request;
+use http_body_util::Full;
+
+use crate::support::{Answer, subject};
+
+const POLICY: &str = "limits: [{name: api, by: ip, bucket: 5/minute}]";
+
+fn get(path: &str, headers: &[(&str, &str)]) -> Answer {
+    let request =
+        headers.iter().fold(Request::get(path), |request, (name, value)| request.header(*name, *value));
+    subject(POLICY).send(request.body(Full::default()).unwrap())
+}
+
+#[test]
+fn browsers_get_the_page_and_programs_the_index() {
+    let browser = get("/", &[("accept", "text/html,application/xhtml+xml,*/*;q=0.8")]);
+    assert_eq!(browser.header("content-type"), Some("text/html; charset=utf-8"));
+    assert_eq!(browser.body, get("/page/index.html", &[]).body);
+    for accept in [&[][..], &[("accept", "*/*")], &[("accept", "application/json")]] {
+        assert_eq!(get("/", accept).header("content-type"), Some("text/plain; charset=utf-8"), "{accept:?}");
+    }
+}
+
+#[test]
+fn the_page_may_load_and_ask_nobody_but_its_own_server() {
+    for path in ["/", "/page/index.html"] {
+        let page = get(path, &[("accept", "text/html")]);
+        let may = page.header("content-security-policy").unwrap();
+        for part in
+            ["default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "form-action 'none'"]
+        {
+            assert!(may.contains(part), "{path}: {part}");
+        }
+        assert!(!may.contains("unsafe"), "{may}");
+        assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
+        assert_eq!(page.header("x-frame-options"), Some("DENY"));
+        assert_eq!(page.header("referrer-policy"), Some("no-referrer"));
+        assert_eq!(page.header("cache-control"), Some("no-cache"));
+        for loads in ["src=\"http", "href=\"http", "src=\"//", "href=\"//"] {
+            assert!(!page.text().contains(loads), "{path} loads from another host");
+        }
+    }
+}
+
+#[test]
+fn what_is_packed_unpacks_to_what_is_not() {
+    let (plain, packed) =
+        (get("/page/index.html", &[]), get("/page/index.html", &[("accept-encoding", "gzip, br")]));
+    assert_eq!((plain.header("content-encoding"), packed.header("content-encoding")), (None, Some("gzip")));
+    let mut unpacked = Vec::new();
+    flate2::read::GzDecoder::new(&packed.body[..]).read_to_end(&mut unpacked).unwrap();
+    assert_eq!(unpacked, plain.body);
+    assert!(packed.body.len() < plain.body.len());
+    assert_ne!(plain.header("etag"), packed.header("etag"), "two things have two names");
+    assert!(packed.header("vary").unwrap().contains("accept-encoding"));
+}
+
+#[test]
+fn what_a_browser_has_is_not_sent_again() {
+    let first = get("/", &[("accept", "text/html"), ("accept-encoding", "gzip")]);
+    let tag = first.header("etag").unwrap();
+    let again = get("/", &[("accept", "text/html"), ("accept-encoding", "gzip"), ("if-none-match", tag)]);
+    assert_eq!((again.status.as_u16(), again.body.len(), again.header("etag")), (304, 0, Some(tag)));
+    let plain = get("/", &[("accept", "text/html"), ("if-none-match", tag)]);
+    assert_eq!(plain.status, 200, "that was another thing");
+}
+
+#[test]
+fn only_files_of_the_page_are_there() {
+    for path in ["/page/Cargo.toml", "/page/..", "/page/%2e%2e", "/page/..%2fCargo.toml", "/page/INDEX.HTML"]
+    {
+        assert_eq!(get(path, &[]).status, 404, "{path}");
+        get(path, &[]).problem();
+    }
+}

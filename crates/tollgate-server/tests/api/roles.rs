@@ -1,0 +1,148 @@
+//! Every role against every route.
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use tollgate_server::{Access, Caller};
+
+use crate::support::{Answer, PEER, watched};
+
+const POLICY: &str = "limits: [{name: api, by: ip, bucket: 500/minute}]";
+const ADMIN: &str = "correct horse";
+const READER: &str = "battery staple";
+
+/// What it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Takes {
+    Nothing,
+    Reader,
+    Admin,
+}
+
+use Takes::{Admin, Nothing, Reader};
+
+/// Each route by each method that it knows, and what it takes.
+const ROUTES: &[(&str, &str, Takes)] = &[
+    ("GET", "/", Nothing),
+    ("GET", "/page/index.html", Nothing),
+    ("GET", "/healthz", Nothing),
+    ("GET", "/readyz", Nothing),
+    ("GET", "/metrics", Reader),
+    ("GET", "/openapi.json", Reader),
+    ("GET", "/v1/limits", Reader),
+    ("GET", "/v1/overview", Reader),
+    ("HEAD", "/v1/overview", Reader),
+    ("GET", "/v1/stats", Reader),
+    ("GET", "/v1/top", Reader),
+    ("GET", "/v1/decisions", Reader),
+    ("GET", "/v1/decisions/0123456789abcdef", Reader),
+    ("GET", "/v1/policy", Reader),
+    ("GET", "/v1/mode", Reader),
+    ("GET", "/v1/changes", Reader),
+    ("GET", "/nowhere", Reader),
+    ("POST", "/v1/explain", Reader),
+    ("POST", "/v1/limits/api/peek", Reader),
+    ("POST", "/v1/limits/api/check", Admin),
+    ("POST", "/v1/limits/api/grant", Admin),
+    ("POST", "/v1/limits/api/reset", Admin),
+    ("POST", "/v1/limits/api/refund", Admin),
+    ("POST", "/v1/check", Admin),
+    ("POST", "/v1/check/batch", Admin),
+    ("POST", "/v1/settle", Admin),
+    ("POST", "/v1/release", Admin),
+    ("PUT", "/v1/mode", Admin),
+    ("PUT", "/v1/limits/api/mode", Admin),
+    ("GET", "/v1/auth", Admin),
+    ("POST", "/v1/auth", Admin),
+];
+
+fn ask(access: Access, method: &str, path: &str, token: Option<&str>, certified: bool) -> Answer {
+    let (subject, _) = watched(POLICY, access);
+    let request = Request::builder().method(method).uri(path).header("x-original-uri", "/");
+    let request = token.into_iter().fold(request, |request, token| request.header("tollgate-token", token));
+    let request = request.body(Full::new(Bytes::from_static(b"{}"))).unwrap();
+    pollster::block_on(async {
+        let answer = subject.api.answer(request, Caller { peer: PEER, certified }).await;
+        let (parts, body) = answer.into_parts();
+        let body = http_body_util::BodyExt::collect(body).await.unwrap().to_bytes();
+        Answer { status: parts.status, headers: parts.headers, body }
+    })
+}
+
+/// Whether somebody who may do so much gets past the door.
+fn passes(answer: &Answer) -> bool {
+    !matches!(answer.status.as_u16(), 401 | 403)
+}
+
+#[test]
+fn every_role_may_do_what_the_route_takes_and_no_more() {
+    let both = || Access::token(ADMIN).with_reader(READER);
+    for &(method, path, takes) in ROUTES {
+        for (token, may) in
+            [(None, Nothing), (Some("wrong"), Nothing), (Some(READER), Reader), (Some(ADMIN), Admin)]
+        {
+            let answer = ask(both(), method, path, token, false);
+            let enough = takes == Nothing || takes == may || may == Admin;
+            assert_eq!(passes(&answer), enough, "{method} {path} by {may:?}: {}", answer.text());
+            if enough {
+                continue;
+            }
+            let wanted = if may == Reader { 403 } else { 401 };
+            assert_eq!(answer.status, wanted, "{method} {path} by {may:?}");
+            assert!(!answer.text().contains(ADMIN) && !answer.text().contains(READER));
+            if may == Reader {
+                assert!(answer.problem().contains("admin token"), "{}", answer.text());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_certificate_is_as_good_as_the_admin_token() {
+    for &(method, path, takes) in ROUTES {
+        for access in [Access::guarded(), Access::token(ADMIN), Access::open()] {
+            assert!(passes(&ask(access, method, path, None, true)), "{method} {path}");
+        }
+        assert_eq!(
+            passes(&ask(Access::guarded(), method, path, None, false)),
+            takes == Nothing,
+            "{method} {path}"
+        );
+    }
+}
+
+#[test]
+fn on_loopback_without_tokens_everybody_is_an_admin() {
+    for &(method, path, _) in ROUTES {
+        assert!(passes(&ask(Access::open(), method, path, None, false)), "{method} {path}");
+    }
+}
+
+#[test]
+fn an_empty_token_opens_nothing() {
+    for access in [Access::token(""), Access::guarded().with_reader(""), Access::token("").with_reader("")] {
+        for token in [None, Some("")] {
+            assert_eq!(ask(access.clone(), "GET", "/v1/overview", token, false).status, 401);
+        }
+    }
+}
+
+#[test]
+fn a_reader_alone_leaves_nobody_but_certificates_to_change_things() {
+    let access = || Access::guarded().with_reader(READER);
+    assert_eq!(ask(access(), "GET", "/v1/overview", Some(READER), false).json()["role"], "reader");
+    assert_eq!(ask(access(), "PUT", "/v1/mode", Some(READER), false).status, 403);
+    assert_eq!(ask(access(), "GET", "/v1/overview", None, true).json()["role"], "admin");
+}
+
+#[test]
+fn one_secret_for_both_is_the_admins() {
+    let access = Access::token(ADMIN).with_reader(ADMIN);
+    assert_eq!(ask(access, "GET", "/v1/overview", Some(ADMIN), false).json()["role"], "admin");
+}
+
+#[test]
+fn by_a_method_that_a_route_does_not_know_a_reader_is_told_the_right_one() {
+    let access = Access::token(ADMIN).with_reader(READER);
+    assert_eq!(ask(access, "DELETE", "/v1/mode", Some(READER), false).status, 405);
+}

@@ -1,0 +1,300 @@
+//! Which limits refuse, switched while requests are served.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+use tollgate::Policy;
+use tollgate_server::{Access, MOST_CHANGES, Saved, Switch, Switchboard};
+
+use crate::support::{Subject, subject, watched};
+
+const POLICY: &str = "
+limits:
+  - {name: api, by: ip, bucket: 2/minute}
+  - {name: tried, by: global, bucket: 1/minute, mode: shadow}
+  - {name: silent, by: global, bucket: 1/minute, mode: off}
+";
+
+/// Whether one more request passes.
+fn passes(subject: &Subject) -> bool {
+    subject.ask("/v1/check", r#"{"path":"/","ip":"203.0.113.9"}"#)["allowed"] == true
+}
+
+/// The modes in force, in the order of the policy.
+fn modes(subject: &Subject) -> Vec<String> {
+    let limits = subject.get("/v1/limits").json();
+    limits["limits"].as_array().unwrap().iter().map(|it| it["mode"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_switch_is_in_force_at_once_and_keeps_what_was_spent() {
+    let subject = subject(POLICY);
+    assert!(passes(&subject) && passes(&subject) && !passes(&subject));
+    let told = subject.put("/v1/limits/api/mode", r#"{"mode":"shadow","reason":"launch","by":"ann"}"#);
+    let expected =
+        json!({"name": "api", "mode": "shadow", "before": "enforce", "persisted": null, "warning": null});
+    assert_eq!((told.status.as_u16(), told.json()), (200, expected));
+    assert!(passes(&subject));
+    let limit = subject.get("/v1/limits").json()["limits"][0].clone();
+    assert_eq!(
+        (&limit["mode"], &limit["policy_mode"], &limit["switched"]),
+        (&json!("shadow"), &json!("enforce"), &json!(true))
+    );
+    assert_eq!(subject.put("/v1/limits/api/mode", r#"{"mode":"policy"}"#).json()["mode"], "enforce");
+    assert!(!passes(&subject), "what was spent still counts");
+}
+
+#[test]
+fn what_is_said_of_everything_only_weakens() {
+    let subject = subject(POLICY);
+    for (said, expected) in [
+        ("shadow", ["shadow", "shadow", "off"]),
+        ("off", ["off", "off", "off"]),
+        ("enforce", ["enforce", "shadow", "off"]),
+    ] {
+        let told = subject.put("/v1/mode", &json!({"mode": said}).to_string());
+        assert_eq!((told.status.as_u16(), &told.json()["mode"]), (200, &json!(said)), "{said}");
+        assert_eq!(modes(&subject), expected, "{said}");
+        assert_eq!(subject.get("/v1/mode").json(), json!({"mode": said, "limits": []}));
+        assert_eq!(subject.get("/v1/overview").json()["mode"], said);
+    }
+}
+
+#[test]
+fn a_limit_that_is_switched_under_something_weaker_is_told_so() {
+    let subject = subject(POLICY);
+    subject.put("/v1/mode", r#"{"mode":"off"}"#);
+    let told = subject.put("/v1/limits/tried/mode", r#"{"mode":"enforce"}"#).json();
+    assert_eq!(told["mode"], "off");
+    assert!(told["warning"].as_str().unwrap().contains("everything is switched to `off`"), "{told}");
+    assert_eq!(
+        subject.get("/v1/mode").json()["limits"],
+        json!([{"name": "tried", "mode": "off", "policy_mode": "shadow", "switch": "enforce"}])
+    );
+    subject.put("/v1/mode", r#"{"mode":"enforce"}"#);
+    assert_eq!(modes(&subject), ["enforce", "enforce", "off"]);
+}
+
+#[test]
+fn the_journal_says_who_did_what_the_newest_first_and_only_what_changed() {
+    let subject = subject(POLICY);
+    subject.put("/v1/limits/api/mode", r#"{"mode":"off","reason":"tests","by":"ann"}"#);
+    subject.put("/v1/limits/api/mode", r#"{"mode":"off","reason":"again","by":"bob"}"#);
+    subject.put("/v1/mode", r#"{"mode":"enforce"}"#);
+    subject.put("/v1/limits/tried/mode", r#"{"mode":"policy"}"#);
+    subject.put("/v1/mode", r#"{"mode":"shadow"}"#);
+    assert_eq!(
+        subject.get("/v1/changes").json(),
+        json!({"changes": [
+            {"at": "2026-03-01T12:00:00Z", "what": "everything", "limit": null, "from": "enforce", "to": "shadow",
+             "reason": "", "by": "", "role": "admin", "peer": "127.0.0.1"},
+            {"at": "2026-03-01T12:00:00Z", "what": "limit", "limit": "api", "from": "policy", "to": "off",
+             "reason": "tests", "by": "ann", "role": "admin", "peer": "127.0.0.1"},
+        ]})
+    );
+}
+
+#[test]
+fn what_is_no_mode_or_no_limit_is_told_what_is() {
+    let subject =
+        subject(&format!("{POLICY}  - {{name: live, by: ip, bucket: 9/s, candidate: {{bucket: 5/s}}}}\n"));
+    for (path, body, status, detail) in [
+        ("/v1/mode", r#"{"mode":"on"}"#, 422, "`mode` must be `enforce`, `shadow` or `off`, not `on`"),
+        ("/v1/mode", r#"{"mode":"policy"}"#, 422, "`enforce`, `shadow` or `off`"),
+        ("/v1/mode", r#"{"mode":7}"#, 400, "expected a string"),
+        ("/v1/mode", "{}", 400, "missing field `mode`"),
+        ("/v1/mode", r#"{"mode":"off","why":"x"}"#, 400, "unknown field `why`"),
+        ("/v1/mode", "", 400, "the body is empty; send a JSON object with `mode`, `reason` and `by`"),
+        ("/v1/limits/api/mode", r#"{"mode":"OFF"}"#, 422, "`off` or `policy`, not `OFF`"),
+        ("/v1/limits/apj/mode", r#"{"mode":"off"}"#, 404, "no limit is called `apj`; did you mean `api`?"),
+        (
+            "/v1/limits/live.candidate/mode",
+            r#"{"mode":"enforce"}"#,
+            422,
+            "tried beside `live` and never refuses",
+        ),
+    ] {
+        let answer = subject.put(path, body);
+        assert_eq!(answer.status, status, "{path} {body}: {}", answer.text());
+        assert!(answer.problem().contains(detail), "{path} {body}: {}", answer.text());
+    }
+    assert_eq!(subject.get("/v1/changes").json(), json!({"changes": []}));
+    assert_eq!(subject.put("/v1/limits/live.candidate/mode", r#"{"mode":"off"}"#).status, 200);
+}
+
+#[test]
+fn what_people_write_is_kept_as_text_of_bounded_length() {
+    let subject = subject(POLICY);
+    let body =
+        json!({"mode": "off", "by": "a\u{1b}[31m\n".repeat(200), "reason": "<script>\u{0}\"".repeat(100)});
+    subject.put("/v1/mode", &body.to_string());
+    let change = subject.get("/v1/changes").json()["changes"][0].clone();
+    let (by, reason) = (change["by"].as_str().unwrap(), change["reason"].as_str().unwrap());
+    assert_eq!((by.chars().count(), reason.chars().count()), (100, 300));
+    assert!(!by.chars().chain(reason.chars()).any(char::is_control), "{change}");
+}
+
+#[test]
+fn the_journal_keeps_the_last_thousand() {
+    let subject = subject(POLICY);
+    for at in 0..MOST_CHANGES + 5 {
+        let mode = if at % 2 == 0 { "off" } else { "shadow" };
+        subject.put("/v1/mode", &json!({"mode": mode, "reason": at.to_string()}).to_string());
+    }
+    let changes = subject.get("/v1/changes").json();
+    let changes = changes["changes"].as_array().unwrap();
+    assert_eq!((changes.len(), &changes[0]["reason"]), (MOST_CHANGES, &json!("1004")));
+}
+
+/// An API with a board that others hold too.
+fn with_board(policy: &str) -> (Subject, Switchboard<crate::support::Store_>) {
+    let subject = subject(policy);
+    let board = Switchboard::new(subject.limiter.clone());
+    let api = subject.api.clone().with_switchboard(board.clone());
+    (Subject { api, ..subject }, board)
+}
+
+#[test]
+fn a_changed_file_leaves_the_switches_and_names_that_are_gone_wait() {
+    let (subject, board) = with_board(POLICY);
+    assert!(passes(&subject) && passes(&subject));
+    subject.put("/v1/limits/api/mode", r#"{"mode":"shadow"}"#);
+    subject.put("/v1/mode", r#"{"mode":"shadow"}"#);
+    board.reload(Policy::parse("limits: [{name: other, by: ip, bucket: 9/minute}]").unwrap());
+    assert_eq!(modes(&subject), ["shadow"], "what is said of everything");
+    assert_eq!(
+        subject.get("/v1/mode").json()["limits"],
+        json!([{"name": "api", "mode": null, "policy_mode": null, "switch": "shadow"}])
+    );
+    assert_eq!(subject.put("/v1/limits/api/mode", r#"{"mode":"off"}"#).status, 404);
+    board.reload(Policy::parse("limits: [{name: api, by: ip, bucket: 2/minute}]").unwrap());
+    subject.put("/v1/mode", r#"{"mode":"enforce"}"#);
+    assert_eq!(modes(&subject), ["shadow"], "its own switch was waiting");
+    assert_eq!(subject.put("/v1/limits/api/mode", r#"{"mode":"policy"}"#).json()["mode"], "enforce");
+}
+
+#[test]
+fn a_switch_of_a_limit_that_is_gone_can_be_taken_back() {
+    let (subject, board) = with_board(POLICY);
+    subject.put("/v1/limits/api/mode", r#"{"mode":"off"}"#);
+    board.reload(Policy::default());
+    let told = subject.put("/v1/limits/api/mode", r#"{"mode":"policy"}"#);
+    assert_eq!((told.status.as_u16(), &told.json()["mode"]), (200, &json!(null)));
+    assert_eq!(subject.get("/v1/mode").json()["limits"], json!([]));
+}
+
+#[test]
+fn a_policy_that_came_past_the_board_is_not_lost_to_the_next_switch() {
+    let subject = subject(POLICY);
+    subject.put("/v1/limits/api/mode", r#"{"mode":"off"}"#);
+    subject.limiter.replace(Policy::parse("limits: [{name: new, by: ip, bucket: 1/minute}]").unwrap());
+    subject.put("/v1/limits/new/mode", r#"{"mode":"shadow"}"#);
+    assert_eq!(modes(&subject), ["shadow"]);
+}
+
+#[test]
+fn what_was_kept_is_in_force_after_a_restart_with_its_journal() {
+    let (subject, board) = with_board(POLICY);
+    let kept = Arc::new(Mutex::new(String::new()));
+    let keep = Arc::clone(&kept);
+    board.on_change(move |saved, change| {
+        assert_eq!(saved.changes.back(), Some(change));
+        *keep.lock().unwrap() = serde_json::to_string(saved).unwrap();
+        Ok(())
+    });
+    let told = subject.put("/v1/limits/api/mode", r#"{"mode":"off","by":"ann"}"#).json();
+    assert_eq!((&told["persisted"], &told["warning"]), (&json!(true), &json!(null)));
+    subject.put("/v1/mode", r#"{"mode":"shadow"}"#);
+
+    let (restarted, board) = with_board(POLICY);
+    let saved: Saved = serde_json::from_str(&kept.lock().unwrap()).unwrap();
+    board.restore(saved);
+    assert_eq!(modes(&restarted), ["off", "shadow", "off"]);
+    assert_eq!(restarted.get("/v1/changes").json(), subject.get("/v1/changes").json());
+    let version = restarted.limiter.load().version();
+    board.restore(Saved::default());
+    assert_eq!(restarted.limiter.load().version(), version, "nothing to put in force");
+}
+
+#[test]
+fn what_cannot_be_kept_is_in_force_all_the_same_and_says_so() {
+    let (subject, board) = with_board(POLICY);
+    let fails = Arc::new(AtomicBool::new(true));
+    let failing = Arc::clone(&fails);
+    board.on_change(
+        move |_, _| if failing.load(Ordering::Relaxed) { Err("the disk is full".into()) } else { Ok(()) },
+    );
+    let told = subject.put("/v1/limits/api/mode", r#"{"mode":"off"}"#).json();
+    assert_eq!((&told["mode"], &told["persisted"]), (&json!("off"), &json!(false)));
+    assert!(told["warning"].as_str().unwrap().contains("the disk is full"), "{told}");
+    assert_eq!(modes(&subject)[0], "off");
+    assert_eq!(
+        subject.put("/v1/limits/api/mode", r#"{"mode":"off"}"#).json()["persisted"],
+        false,
+        "still not"
+    );
+    fails.store(false, Ordering::Relaxed);
+    assert_eq!(
+        subject.put("/v1/limits/api/mode", r#"{"mode":"off"}"#).json()["persisted"],
+        true,
+        "tried again"
+    );
+    assert_eq!(subject.get("/v1/changes").json()["changes"].as_array().map(Vec::len), Some(1));
+    assert_eq!(subject.put("/v1/limits/api/mode", r#"{"mode":"shadow"}"#).json()["persisted"], true);
+}
+
+#[test]
+fn a_kept_file_that_was_edited_by_hand_cannot_make_a_candidate_refuse() {
+    let (subject, board) =
+        with_board("limits: [{name: live, by: ip, bucket: 9/s, candidate: {bucket: 5/s}}]");
+    let mut saved = Saved { everything: Switch::Policy, ..Saved::default() };
+    saved.limits.insert("live.candidate".into(), Switch::Enforce);
+    saved.limits.insert("gone".into(), Switch::Policy);
+    board.restore(saved);
+    assert_eq!(modes(&subject), ["enforce", "shadow"]);
+}
+
+#[test]
+fn switches_of_many_at_once_are_made_one_after_the_other() {
+    let (subject, board) = with_board(POLICY);
+    let inside = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&inside);
+    board.on_change(move |_, _| {
+        assert_eq!(counted.fetch_add(1, Ordering::SeqCst), 0, "one at a time");
+        counted.fetch_sub(1, Ordering::SeqCst);
+        Ok(())
+    });
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let subject = &subject;
+            scope.spawn(move || {
+                for round in 0..25 {
+                    let mode = if (thread + round) % 2 == 0 { "off" } else { "shadow" };
+                    assert_eq!(subject.put("/v1/mode", &json!({"mode": mode}).to_string()).status, 200);
+                    passes(subject);
+                }
+            });
+        }
+    });
+    let changes = subject.get("/v1/changes").json();
+    let changes = changes["changes"].as_array().unwrap();
+    assert!(
+        changes.windows(2).all(|pair| pair[0]["from"] == pair[1]["to"]),
+        "each begins where the last ended"
+    );
+}
+
+#[test]
+fn a_switch_is_a_new_policy_and_counts_go_on() {
+    let (subject, watcher) = watched(POLICY, Access::open());
+    passes(&subject);
+    let before = subject.get("/v1/overview").json();
+    subject.put("/v1/limits/api/mode", r#"{"mode":"shadow"}"#);
+    passes(&subject);
+    let after = subject.get("/v1/overview").json();
+    assert_eq!((&before["policy"]["version"], &after["policy"]["version"]), (&json!(1), &json!(2)));
+    assert_eq!((&before["policy"]["switched"], &after["policy"]["switched"]), (&json!(0), &json!(1)));
+    assert_eq!(watcher.limit_totals("api").unwrap().allowed, 2);
+    assert_eq!(subject.get("/readyz").json()["policy_version"], 2);
+}

@@ -1,0 +1,237 @@
+//! From a decision, which is gone with its request, to a record, which stays.
+//!
+//! What callers wrote is cut here, and keys and addresses are veiled as the policy's
+//! `privacy` says, so that nothing behind this has to think of either.
+
+use std::borrow::Cow;
+use std::hash::{BuildHasher as _, RandomState};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tollgate::policy::{BlockReason, KeyPrivacy};
+use tollgate::{
+    Decision, DecisionId, Fate, Limit, LimitOutcome, Policy, Quota, Request, Span, Timestamp, Verdict,
+};
+
+use crate::record::{LimitRecord, Record, RecordFate};
+use crate::traceparent::TraceParent;
+
+/// How much of a method, a path and a host is kept, in bytes.
+const METHOD: usize = 32;
+const PATH: usize = 256;
+const HOST: usize = 128;
+/// How much of a key. More is shown only of keys that are made to be long.
+const KEY: usize = 160;
+
+/// What a record needs besides the decision.
+pub(crate) struct Describer<'a> {
+    pub(crate) policy: &'a Policy,
+    pub(crate) version: u64,
+    pub(crate) secret: &'a RandomState,
+    /// The limits' names by their place; those that are missing are made.
+    pub(crate) names: &'a [Arc<str>],
+}
+
+impl Describer<'_> {
+    /// The record of a decision, without a name and a number yet.
+    pub(crate) fn describe(
+        &self,
+        request: Option<&dyn Request>,
+        decision: &Decision<'_>,
+        at: Timestamp,
+        spot: impl Fn(&LimitOutcome<'_>) -> u64,
+    ) -> Record {
+        let decider = decision.decider();
+        let place = decider.and_then(|decider| {
+            decision.limits().position(|it| std::ptr::eq(it.outcome(), decider.outcome()))
+        });
+        let limit = match decision.fate() {
+            Fate::Blocked(block) => Some(block.limit),
+            Fate::Uncountable => decision.uncountable().next(),
+            _ => decider.map(|decider| decider.limit()),
+        };
+        let text = |text: &str, most| Box::from(cut(text, most));
+        Record {
+            seq: 0,
+            id: DecisionId(0),
+            at,
+            counted_at: decision.at().unwrap_or(at),
+            took: Span::ZERO,
+            allowed: decision.is_allowed(),
+            fate: fate(decision.fate()),
+            reason: reason(decision).map(Into::into),
+            policy_version: self.version,
+            degraded: decision.is_degraded(),
+            method: request.map_or_else(Box::default, |it| text(it.method(), METHOD)),
+            path: request.map_or_else(Box::default, |it| text(without_query(it.path()), PATH)),
+            host: request.and_then(Request::host).map(|host| text(host, HOST)),
+            client: request
+                .and_then(Request::client)
+                .map(|client| show_address(client, self.policy.privacy(), self.secret).into()),
+            limit: limit.map(|limit| self.name(limit)),
+            decider: place,
+            retry_after: decision.retry_after(),
+            limits: decision.limits().map(|it| self.limit(&it, decision, spot(&it))).collect(),
+            trace: request.and_then(trace_of),
+        }
+    }
+
+    fn limit(&self, it: &LimitOutcome<'_>, decision: &Decision<'_>, spot: u64) -> LimitRecord {
+        let limit = it.limit();
+        LimitRecord {
+            name: self.name(limit),
+            window: window(it).map(Box::from),
+            key: self.key(it),
+            spot,
+            quota: it.rule().quota.clone(),
+            mode: limit.mode(),
+            is_candidate: limit.candidate_of().is_some(),
+            count_denied: limit.count_denied() && !decision.is_allowed(),
+            degraded: decision.is_degraded(),
+            cost: it.cost(),
+            outcome: *it.outcome(),
+        }
+    }
+
+    /// A limit's name, made once for each policy.
+    pub(crate) fn name(&self, limit: &Limit) -> Arc<str> {
+        match self.names.get(limit.place()) {
+            Some(name) => Arc::clone(name),
+            None => limit.name().into(),
+        }
+    }
+
+    /// A key, as it may be seen.
+    pub(crate) fn key(&self, it: &LimitOutcome<'_>) -> Box<str> {
+        let mut shown = self.policy.show_key(it.limit(), it.key(), self.secret);
+        let kept = cut(&shown, KEY).len();
+        if kept < shown.len() {
+            shown.truncate(kept);
+            shown.push('…');
+        }
+        shown.into()
+    }
+}
+
+/// The trace that a request says it belongs to.
+pub(crate) fn trace_of(request: &dyn Request) -> Option<TraceParent> {
+    TraceParent::parse(request.header("traceparent")?)
+}
+
+/// A rule is called by its limit, with the window behind it where there are several.
+fn window<'d>(it: &LimitOutcome<'d>) -> Option<&'d str> {
+    it.name().strip_prefix(it.limit().name())?.strip_prefix('/')
+}
+
+const fn fate(fate: Fate<'_>) -> RecordFate {
+    match fate {
+        Fate::Admitted => RecordFate::Admitted,
+        Fate::Refused => RecordFate::Refused,
+        Fate::AllowListed(_) => RecordFate::AllowListed,
+        Fate::DenyListed(_) => RecordFate::DenyListed,
+        Fate::Blocked(_) => RecordFate::Blocked,
+        Fate::Uncountable => RecordFate::Uncountable,
+    }
+}
+
+/// The first bytes of a text, whole characters only.
+pub(crate) fn cut(text: &str, most: usize) -> &str {
+    let mut end = most.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// A path that came with its query nevertheless: what is asked for is nobody's business.
+pub(crate) fn without_query(path: &str) -> &str {
+    path.split_once('?').map_or(path, |(path, _)| path)
+}
+
+/// An address as `privacy` lets it be seen.
+pub(crate) fn show_address(address: IpAddr, privacy: KeyPrivacy, secret: &RandomState) -> String {
+    match (privacy, address) {
+        (KeyPrivacy::Plain, _) => address.to_string(),
+        (KeyPrivacy::Hashed, _) => format!("hash:{:016x}", secret.hash_one(address)),
+        (KeyPrivacy::Truncated, IpAddr::V4(address)) => {
+            let [first, second, ..] = address.octets();
+            format!("{first}.{second}.…")
+        }
+        (KeyPrivacy::Truncated, IpAddr::V6(address)) => {
+            let [first, second, ..] = address.segments();
+            format!("{first:x}:{second:x}:…")
+        }
+    }
+}
+
+/// What no number says about a decision, in words; `None` where the numbers say it all.
+pub fn reason(decision: &Decision<'_>) -> Option<Cow<'static, str>> {
+    match decision.fate() {
+        Fate::Uncountable => Some(
+            "the store gives no answer, and this limit would rather refuse than not count: try again shortly"
+                .into(),
+        ),
+        Fate::Admitted | Fate::Refused if decision.is_degraded() => Some(
+            if decision.limits().len() == 0 {
+                "the store gives no answer: let through uncounted, as `on_outage` says"
+            } else {
+                "the store gives no answer: counted on this node alone, by its share of each limit"
+            }
+            .into(),
+        ),
+        Fate::Admitted => None,
+        Fate::Refused => {
+            let decider = decision.decider()?;
+            let never = decider.outcome().verdict == Verdict::Never;
+            let slots = matches!(decider.rule().quota, Quota::Concurrency(_));
+            (never && !slots)
+                .then_some("it costs more than this limit ever holds: waiting does not help".into())
+        }
+        // Not the entry itself: it may hold a key.
+        Fate::AllowListed(entry) => {
+            Some(format!("allow-listed in line {} of the policy: no limit applies", entry.line()).into())
+        }
+        Fate::DenyListed(entry) => Some(format!("deny-listed in line {} of the policy", entry.line()).into()),
+        Fate::Blocked(block) => Some(blocked(block.limit, block.reason).into()),
+    }
+}
+
+/// Why a limit refuses without counting, in words.
+pub fn blocked(limit: &Limit, reason: BlockReason) -> String {
+    let name = limit.name();
+    match reason {
+        BlockReason::Override => format!("blocked: `overrides` of limit `{name}` closes it to this key"),
+        BlockReason::Plan => format!("blocked: `plans` of limit `{name}` closes it to this plan"),
+        BlockReason::MissingKey => {
+            let parts: Vec<_> = limit.by().iter().map(|part| format!("`{part}`")).collect();
+            let parts = parts.join(" and ");
+            format!("blocked: limit `{name}` counts by {parts}, which this request does not have")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_shown_as_privacy_says() {
+        let secret = RandomState::new();
+        let check = |address: &str, privacy, expected: &str| {
+            assert_eq!(show_address(address.parse().unwrap(), privacy, &secret), expected);
+        };
+        check("203.0.113.9", KeyPrivacy::Plain, "203.0.113.9");
+        check("203.0.113.9", KeyPrivacy::Truncated, "203.0.…");
+        check("2001:db8::1", KeyPrivacy::Truncated, "2001:db8:…");
+        let hashed = show_address([203, 0, 113, 9].into(), KeyPrivacy::Hashed, &secret);
+        assert!(hashed.starts_with("hash:") && hashed.len() == 21, "{hashed}");
+    }
+
+    #[test]
+    fn texts_are_cut_between_characters() {
+        assert_eq!(cut("aéz", 2), "a");
+        assert_eq!(cut("aéz", 3), "aé");
+        assert_eq!(cut("aéz", 99), "aéz");
+        assert_eq!(without_query("/a?b=?c"), "/a");
+    }
+}

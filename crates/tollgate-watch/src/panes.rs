@@ -1,0 +1,117 @@
+//! The most frequent of the last minutes: a sketch for each minute.
+//!
+//! Who reads gets the sum of all panes. A key that has no entry in a pane weighs at most
+//! that pane's smallest count there, so that is added, and to its error as well: what is
+//! told of a sum is as true as what is told of each part, and the error is at most the
+//! sum of the panes' `N/m`, which is `N/m` of the whole.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tollgate::{Span, Timestamp};
+
+use crate::sketch::{Entry, Sketch};
+
+/// How many panes, and how long each is.
+const PANES: usize = 5;
+const LENGTH: u64 = 60_000_000;
+
+/// How far back is looked, the pane that is not over included.
+pub(crate) const WINDOW: Span = Span::from_micros(LENGTH * PANES as u64);
+
+/// The most frequent of the last minutes.
+pub(crate) struct Panes<P>([Mutex<Pane<P>>; PANES]);
+
+struct Pane<P> {
+    /// Which stretch of time it is of, counted from 1970.
+    number: u64,
+    sketch: Sketch<P>,
+}
+
+/// What all panes come to.
+pub(crate) struct Sum<P> {
+    /// The heaviest, the heaviest first.
+    pub(crate) entries: Vec<Entry<P>>,
+    /// The weight of all.
+    pub(crate) total: u64,
+    /// By how much any count may be too high, and what a key that is not told of may
+    /// weigh at most.
+    pub(crate) error: u64,
+}
+
+impl<P: Clone> Panes<P> {
+    /// So many entries in each pane.
+    pub(crate) fn new(most: usize) -> Self {
+        Self(std::array::from_fn(|_| Mutex::new(Pane { number: 0, sketch: Sketch::new(most) })))
+    }
+
+    fn lock(pane: &Mutex<Pane<P>>) -> MutexGuard<'_, Pane<P>> {
+        // A panic in between leaves a count wrong at worst.
+        pane.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts in the pane of this time.
+    pub(crate) fn add(&self, spot: u64, weight: u64, marked: bool, at: Timestamp, name: impl FnOnce() -> P) {
+        let number = at.as_micros() / LENGTH;
+        let place = usize::try_from(number % PANES as u64).unwrap_or(0);
+        let Some(pane) = self.0.get(place) else { return };
+        let mut pane = Self::lock(pane);
+        if pane.number != number {
+            // A clock that is behind by less than the window would clear what is newer.
+            if pane.number > number && pane.number - number < PANES as u64 * 2 {
+                return;
+            }
+            pane.number = number;
+            pane.sketch.clear();
+        }
+        pane.sketch.add(spot, weight, marked, name);
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&self) {
+        self.0.iter().for_each(|pane| Self::lock(pane).sketch.clear());
+    }
+
+    /// The heaviest of the window that ends now, at most so many.
+    pub(crate) fn heaviest(&self, now: Timestamp, most: usize) -> Sum<P> {
+        let newest = now.as_micros() / LENGTH;
+        let mut found: HashMap<u64, (Entry<P>, u64)> = HashMap::new();
+        let (mut total, mut unseen) = (0, 0);
+        for pane in &self.0 {
+            let (entries, smallest) = {
+                let pane = Self::lock(pane);
+                if pane.number > newest || newest - pane.number >= PANES as u64 {
+                    continue;
+                }
+                total += pane.sketch.total();
+                (pane.sketch.entries().to_vec(), pane.sketch.smallest())
+            };
+            unseen += smallest;
+            for entry in entries {
+                let (sum, seen) = found
+                    .entry(entry.spot)
+                    .or_insert_with(|| (Entry { count: 0, error: 0, marked: 0, ..entry.clone() }, 0));
+                sum.count += entry.count;
+                sum.error += entry.error;
+                sum.marked += entry.marked;
+                sum.payload = entry.payload;
+                *seen += smallest;
+            }
+        }
+        let mut entries: Vec<_> = found
+            .into_values()
+            .map(|(entry, seen)| {
+                // Where it has no entry it may have been just below the smallest.
+                let unknown = unseen - seen;
+                Entry { count: entry.count + unknown, error: entry.error + unknown, ..entry }
+            })
+            .collect();
+        // By what they weigh at least where they may weigh the same.
+        entries.sort_unstable_by_key(|it| std::cmp::Reverse((it.count, it.count - it.error, it.spot)));
+        entries.truncate(most);
+        Sum { entries, total, error: unseen }
+    }
+}

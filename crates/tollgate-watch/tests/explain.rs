@@ -1,0 +1,274 @@
+//! Every refusal can be explained by its id, and the words agree with the decision.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate::store::{Answer, Check};
+use tollgate::{
+    Adjustment, Call, Clock as _, Decision, Limiter, ManualClock, MemoryStore, Mode, Outcome, Policy, Quota,
+    Rule, Span, Store, StoreError, Timestamp, Verdict,
+};
+use tollgate_watch::{Record, RecordFate, WatchSettings, Watcher};
+
+type Watched = Limiter<MemoryStore<ManualClock>>;
+
+fn watched(policy: &str) -> (Watched, Watcher, ManualClock) {
+    let policy = Policy::parse(policy).unwrap_or_else(|wrong| panic!("{}", wrong.render("policy")));
+    let clock = ManualClock::at(Timestamp::from_secs(1_731_672_000)); // 12:00
+    let watcher = Watcher::new(&WatchSettings::default());
+    let limiter = Limiter::with_store(policy, MemoryStore::with_clock(100_000, clock.clone()));
+    (limiter.with_observer_on(Arc::new(watcher.clone()), clock.clone()), watcher, clock)
+}
+
+fn record_of(limiter: &Watched, watcher: &Watcher, decision: &Decision<'_>) -> Arc<Record> {
+    watcher.record(limiter.id_of(decision)).unwrap_or_else(|| panic!("{decision:?} is not remembered"))
+}
+
+const MANY: &str = "
+deny: [{ip: 198.51.100.0/24}]
+limits:
+  - {name: bucket, endpoint: '/a/**', by: user, bucket: 7/minute}
+  - {name: windows, endpoint: '/a/**', by: ip, windows: [20/s, 300/hour]}
+  - {name: fixed, endpoint: /b, by: user, rate: 30/minute, algorithm: fixed-window}
+  - {name: sliding, endpoint: /c, by: user, rate: 30/minute, algorithm: sliding-window}
+  - {name: log, endpoint: /d, by: user, rate: 30/minute, algorithm: sliding-log}
+  - {name: strict, endpoint: /e, by: user, bucket: 5/minute, count_denied: true}
+  - {name: quiet, endpoint: '/**', by: user, bucket: 2/minute, mode: shadow}
+  - {name: keyed, endpoint: /f, by: api_key, bucket: 100/s, missing: refuse}
+";
+
+#[test]
+fn every_refusal_of_ten_thousand_requests_is_found_and_its_words_agree() {
+    let (limiter, watcher, clock) = watched(MANY);
+    let (mut refusals, mut fates) = (0, std::collections::BTreeMap::new());
+    for request in 0..10_000_u32 {
+        clock.advance(Span::from_millis(13));
+        let user = format!("user-{}", request % 17);
+        let path = ["/a/x", "/b", "/c", "/d", "/e", "/f"][(request / 7 % 6) as usize];
+        let net = if request % 101 == 0 { [198, 51, 100, 7] } else { [203, 0, 113, 9] };
+        let call = Call::new("GET", path).user(&user).ip(net).cost(u64::from(request % 9));
+        let decision = limiter.check(&call);
+        if decision.is_allowed() {
+            continue;
+        }
+        refusals += 1;
+        let record = record_of(&limiter, &watcher, &decision);
+        *fates.entry(record.fate.as_str()).or_insert(0) += 1;
+        assert!(!record.allowed && &*record.path == path && &*record.method == "GET");
+        assert_eq!(record.retry_after, decision.retry_after());
+        assert_eq!(record.limits.len(), decision.limits().len());
+        let summary = record.summary();
+        assert!(summary.starts_with("Refused"), "{summary}");
+        for (told, answer) in record.limits.iter().zip(decision.limits()) {
+            assert_eq!((&*told.name, told.outcome), (answer.limit().name(), *answer.outcome()));
+            let lines = told.arithmetic(record.counted_at);
+            let is_short = lines[2].ends_with(" short");
+            let refused = matches!(told.outcome.verdict, Verdict::Refused { .. });
+            assert_eq!(is_short, refused, "{lines:?}");
+        }
+        if record.fate == RecordFate::Refused {
+            let decider = &record.limits[record.decider.unwrap()];
+            assert_eq!(decider.outcome.retry_after(), decision.retry_after());
+            assert!(summary.contains(&*decider.name), "{summary}");
+            let wait = decider.arithmetic(record.counted_at)[3].clone();
+            let wait = wait.rsplit(" in ").next().unwrap().split(',').next().unwrap().to_owned();
+            let helps = decision.retry_after().is_some();
+            let expected = if helps { format!("passes in {wait}.") } else { format!("{wait}.") };
+            assert!(summary.ends_with(&expected), "{summary} against {wait}");
+        }
+    }
+    assert!(refusals > 2_000, "{refusals}");
+    assert_eq!(fates.keys().copied().collect::<Vec<_>>(), ["blocked", "deny_listed", "refused"]);
+    let kept = watcher.kept();
+    assert_eq!((kept.refusals, kept.since.is_some()), (refusals, true));
+}
+
+#[track_caller]
+fn check(policy: &str, calls: &[Call<'_>], expected: &str) {
+    let (limiter, watcher, _) = watched(policy);
+    let mut last = String::new();
+    for call in calls {
+        last = record_of(&limiter, &watcher, &limiter.check(call)).summary();
+    }
+    assert_eq!(last, expected);
+}
+
+#[test]
+fn a_summary_says_it_in_one_sentence() {
+    let ann = || Call::new("GET", "/").user("ann").ip([203, 0, 113, 9]);
+    let two = "limits: [{name: api, by: user, bucket: 2/minute}]";
+    check(two, &[ann()], "Admitted by `api`: 2 of 2 tokens were left and 1 was asked for.");
+    check(
+        two,
+        &[ann(), ann(), ann()],
+        "Refused by `api`: 0 of 2 tokens were left and 1 was asked for; it passes in 30 s.",
+    );
+    check(
+        two,
+        &[ann().cost(3)],
+        "Refused by `api`: 3 were asked for and it never holds more than 2; waiting does not help.",
+    );
+    check(
+        "limits: [{name: api, endpoint: /x, by: user, bucket: 2/minute}]",
+        &[ann()],
+        "Admitted: no limit applies.",
+    );
+    check(
+        "limits: [{name: api, by: user, windows: [1/s, 2/hour]}]",
+        &[ann(), ann()],
+        "Refused by `api/1s`: 0 of 1 tokens were left and 1 was asked for; it passes in 1 s.",
+    );
+    check(
+        "limits: [{name: api, by: user, bucket: 1/minute, mode: shadow}, {name: all, by: global, bucket: 9/s}]",
+        &[ann(), ann()],
+        "Admitted by `all`: 8 of 9 tokens were left and 1 was asked for. `api` would have refused, and only counts.",
+    );
+    check(
+        "deny: [{ip: 203.0.113.0/24}]\nlimits: [{by: ip, bucket: 1/s}]",
+        &[ann()],
+        "Refused: deny-listed in line 1 of the policy.",
+    );
+    check(
+        "allow: [{ip: 203.0.113.0/24}]\nlimits: [{by: ip, bucket: 1/s}]",
+        &[ann()],
+        "Admitted: allow-listed in line 1 of the policy: no limit applies.",
+    );
+    check(
+        "limits: [{name: api, by: user, bucket: 2/minute, overrides: {ann: blocked}}]",
+        &[ann()],
+        "Refused by `api`: `overrides` of limit `api` closes it to this key.",
+    );
+    check(
+        "limits: [{name: slots, by: user, slots: 1, ttl: 30s}]",
+        &[ann(), ann()],
+        "Refused by `slots`: 0 of 1 slots were free and 1 was asked for; one is free in 30 s at the latest.",
+    );
+}
+
+#[test]
+fn what_is_only_considered_is_described_and_not_kept() {
+    let (limiter, watcher, clock) =
+        watched("limits: [{name: api, by: user, bucket: 1/minute, count_denied: true}]");
+    let ann = Call::new("GET", "/hypothetical?secret=1").user("ann");
+    limiter.check(&ann);
+    let before = watcher.kept();
+    let decision = limiter.check(&ann);
+    let record = watcher.describe(limiter.policy(), limiter.version(), Some(&ann), &decision, clock.now());
+    assert_eq!((record.seq, record.allowed, &*record.path), (0, false, "/hypothetical"));
+    assert!(!record.limits[0].count_denied, "nothing is charged for a question");
+    let kept = watcher.record(limiter.id_of(&decision)).unwrap();
+    assert_eq!(kept.limits[0].spot, record.limits[0].spot);
+    assert_eq!(watcher.kept().last, before.last + 1, "only the check itself");
+    let spenders = watcher.spenders(limiter.policy(), &record.limits[0]);
+    assert_eq!(spenders.iter().map(|it| (&*it.path, it.units)).collect::<Vec<_>>(), [("/hypothetical", 1)]);
+}
+
+#[test]
+fn keys_and_addresses_are_kept_as_privacy_shows_them() {
+    for (privacy, key, client) in
+        [("plain", "annabel", "203.0.113.9"), ("truncated", "anna…", "203.0.…"), ("hashed", "hash:", "hash:")]
+    {
+        let policy =
+            format!("privacy: {{keys: {privacy}}}\nlimits: [{{name: api, by: user, bucket: 1/minute}}]");
+        let (limiter, watcher, clock) = watched(&policy);
+        let call = Call::new("GET", "/").user("annabel").ip([203, 0, 113, 9]);
+        limiter.check(&call);
+        let record = record_of(&limiter, &watcher, &limiter.check(&call));
+        let shows =
+            |text: &str, wanted: &str| text == wanted || (privacy == "hashed" && text.starts_with(wanted));
+        assert!(shows(&record.limits[0].key, key), "{record:?}");
+        assert!(shows(record.client.as_deref().unwrap(), client), "{record:?}");
+        let spenders = watcher.spenders(limiter.policy(), &record.limits[0]);
+        assert_eq!(spenders[0].client, record.client);
+        let top = watcher.top(clock.now(), 10);
+        assert_eq!((&*top.keys[0].limit, &top.keys[0].key), ("api", &record.limits[0].key));
+        assert_eq!((top.keys[0].refused, top.keys[0].refused_at_least, top.refused), (1, 1, 1));
+        let limit = &limiter.policy().limits()[0];
+        let same = limiter.policy().key(limit, &["annabel"]).unwrap();
+        assert_eq!(limiter.policy().show_key(limit, &same, watcher.secret()), *record.limits[0].key);
+    }
+}
+
+#[test]
+fn what_was_shown_in_plain_is_forgotten_when_privacy_changes() {
+    let plain = "limits: [{name: api, by: user, bucket: 1/day}]";
+    let (limiter, watcher, clock) = watched(plain);
+    let ann = Call::new("GET", "/").user("annabel");
+    for _ in 0..400 {
+        limiter.check(&ann);
+        clock.advance(Span::from_secs(1));
+    }
+    let policy = limiter.policy().clone();
+    let limiter = limiter.with_policy(policy);
+    assert_eq!(watcher.alerts(clock.now()).len(), 1, "the same privacy");
+    let last = watcher.kept().last;
+    let limiter = limiter.with_policy(Policy::parse(&format!("privacy: {{keys: hashed}}\n{plain}")).unwrap());
+    assert_eq!((watcher.kept().refusals, watcher.kept().last), (0, last));
+    assert!(watcher.top(clock.now(), 9).keys.is_empty() && watcher.alerts(clock.now()).is_empty());
+    let record = record_of(&limiter, &watcher, &limiter.check(&ann));
+    assert!(record.seq > last && record.limits[0].key.starts_with("hash:"), "{record:?}");
+}
+
+#[test]
+fn a_record_knows_its_trace_its_mode_and_its_policy() {
+    let (limiter, watcher, _) = watched(
+        "limits: [{name: api, by: user, bucket: 1/minute}, {name: quiet, by: user, bucket: 1/minute, mode: shadow}]",
+    );
+    let limiter = limiter.with_policy(limiter.policy().clone());
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let call = Call::new("GET", "/").user("ann").host("example.com").header("traceparent", parent);
+    limiter.check(&call);
+    let record = record_of(&limiter, &watcher, &limiter.check(&call));
+    assert_eq!(record.trace.map(|it| (it.span, it.sampled)), Some((0x00f0_67aa_0ba9_02b7, true)));
+    assert_eq!((record.policy_version, record.host.as_deref()), (2, Some("example.com")));
+    assert_eq!(record.limits.iter().map(|it| it.mode).collect::<Vec<_>>(), [Mode::Enforce, Mode::Shadow]);
+    assert_eq!(record.limit.as_deref(), Some("api"));
+    assert!(matches!(record.limits[0].quota, Quota::Bucket(_)));
+}
+
+/// A store that gives no answer.
+struct Gone;
+
+impl Store for Gone {
+    async fn decide(&self, _: &[Check<'_>]) -> Result<Answer, StoreError> {
+        Err(StoreError::TimedOut(Duration::from_millis(50)))
+    }
+
+    async fn adjust(&self, _: &Rule, _: &[u8], _: Adjustment) -> Result<Outcome, StoreError> {
+        Err(StoreError::TimedOut(Duration::from_millis(50)))
+    }
+}
+
+#[test]
+fn what_was_decided_without_the_store_says_so() {
+    let policy = "
+limits:
+  - {name: counts, endpoint: /a, by: user, bucket: 10/minute}
+  - {name: passes, endpoint: /b, by: user, bucket: 10/minute, on_outage: allow}
+  - {name: bars, endpoint: /c, by: user, bucket: 10/minute, on_outage: deny}
+";
+    let watcher = Watcher::new(&WatchSettings::default());
+    let limiter = Limiter::with_store(Policy::parse(policy).unwrap(), Gone).with_observer(watcher.clone());
+    let told = |path: &str| {
+        let decision = pollster::block_on(limiter.decide(&Call::new("GET", path).user("ann")));
+        let record = watcher.record(limiter.id_of(&decision)).unwrap();
+        assert!(record.degraded);
+        record.summary()
+    };
+    // A node grants a fifth of ten, and a fifth of the rate.
+    assert_eq!(
+        told("/a"),
+        "Admitted by `counts`: 2 of 2 tokens were left and 1 was asked for. \
+         The store gave no answer: it was counted on this node alone, by its share."
+    );
+    assert_eq!(
+        told("/b"),
+        "Admitted: the store gives no answer: let through uncounted, as `on_outage` says."
+    );
+    assert_eq!(
+        told("/c"),
+        "Refused by `bars`: the store gives no answer, and this limit would rather refuse than not count: \
+         try again shortly."
+    );
+}

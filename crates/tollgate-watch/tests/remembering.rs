@@ -1,0 +1,251 @@
+//! What is remembered, for how long, and what a flood can do about it.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use std::sync::Arc;
+
+use tollgate::{Call, Clock as _, Limiter, ManualClock, MemoryStore, Policy, Span, Timestamp};
+use tollgate_watch::{Record, WatchSettings, Watcher};
+
+struct Scene {
+    limiter: Limiter<MemoryStore<ManualClock>>,
+    watcher: Watcher,
+    clock: ManualClock,
+}
+
+fn scene(policy: &str, settings: &WatchSettings) -> Scene {
+    let policy = Policy::parse(policy).unwrap_or_else(|wrong| panic!("{}", wrong.render("policy")));
+    let clock = ManualClock::at(Timestamp::from_secs(1_731_672_000));
+    let watcher = Watcher::new(settings);
+    let limiter = Limiter::with_store(policy, MemoryStore::with_clock(100_000, clock.clone()));
+    let limiter = limiter.with_observer_on(Arc::new(watcher.clone()), clock.clone());
+    Scene { limiter, watcher, clock }
+}
+
+impl Scene {
+    /// Asks once, and tells the number of the record if there is one.
+    fn ask(&self, user: &str) -> Option<Arc<Record>> {
+        let decision = self.limiter.check(&Call::new("GET", "/").user(user));
+        self.watcher.record(self.limiter.id_of(&decision))
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+}
+
+fn small() -> WatchSettings {
+    WatchSettings { records: 100, ..WatchSettings::default() }
+}
+
+const BLOCKED: &str = "limits: [{name: api, by: user, bucket: 1/day}]";
+
+#[test]
+fn a_flood_by_one_key_does_not_push_out_everybody_else() {
+    let scene = scene(BLOCKED, &small());
+    let users: Vec<_> = (0..20).map(|user| format!("user-{user}")).collect();
+    let first: Vec<_> = users
+        .iter()
+        .map(|user| {
+            scene.ask(user);
+            scene.ask(user).unwrap().id
+        })
+        .collect();
+    scene.ask("flood");
+    let flood: Vec<_> = (0..10_000).map(|_| scene.ask("flood").unwrap().id).collect();
+    for id in first {
+        assert!(scene.watcher.record(id).is_some(), "it was the first of its key");
+    }
+    assert!(scene.watcher.record(flood[0]).is_some(), "so was this");
+    assert!(scene.watcher.record(flood[5_000]).is_none());
+    assert!(flood[9_900..].iter().all(|&id| scene.watcher.record(id).is_some()), "the last hundred");
+    let kept = scene.watcher.kept();
+    assert_eq!((kept.refusals, kept.most), (121, 125));
+}
+
+#[test]
+fn after_a_minute_a_key_has_a_first_refusal_again() {
+    let scene = scene(BLOCKED, &small());
+    scene.ask("ann");
+    let mut firsts = Vec::new();
+    for _ in 0..3 {
+        firsts.push(scene.ask("ann").unwrap().id);
+        (0..500).for_each(|_| drop(scene.ask("ann")));
+        scene.clock.advance(Span::from_secs(61));
+    }
+    assert!(firsts.iter().all(|&id| scene.watcher.record(id).is_some()));
+}
+
+#[test]
+fn who_asks_for_what_came_after_misses_nothing_or_is_told_how_much() {
+    let scene = scene(BLOCKED, &small());
+    let (mut seen, mut last, mut missed) = (0, 0, 0);
+    for turn in 0..50 {
+        // Now and then more come than are kept.
+        let many = if turn % 10 == 9 { 300 } else { 17 };
+        (0..many).for_each(|_| drop(scene.ask("ann")));
+        loop {
+            let (records, gone) = scene.watcher.records_after(last, 10);
+            missed += gone;
+            let Some(newest) = records.last() else { break };
+            assert!(records.len() <= 10 && records.is_sorted_by_key(|it| it.seq));
+            assert!(records[0].seq > last);
+            (seen, last) = (seen + records.len() as u64, newest.seq);
+        }
+    }
+    assert_eq!(last, scene.watcher.kept().last);
+    assert_eq!(seen + missed, last, "each is either seen or told of");
+    assert!(missed > 500, "{missed}");
+    assert_eq!(scene.watcher.records_after(last + 1, 5).0.len(), 5, "a number of another process");
+    let latest: Vec<_> = scene.watcher.latest_records(7, false).iter().map(|it| it.seq).collect();
+    assert_eq!(latest, (last - 6..=last).collect::<Vec<_>>());
+}
+
+#[test]
+fn threads_that_refuse_at_once_lose_no_record_and_no_number() {
+    let scene = scene(BLOCKED, &WatchSettings::default());
+    scene.ask("ann");
+    let first = scene.watcher.kept().last;
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..2_000).for_each(|_| assert!(scene.ask("ann").is_some())));
+        }
+        // Who reads meanwhile sees each once, in order.
+        let mut last = first;
+        while last < first + 8_000 {
+            let (records, missed) = scene.watcher.records_after(last, 100);
+            assert_eq!(missed, 0);
+            for record in records {
+                assert_eq!(record.seq, last + 1);
+                last = record.seq;
+            }
+        }
+    });
+    let top = scene.watcher.top(scene.now(), 1);
+    assert_eq!((top.keys[0].refused, top.refused, scene.watcher.kept().refusals), (8_000, 8_000, 8_000));
+}
+
+#[test]
+fn requests_that_pass_are_a_sample_and_never_push_out_refusals() {
+    let scene = scene(
+        "limits: [{name: api, by: user, bucket: 1000000/s}, {name: one, endpoint: /one, by: user, bucket: 1/day}]",
+        &small(),
+    );
+    let one = Call::new("GET", "/one").user("ann");
+    scene.limiter.check(&one);
+    let refused = scene.limiter.id_of(&scene.limiter.check(&one));
+    let kept = (0..10_000).filter(|_| scene.ask("ann").is_some()).count();
+    assert_eq!(kept, 19, "twenty in a second, and one was before");
+    scene.clock.advance(Span::from_secs(1));
+    assert_eq!((0..10_000).filter(|_| scene.ask("ann").is_some()).count(), 20);
+    for _ in 0..1_000 {
+        scene.clock.advance(Span::from_secs(1));
+        (0..20).for_each(|_| drop(scene.ask("ann")));
+    }
+    assert!(scene.watcher.record(refused).is_some());
+    assert_eq!(scene.watcher.latest_records(10, true).len(), 1);
+    assert_eq!(scene.watcher.latest_records(10, false).len(), 10);
+    assert_eq!(scene.watcher.latest_records(usize::MAX, false).len(), 1_024 + 1);
+}
+
+#[test]
+fn what_a_limit_in_shadow_mode_would_have_refused_is_in_the_sample() {
+    let scene = scene("limits: [{name: quiet, by: user, bucket: 1/day, mode: shadow}]", &small());
+    let kept = (0..200).filter(|_| scene.ask("ann").is_some()).count();
+    assert_eq!(kept, 100 + 20);
+    assert_eq!(scene.watcher.top(scene.now(), 10).keys, [], "nobody was refused");
+}
+
+#[test]
+fn the_top_tells_who_is_refused_and_what_is_asked_for() {
+    let scene = scene(
+        "limits: [{name: api, by: user, windows: [1/s, 3/day]}, {name: shut, endpoint: /shut, by: api_key, bucket: 1/s, missing: refuse}]",
+        &small(),
+    );
+    for turn in 0..30 {
+        for user in ["ann", "ann", "bob"] {
+            let path = if turn % 2 == 0 { "/even?q=1" } else { "/odd" };
+            scene.limiter.check(&Call::new("GET", path).user(user));
+        }
+        scene.clock.advance(Span::from_secs(1));
+    }
+    (0..5).for_each(|_| drop(scene.limiter.check(&Call::new("PUT", "/shut").ip([203, 0, 113, 9]))));
+    let top = scene.watcher.top(scene.now(), 10);
+    let keys: Vec<_> =
+        top.keys.iter().map(|it| (&*it.limit, &*it.key, it.refused, it.refused_at_least)).collect();
+    // Both windows of a limit are one allowance to whoever reads.
+    assert_eq!(keys, [("api", "ann", 57, 57), ("api", "bob", 27, 27), ("shut", "client 203.0.113.9", 5, 5)]);
+    assert_eq!((top.refused, top.error_at_most, top.window), (89, 0, Span::from_secs(300)));
+    let routes: Vec<_> =
+        top.routes.iter().map(|it| (&*it.method, &*it.path, it.requests, it.refused)).collect();
+    assert_eq!(routes[2], ("PUT", "/shut", 5, 5));
+    assert_eq!(routes[..2].iter().map(|it| it.2).collect::<Vec<_>>(), [45, 45]);
+    assert_eq!((top.requests, routes[0].3 + routes[1].3), (95, 84));
+    assert_eq!(scene.watcher.top(scene.now(), 1).keys.len(), 1);
+    scene.clock.advance(Span::from_secs(301));
+    assert_eq!(scene.watcher.top(scene.now(), 10).refused, 0);
+}
+
+#[test]
+fn routes_that_pass_are_scaled_up_from_a_sample_while_there_are_many() {
+    let scene = scene("limits: [{name: api, by: user, bucket: 1000000000/s}]", &small());
+    let paths = [("/often", 3), ("/seldom", 1)];
+    for turn in 0..200_000_u64 {
+        let path = paths[usize::from(turn % 4 == 0)].0;
+        scene.limiter.check(&Call::new("GET", path).user("ann"));
+        if turn % 20_000 == 0 {
+            scene.watcher.tick(scene.now());
+        }
+    }
+    let top = scene.watcher.top(scene.now(), 10);
+    for ((path, quarters), told) in paths.iter().zip(&top.routes) {
+        assert_eq!(&*told.path, *path);
+        let (truth, told) = (50_000 * quarters, told.requests);
+        assert!(told.abs_diff(truth) < truth / 4, "{told} for {truth}");
+    }
+}
+
+#[test]
+fn a_key_that_has_nothing_left_for_five_minutes_is_an_alert() {
+    let scene = scene(
+        "
+limits:
+  - {name: api, endpoint: '/**', by: user, bucket: 10/hour}
+  - {name: quiet, endpoint: '/**', by: user, bucket: 5/hour, mode: shadow}
+  - {name: one, endpoint: /one, by: user, bucket: '60/minute, burst 1'}
+",
+        &small(),
+    );
+    let names = |scene: &Scene| {
+        let alerts = scene.watcher.alerts(scene.now());
+        alerts.iter().map(|it| format!("{} {}", it.limit, it.key)).collect::<Vec<_>>()
+    };
+    for second in 0..330 {
+        scene.ask("ann");
+        // As fast as it may, and twice as fast.
+        scene.limiter.check(&Call::new("GET", "/one").user("slow").cost(u64::from(second % 2 == 0)));
+        if second < 299 {
+            assert_eq!(names(&scene), [""; 0], "after {second} s");
+        }
+        scene.clock.advance(Span::from_secs(1));
+    }
+    assert_eq!(names(&scene), ["api ann", "api slow"]);
+    let alert = &scene.watcher.alerts(scene.now())[0];
+    assert!(alert.refused > 300, "{alert:?}");
+    scene.clock.advance(Span::from_secs(61));
+    assert_eq!(names(&scene), [""; 0], "nobody asks any more");
+}
+
+#[test]
+fn a_bucket_of_one_is_an_alert_only_while_it_refuses() {
+    let scene = scene("limits: [{name: one, by: user, bucket: '60/minute, burst 1'}]", &small());
+    for _ in 0..330 {
+        scene.ask("behaves");
+        scene.ask("twice as fast");
+        scene.ask("twice as fast");
+        scene.clock.advance(Span::from_secs(1));
+    }
+    let alerts = scene.watcher.alerts(scene.now());
+    assert_eq!(alerts.iter().map(|it| (&*it.key, it.refused)).collect::<Vec<_>>(), [("twice as fast", 330)]);
+    scene.limiter.check(&Call::new("GET", "/").user("twice as fast").cost(2));
+    assert_eq!(scene.watcher.alerts(scene.now()), [], "it costs more than ever fits, and one is left");
+}
