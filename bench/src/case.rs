@@ -33,8 +33,9 @@ enum Kind {
     Batch(Spread),
     /// A store's `decide_now`, for a batch of so many.
     Bare { checks: usize },
-    /// A limiter whose policy has a thousand limits, so many of which apply.
-    Limiter { matching: usize },
+    /// A limiter whose policy has a thousand limits, so many of which apply, and whether
+    /// a watcher is told.
+    Limiter { matching: usize, watched: bool },
 }
 
 /// Which keys are asked for.
@@ -55,7 +56,7 @@ enum Threads {
 }
 
 /// All cases, in the order of the table.
-pub const ALL: [Case; 15] = {
+pub const ALL: [Case; 17] = {
     use Kind::{Bare, Batch, Limiter, Single};
     use Offer::{Ample, Spent};
     use Spread::{Hot, Uniform, Zipf};
@@ -78,8 +79,10 @@ pub const ALL: [Case; 15] = {
         ours("uniform_1m_batch", "uniform_1m", Batch(Uniform)),
         ours("bare_decide", "limiter", Bare { checks: 1 }),
         ours("bare_decide_3", "limiter", Bare { checks: 3 }),
-        ours("limiter_1_of_1000", "limiter", Limiter { matching: 1 }),
-        ours("limiter_3_limits", "limiter", Limiter { matching: 3 }),
+        ours("limiter_1_of_1000", "limiter", Limiter { matching: 1, watched: false }),
+        ours("limiter_3_limits", "limiter", Limiter { matching: 3, watched: false }),
+        ours("limiter_1_of_1000_watched", "limiter", Limiter { matching: 1, watched: true }),
+        ours("limiter_3_limits_watched", "limiter", Limiter { matching: 3, watched: true }),
     ]
 };
 
@@ -103,7 +106,7 @@ impl Case {
             Kind::Single(spread, offer, threads) => single::enter(subject, spread, offer, threads, field),
             Kind::Batch(spread) => Some(Box::new(batch::Batches::new(field, spread))),
             Kind::Bare { checks } => Some(Box::new(limiter::Bare::new(checks))),
-            Kind::Limiter { matching } => Some(Box::new(limiter::Whole::new(matching))),
+            Kind::Limiter { matching, watched } => Some(Box::new(limiter::Whole::new(matching, watched))),
         }
     }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::{fs, io};
 
 use tollgate_bench::cores::Cores;
-use tollgate_bench::gateway::contestant::{Envoy, Nginx, Tollgate};
+use tollgate_bench::gateway::contestant::{Envoy, Nginx, Tollgate, Watch};
 use tollgate_bench::gateway::perf::{HOW_TO_COUNT, Perf};
 use tollgate_bench::gateway::report::{Row, Setting};
 use tollgate_bench::gateway::trial::Track;
@@ -16,7 +16,7 @@ use tollgate_bench::report::{self, Machine};
 const USAGE: &str = "usage: gateway [OPTION VALUE]...
   --tollgate PATH    the program, instead of the one beside this one
   --envoy PATH       the program, instead of the one that setup/envoy installs
-  --only NAME,...    some of tollgate, nginx, envoy
+  --only NAME,...    some of tollgate, nginx, envoy, tollgate-all-on, tollgate-unwatched
   --rounds N         how often each is measured (3)
   --seconds N        how long, each time, 1 to 30 (5)";
 
@@ -73,9 +73,15 @@ impl Options {
     }
 
     fn contestants(&self) -> io::Result<Vec<Box<dyn Contestant>>> {
-        let tollgate = Tollgate { program: self.tollgate.clone() };
-        let envoy = Envoy { program: self.envoy.clone() };
-        let mut all: Vec<Box<dyn Contestant>> = vec![Box::new(tollgate), Box::new(Nginx), Box::new(envoy)];
+        let tollgate = |watch| Box::new(Tollgate { program: self.tollgate.clone(), watch });
+        let envoy = Box::new(Envoy { program: self.envoy.clone() });
+        let mut all: Vec<Box<dyn Contestant>> = vec![
+            tollgate(Watch::Default),
+            Box::new(Nginx),
+            envoy,
+            tollgate(Watch::All),
+            tollgate(Watch::Off),
+        ];
         if let Some(name) = self.only.iter().find(|name| !all.iter().any(|it| it.name() == **name)) {
             return Err(io::Error::other(format!("nobody is called `{name}`\n{USAGE}")));
         }
@@ -88,7 +94,9 @@ fn run(options: &Options) -> io::Result<()> {
     let contestants = options.contestants()?;
     let mut versions = BTreeMap::from([("wrk", wrk::version()?)]);
     for contestant in &contestants {
-        versions.insert(contestant.name(), contestant.version()?);
+        // One program, however it is set up.
+        let program = contestant.name().split('-').next().unwrap_or_default();
+        versions.insert(program, contestant.version()?);
     }
     let seconds = options.seconds;
     // Looked at before this program gives up a core.
@@ -107,7 +115,7 @@ fn run(options: &Options) -> io::Result<()> {
     let track = Track { cores, upstream: upstream.address(), folder, seconds, perf };
     let rows = measure(&track, &contestants, options.rounds)?;
     let mut weights = Vec::new();
-    for contestant in &contestants {
+    for contestant in contestants.iter().filter(|it| it.duties() == Duty::ALL) {
         eprintln!("weighing {} with {} idle connections", contestant.name(), idle::CONNECTIONS);
         weights.push(idle::weigh(&track, contestant.as_ref())?);
     }
@@ -120,12 +128,13 @@ fn run(options: &Options) -> io::Result<()> {
 
 /// Rounds in turn, so that noise hits all alike.
 fn measure(track: &Track, contestants: &[Box<dyn Contestant>], rounds: usize) -> io::Result<Vec<Row>> {
+    let on_duty = |duty| contestants.iter().map(Box::as_ref).filter(move |it| it.duties().contains(duty));
     let entries: Vec<_> =
-        Duty::ALL.iter().flat_map(|duty| contestants.iter().map(move |it| (*duty, it.as_ref()))).collect();
+        Duty::ALL.iter().flat_map(|duty| on_duty(duty).map(move |it| (*duty, it))).collect();
     // Those that a bar compares are close in time: the first case runs backwards, so that
     // Tollgate without limits is followed by Tollgate with them, and that by its peers.
     let mut order: Vec<usize> = (0..entries.len()).collect();
-    order[..contestants.len()].reverse();
+    order[..on_duty(&Duty::Off).count()].reverse();
     let mut samples = vec![Vec::new(); entries.len()];
     for round in 1..=rounds {
         for &at in &order {
@@ -150,7 +159,7 @@ fn remarks(cores: &Cores, contestants: &[Box<dyn Contestant>]) -> Vec<String> {
     if cores.are_siblings() {
         remarks.push("these are threads of one core: the load slows the contestant down".into());
     }
-    if contestants.len() < 3 {
+    if contestants.len() < 5 {
         remarks.push("only some contestants were run".into());
     }
     remarks

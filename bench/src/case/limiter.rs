@@ -2,7 +2,7 @@
 //!
 //! The request is the same each time and its allowance ample, so both sides
 //! have everything in the nearest cache: the strictest form of "a limiter costs
-//! so many store checks".
+//! so many store checks". Beside it the same with a watcher that counts and remembers.
 
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -10,6 +10,7 @@ use std::hint::black_box;
 use tollgate::{Call, Limiter};
 use tollgate_core::Rule;
 use tollgate_store::{Check, MemoryStore};
+use tollgate_watch::{WatchSettings, Watcher};
 
 use crate::contest::{self, Contestant, Expected, Run};
 use crate::stream::{Stream as _, Text};
@@ -42,8 +43,11 @@ pub(super) struct Whole {
 }
 
 impl Whole {
-    pub(super) fn new(matching: usize) -> Self {
-        let limiter = Limiter::from_policy(&policy(matching)).expect("the policy above is sound");
+    pub(super) fn new(matching: usize, watched: bool) -> Self {
+        let mut limiter = Limiter::from_policy(&policy(matching)).expect("the policy above is sound");
+        if watched {
+            limiter = limiter.with_observer(Watcher::new(&WatchSettings::default()));
+        }
         Self { limiter, keys: Text::one(), matching }
     }
 }

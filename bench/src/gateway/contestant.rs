@@ -14,7 +14,7 @@ use crate::server::{Server, free_address};
 
 pub use self::envoy::Envoy;
 pub use self::nginx::Nginx;
-pub use self::tollgate::Tollgate;
+pub use self::tollgate::{Tollgate, Watch};
 
 /// What a contestant's limits are to do with every request of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +64,11 @@ pub struct Place {
 pub trait Contestant {
     /// As it stands in the table.
     fn name(&self) -> &'static str;
+
+    /// What it is put to.
+    fn duties(&self) -> &'static [Duty] {
+        &Duty::ALL
+    }
 
     /// What it says of itself.
     fn version(&self) -> io::Result<String>;

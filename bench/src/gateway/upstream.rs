@@ -1,4 +1,5 @@
-//! What stands behind every contestant: an nginx that answers at once.
+//! What stands behind every contestant: an nginx that answers at once, and takes whatever
+//! it is sent, such as spans.
 
 use std::io;
 use std::path::Path;
@@ -29,6 +30,8 @@ http {{
     access_log off;
     keepalive_requests 1000000000;
     keepalive_timeout 1h;
+    client_max_body_size 0;
+    client_body_temp_path body;
     server {{
         listen {listen} backlog=4096;
         location / {{

@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
@@ -91,22 +89,7 @@ pub(crate) struct Connector {
 impl Connector {
     /// `authorities` are PEM certificates to believe instead of the public ones.
     pub(crate) fn new(authorities: Option<&[u8]>, most: Duration) -> Result<Self, rustls::Error> {
-        let mut roots = RootCertStore::empty();
-        match authorities {
-            Some(pem) => {
-                let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
-                let (added, _) = roots.add_parsable_certificates(certificates);
-                if added == 0 {
-                    return Err(rustls::Error::General("there is no PEM certificate in it".into()));
-                }
-            }
-            None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        let mut config = tollgate_net::client_tls(authorities)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Self { tls: TlsConnector::from(Arc::new(config)), most, header_bytes: MOST_READ_AHEAD })
     }

@@ -101,7 +101,7 @@ impl Worker {
             return Err(Problem::BodyTooLarge);
         }
         // Over HTTP/1.1 the connection has seen to it.
-        if request.version() == Version::HTTP_2 && request.headers().len() > self.headers {
+        if request.version() == Version::HTTP_2 && head::sent(&request) > self.headers {
             return Err(Problem::ManyHeaders);
         }
         let wanted = tunnel::wanted(request.version(), request.headers());

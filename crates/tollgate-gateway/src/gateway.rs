@@ -11,9 +11,9 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::Service;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tollgate::{MemoryStore, Store};
-use tollgate_http::{Limit, LimitBody, LimitLayer, SharedLimiter};
+use tollgate_http::{Limit, LimitBody, LimitLayer, SharedLimiter, Tarpit};
 use tollgate_net::{Connection, Drain, HttpServer, Tls, TlsError, Trusts};
 use tower_layer::Layer;
 
@@ -55,6 +55,7 @@ pub struct Gateway<S = MemoryStore> {
     upstreams: Arc<Upstreams>,
     connector: Connector,
     server: HttpServer,
+    tarpit: Tarpit,
 }
 
 impl<S: Store> Gateway<S> {
@@ -90,7 +91,8 @@ impl<S: Store> Gateway<S> {
         }
         let proxy_protocol = settings.proxy_protocol.then(|| trusted_by(&limiter));
         let server = HttpServer { caps: settings.caps.clone(), tls: tls.transpose()?, proxy_protocol };
-        Ok(Self { settings, limiter, upstreams: Arc::new(upstreams), connector, server })
+        let tarpit = Tarpit::new(settings.tarpit, sleep);
+        Ok(Self { settings, limiter, upstreams: Arc::new(upstreams), connector, server, tarpit })
     }
 
     /// Where requests go.
@@ -98,18 +100,25 @@ impl<S: Store> Gateway<S> {
         self.upstreams.origins().map(ToString::to_string).collect()
     }
 
+    /// Where requests over a soft threshold are held back: how many are, and were.
+    pub const fn tarpit(&self) -> &Tarpit {
+        &self.tarpit
+    }
+
     /// Serves on one worker until draining has ended.
     pub async fn serve(&self, listener: TcpListener, drain: Drain) -> io::Result<()> {
         let worker = Arc::new(self.worker());
         // Closed when the last slot has been given back.
         let (giving_back, mut given_back) = mpsc::channel::<Infallible>(1);
-        let layer = LimitLayer::new(self.limiter.clone()).with_spawn(move |work| {
-            let giving_back = giving_back.clone();
-            drop(tokio::spawn(async move {
-                work.await;
-                drop(giving_back);
-            }));
-        });
+        let layer = LimitLayer::new(self.limiter.clone())
+            .with_spawn(move |work| {
+                let giving_back = giving_back.clone();
+                drop(tokio::spawn(async move {
+                    work.await;
+                    drop(giving_back);
+                }));
+            })
+            .with_tarpit(self.tarpit_until(&drain));
         let make = move |connection: &Connection| {
             let address = connection.peer.ip();
             let forward = Forward::new(Arc::clone(&worker), Caller::new(address, connection.secure));
@@ -119,6 +128,18 @@ impl<S: Store> Gateway<S> {
         // What ends with this runtime would be held until its lease ends.
         let _late = timeout(GIVING_BACK, given_back.recv()).await;
         Ok(())
+    }
+
+    /// The tarpit, which lets everybody go when the end begins: what is held back then might
+    /// be cut instead of answered.
+    fn tarpit_until(&self, drain: &Drain) -> Tarpit {
+        let drain = drain.clone();
+        self.tarpit.sleeping(move |time| {
+            let mut drain = drain.clone();
+            async move {
+                let _let_go = timeout(time, drain.begun()).await;
+            }
+        })
     }
 
     fn worker(&self) -> Worker {

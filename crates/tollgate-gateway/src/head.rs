@@ -14,9 +14,10 @@ use http::header::{
 };
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{Method, Uri, Version};
+use http::{Method, Request, Uri, Version};
 use smallvec::SmallVec;
 use tollgate::policy::path;
+use tollgate_http::Softened;
 
 use crate::problem::Problem;
 use crate::settings::Forwarding;
@@ -24,6 +25,9 @@ use crate::settings::Forwarding;
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// As some servers read `Tollgate-Soft`, which only the limiter says.
+static TOLLGATE_SOFT_WRITTEN_DIFFERENTLY: HeaderName = HeaderName::from_static("tollgate_soft");
 
 /// As many headers as a gateway adds, at most.
 const ADDED: usize = 6;
@@ -46,6 +50,12 @@ impl Caller {
             scheme: HeaderValue::from_static(if secure { "https" } else { "http" }),
         }
     }
+}
+
+/// How many headers the client sent: the limiter's mark is not one of them.
+pub(crate) fn sent<B>(request: &Request<B>) -> usize {
+    let marks = usize::from(request.extensions().get::<Softened>().is_some());
+    request.headers().len().saturating_sub(marks)
 }
 
 /// Makes a request's head fit for an upstream.
@@ -78,6 +88,7 @@ pub(crate) fn prepare(
     // Grown once instead of on the way; a map that cannot grow is full of headers already.
     let _full = headers.try_reserve(ADDED);
     headers.remove(EXPECT);
+    headers.remove(&TOLLGATE_SOFT_WRITTEN_DIFFERENTLY);
     if trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
@@ -241,7 +252,13 @@ pub(crate) fn strip_trailers(trailers: &mut HeaderMap) {
             || !may_be_listed(name)
             || matches!(
                 text,
-                "retry-after" | "tollgate-decision" | "tollgate-degraded" | "set-cookie" | "trailer"
+                "retry-after"
+                    | "tollgate-decision"
+                    | "tollgate-degraded"
+                    | "tollgate-soft"
+                    | "tollgate_soft"
+                    | "set-cookie"
+                    | "trailer"
             )
             || text.starts_with("ratelimit")
             || text.starts_with("x-ratelimit")

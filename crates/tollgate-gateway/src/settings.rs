@@ -28,6 +28,8 @@ pub struct GatewaySettings {
     pub caps: Caps,
     /// The most bytes of a request's body.
     pub body: Option<u64>,
+    /// The most requests that are held back at a time.
+    pub tarpit: usize,
     /// How long connecting to an upstream may take.
     pub connect: Duration,
     /// How long an upstream may take to begin its answer.
@@ -79,6 +81,7 @@ impl Default for GatewaySettings {
             workers: None,
             caps: Caps::default(),
             body: None,
+            tarpit: 1_000,
             connect: Duration::from_secs(2),
             answer: Duration::from_secs(60),
             still: Duration::from_secs(60),
@@ -130,8 +133,14 @@ const TIMEOUTS: Words = Words {
 
 const CAPS: Words = Words {
     section: "`caps`",
-    known: &["header_bytes", "headers", "body", "connections", "streams"],
-    elsewhere: &[("header_size", "header_bytes"), ("body_size", "body"), ("max_body", "body")],
+    known: &["header_bytes", "headers", "body", "connections", "streams", "tarpit"],
+    elsewhere: &[
+        ("header_size", "header_bytes"),
+        ("body_size", "body"),
+        ("max_body", "body"),
+        ("waiting", "tarpit"),
+        ("held", "tarpit"),
+    ],
 };
 
 const EJECT: Words = Words {
@@ -248,6 +257,10 @@ impl GatewaySettings {
         {
             caps.streams = u32::try_from(streams.value).unwrap_or(u32::MAX);
         }
+        set_size(
+            &mut self.tarpit,
+            fields.get("tarpit").and_then(|it| it.whole("`tarpit`", 0..=1_000_000, problems)),
+        );
         self.body = fields
             .get("body")
             .filter(|it| it.text() != Some("off"))

@@ -11,6 +11,7 @@ use pin_project_lite::pin_project;
 use crate::body::LimitBody;
 use crate::headers::Written;
 use crate::slots::{HeldSlots, Outliving};
+use crate::soft::Soft;
 
 /// Marks an answer, in its extensions, that a layer refused.
 #[derive(Clone, Copy)]
@@ -19,6 +20,8 @@ pub(crate) struct Refused;
 /// What becomes of a request that was decided about.
 pub(crate) enum Conclusion {
     Passes(Passing),
+    /// Passes, and is marked or held back before. Boxed, since few are.
+    Softened(Box<(Passing, Soft)>),
     Refused(Response<Bytes>),
 }
 
@@ -47,7 +50,7 @@ pin_project! {
         Passing { #[pin] answer: F, passing: Passing },
         // There is nothing to wait for.
         Refused { refusal: Option<Response<Bytes>> },
-        // The store is being asked.
+        // The store is being asked, or the request held back.
         Waiting { all: Waiting<R, E> },
     }
 }

@@ -16,6 +16,7 @@ use crate::rejection::Rejection;
 use crate::service::Limit;
 use crate::shared::SharedLimiter;
 use crate::slots::{Background, Spawn};
+use crate::tarpit::Tarpit;
 
 /// Puts a limiter in front of a service.
 ///
@@ -73,6 +74,7 @@ pub(crate) struct Wiring<S> {
     pub(crate) word: Option<Word>,
     pub(crate) dice: Dice,
     pub(crate) spawn: Option<Spawn>,
+    pub(crate) tarpit: Option<Tarpit>,
 }
 
 impl<S> LimitLayer<S> {
@@ -85,6 +87,7 @@ impl<S> LimitLayer<S> {
             word: None,
             dice: Arc::new(|| fastrand::u32(..)),
             spawn: None,
+            tarpit: None,
         };
         Self { wiring: Arc::new(wiring) }
     }
@@ -121,6 +124,14 @@ impl<S> LimitLayer<S> {
         self.wired(|wiring| wiring.spawn = Some(Arc::new(spawn)))
     }
 
+    /// Where requests wait that are over a soft threshold which says `tarpit`. Without one
+    /// they are only marked. While a request waits, it keeps the slots that it was admitted
+    /// with.
+    #[must_use]
+    pub fn with_tarpit(self, tarpit: Tarpit) -> Self {
+        self.wired(|wiring| wiring.tarpit = Some(tarpit))
+    }
+
     fn wired(self, change: impl FnOnce(&mut Wiring<S>)) -> Self {
         let mut wiring = Arc::unwrap_or_clone(self.wiring);
         change(&mut wiring);
@@ -150,6 +161,7 @@ impl<S> Clone for Wiring<S> {
             word: self.word.clone(),
             dice: Arc::clone(&self.dice),
             spawn: self.spawn.clone(),
+            tarpit: self.tarpit.clone(),
         }
     }
 }

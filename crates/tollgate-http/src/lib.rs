@@ -8,6 +8,8 @@
 //! - [`client_address()`]: which of all the addresses is the client's.
 //! - [`write_headers`], [`RetryAfter`]: what every limited answer says.
 //! - [`Rejection`]: what a refused caller gets.
+//! - [`Softened`], [`soft_value`]: what the service behind is told of soft thresholds.
+//! - [`Tarpit`]: requests over a soft threshold are held back for a while.
 //! - [`Outliving`]: work that goes on after its answer, and its slots with it.
 //!
 //! Not here: sockets. Nothing in this crate opens, reads or waits for one.
@@ -23,6 +25,8 @@ mod rejection;
 mod service;
 mod shared;
 mod slots;
+mod soft;
+mod tarpit;
 mod view;
 
 pub use body::LimitBody;
@@ -36,4 +40,6 @@ pub use rejection::{Rejection, promise};
 pub use service::Limit;
 pub use shared::SharedLimiter;
 pub use slots::Outliving;
+pub use soft::{Softened, TOLLGATE_SOFT, soft_limits, soft_value};
+pub use tarpit::Tarpit;
 pub use view::HttpRequest;

@@ -3,7 +3,8 @@
 //! ```text
 //! settle the client's address → decide ─┬─ refused ──► word it; the service is never called
 //!                                       └─ allowed ──► call the service → add headers → answer
-//!                                                      └ slots, if any, go with the body ┘
+//!                           over a soft threshold? ┘   └ slots, if any, go with the body ┘
+//!                       held back for a while, marked
 //! ```
 //!
 //! The limiter is taken once and kept: the policy that decides also words.
@@ -15,10 +16,12 @@
 //! A store that answers at once is asked at once, and what the answer will say is
 //! written down before the service is called: a decision is large, and nothing
 //! that large should travel with a request. Only where the store has to be waited
-//! for is there a future to be allocated, since those of stores have no name.
+//! for, or the request to be held back, is there a future to be allocated, since
+//! those of stores and timers have no name.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -34,6 +37,8 @@ use crate::headers::{RetryAfter, is_limited, written};
 use crate::layer::Wiring;
 use crate::rejection::Rejection;
 use crate::slots::HeldSlots;
+use crate::soft::{Soft, forget_claims};
+use crate::tarpit::Waiting;
 use crate::view::HttpRequest;
 
 /// A service behind a limiter. Made by [`LimitLayer`](crate::LimitLayer).
@@ -77,13 +82,24 @@ where
         // The one that was found ready goes with the request; a clone need not be.
         let fresh = self.inner.clone();
         let mut ready = std::mem::replace(&mut self.inner, fresh);
-        let (limiter, (parts, body)) = (self.wiring.limiter.load(), request.into_parts());
+        let (limiter, (mut parts, body)) = (self.wiring.limiter.load(), request.into_parts());
+        // Before anybody is counted by what the service will not see.
+        forget_claims(&mut parts);
         let view = self.wiring.view(&limiter, &parts);
         let concluded =
             limiter.decide_at_once(&view, |decision| self.wiring.conclude(&limiter, decision, &parts));
         match concluded {
             Some(Conclusion::Passes(passing)) => {
                 LimitFuture::passing(ready.call(Request::from_parts(parts, body)), passing)
+            }
+            Some(Conclusion::Softened(softened)) => {
+                let (passing, soft) = *softened;
+                let waiting = self.wiring.soften(soft, &mut parts);
+                let request = Request::from_parts(parts, body);
+                match waiting {
+                    None => LimitFuture::passing(ready.call(request), passing),
+                    Some(waiting) => LimitFuture::waiting(Box::pin(held(waiting, ready, request, passing))),
+                }
             }
             Some(Conclusion::Refused(refusal)) => LimitFuture::refused(refusal),
             None => {
@@ -105,7 +121,7 @@ where
     Inner: Service<Request<B>, Response = Response<R>>,
     S: Store,
 {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     let view = wiring.view(&limiter, &parts);
     let decision = limiter.decide(&view).await;
     let concluded = wiring.conclude(&limiter, &decision, &parts);
@@ -114,8 +130,29 @@ where
         Conclusion::Passes(passing) => {
             LimitFuture::passing(inner.call(Request::from_parts(parts, body)), passing).await
         }
+        Conclusion::Softened(softened) => {
+            let (passing, soft) = *softened;
+            if let Some(waiting) = wiring.soften(soft, &mut parts) {
+                waiting.over().await;
+            }
+            LimitFuture::passing(inner.call(Request::from_parts(parts, body)), passing).await
+        }
         Conclusion::Refused(refusal) => Ok(refusal.map(LimitBody::refused)),
     }
+}
+
+/// The same, where the request is held back first.
+async fn held<Inner, B, R>(
+    waiting: Waiting,
+    mut inner: Inner,
+    request: Request<B>,
+    passing: Passing,
+) -> Result<Response<LimitBody<R>>, Inner::Error>
+where
+    Inner: Service<Request<B>, Response = Response<R>>,
+{
+    waiting.over().await;
+    LimitFuture::passing(inner.call(request), passing).await
 }
 
 impl<S: Store> Wiring<S> {
@@ -128,10 +165,14 @@ impl<S: Store> Wiring<S> {
         if let Some(rejection) = Rejection::of(decision, id, self.retry_after(decision, settings)) {
             return Conclusion::Refused(self.refuse(&rejection, parts, settings));
         }
-        Conclusion::Passes(Passing {
+        let passing = Passing {
             written: written(decision, id, settings, None),
             slots: HeldSlots::of(limiter, decision, self.spawn.as_ref()),
-        })
+        };
+        match Soft::of(decision) {
+            None => Conclusion::Passes(passing),
+            Some(soft) => Conclusion::Softened(Box::new((passing, soft))),
+        }
     }
 }
 
@@ -139,6 +180,14 @@ impl<S> Wiring<S> {
     fn view<'r>(&self, limiter: &Limiter<S>, parts: &'r Parts) -> HttpRequest<'r> {
         let peer = (self.find_peer)(parts);
         HttpRequest::new(parts, client_address(peer, &parts.headers, limiter.policy().client()))
+    }
+
+    /// Marks a request, and finds it a place to wait in if it has to.
+    fn soften(&self, soft: Soft, parts: &mut Parts) -> Option<Waiting> {
+        let time = soft.tarpit;
+        let waiting = self.tarpit.as_ref().and_then(|tarpit| tarpit.enter(time));
+        soft.mark(parts, if waiting.is_some() { time } else { Duration::ZERO });
+        waiting
     }
 
     fn retry_after(&self, decision: &Decision<'_>, settings: &HeaderSettings) -> Option<RetryAfter> {

@@ -10,6 +10,37 @@ use super::{Contestant, Duty, Place, version};
 pub struct Tollgate {
     /// The program.
     pub program: PathBuf,
+    /// How much of what it decides it looks at.
+    pub watch: Watch,
+}
+
+/// How much of what it decides is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watch {
+    /// As it comes: everything is counted and what matters remembered.
+    Default,
+    /// That, and spans are sent to a collector, which the upstream plays.
+    All,
+    /// Nothing.
+    Off,
+}
+
+impl Watch {
+    /// The sections of the file that say so.
+    fn sections(self, place: &Place) -> String {
+        match self {
+            Self::Default => String::new(),
+            Self::Off => "observe: off\n".to_owned(),
+            Self::All => format!(
+                "observe: {{records: 16384}}
+log: {{refusals: 10/second}}
+traces: {{endpoint: \"http://{}\", sample: 1%}}
+alerts: {{at_zero_for: 5m}}
+",
+                place.upstream
+            ),
+        }
+    }
 }
 
 /// Three limits that apply to every request: by address, by key, and for all together.
@@ -31,7 +62,19 @@ const NONE: &str = "limits: [{endpoint: /never, by: ip, bucket: 1/minute}]\n";
 
 impl Contestant for Tollgate {
     fn name(&self) -> &'static str {
-        "tollgate"
+        match self.watch {
+            Watch::Default => "tollgate",
+            Watch::All => "tollgate-all-on",
+            Watch::Off => "tollgate-unwatched",
+        }
+    }
+
+    /// What watching costs is asked of requests that are admitted.
+    fn duties(&self) -> &'static [Duty] {
+        match self.watch {
+            Watch::Default => &Duty::ALL,
+            Watch::All | Watch::Off => &[Duty::Admit],
+        }
     }
 
     fn version(&self) -> io::Result<String> {
@@ -44,7 +87,8 @@ impl Contestant for Tollgate {
             Duty::Admit => AMPLE,
             Duty::Refuse => SPENT,
         };
-        ("tollgate.yaml", format!("gateway: {{upstream: \"http://{}\"}}\n{limits}", place.upstream))
+        let watch = self.watch.sections(place);
+        ("tollgate.yaml", format!("gateway: {{upstream: \"http://{}\"}}\n{watch}{limits}", place.upstream))
     }
 
     fn command(&self, config: &Path, place: &Place) -> Command {

@@ -13,6 +13,8 @@ use crate::report::{Bar, median};
 pub(super) fn all(rows: &[Row], idle: &[Weight]) -> Vec<Bar> {
     let speed = |duty: Duty, peer| ratio(rows, (duty, "tollgate"), (duty, peer), |it| it.per_second);
     let cost = ratio(rows, (Duty::Admit, "tollgate"), (Duty::Off, "tollgate"), |it| it.cpu_us);
+    let watching =
+        ratio(rows, (Duty::Admit, "tollgate-all-on"), (Duty::Admit, "tollgate-unwatched"), |it| it.cpu_us);
     let ours = idle.iter().find(|weight| weight.subject == "tollgate");
     vec![
         Bar::at_least(0.8, "admitted: tollgate / nginx", speed(Duty::Admit, "nginx")),
@@ -20,6 +22,7 @@ pub(super) fn all(rows: &[Row], idle: &[Weight]) -> Vec<Bar> {
         Bar::at_least(0.8, "refused: tollgate / nginx", speed(Duty::Refuse, "nginx")),
         Bar::at_least(1.8, "refused: tollgate / envoy", speed(Duty::Refuse, "envoy")),
         Bar::at_most(1.05, "CPU per request: three limits / limiting off", cost),
+        Bar::at_most(1.15, "CPU per admitted request: all on / observe off", watching),
         Bar::at_most(200.0, "MiB with 10,000 connections that never asked", ours.map(|it| it.silent)),
         Bar::at_most(200.0, "MiB with 10,000 connections that asked once", ours.map(|it| it.asked)),
     ]
@@ -55,10 +58,15 @@ mod tests {
 
     #[test]
     fn a_bar_is_missed_on_its_wrong_side() {
-        let rows = [row(Duty::Off, "tollgate", [1.0; 3]), row(Duty::Admit, "tollgate", [1.06; 3])];
+        let rows = [
+            row(Duty::Off, "tollgate", [1.0; 3]),
+            row(Duty::Admit, "tollgate", [1.06; 3]),
+            row(Duty::Admit, "tollgate-all-on", [1.15; 3]),
+            row(Duty::Admit, "tollgate-unwatched", [1.0; 3]),
+        ];
         let weight = Weight { subject: "tollgate", alone: 10.0, silent: 100.0, asked: 201.0 };
         let met: Vec<_> = all(&rows, &[weight]).iter().map(|bar| bar.met).collect();
-        assert_eq!(met, [None, None, None, None, Some(false), Some(true), Some(false)]);
+        assert_eq!(met, [None, None, None, None, Some(false), Some(true), Some(true), Some(false)]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ impl fmt::Display for GatewayReport {
         writeln!(f, "{connections} connections, {seconds} s in each round")?;
         writeln!(
             f,
-            "\n{:<15}{:<10}{:>9}{:>9}{:>9}{:>9}{:>9}{:>7}{:>14}{:>8}{:>12}",
+            "\n{:<15}{:<20}{:>9}{:>9}{:>9}{:>9}{:>9}{:>7}{:>14}{:>8}{:>12}",
             "case",
             "subject",
             "req/s",
@@ -53,7 +53,7 @@ impl GatewayReport {
         let it = &row.median;
         writeln!(
             f,
-            "{case:<15}{:<10}{:>9.0}{:>9.2}{:>9.2}{:>9.0}{:>9.0}{:>5.0} %{:>14}{:>8}{:>12}",
+            "{case:<15}{:<20}{:>9.0}{:>9.2}{:>9.2}{:>9.0}{:>9.0}{:>5.0} %{:>14}{:>8}{:>12}",
             row.subject,
             it.per_second,
             it.cpu_us,
@@ -73,11 +73,11 @@ impl GatewayReport {
         }
         writeln!(
             f,
-            "\n{:<15}{:<10}{:>18}{:>18}{:>18}",
+            "\n{:<15}{:<20}{:>18}{:>18}{:>18}",
             "resident MiB", "subject", "no connection", "10,000 silent", "10,000 asked once"
         )?;
         self.idle.iter().try_for_each(|it| {
-            writeln!(f, "{:<15}{:<10}{:>18.1}{:>18.1}{:>18.1}", "", it.subject, it.alone, it.silent, it.asked)
+            writeln!(f, "{:<15}{:<20}{:>18.1}{:>18.1}{:>18.1}", "", it.subject, it.alone, it.silent, it.asked)
         })
     }
 }

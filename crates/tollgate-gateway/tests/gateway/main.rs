@@ -14,6 +14,7 @@ mod malformed;
 mod proxy_protocol;
 mod setting_up;
 mod slow_readers;
+mod soft;
 mod support;
 mod timeouts;
 mod tunnels;

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tollgate::policy::{Document, Problems};
 use tollgate::{Limiter, Policy};
 use tollgate_gateway::{Gateway, GatewaySettings};
-use tollgate_http::SharedLimiter;
+use tollgate_http::{SharedLimiter, Tarpit};
 use tollgate_net::{Drain, Drainer, Sockets};
 
 use super::{Upstream, Wire};
@@ -55,6 +55,7 @@ impl Behind {
         let policy = Policy::parse(&self.policy).unwrap_or_else(|wrong| panic!("{wrong}"));
         let limiter = SharedLimiter::from(Limiter::new(policy));
         let gateway = Gateway::new(settings, limiter.clone(), None).unwrap();
+        let tarpit = gateway.tarpit().clone();
         let sockets = Sockets::bind("127.0.0.1:0", 1).unwrap();
         let address = sockets.address();
         let listener = sockets.into_listeners().pop().unwrap();
@@ -69,7 +70,7 @@ impl Behind {
                 }
             });
         });
-        Served { address, drainer, limiter, stop: Some(stop), thread: Some(thread) }
+        Served { address, drainer, tarpit, limiter, stop: Some(stop), thread: Some(thread) }
     }
 }
 
@@ -77,6 +78,7 @@ impl Behind {
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
     pub(crate) drainer: Drainer,
+    pub(crate) tarpit: Tarpit,
     limiter: SharedLimiter,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,

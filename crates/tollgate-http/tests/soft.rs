@@ -1,0 +1,129 @@
+//! What a service is told of soft thresholds, and that no client can say it.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use tollgate::store::{Answer, Check};
+use tollgate::{
+    Adjustment, Call, Limiter, ManualClock, MemoryStore, Outcome, Policy, Rule, Store, StoreError, Timestamp,
+};
+use tollgate_http::{LimitLayer, SharedLimiter, Softened, soft_limits, soft_value};
+use tower::{Layer as _, ServiceExt as _, service_fn};
+
+/// `search` is marked from three quarters on, `both` from the first request on by one of its windows.
+const POLICY: &str = "limits:
+  - {name: search, endpoint: /search, by: global, bucket: 4/hour, soft: 75%}
+  - {name: both, endpoint: /search, by: global, windows: [4/minute, 100/hour], soft: 4%}
+  - {name: hard, endpoint: /search, by: global, bucket: 4/hour}
+  - {name: tried, endpoint: /search, by: global, bucket: 1/hour, soft: 1%, mode: shadow}";
+
+fn memory() -> MemoryStore<ManualClock> {
+    MemoryStore::with_clock(100, ManualClock::at(Timestamp::from_secs(1_700_000_000)))
+}
+
+fn limited<S: Store>(policy: &str, store: S) -> LimitLayer<S> {
+    let policy = Policy::parse(policy).unwrap_or_else(|wrong| panic!("{wrong}"));
+    LimitLayer::new(SharedLimiter::from(Limiter::with_store(policy, store)))
+}
+
+/// Says back what it was told: the header's lines, then what the extension says.
+async fn told(request: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let lines = request.headers().get_all("tollgate-soft").iter().map(|it| it.to_str().unwrap());
+    let soft = request.extensions().get::<Softened>();
+    assert!(soft.is_none_or(|it| it.held() == Duration::ZERO), "nothing holds requests back here");
+    let names = soft.map(|it| it.limits().collect::<Vec<_>>().join("+")).unwrap_or_default();
+    Ok(Response::new(Full::from(format!("{}|{names}", lines.collect::<Vec<_>>().join("/")))))
+}
+
+/// A request whose client claims to be marked already, twice.
+fn forged(path: &str) -> Request<()> {
+    Request::get(path).header("Tollgate-Soft", "forged").header("tollgate-soft", "twice").body(()).unwrap()
+}
+
+/// What the service behind was told; nothing where the request was refused.
+async fn ask<S, B>(service: S, request: Request<()>) -> Option<String>
+where
+    S: tower::Service<Request<()>, Response = Response<B>, Error = Infallible>,
+    B: http_body::Body,
+    B::Error: std::fmt::Debug,
+{
+    let answer = service.oneshot(request).await.unwrap();
+    if answer.status() != 200 {
+        return None;
+    }
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    Some(String::from_utf8(body.to_vec()).unwrap())
+}
+
+async fn check<S: Store>(store: S) {
+    let service = limited(POLICY, store).layer(service_fn(told));
+    let mut seen = Vec::new();
+    for _ in 0..5 {
+        seen.push(ask(service.clone(), forged("/search")).await);
+    }
+    let seen: Vec<_> = seen.iter().map(Option::as_deref).collect();
+    let all = Some("search, both|search+both");
+    assert_eq!(seen, [Some("both|both"), Some("both|both"), all, all, None]);
+    assert_eq!(ask(service, forged("/free")).await.as_deref(), Some("|"), "no limit applies");
+}
+
+#[tokio::test]
+async fn the_service_is_told_which_limits_are_nearly_spent_and_nothing_that_a_client_claims() {
+    check(memory()).await;
+}
+
+/// A store that has to be waited for.
+struct Remote(MemoryStore<ManualClock>);
+
+impl Store for Remote {
+    async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
+        tokio::task::yield_now().await;
+        self.0.decide(checks).await
+    }
+
+    async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
+        self.0.adjust(rule, key, adjustment).await
+    }
+}
+
+#[tokio::test]
+async fn it_is_told_the_same_where_the_store_has_to_be_waited_for() {
+    check(Remote(memory())).await;
+}
+
+#[tokio::test]
+async fn an_inner_layer_adds_to_what_an_outer_one_said_and_to_nothing_else() {
+    let soft = |name: &str| format!("limits: [{{name: {name}, by: global, bucket: 100/hour, soft: 1%}}]");
+    let none = "limits: [{by: global, bucket: 100/hour, endpoint: /other}]";
+    for (outer, inner, expected) in [
+        (soft("outer"), soft("inner"), "outer, inner|outer+inner"),
+        (soft("outer"), none.to_owned(), "outer|outer"),
+        (none.to_owned(), soft("inner"), "inner|inner"),
+        (none.to_owned(), none.to_owned(), "|"),
+        (soft("same"), soft("same"), "same|same"),
+    ] {
+        let inner = limited(&inner, memory()).layer(service_fn(told));
+        let service = limited(&outer, memory()).layer(inner);
+        assert_eq!(ask(service, forged("/")).await.as_deref(), Some(expected));
+    }
+}
+
+#[test]
+fn a_decision_tells_its_names_once_each_and_none_of_a_refusal() {
+    let policy = Policy::parse(POLICY).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let limiter = Limiter::with_store(policy, memory());
+    let call = Call::new("GET", "/search");
+    let mut names = Vec::new();
+    for _ in 0..5 {
+        let decision = limiter.check(&call);
+        let joined = soft_limits(&decision).collect::<Vec<_>>().join(", ");
+        assert_eq!(soft_value(&decision).map_or(String::new(), |it| it.to_str().unwrap().into()), joined);
+        names.push(joined);
+    }
+    assert_eq!(names, ["both", "both", "search, both", "search, both", ""]);
+    assert_eq!(soft_value(&limiter.check(&Call::new("GET", "/free"))), None);
+}

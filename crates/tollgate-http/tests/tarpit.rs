@@ -1,0 +1,174 @@
+//! Requests over a soft threshold are held back: so many, so long, and none for ever.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use tokio::sync::oneshot;
+use tollgate::{Limiter, ManualClock, MemoryStore, Policy, Timestamp};
+use tollgate_http::{LimitBody, LimitLayer, Softened, Tarpit};
+use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
+
+/// All are over the threshold. What a request waits for is the longest of its limits.
+const POLICY: &str = "limits:
+  - {name: some, by: global, bucket: 100/hour, soft: {at: 1%, tarpit: 100ms}}
+  - {name: more, endpoint: /more, by: global, bucket: 100/hour, soft: {at: 1%, tarpit: 250ms}}
+  - {name: mark, by: global, bucket: 100/hour, soft: 1%}
+  - {name: at-once, by: global, slots: 3}";
+
+/// How long somebody was to sleep, and how to wake them.
+type Sleeper = (Duration, oneshot::Sender<()>);
+
+/// Sleep that ends when the test says so.
+#[derive(Clone, Default)]
+struct Bed(Arc<Mutex<Vec<Sleeper>>>);
+
+impl Bed {
+    fn tarpit(&self, most: usize) -> Tarpit {
+        let bed = self.0.clone();
+        Tarpit::new(most, move |time| {
+            let (wake, woken) = oneshot::channel();
+            bed.lock().unwrap().push((time, wake));
+            async move {
+                let _ = woken.await;
+            }
+        })
+    }
+
+    /// How long each was to sleep that has not been woken.
+    fn sleeping(&self) -> Vec<u128> {
+        self.0.lock().unwrap().iter().map(|it| it.0.as_millis()).collect()
+    }
+
+    fn wake_first(&self) {
+        let _ = self.0.lock().unwrap().remove(0).1.send(());
+    }
+}
+
+async fn hello(request: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let held = request.extensions().get::<Softened>().map(|it| it.held().as_millis().to_string());
+    let told = request.headers().get("tollgate-soft").cloned();
+    let answer = Response::builder().header("held", held.unwrap_or_default());
+    Ok(answer.header("told", told.unwrap()).body(Full::from("hello")).unwrap())
+}
+
+type Answer = Response<LimitBody<Full<Bytes>>>;
+
+/// One answer that is being waited for.
+struct Asked(Pin<Box<dyn Future<Output = Result<Answer, Infallible>>>>);
+
+impl Asked {
+    fn now(&mut self) -> Option<Answer> {
+        match self.0.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => Some(answer.unwrap()),
+            Poll::Pending => None,
+        }
+    }
+}
+
+fn layer(policy: &str) -> LimitLayer<MemoryStore<ManualClock>> {
+    let clock = ManualClock::at(Timestamp::from_secs(1_700_000_000));
+    let policy = Policy::parse(policy).unwrap_or_else(|wrong| panic!("{wrong}"));
+    LimitLayer::new(Limiter::with_store(policy, MemoryStore::with_clock(100, clock)))
+}
+
+/// Asks a service behind a tarpit.
+fn asking(tarpit: &Tarpit) -> impl Fn(&str) -> Asked + use<> {
+    let service = layer(POLICY).with_tarpit(tarpit.clone()).layer(service_fn(hello));
+    move |path| Asked(Box::pin(service.clone().oneshot(Request::get(path).body(()).unwrap())))
+}
+
+#[test]
+fn a_request_waits_for_the_longest_of_its_limits_and_then_passes_marked() {
+    let bed = Bed::default();
+    let tarpit = bed.tarpit(10);
+    let ask = asking(&tarpit);
+    for (path, wait, told) in [("/", 100, "some, mark"), ("/more", 250, "some, more, mark")] {
+        let mut asked = ask(path);
+        assert!(asked.now().is_none());
+        assert_eq!((bed.sleeping(), tarpit.waiting()), (vec![wait], 1));
+        bed.wake_first();
+        let answer = asked.now().expect("it has waited");
+        assert_eq!(
+            (&answer.headers()["held"], &answer.headers()["told"]),
+            (&wait.to_string().parse().unwrap(), &told.parse().unwrap())
+        );
+        assert!(answer.headers().contains_key("ratelimit"));
+        assert_eq!(tarpit.waiting(), 0);
+    }
+    assert_eq!((tarpit.held(), tarpit.passed()), (2, 0));
+}
+
+#[test]
+fn who_finds_no_place_passes_at_once() {
+    let bed = Bed::default();
+    let tarpit = bed.tarpit(1);
+    let ask = asking(&tarpit);
+    let mut first = ask("/");
+    assert!(first.now().is_none());
+    for _ in 0..5 {
+        let answer = ask("/").now().expect("it does not wait");
+        assert_eq!(
+            (&answer.headers()["held"], &answer.headers()["told"]),
+            (&"0".parse().unwrap(), &"some, mark".parse().unwrap())
+        );
+    }
+    assert_eq!((tarpit.waiting(), tarpit.most(), tarpit.held(), tarpit.passed()), (1, 1, 1, 5));
+    bed.wake_first();
+    assert!(first.now().is_some());
+    assert!(ask("/").now().is_none(), "there is a place again");
+}
+
+#[test]
+fn who_stops_waiting_frees_its_place_and_its_slots() {
+    let bed = Bed::default();
+    let tarpit = bed.tarpit(10);
+    let ask = asking(&tarpit);
+    let mut waiting: Vec<_> = (0..3).map(|_| ask("/")).collect();
+    assert!(waiting.iter_mut().all(|it| it.now().is_none()));
+    let refused = ask("/").now().expect("a refusal does not wait");
+    assert_eq!(refused.status(), 429, "those that wait hold all slots");
+    waiting.pop();
+    assert_eq!(tarpit.waiting(), 2);
+    assert!(ask("/").now().is_none(), "a slot is free and a place too");
+    drop(waiting);
+    assert_eq!((tarpit.waiting(), tarpit.held()), (0, 4));
+}
+
+#[test]
+fn a_request_that_is_never_polled_holds_no_place() {
+    let tarpit = Bed::default().tarpit(1);
+    let mut service = layer(POLICY).with_tarpit(tarpit.clone()).layer(service_fn(hello));
+    drop(service.call(Request::new(())));
+    assert_eq!(tarpit.waiting(), 0);
+}
+
+#[test]
+fn without_a_tarpit_or_with_one_of_no_places_requests_are_only_marked() {
+    let bed = Bed::default();
+    let none = bed.tarpit(0);
+    for layer in [layer(POLICY), layer(POLICY).with_tarpit(none.clone())] {
+        let service = layer.layer(service_fn(hello));
+        let answer = Asked(Box::pin(service.oneshot(Request::new(())))).now().expect("it does not wait");
+        assert_eq!(answer.headers()["told"], "some, mark");
+    }
+    assert_eq!((bed.sleeping(), none.held(), none.passed()), (vec![], 0, 0), "it is off, not full");
+}
+
+#[test]
+fn clones_share_their_places_whatever_they_sleep_on() {
+    let tarpit = Bed::default().tarpit(2);
+    let also = tarpit.sleeping(|_| std::future::pending());
+    let mut waiting = [asking(&tarpit)("/"), asking(&tarpit.clone())("/")];
+    assert!(waiting.iter_mut().all(|it| it.now().is_none()));
+    assert!(asking(&also)("/").now().is_some(), "both places are taken");
+    assert_eq!((also.waiting(), tarpit.passed()), (2, 1));
+    drop(waiting);
+    assert!(asking(&also)("/").now().is_none());
+}
