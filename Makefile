@@ -7,7 +7,7 @@ ARGS ?=
 export PATH := $(PATH):/usr/sbin:/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-loom lint bench bench-engine bench-gateway bench-policy bench-redis faults generate setup setup-test clean
+.PHONY: help run test test-loom lint bench bench-engine bench-gateway bench-policy bench-redis faults screenshots generate setup setup-test clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -16,7 +16,7 @@ setup:
 	@setup/debian cc=gcc ld=binutils
 	@command -v cargo >/dev/null || { echo "Please install a Rust toolchain first (rustup, or Debian's cargo 1.90 or newer)." >&2; exit 1; }
 
-run: setup ## starts gateway, API and a demo service, and prints what to curl
+run: setup ## starts gateway, API, dashboard and a demo service, and prints what to open and to curl
 	cargo build --quiet --release -p tollgate-cli
 	@exec $${CARGO_TARGET_DIR:-target}/release/tollgate serve $(ARGS)
 
@@ -24,9 +24,12 @@ run: setup ## starts gateway, API and a demo service, and prints what to curl
 setup-test: setup
 	@setup/debian curl=curl nginx=nginx haproxy=haproxy caddy=caddy wrk=wrk h2load=nghttp2-client slowhttptest=slowhttptest openssl=openssl prlimit=util-linux
 	@setup/debian redis-server=redis-server redis-cli=redis-tools redis-sentinel=redis-sentinel nft=nftables ip=iproute2
+	@setup/debian chromium=chromium
+	@setup/debian prometheus=prometheus
 	@setup/python crates/tollgate-cli/tests/clients/requirements.txt
 	@setup/python crates/tollgate-cli/tests/tools/requirements.txt target/tools
 	@setup/node crates/tollgate-cli/tests/clients
+	@setup/node crates/tollgate-cli/tests/page target/page
 
 test: setup-test test-loom ## all tests, from nothing
 	cargo test --workspace --no-fail-fast
@@ -66,6 +69,10 @@ faults: setup-test ## breaks Redis in every way under load, and rewrites docs/fa
 	rm -rf "$${CARGO_TARGET_DIR:-target}/faults"
 	cargo test -p tollgate-cli --test faults -- --test-threads=1
 	cargo run --quiet -p xtask -- faults "$${CARGO_TARGET_DIR:-target}/faults"
+
+screenshots: setup-test ## photographs the dashboard under traffic, and rewrites docs/images
+	mkdir -p docs/images
+	TOLLGATE_SCREENSHOTS="$(CURDIR)/docs/images" cargo test -p tollgate-cli --test page -- --ignored --nocapture
 
 generate: setup ## rewrites the documents that the code generates
 	cargo run --quiet -p xtask -- generate

@@ -1,0 +1,231 @@
+//! Prometheus and Grafana: what the server exposes, and what `integrations/` and
+//! `docs/metrics.md` make of it, before the real `promtool` and `prometheus`.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+#[allow(dead_code, reason = "other tests need more of it")]
+#[path = "service/client.rs"]
+mod client;
+#[path = "prometheus/promtool.rs"]
+mod promtool;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use client::{Client, get};
+use serde_json::Value;
+use tollgate_testkit::{Program, Redis, Scratch, Tollgate, free_port, wait_for_port};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
+
+/// Every section that has metrics, but for the store.
+const POLICY: &str = "
+gateway: {workers: 1}
+traces: {endpoint: 'http://127.0.0.1:9'}
+alerts: {webhook: 'http://127.0.0.1:9/hook'}
+limits:
+  - {name: api, endpoint: '/api/**', by: ip, bucket: 3/hour, soft: 50%, candidate: {bucket: 2/hour}}
+  - {name: trial, endpoint: '/api/**', by: ip, bucket: 1/hour, mode: shadow}
+";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn integration(file: &str) -> String {
+    let path = root().join("integrations").join(file);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Five requests: three pass, two do not. Paths and headers are what a metric must not show.
+fn send_traffic(tollgate: &Tollgate) {
+    let mut client = Client::connect(tollgate.gateway).unwrap();
+    let ask = |_| {
+        let request = "GET /api/x-from-a-caller HTTP/1.1\r\nHost: h\r\nX-User-Id: y-from-a-caller\r\n\r\n";
+        client.ask(request).unwrap().status
+    };
+    let statuses: Vec<_> = (0..5).map(ask).collect();
+    assert_eq!(statuses, [200, 200, 200, 429, 429]);
+}
+
+fn metrics(api: SocketAddr) -> String {
+    let answer = get(api, "/metrics");
+    assert_eq!(answer.status, 200);
+    String::from_utf8(answer.body).unwrap()
+}
+
+/// The names of metrics, as the text declares them.
+fn declared(text: &str) -> BTreeSet<(String, String)> {
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    types.map(|(name, kind)| (name.to_owned(), kind.to_owned())).collect()
+}
+
+#[test]
+fn what_the_server_exposes_is_clean_and_in_the_document_and_the_other_way_round() {
+    let redis = Redis::start();
+    let on_redis = format!("store: {{url: '{}', deadline: 10s}}\n{POLICY}", redis.url());
+    let mut exposed = BTreeSet::new();
+    for policy in [POLICY, &on_redis] {
+        let tollgate = Tollgate::start(BINARY, policy);
+        send_traffic(&tollgate);
+        let text = metrics(tollgate.api);
+        assert_eq!(promtool::complaints(&text), "", "{text}");
+        for line in [
+            "tollgate_decisions_total{outcome=\"limited\"} 2",
+            "tollgate_limit_decisions_total{limit=\"api\",outcome=\"allowed\"} 3",
+            "tollgate_limit_decisions_total{limit=\"trial\",outcome=\"shadow_limited\"} 4",
+            "tollgate_limit_soft_total{limit=\"api\"} 2",
+            "tollgate_candidate_decisions_total{limit=\"api.candidate\",live=\"allowed\",candidate=\"limited\"} 1",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line} in:\n{text}");
+        }
+        assert!(!text.contains("from-a-caller"), "{text}");
+        exposed.extend(declared(&text));
+    }
+    let document = fs::read_to_string(root().join("docs/metrics.md")).unwrap();
+    let rows = document.lines().filter_map(|line| line.strip_prefix("| `tollgate_")?.split_once("` | "));
+    let documented: BTreeSet<_> = rows
+        .map(|(name, rest)| (format!("tollgate_{name}"), rest.split(' ').next().unwrap().to_owned()))
+        .collect();
+    let missing: Vec<_> = exposed.difference(&documented).collect();
+    let gone: Vec<_> = documented.difference(&exposed).collect();
+    assert!(missing.is_empty() && gone.is_empty(), "not in the document: {missing:?}\nonly there: {gone:?}");
+}
+
+#[test]
+fn without_watching_the_store_and_the_process_still_speak() {
+    let tollgate = Tollgate::start(BINARY, "observe: off\nlimits: [{name: api, by: ip, bucket: 3/hour}]\n");
+    let text = metrics(tollgate.api);
+    assert_eq!(promtool::complaints(&text), "", "{text}");
+    assert!(text.contains("tollgate_store_up 1\n") && !text.contains("tollgate_decisions_total"), "{text}");
+}
+
+#[test]
+fn the_rules_say_what_their_tests_say() {
+    let folder = root().join("integrations/prometheus");
+    promtool::accepts(&["check", "config", "prometheus.yml"], &folder);
+    promtool::accepts(&["test", "rules", "rules.test.yml"], &folder);
+}
+
+#[test]
+fn every_alert_is_tested_described_and_says_what_to_do() {
+    let (rules, tests) = (integration("prometheus/rules.yml"), integration("prometheus/rules.test.yml"));
+    let readme = integration("prometheus/README.md");
+    let alerts: Vec<_> = rules.split("- alert: ").skip(1).collect();
+    assert!(alerts.len() >= 10, "only {} alerts were found", alerts.len());
+    for alert in alerts {
+        let name = alert.lines().next().unwrap();
+        assert!(tests.contains(&format!("alertname=\"{name}\"")), "{name} is not tested");
+        assert!(readme.contains(&format!("| `{name}` |")), "{name} is not in the README");
+        for part in ["severity: ", "summary: ", "runbook: "] {
+            assert!(alert.contains(part), "{name} has no {part}");
+        }
+    }
+}
+
+/// The expressions of the board, as Prometheus gets it from Grafana.
+fn board_expressions() -> Vec<String> {
+    fn collect(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(map) => {
+                found.extend(map.get("expr").and_then(Value::as_str).map(str::to_owned));
+                map.values().for_each(|value| collect(value, found));
+            }
+            Value::Array(values) => values.iter().for_each(|value| collect(value, found)),
+            _ => {}
+        }
+    }
+    let board: Value = serde_json::from_str(&integration("grafana/tollgate.json")).unwrap();
+    let mut found = Vec::new();
+    collect(&board, &mut found);
+    let filled = |expr: String| {
+        let filled = expr.replace("$__rate_interval", "5m").replace("$job", "tollgate");
+        filled.replace("$instance", ".*").replace("$limit", ".*")
+    };
+    found.into_iter().map(filled).collect()
+}
+
+#[test]
+fn every_expression_of_the_board_is_one() {
+    let expressions = board_expressions();
+    assert!(expressions.len() >= 20, "only {} expressions were found", expressions.len());
+    let mut rules = "groups:\n  - name: board\n    rules:\n".to_owned();
+    for (at, expression) in expressions.iter().enumerate() {
+        assert!(!expression.contains('$'), "{expression}");
+        let quoted = serde_json::to_string(expression).unwrap();
+        writeln!(rules, "      - {{record: 'board:expression:{at}', expr: {quoted}}}").unwrap();
+    }
+    let files = Scratch::new();
+    files.write("board.yml", &rules);
+    promtool::accepts(&["check", "rules", "board.yml"], files.path());
+}
+
+#[test]
+fn rules_and_board_ask_only_for_metrics_that_are_documented() {
+    let document = fs::read_to_string(root().join("docs/metrics.md")).unwrap();
+    let asked = [board_expressions().join("\n"), integration("prometheus/rules.yml")].concat();
+    let words = asked.split(|it: char| !(it.is_ascii_alphanumeric() || it == '_'));
+    let names: BTreeSet<_> = words.filter(|word| word.starts_with("tollgate_")).collect();
+    assert!(names.len() >= 20, "only {names:?}");
+    for name in names {
+        let plain = ["_bucket", "_count", "_sum"].iter().find_map(|suffix| name.strip_suffix(suffix));
+        let is_known = |name: &str| document.contains(&format!("| `{name}` |"));
+        assert!(is_known(name) || plain.is_some_and(is_known), "{name} is not in docs/metrics.md");
+    }
+}
+
+/// The shipped configuration, with these addresses and without patience.
+fn configuration(files: &Scratch, api: SocketAddr) -> PathBuf {
+    let shipped = integration("prometheus/prometheus.yml");
+    assert!(shipped.contains("127.0.0.1:7070") && shipped.contains("scrape_interval: 15s"));
+    let adapted = shipped
+        .replace("127.0.0.1:7070", &api.to_string())
+        .replace("scrape_interval: 15s", "scrape_interval: 100ms")
+        .replace("evaluation_interval: 15s", "evaluation_interval: 100ms");
+    files.write("rules.yml", &integration("prometheus/rules.yml"));
+    files.write("prometheus.yml", &adapted)
+}
+
+/// Asks in HTTP/1.0, which has no chunks.
+fn ask_prometheus(address: SocketAddr, path: &str) -> Value {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+    serde_json::from_str(body).unwrap_or_default()
+}
+
+#[test]
+fn a_real_prometheus_scrapes_it_and_answers() {
+    let tollgate = Tollgate::start(BINARY, POLICY);
+    send_traffic(&tollgate);
+    let (files, port) = (Scratch::new(), free_port());
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let mut command = Command::new("prometheus");
+    command.arg(format!("--config.file={}", configuration(&files, tollgate.api).display()));
+    command.arg(format!("--storage.tsdb.path={}", files.path().join("data").display()));
+    command.arg(format!("--web.listen-address={address}")).arg("--log.level=error");
+    command.stdout(Stdio::null()).stderr(Stdio::from(fs::File::create(files.path().join("log")).unwrap()));
+    let mut prometheus = Program::start(command);
+    wait_for_port(&mut prometheus, address);
+
+    let asked = |path: &str| ask_prometheus(address, path);
+    let query = "/api/v1/query?query=sum(tollgate_limit_decisions_total%7Blimit=%22api%22%7D)";
+    let value = |answer: &Value| answer["data"]["result"][0]["value"][1].as_str().map(str::to_owned);
+    prometheus.wait_until("scrape", || value(&asked(query)).is_some());
+    assert_eq!(value(&asked(query)).as_deref(), Some("5"));
+
+    let is_well = |rule: &Value| rule["health"] == "ok";
+    let rules = |answer: Value| answer["data"]["groups"][0]["rules"].as_array().cloned().unwrap_or_default();
+    prometheus.wait_until("evaluation of all rules", || {
+        let rules = rules(asked("/api/v1/rules"));
+        rules.len() >= 10 && rules.iter().all(is_well)
+    });
+    let firing = rules(asked("/api/v1/rules")).into_iter().filter(|rule| rule["state"] == "firing");
+    assert_eq!(firing.map(|rule| rule["name"].clone()).collect::<Vec<_>>(), Vec::<Value>::new());
+}

@@ -1,0 +1,31 @@
+//! `promtool`: what Prometheus itself says of metrics, rules and expressions.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Runs it. What it said, and whether it was content.
+fn run(arguments: &[&str], folder: &Path, input: &str) -> (bool, String) {
+    let mut command = Command::new("promtool");
+    command.args(arguments).current_dir(folder);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let started = command.spawn();
+    let mut program =
+        started.unwrap_or_else(|error| panic!("cannot start promtool: {error}. `make test` installs it"));
+    program.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = program.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+}
+
+/// Fails unless it is content.
+pub(crate) fn accepts(arguments: &[&str], folder: &Path) {
+    let (content, said) = run(arguments, folder, "");
+    assert!(content, "promtool {}:\n{said}", arguments.join(" "));
+}
+
+/// What it has to complain about in metrics; nothing, if they are clean.
+pub(crate) fn complaints(metrics: &str) -> String {
+    let (content, said) = run(&["check", "metrics"], Path::new("."), metrics);
+    if content { said } else { format!("not accepted: {said}") }
+}
