@@ -3,13 +3,16 @@
 //! Not here: what it means. Values are taken as they were typed; `configuration`
 //! reads them, with the same messages as for a file.
 
+mod asking;
+
 use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-/// Where the API is unless something else is said.
-pub(crate) const DEFAULT_API: &str = "http://127.0.0.1:7070";
+pub(crate) use asking::{
+    Amount, Api, Caller, Changes, Check, DEFAULT_API, Explain, Mode, Named, Switch, Top,
+};
 
 const HELP: &str = "\
 Try it:
@@ -24,6 +27,11 @@ Then with a policy of your own, in policy.yaml:
 
   tollgate validate policy.yaml
   tollgate serve --config policy.yaml --upstream http://127.0.0.1:3000
+
+At 3 a.m.:
+  tollgate top                                     what happens now
+  tollgate explain 00c0ffee00c0ffee                why: the id is in the header Tollgate-Decision
+  tollgate mode shadow LIMIT                       counts on, and refuses nobody
 
 Exit status: 0 fine, 1 a finding (such as a refused check), 2 a mistake in usage or configuration.";
 
@@ -52,6 +60,14 @@ pub(crate) enum Command {
     Refund(Amount),
     /// Lets a key begin anew
     Reset(Named),
+    /// Says why a request was refused, with the arithmetic; or what would happen to one
+    Explain(Explain),
+    /// Shows what happens, live: traffic, limits, keys, routes, decisions
+    Top(Top),
+    /// Shows or switches limits, live: enforce, shadow, off, or as the policy says
+    Mode(Mode),
+    /// Shows who switched what, and when
+    Changes(Changes),
     /// Prints the JSON Schema of the policy file, for editors
     #[command(after_help = "\
 Example:
@@ -140,102 +156,6 @@ pub(crate) struct Validate {
     /// Settings in a file of their own
     #[arg(long, value_name = "FILE")]
     pub(crate) settings: Option<PathBuf>,
-}
-
-const API_HELP: &str = "\
-The API of a running Tollgate; also TOLLGATE_API. The token, if it wants one, is TOLLGATE_TOKEN \
-[default: http://127.0.0.1:7070]";
-
-/// Which server to ask.
-#[derive(Debug, Args)]
-pub(crate) struct Api {
-    /// The API of a running Tollgate.
-    #[arg(long, value_name = "URL", help = API_HELP)]
-    pub(crate) api: Option<String>,
-    /// Prints the answer as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Asks about a request
-#[derive(Debug, Args)]
-#[command(
-    override_usage = "tollgate check [OPTIONS] [METHOD] PATH",
-    after_help = "\
-Examples:
-  tollgate check /api/v1/search --ip 203.0.113.9
-  tollgate check POST /api/v1/login --ip 203.0.113.9 --user ann
-  tollgate check /api/v1/posts --api-key k-123 --header 'X-Plan: pro' --cost 5 --json
-
-Exit status 0 when it is allowed, 1 when it is refused, 2 when nobody could be asked."
-)]
-pub(crate) struct Check {
-    /// The request; GET unless a method is given
-    #[arg(value_names = ["METHOD", "PATH"], num_args = 1..=2, required = true)]
-    pub(crate) request: Vec<String>,
-    /// The client's address
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) ip: Option<String>,
-    /// Who is logged in
-    #[arg(long, value_name = "NAME")]
-    pub(crate) user: Option<String>,
-    /// The key the program calls with
-    #[arg(long, value_name = "KEY")]
-    pub(crate) api_key: Option<String>,
-    /// The customer they belong to
-    #[arg(long, value_name = "NAME")]
-    pub(crate) tenant: Option<String>,
-    /// The plan they are on
-    #[arg(long, value_name = "NAME")]
-    pub(crate) plan: Option<String>,
-    /// The host that was asked
-    #[arg(long, value_name = "NAME")]
-    pub(crate) host: Option<String>,
-    /// A header of the request. May be given several times
-    #[arg(long = "header", value_name = "NAME:VALUE")]
-    pub(crate) headers: Vec<String>,
-    /// What the request costs [default: what the limits say]
-    #[arg(long, value_name = "N")]
-    pub(crate) cost: Option<u64>,
-    #[command(flatten)]
-    pub(crate) api: Api,
-}
-
-const KEY_HELP: &str = "\
-KEY is what the limit counts by, one value for each word of its `by`; none for `by: global`.
-
-Examples:
-  tollgate peek demo-search 127.0.0.1            by: ip
-  tollgate reset exports acme ann                by: [tenant, user]
-  tollgate grant api k-123 --cost 500            500 of what one API key has spent";
-
-/// A key of a limit
-#[derive(Debug, Args)]
-#[command(after_help = KEY_HELP)]
-pub(crate) struct Named {
-    /// The limit's name, as `tollgate serve` prints it
-    pub(crate) limit: String,
-    /// The key: one value for each word of the limit's `by`
-    #[arg(value_name = "KEY")]
-    pub(crate) key: Vec<String>,
-    #[command(flatten)]
-    pub(crate) api: Api,
-}
-
-/// A key of a limit, and how much
-#[derive(Debug, Args)]
-#[command(after_help = KEY_HELP)]
-pub(crate) struct Amount {
-    /// The limit's name, as `tollgate serve` prints it
-    pub(crate) limit: String,
-    /// The key: one value for each word of the limit's `by`
-    #[arg(value_name = "KEY")]
-    pub(crate) key: Vec<String>,
-    /// How much
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) cost: u64,
-    #[command(flatten)]
-    pub(crate) api: Api,
 }
 
 /// A mistake in what was typed, with a tip where clap has none: a flag of `serve`

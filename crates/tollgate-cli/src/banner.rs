@@ -18,21 +18,23 @@ pub(crate) fn banner(inputs: &Inputs, configuration: &Configuration, addresses: 
     let mut line = |name: &str, what: &dyn Display| {
         let _ = writeln!(out, "  {name:8} {what}");
     };
-    let or_off = |scheme: &str, address: Option<_>| match address {
-        Some(address) => format!("{scheme}://{address}"),
-        None => "off".to_owned(),
-    };
-    let scheme = if configuration.settings.forwarding.tls.is_some() { "https" } else { "http" };
+    let or_off = |url: Option<String>| url.unwrap_or_else(|| "off".to_owned());
     let upstreams = match configuration.settings.upstreams.as_slice() {
         _ if addresses.gateway.is_none() => String::new(),
         [] => " to a built-in demo".to_owned(),
         [only] if only == "demo" => " to a built-in demo".to_owned(),
         several => format!(" to {}", several.join(", ")),
     };
-    line("gateway", &format_args!("{}{upstreams}", or_off(scheme, addresses.gateway)));
-    line("api", &or_off("http", addresses.api));
+    line("gateway", &format_args!("{}{upstreams}", or_off(addresses.gateway_url())));
+    line("api", &or_off(addresses.api_url()));
+    if let Some(api) = addresses.api_url() {
+        line("page", &format_args!("open {api}/ in a browser"));
+    }
     if let Some(store) = configuration.settings.store.shown() {
         line("store", &store);
+    }
+    if let Some(state) = &configuration.settings.state {
+        line("state", &state.display());
     }
     match &inputs.config {
         Some(_) => line("policy", &inputs.name()),
@@ -46,7 +48,7 @@ pub(crate) fn banner(inputs: &Inputs, configuration: &Configuration, addresses: 
         let _ = write!(out, "\n{warning}");
     }
     if inputs.config.is_none() {
-        out.push_str(&to_try(scheme, addresses, &configuration.policy));
+        out.push_str(&to_try(addresses, &configuration.policy));
     }
     out
 }
@@ -78,6 +80,7 @@ fn row(limit: &Limit) -> [String; 4] {
     let mut quota: Vec<_> = limit.rules().iter().map(|rule| rule.quota.to_string()).collect();
     match limit.mode() {
         Mode::Enforce => {}
+        Mode::Shadow if limit.candidate_of().is_some() => quota.push("(candidate)".to_owned()),
         Mode::Shadow => quota.push("(shadow)".to_owned()),
         Mode::Off => quota.push("(off)".to_owned()),
     }
@@ -95,18 +98,17 @@ fn is_sample(policy: &Policy) -> bool {
 }
 
 /// Three commands for whoever has no policy yet.
-fn to_try(scheme: &str, addresses: &Addresses, policy: &Policy) -> String {
+fn to_try(addresses: &Addresses, policy: &Policy) -> String {
     let mut commands = Vec::new();
-    if let Some(gateway) = addresses.gateway {
+    if let Some(gateway) = addresses.gateway_url() {
         let what =
             if is_sample(policy) { "five a minute; the sixth is refused" } else { "through the gateway" };
-        commands.push((format!("curl -i {scheme}://{gateway}/api/v1/search"), what));
+        commands.push((format!("curl -i {gateway}/api/v1/search"), what));
     }
-    if let Some(api) = addresses.api {
+    if let Some(url) = addresses.api_url() {
         let body = r#"{"path":"/api/v1/search","ip":"203.0.113.9"}"#;
-        commands.push((format!("curl -s http://{api}/v1/check -d '{body}'"), "the decision alone"));
+        commands.push((format!("curl -s {url}/v1/check -d '{body}'"), "the decision alone"));
         if policy.limit(DEMO).is_some() {
-            let url = format!("http://{api}");
             let at = if url == DEFAULT_API { String::new() } else { format!(" --api {url}") };
             // As it was called: it need not be where commands are looked for.
             let me = std::env::args_os().next().unwrap_or_else(|| "tollgate".into());
@@ -139,7 +141,8 @@ mod tests {
 
     fn addresses() -> Addresses {
         let address = |text: &str| Some(text.parse().unwrap());
-        Addresses { gateway: address("127.0.0.1:8080"), api: address("127.0.0.1:7070") }
+        let (gateway, api) = (address("127.0.0.1:8080"), address("127.0.0.1:7070"));
+        Addresses { gateway, api, ..Addresses::default() }
     }
 
     #[test]
@@ -149,7 +152,8 @@ mod tests {
         for expected in [
             "gateway  http://127.0.0.1:8080 to a built-in demo",
             "api      http://127.0.0.1:7070",
-            "5 limits in force",
+            "page     open http://127.0.0.1:7070/ in a browser",
+            "7 limits in force",
             "  demo-search               /api/v1/search  by ip       token-bucket 5/minute",
             "curl -i http://127.0.0.1:8080/api/v1/search",
             "curl -s http://127.0.0.1:7070/v1/check -d",

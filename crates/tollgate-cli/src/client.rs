@@ -1,24 +1,37 @@
 //! The commands that ask a running Tollgate.
 //!
-//! - `http`: a small blocking HTTP/1.1 client. One request, one answer, closed.
-//! - `url`: where the API is.
-//! - `report`: an answer in words.
+//! - `server`: whom to ask, and whether to believe the answer.
+//! - `http`, `tls`, `url`: a small blocking client. One question, one answer, closed.
+//! - `request`: a request that was typed.
+//! - `report`, `explanation`: answers in words.
+//! - `switches`: modes, and the journal of their changes.
 //!
-//! Not here: what the answers mean. `--json` prints them as they came.
+//! Not here: what the answers mean. `--json` prints them as they came. Nor the live
+//! screen (`top`), which asks through the same `Server`.
 
+mod explanation;
 mod http;
 mod report;
+mod request;
+mod server;
+mod switches;
+mod tls;
 mod url;
 
 use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
+use tollgate::DecisionId;
 
-use crate::arguments::{self, Amount, Check, DEFAULT_API, Named};
+use crate::arguments::{Amount, Api, Check, Explain, Named};
 use crate::environment::Environment;
 use crate::failure::Failure;
-use http::Answer;
-use url::Url;
+
+pub(crate) use explanation::{is_explanation, words as explained};
+pub(crate) use report::{in_words, printable, rows};
+pub(crate) use server::{Question, Server, Understood};
+pub(crate) use switches::{changes, mode};
+pub(crate) use url::segment;
 
 /// What is asked about one key of one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,10 +55,58 @@ impl Operation {
 
 /// `tollgate check`: 0 when the request is allowed, 1 when it is not.
 pub(crate) fn check(arguments: &Check, environment: &Environment) -> Result<ExitCode, Failure> {
-    let body = check_body(arguments)?;
-    let answer = ask(&arguments.api, environment, "/v1/check", &body)?;
+    let body = request::body("check", &arguments.request, &arguments.caller)?;
+    let server = Server::of(&arguments.api, environment)?;
+    let answer = server.ask(&Question::post("/v1/check", body, is_decision))?;
     print(&arguments.api, &answer, report::decision)?;
     Ok(ExitCode::from(u8::from(answer.read["allowed"] != true)))
+}
+
+/// `tollgate explain`: 0 when there is an explanation, 1 when a request that might be
+/// sent would be refused.
+pub(crate) fn explain(arguments: &Explain, environment: &Environment) -> Result<ExitCode, Failure> {
+    let subject = Subject::of(arguments)?;
+    let server = Server::of(&arguments.api, environment)?;
+    let question = match &subject {
+        Subject::Decision(id) => Question::get(format!("/v1/decisions/{id}"), is_explanation),
+        Subject::Request(body) => Question::post("/v1/explain", body.clone(), is_explanation),
+    };
+    let answer = server.ask(&question)?;
+    print(&arguments.api, &answer, |answer| explanation::words(answer).join("\n") + "\n")?;
+    let is_refused = matches!(subject, Subject::Request(_)) && answer.read["allowed"] != true;
+    Ok(ExitCode::from(u8::from(is_refused)))
+}
+
+/// What is to be explained.
+enum Subject {
+    Decision(DecisionId),
+    Request(Value),
+}
+
+impl Subject {
+    /// A path begins with `/`; nothing else does.
+    fn of(arguments: &Explain) -> Result<Self, Failure> {
+        let Explain { asked, caller, .. } = arguments;
+        if asked.last().is_some_and(|last| last.starts_with('/')) {
+            return request::body("explain", asked, caller).map(Self::Request);
+        }
+        // The whole line of a header, as one argument or as two.
+        let typed = asked.join(" ");
+        let id = typed.rsplit_once(':').map_or(&*typed, |(_, id)| id).trim();
+        let Ok(id) = id.to_ascii_lowercase().parse() else {
+            return Err(Failure::with_help(
+                format_args!("`{}` is neither the id of a decision nor a path", printable(&typed)),
+                "an id is sixteen hexadecimal digits, in the header Tollgate-Decision of an answer; a path begins with `/`",
+            ));
+        };
+        if !request::is_anonymous(caller) {
+            return Err(Failure::with_help(
+                "who asked is part of the decision already",
+                format_args!("tollgate explain {id}, or a path instead of the id"),
+            ));
+        }
+        Ok(Self::Decision(id))
+    }
 }
 
 /// `tollgate peek` and `tollgate reset`.
@@ -55,7 +116,7 @@ pub(crate) fn named(
     environment: &Environment,
 ) -> Result<ExitCode, Failure> {
     let body = with_key(&arguments.key, Map::new());
-    operate(operation, &arguments.limit, &body, &arguments.api, environment)
+    operate(operation, &arguments.limit, body, &arguments.api, environment)
 }
 
 /// `tollgate grant` and `tollgate refund`.
@@ -65,18 +126,18 @@ pub(crate) fn amount(
     environment: &Environment,
 ) -> Result<ExitCode, Failure> {
     let body = with_key(&arguments.key, Map::from_iter([("cost".to_owned(), json!(arguments.cost))]));
-    operate(operation, &arguments.limit, &body, &arguments.api, environment)
+    operate(operation, &arguments.limit, body, &arguments.api, environment)
 }
 
 fn operate(
     operation: Operation,
     limit: &str,
-    body: &Value,
-    api: &arguments::Api,
+    body: Value,
+    api: &Api,
     environment: &Environment,
 ) -> Result<ExitCode, Failure> {
     let path = format!("/v1/limits/{}/{}", url::segment(limit), operation.word());
-    let answer = ask(api, environment, &path, body)?;
+    let answer = Server::of(api, environment)?.ask(&Question::post(path, body, is_decision))?;
     print(api, &answer, |answer| report::key(operation, limit, answer))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -91,118 +152,12 @@ fn with_key(parts: &[String], mut body: Map<String, Value>) -> Value {
     body.into()
 }
 
-fn check_body(arguments: &Check) -> Result<Value, Failure> {
-    let (method, path) = match arguments.request.as_slice() {
-        [method, path] => (method.as_str(), path),
-        [path] => ("GET", path),
-        _ => return Err(Failure::new("give a path, or a method and a path")),
-    };
-    if !path.starts_with('/') {
-        let message = format!("`{path}` is not a path: it begins with `/`");
-        return Err(Failure::with_help(message, "tollgate check POST /api/v1/login --ip 203.0.113.9"));
-    }
-    let mut body = Map::new();
-    body.insert("method".into(), json!(method.to_ascii_uppercase()));
-    body.insert("path".into(), json!(path));
-    for (name, value) in [
-        ("ip", &arguments.ip),
-        ("user", &arguments.user),
-        ("api_key", &arguments.api_key),
-        ("tenant", &arguments.tenant),
-        ("plan", &arguments.plan),
-        ("host", &arguments.host),
-    ] {
-        if let Some(value) = value {
-            body.insert(name.into(), json!(value));
-        }
-    }
-    if let Some(cost) = arguments.cost {
-        body.insert("cost".into(), json!(cost));
-    }
-    let mut headers = Map::new();
-    for header in &arguments.headers {
-        let Some((name, value)) = header.split_once(':').filter(|(name, _)| !name.trim().is_empty()) else {
-            let message = format!("`{header}` is not a header");
-            return Err(Failure::with_help(message, "--header 'X-Plan: pro'"));
-        };
-        let (name, value) = (name.trim().to_ascii_lowercase(), value.trim());
-        // One header twice is one list (RFC 9110, section 5.3).
-        let value = match headers.get(&name).and_then(Value::as_str) {
-            Some(before) => format!("{before}, {value}"),
-            None => value.to_owned(),
-        };
-        headers.insert(name, json!(value));
-    }
-    if !headers.is_empty() {
-        body.insert("headers".into(), headers.into());
-    }
-    Ok(body.into())
-}
-
-/// An answer, as it came and as it was read.
-struct Understood {
-    body: Vec<u8>,
-    read: Value,
-}
-
-/// The answer, or why there is none.
-fn ask(
-    api: &arguments::Api,
-    environment: &Environment,
-    path: &str,
-    body: &Value,
-) -> Result<Understood, Failure> {
-    let url = api.api.as_deref().or_else(|| environment.get("API")).unwrap_or(DEFAULT_API);
-    let url = Url::parse(url)?;
-    // As a file of tokens would be read: a line break at its end is no part of it.
-    let token = environment.get("TOKEN").map(str::trim).filter(|token| !token.is_empty());
-    let answer = http::post(&url, path, token, &body.to_string())?;
-    understood(&url, answer, token.is_some())
-}
-
-fn understood(url: &Url, answer: Answer, with_token: bool) -> Result<Understood, Failure> {
-    let Answer { status, body } = answer;
-    let json: Option<Value> = serde_json::from_slice(&body).ok();
-    match (status, json) {
-        (200, Some(read)) if is_answer(&read) => Ok(Understood { body, read }),
-        // The API never refuses by a limit; a gateway before something else does.
-        (200..=299 | 429, _) => Err(Failure::with_help(
-            format_args!("{url} is not the API of a Tollgate (is this the gateway's port?)"),
-            "`--api URL` names another; `tollgate serve` says where its API is",
-        )),
-        (401, _) if with_token => Err(Failure::with_help(
-            format_args!("{url} does not accept the token in TOLLGATE_TOKEN"),
-            "it must be what that server has in `admin.token_file` or TOLLGATE_ADMIN_TOKEN",
-        )),
-        (401, _) => Err(Failure::with_help(
-            format_args!("{url} wants a token (status {status})"),
-            "set TOLLGATE_TOKEN to the token of that server",
-        )),
-        (_, Some(problem)) if problem["detail"].is_string() => {
-            Err(Failure::new(report::printable(problem["detail"].as_str().unwrap_or_default())))
-        }
-        (404, _) => Err(Failure::with_help(
-            format_args!("{url} does not know this question (status 404)"),
-            "is this the API of a Tollgate? `--api URL` names another",
-        )),
-        (_, _) => Err(Failure::with_help(
-            format_args!("{url} gave an answer that is not understood (status {status})"),
-            "is this the API of a Tollgate? `--api URL` names another",
-        )),
-    }
-}
-
-/// Whether it has the shape that every question here is answered in. Whatever else
-/// listens there may answer JSON too, and a check must not believe it.
-fn is_answer(read: &Value) -> bool {
+/// Whether it has the shape that questions about a request or a key are answered in.
+fn is_decision(read: &Value) -> bool {
     read["allowed"].is_boolean() && read["limits"].is_array()
 }
 
-fn print(
-    api: &arguments::Api,
-    answer: &Understood,
-    words: impl FnOnce(&Value) -> String,
-) -> Result<(), Failure> {
+fn print(api: &Api, answer: &Understood, words: impl FnOnce(&Value) -> String) -> Result<(), Failure> {
     if api.json {
         crate::output::line(String::from_utf8_lossy(&answer.body).trim_end())
     } else {

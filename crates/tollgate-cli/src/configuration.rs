@@ -6,6 +6,9 @@
 //!
 //! - `files`: reading them.
 //! - `address`: `host:port` or `off`.
+//! - `admin`: who may use the API.
+//! - `endpoint`: where something is sent.
+//! - `observing`: what is watched, and who is told.
 //! - `overlay`: values from outside the files.
 //! - `settings`: the sections of the server.
 //! - `store`: where counts are kept.
@@ -14,7 +17,10 @@
 //! Not here: reading the environment (`environment`), acting on any of it.
 
 mod address;
+mod admin;
+mod endpoint;
 mod files;
+mod observing;
 mod overlay;
 mod settings;
 mod store;
@@ -26,11 +32,14 @@ use tollgate::Policy;
 use tollgate::policy::{Document, Kind, Node, Problems, Setting, Words};
 
 pub(crate) use address::Listen;
+pub(crate) use admin::AdminSettings;
+pub(crate) use endpoint::Endpoint;
 pub(crate) use files::Reading;
+pub(crate) use observing::{Observing, Receiver, Refusals, TraceSettings};
 pub(crate) use overlay::{Overlay, literal, yaml};
 pub(crate) use settings::{Level, LogFormat, Settings};
 pub(crate) use store::StoreSettings;
-pub(crate) use token::Token;
+pub(crate) use token::{Token, Tokens, Variables};
 
 use crate::failure::Failure;
 
@@ -38,7 +47,8 @@ use crate::failure::Failure;
 const SAMPLE: &str = include_str!("../sample.yaml");
 
 /// Sections that a file of settings may have. A change of any takes a restart.
-pub(crate) const SECTIONS: [&str; 6] = ["listen", "gateway", "store", "log", "admin", "state"];
+pub(crate) const SECTIONS: [&str; 9] =
+    ["listen", "gateway", "store", "log", "admin", "state", "observe", "traces", "alerts"];
 
 /// Sections that belong to the policy.
 const POLICY_WORDS: [&str; 10] =
@@ -138,7 +148,15 @@ impl Inputs {
 const SETTINGS_FILE: Words = Words {
     section: "a file of settings",
     known: &SECTIONS,
-    elsewhere: &[("server", "listen"), ("redis", "store"), ("upstream", "gateway"), ("logging", "log")],
+    elsewhere: &[
+        ("server", "listen"),
+        ("redis", "store"),
+        ("upstream", "gateway"),
+        ("logging", "log"),
+        ("tracing", "traces"),
+        ("otlp", "traces"),
+        ("webhook", "alerts"),
+    ],
 };
 
 /// A file of settings has nothing else: a limit in it would be looked for elsewhere.
@@ -186,7 +204,7 @@ mod tests {
     #[test]
     fn the_sample_is_served_as_it_is_and_warns_of_nothing() {
         let sample = Inputs::default().load(Reading::First).unwrap();
-        assert_eq!(sample.policy.limits().len(), 5);
+        assert_eq!(sample.policy.limits().len(), 7);
         assert_eq!(sample.warnings, [""; 0]);
         assert_eq!(sample.settings.upstreams, ["demo"]);
     }

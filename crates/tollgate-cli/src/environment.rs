@@ -16,7 +16,7 @@ use crate::failure::Failure;
 const PREFIX: &str = "TOLLGATE_";
 
 /// What can be set by a variable.
-const PATHS: [&str; 41] = [
+const PATHS: [&str; 57] = [
     "listen.gateway",
     "listen.api",
     "listen.rls",
@@ -41,6 +41,7 @@ const PATHS: [&str; 41] = [
     "gateway.caps.body",
     "gateway.caps.connections",
     "gateway.caps.streams",
+    "gateway.caps.tarpit",
     "gateway.eject.after",
     "gateway.eject.for",
     "store",
@@ -55,44 +56,78 @@ const PATHS: [&str; 41] = [
     "store.outage.grace",
     "log.level",
     "log.format",
+    "log.refusals",
+    "observe",
+    "observe.records",
+    "traces.endpoint",
+    "traces.sample",
+    "traces.service",
+    "traces.ca",
+    "alerts.at_zero_for",
+    "alerts.webhook",
+    "alerts.ca",
+    "state",
     "admin.token_file",
+    "admin.read_token_file",
+    "admin.tls.certificate",
+    "admin.tls.key",
+    "admin.tls.client_ca",
     "max_keys",
     "privacy.keys",
 ];
 
 /// Variables that are no path.
-const OTHERS: [&str; 5] = ["CONFIG", "SETTINGS", "API", "TOKEN", "ADMIN_TOKEN"];
+const OTHERS: [&str; 9] =
+    ["CONFIG", "SETTINGS", "API", "TOKEN", "CA", "CERT", "KEY", "ADMIN_TOKEN", "READ_TOKEN"];
 
-/// The `TOLLGATE_` variables that are set and not empty, without their prefix.
+/// Variables of everybody's that count here too: who types, and whether colors are wanted.
+const COMMON: [&str; 4] = ["USER", "LOGNAME", "NO_COLOR", "TERM"];
+
+/// The variables that are set and not empty.
 #[derive(Debug, Default)]
-pub(crate) struct Environment(BTreeMap<String, String>);
+pub(crate) struct Environment {
+    /// The `TOLLGATE_` ones, without their prefix.
+    own: BTreeMap<String, String>,
+    common: BTreeMap<&'static str, String>,
+}
 
 impl Environment {
     /// Reads them.
     pub(crate) fn read() -> Result<Self, Failure> {
-        let mut found = BTreeMap::new();
+        let mut found = Self::default();
         for (name, value) in std::env::vars_os() {
+            if let Some(common) = COMMON.iter().find(|it| name == **it) {
+                found.common.insert(common, value.to_string_lossy().into_owned());
+                continue;
+            }
             let Some(name) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
             let Ok(value) = value.into_string() else {
                 return Err(Failure::new(format_args!("the variable {PREFIX}{name} is not UTF-8")));
             };
             if !value.is_empty() {
-                found.insert(name.to_owned(), value);
+                found.own.insert(name.to_owned(), value);
             }
         }
-        Ok(Self(found))
+        found.common.retain(|_, value| !value.is_empty());
+        Ok(found)
+    }
+
+    /// One that every program knows: `USER`.
+    pub(crate) fn common(&self, name: &str) -> Option<&str> {
+        debug_assert!(COMMON.contains(&name), "{name} is declared above");
+        self.common.get(name).map(String::as_str)
     }
 
     /// One that is no path: `CONFIG`.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         debug_assert!(OTHERS.contains(&name), "{name} is declared above");
-        self.0.get(name).map(String::as_str)
+        self.own.get(name).map(String::as_str)
     }
 
     /// What they set.
     pub(crate) fn overlays(&self) -> Vec<Overlay> {
         let set = |path: &&str| {
-            let value = self.0.get(&variable(path))?;
+            let value = self.own.get(&variable(path))?;
             Some(Overlay {
                 origin: "in the environment",
                 typed: format!("{PREFIX}{}=", variable(path)),
@@ -107,9 +142,10 @@ impl Environment {
     pub(crate) fn warnings(&self) -> Vec<String> {
         let known: Vec<_> = PATHS.iter().map(|path| variable(path)).collect();
         let known = || known.iter().map(String::as_str).chain(OTHERS);
-        let sections = ["LISTEN_", "GATEWAY_", "STORE_", "LOG_", "ADMIN_", "STATE_"];
+        let sections =
+            ["LISTEN_", "GATEWAY_", "STORE_", "LOG_", "ADMIN_", "STATE_", "OBSERVE_", "TRACES_", "ALERTS_"];
         let unknown = self
-            .0
+            .own
             .iter()
             .filter(|(name, value)| !is_of_kubernetes(name, value) && !known().any(|it| it == *name));
         unknown
@@ -149,7 +185,8 @@ mod tests {
     use super::*;
 
     fn environment(variables: &[(&str, &str)]) -> Environment {
-        Environment(variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect())
+        let own = variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        Environment { own, ..Environment::default() }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The binary `tollgate`.
 //!
 //! What was typed (`arguments`) becomes what it means (`configuration`) and is
-//! then done (`serve`, `client`, `validate`).
+//! then done (`serve`, `client`, `top`, `validate`).
 //!
 //! Exit status: 0 fine, 1 a finding (a check that was refused), 2 a mistake in
 //! usage or configuration. Answers go to standard output, all else to standard
@@ -14,14 +14,23 @@ mod configuration;
 mod descriptors;
 mod environment;
 mod failure;
+mod figures;
 mod logging;
+mod outgoing;
 mod output;
+mod plain;
 mod ready;
+mod refusal_log;
 mod reload;
 mod serve;
+mod state;
 mod store;
 mod surfaces;
+mod top;
+mod traces;
 mod validate;
+mod watching;
+mod webhook;
 
 use std::process::ExitCode;
 
@@ -55,6 +64,10 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Reset(arguments) => client::named(Operation::Reset, &arguments, &environment),
         Command::Grant(arguments) => client::amount(Operation::Grant, &arguments, &environment),
         Command::Refund(arguments) => client::amount(Operation::Refund, &arguments, &environment),
+        Command::Explain(arguments) => client::explain(&arguments, &environment),
+        Command::Top(arguments) => top::run(&arguments, &environment),
+        Command::Mode(arguments) => client::mode(&arguments, &environment),
+        Command::Changes(arguments) => client::changes(&arguments, &environment),
         Command::Schema => {
             output::line(&format!("{:#}", tollgate::policy::schema()))?;
             Ok(ExitCode::SUCCESS)

@@ -19,18 +19,41 @@ pub(crate) struct Addresses {
     pub(crate) gateway: Option<SocketAddr>,
     /// The API, unless it is off.
     pub(crate) api: Option<SocketAddr>,
+    /// Whether the gateway speaks TLS.
+    pub(crate) gateway_tls: bool,
+    /// Whether the API speaks TLS.
+    pub(crate) api_tls: bool,
 }
 
 impl Addresses {
+    /// What to type for the gateway.
+    pub(crate) fn gateway_url(&self) -> Option<String> {
+        url(self.gateway, self.gateway_tls)
+    }
+
+    /// What to type for the API.
+    pub(crate) fn api_url(&self) -> Option<String> {
+        url(self.api, self.api_tls)
+    }
+
     /// In the order of the ports; addresses need no escapes.
     fn to_json(self) -> String {
-        let quoted = |address: Option<SocketAddr>| match address {
-            Some(address) => format!("\"{address}\""),
+        let quoted = |text: Option<String>| match text {
+            Some(text) => format!("\"{text}\""),
             None => "null".to_owned(),
         };
-        let (gateway, api) = (quoted(self.gateway), quoted(self.api));
-        format!("{{\"gateway\":{gateway},\"api\":{api},\"rls\":null,\"resp\":null}}\n")
+        let address = |address: Option<SocketAddr>| quoted(address.map(|it| it.to_string()));
+        let (gateway, api) = (address(self.gateway), address(self.api));
+        let (gateway_url, api_url) = (quoted(self.gateway_url()), quoted(self.api_url()));
+        format!(
+            "{{\"gateway\":{gateway},\"api\":{api},\"rls\":null,\"resp\":null,\
+             \"gateway_url\":{gateway_url},\"api_url\":{api_url}}}\n"
+        )
     }
+}
+
+fn url(address: Option<SocketAddr>, tls: bool) -> Option<String> {
+    address.map(|address| format!("{}://{address}", if tls { "https" } else { "http" }))
 }
 
 /// A ready file that was written. Goes away with it, if it is ours.

@@ -17,22 +17,23 @@ use std::sync::Arc;
 
 use tollgate::policy::Document;
 use tollgate::{Clock, Policy, SystemClock};
-use tollgate_http::SharedLimiter;
 use tollgate_redis::RedisSettings;
-use tollgate_server::Status;
+use tollgate_server::{Status, Switchboard};
 
 use changes::Changes;
 pub(crate) use watch::Watch;
 
-use crate::configuration::{Configuration, Inputs, Reading, Settings, Token};
+use crate::configuration::{Configuration, Inputs, Reading, Settings, Tokens, Variables};
 use crate::failure::Failure;
+use crate::figures::Reloads;
 use crate::store::AnyStore;
 
 /// Puts a changed policy in force.
 pub(crate) struct Reloader {
     inputs: Inputs,
-    limiter: SharedLimiter<AnyStore>,
+    switches: Switchboard<AnyStore>,
     status: Arc<Status>,
+    reloads: Arc<Reloads>,
     running: Running,
     /// Wall time, to say when a policy came into force.
     clock: SystemClock,
@@ -47,15 +48,15 @@ pub(crate) struct Running {
     started: Document,
     max_keys: u64,
     secrets: Secrets,
-    /// The variable's, which no file can change.
-    variable: Option<String>,
+    /// The variables', which no file can change.
+    variables: Variables,
 }
 
 /// What stands in files of its own.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secrets {
     /// What callers of the API must know.
-    pub(crate) token: Option<Token>,
+    pub(crate) tokens: Tokens,
     /// How to reach Redis, password and certificates included.
     pub(crate) redis: Option<RedisSettings>,
 }
@@ -64,40 +65,43 @@ impl Secrets {
     /// Reads them.
     pub(crate) fn load(
         settings: &Settings,
-        variable: Option<&str>,
+        variables: &Variables,
         reading: Reading,
     ) -> Result<Self, Failure> {
-        let token = Token::load(settings, variable, reading)?;
-        Ok(Self { token, redis: settings.store.load(reading)? })
+        let tokens = Tokens::load(settings, variables, reading)?;
+        Ok(Self { tokens, redis: settings.store.load(reading)? })
     }
 }
 
 impl Running {
     /// What is in force at the start.
-    pub(crate) fn new(configuration: &Configuration, secrets: Secrets, variable: Option<String>) -> Self {
+    pub(crate) fn new(configuration: &Configuration, secrets: Secrets, variables: Variables) -> Self {
         Self {
             policy: configuration.document.clone(),
             names: names(&configuration.policy),
             started: configuration.document.clone(),
             max_keys: configuration.policy.max_keys(),
             secrets,
-            variable,
+            variables,
         }
     }
 }
 
+/// As the file lists them: a candidate stands within its limit.
 fn names(policy: &Policy) -> Vec<String> {
-    policy.limits().iter().map(|limit| limit.name().to_owned()).collect()
+    let listed = policy.limits().iter().filter(|limit| limit.candidate_of().is_none());
+    listed.map(|limit| limit.name().to_owned()).collect()
 }
 
 impl Reloader {
     pub(crate) fn new(
         inputs: Inputs,
-        limiter: SharedLimiter<AnyStore>,
+        switches: Switchboard<AnyStore>,
         status: Arc<Status>,
+        reloads: Arc<Reloads>,
         running: Running,
     ) -> Self {
-        Self { inputs, limiter, status, running, clock: SystemClock::new() }
+        Self { inputs, switches, status, reloads, running, clock: SystemClock::new() }
     }
 
     /// Reads everything again and puts it in force, or says why not.
@@ -113,6 +117,7 @@ impl Reloader {
                 // The file may hold API keys, and this is read by more people than the file.
                 let said = failure.brief();
                 tracing::error!("not reloaded, {why}; the old policy stays in force\n{said}");
+                self.reloads.failed();
                 self.status.reload_failed(said);
             }
         }
@@ -121,7 +126,7 @@ impl Reloader {
     /// What changed, and what would take a restart.
     fn attempt(&mut self) -> Result<(Changes, Vec<String>), Failure> {
         let new = self.inputs.load(Reading::Again)?;
-        let secrets = Secrets::load(&new.settings, self.running.variable.as_deref(), Reading::Again)?;
+        let secrets = Secrets::load(&new.settings, &self.running.variables, Reading::Again)?;
         let new_names = names(&new.policy);
         let running = &self.running;
         let changes = Changes::between((&running.policy, &running.names), (&new.document, &new_names));
@@ -129,8 +134,13 @@ impl Reloader {
         if new.policy.max_keys() != running.max_keys {
             restart.push("max_keys".to_owned());
         }
-        if secrets.token != running.secrets.token {
-            restart.push("the admin token".to_owned());
+        let (tokens, known) = (&secrets.tokens, &running.secrets.tokens);
+        for (is_other, what) in
+            [(tokens.admin != known.admin, "the admin token"), (tokens.read != known.read, "the read token")]
+        {
+            if is_other {
+                restart.push(what.to_owned());
+            }
         }
         if secrets.redis != running.secrets.redis && !restart.iter().any(|it| it == "store") {
             restart.push("what the files of `store` hold".to_owned());
@@ -138,8 +148,10 @@ impl Reloader {
         for warning in &new.brief_warnings {
             tracing::warn!("{}", warning.trim_end());
         }
-        self.limiter.replace(new.policy);
-        self.status.loaded(self.clock.now());
+        self.switches.reload(new.policy);
+        let now = self.clock.now();
+        self.status.loaded(now);
+        self.reloads.worked(now);
         (self.running.policy, self.running.names) = (new.document, new_names);
         Ok((changes, restart))
     }
@@ -149,16 +161,21 @@ impl Reloader {
 mod tests {
     use super::*;
     use tollgate::{Call, OutageSettings};
+    use tollgate_http::SharedLimiter;
     use tollgate_testkit::Scratch;
 
     /// A reloader on a file, and the limiter it puts policies into.
     fn reloader(files: &Scratch, policy: &str) -> (Reloader, SharedLimiter<AnyStore>, Arc<Status>) {
         let inputs = Inputs { config: Some(files.write("policy.yaml", policy)), ..Inputs::default() };
         let configuration = inputs.load(Reading::First).unwrap();
-        let limiter = crate::store::limiter(configuration.policy.clone(), None, &OutageSettings::default());
-        let secrets = Secrets::load(&configuration.settings, None, Reading::First).unwrap();
-        let (status, running) = (Arc::new(Status::new()), Running::new(&configuration, secrets, None));
-        (Reloader::new(inputs, limiter.clone(), Arc::clone(&status), running), limiter, status)
+        let limiter =
+            crate::store::limiter(configuration.policy.clone(), None, &OutageSettings::default(), None);
+        let secrets = Secrets::load(&configuration.settings, &Variables::default(), Reading::First).unwrap();
+        let (status, running) =
+            (Arc::new(Status::new()), Running::new(&configuration, secrets, Variables::default()));
+        let switches = Switchboard::new(limiter.clone());
+        let reloader = Reloader::new(inputs, switches, Arc::clone(&status), Arc::default(), running);
+        (reloader, limiter, status)
     }
 
     fn left(limiter: &SharedLimiter<AnyStore>) -> Option<u64> {

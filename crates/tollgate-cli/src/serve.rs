@@ -8,28 +8,39 @@
 //!
 //! Not here: sockets and threads (`surfaces`).
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use tollgate::policy::veiled;
-use tollgate::{Clock, SystemClock};
-use tollgate_server::Status;
+use tollgate::{Clock, Mode, SystemClock};
+use tollgate_http::SharedLimiter;
+use tollgate_server::{Access, Api, Saved, Status, Switchboard};
+use tollgate_watch::Watcher;
 
 use crate::arguments::Serve;
 use crate::banner::banner;
-use crate::configuration::{Inputs, LogFormat, Overlay, Reading, literal, yaml};
+use crate::configuration::{
+    Inputs, LogFormat, Overlay, Reading, Settings, Tokens, Variables, literal, shown as path, yaml,
+};
 use crate::environment::Environment;
 use crate::failure::Failure;
+use crate::figures::{Figures, Reloads};
 use crate::ready::ReadyFile;
 use crate::reload::{Reloader, Running, Secrets, Watch};
+use crate::state::State;
+use crate::store::AnyStore;
 use crate::surfaces::Surfaces;
+use crate::watching::{ToldCounts, Watching};
 use crate::{descriptors, logging, output, store};
 
 /// Between two looks at the files.
 const LOOK: Duration = Duration::from_millis(500);
+/// More switches than this are not read at the start.
+const MOST_TOLD: usize = 10;
 
 pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCode, Failure> {
     let inputs = inputs(arguments, environment)?;
@@ -38,8 +49,9 @@ pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCo
     let mut configuration = inputs.load(Reading::First)?;
     configuration.warnings.extend(environment.warnings());
     let settings = &configuration.settings;
-    let variable = environment.get("ADMIN_TOKEN");
-    let secrets = Secrets::load(settings, variable, Reading::First)?;
+    let variable = |name| environment.get(name).map(str::to_owned);
+    let variables = Variables { admin: variable("ADMIN_TOKEN"), read: variable("READ_TOKEN") };
+    let secrets = Secrets::load(settings, &variables, Reading::First)?;
     logging::start(settings.level, settings.format);
     descriptors::allow_most();
 
@@ -48,16 +60,31 @@ pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCo
     runtime.block_on(async {
         // Before anybody is told that we are ready: they may want us to stop.
         let signals = Signals::new()?;
+        let watcher = configuration.settings.observing.watched().map(|it| Watcher::new(&it));
         let (redis, outage) = (secrets.redis.clone(), configuration.settings.store.outage());
-        let limiter = store::limiter(configuration.policy.clone(), redis, &outage);
+        let limiter = store::limiter(configuration.policy.clone(), redis, &outage, watcher.as_ref());
         let status = Arc::new(Status::new());
         if let Some(redis) = limiter.load().store().redis() {
             status.stored_at(redis.settings().to_string());
         }
+        let switches = Switchboard::new(limiter.clone());
+        let restored =
+            configuration.settings.state.as_deref().map(|it| restore(it, &switches)).transpose()?;
+        configuration.warnings.extend(restored.flatten());
         // One that is left from before would say that we are ready.
         arguments.ready_file.as_deref().map_or(Ok(()), ReadyFile::clear)?;
-        let surfaces = Surfaces::open(&configuration, &limiter, &status, secrets.token.as_ref())?;
-        status.loaded(SystemClock::new().now());
+        let reloads = Arc::new(Reloads::default());
+        let told = ToldCounts::new(&configuration.settings.observing);
+        let figures = Figures::new(limiter.clone(), watcher.clone(), Arc::clone(&reloads), told.clone());
+        let figures = Arc::new(figures);
+        let access = access(&configuration.settings, &secrets.tokens);
+        let api = api(limiter.clone(), &status, access, &switches, watcher.as_ref(), &figures);
+        let surfaces = Surfaces::open(&configuration, &limiter, &api, &secrets.tokens)?;
+        figures.hold_back_in(surfaces.tarpit());
+        let watching = Watching::start(watcher, &configuration.settings, &told, move |now| api.tick(now))?;
+        let now = SystemClock::new().now();
+        status.loaded(now);
+        reloads.worked(now);
         let addresses = surfaces.addresses();
         // Whoever asks meanwhile is answered: without the store, if need be.
         configuration.warnings.extend(store::connect(&limiter.load()).await.err());
@@ -70,6 +97,7 @@ pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCo
                 tracing::info!(
                     gateway = shown(addresses.gateway),
                     api = shown(addresses.api),
+                    page = addresses.api_url().map(|url| url + "/"),
                     store = configuration.settings.store.shown(),
                     limits,
                     "serving"
@@ -79,17 +107,80 @@ pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCo
         }
         let ready = arguments.ready_file.as_deref().map(|file| ReadyFile::write(file, &addresses));
         let ready = ready.transpose()?;
-        let running = Running::new(&configuration, secrets, variable.map(str::to_owned));
+        let running = Running::new(&configuration, secrets, variables);
         let maintenance = tokio::spawn(store::maintain(limiter.clone()));
-        let reloader = Reloader::new(inputs, limiter.clone(), Arc::clone(&status), running);
+        let reloader = Reloader::new(inputs, switches, Arc::clone(&status), reloads, running);
         let end = serve(surfaces, signals, watch, reloader, &status).await;
         maintenance.abort();
         if let Ok(left) = end {
+            let _late = timeout(left, watching.end()).await;
             store::settle_up(&limiter.load(), left).await;
         }
         drop(ready);
         end.map(|_| ExitCode::SUCCESS)
     })
+}
+
+/// Puts in force what was kept in the state folder, and keeps there what is switched. What
+/// somebody who starts a server should know of it, ready to print.
+fn restore(folder: &Path, switches: &Switchboard<AnyStore>) -> Result<Option<String>, Failure> {
+    let (state, saved) = State::open(folder)?;
+    if saved != Saved::default() {
+        switches.restore(saved);
+    }
+    switches.on_change(move |saved, change| state.keep(saved, change));
+    let modes = switches.modes();
+    let all = (modes.everything() != Mode::Enforce).then(|| {
+        let mode = if modes.everything() == Mode::Off { "off" } else { "shadow" };
+        format!("everything to {mode}")
+    });
+    let some = modes.switched().map(|limit| format!("{} to {}", limit.name, limit.switch.word()));
+    let switched: Vec<_> = all.into_iter().chain(some).collect();
+    let more = switched.len().saturating_sub(MOST_TOLD);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let told = switched.iter().take(MOST_TOLD).map(String::as_str).collect::<Vec<_>>().join(", ");
+    Ok((!switched.is_empty()).then(|| {
+        format!(
+            "warning: switched by hand, as kept in {}: {told}{more}\n  \
+             = help: `tollgate changes` says who and why, `tollgate mode policy NAME` takes it back\n",
+            path(folder)
+        )
+    }))
+}
+
+/// The API, with all that it tells of.
+fn api(
+    limiter: SharedLimiter<AnyStore>,
+    status: &Arc<Status>,
+    access: Access,
+    switches: &Switchboard<AnyStore>,
+    watcher: Option<&Watcher>,
+    figures: &Arc<Figures>,
+) -> Api<AnyStore> {
+    let (measured, gauged) = (Arc::clone(figures), Arc::clone(figures));
+    let api = Api::new(limiter, Arc::clone(status), access)
+        .with_clock(SystemClock::new())
+        .with_switchboard(switches.clone())
+        .with_gauges(move || gauged.gauges())
+        .with_metrics(move |out| measured.write(out));
+    match watcher {
+        Some(watcher) => api.with_watcher(watcher.clone()),
+        None => api,
+    }
+}
+
+/// Who may use the API.
+fn access(settings: &Settings, tokens: &Tokens) -> Access {
+    let is_guarded = tokens.admin.is_some() || settings.admin.knows_certificates();
+    let access = if is_guarded { Access::guarded() } else { Access::open() };
+    let access = match &tokens.admin {
+        Some(token) => access.with_admin(token.expose()),
+        None => access,
+    };
+    match &tokens.read {
+        Some(token) => access.with_reader(token.expose()),
+        None => access,
+    }
 }
 
 /// Waits for what happens, until the end. How much time is left then.

@@ -24,6 +24,7 @@ use tollgate::{
 };
 use tollgate_http::SharedLimiter;
 use tollgate_redis::{RedisSettings, RedisStore};
+use tollgate_watch::Watcher;
 
 pub(crate) use counters::counters;
 
@@ -106,11 +107,13 @@ impl AnyStore {
     }
 }
 
-/// A limiter on the store that the settings name; `None`: in memory.
+/// A limiter on the store that the settings name (`None`: in memory), which tells this
+/// watcher of what it decides.
 pub(crate) fn limiter(
     policy: Policy,
     redis: Option<RedisSettings>,
     outage: &OutageSettings,
+    watcher: Option<&Watcher>,
 ) -> SharedLimiter<AnyStore> {
     let store = match redis {
         None => AnyStore::memory(&policy),
@@ -121,7 +124,11 @@ pub(crate) fn limiter(
     let most = usize::try_from(policy.max_keys()).unwrap_or(usize::MAX);
     let keys = most.min(outage.keys);
     let outage = OutageSettings { keys, ..outage.clone() };
-    Limiter::with_store(policy, store).with_outage(&outage).into()
+    let limiter = Limiter::with_store(policy, store).with_outage(&outage);
+    match watcher {
+        Some(watcher) => limiter.with_observer(watcher.clone()).into(),
+        None => limiter.into(),
+    }
 }
 
 /// Connects, or says why not, ready to print. Then the limiter knows it too.

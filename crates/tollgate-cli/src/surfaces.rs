@@ -12,24 +12,30 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{io, thread};
 
+use http_body_util::BodyExt;
+use hyper::body::{Body, Bytes, Incoming};
 use hyper::service::service_fn;
+use hyper::{Request, Version};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tollgate_gateway::{Demo, Gateway, Target};
-use tollgate_http::SharedLimiter;
-use tollgate_net::{BindError, Connection, Drain, Drainer, HttpServer, Sockets};
-use tollgate_server::{Access, Api, Status};
+use tollgate_http::{SharedLimiter, Tarpit};
+use tollgate_net::{BindError, Connection, Drain, Drainer, HttpServer, Sockets, Tls};
+use tollgate_server::{Api, Caller};
 
-use crate::configuration::{Configuration, Listen, Token};
+use crate::configuration::{Configuration, Listen, Tokens};
 use crate::failure::Failure;
 use crate::ready::Addresses;
-use crate::store::{AnyStore, counters, in_full};
+use crate::store::{AnyStore, in_full};
 
 /// How long connections between two requests may bring one more, at the end.
 const ONE_MORE: Duration = Duration::from_secs(1);
 
 /// How long the body of a question to the API may take to arrive: as long as its head.
 const ASKED_WITHIN: Duration = Duration::from_secs(10);
+
+/// How much is read of a body that nobody wanted.
+const UNREAD: usize = 64 * 1024;
 
 /// Everything that listens.
 pub(crate) struct Surfaces {
@@ -41,6 +47,7 @@ pub(crate) struct Surfaces {
     workers: mpsc::Receiver<Infallible>,
     /// How long running requests may take to end.
     patience: Duration,
+    tarpit: Tarpit,
 }
 
 impl Surfaces {
@@ -48,16 +55,23 @@ impl Surfaces {
     pub(crate) fn open(
         configuration: &Configuration,
         limiter: &SharedLimiter<AnyStore>,
-        status: &Arc<Status>,
-        token: Option<&Token>,
+        api: &Api<AnyStore>,
+        tokens: &Tokens,
     ) -> Result<Self, Failure> {
         let settings = &configuration.settings;
+        // Whoever has a token needs no certificate.
+        let tls = settings.admin.tls.as_ref().map(|it| it.load(tokens.admin.is_some())).transpose()?;
         let (cores, wanted) = (thread::available_parallelism(), settings.forwarding.workers);
         let workers = wanted.unwrap_or_else(|| cores.map_or(1, usize::from));
         let gateway_sockets = bind(&settings.gateway, "listen.gateway", workers)?;
         let api_sockets = bind(&settings.api, "listen.api", workers)?;
         let address = |sockets: &Option<Sockets>| sockets.as_ref().map(Sockets::address);
-        let addresses = Addresses { gateway: address(&gateway_sockets), api: address(&api_sockets) };
+        let addresses = Addresses {
+            gateway: address(&gateway_sockets),
+            api: address(&api_sockets),
+            gateway_tls: settings.forwarding.tls.is_some(),
+            api_tls: settings.admin.tls.is_some(),
+        };
 
         let ((drainer, drain), (demo_drainer, demo_drain)) = (Drain::new(), Drain::new());
         let demo = match (&settings.forwarding.target, addresses.gateway) {
@@ -66,16 +80,12 @@ impl Surfaces {
         };
         let gateway = Gateway::new(settings.forwarding.clone(), limiter.clone(), demo);
         let gateway = Arc::new(gateway.map_err(|error| Failure::new(in_full(&error)))?);
-        let access = token.map_or_else(Access::open, |token| Access::token(token.expose()));
-        let counted = limiter.clone();
-        let api = Api::new(limiter.clone(), Arc::clone(status), access)
-            .with_metrics(move |out| counters(counted.load().store(), out));
-
         let (running, ended) = mpsc::channel(1);
         let (gateway_sockets, api_sockets) = (each(gateway_sockets, workers), each(api_sockets, workers));
         for (number, listeners) in gateway_sockets.into_iter().zip(api_sockets).enumerate() {
             let (gateway, api, drain, running) =
                 (Arc::clone(&gateway), api.clone(), drain.clone(), running.clone());
+            let tls = tls.clone();
             start_thread(&format!("worker-{number}"), async move {
                 let (for_gateway, for_api) = listeners;
                 let forwarding = async {
@@ -86,7 +96,7 @@ impl Surfaces {
                 };
                 let answering = async {
                     match for_api {
-                        Some(listener) => serve_api(api, listener, drain.clone()).await,
+                        Some(listener) => serve_api(api, listener, tls, drain.clone()).await,
                         None => Ok(()),
                     }
                 };
@@ -97,13 +107,18 @@ impl Surfaces {
                 drop(running);
             })?;
         }
-        let patience = settings.forwarding.drain;
-        Ok(Self { addresses, drainer, _demo: demo_drainer, workers: ended, patience })
+        let (patience, tarpit) = (settings.forwarding.drain, gateway.tarpit().clone());
+        Ok(Self { addresses, drainer, _demo: demo_drainer, workers: ended, patience, tarpit })
     }
 
     /// Where they listen.
     pub(crate) const fn addresses(&self) -> Addresses {
         self.addresses
+    }
+
+    /// Where requests are held back.
+    pub(crate) fn tarpit(&self) -> Tarpit {
+        self.tarpit.clone()
     }
 
     /// How long running requests may take to end.
@@ -138,19 +153,43 @@ impl Surfaces {
     }
 }
 
-async fn serve_api(api: Api<AnyStore>, listener: TcpListener, drain: Drain) -> io::Result<()> {
+async fn serve_api(
+    api: Api<AnyStore>,
+    listener: TcpListener,
+    tls: Option<Tls>,
+    drain: Drain,
+) -> io::Result<()> {
     let make = move |connection: &Connection| {
-        let (api, peer) = (api.clone(), connection.peer.ip());
-        service_fn(move |request| {
+        let caller = Caller { peer: connection.peer.ip(), certified: connection.certified };
+        let api = api.clone();
+        service_fn(move |request: Request<Incoming>| {
             let api = api.clone();
             async move {
+                let is_http2 = request.version() == Version::HTTP_2;
+                let (parts, mut body) = request.into_parts();
                 // The timer is set only if the answer is not there at once.
-                let answer = timeout(ASKED_WITHIN, api.answer(request, peer)).await;
+                let request = Request::from_parts(parts, &mut body);
+                let answer = timeout(ASKED_WITHIN, api.answer(request, caller)).await;
+                if is_http2 && !body.is_end_stream() {
+                    let _late = timeout(ONE_MORE, leave_unread(body)).await;
+                }
                 Ok::<_, Infallible>(answer.unwrap_or_else(|_late| Api::<AnyStore>::too_slow()))
             }
         })
     };
-    HttpServer::default().serve(listener, make, drain).await
+    HttpServer { tls, ..HttpServer::default() }.serve(listener, make, drain).await
+}
+
+/// Takes a body that nobody wanted out of the way. An HTTP/2 stream that is answered before
+/// its request has ended is reset, and some clients then lose the answer that says why.
+async fn leave_unread(mut body: Incoming) {
+    let mut left = UNREAD;
+    while let Some(Ok(frame)) = body.frame().await {
+        left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+        if left == 0 {
+            return;
+        }
+    }
 }
 
 fn start_demo(drain: Drain) -> Result<SocketAddr, Failure> {

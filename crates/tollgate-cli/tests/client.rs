@@ -262,7 +262,19 @@ fn what_cannot_be_asked_is_said_before_anybody_is() {
     for (arguments, expected) in [
         (&["check", "api"][..], "`api` is not a path: it begins with `/`"),
         (&["check", "/", "--header", "nonsense"], "`nonsense` is not a header"),
-        (&["check", "/", "--api", "https://127.0.0.1:7070"], "this command speaks plain HTTP"),
+        (&["check", "/", "--ca", "ca.pem"], "name it with https://"),
+        (
+            &["check", "/", "--api", "https://127.0.0.1:7070", "--ca", "/nowhere/ca.pem"],
+            "cannot use /nowhere/ca.pem",
+        ),
+        (
+            &["check", "/", "--api", "https://127.0.0.1:7070", "--cert", "c.pem"],
+            "--cert was given without --key",
+        ),
+        (
+            &["check", "/", "--api", "https://127.0.0.1:7070", "--key", "k.pem"],
+            "--key was given without --cert",
+        ),
         (&["check", "/", "--api", "nowhere:port"], "is not the URL of an API"),
     ] {
         let finished = tollgate(arguments, &[]);

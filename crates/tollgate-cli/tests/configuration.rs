@@ -367,7 +367,7 @@ fn an_api_that_others_reach_needs_a_token() {
         &[],
         &[],
         &open,
-        "error: the API would listen on 0.0.0.0:0, where other machines reach it, and has no token\n  = help: put a token into a file and write `admin: {token_file: FILE}` (head -c 24 /dev/urandom | base64 > FILE), or set TOLLGATE_ADMIN_TOKEN, or keep it to this machine: --set listen.api=127.0.0.1:7070\n",
+        "error: the API would listen on 0.0.0.0:0, where other machines reach it, and has no token\n  = help: put a token into a file and write `admin: {token_file: FILE}` (head -c 24 /dev/urandom | base64 > FILE), or set TOLLGATE_ADMIN_TOKEN, or ask for certificates: `admin: {tls: {certificate: F, key: F, client_ca: F}}`, or keep it to this machine: --set listen.api=127.0.0.1:7070\n",
     );
     let short = "holds 5 characters: a token has 16 to 4096\n  = help: one can be made with: head -c 24 /dev/urandom | base64\n";
     refused(

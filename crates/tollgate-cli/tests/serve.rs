@@ -75,7 +75,10 @@ fn without_a_file_the_sample_is_served_and_says_what_to_try() {
     let (gateway, api) = (address("gateway"), address("api"));
     assert_eq!(
         written,
-        format!("{{\"gateway\":\"{gateway}\",\"api\":\"{api}\",\"rls\":null,\"resp\":null}}\n")
+        format!(
+            "{{\"gateway\":\"{gateway}\",\"api\":\"{api}\",\"rls\":null,\"resp\":null,\
+             \"gateway_url\":\"http://{gateway}\",\"api_url\":\"http://{api}\"}}\n"
+        )
     );
 
     let statuses: Vec<_> = (0..6).map(|_| get(gateway, "/api/v1/search").0).collect();
@@ -84,7 +87,8 @@ fn without_a_file_the_sample_is_served_and_says_what_to_try() {
     for expected in [
         format!("gateway  http://{gateway} to a built-in demo"),
         format!("api      http://{api}"),
-        "5 limits in force".to_owned(),
+        format!("page     open http://{api}/ in a browser"),
+        "7 limits in force".to_owned(),
         format!("curl -i http://{gateway}/api/v1/search"),
         format!("curl -s http://{api}/v1/check -d "),
         format!("tollgate peek demo-search 127.0.0.1 --api http://{api}"),

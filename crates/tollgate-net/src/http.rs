@@ -32,6 +32,8 @@ pub struct Connection {
     pub peer: SocketAddr,
     /// Whether it came over TLS.
     pub secure: bool,
+    /// Whether it has shown a certificate that is believed.
+    pub certified: bool,
 }
 
 /// Whether a peer may say whom it speaks for. Asked for every connection: it may change.

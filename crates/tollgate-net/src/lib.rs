@@ -26,4 +26,4 @@ pub use drain::{Drain, Drainer};
 pub use http::{Connection, HttpServer, Trusts};
 pub use keep_alive::keep_alive;
 pub use sockets::{BindError, Sockets};
-pub use tls::{Tls, TlsError};
+pub use tls::{ClientCertificates, Tls, TlsError, client_tls};

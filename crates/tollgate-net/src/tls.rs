@@ -1,10 +1,15 @@
-//! TLS for a listener: HTTP/2 or HTTP/1.1, as the client prefers (ALPN).
+//! TLS for a listener: HTTP/2 or HTTP/1.1, as the client prefers (ALPN). And whom to
+//! believe, for those who connect somewhere ([`client_tls`]).
+//!
+//! A listener may ask its clients for certificates. One that is shown must be good;
+//! whether one must be shown is for the surface to say.
 
 use std::sync::Arc;
 
-use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
 /// A certificate and its key, ready to serve.
@@ -26,22 +31,88 @@ pub enum TlsError {
     /// They do not go together, or are of a kind that cannot be used.
     #[error("the certificate cannot be used with this key")]
     Mismatch(#[source] rustls::Error),
+    /// What clients are to be believed by is not PEM, or holds no certificate that can sign.
+    #[error("clients cannot be known by it")]
+    Clients(#[source] rustls::Error),
+}
+
+/// Whether a client without a certificate is let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// The handshake fails without one.
+    Required,
+    /// Who shows none is let in all the same, and `Connection::certified` is false.
+    Optional,
 }
 
 impl Tls {
     /// Serves a certificate chain, leaf first, with its private key: both as PEM.
     pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, TlsError> {
+        Self::new(certificates, key, None)
+    }
+
+    /// The same, and asks clients for certificates that one of these authorities has signed.
+    pub fn with_clients(
+        certificates: &[u8],
+        key: &[u8],
+        authorities: &[u8],
+        clients: ClientCertificates,
+    ) -> Result<Self, TlsError> {
+        Self::new(certificates, key, Some((authorities, clients)))
+    }
+
+    fn new(
+        certificates: &[u8],
+        key: &[u8],
+        clients: Option<(&[u8], ClientCertificates)>,
+    ) -> Result<Self, TlsError> {
         let chain = CertificateDer::pem_slice_iter(certificates).collect::<Result<Vec<_>, _>>();
         let chain = chain.ok().filter(|chain| !chain.is_empty()).ok_or(TlsError::Certificate)?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| TlsError::Key)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
-            .map_err(TlsError::Mismatch)?
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
             .map_err(TlsError::Mismatch)?;
+        let builder = match clients {
+            None => builder.with_no_client_auth(),
+            Some((authorities, clients)) => {
+                let roots = Arc::new(roots(Some(authorities)).map_err(TlsError::Clients)?);
+                let mut verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+                if clients == ClientCertificates::Optional {
+                    verifier = verifier.allow_unauthenticated();
+                }
+                let verifier = verifier.build();
+                builder.with_client_cert_verifier(
+                    verifier.map_err(|error| TlsError::Clients(rustls::Error::General(error.to_string())))?,
+                )
+            }
+        };
+        let mut config = builder.with_single_cert(chain, key).map_err(TlsError::Mismatch)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)) })
     }
+}
+
+/// How to speak TLS to somebody else. `authorities` are PEM certificates to believe instead
+/// of the public ones.
+pub fn client_tls(authorities: Option<&[u8]>) -> Result<ClientConfig, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(config.with_root_certificates(roots(authorities)?).with_no_client_auth())
+}
+
+/// Whom to believe: these, or else the public ones.
+fn roots(authorities: Option<&[u8]>) -> Result<RootCertStore, rustls::Error> {
+    let mut roots = RootCertStore::empty();
+    match authorities {
+        Some(pem) => {
+            let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
+            let (added, _) = roots.add_parsable_certificates(certificates);
+            if added == 0 {
+                return Err(rustls::Error::General("there is no PEM certificate in it".into()));
+            }
+        }
+        None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
+    }
+    Ok(roots)
 }

@@ -1,7 +1,7 @@
-//! A blocking HTTP/1.1 client, small on purpose: one POST, one answer, closed.
+//! A blocking HTTP/1.1 client, small on purpose: one question, one answer, closed.
 //!
-//! No TLS, no redirects, no pool. What it reads is bounded in size and in time,
-//! so a server that is something else ends in a message and not in a wait.
+//! No redirects, no pool. What it reads is bounded in size and in time, so a server
+//! that is something else ends in a message and not in a wait.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use tollgate::{Clock, Span, SystemClock, Timestamp};
 
+use super::server::Question;
+use super::tls::{self, Tls};
 use super::url::Url;
 use crate::failure::Failure;
 
 const CONNECT: Duration = Duration::from_secs(5);
-/// For the whole exchange.
-const PATIENCE: Span = Span::from_secs(30);
 const LARGEST_HEAD: usize = 64 << 10;
 const LARGEST_BODY: usize = 8 << 20;
 
@@ -38,22 +38,30 @@ impl From<io::Error> for Trouble {
     }
 }
 
-pub(super) fn post(url: &Url, path: &str, token: Option<&str>, body: &str) -> Result<Answer, Failure> {
-    if token.is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
-        return Err(Failure::new("TOLLGATE_TOKEN holds characters that no header can carry"));
-    }
+/// Asks, over TLS if that is how, and waits no longer than `patience` for the answer.
+pub(super) fn ask(
+    url: &Url,
+    tls: Option<&Tls>,
+    token: Option<&str>,
+    question: &Question,
+    patience: Span,
+) -> Result<Answer, Failure> {
     let stream = connect(url)?;
-    let clock = SystemClock::new();
-    let mut wire = Wire { end: clock.now() + PATIENCE, clock, stream, ahead: Vec::new(), at: 0 };
-    exchange(&mut wire, &request(url, path, token, body)).map_err(|trouble| match trouble {
+    let request = request(url, token, question);
+    let answer = match tls {
+        None => exchange(&mut Wire::new(stream, patience), &request),
+        Some(tls) => exchange(&mut Wire::new(tls.wrap(url, stream)?, patience), &request),
+    };
+    let help = "is this the API of a Tollgate? `--api URL` names another, with https:// if it speaks TLS";
+    answer.map_err(|trouble| match trouble {
         Trouble::Io(error) if is_timeout(&error) => {
-            Failure::new(format_args!("{url} gave no answer within {} seconds", PATIENCE.as_secs_ceil()))
+            Failure::new(format_args!("{url} gave no answer within {} seconds", patience.as_secs_ceil()))
         }
-        Trouble::Io(error) => Failure::new(format_args!("{url} gave no answer: {error}")),
-        Trouble::Odd(what) => Failure::with_help(
-            format_args!("{url} gave an answer that is not HTTP: {what}"),
-            "is this the API of a Tollgate? `--api URL` names another",
-        ),
+        Trouble::Io(error) => tls::explain(url, &error)
+            .unwrap_or_else(|| Failure::with_help(format_args!("{url} gave no answer: {error}"), help)),
+        Trouble::Odd(what) => {
+            Failure::with_help(format_args!("{url} gave an answer that is not HTTP: {what}"), help)
+        }
     })
 }
 
@@ -84,20 +92,27 @@ fn connect(url: &Url) -> Result<TcpStream, Failure> {
     Err(unreachable(&last))
 }
 
-fn request(url: &Url, path: &str, token: Option<&str>, body: &str) -> String {
-    let Url { authority, prefix } = url;
+fn request(url: &Url, token: Option<&str>, question: &Question) -> String {
+    let Url { authority, prefix, .. } = url;
+    let Question { method, path, body, .. } = question;
     let authorization = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+    let body = body.as_ref().map(ToString::to_string).unwrap_or_default();
+    let content = if body.is_empty() {
+        String::new()
+    } else {
+        format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len())
+    };
     format!(
-        "POST {prefix}{path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: tollgate/{}\r\nAccept: application/json\r\n\
-         Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n{authorization}\r\n{body}",
+        "{method} {prefix}{path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: tollgate/{}\r\nAccept: application/json\r\n\
+         {content}Connection: close\r\n{authorization}\r\n{body}",
         env!("CARGO_PKG_VERSION"),
-        body.len(),
     )
 }
 
 fn exchange<S: Deadline + Read + Write>(wire: &mut Wire<S>, request: &str) -> Result<Answer, Trouble> {
     wire.hurry()?;
     wire.stream.write_all(request.as_bytes())?;
+    wire.stream.flush()?;
     loop {
         let head = Head::read(wire)?;
         // An interim answer is followed by the real one.
@@ -183,6 +198,12 @@ impl Deadline for TcpStream {
     }
 }
 
+impl Deadline for tls::Stream {
+    fn give_up_after(&self, patience: Duration) -> io::Result<()> {
+        self.sock.give_up_after(patience)
+    }
+}
+
 /// What comes from the server, read ahead in blocks.
 struct Wire<S> {
     stream: S,
@@ -193,6 +214,11 @@ struct Wire<S> {
 }
 
 impl<S: Deadline> Wire<S> {
+    fn new(stream: S, patience: Span) -> Self {
+        let clock = SystemClock::new();
+        Self { end: clock.now() + patience, clock, stream, ahead: Vec::new(), at: 0 }
+    }
+
     /// Lets the next call last until the end of all patience, and no longer.
     fn hurry(&self) -> io::Result<()> {
         let left = self.end.since(self.clock.now());
@@ -290,9 +316,7 @@ mod tests {
     }
 
     fn answer(said: &str) -> Result<(u16, String), String> {
-        let clock = SystemClock::new();
-        let end = clock.now() + PATIENCE;
-        let mut wire = Wire { stream: Said(said.as_bytes()), clock, end, ahead: Vec::new(), at: 0 };
+        let mut wire = Wire::new(Said(said.as_bytes()), Span::from_secs(30));
         match exchange(&mut wire, "") {
             Ok(Answer { status, body }) => Ok((status, String::from_utf8(body).unwrap())),
             Err(Trouble::Odd(what)) => Err(what.to_owned()),

@@ -54,17 +54,17 @@ pub(super) fn key(operation: Operation, limit: &str, answer: &Value) -> String {
 }
 
 /// What a row is about: the limit, and which of its windows.
-fn name(limit: &Value) -> String {
+pub(super) fn name(limit: &Value) -> String {
     let (name, window) = (text(limit, "name"), text(limit, "window"));
     if window.is_empty() { name } else { format!("{name} {window}") }
 }
 
-fn text(limit: &Value, field: &str) -> String {
+pub(super) fn text(limit: &Value, field: &str) -> String {
     limit[field].as_str().map(printable).unwrap_or_default()
 }
 
 /// Lines in columns, the last as long as it likes.
-fn rows<const COLUMNS: usize>(limits: &[Value], cells: impl Fn(&Value) -> [String; COLUMNS]) -> String {
+pub(crate) fn rows<T, const COLUMNS: usize>(limits: &[T], cells: impl Fn(&T) -> [String; COLUMNS]) -> String {
     let cells: Vec<_> = limits.iter().map(cells).collect();
     let width = |at: usize| cells.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
     let widths: Vec<_> = (0..COLUMNS).map(width).collect();
@@ -118,7 +118,7 @@ fn come_back(it: &Value) -> String {
 }
 
 /// A stretch of time, rounded up: whoever waits that long has waited enough.
-fn in_words(millis: u64) -> String {
+pub(crate) fn in_words(millis: u64) -> String {
     const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
     if millis < 1_000 {
         return format!("{millis} ms");
@@ -139,12 +139,20 @@ fn in_words(millis: u64) -> String {
     }
 }
 
-/// Text that cannot move the cursor: keys are whatever callers sent.
-pub(super) fn printable(text: &str) -> String {
+/// Text that cannot move the cursor, nor hide or turn what stands around it: keys are
+/// whatever callers sent.
+pub(crate) fn printable(text: &str) -> String {
     let escape = |char: char| {
-        if char.is_control() { char.escape_unicode().to_string() } else { char.to_string() }
+        if is_treacherous(char) { char.escape_unicode().to_string() } else { char.to_string() }
     };
     text.chars().map(escape).collect()
+}
+
+/// Control characters; and those without a width or that change the direction of writing.
+fn is_treacherous(char: char) -> bool {
+    char.is_control()
+        || matches!(char, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]
@@ -169,6 +177,13 @@ mod tests {
         ] {
             assert_eq!(in_words(millis), expected, "{millis}");
         }
+    }
+
+    #[test]
+    fn no_text_moves_the_cursor_or_turns_the_line_around() {
+        assert_eq!(printable("a\u{1b}[2Jb\u{9b}c\r\n"), "a\\u{1b}[2Jb\\u{9b}c\\u{d}\\u{a}");
+        assert_eq!(printable("\u{202e}x\u{200b}\u{2066}\u{feff}"), "\\u{202e}x\\u{200b}\\u{2066}\\u{feff}");
+        assert_eq!(printable("Jürgen 東京"), "Jürgen 東京");
     }
 
     #[test]

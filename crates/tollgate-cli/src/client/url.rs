@@ -1,4 +1,4 @@
-//! Where the API is: `http://host:port`, perhaps with a path before `/v1`.
+//! Where the API is: `http://host:port` or `https://…`, perhaps with a path before `/v1`.
 
 use std::fmt::{self, Write};
 
@@ -6,7 +6,9 @@ use crate::failure::Failure;
 
 /// Where the API is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Url {
+pub(crate) struct Url {
+    /// Over TLS.
+    pub(super) secure: bool,
     /// `host:port`, as a header and as something to connect to.
     pub(super) authority: String,
     /// What comes before `/v1`: empty, or `/tollgate`.
@@ -16,17 +18,13 @@ pub(super) struct Url {
 impl Url {
     pub(super) fn parse(text: &str) -> Result<Self, Failure> {
         let wrong = |help: &str| Failure::with_help(format_args!("`{text}` is not the URL of an API"), help);
-        if text.starts_with("https://") {
-            return Err(wrong(
-                "this command speaks plain HTTP, without TLS: use http://, on this machine or through a tunnel (ssh -L 7070:127.0.0.1:7070 HOST)",
-            ));
-        }
         let example = "such as http://127.0.0.1:7070";
-        let rest = match text.split_once("://") {
-            Some(("http", rest)) => rest,
+        let (secure, rest) = match text.split_once("://") {
+            Some(("http", rest)) => (false, rest),
+            Some(("https", rest)) => (true, rest),
             Some(_) => return Err(wrong(example)),
             // `127.0.0.1:7070` can only mean one thing.
-            None => text,
+            None => (false, text),
         };
         let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
         let port = authority.rsplit_once(':').filter(|(host, port)| {
@@ -44,19 +42,27 @@ impl Url {
         if port.is_some_and(|(host, _)| host.is_empty()) {
             return Err(wrong(example));
         }
-        let authority = if port.is_some() { authority.to_owned() } else { format!("{authority}:80") };
-        Ok(Self { authority, prefix: path.trim_end_matches('/').to_owned() })
+        let usual = if secure { 443 } else { 80 };
+        let authority = if port.is_some() { authority.to_owned() } else { format!("{authority}:{usual}") };
+        Ok(Self { secure, authority, prefix: path.trim_end_matches('/').to_owned() })
+    }
+
+    /// Who it is, without the port and without brackets.
+    pub(super) fn host(&self) -> &str {
+        let host = self.authority.rsplit_once(':').map_or(&*self.authority, |(host, _)| host);
+        host.trim_start_matches('[').trim_end_matches(']')
     }
 }
 
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}{}", self.authority, self.prefix)
+        let scheme = if self.secure { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority, self.prefix)
     }
 }
 
 /// Text as one segment of a path (RFC 3986, section 3.3).
-pub(super) fn segment(text: &str) -> String {
+pub(crate) fn segment(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
@@ -82,7 +88,8 @@ mod tests {
             ("http://[::1]:7070/", Some("http://[::1]:7070")),
             ("http://[::1]", Some("http://[::1]:80")),
             ("http://tollgate/limits/", Some("http://tollgate:80/limits")),
-            ("https://tollgate", None),
+            ("https://tollgate", Some("https://tollgate:443")),
+            ("https://[::1]:7070/x/", Some("https://[::1]:7070/x")),
             ("ftp://tollgate", None),
             ("http://", None),
             ("http://:7070", None),
@@ -95,6 +102,15 @@ mod tests {
             ("http://host/\r\nx", None),
         ] {
             assert_eq!(Url::parse(text).ok().map(|url| url.to_string()).as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_for_the_host_alone() {
+        for (text, host) in
+            [("https://[::1]:7070", "::1"), ("https://a.b", "a.b"), ("127.0.0.1:1", "127.0.0.1")]
+        {
+            assert_eq!(Url::parse(text).unwrap().host(), host, "{text}");
         }
     }
 

@@ -1,4 +1,5 @@
-//! The sections of the server: `listen`, `gateway`, `store`, `log`, `admin`, `state`.
+//! The sections of the server: `listen`, `gateway`, `store`, `log`, `admin`, `state`, and
+//! what is watched (`observing`).
 //!
 //! Each is read with the questions that the policy asks its own sections, so an
 //! unknown word gets a suggestion here too.
@@ -8,8 +9,10 @@ use std::path::PathBuf;
 use tollgate::policy::{Kind, Located, Node, Problems, Words};
 use tollgate_gateway::GatewaySettings;
 
-use super::{Listen, Reading, StoreSettings, Token};
+use super::observing::{Observing, Refusals};
+use super::{AdminSettings, Listen, Reading, StoreSettings};
 use crate::failure::Failure;
+use crate::state::State;
 
 /// How a policy is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,10 +29,14 @@ pub(crate) struct Settings {
     pub(crate) level: Level,
     /// In which form.
     pub(crate) format: LogFormat,
-    /// The file that holds what callers of the API must know.
-    pub(crate) token_file: Option<PathBuf>,
+    /// Who may use the API.
+    pub(crate) admin: AdminSettings,
     /// Where counts are kept.
     pub(crate) store: StoreSettings,
+    /// What is watched, and who is told.
+    pub(crate) observing: Observing,
+    /// Where switches and their journal are kept.
+    pub(crate) state: Option<PathBuf>,
 }
 
 /// What is logged: this and all that is worse.
@@ -67,12 +74,15 @@ const LISTEN: Words = Words {
         ("redis", "resp"),
     ],
 };
-const LOG: Words =
-    Words { section: "`log`", known: &["level", "format"], elsewhere: &[("verbosity", "level")] };
-const ADMIN: Words = Words {
-    section: "`admin`",
-    known: &["token_file"],
-    elsewhere: &[("token", "token_file"), ("password", "token_file"), ("secret", "token_file")],
+const LOG: Words = Words {
+    section: "`log`",
+    known: &["level", "format", "refusals"],
+    elsewhere: &[
+        ("verbosity", "level"),
+        ("denials", "refusals"),
+        ("limited", "refusals"),
+        ("sample", "refusals"),
+    ],
 };
 
 const LEVELS: [(&str, Level); 4] =
@@ -84,7 +94,7 @@ impl Settings {
     /// is not there is as the default has it.
     pub(crate) fn read(root: &Node, problems: &mut Problems) -> Self {
         // A section without a value is reported by the policy, which knows all sections.
-        let section = |word| root.get(word).filter(|node| node.kind != Kind::Null);
+        let section = |word: &str| root.get(word).filter(|node| node.kind != Kind::Null);
         let mut settings = Self {
             gateway: Listen::On(GATEWAY.to_owned()),
             api: Listen::On(API.to_owned()),
@@ -92,8 +102,10 @@ impl Settings {
             level: Level::default(),
             format: LogFormat::default(),
             forwarding: GatewaySettings::read(section("gateway"), problems),
-            token_file: None,
+            admin: AdminSettings::default(),
             store: StoreSettings::default(),
+            observing: Observing::read(section, problems),
+            state: None,
         };
         if let Some(node) = section("listen") {
             settings.read_listen(node, problems);
@@ -110,25 +122,30 @@ impl Settings {
             });
             settings.level = level.map(|it| it.value).unwrap_or_default();
             settings.format = format.map(|it| it.value).unwrap_or_default();
+            let refusals = fields.get("refusals").and_then(|node| Refusals::read(node, problems));
+            settings.observing.refusals = refusals.unwrap_or_default();
         }
-        if let Some(fields) = section("admin").and_then(|node| node.fields(&ADMIN, problems)) {
-            let file = fields.get("token_file").and_then(|node| node.word("`token_file`", problems));
-            settings.token_file = file.map(|it| PathBuf::from(it.value));
+        if let Some(node) = section("admin") {
+            settings.admin = AdminSettings::read(node, problems);
         }
         if let Some(node) = section("store") {
             settings.store = StoreSettings::read(node, problems);
         }
         if let Some(node) = section("state") {
-            problems.warning(node.place, "`state` is not used by this version yet").label("does nothing");
+            settings.state = node.word("`state`", problems).map(|it| it.value.into());
         }
         settings
     }
 
     /// Reads the files that these settings name, as `serve` would, and keeps nothing.
     pub(crate) fn check_files(&self) -> Result<(), Failure> {
-        let (token, store) = (self.token_file.as_deref(), self.store.load(Reading::First));
-        let token = token.map_or(Ok(()), |file| Token::from_file(file, Reading::First).map(drop));
-        let failures: Vec<_> = [token.err(), store.err()].into_iter().flatten().collect();
+        let mut failures = self.admin.check_files();
+        failures.extend(self.store.load(Reading::First).err());
+        failures.extend(self.state.as_deref().and_then(|folder| State::check(folder).err()));
+        let receivers = self.observing.traces.as_ref().map(|it| &it.collector);
+        for receiver in receivers.into_iter().chain(&self.observing.webhook) {
+            failures.extend(receiver.tls(Reading::First).err());
+        }
         if failures.is_empty() { Ok(()) } else { Err(Failure::all(&failures)) }
     }
 
@@ -202,12 +219,14 @@ mod tests {
     #[test]
     fn every_word_is_read() {
         let (settings, problems) = read(
-            "listen: {gateway: off, api: 127.0.0.1:0, rls: off}\nlog: {level: warn, format: json}\nadmin: {token_file: /run/token}\nstore: memory\ngateway: {upstream: [http://a, http://b]}\n",
+            "listen: {gateway: off, api: 127.0.0.1:0, rls: off}\nlog: {level: warn, format: json, refusals: all}\nadmin: {token_file: /run/token}\nstate: /var/lib/tollgate\nstore: memory\ngateway: {upstream: [http://a, http://b]}\n",
         );
         assert!(problems.is_empty(), "{problems:?}");
         assert_eq!((settings.gateway, settings.api.address()), (Listen::Off, Some("127.0.0.1:0")));
         assert_eq!((settings.level, settings.format), (Level::Warn, LogFormat::Json));
-        assert_eq!(settings.token_file, Some(PathBuf::from("/run/token")));
+        assert_eq!(settings.admin.token_file, Some(PathBuf::from("/run/token")));
+        assert_eq!(settings.observing.refusals, Refusals::All);
+        assert_eq!(settings.state, Some(PathBuf::from("/var/lib/tollgate")));
         assert_eq!(settings.upstreams, ["http://a", "http://b"]);
     }
 
@@ -234,7 +253,8 @@ mod tests {
             ("log: {level: warning}", "`level` cannot be `warning` | did you mean `warn`?"),
             ("log: {format: text}", "`format` cannot be `text` | did you mean `human`?"),
             ("admin: {token: abc}", "unknown word `token` in `admin` | did you mean `token_file`?"),
-            ("state: x", "`state` is not used by this version yet | does nothing"),
+            ("log: {denials: all}", "unknown word `denials` in `log` | did you mean `refusals`?"),
+            ("state: [x]", "`state` is one value, not a list | write a single value here"),
         ] {
             assert_eq!(read(text).1, [expected], "{text}");
         }
@@ -263,6 +283,10 @@ mod tests {
         for path in [
             &["listen"][..],
             &["log"],
+            &["admin"],
+            &["admin", "tls"],
+            &["traces"],
+            &["alerts"],
             &["gateway"],
             &["gateway", "tls"],
             &["gateway", "timeouts"],
@@ -276,15 +300,15 @@ mod tests {
             assert_eq!(section["additionalProperties"], false, "{path:?}");
         }
         let store = &schema["properties"]["store"]["anyOf"][3];
-        for (section, path) in
-            [(store, &["store"][..]), (&store["properties"]["outage"], &["store", "outage"])]
-        {
+        for (section, path) in [
+            (store, &["store"][..]),
+            (&store["properties"]["outage"], &["store", "outage"]),
+            (&schema["properties"]["observe"]["anyOf"][1], &["observe"]),
+        ] {
             let mut known: Vec<_> = section["properties"].as_object().unwrap().keys().cloned().collect();
             known.sort();
             assert_eq!(known, words(path), "{path:?}");
             assert_eq!(section["additionalProperties"], false, "{path:?}");
         }
-        assert_eq!(ADMIN.known, ["token_file"]);
-        assert!(schema["properties"]["admin"]["properties"]["token_file"].is_object());
     }
 }

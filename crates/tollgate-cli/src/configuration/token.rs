@@ -1,10 +1,10 @@
 //! What callers of the API must know.
 //!
-//! Whoever reaches the API can give away quota and empty counters, so outside of
-//! this machine it is not served without a token.
+//! Whoever reaches the API can give away quota, empty counters and switch limits off, so
+//! outside of this machine it is not served without a token or certificates.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{Reading, Settings, files, shown};
 use crate::failure::Failure;
@@ -24,31 +24,68 @@ impl fmt::Debug for Token {
     }
 }
 
-impl Token {
-    /// The token of these settings: the variable's, else the file's. An API that
-    /// other machines can reach must have one.
+/// The tokens of an API.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tokens {
+    /// For everything.
+    pub(crate) admin: Option<Token>,
+    /// For what only shows.
+    pub(crate) read: Option<Token>,
+}
+
+/// What the variables hold.
+#[derive(Clone, Default)]
+pub(crate) struct Variables {
+    /// `TOLLGATE_ADMIN_TOKEN`.
+    pub(crate) admin: Option<String>,
+    /// `TOLLGATE_READ_TOKEN`.
+    pub(crate) read: Option<String>,
+}
+
+impl Tokens {
+    /// The tokens of these settings: the variables', else the files'. An API that
+    /// other machines can reach must have one, or know its callers by certificate.
     pub(crate) fn load(
         settings: &Settings,
-        variable: Option<&str>,
+        variables: &Variables,
         reading: Reading,
-    ) -> Result<Option<Self>, Failure> {
-        let token = match (variable, &settings.token_file) {
-            (Some(text), _) => Some(Self::new(text, "TOLLGATE_ADMIN_TOKEN")?),
-            (None, Some(file)) => Some(Self::from_file(file, reading)?),
-            (None, None) => None,
+    ) -> Result<Self, Failure> {
+        let token = |text: &Option<String>, name: &str, file: &Option<PathBuf>| match (text, file) {
+            (Some(text), _) => Token::new(text, name).map(Some),
+            (None, Some(file)) => Token::from_file(file, reading).map(Some),
+            (None, None) => Ok(None),
         };
+        let rules = &settings.admin;
+        let admin = token(&variables.admin, "TOLLGATE_ADMIN_TOKEN", &rules.token_file)?;
+        let read = token(&variables.read, "TOLLGATE_READ_TOKEN", &rules.read_token_file)?;
+        if admin.is_some() && admin == read {
+            return Err(Failure::with_help(
+                "the admin token and the read token are the same: whoever may look could change everything",
+                "make another for one of them: head -c 24 /dev/urandom | base64",
+            ));
+        }
+        let is_guarded = admin.is_some() || rules.knows_certificates();
+        if read.is_some() && !is_guarded {
+            return Err(Failure::with_help(
+                "there is a read token and no admin token: nobody could change anything, or everybody",
+                "make an admin token too (`admin.token_file` or TOLLGATE_ADMIN_TOKEN), or leave both out",
+            ));
+        }
         match settings.api.address() {
-            Some(address) if token.is_none() && !settings.api.is_private() => Err(Failure::with_help(
+            Some(address) if !is_guarded && !settings.api.is_private() => Err(Failure::with_help(
                 format_args!(
                     "the API would listen on {address}, where other machines reach it, and has no token"
                 ),
                 "put a token into a file and write `admin: {token_file: FILE}` (head -c 24 /dev/urandom | base64 > FILE), \
-                 or set TOLLGATE_ADMIN_TOKEN, or keep it to this machine: --set listen.api=127.0.0.1:7070",
+                 or set TOLLGATE_ADMIN_TOKEN, or ask for certificates: `admin: {tls: {certificate: F, key: F, client_ca: F}}`, \
+                 or keep it to this machine: --set listen.api=127.0.0.1:7070",
             )),
-            _ => Ok(token),
+            _ => Ok(Self { admin, read }),
         }
     }
+}
 
+impl Token {
     /// The token itself, for whoever compares it.
     pub(crate) fn expose(&self) -> &str {
         &self.0

@@ -1,8 +1,8 @@
 //! What the store in Redis has done, as metrics.
 
-use std::fmt::Write;
-
 use tollgate::Store;
+use tollgate_watch::Exposition;
+use tollgate_watch::MetricKind::{Counter, Gauge};
 
 use super::AnyStore;
 
@@ -10,27 +10,15 @@ use super::AnyStore;
 pub(crate) fn counters(store: &AnyStore, out: &mut String) {
     let Some(redis) = store.redis() else { return };
     let counted = redis.counters();
-    for (name, kind, help, value) in [
-        ("tollgate_redis_decisions_total", "counter", "Decisions made by Redis.", counted.decisions),
-        ("tollgate_redis_calls_total", "counter", "Calls that these took.", counted.calls),
-        (
-            "tollgate_redis_remembered_total",
-            "counter",
-            "Decisions made by what was remembered of a refusal.",
-            counted.remembered,
-        ),
-        ("tollgate_redis_failures_total", "counter", "Calls that brought no answer.", counted.failures),
-        ("tollgate_redis_connections_total", "counter", "Connections made.", counted.connections),
-        (
-            "tollgate_nodes",
-            "gauge",
-            "Nodes that share the store, this one included, as last known.",
-            u64::try_from(redis.nodes()).unwrap_or(u64::MAX),
-        ),
-    ] {
-        // Writing to memory does not fail.
-        let _never = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
-    }
+    let mut to = Exposition::new(out);
+    to.one("tollgate_redis_decisions_total", Counter, "Decisions made by Redis.", counted.decisions);
+    to.one("tollgate_redis_calls_total", Counter, "Calls that these took.", counted.calls);
+    let help = "Decisions made by what was remembered of a refusal.";
+    to.one("tollgate_redis_remembered_total", Counter, help, counted.remembered);
+    to.one("tollgate_redis_failures_total", Counter, "Calls that brought no answer.", counted.failures);
+    to.one("tollgate_redis_connections_total", Counter, "Connections made.", counted.connections);
+    let help = "Nodes that share the store, this one included, as last known.";
+    to.one("tollgate_nodes", Gauge, help, redis.nodes());
 }
 
 #[cfg(test)]

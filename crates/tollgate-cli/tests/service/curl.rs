@@ -63,7 +63,7 @@ fn what_a_browser_sends_for_another_sites_page_is_refused_and_charges_nothing() 
     for (header, why) in [
         ("Origin: https://evil.test", "the `Origin` is not this host"),
         ("Origin: null", "the `Origin` is not this host"),
-        ("Sec-Fetch-Site: cross-site", "`Sec-Fetch-Site` is `cross-site`"),
+        ("Sec-Fetch-Site: cross-site", "`Sec-Fetch-Site` is not `same-origin`"),
     ] {
         let (status, body) = curl(&tollgate, "/v1/check", &["-d", QUESTION, "-H", header]);
         assert_eq!(status, "403 application/problem+json", "{header}: {body}");
@@ -71,6 +71,9 @@ fn what_a_browser_sends_for_another_sites_page_is_refused_and_charges_nothing() 
     }
     let own = format!("Origin: http://{}", tollgate.api);
     let (status, body) = curl(&tollgate, "/v1/check", &["-d", QUESTION, "-H", &own]);
+    assert_eq!(status, "415 application/problem+json", "a form can send that, on any page: {body}");
+    let json = ["-d", QUESTION, "-H", &own, "-H", "Content-Type: application/json"];
+    let (status, body) = curl(&tollgate, "/v1/check", &json);
     assert_eq!(status, "200 application/json", "a page of this very server may ask: {body}");
     assert!(body.contains(r#""remaining":4"#), "and is the first that was charged: {body}");
 }

@@ -144,7 +144,7 @@ where
 async fn open(mut stream: TcpStream, peer: SocketAddr, server: &HttpServer) -> io::Result<Option<Opened>> {
     stream.set_nodelay(true)?;
     keep_alive(&stream)?;
-    let mut connection = Connection { peer, secure: server.tls.is_some() };
+    let mut connection = Connection { peer, secure: server.tls.is_some(), certified: false };
     if let Some(trusted) = &server.proxy_protocol {
         if !trusted(peer.ip()) {
             return Err(io::Error::other("this peer may not speak for others (client.trusted_proxies)"));
@@ -154,6 +154,8 @@ async fn open(mut stream: TcpStream, peer: SocketAddr, server: &HttpServer) -> i
     if let Some(tls) = &server.tls {
         let stream = tls.acceptor.accept(stream).await?;
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        // They are kept only once they were found to be good.
+        connection.certified = stream.get_ref().1.peer_certificates().is_some();
         let transport = Transport::Tls(Box::new(stream));
         return Ok(Some(Opened { transport, ahead: Bytes::new(), connection, http2 }));
     }

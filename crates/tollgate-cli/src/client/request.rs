@@ -1,0 +1,68 @@
+//! What was typed about a request, as the API wants to read it.
+
+use serde_json::{Map, Value, json};
+
+use crate::arguments::Caller;
+use crate::failure::Failure;
+
+/// `[METHOD] PATH` and who asks. `command` is named in what is said about a mistake.
+pub(super) fn body(command: &str, request: &[String], caller: &Caller) -> Result<Value, Failure> {
+    let (method, path) = match request {
+        [method, path] => (method.as_str(), path),
+        [path] => ("GET", path),
+        _ => return Err(Failure::new("give a path, or a method and a path")),
+    };
+    if !path.starts_with('/') {
+        let message = format!("`{path}` is not a path: it begins with `/`");
+        let help = format!("tollgate {command} POST /api/v1/login --ip 203.0.113.9");
+        return Err(Failure::with_help(message, help));
+    }
+    let mut body = Map::new();
+    body.insert("method".into(), json!(method.to_ascii_uppercase()));
+    body.insert("path".into(), json!(path));
+    for (name, value) in [
+        ("ip", &caller.ip),
+        ("user", &caller.user),
+        ("api_key", &caller.api_key),
+        ("tenant", &caller.tenant),
+        ("plan", &caller.plan),
+        ("host", &caller.host),
+    ] {
+        if let Some(value) = value {
+            body.insert(name.into(), json!(value));
+        }
+    }
+    if let Some(cost) = caller.cost {
+        body.insert("cost".into(), json!(cost));
+    }
+    let headers = headers(&caller.headers)?;
+    if !headers.is_empty() {
+        body.insert("headers".into(), headers.into());
+    }
+    Ok(body.into())
+}
+
+/// Whether anything at all was said of who asks.
+pub(super) fn is_anonymous(caller: &Caller) -> bool {
+    let Caller { ip, user, api_key, tenant, plan, host, headers, cost } = caller;
+    let words = [ip, user, api_key, tenant, plan, host];
+    words.iter().all(|it| it.is_none()) && headers.is_empty() && cost.is_none()
+}
+
+fn headers(typed: &[String]) -> Result<Map<String, Value>, Failure> {
+    let mut headers = Map::new();
+    for header in typed {
+        let Some((name, value)) = header.split_once(':').filter(|(name, _)| !name.trim().is_empty()) else {
+            let message = format!("`{header}` is not a header");
+            return Err(Failure::with_help(message, "--header 'X-Plan: pro'"));
+        };
+        let (name, value) = (name.trim().to_ascii_lowercase(), value.trim());
+        // One header twice is one list (RFC 9110, section 5.3).
+        let value = match headers.get(&name).and_then(Value::as_str) {
+            Some(before) => format!("{before}, {value}"),
+            None => value.to_owned(),
+        };
+        headers.insert(name, json!(value));
+    }
+    Ok(headers)
+}

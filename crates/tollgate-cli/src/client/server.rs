@@ -1,0 +1,137 @@
+//! A running Tollgate: asked questions, and believed only when it answers them.
+//!
+//! Whatever else listens there may answer JSON too. So each question says which
+//! shape its answer has, and anything else is told to be no answer.
+
+use serde_json::Value;
+use tollgate::Span;
+
+use super::http::{self, Answer};
+use super::report;
+use super::tls::Tls;
+use super::url::Url;
+use crate::arguments::{self, DEFAULT_API};
+use crate::environment::Environment;
+use crate::failure::Failure;
+
+/// For a whole exchange, unless somebody watches.
+const PATIENCE: Span = Span::from_secs(30);
+
+/// What is asked, and how its answer is known.
+pub(crate) struct Question {
+    pub(super) method: &'static str,
+    pub(super) path: String,
+    pub(super) body: Option<Value>,
+    shape: fn(&Value) -> bool,
+}
+
+impl Question {
+    /// Asks to be told.
+    pub(crate) fn get(path: impl Into<String>, shape: fn(&Value) -> bool) -> Self {
+        Self { method: "GET", path: path.into(), body: None, shape }
+    }
+
+    /// Asks to decide, or to do something.
+    pub(crate) fn post(path: impl Into<String>, body: Value, shape: fn(&Value) -> bool) -> Self {
+        Self { method: "POST", path: path.into(), body: Some(body), shape }
+    }
+
+    /// Asks to make something so.
+    pub(crate) fn put(path: impl Into<String>, body: Value, shape: fn(&Value) -> bool) -> Self {
+        Self { method: "PUT", path: path.into(), body: Some(body), shape }
+    }
+}
+
+/// An answer, as it came and as it was read.
+pub(crate) struct Understood {
+    pub(crate) body: Vec<u8>,
+    pub(crate) read: Value,
+}
+
+/// A server, and what it wants to see of those who ask.
+pub(crate) struct Server {
+    url: Url,
+    token: Option<String>,
+    tls: Option<Tls>,
+    patience: Span,
+}
+
+impl Server {
+    /// The one that was named; nobody has been asked yet.
+    pub(crate) fn of(api: &arguments::Api, environment: &Environment) -> Result<Self, Failure> {
+        let url = api.url.as_deref().or_else(|| environment.get("API")).unwrap_or(DEFAULT_API);
+        let url = Url::parse(url)?;
+        // As a file of tokens would be read: a line break at its end is no part of it.
+        let token = environment.get("TOKEN").map(str::trim).filter(|token| !token.is_empty());
+        if token.is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
+            return Err(Failure::new("TOLLGATE_TOKEN holds characters that no header can carry"));
+        }
+        let tls = if url.secure {
+            Some(Tls::read(api, environment)?)
+        } else if api.ca.is_some() || api.cert.is_some() || api.key.is_some() {
+            return Err(Failure::with_help(
+                format_args!("{url} is asked without TLS, so --ca, --cert and --key mean nothing"),
+                "name it with https://",
+            ));
+        } else {
+            None
+        };
+        Ok(Self { url, token: token.map(str::to_owned), tls, patience: PATIENCE })
+    }
+
+    /// The same for somebody who watches, and wants to know soon.
+    pub(crate) fn within(mut self, patience: Span) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Where it is.
+    pub(crate) fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// The answer, or why there is none.
+    pub(crate) fn ask(&self, question: &Question) -> Result<Understood, Failure> {
+        let answer = http::ask(&self.url, self.tls.as_ref(), self.token.as_deref(), question, self.patience)?;
+        self.understood(answer, question.shape)
+    }
+
+    fn understood(&self, answer: Answer, shape: fn(&Value) -> bool) -> Result<Understood, Failure> {
+        let (url, with_token) = (&self.url, self.token.is_some());
+        let Answer { status, body } = answer;
+        let json: Option<Value> = serde_json::from_slice(&body).ok();
+        match (status, json) {
+            (200, Some(read)) if shape(&read) => Ok(Understood { body, read }),
+            // The API never refuses by a limit; a gateway before something else does.
+            (200..=299 | 429, _) => Err(Failure::with_help(
+                format_args!("{url} is not the API of a Tollgate (is this the gateway's port?)"),
+                "`--api URL` names another; `tollgate serve` says where its API is",
+            )),
+            (401, _) if with_token => Err(Failure::with_help(
+                format_args!("{url} does not accept the token in TOLLGATE_TOKEN"),
+                "it must be what that server has in `admin.token_file` or TOLLGATE_ADMIN_TOKEN; to look only, `admin.read_token_file` or TOLLGATE_READ_TOKEN",
+            )),
+            (401, _) => Err(Failure::with_help(
+                format_args!("{url} wants a token (status {status})"),
+                "set TOLLGATE_TOKEN to the token of that server",
+            )),
+            (403, Some(problem)) if with_token && problem["detail"].is_string() => Err(Failure::with_help(
+                detail(&problem),
+                "if TOLLGATE_TOKEN is the token for reading: this needs the admin token",
+            )),
+            (_, Some(problem)) if problem["detail"].is_string() => Err(Failure::new(detail(&problem))),
+            (404 | 405, _) => Err(Failure::with_help(
+                format_args!("{url} does not know this question (status {status})"),
+                "is this the API of a Tollgate? `--api URL` names another",
+            )),
+            (_, _) => Err(Failure::with_help(
+                format_args!("{url} gave an answer that is not understood (status {status})"),
+                "is this the API of a Tollgate? `--api URL` names another",
+            )),
+        }
+    }
+}
+
+fn detail(problem: &Value) -> String {
+    report::printable(problem["detail"].as_str().unwrap_or_default())
+}

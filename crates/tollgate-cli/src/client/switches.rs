@@ -1,0 +1,328 @@
+//! `tollgate mode` and `tollgate changes`: switching limits live, and who did.
+//!
+//! Typed at 3 a.m., so every name is looked up before anything is switched, and
+//! what weakens protection is asked about on a terminal. Scripts are not asked.
+
+use std::io::{self, BufRead, IsTerminal};
+use std::process::ExitCode;
+
+use serde_json::{Map, Value, json};
+use tollgate::policy::nearest;
+
+use super::report::{printable, rows, text};
+use super::server::{Question, Server, Understood};
+use super::url::segment;
+use crate::arguments::{Changes, Mode, Switch};
+use crate::environment::Environment;
+use crate::failure::Failure;
+use crate::output;
+
+/// `tollgate mode`: shows what is switched, or switches.
+pub(crate) fn mode(arguments: &Mode, environment: &Environment) -> Result<ExitCode, Failure> {
+    let server = Server::of(&arguments.api, environment)?;
+    let Some(to) = arguments.to else {
+        let switched = server.ask(&Question::get("/v1/mode", is_switched))?;
+        super::print(&arguments.api, &switched, standing)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    if !arguments.all && arguments.limits.is_empty() {
+        let word = to.word();
+        return Err(Failure::with_help(
+            format_args!("switch what to {word}?"),
+            format_args!("`tollgate mode {word} LIMIT`, or `tollgate mode {word} --all` for everything"),
+        ));
+    }
+    let now = Now::of(&server)?;
+    let steps = if arguments.all { now.everything(to) } else { now.some(to, &arguments.limits)? };
+    if steps.is_empty() {
+        output::line("nothing is switched: everything is as the policy says")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !arguments.yes && !agreed(&steps) {
+        output::complain("nothing was changed\n");
+        return Ok(ExitCode::from(1));
+    }
+    let by = arguments.by.as_deref().or_else(|| environment.common("USER"));
+    let by = by.or_else(|| environment.common("LOGNAME"));
+    for step in &steps {
+        let done = server.ask(&step.question(arguments.reason.as_deref(), by))?;
+        super::print(&arguments.api, &done, |done| step.sentence(done))?;
+    }
+    if !arguments.api.json {
+        output::text(&now.note(to, arguments.all))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `tollgate changes`: the journal, newest first.
+pub(crate) fn changes(arguments: &Changes, environment: &Environment) -> Result<ExitCode, Failure> {
+    let is_journal = |read: &Value| read["changes"].is_array();
+    let mut answer =
+        Server::of(&arguments.api, environment)?.ask(&Question::get("/v1/changes", is_journal))?;
+    if let (Some(most), Some(all)) = (arguments.most, answer.read["changes"].as_array_mut()) {
+        all.truncate(most);
+        let body = answer.read.to_string().into_bytes();
+        answer = Understood { body, read: answer.read };
+    }
+    super::print(&arguments.api, &answer, journal)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn journal(answer: &Value) -> String {
+    let changes = list(&answer["changes"]);
+    if changes.is_empty() {
+        return "nothing was switched yet\n".to_owned();
+    }
+    rows(changes, |it| {
+        let what = it["limit"].as_str().map_or_else(|| "everything".to_owned(), printable);
+        let who = it["by"].as_str().filter(|by| !by.is_empty());
+        let who = who.map_or_else(|| "somebody".to_owned(), printable);
+        let place = it["peer"].as_str().map(|peer| format!(" ({})", printable(peer))).unwrap_or_default();
+        let change = format!("{} -> {}", text(it, "from"), text(it, "to"));
+        [text(it, "at"), what, change, format!("{who}{place}"), text(it, "reason")]
+    })
+}
+
+/// What `tollgate mode` says.
+fn standing(answer: &Value) -> String {
+    let everything = match answer["mode"].as_str() {
+        Some("enforce") => "everything: each limit as it says".to_owned(),
+        Some("shadow") => "everything: shadow. All is counted and nobody is refused".to_owned(),
+        Some("off") => "everything: off. Nothing is counted and nobody is refused".to_owned(),
+        other => format!("everything: {}", printable(other.unwrap_or("unknown"))),
+    };
+    let switched = list(&answer["limits"]);
+    if switched.is_empty() {
+        return format!("{everything}\nno limit is switched\n");
+    }
+    let rows = rows(switched, |it| {
+        [
+            text(it, "name"),
+            text(it, "mode"),
+            format!("(switched to {}; the policy says {})", text(it, "switch"), text(it, "policy_mode")),
+        ]
+    });
+    format!("{everything}\n{rows}")
+}
+
+/// One thing to switch.
+#[derive(Debug, PartialEq, Eq)]
+struct Step {
+    /// None: everything.
+    limit: Option<String>,
+    to: &'static str,
+    /// How it is now and what it will be: `enforce`, `shadow`, `off`.
+    before: String,
+    after: String,
+}
+
+impl Step {
+    fn question(&self, reason: Option<&str>, by: Option<&str>) -> Question {
+        let mut body = Map::from_iter([("mode".to_owned(), json!(self.to))]);
+        for (name, value) in [("reason", reason), ("by", by)] {
+            if let Some(value) = value {
+                body.insert(name.to_owned(), json!(value));
+            }
+        }
+        let is_done = |read: &Value| read["mode"].is_string() && read["before"].is_string();
+        let path = match &self.limit {
+            Some(name) => format!("/v1/limits/{}/mode", segment(name)),
+            None => "/v1/mode".to_owned(),
+        };
+        Question::put(path, body.into(), is_done)
+    }
+
+    fn is_weaker(&self) -> bool {
+        strength(&self.after) < strength(&self.before)
+    }
+
+    fn what(&self) -> String {
+        self.limit.as_deref().map_or_else(|| "everything".to_owned(), printable)
+    }
+
+    fn sentence(&self, done: &Value) -> String {
+        let (mode, before) = (text(done, "mode"), text(done, "before"));
+        let what = self.what();
+        let change = if mode == before {
+            format!("{what}: {mode}, as before")
+        } else {
+            format!("{what}: {mode} now, was {before}")
+        };
+        let kept = match done["persisted"].as_bool() {
+            Some(true) => "kept through restarts",
+            Some(false) => "in force, but it could not be written down: a restart forgets it",
+            None => "until the server restarts: it has no state folder (`state:`)",
+        };
+        let warning = done["warning"].as_str().map(|it| format!("  warning: {}\n", printable(it)));
+        format!("{change}; {kept}\n{}", warning.unwrap_or_default())
+    }
+}
+
+/// How much is protected; what nobody has heard of counts as much.
+fn strength(mode: &str) -> u8 {
+    match mode {
+        "off" => 0,
+        "shadow" => 1,
+        _ => 2,
+    }
+}
+
+/// How things are, before anything is switched.
+struct Now {
+    everything: String,
+    limits: Vec<Value>,
+}
+
+impl Now {
+    fn of(server: &Server) -> Result<Self, Failure> {
+        let mode = server.ask(&Question::get("/v1/mode", is_switched))?;
+        let are_limits = |read: &Value| {
+            read["limits"].as_array().is_some_and(|all| all.iter().all(|it| it["name"].is_string()))
+        };
+        let mut limits = server.ask(&Question::get("/v1/limits", are_limits))?.read;
+        let limits = limits["limits"].as_array_mut().map(std::mem::take).unwrap_or_default();
+        Ok(Self { everything: text(&mode.read, "mode"), limits })
+    }
+
+    /// Those that were named; all of them are known, or nothing happens.
+    fn some(&self, to: Switch, names: &[String]) -> Result<Vec<Step>, Failure> {
+        let known = || self.limits.iter().filter_map(|it| it["name"].as_str());
+        let step = |name: &String| {
+            let Some(limit) = self.limits.iter().find(|it| it["name"] == **name) else {
+                let message = format!("no limit is called `{}`; nothing was changed", printable(name));
+                return Err(match nearest(name, known()) {
+                    Some(meant) => {
+                        Failure::with_help(message, format_args!("did you mean `{}`?", printable(meant)))
+                    }
+                    None => Failure::new(message),
+                });
+            };
+            Ok(self.step(limit, name, to))
+        };
+        names.iter().map(step).collect()
+    }
+
+    fn step(&self, limit: &Value, name: &str, to: Switch) -> Step {
+        let own =
+            if to == Switch::Policy { limit["policy_mode"].as_str().unwrap_or("enforce") } else { to.word() };
+        let weaker = if strength(own) < strength(&self.everything) { own } else { &self.everything };
+        let before = limit["mode"].as_str().unwrap_or("enforce");
+        Step {
+            limit: Some(name.to_owned()),
+            to: to.word(),
+            before: before.to_owned(),
+            after: weaker.to_owned(),
+        }
+    }
+
+    /// Everything at once. As the policy says: with every switch taken back.
+    fn everything(&self, to: Switch) -> Vec<Step> {
+        let step = |to: &'static str| Step {
+            limit: None,
+            to,
+            before: self.everything.clone(),
+            after: to.to_owned(),
+        };
+        if to != Switch::Policy {
+            return vec![step(to.word())];
+        }
+        // Everything first: what each limit then is, is what it stays.
+        let first = (self.everything != "enforce").then(|| step("enforce"));
+        let free = Self { everything: "enforce".to_owned(), limits: Vec::new() };
+        let switched = self.switched().filter_map(|it| Some(free.step(it, it["name"].as_str()?, to)));
+        first.into_iter().chain(switched).collect()
+    }
+
+    fn switched(&self) -> impl Iterator<Item = &Value> {
+        self.limits.iter().filter(|it| it["switched"] == true)
+    }
+
+    /// What else holds, so that nobody wonders why nothing happens.
+    fn note(&self, to: Switch, all: bool) -> String {
+        let switched = self.switched().count();
+        if !all && self.everything != "enforce" && to != Switch::Off {
+            let everything = printable(&self.everything);
+            return format!(
+                "note: everything is switched to {everything}, which holds for this too; `tollgate mode enforce --all` ends it\n"
+            );
+        }
+        if all && to == Switch::Enforce && switched > 0 {
+            return format!(
+                "note: {switched} of the limits have a switch of their own; `tollgate mode policy --all` takes all back\n"
+            );
+        }
+        String::new()
+    }
+}
+
+/// Whether whoever sits at the terminal wants it; nobody else is asked.
+fn agreed(steps: &[Step]) -> bool {
+    let weaker: Vec<_> = steps.iter().filter(|it| it.is_weaker()).collect();
+    if weaker.is_empty() || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return true;
+    }
+    let changes = rows(&weaker, |it| [it.what(), format!("{} -> {}", printable(&it.before), it.after)]);
+    output::complain(&format!("this protects less:\n{changes}go on? [y/N] "));
+    let mut answer = String::new();
+    let read = io::stdin().lock().read_line(&mut answer);
+    read.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+}
+
+fn is_switched(read: &Value) -> bool {
+    read["mode"].is_string() && read["limits"].is_array()
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[][..], Vec::as_slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now(everything: &str) -> Now {
+        let limit = |name: &str, mode: &str, policy: &str, switched: bool| json!({"name": name, "mode": mode, "policy_mode": policy, "switched": switched});
+        Now {
+            everything: everything.to_owned(),
+            limits: vec![
+                limit("search", "enforce", "enforce", false),
+                limit("trial", "enforce", "shadow", true),
+                limit("login", "off", "enforce", true),
+            ],
+        }
+    }
+
+    fn told(steps: &[Step]) -> Vec<String> {
+        let tell =
+            |it: &Step| format!("{} {} {}", it.what(), it.to, if it.is_weaker() { "weaker" } else { "fine" });
+        steps.iter().map(tell).collect()
+    }
+
+    #[test]
+    fn what_protects_less_is_known_before_it_is_done() {
+        let some =
+            |everything: &str, to, name: &str| told(&now(everything).some(to, &[name.to_owned()]).unwrap());
+        assert_eq!(some("enforce", Switch::Shadow, "search"), ["search shadow weaker"]);
+        assert_eq!(some("enforce", Switch::Policy, "trial"), ["trial policy weaker"]);
+        assert_eq!(some("enforce", Switch::Policy, "login"), ["login policy fine"]);
+        assert_eq!(some("enforce", Switch::Shadow, "login"), ["login shadow fine"]);
+        assert_eq!(told(&now("enforce").everything(Switch::Off)), ["everything off weaker"]);
+        assert_eq!(told(&now("off").everything(Switch::Shadow)), ["everything shadow fine"]);
+    }
+
+    #[test]
+    fn policy_for_all_takes_every_switch_back() {
+        assert_eq!(
+            told(&now("off").everything(Switch::Policy)),
+            ["everything enforce fine", "trial policy weaker", "login policy fine"]
+        );
+    }
+
+    #[test]
+    fn one_unknown_name_stops_all() {
+        let names = ["search".to_owned(), "logn".to_owned()];
+        let failure = now("enforce").some(Switch::Off, &names).unwrap_err().to_string();
+        assert!(failure.contains("no limit is called `logn`; nothing was changed"), "{failure}");
+        assert!(failure.contains("did you mean `login`?"), "{failure}");
+    }
+}

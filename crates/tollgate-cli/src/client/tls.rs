@@ -1,0 +1,143 @@
+//! Asking over TLS: whom to believe, what to show, and what went wrong in words.
+
+use std::io;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, Error, RootCertStore};
+
+use super::report::printable;
+use super::url::Url;
+use crate::arguments::Api;
+use crate::environment::Environment;
+use crate::failure::Failure;
+
+/// A connection under TLS.
+pub(super) type Stream = rustls::StreamOwned<ClientConnection, TcpStream>;
+
+/// Whom to believe and what to show. Remembers sessions, so that who asks each
+/// second shakes hands once.
+pub(super) struct Tls(Arc<ClientConfig>);
+
+impl Tls {
+    /// From the files that were named.
+    pub(super) fn read(api: &Api, environment: &Environment) -> Result<Self, Failure> {
+        let file = |typed: &Option<PathBuf>, variable: &str| {
+            typed.clone().or_else(|| environment.get(variable).map(PathBuf::from))
+        };
+        let (ca, cert, key) = (file(&api.ca, "CA"), file(&api.cert, "CERT"), file(&api.key, "KEY"));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Failure::new(format_args!("TLS cannot be spoken: {error}")))?
+            .with_root_certificates(roots(ca.as_deref())?);
+        let config = match (cert, key) {
+            (None, None) => builder.with_no_client_auth(),
+            (Some(cert), Some(key)) => {
+                let chain = certificates(&cert)?;
+                let secret = PrivateKeyDer::from_pem_file(&key).map_err(|error| unreadable(&key, &error))?;
+                builder.with_client_auth_cert(chain, secret).map_err(|error| {
+                    let (cert, key) = (cert.display(), key.display());
+                    Failure::new(format_args!("{cert} and {key} do not belong together: {error}"))
+                })?
+            }
+            (Some(_), None) => return Err(half("--cert", "--key", "TOLLGATE_KEY")),
+            (None, Some(_)) => return Err(half("--key", "--cert", "TOLLGATE_CERT")),
+        };
+        Ok(Self(Arc::new(config)))
+    }
+
+    /// A connection that shakes hands with the first byte.
+    pub(super) fn wrap(&self, url: &Url, stream: TcpStream) -> Result<Stream, Failure> {
+        let name = ServerName::try_from(url.host().to_owned()).map_err(|_| {
+            Failure::new(format_args!("`{}` is no name that a certificate can have", url.host()))
+        })?;
+        let session = ClientConnection::new(self.0.clone(), name)
+            .map_err(|error| Failure::new(format_args!("TLS cannot be spoken with {url}: {error}")))?;
+        Ok(Stream::new(session, stream))
+    }
+}
+
+/// What went wrong between two that tried to speak TLS; none if it was something else.
+pub(super) fn explain(url: &Url, error: &io::Error) -> Option<Failure> {
+    let error = error.get_ref()?.downcast_ref::<Error>()?;
+    Some(match error {
+        Error::InvalidCertificate(why) => distrust(url, why),
+        Error::InvalidMessage(_) => {
+            let plain = url.to_string().replacen("https", "http", 1);
+            Failure::with_help(format_args!("{url} does not speak TLS"), format_args!("try {plain}"))
+        }
+        Error::AlertReceived(
+            AlertDescription::CertificateRequired
+            | AlertDescription::BadCertificate
+            | AlertDescription::UnknownCA
+            // One who signs under the name of another.
+            | AlertDescription::DecryptError
+            | AlertDescription::AccessDenied
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::CertificateExpired,
+        ) => Failure::with_help(
+            format_args!("{url} wants to see a certificate that it knows ({error})"),
+            "show one with --cert FILE and --key FILE, or TOLLGATE_CERT and TOLLGATE_KEY",
+        ),
+        other => Failure::new(format_args!("{url} and this command cannot agree on TLS: {other}")),
+    })
+}
+
+fn distrust(url: &Url, why: &CertificateError) -> Failure {
+    let host = url.host();
+    match why {
+        // A signer that was made anew has the name of the one before, and another key.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => Failure::with_help(
+            format_args!("{url} has a certificate that nobody signed whom this command knows"),
+            "name who signed it with --ca FILE or TOLLGATE_CA",
+        ),
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            Failure::with_help(
+                format_args!("{url} has a certificate that is not for `{host}`"),
+                "ask it by a name that its certificate has",
+            )
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            Failure::new(format_args!("{url} has a certificate that is not valid any more"))
+        }
+        other => Failure::new(format_args!("{url} has a certificate that cannot be believed: {other}")),
+    }
+}
+
+fn roots(ca: Option<&Path>) -> Result<RootCertStore, Failure> {
+    let mut roots = RootCertStore::empty();
+    let Some(path) = ca else {
+        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+        return Ok(roots);
+    };
+    let (added, _) = roots.add_parsable_certificates(certificates(path)?);
+    if added == 0 {
+        return Err(unreadable(path, &"it holds no certificate that can be read"));
+    }
+    Ok(roots)
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
+    let read = CertificateDer::pem_file_iter(path).map_err(|error| unreadable(path, &error))?;
+    let chain: Result<Vec<_>, _> = read.collect();
+    let chain = chain.map_err(|error| unreadable(path, &error))?;
+    if chain.is_empty() {
+        return Err(unreadable(path, &"there is no PEM certificate in it"));
+    }
+    Ok(chain)
+}
+
+fn unreadable(path: &Path, why: &dyn std::fmt::Display) -> Failure {
+    Failure::new(format_args!("cannot use {}: {}", path.display(), printable(&why.to_string())))
+}
+
+fn half(given: &str, missing: &str, variable: &str) -> Failure {
+    Failure::with_help(
+        format_args!("{given} was given without {missing}"),
+        format_args!("a certificate is shown with its key: {missing} FILE, or {variable}"),
+    )
+}

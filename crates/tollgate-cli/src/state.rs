@@ -1,0 +1,291 @@
+//! The state folder: what was switched, kept for the next start.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `switches.json` | the switches, replaced as a whole: never half of it |
+//! | `changes.jsonl` | who switched what, a line each; `changes.jsonl.old` the ones before |
+//! | `lock` | held by the process that uses the folder |
+//!
+//! A folder that cannot be used ends the start: whoever asked for switches to be kept
+//! finds out then, and not when they are gone. So does a file of switches that cannot be
+//! read, because starting without it would silently undo what somebody switched. Later on
+//! nothing ends: a switch that cannot be kept is in force, and says so.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tollgate_server::{Change, MOST_CHANGES, Saved, Switch};
+
+use crate::configuration::shown;
+use crate::failure::Failure;
+
+const SWITCHES: &str = "switches.json";
+const CHANGES: &str = "changes.jsonl";
+const OLD_CHANGES: &str = "changes.jsonl.old";
+const LOCK: &str = "lock";
+
+/// Then the journal is put aside, in the place of the one before.
+const MOST_JOURNAL: u64 = 1 << 20;
+/// No file of ours is larger by much: what is, is somebody else's.
+const MOST_READ: u64 = 8 << 20;
+
+/// A state folder that this process uses.
+pub(crate) struct State {
+    folder: PathBuf,
+    /// Given back when the process ends, however it does.
+    _lock: File,
+}
+
+/// What `switches.json` holds.
+#[derive(Serialize, Deserialize)]
+struct Switches {
+    /// What is said of everything.
+    everything: Switch,
+    /// The limits that are switched, by name.
+    limits: BTreeMap<String, Switch>,
+}
+
+impl State {
+    /// Takes a folder into use, and reads what was kept in it.
+    pub(crate) fn open(folder: &Path) -> Result<(Self, Saved), Failure> {
+        let name = shown(folder);
+        let failed = |error: &io::Error| {
+            Failure::with_help(
+                format_args!("cannot use the state folder {name}: {}", why(error)),
+                "it has to be a folder that this user may write to; without `state`, switches last until the next restart",
+            )
+        };
+        if !folder.is_dir() {
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+            made.map_err(|error| failed(&error))?;
+        }
+        let lock = private().create(true).truncate(false).open(folder.join(LOCK));
+        let lock = lock.map_err(|error| failed(&error))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => Failure::with_help(
+                format_args!("the state folder {name} is in use by another process"),
+                "each process needs a folder of its own: --set state=FOLDER",
+            ),
+            TryLockError::Error(error) => failed(&error),
+        })?;
+        let saved = read(folder)?;
+        let state = Self { folder: folder.to_owned(), _lock: lock };
+        // A file system that takes no more is better known now.
+        state.write_switches(&saved).map_err(|error| failed(&error))?;
+        Ok((state, saved))
+    }
+
+    /// Whether what a folder holds could be read, for `validate`: nothing is made or taken.
+    pub(crate) fn check(folder: &Path) -> Result<(), Failure> {
+        match fs::metadata(folder) {
+            Ok(there) if !there.is_dir() => {
+                Err(Failure::new(format_args!("the state folder {} is a file", shown(folder))))
+            }
+            Ok(_) => read(folder).map(drop),
+            // It would be made.
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Keeps what was switched. Why it could not be, otherwise.
+    pub(crate) fn keep(&self, saved: &Saved, change: &Change) -> Result<(), String> {
+        if let Err(error) = self.append(change) {
+            tracing::warn!(%error, "a change could not be written to the journal");
+        }
+        self.write_switches(saved).map_err(|error| {
+            let text = format!("cannot write to {}: {}", shown(&self.folder), why(&error));
+            tracing::error!("a switch is in force, and could not be kept: {text}");
+            text
+        })
+    }
+
+    fn write_switches(&self, saved: &Saved) -> io::Result<()> {
+        let switches = Switches { everything: saved.everything, limits: saved.limits.clone() };
+        let mut text = serde_json::to_vec_pretty(&switches)?;
+        text.push(b'\n');
+        let (path, beside) = (self.folder.join(SWITCHES), self.folder.join("switches.json.new"));
+        let mut file = private().create(true).truncate(true).open(&beside)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        fs::rename(&beside, &path)?;
+        // The new name must last as well as the bytes.
+        File::open(&self.folder)?.sync_all()
+    }
+
+    fn append(&self, change: &Change) -> io::Result<()> {
+        let path = self.folder.join(CHANGES);
+        if fs::metadata(&path).is_ok_and(|it| it.len() > MOST_JOURNAL) {
+            fs::rename(&path, self.folder.join(OLD_CHANGES))?;
+        }
+        let mut line = serde_json::to_vec(change)?;
+        line.push(b'\n');
+        let mut file = private().create(true).append(true).open(&path)?;
+        file.write_all(&line)?;
+        file.sync_data()
+    }
+}
+
+/// What a folder holds.
+fn read(folder: &Path) -> Result<Saved, Failure> {
+    let path = folder.join(SWITCHES);
+    let damaged = |error: &dyn std::fmt::Display| {
+        let (file, name) = (shown(&path), shown(folder));
+        Failure::with_help(
+            format_args!("cannot read the switches in {file}: {error}"),
+            format_args!(
+                "put the file right, or move it away to begin with the modes of the policy: mv {file} {name}/switches.damaged"
+            ),
+        )
+    };
+    let switches = match text(&path) {
+        Ok(text) => serde_json::from_str(&text).map_err(|error| damaged(&error))?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Switches { everything: Switch::default(), limits: BTreeMap::new() }
+        }
+        Err(error) => return Err(damaged(&error)),
+    };
+    let Switches { everything, limits } = switches;
+    Ok(Saved { everything, limits, changes: changes(folder) })
+}
+
+/// The last changes, the oldest first. Lines that cannot be read are left out: the last one
+/// may have been cut off when the machine went down.
+fn changes(folder: &Path) -> VecDeque<Change> {
+    let mut changes = VecDeque::new();
+    for name in [OLD_CHANGES, CHANGES] {
+        let text = text(&folder.join(name)).unwrap_or_default();
+        for line in text.lines() {
+            let Ok(change) = serde_json::from_str(line) else {
+                tracing::warn!(file = name, "a line of the journal of changes cannot be read");
+                continue;
+            };
+            changes.push_back(change);
+            if changes.len() > MOST_CHANGES {
+                changes.pop_front();
+            }
+        }
+    }
+    changes
+}
+
+fn text(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(MOST_READ).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Files that nobody else reads: who switched what and why is for those who may ask.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    options
+}
+
+fn why(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+            "there is a file of that name".to_owned()
+        }
+        io::ErrorKind::PermissionDenied => "this user may not write there".to_owned(),
+        io::ErrorKind::StorageFull => "there is no room left on the disk".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use tollgate_server::Role;
+    use tollgate_testkit::Scratch;
+
+    fn change(reason: &str) -> Change {
+        Change {
+            at: "2026-11-15T00:00:00Z".into(),
+            limit: Some("a".into()),
+            from: Switch::Policy,
+            to: Switch::Shadow,
+            reason: reason.into(),
+            by: "ann".into(),
+            role: Role::Admin,
+            peer: None,
+        }
+    }
+
+    fn saved() -> Saved {
+        Saved {
+            everything: Switch::Off,
+            limits: [("a".to_owned(), Switch::Shadow)].into(),
+            changes: [change("x")].into(),
+        }
+    }
+
+    #[test]
+    fn what_was_kept_is_found_again_and_is_nobody_elses() {
+        let files = Scratch::new();
+        let folder = files.path().join("one/two");
+        {
+            let (state, found) = State::open(&folder).unwrap();
+            assert_eq!(found, Saved::default());
+            state.keep(&saved(), &change("x")).unwrap();
+        }
+        assert_eq!(State::open(&folder).unwrap().1, saved());
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&folder), mode(&folder.join(SWITCHES))), (0o700, 0o600));
+    }
+
+    #[test]
+    fn a_folder_has_one_process() {
+        let files = Scratch::new();
+        let (_first, _) = State::open(files.path()).unwrap();
+        let said = State::open(files.path()).map(drop).unwrap_err().to_string();
+        assert!(said.contains("in use by another process"), "{said}");
+    }
+
+    #[test]
+    fn what_cannot_be_used_says_so_at_the_start() {
+        let files = Scratch::new();
+        let file = files.write("file", "x");
+        for path in [file.clone(), file.join("below")] {
+            let said = State::open(&path).map(drop).unwrap_err().to_string();
+            assert!(said.contains("there is a file of that name"), "{said}");
+        }
+        assert!(State::check(&file).is_err() && State::check(&files.path().join("none")).is_ok());
+        for damaged in ["", "{", "{\"everything\":\"loud\",\"limits\":{}}"] {
+            files.write(SWITCHES, damaged);
+            let said = State::open(files.path()).map(drop).unwrap_err().to_string();
+            assert!(said.contains("cannot read the switches") && said.contains("mv "), "{said}");
+            assert!(State::check(files.path()).is_err());
+        }
+    }
+
+    #[test]
+    fn the_journal_is_put_aside_and_a_line_that_was_cut_off_is_left_out() {
+        let files = Scratch::new();
+        let (state, _) = State::open(files.path()).unwrap();
+        let line = serde_json::to_string(&change(&"x".repeat(300))).unwrap() + "\n";
+        let lines = usize::try_from(MOST_JOURNAL).unwrap() / line.len() + 1;
+        fs::write(files.path().join(CHANGES), line.repeat(lines)).unwrap();
+        state.append(&change("y")).unwrap();
+        let size = |name: &str| fs::metadata(files.path().join(name)).unwrap().len();
+        assert!(size(CHANGES) < 1024 && size(OLD_CHANGES) > MOST_JOURNAL);
+        let found = changes(files.path());
+        assert_eq!((found.len(), &*found[MOST_CHANGES - 1].reason), (MOST_CHANGES, "y"));
+        fs::write(files.path().join(CHANGES), "{\"at\":\"2026").unwrap();
+        assert_eq!(changes(files.path()).len(), MOST_CHANGES);
+    }
+
+    #[test]
+    fn a_switch_that_cannot_be_kept_says_why() {
+        let files = Scratch::new();
+        let folder = files.path().join("state");
+        let (state, _) = State::open(&folder).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        let said = state.keep(&saved(), &change("x")).unwrap_err();
+        assert!(said.contains("cannot write to"), "{said}");
+    }
+}

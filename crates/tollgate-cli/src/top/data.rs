@@ -1,0 +1,231 @@
+//! What the API tells, read for the screen.
+//!
+//! Everything in it may come from a caller of the gateway: texts are made harmless
+//! and cut while they are read, so no later line has to think of it. Fields that a
+//! server leaves out are empty; a screen shows what it can.
+
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use crate::client::printable;
+
+/// More than any column shows.
+const LONGEST: usize = 200;
+
+/// Text that is safe to show.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Text(pub(super) String);
+
+impl Text {
+    fn of(text: &str) -> Self {
+        let cut: String = text.chars().take(LONGEST).collect();
+        Self(printable(&cut))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl std::fmt::Display for Text {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Text {
+    /// Null is empty.
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Ok(Option::<String>::deserialize(from)?.as_deref().map(Self::of).unwrap_or_default())
+    }
+}
+
+/// `GET /v1/overview`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Overview {
+    pub(super) now: Text,
+    pub(super) started_at: Text,
+    pub(super) version: Text,
+    pub(super) observing: bool,
+    pub(super) policy: Policy,
+    pub(super) mode: Text,
+    pub(super) store: Store,
+    pub(super) totals: Totals,
+    pub(super) series: Series,
+    pub(super) latency_us: Option<Latency>,
+    pub(super) alerts: Vec<Alert>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Policy {
+    pub(super) version: u64,
+    pub(super) limits: u64,
+    pub(super) switched: u64,
+    pub(super) reload_error: Text,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Store {
+    pub(super) kind: Text,
+    pub(super) address: Text,
+    pub(super) state: Text,
+    pub(super) breaker: Text,
+    pub(super) since: Text,
+    pub(super) error: Text,
+    pub(super) degraded_decisions: u64,
+    pub(super) nodes: u64,
+    pub(super) keys: Option<u64>,
+}
+
+/// Since the server started.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Totals {
+    pub(super) allowed: u64,
+    pub(super) limited: u64,
+    pub(super) blocked: u64,
+}
+
+/// Seconds, oldest first.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Series {
+    pub(super) allowed: Vec<u64>,
+    pub(super) refused: Vec<u64>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Latency {
+    pub(super) p50: u64,
+    pub(super) p99: u64,
+}
+
+/// A key that has had nothing left for minutes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Alert {
+    pub(super) limit: Text,
+    pub(super) key: Text,
+    pub(super) for_s: u64,
+}
+
+/// `GET /v1/stats`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Stats {
+    pub(super) limits: Vec<Limit>,
+}
+
+/// One limit, over the last five minutes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Limit {
+    pub(super) name: Text,
+    pub(super) mode: Text,
+    pub(super) policy_mode: Text,
+    pub(super) candidate_of: Text,
+    pub(super) allowed: u64,
+    pub(super) limited: u64,
+    pub(super) shadow_limited: u64,
+    pub(super) blocked: u64,
+    pub(super) exhausted: u64,
+    pub(super) soft: u64,
+    pub(super) degraded: u64,
+    pub(super) remaining_min: Option<f64>,
+    pub(super) agreement: Option<Agreement>,
+    pub(super) series: Option<Steps>,
+}
+
+impl Limit {
+    pub(super) fn refused(&self) -> u64 {
+        self.limited.saturating_add(self.blocked)
+    }
+}
+
+/// How a candidate and its live limit agree.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Agreement {
+    pub(super) both_allow: u64,
+    pub(super) only_candidate_allows: u64,
+    pub(super) only_live_allows: u64,
+    pub(super) both_refuse: u64,
+}
+
+/// A limit in steps of five seconds, oldest first.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Steps {
+    pub(super) allowed: Vec<u64>,
+    pub(super) limited: Vec<u64>,
+    pub(super) remaining: Vec<Option<f64>>,
+}
+
+/// `GET /v1/top`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Top {
+    pub(super) keys: Vec<Key>,
+    pub(super) routes: Vec<Route>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Key {
+    pub(super) limit: Text,
+    #[serde(rename = "key")]
+    pub(super) name: Text,
+    pub(super) refused: u64,
+    pub(super) share: f64,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Route {
+    pub(super) method: Text,
+    pub(super) path: Text,
+    pub(super) requests: u64,
+    pub(super) refused: u64,
+}
+
+/// `GET /v1/decisions`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Decisions {
+    pub(super) decisions: Vec<Decision>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Decision {
+    pub(super) seq: u64,
+    pub(super) id: Text,
+    pub(super) at: Text,
+    pub(super) allowed: bool,
+    pub(super) fate: Text,
+    pub(super) method: Text,
+    pub(super) path: Text,
+    pub(super) client: Text,
+    pub(super) limit: Text,
+}
+
+/// Whether it has the shape of each.
+pub(super) fn is_overview(read: &Value) -> bool {
+    read["policy"].is_object() && read["store"].is_object() && read["totals"].is_object()
+}
+
+pub(super) fn is_stats(read: &Value) -> bool {
+    read["window_s"].is_u64() && read["limits"].is_array()
+}
+
+pub(super) fn is_top(read: &Value) -> bool {
+    read["keys"].is_array() && read["routes"].is_array()
+}
+
+pub(super) fn is_decisions(read: &Value) -> bool {
+    read["next"].is_u64() && read["decisions"].is_array()
+}

@@ -1,0 +1,83 @@
+//! How things stand as plain text, once: for pipes, mails and tickets.
+
+use std::fmt::Write;
+
+use super::poll::Look;
+use super::state::State;
+use super::{number, percent, words};
+use crate::client::{in_words, rows};
+
+/// Rows of each list: what fits a screen.
+const MOST: usize = 10;
+
+pub(super) fn snapshot(url: String, look: Look) -> String {
+    let state = State::new(url, look);
+    let overview = &state.look.overview;
+    let sum = |values: &[u64]| number(values.iter().fold(0, |sum: u64, it| sum.saturating_add(*it)));
+    let mut out = format!("tollgate {} at {}: {}\n", overview.version, state.url, words::condition(overview));
+    let (allowed, refused) = (sum(&overview.series.allowed), sum(&overview.series.refused));
+    for line in [
+        format!("{}, at {}", words::policy(overview), overview.now),
+        words::store(overview),
+        format!("last 5 minutes: {allowed} allowed, {refused} refused"),
+        words::totals(overview),
+        words::latency(overview),
+    ] {
+        if line.is_empty() {
+            continue;
+        }
+        let _ = writeln!(out, "  {line}");
+    }
+    if !overview.observing {
+        out.push_str("  this server counts nothing (`observe: off`)\n");
+    }
+    if !overview.policy.reload_error.is_empty() {
+        let _ = writeln!(out, "  the policy file has a mistake: {}", overview.policy.reload_error);
+    }
+    if overview.store.state.0 == "degraded" {
+        let _ = writeln!(out, "  store degraded since {}: {}", overview.store.since, overview.store.error);
+    }
+    for alert in overview.alerts.iter().take(MOST) {
+        let since = in_words(alert.for_s.saturating_mul(1000));
+        let _ = writeln!(out, "  nothing left for {since}: {} of {}", alert.key, alert.limit);
+    }
+    section(&mut out, "limits, by refusals in 5 minutes", &state.limits(), |it| {
+        [
+            it.name.to_string(),
+            it.mode.to_string(),
+            format!("{} refused", number(it.refused())),
+            format!("{} allowed", number(it.allowed)),
+            format!("{} would be refused", number(it.shadow_limited)),
+            it.remaining_min.map(|left| format!("down to {} left", percent(left))).unwrap_or_default(),
+        ]
+    });
+    section(&mut out, "keys refused most in 5 minutes", &state.keys(), |it| {
+        let refused = format!("{} refused, {} of all", number(it.refused), percent(it.share));
+        [it.name.to_string(), it.limit.to_string(), refused]
+    });
+    section(&mut out, "hot routes in 5 minutes", &state.routes(), |it| {
+        let counts = format!("{} requests, {} refused", number(it.requests), number(it.refused));
+        [it.method.to_string(), it.path.to_string(), counts]
+    });
+    section(&mut out, "latest decisions", &state.stream(), |it| {
+        let request = format!("{} {}", it.method, it.path);
+        let at = words::clock(&it.at.0);
+        [at, words::fate(&it.fate.0), request, it.client.to_string(), it.limit.to_string(), it.id.to_string()]
+    });
+    out
+}
+
+fn section<T, const COLUMNS: usize>(
+    out: &mut String,
+    title: &str,
+    all: &[T],
+    cells: impl Fn(&T) -> [String; COLUMNS],
+) {
+    let shown = &all[..all.len().min(MOST)];
+    let _ = writeln!(out, "\n{title}");
+    out.push_str(if shown.is_empty() { "  none\n" } else { "" });
+    out.push_str(&rows(shown, cells));
+    if all.len() > shown.len() {
+        let _ = writeln!(out, "  and {} more", number((all.len() - shown.len()) as u64));
+    }
+}

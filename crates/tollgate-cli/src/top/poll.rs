@@ -1,0 +1,72 @@
+//! Asking a server how things stand.
+//!
+//! Always for the latest decisions, and not for those after the last seen: on a busy
+//! server there are more in a second than anybody reads.
+
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::data::{Decisions, Limit, Overview, Stats, Top, is_decisions, is_overview, is_stats, is_top};
+use crate::client::{Question, Server, explained, is_explanation, segment};
+use crate::failure::Failure;
+
+/// How many decisions are asked for at once.
+const MOST: u64 = 100;
+
+/// How things stand.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Look {
+    pub(super) overview: Overview,
+    pub(super) stats: Stats,
+    pub(super) top: Top,
+    /// The latest, oldest first.
+    pub(super) decisions: Decisions,
+}
+
+/// Somebody who looks.
+pub(super) struct Poll(pub(super) Server);
+
+impl Poll {
+    pub(super) fn url(&self) -> String {
+        self.0.url().to_string()
+    }
+
+    pub(super) fn look(&self) -> Result<Look, Failure> {
+        let overview: Overview = self.read(&Question::get("/v1/overview", is_overview))?;
+        let stats = self.read(&Question::get("/v1/stats", is_stats))?;
+        let top = self.read(&Question::get("/v1/top?most=50", is_top))?;
+        let latest = format!("/v1/decisions?most={MOST}");
+        let decisions = self.read(&Question::get(latest, is_decisions))?;
+        Ok(Look { overview, stats, top, decisions })
+    }
+
+    /// The same as it came, for programs.
+    pub(super) fn raw(&self) -> Result<Value, Failure> {
+        let overview = self.0.ask(&Question::get("/v1/overview", is_overview))?.read;
+        let stats = self.0.ask(&Question::get("/v1/stats", is_stats))?.read;
+        let top = self.0.ask(&Question::get("/v1/top", is_top))?.read;
+        Ok(json!({"overview": overview, "stats": stats, "top": top}))
+    }
+
+    /// Why a decision was as it was, line by line.
+    pub(super) fn explain(&self, id: &str) -> Result<Vec<String>, Failure> {
+        let answer = self.0.ask(&Question::get(format!("/v1/decisions/{}", segment(id)), is_explanation))?;
+        Ok(explained(&answer.read))
+    }
+
+    /// One limit with its last five minutes.
+    pub(super) fn limit(&self, name: &str) -> Result<Option<Limit>, Failure> {
+        let path = format!("/v1/stats?limit={}", segment(name));
+        let stats: Stats = self.read(&Question::get(path, is_stats))?;
+        Ok(stats.limits.into_iter().find(|it| it.name.0 == name))
+    }
+
+    fn read<T: DeserializeOwned>(&self, question: &Question) -> Result<T, Failure> {
+        serde_json::from_value(self.0.ask(question)?.read).map_err(|error| {
+            Failure::with_help(
+                format_args!("{} answers in a way that is not understood: {error}", self.0.url()),
+                "is it of another version than this command?",
+            )
+        })
+    }
+}

@@ -1,0 +1,160 @@
+//! The terminal: taken, drawn on, and given back whatever happens.
+//!
+//! Three threads beside the one that draws: keys, signals, and questions to the
+//! server. A server that does not answer keeps no key waiting.
+
+use std::io;
+use std::panic;
+use std::process::ExitCode;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
+
+use ratatui::crossterm::event::{self, Event as Input};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::draw::{Palette, draw};
+use super::poll::{Look, Poll};
+use super::state::{State, Wish};
+use super::words;
+use crate::failure::Failure;
+
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Something has happened.
+enum Event {
+    Input(Input),
+    /// How things stand, or why nobody knows.
+    Looked(Result<Box<Look>, Failure>),
+    /// What Enter asked for.
+    Told {
+        title: String,
+        lines: Result<Vec<String>, Failure>,
+    },
+    /// A signal, or no more keys: the number that a shell would tell.
+    End(u8),
+}
+
+/// Shows the screen until somebody has seen enough.
+pub(super) fn show(poll: Poll, first: Look, palette: Palette) -> Result<ExitCode, Failure> {
+    let mut state = State::new(poll.url(), first);
+    let (events, happened) = mpsc::channel();
+    let (wishes, wished) = mpsc::channel();
+    let mut screen = Screen::take()?;
+    watch_signals(events.clone())?;
+    watch_keys(events.clone());
+    thread::spawn(move || ask(&poll, &wished, &events));
+    loop {
+        let drawn = screen.0.draw(|frame| draw(frame, &state, palette));
+        drawn.map_err(|error| Failure::new(format_args!("cannot draw on this terminal: {error}")))?;
+        // All senders gone: nothing will ever happen again.
+        let Ok(event) = happened.recv() else { return Ok(ExitCode::SUCCESS) };
+        match event {
+            Event::Input(Input::Key(key)) => match state.key(key) {
+                Wish::Quit => return Ok(ExitCode::SUCCESS),
+                Wish::Redraw => drop(screen.0.clear()),
+                Wish::Nothing => {}
+                wish => drop(wishes.send(wish)),
+            },
+            Event::Input(_) => {}
+            Event::Looked(Ok(look)) => state.see(*look),
+            Event::Looked(Err(failure)) => state.trouble = Some(one_line(&failure)),
+            Event::Told { title, lines: Ok(lines) } => state.answer(title, lines),
+            Event::Told { title, lines: Err(failure) } => {
+                state.answer(title, failure.to_string().lines().map(str::to_owned).collect());
+            }
+            Event::End(code) => return Ok(ExitCode::from(code)),
+        }
+    }
+}
+
+/// The first sentence of why, for the head of the screen.
+fn one_line(failure: &Failure) -> String {
+    let text = failure.to_string();
+    let first = text.lines().next().unwrap_or_default();
+    first.strip_prefix("error: ").unwrap_or(first).to_owned()
+}
+
+/// The terminal while it is ours. Dropped, it is as it was.
+struct Screen(ratatui::DefaultTerminal);
+
+impl Screen {
+    fn take() -> Result<Self, Failure> {
+        // Its hook gives the terminal back before a panic is told.
+        let terminal = ratatui::try_init().map_err(|error| {
+            Failure::with_help(format_args!("cannot use this terminal: {error}"), "`--once` needs none")
+        })?;
+        let told = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            told(info);
+            // In whichever thread: nobody may draw on a terminal that was given back.
+            std::process::exit(101);
+        }));
+        Ok(Self(terminal))
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+fn watch_keys(events: Sender<Event>) {
+    thread::spawn(move || {
+        while let Ok(input) = event::read() {
+            if events.send(Event::Input(input)).is_err() {
+                return;
+            }
+        }
+        let _ = events.send(Event::End(1));
+    });
+}
+
+/// Signals that end a program end this one, but not before the terminal is given back.
+fn watch_signals(events: Sender<Event>) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::new(format_args!("cannot watch for signals: {error}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(failed)?;
+    let watched = {
+        let _inside = runtime.enter();
+        let watched = |kind| signal(kind).map_err(failed);
+        (watched(SignalKind::interrupt())?, watched(SignalKind::terminate())?, watched(SignalKind::hangup())?)
+    };
+    thread::spawn(move || {
+        let (mut interrupt, mut terminate, mut hangup) = watched;
+        // 128 and the number of the signal, as shells tell it.
+        let code = runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => 130,
+                _ = terminate.recv() => 143,
+                _ = hangup.recv() => 129,
+            }
+        });
+        let _ = events.send(Event::End(code));
+    });
+    Ok(())
+}
+
+/// Looks each second, and in between does what is wished for at once.
+fn ask(poll: &Poll, wished: &Receiver<Wish>, events: &Sender<Event>) {
+    loop {
+        let event = match wished.recv_timeout(EVERY) {
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => Event::Looked(poll.look().map(Box::new)),
+            Ok(Wish::Explain(id)) => {
+                Event::Told { lines: poll.explain(&id), title: format!("decision {id}") }
+            }
+            Ok(Wish::Show(name)) => {
+                let lines = poll.limit(&name).map(|it| match it {
+                    Some(limit) => words::limit(&limit),
+                    None => vec!["the policy has no such limit any more".to_owned()],
+                });
+                Event::Told { lines, title: format!("limit {name}") }
+            }
+            Ok(Wish::Nothing | Wish::Quit | Wish::Redraw) => continue,
+        };
+        if events.send(event).is_err() {
+            return;
+        }
+    }
+}

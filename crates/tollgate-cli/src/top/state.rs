@@ -1,0 +1,302 @@
+//! What the screen shows, and what keys do to it. Pure: no terminal, no server.
+
+use std::collections::VecDeque;
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use super::data::{Decision, Key, Limit, Route};
+use super::poll::Look;
+
+/// As many as somebody scrolls back.
+const MOST_DECISIONS: usize = 1_000;
+const LONGEST_FILTER: usize = 60;
+
+/// What can be moved through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pane {
+    Limits,
+    Keys,
+    Routes,
+    Decisions,
+}
+
+impl Pane {
+    pub(super) const ALL: [Self; 4] = [Self::Limits, Self::Keys, Self::Routes, Self::Decisions];
+}
+
+/// What the limits are sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sort {
+    Refusals,
+    Allowed,
+    Left,
+    Name,
+}
+
+impl Sort {
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Refusals => "by refusals",
+            Self::Allowed => "by traffic",
+            Self::Left => "by what is left",
+            Self::Name => "by name",
+        }
+    }
+
+    const fn next(self) -> Self {
+        match self {
+            Self::Refusals => Self::Allowed,
+            Self::Allowed => Self::Left,
+            Self::Left => Self::Name,
+            Self::Name => Self::Refusals,
+        }
+    }
+}
+
+/// Something in front of the rest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Popup {
+    pub(super) title: String,
+    pub(super) lines: Vec<String>,
+    pub(super) scroll: u16,
+}
+
+impl Popup {
+    pub(super) fn new(title: impl Into<String>, lines: Vec<String>) -> Self {
+        Self { title: title.into(), lines, scroll: 0 }
+    }
+}
+
+/// What a key asks of the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    Nothing,
+    Quit,
+    Redraw,
+    /// The explanation of a decision.
+    Explain(String),
+    /// A limit with its last minutes.
+    Show(String),
+}
+
+const HELP: &str = "\
+q  Ctrl-C       quit
+Tab  Shift-Tab  next pane, pane before
+Up Down  j k    move
+PgUp PgDn       move by ten
+Home End  g G   first, last
+Enter           explain a decision, show a limit
+/               filter all panes; Enter keeps it, Esc ends it
+s               sort the limits by something else
+p               pause, go on
+?               this";
+
+/// What the screen shows.
+pub(super) struct State {
+    pub(super) url: String,
+    pub(super) look: Look,
+    /// Newest first.
+    pub(super) decisions: VecDeque<Decision>,
+    /// Why the server cannot be asked just now.
+    pub(super) trouble: Option<String>,
+    pub(super) focus: Pane,
+    selected: [usize; 4],
+    pub(super) filter: String,
+    pub(super) typing: bool,
+    pub(super) sort: Sort,
+    pub(super) paused: bool,
+    pub(super) popup: Option<Popup>,
+}
+
+impl State {
+    pub(super) fn new(url: String, first: Look) -> Self {
+        let mut state = Self {
+            url,
+            look: Look::default(),
+            decisions: VecDeque::new(),
+            trouble: None,
+            focus: Pane::Limits,
+            selected: [0; 4],
+            filter: String::new(),
+            typing: false,
+            sort: Sort::Refusals,
+            paused: false,
+            popup: None,
+        };
+        state.see(first);
+        state
+    }
+
+    /// What the server tells now. One that has started anew numbers its decisions anew.
+    pub(super) fn see(&mut self, mut look: Look) {
+        self.trouble = None;
+        if self.paused {
+            return;
+        }
+        if look.overview.started_at != self.look.overview.started_at {
+            self.decisions.clear();
+        }
+        let seen = self.decisions.front().map(|it| it.seq);
+        let mut fresh = std::mem::take(&mut look.decisions.decisions);
+        fresh.retain(|it| seen.is_none_or(|seen| it.seq > seen));
+        let matching = fresh.iter().filter(|it| self.takes_decision(it)).count();
+        // Who has moved into the list keeps the line that is looked at.
+        let selected = &mut self.selected[Pane::Decisions as usize];
+        if *selected > 0 {
+            *selected += matching;
+        }
+        for decision in fresh {
+            self.decisions.push_front(decision);
+        }
+        self.decisions.truncate(MOST_DECISIONS);
+        self.look = look;
+    }
+
+    pub(super) fn limits(&self) -> Vec<&Limit> {
+        let mut limits: Vec<_> =
+            self.look.stats.limits.iter().filter(|it| self.takes(&[&it.name.0])).collect();
+        let left = |it: &Limit| it.remaining_min.unwrap_or(2.0);
+        match self.sort {
+            // What a shadow limit would refuse comes after what was refused.
+            Sort::Refusals => limits.sort_by_key(|it| std::cmp::Reverse((it.refused(), it.shadow_limited))),
+            Sort::Allowed => limits.sort_by_key(|it| std::cmp::Reverse(it.allowed)),
+            Sort::Left => limits.sort_by(|one, other| left(one).total_cmp(&left(other))),
+            Sort::Name => limits.sort_by(|one, other| one.name.cmp(&other.name)),
+        }
+        limits
+    }
+
+    pub(super) fn keys(&self) -> Vec<&Key> {
+        self.look.top.keys.iter().filter(|it| self.takes(&[&it.limit.0, &it.name.0])).collect()
+    }
+
+    pub(super) fn routes(&self) -> Vec<&Route> {
+        self.look.top.routes.iter().filter(|it| self.takes(&[&it.method.0, &it.path.0])).collect()
+    }
+
+    pub(super) fn stream(&self) -> Vec<&Decision> {
+        self.decisions.iter().filter(|it| self.takes_decision(it)).collect()
+    }
+
+    fn takes_decision(&self, it: &Decision) -> bool {
+        self.takes(&[&it.id.0, &it.method.0, &it.path.0, &it.client.0, &it.limit.0, &it.fate.0])
+    }
+
+    fn takes(&self, texts: &[&String]) -> bool {
+        if self.filter.is_empty() {
+            return true;
+        }
+        let wanted = self.filter.to_lowercase();
+        texts.iter().any(|it| it.to_lowercase().contains(&wanted))
+    }
+
+    fn count(&self, pane: Pane) -> usize {
+        match pane {
+            Pane::Limits => self.limits().len(),
+            Pane::Keys => self.keys().len(),
+            Pane::Routes => self.routes().len(),
+            Pane::Decisions => self.stream().len(),
+        }
+    }
+
+    /// The line that is looked at; always one that is there.
+    pub(super) fn selected(&self, pane: Pane) -> usize {
+        self.selected[pane as usize].min(self.count(pane).saturating_sub(1))
+    }
+
+    fn go(&mut self, by: isize) {
+        if let Some(popup) = &mut self.popup {
+            let by = i16::try_from(by).unwrap_or(if by < 0 { i16::MIN } else { i16::MAX });
+            let last = u16::try_from(popup.lines.len().saturating_sub(1)).unwrap_or(u16::MAX);
+            popup.scroll = popup.scroll.saturating_add_signed(by).min(last);
+            return;
+        }
+        let last = self.count(self.focus).saturating_sub(1);
+        let next = self.selected(self.focus).saturating_add_signed(by).min(last);
+        self.selected[self.focus as usize] = next;
+    }
+
+    fn turn(&mut self, by: usize) {
+        let at = (self.focus as usize + by) % Pane::ALL.len();
+        self.focus = Pane::ALL[at];
+    }
+
+    /// A key was struck.
+    pub(super) fn key(&mut self, key: KeyEvent) -> Wish {
+        if key.kind == KeyEventKind::Release {
+            return Wish::Nothing;
+        }
+        let with_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match (key.code, with_control) {
+            (KeyCode::Char('c'), true) => return Wish::Quit,
+            (KeyCode::Char('l'), true) => return Wish::Redraw,
+            (_, true) => return Wish::Nothing,
+            _ => {}
+        }
+        if self.typing {
+            self.letter(key.code);
+            return Wish::Nothing;
+        }
+        match key.code {
+            KeyCode::Up | KeyCode::Char('k') => self.go(-1),
+            KeyCode::Down | KeyCode::Char('j') => self.go(1),
+            KeyCode::PageUp => self.go(-10),
+            KeyCode::PageDown => self.go(10),
+            KeyCode::Home | KeyCode::Char('g') => self.go(isize::MIN),
+            KeyCode::End | KeyCode::Char('G') => self.go(isize::MAX),
+            // In front of the rest there is nothing else to do.
+            KeyCode::Esc | KeyCode::Enter | KeyCode::Char('q' | '?') if self.popup.is_some() => {
+                self.popup = None;
+            }
+            _ if self.popup.is_some() => {}
+            KeyCode::Char('q') => return Wish::Quit,
+            KeyCode::Tab | KeyCode::Right => self.turn(1),
+            KeyCode::BackTab | KeyCode::Left => self.turn(3),
+            KeyCode::Char('p') => self.paused = !self.paused,
+            KeyCode::Char('s') => self.sort = self.sort.next(),
+            KeyCode::Char('/') => self.typing = true,
+            KeyCode::Char('?') => {
+                self.popup = Some(Popup::new("help", HELP.lines().map(str::to_owned).collect()));
+            }
+            KeyCode::Esc => self.filter.clear(),
+            KeyCode::Enter => return self.open(),
+            _ => {}
+        }
+        Wish::Nothing
+    }
+
+    fn letter(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Enter => self.typing = false,
+            KeyCode::Esc => {
+                self.typing = false;
+                self.filter.clear();
+            }
+            KeyCode::Backspace => drop(self.filter.pop()),
+            KeyCode::Char(char) if !char.is_control() && self.filter.len() < LONGEST_FILTER => {
+                self.filter.push(char);
+            }
+            _ => {}
+        }
+    }
+
+    /// What Enter opens.
+    fn open(&mut self) -> Wish {
+        let at = self.selected(self.focus);
+        let wish = match self.focus {
+            Pane::Decisions => self.stream().get(at).map(|it| Wish::Explain(it.id.0.clone())),
+            Pane::Limits => self.limits().get(at).map(|it| Wish::Show(it.name.0.clone())),
+            Pane::Keys | Pane::Routes => None,
+        };
+        let Some(wish) = wish else { return Wish::Nothing };
+        self.popup = Some(Popup::new("asking", vec!["one moment".to_owned()]));
+        wish
+    }
+
+    /// What was wished for is there. Not if whoever wished has gone on.
+    pub(super) fn answer(&mut self, title: String, lines: Vec<String>) {
+        if self.popup.is_some() {
+            self.popup = Some(Popup::new(title, lines));
+        }
+    }
+}

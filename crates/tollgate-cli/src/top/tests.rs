@@ -1,0 +1,331 @@
+//! The screen from canned answers, without a terminal and without a server.
+//!
+//! `screens/` holds what it must look like. A change that is meant: write what the
+//! failing test prints.
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::style::Color;
+use serde_json::{Value, json};
+
+use super::draw::{Palette, draw};
+use super::poll::Look;
+use super::state::{Pane, State, Wish};
+use super::{number, percent, plain, words};
+
+const URL: &str = "http://127.0.0.1:7070";
+
+fn overview() -> Value {
+    let allowed: Vec<u64> = (0..300).map(|at| 40 + (at * 7) % 31).collect();
+    let refused: Vec<u64> = (0..300).map(|at| if at > 200 { (at * 3) % 17 } else { 0 }).collect();
+    json!({
+        "now": "2026-11-15T12:05:00Z", "started_at": "2026-11-15T10:00:00Z", "version": "0.1.0", "role": "admin",
+        "observing": true, "mode": "enforce",
+        "policy": {"version": 3, "loaded_at": "2026-11-15T10:00:00Z", "reload_error": null, "limits": 5, "switched": 1},
+        "store": {"kind": "memory", "address": null, "state": "ok", "breaker": "closed", "since": null, "error": null,
+            "failures": 0, "degraded_decisions": 0, "nodes": 1, "ledger_keys": 0, "keys": 12_345, "evictions": 0, "outages": []},
+        "totals": {"allowed": 1_234_567, "unlimited": 0, "limited": 8_901, "blocked": 3, "uncountable": 0, "shadow_limited": 0, "degraded": 0},
+        "series": {"step_s": 1, "until": 1_794_744_300, "allowed": allowed, "refused": refused},
+        "latency_us": {"p50": 2, "p90": 3, "p99": 9}, "alerts": [],
+    })
+}
+
+fn limit(name: &str, mode: &str, limited: u64, allowed: u64, left: &Value) -> Value {
+    json!({"name": name, "mode": mode, "policy_mode": "enforce", "candidate_of": null, "allowed": allowed, "limited": limited,
+        "shadow_limited": if mode == "shadow" { 77 } else { 0 }, "blocked": 0, "exhausted": 0, "soft": 0, "degraded": 0,
+        "remaining_min": left, "agreement": null, "series": null})
+}
+
+fn decision(seq: u64) -> Value {
+    let allowed = !seq.is_multiple_of(3);
+    json!({"seq": seq, "id": format!("{:016x}", 0x00c0_ffee_0000_0000_u64 + seq), "at": format!("2026-11-15T12:04:{:02}.5Z", seq % 60),
+        "allowed": allowed, "fate": if allowed { "admitted" } else { "refused" }, "method": "GET", "path": "/api/v1/search",
+        "client": format!("203.0.113.{seq}"), "limit": if allowed { Value::Null } else { json!("search") }, "key": "k",
+        "retry_after_ms": null, "degraded": false, "took_us": 2})
+}
+
+fn look(overview: Value, limits: &Value, decisions: impl Iterator<Item = u64>) -> Look {
+    let keys = json!([{"limit": "search", "key": "203.0.113.9", "refused": 812, "refused_at_least": 800, "share": 0.91},
+        {"limit": "login", "key": "ann@example.org", "refused": 40, "refused_at_least": 40, "share": 0.045}]);
+    let routes = json!([{"method": "GET", "path": "/api/v1/search", "requests": 12_000, "refused": 812},
+        {"method": "POST", "path": "/api/v1/login", "requests": 300, "refused": 40}]);
+    let decisions: Vec<_> = decisions.map(decision).collect();
+    read(
+        overview,
+        json!({"window_s": 300, "limits": limits}),
+        json!({"keys": keys, "routes": routes}),
+        json!({"next": 9, "decisions": decisions}),
+    )
+}
+
+fn read(overview: Value, stats: Value, top: Value, decisions: Value) -> Look {
+    Look {
+        overview: serde_json::from_value(overview).unwrap(),
+        stats: serde_json::from_value(stats).unwrap(),
+        top: serde_json::from_value(top).unwrap(),
+        decisions: serde_json::from_value(decisions).unwrap(),
+    }
+}
+
+fn usual() -> Look {
+    let limits = json!([
+        limit("api", "enforce", 0, 12_500, &json!(0.62)),
+        limit("search", "enforce", 812, 11_188, &json!(0.0)),
+        limit("login", "enforce", 40, 260, &json!(0.05)),
+        limit("exports", "shadow", 0, 80, &json!(0.4)),
+        limit("search.candidate", "off", 0, 0, &Value::Null),
+    ]);
+    look(overview(), &limits, 1..=9)
+}
+
+fn state() -> State {
+    State::new(URL.to_owned(), usual())
+}
+
+/// The screen as text, without what trails.
+fn screen(state: &State, width: u16, height: u16) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(frame, state, Palette { colors: true })).unwrap();
+    let buffer = terminal.backend().buffer();
+    let row = |y| -> String { (0..width).map(|x| buffer[(x, y)].symbol()).collect() };
+    (0..height).map(|y| row(y).trim_end().to_owned() + "\n").collect()
+}
+
+fn press(state: &mut State, keys: &[KeyCode]) -> Wish {
+    let mut wish = Wish::Nothing;
+    for key in keys {
+        wish = state.key(KeyEvent::new(*key, KeyModifiers::NONE));
+    }
+    wish
+}
+
+#[track_caller]
+fn same(shown: &str, expected: &str) {
+    assert!(shown == expected, "the screen is another:\n{shown}");
+}
+
+#[test]
+fn all_is_seen_in_80x24() {
+    same(&screen(&state(), 80, 24), include_str!("screens/80x24.txt"));
+}
+
+#[test]
+fn a_small_window_shows_the_pane_with_the_focus() {
+    let mut state = state();
+    press(&mut state, &[KeyCode::Tab, KeyCode::Tab, KeyCode::Tab]);
+    same(&screen(&state, 50, 12), include_str!("screens/50x12.txt"));
+}
+
+#[test]
+fn a_snapshot_is_plain_text() {
+    same(&plain::snapshot(URL.to_owned(), usual()), include_str!("screens/once.txt"));
+}
+
+#[test]
+fn no_size_is_too_odd_to_draw() {
+    let mut state = state();
+    for popup in [false, true] {
+        if popup {
+            press(&mut state, &[KeyCode::Char('?')]);
+        }
+        for (width, height) in [1, 2, 29, 39, 40, 41, 59, 60, 69, 70, 80, 200]
+            .into_iter()
+            .flat_map(|width| [1, 2, 3, 9, 10, 11, 21, 22, 24, 60].map(|height| (width, height)))
+        {
+            let shown = screen(&state, width, height);
+            assert_eq!(shown.lines().count(), usize::from(height), "{width}x{height}");
+        }
+    }
+}
+
+#[test]
+fn nothing_that_a_caller_sent_reaches_the_terminal_as_it_was() {
+    let nasty = "\u{1b}[2J\u{1b}]0;owned\u{7}\r\n\t\u{9b}31m\u{202e}\u{200b}x";
+    let long = "\u{301}".repeat(5_000);
+    let mut overview = overview();
+    overview["version"] = json!(nasty);
+    overview["store"]["state"] = json!("degraded");
+    overview["store"]["error"] = json!(nasty);
+    overview["alerts"] =
+        json!([{"limit": nasty, "key": nasty, "since": nasty, "for_s": u64::MAX, "refused": 1}]);
+    let limits = json!({"window_s": 300, "limits": [limit(nasty, nasty, u64::MAX, u64::MAX, &json!(-7.5))]});
+    let top = json!({"keys": [{"limit": nasty, "key": long, "refused": u64::MAX, "share": 1e300}],
+        "routes": [{"method": nasty, "path": nasty, "requests": u64::MAX, "refused": 1}]});
+    let mut one = decision(1);
+    for field in ["id", "at", "fate", "method", "path", "client", "limit"] {
+        one[field] = json!(nasty);
+    }
+    let look = || {
+        read(overview.clone(), limits.clone(), top.clone(), json!({"next": 2, "decisions": [one.clone()]}))
+    };
+    let mut state = State::new(URL.to_owned(), look());
+    state.trouble = Some("trouble".to_owned());
+    let mut shown = plain::snapshot(URL.to_owned(), look());
+    for tabs in 0..4 {
+        shown += &screen(&state, 200, 60);
+        shown += &screen(&state, 44, 12);
+        press(&mut state, &[KeyCode::Tab]);
+        assert!(tabs < 4);
+    }
+    shown += &words::limit(&look().stats.limits[0]).join("\n");
+    let odd: Vec<_> = shown
+        .chars()
+        .filter(|it| it.is_control() && *it != '\n' || matches!(it, '\u{202e}' | '\u{200b}'))
+        .collect();
+    assert!(odd.is_empty(), "{odd:?}");
+    assert!(shown.len() < 200_000, "{}", shown.len());
+}
+
+#[test]
+fn without_colors_there_are_none() {
+    let mut state = state();
+    state.trouble = Some("nothing listens there".to_owned());
+    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+    terminal.draw(|frame| draw(frame, &state, Palette { colors: false })).unwrap();
+    let cells = &terminal.backend().buffer().content;
+    assert!(cells.iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
+}
+
+#[test]
+fn limits_are_sorted_by_what_is_asked_for() {
+    let mut state = state();
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        seen.push(state.limits()[0].name.0.clone());
+        press(&mut state, &[KeyCode::Char('s')]);
+    }
+    assert_eq!(seen, ["search", "api", "search", "api"]);
+    assert_eq!(state.limits()[2].name.0, "exports");
+}
+
+#[test]
+fn a_filter_holds_for_every_pane_until_it_is_ended() {
+    let mut state = state();
+    let letters: Vec<_> = "/LOGn".chars().map(KeyCode::Char).collect();
+    press(&mut state, &letters);
+    press(&mut state, &[KeyCode::Backspace, KeyCode::Char('i'), KeyCode::Enter]);
+    let counts = |state: &State| {
+        [state.limits().len(), state.keys().len(), state.routes().len(), state.stream().len()]
+    };
+    assert_eq!(counts(&state), [1, 1, 1, 0]);
+    assert!(screen(&state, 80, 24).contains("filter: LOGi (esc)"));
+    // `q` is a letter while a filter is typed.
+    assert_eq!(press(&mut state, &[KeyCode::Char('/'), KeyCode::Char('q'), KeyCode::Esc]), Wish::Nothing);
+    assert_eq!(counts(&state), [5, 2, 2, 9]);
+}
+
+#[test]
+fn enter_asks_for_what_is_looked_at() {
+    let mut state = state();
+    assert_eq!(press(&mut state, &[KeyCode::Enter]), Wish::Show("search".to_owned()));
+    assert_eq!(press(&mut state, &[KeyCode::Esc, KeyCode::BackTab, KeyCode::Down]), Wish::Nothing);
+    assert_eq!(state.focus, Pane::Decisions);
+    assert_eq!(press(&mut state, &[KeyCode::Enter]), Wish::Explain("00c0ffee00000008".to_owned()));
+    state.answer("decision".to_owned(), vec!["Refused by `search`".to_owned()]);
+    assert!(screen(&state, 80, 24).contains("Refused by `search`"));
+    // Closed before the answer came: it does not pop up again.
+    press(&mut state, &[KeyCode::Char('q')]);
+    state.answer("decision".to_owned(), vec!["too late".to_owned()]);
+    assert!(!screen(&state, 80, 24).contains("too late"));
+    assert_eq!(press(&mut state, &[KeyCode::Char('q')]), Wish::Quit);
+}
+
+#[test]
+fn the_line_that_is_looked_at_stays_while_new_ones_come() {
+    let mut state = state();
+    press(&mut state, &[KeyCode::BackTab, KeyCode::Down, KeyCode::Down]);
+    let looked_at = |state: &State| state.stream()[state.selected(Pane::Decisions)].seq;
+    assert_eq!(looked_at(&state), 7);
+    let next = || look(overview(), &json!([]), 5..=20);
+    state.see(next());
+    assert_eq!((looked_at(&state), state.stream().len()), (7, 20));
+    // One that was seen already is not shown twice.
+    state.see(next());
+    assert_eq!(state.stream().len(), 20);
+}
+
+#[test]
+fn a_pause_changes_nothing_until_it_ends() {
+    let mut state = state();
+    press(&mut state, &[KeyCode::Char('p')]);
+    state.see(look(overview(), &json!([]), 10..=20));
+    assert_eq!((state.limits().len(), state.stream().len()), (5, 9));
+    assert!(screen(&state, 80, 24).contains("PAUSED"));
+    press(&mut state, &[KeyCode::Char('p')]);
+    state.see(look(overview(), &json!([]), 10..=20));
+    assert_eq!((state.limits().len(), state.stream().len()), (0, 20));
+}
+
+#[test]
+fn a_restart_is_survived_and_begins_anew() {
+    let mut state = state();
+    state.trouble = Some("cannot reach a Tollgate: nothing listens there".to_owned());
+    let shown = screen(&state, 80, 24);
+    assert!(shown.contains("RECONNECTING") && shown.contains("nothing listens there"), "{shown}");
+    assert!(shown.contains("login"), "what was known stays: {shown}");
+    let mut anew = overview();
+    anew["started_at"] = json!("2026-11-15T12:10:00Z");
+    state.see(look(anew, &json!([]), 1..=2));
+    assert_eq!(state.stream().len(), 2);
+    assert!(screen(&state, 80, 24).contains("enforcing"));
+}
+
+#[test]
+fn ten_thousand_limits_are_scrolled_through() {
+    let limits: Vec<_> =
+        (0..10_000).map(|at| limit(&format!("limit-{at:05}"), "enforce", at, 1, &Value::Null)).collect();
+    let mut state = State::new(URL.to_owned(), look(overview(), &json!(limits), 0..0));
+    press(&mut state, &[KeyCode::End]);
+    let shown = screen(&state, 80, 24);
+    assert!(shown.contains("limit-00000") && shown.contains("10000/10,000"), "{shown}");
+    press(&mut state, &[KeyCode::Home]);
+    assert!(screen(&state, 80, 24).contains("limit-09999"));
+}
+
+#[test]
+fn what_must_not_be_overlooked_stands_at_the_head() {
+    for (path, value, expected) in [
+        ("/store/state", json!("degraded"), "DEGRADED"),
+        ("/mode", json!("shadow"), "SHADOW: nobody is refused"),
+        ("/mode", json!("off"), "OFF: nothing is counted"),
+        ("/observing", json!(false), "`observe: off`"),
+        ("/policy/reload_error", json!("line 3: no such word"), "line 3: no such word"),
+        (
+            "/alerts",
+            json!([{"limit": "search", "key": "acme", "for_s": 420}, {"limit": "x", "key": "y", "for_s": 1}]),
+            "nothing left for 7 min: acme of search, and 1 more",
+        ),
+    ] {
+        let mut overview = overview();
+        *overview.pointer_mut(path).unwrap() = value;
+        let state = State::new(URL.to_owned(), look(overview, &json!([]), 0..0));
+        let shown = screen(&state, 80, 24);
+        assert!(shown.contains(expected), "{path}: {shown}");
+    }
+}
+
+#[test]
+fn a_limit_is_shown_with_its_curves_and_its_candidate_with_their_quarrel() {
+    let mut candidate = limit("search.candidate", "shadow", 3, 7, &json!(0.25));
+    candidate["candidate_of"] = json!("search");
+    candidate["agreement"] =
+        json!({"both_allow": 1, "only_candidate_allows": 2, "only_live_allows": 3, "both_refuse": 4});
+    candidate["series"] = json!({"allowed": [0, 1, 8], "limited": [0, 0, 0], "remaining": [null, 1.0, 0.0]});
+    let lines = words::limit(&serde_json::from_value(candidate).unwrap()).join("\n");
+    for expected in [
+        "shadow; the policy says enforce",
+        "candidate of  search",
+        "allowed   ▁█",
+        "left     ·█ ",
+        "only it refuses   3",
+    ] {
+        assert!(lines.contains(expected), "{expected}: {lines}");
+    }
+}
+
+#[test]
+fn numbers_are_easy_to_read() {
+    assert_eq!([0, 999, 1_000, 1_234_567].map(number), ["0", "999", "1,000", "1,234,567"]);
+    assert_eq!([0.0, 0.999, 1.0, 7.0, f64::NAN].map(percent), ["0 %", "99 %", "100 %", "100 %", "NaN %"]);
+}

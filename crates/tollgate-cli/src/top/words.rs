@@ -1,0 +1,145 @@
+//! What the screen and the plain snapshot say alike.
+
+use std::fmt::Write;
+
+use super::data::{Limit, Overview, Steps};
+use super::{number, percent};
+
+/// Is it us?
+pub(super) fn condition(overview: &Overview) -> String {
+    match overview.mode.0.as_str() {
+        "off" => "OFF: nothing is counted, nobody refused".to_owned(),
+        "shadow" => "SHADOW: nobody is refused".to_owned(),
+        _ if overview.store.state.0 == "degraded" => "DEGRADED: deciding without the store".to_owned(),
+        _ => "enforcing".to_owned(),
+    }
+}
+
+pub(super) fn policy(overview: &Overview) -> String {
+    let policy = &overview.policy;
+    let switched = match policy.switched {
+        0 => String::new(),
+        many => format!(", {} switched", number(many)),
+    };
+    let limits = if policy.limits == 1 { "limit" } else { "limits" };
+    format!("policy {}: {} {limits}{switched}", policy.version, number(policy.limits))
+}
+
+pub(super) fn store(overview: &Overview) -> String {
+    let store = &overview.store;
+    let mut said = format!("store {}", store.kind);
+    if !store.address.is_empty() {
+        let _ = write!(said, " {}", store.address);
+    }
+    let _ = write!(said, " {}", store.state);
+    if !matches!(store.breaker.0.as_str(), "" | "closed") {
+        let _ = write!(said, ", breaker {}", store.breaker);
+    }
+    if store.nodes > 1 {
+        let _ = write!(said, ", {} nodes", store.nodes);
+    }
+    if let Some(keys) = store.keys {
+        let _ = write!(said, ", {} keys", number(keys));
+    }
+    if store.degraded_decisions > 0 {
+        let _ = write!(said, ", {} decided without it", number(store.degraded_decisions));
+    }
+    said
+}
+
+/// Since the server started.
+pub(super) fn totals(overview: &Overview) -> String {
+    let totals = &overview.totals;
+    let refused = totals.limited.saturating_add(totals.blocked);
+    format!("since start {} allowed, {} refused", number(totals.allowed), number(refused))
+}
+
+/// How long deciding takes; empty if nothing was decided lately.
+pub(super) fn latency(overview: &Overview) -> String {
+    let said =
+        |it: &super::data::Latency| format!("decides in {} µs, p99 {} µs", number(it.p50), number(it.p99));
+    overview.latency_us.as_ref().map(said).unwrap_or_default()
+}
+
+/// `12:00:03` of an RFC 3339 time: whoever watches knows the day.
+pub(super) fn clock(at: &str) -> String {
+    at.split_once('T').map_or(at, |(_, time)| time).chars().take(8).collect()
+}
+
+/// How the API's words for a fate read on a screen.
+pub(super) fn fate(fate: &str) -> String {
+    fate.replace('_', "-")
+}
+
+/// One limit and its last five minutes.
+pub(super) fn limit(it: &Limit) -> Vec<String> {
+    let mode = if it.mode == it.policy_mode {
+        format!("{}, as the policy says", it.mode)
+    } else {
+        format!("{}; the policy says {}", it.mode, it.policy_mode)
+    };
+    let mut lines = vec![format!("mode          {mode}")];
+    if !it.candidate_of.is_empty() {
+        lines.push(format!("candidate of  {}: tried beside it, never enforced", it.candidate_of));
+    }
+    lines.push(String::new());
+    lines.push("in the last five minutes".to_owned());
+    for (name, count) in [
+        ("allowed", it.allowed),
+        ("refused", it.limited),
+        ("would refuse", it.shadow_limited),
+        ("blocked", it.blocked),
+        ("spent all", it.exhausted),
+        ("over soft", it.soft),
+        ("no store", it.degraded),
+    ] {
+        if count > 0 || matches!(name, "allowed" | "refused") {
+            lines.push(format!("{name:<12}  {}", number(count)));
+        }
+    }
+    if let Some(left) = it.remaining_min {
+        lines.push(format!("least left    {}", percent(left)));
+    }
+    if let Some(series) = &it.series {
+        lines.push(String::new());
+        lines.extend(curves(series));
+    }
+    if let Some(both) = &it.agreement {
+        lines.push(String::new());
+        lines.push("it and the live limit, since start".to_owned());
+        for (name, count) in [
+            ("both allow", both.both_allow),
+            ("both refuse", both.both_refuse),
+            ("only it allows", both.only_candidate_allows),
+            ("only it refuses", both.only_live_allows),
+        ] {
+            lines.push(format!("{name:<16}  {}", number(count)));
+        }
+    }
+    lines
+}
+
+/// Sixty columns each: five minutes in steps of five seconds.
+fn curves(series: &Steps) -> Vec<String> {
+    #[allow(clippy::cast_precision_loss, reason = "a column has eight heights")]
+    let share = |values: &[u64]| -> Vec<Option<f64>> {
+        let most = values.iter().max().copied().unwrap_or_default().max(1) as f64;
+        values.iter().map(|it| Some(*it as f64 / most)).collect()
+    };
+    vec![
+        format!("allowed  {}", columns(&share(&series.allowed))),
+        format!("refused  {}", columns(&share(&series.limited))),
+        format!("left     {}", columns(&series.remaining)),
+    ]
+}
+
+/// Shares from 0 to 1 as a row of columns; a gap where nothing is known.
+fn columns(shares: &[Option<f64>]) -> String {
+    const HEIGHTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let column = |share: &Option<f64>| match share {
+        None => '·',
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0..=8")]
+        Some(share) => HEIGHTS[(share.clamp(0.0, 1.0) * 8.0).ceil() as usize],
+    };
+    shares.iter().take(120).map(column).collect()
+}

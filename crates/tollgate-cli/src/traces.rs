@@ -1,0 +1,174 @@
+//! Decisions as spans, sent to a collector: OTLP over HTTP, in JSON.
+//!
+//! Spans wait in a queue with an end: what finds it full is dropped and counted, and
+//! so is a batch that the collector will not take. Nobody ever waits for a collector.
+//!
+//! - `otlp`: how a batch is written.
+//!
+//! Not here: which decisions are remembered at all (`tollgate_watch`), HTTP (`outgoing`).
+
+mod otlp;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+use tollgate_watch::Record;
+
+use self::otlp::Writer;
+use crate::configuration::TraceSettings;
+use crate::failure::Failure;
+use crate::outgoing::{NotSent, Outgoing};
+
+/// The most spans in one message.
+const BATCH: usize = 512;
+/// How long a span waits for others.
+const GATHER: Duration = Duration::from_secs(1);
+/// The most spans that wait.
+const QUEUE: usize = 8 * BATCH;
+/// Between two attempts, at first: each time it is twice as long.
+const AGAIN: Duration = Duration::from_millis(500);
+/// How often a batch is tried before it is given up.
+const ATTEMPTS: u32 = 6;
+/// How long the end waits for the last batch.
+const AT_END: Duration = Duration::from_secs(1);
+/// Where a collector takes spans, below its endpoint.
+const PATH: &str = "/v1/traces";
+
+/// Sends spans.
+pub(crate) struct Traces {
+    queue: mpsc::Sender<Arc<Record>>,
+    one_in: u32,
+    /// What becomes of the spans, for whoever measures.
+    counts: Arc<TraceCounts>,
+    sending: JoinHandle<()>,
+}
+
+/// What became of the spans.
+#[derive(Debug, Default)]
+pub(crate) struct TraceCounts {
+    sent: AtomicU64,
+    dropped: AtomicU64,
+}
+
+impl TraceCounts {
+    /// Taken by the collector, and dropped.
+    pub(crate) fn read(&self) -> (u64, u64) {
+        (self.sent.load(Ordering::Relaxed), self.dropped.load(Ordering::Relaxed))
+    }
+
+    fn lose(&self, spans: usize) {
+        self.dropped.fetch_add(spans as u64, Ordering::Relaxed);
+    }
+}
+
+impl Traces {
+    /// Begins; needs a runtime.
+    pub(crate) fn start(
+        settings: &TraceSettings,
+        node: &str,
+        counts: Arc<TraceCounts>,
+    ) -> Result<Self, Failure> {
+        let (queue, waiting) = mpsc::channel(QUEUE);
+        let sender = Sender {
+            outgoing: Outgoing::new(&settings.collector)?,
+            writer: Writer::new(&settings.service, node),
+            counts: Arc::clone(&counts),
+            is_failing: false,
+        };
+        Ok(Self { queue, one_in: settings.one_in, counts, sending: tokio::spawn(sender.run(waiting)) })
+    }
+
+    /// Takes a decision, if there is room for it.
+    pub(crate) fn see(&self, record: &Arc<Record>) {
+        if !is_wanted(record, self.one_in) {
+            return;
+        }
+        if self.queue.try_send(Arc::clone(record)).is_err() {
+            self.counts.lose(1);
+        }
+    }
+
+    /// These were forgotten before anybody came to look.
+    pub(crate) fn leave_out(&self, count: u64) {
+        self.counts.dropped.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Sends what waits, for a moment.
+    pub(crate) async fn end(self) {
+        let Self { queue, sending, .. } = self;
+        drop(queue);
+        let stop = sending.abort_handle();
+        if timeout(AT_END, sending).await.is_err() {
+            stop.abort();
+        }
+    }
+}
+
+/// Refusals, what a caller's own trace records, and one in so many, chosen as the watcher
+/// chooses what it remembers for this.
+fn is_wanted(record: &Record, one_in: u32) -> bool {
+    !record.allowed
+        || record.trace.is_some_and(|it| it.sampled)
+        || record.id.0.checked_rem(one_in.into()) == Some(0)
+}
+
+struct Sender {
+    outgoing: Outgoing,
+    writer: Writer,
+    counts: Arc<TraceCounts>,
+    /// So that a collector that is away is told of once.
+    is_failing: bool,
+}
+
+impl Sender {
+    async fn run(mut self, mut waiting: mpsc::Receiver<Arc<Record>>) {
+        let mut batch = Vec::with_capacity(BATCH);
+        while waiting.recv_many(&mut batch, BATCH).await > 0 {
+            if batch.len() < BATCH {
+                let gather = async {
+                    while batch.len() < BATCH {
+                        let room = BATCH - batch.len();
+                        if waiting.recv_many(&mut batch, room).await == 0 {
+                            break;
+                        }
+                    }
+                };
+                // What has come until then stays in the batch.
+                let _full = timeout(GATHER, gather).await;
+            }
+            self.send(&batch).await;
+            batch.clear();
+        }
+    }
+
+    async fn send(&mut self, batch: &[Arc<Record>]) {
+        let written = self.writer.write(batch);
+        let mut pause = AGAIN;
+        for attempt in 1..=ATTEMPTS {
+            let why = match self.outgoing.post(PATH, written.clone()).await {
+                Ok(()) => {
+                    self.counts.sent.fetch_add(batch.len() as u64, Ordering::Relaxed);
+                    if std::mem::take(&mut self.is_failing) {
+                        tracing::info!("the collector of traces takes spans again");
+                    }
+                    return;
+                }
+                Err(why) => why,
+            };
+            if !std::mem::replace(&mut self.is_failing, true) {
+                let collector = self.outgoing.endpoint();
+                tracing::warn!(%collector, %why, "the collector of traces takes no spans");
+            }
+            if attempt == ATTEMPTS || matches!(why, NotSent::Refused(_)) {
+                break;
+            }
+            sleep(pause).await;
+            pause *= 2;
+        }
+        self.counts.lose(batch.len());
+    }
+}

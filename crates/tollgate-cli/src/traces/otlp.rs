@@ -1,0 +1,104 @@
+//! A batch of spans as OTLP has it in JSON: ids in hexadecimal digits, 64-bit numbers as text.
+//!
+//! Names of attributes are those of OpenTelemetry where it has one, and begin with
+//! `tollgate.` where it has not.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use hyper::body::Bytes;
+use serde_json::{Value, json};
+use tollgate_watch::Record;
+
+/// `SPAN_KIND_INTERNAL`: who was asked may itself be part of a request.
+const INTERNAL: u8 = 1;
+
+/// Writes batches.
+pub(super) struct Writer {
+    resource: Value,
+    /// Where numbers for spans come from.
+    dice: RandomState,
+}
+
+impl Writer {
+    pub(super) fn new(service: &str, node: &str) -> Self {
+        let resource = json!({"attributes": [
+            text("service.name", service),
+            text("service.version", env!("CARGO_PKG_VERSION")),
+            text("service.instance.id", &format!("{node}:{}", std::process::id())),
+            text("host.name", node),
+        ]});
+        Self { resource, dice: RandomState::new() }
+    }
+
+    /// An `ExportTraceServiceRequest`.
+    pub(super) fn write(&self, records: &[Arc<Record>]) -> Bytes {
+        let spans: Vec<_> = records.iter().map(|record| self.span(record)).collect();
+        let scope = json!({"name": "tollgate", "version": env!("CARGO_PKG_VERSION")});
+        let written = json!({"resourceSpans": [{
+            "resource": self.resource,
+            "scopeSpans": [{"scope": scope, "spans": spans}],
+        }]});
+        written.to_string().into()
+    }
+
+    fn span(&self, record: &Record) -> Value {
+        // Zero is no id.
+        let thrown = |what: u8| self.dice.hash_one((record.seq, record.id.0, what)).max(1);
+        let trace = match record.trace {
+            Some(parent) => parent.trace,
+            None => u128::from(thrown(1)) << 64 | u128::from(thrown(2)),
+        };
+        let (end, took) = (record.at.as_micros(), record.took.as_micros());
+        let nanos = |micros: u64| (u128::from(micros) * 1000).to_string();
+        let mut span = json!({
+            "traceId": format!("{trace:032x}"),
+            "spanId": format!("{:016x}", thrown(0)),
+            "name": "tollgate.decide",
+            "kind": INTERNAL,
+            "startTimeUnixNano": nanos(end.saturating_sub(took)),
+            "endTimeUnixNano": nanos(end),
+            "attributes": attributes(record),
+        });
+        if let Some(parent) = record.trace {
+            span["parentSpanId"] = format!("{:016x}", parent.span).into();
+            span["flags"] = u32::from(parent.sampled).into();
+        }
+        span
+    }
+}
+
+fn attributes(record: &Record) -> Vec<Value> {
+    let decider = record.decider.and_then(|at| record.limits.get(at));
+    let mut found = vec![
+        text("tollgate.decision.id", &record.id.to_string()),
+        text("tollgate.outcome", if record.allowed { "allowed" } else { "refused" }),
+        text("tollgate.fate", record.fate.as_str()),
+        json!({"key": "tollgate.degraded", "value": {"boolValue": record.degraded}}),
+        number("tollgate.policy.version", record.policy_version),
+    ];
+    found.extend(record.limit.as_deref().map(|it| text("tollgate.limit", it)));
+    if let Some(decider) = decider {
+        found.push(text("tollgate.key", &decider.key));
+        found.push(number("tollgate.remaining", decider.outcome.remaining));
+    }
+    let wait = record.retry_after.map(|it| it.as_micros().div_ceil(1000));
+    found.extend(wait.map(|it| number("tollgate.retry_after_ms", it)));
+    for (name, value) in [("http.request.method", &record.method), ("url.path", &record.path)] {
+        if !value.is_empty() {
+            found.push(text(name, value));
+        }
+    }
+    found.extend(record.client.as_deref().map(|it| text("client.address", it)));
+    found
+}
+
+fn text(name: &str, value: &str) -> Value {
+    json!({"key": name, "value": {"stringValue": value}})
+}
+
+/// As text: JSON's numbers end before 64 bits do.
+fn number(name: &str, value: u64) -> Value {
+    // The protocol's are signed.
+    json!({"key": name, "value": {"intValue": i64::try_from(value).unwrap_or(i64::MAX).to_string()}})
+}

@@ -1,0 +1,24 @@
+//! What an operator relies on, with the real binary: switches that last, lines in the log,
+//! spans, alerts, and who may use the API.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![allow(clippy::disallowed_methods, reason = "other programs keep real time")]
+
+#[path = "operator/admin.rs"]
+mod admin;
+#[path = "operator/alerts.rs"]
+mod alerts;
+#[path = "operator/asking.rs"]
+mod asking;
+#[path = "operator/logs.rs"]
+mod logs;
+#[path = "operator/receiver.rs"]
+mod receiver;
+#[path = "operator/state.rs"]
+mod state;
+#[path = "operator/traces.rs"]
+mod traces;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
+
+/// One request in an hour, of everybody.
+const ONE: &str = "limits:\n  - {name: one, by: global, bucket: 1/hour}\n";

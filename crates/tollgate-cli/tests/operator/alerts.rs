@@ -1,0 +1,64 @@
+//! The webhook: one message when a key has had nothing left for long, and one when it has again.
+
+use serde_json::Value;
+use tollgate_testkit::{Scratch, Tollgate, wait_until};
+
+use crate::BINARY;
+use crate::asking::{get, metric, stop, wait_for_log};
+use crate::receiver::Receiver;
+
+/// A unit comes back after half a second, so that an alert can end.
+const SHORT: &str = "limits:\n  - {name: short, by: ip, bucket: 2/second}\n";
+
+#[test]
+fn an_alert_is_told_when_it_starts_and_when_it_ends_and_tried_again() {
+    // The first attempt fails.
+    let receiver = Receiver::start(&[500]);
+    let webhook = format!("http://{}/hooks/hunter2", receiver.address);
+    let config = format!("{SHORT}alerts: {{at_zero_for: 1s, webhook: '{webhook}'}}\n");
+    let mut tollgate = Tollgate::start(BINARY, &config);
+    let keep_at_zero = || {
+        for _ in 0..5 {
+            get(tollgate.gateway, "/");
+        }
+    };
+    let mut alerts = Vec::new();
+    wait_until("alert", || {
+        keep_at_zero();
+        alerts = receiver.rest();
+        !alerts.is_empty()
+    });
+    assert!(alerts[0].head.starts_with("POST /hooks/hunter2 HTTP/1.1\r\n"), "{alerts:?}");
+    let firing: Value = serde_json::from_str(&alerts[0].body).unwrap();
+    assert_eq!((&firing["status"], &firing["limit"]), (&"firing".into(), &"short".into()), "{firing}");
+    assert_eq!(firing["key"], "127.0.0.1", "{firing}");
+    assert!(
+        firing["for_s"].as_u64().is_some_and(|it| it >= 1) && firing["refused"].as_u64() > Some(0),
+        "{firing}"
+    );
+    assert!(firing["since"].as_str().is_some_and(|it| it.ends_with('Z')), "{firing}");
+    assert!(firing["node"].as_str().is_some_and(|it| !it.is_empty()), "{firing}");
+    // Again, since it was answered 500, and then that it is over.
+    let again: Value = serde_json::from_str(&receiver.next().body).unwrap();
+    assert_eq!(again, firing);
+    // A second has passed between the two: both units are back, and one stays.
+    get(tollgate.gateway, "/");
+    let over: Value = serde_json::from_str(&receiver.next().body).unwrap();
+    assert_eq!((&over["status"], &over["limit"]), (&"resolved".into(), &"short".into()), "{over}");
+    wait_until("count", || metric(tollgate.api, "tollgate_webhook_sent_total") == Some(2));
+    stop(&mut tollgate);
+    let log = tollgate.log();
+    assert!(log.contains("an alert could not be told") && !log.contains("hunter2"), "{log}");
+}
+
+#[test]
+fn a_secret_in_the_url_is_not_told_by_a_mistake_either() {
+    let files = Scratch::new();
+    let policy =
+        files.write("policy.yaml", &format!("{SHORT}alerts: {{webhook: 'ftp://h/hunter2', x: 1}}\n"));
+    let mut tollgate = Tollgate::start(BINARY, SHORT);
+    tollgate.files.write("tollgate.yaml", &std::fs::read_to_string(policy).unwrap());
+    wait_for_log(&mut tollgate, "not reloaded");
+    stop(&mut tollgate);
+    assert!(!tollgate.log().contains("hunter2"), "{}", tollgate.log());
+}

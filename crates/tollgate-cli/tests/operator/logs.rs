@@ -1,0 +1,116 @@
+//! A line in the log for each refusal, whatever a caller sends.
+
+use serde_json::Value;
+use tollgate_testkit::Tollgate;
+
+use crate::asking::{ask_raw, get, metric, stop, wait_for_log};
+use crate::{BINARY, ONE};
+
+/// By a header, so that a key can be anything that a header can.
+const BY_HEADER: &str = "limits:\n  - {name: by-header, by: 'header:x-who', bucket: 1/hour}\n";
+
+#[test]
+fn a_refusal_is_one_line_that_says_everything() {
+    let mut tollgate = Tollgate::start(BINARY, &format!("{ONE}log: {{format: json}}\n"));
+    assert_eq!([get(tollgate.gateway, "/a?secret=1").0, get(tollgate.gateway, "/b?secret=1").0], [200, 429]);
+    wait_for_log(&mut tollgate, "\"message\":\"refused\"");
+    stop(&mut tollgate);
+    let log = tollgate.log();
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let line = lines.iter().find(|it| it["message"] == "refused").unwrap();
+    for (field, expected) in [
+        ("limit", "one"),
+        ("algorithm", "token-bucket"),
+        ("method", "GET"),
+        ("path", "/b"),
+        ("client", "127.0.0.1"),
+        ("fate", "refused"),
+    ] {
+        assert_eq!(line[field], expected, "{line}");
+    }
+    assert_eq!((&line["capacity"], &line["remaining"]), (&1.into(), &0.into()), "{line}");
+    assert_eq!((&line["degraded"], &line["policy_version"]), (&false.into(), &1.into()), "{line}");
+    assert!(line["retry_after_ms"].as_u64().is_some_and(|it| it > 3_500_000), "{line}");
+    assert_eq!(line["id"].as_str().map(str::len), Some(16), "{line}");
+    assert!(!log.contains("secret"), "{log}");
+}
+
+#[test]
+fn lines_have_a_limit_of_their_own_and_what_is_left_out_is_counted() {
+    let mut tollgate = Tollgate::start(BINARY, &format!("{ONE}log: {{refusals: 2/second}}\n"));
+    for _ in 0..100 {
+        get(tollgate.gateway, "/");
+    }
+    wait_for_log(&mut tollgate, "more refusals not logged");
+    let suppressed = metric(tollgate.api, "tollgate_log_suppressed_total").unwrap();
+    stop(&mut tollgate);
+    let log = tollgate.log();
+    let lines = log.lines().filter(|line| line.contains(" refused ")).count();
+    assert!((2..=60).contains(&lines), "{log}");
+    let told: u64 = log.lines().filter_map(|line| line.split_once(" count=")?.1.parse::<u64>().ok()).sum();
+    assert!(suppressed <= told && lines as u64 + told == 99, "{suppressed} {told} {lines}\n{log}");
+}
+
+#[test]
+fn all_or_none_can_be_logged() {
+    for (refusals, expected) in [("all", 50), ("off", 0)] {
+        let mut tollgate = Tollgate::start(BINARY, &format!("{ONE}log: {{refusals: {refusals}}}\n"));
+        for _ in 0..51 {
+            get(tollgate.gateway, "/");
+        }
+        stop(&mut tollgate);
+        let log = tollgate.log();
+        assert_eq!(log.lines().filter(|line| line.contains(" refused ")).count(), expected, "{log}");
+    }
+}
+
+/// What a header can carry and a terminal or a log reader might take for something else.
+const HOSTILE: [&[u8]; 9] = [
+    b"\x1b]0;owned\x07\x1b[2J",
+    b"a\" INFO refused id=\"forged",
+    b"{\"message\":\"forged\"}",
+    "\u{9b}31m\u{85}".as_bytes(),
+    "\u{2028}forged\u{2029}".as_bytes(),
+    "\u{202e}\u{2066}gnp.exe\u{2069}".as_bytes(),
+    b"\xff\xfe\x80",
+    b"tab\tand \\n \\u001b",
+    "\u{feff}\u{200b}invisible".as_bytes(),
+];
+
+#[test]
+fn no_key_and_no_path_breaks_a_line_or_a_terminal() {
+    for format in ["human", "json"] {
+        let mut tollgate =
+            Tollgate::start(BINARY, &format!("{BY_HEADER}log: {{format: {format}, refusals: all}}\n"));
+        let mut refused = 0;
+        for who in HOSTILE {
+            for path in ["/x", "/%1b%5b31m%0a%0d%e2%80%a8", "/caf\u{e9}\u{202e}\u{9b}"] {
+                let head = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX-Who: ");
+                let request = [head.as_bytes(), who, b"\r\n\r\n"].concat();
+                let (status, _) = ask_raw(tollgate.gateway, &request);
+                assert!([200, 400, 429].contains(&status), "{status} {who:?} {path}");
+                refused += usize::from(status == 429);
+            }
+        }
+        assert!(refused > 6, "{refused}");
+        stop(&mut tollgate);
+        let log = std::fs::read(tollgate.files.path().join("stderr.log")).unwrap();
+        let log = String::from_utf8(log).expect("the log is text");
+        let is_harmless =
+            |it: char| "\n \u{fffd}".contains(it) || it.is_ascii_graphic() || it.is_alphanumeric();
+        assert!(log.chars().all(is_harmless), "{format}: {log:?}");
+        let lines: Vec<_> = log.lines().filter(|line| line.contains("refused")).collect();
+        assert_eq!(lines.len(), refused, "{format}: {log}");
+        for line in lines {
+            if format == "json" {
+                let line: Value = serde_json::from_str(line).unwrap();
+                assert_eq!((&line["message"], &line["limit"]), (&"refused".into(), &"by-header".into()));
+            } else {
+                assert!(
+                    line.contains(" INFO refused id=") && line.contains(" limit=\"by-header\" "),
+                    "{line}"
+                );
+            }
+        }
+    }
+}

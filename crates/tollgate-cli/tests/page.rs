@@ -1,0 +1,214 @@
+//! The dashboard of a running `tollgate serve`, in a real Chromium.
+//!
+//! Each test starts a server and runs one script of `page/` against it; the scripts say
+//! what is clicked and what must be seen. `make test` installs Chromium and what
+//! `page/package-lock.json` names, into `target/page`.
+//!
+//! How long something takes is printed and never decides: scripts wait for what must come.
+//!
+//! Not here: what the API answers (`tollgate-server/tests`).
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![allow(clippy::disallowed_methods, reason = "other programs keep real time")]
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tollgate_testkit::{Program, Redis, Scratch, Tollgate};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
+
+/// What no machine needs: ends only tests that have gone wrong.
+const DEADLINE: Duration = Duration::from_secs(600);
+
+/// Small enough to run out at once.
+const POLICY: &str = "
+limits:
+  - name: search
+    endpoint: /api/v1/search/**
+    by: user
+    bucket: 5/minute
+    soft: 80%
+    candidate: {bucket: 2/minute}
+  - {name: login, endpoint: /api/v1/login, by: ip, bucket: 3/minute}
+  - {name: everybody, by: global, bucket: 100000/second}
+";
+
+/// One browser at a time: two on a small machine only wait for each other.
+static BROWSER: Mutex<()> = Mutex::new(());
+
+/// A server, as often as a script wants one, and its Redis if it has one.
+struct Server {
+    config: String,
+    redis: Option<Redis>,
+    running: Option<Tollgate>,
+    arguments: Vec<String>,
+}
+
+impl Server {
+    fn start(config: &str, redis: Option<Redis>) -> Self {
+        let store = redis.as_ref().map(|it| format!("store: {}\n", it.url())).unwrap_or_default();
+        let config = format!("{store}{config}");
+        let mut server = Self { config, redis, running: None, arguments: Vec::new() };
+        server.again();
+        let Tollgate { api, gateway, .. } = server.running();
+        let at = |name: &str, address| ["--set".to_owned(), format!("listen.{name}={address}")];
+        server.arguments = [at("api", *api), at("gateway", *gateway)].concat();
+        server
+    }
+
+    fn running(&self) -> &Tollgate {
+        self.running.as_ref().unwrap()
+    }
+
+    /// From the second time on, where it was the first time.
+    fn again(&mut self) {
+        let arguments: Vec<_> = self.arguments.iter().map(String::as_str).collect();
+        self.running = Some(Tollgate::start_with(BINARY, &self.config, &arguments));
+    }
+
+    /// What scripts order.
+    fn obey(&mut self, order: &str) {
+        match order {
+            "stop" => {
+                let mut tollgate = self.running.take().unwrap();
+                tollgate.program.signal("TERM");
+                tollgate.program.wait();
+            }
+            "start" => self.again(),
+            "break" => self.redis.as_ref().unwrap().kill(),
+            _ => self.redis.as_ref().unwrap().restart(),
+        }
+    }
+}
+
+#[track_caller]
+fn run(script: &str, config: &str) {
+    run_on(None, script, config);
+}
+
+/// Runs a script against a server. It orders by making a file, which is gone when the order is carried out.
+#[track_caller]
+fn run_on(redis: Option<Redis>, script: &str, config: &str) {
+    let _alone = BROWSER.lock().unwrap_or_else(PoisonError::into_inner);
+    let files = Scratch::new();
+    let state = files.path().join("state");
+    fs::create_dir(&state).unwrap();
+    let mut server = Server::start(&format!("state: {}\n{config}", state.display()), redis);
+    let mut command = node(script, &files);
+    command.env("TOLLGATE_API", server.running().api.to_string());
+    command.env("TOLLGATE_GATEWAY", server.running().gateway.to_string());
+    command.env("ORDERS", files.path());
+    let said = files.path().join("said");
+    let out = File::create(&said).unwrap();
+    command.stdout(out.try_clone().unwrap()).stderr(out);
+    let mut program = Program::start(command);
+    let start = Instant::now();
+    while program.is_running() {
+        for order in ["stop", "start", "break", "mend"] {
+            let file = files.path().join(order);
+            if file.exists() {
+                server.obey(order);
+                fs::remove_file(file).unwrap();
+            }
+        }
+        let said = || fs::read_to_string(&said).unwrap_or_default();
+        assert!(start.elapsed() < DEADLINE, "{script} does not end: {}", said());
+        thread::sleep(Duration::from_millis(20));
+    }
+    let status = program.wait();
+    let said = fs::read_to_string(&said).unwrap();
+    println!("{script}:\n{said}");
+    assert!(status.success(), "{script}, {status}: {said}\nthe server said: {}", server.running().log());
+}
+
+fn node(script: &str, files: &Scratch) -> Command {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut command = Command::new("node");
+    command.arg(here.join("tests/page").join(script)).current_dir(packages(here));
+    for proxy in ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
+        command.env_remove(proxy);
+    }
+    command.env("HOME", files.path());
+    command
+}
+
+#[track_caller]
+fn packages(here: &Path) -> PathBuf {
+    let path = here.join("../../target/page");
+    assert!(path.join("node_modules").exists(), "target/page is missing: run `make test`, which installs it");
+    path
+}
+
+#[test]
+fn every_panel_and_dialog_works_and_a_switch_is_felt_by_the_next_request() {
+    run("tour.mjs", POLICY);
+}
+
+#[test]
+fn keys_alone_are_enough() {
+    run("keyboard.mjs", POLICY);
+}
+
+#[test]
+fn a_restart_of_the_server_is_survived() {
+    run("restart.mjs", POLICY);
+}
+
+#[test]
+fn an_outage_of_the_store_is_told_while_it_lasts_and_afterwards() {
+    run_on(Some(Redis::start()), "outage.mjs", POLICY);
+}
+
+#[test]
+fn a_page_that_is_open_for_long_does_not_grow_and_asks_nothing_while_hidden() {
+    run("hours.mjs", POLICY);
+}
+
+#[test]
+fn what_strangers_send_is_shown_inert() {
+    run("hostile.mjs", POLICY);
+}
+
+#[test]
+fn a_token_decides_what_the_page_may_do() {
+    let tokens = Scratch::new();
+    let admin = tokens.write("admin", "token-for-everything");
+    let reader = tokens.write("reader", "token-for-reading-only");
+    let admin = format!("admin: {{token_file: {}, read_token_file: {}}}", admin.display(), reader.display());
+    run("roles.mjs", &format!("{admin}\n{POLICY}"));
+}
+
+#[test]
+fn a_thousand_limits_and_ten_thousand_keys_are_shown_right() {
+    let mut config = "limits:\n".to_owned();
+    for number in 0..1000 {
+        writeln!(config, "  - {{name: limit-{number}, endpoint: /limit-{number}, by: user, bucket: 1/hour}}")
+            .unwrap();
+    }
+    run("large.mjs", &config);
+}
+
+#[test]
+#[ignore = "takes minutes and writes files: `make screenshots`"]
+fn screenshots_for_the_documents() {
+    let policy = "
+limits:
+  - name: search
+    endpoint: /api/v1/search
+    by: tenant
+    bucket: 20/second, burst 40
+    soft: 80%
+    candidate: {bucket: \"12/second, burst 24\"}
+  - {name: login, endpoint: /api/v1/login, method: POST, by: ip, bucket: 30/minute}
+  - {name: exports, endpoint: /api/v1/exports, by: tenant, bucket: 2/second, mode: shadow}
+  - {name: posts, endpoint: /api/v1/posts, by: user, bucket: 100/second}
+  - {name: uploads, endpoint: \"/files/{name}\", method: PUT, by: user, bucket: \"30/minute, burst 10\"}
+  - {name: everybody, by: global, bucket: 100000/second}
+";
+    run_on(Some(Redis::start()), "screenshots.mjs", policy);
+}
