@@ -71,6 +71,10 @@ impl Server {
         self.running = Some(Tollgate::start_with(BINARY, &self.config, &arguments));
     }
 
+    fn rewrite(&self, config: &str) {
+        self.running().files.write("tollgate.yaml", config);
+    }
+
     /// What scripts order.
     fn obey(&mut self, order: &str) {
         match order {
@@ -80,6 +84,8 @@ impl Server {
                 tollgate.program.wait();
             }
             "start" => self.again(),
+            "spoil" => self.rewrite("limits: [{name: search, by: user, bucket: 9/minuet}]"),
+            "amend" => self.rewrite("limits: [{name: afresh, by: user, bucket: 9/minute}]"),
             "break" => self.redis.as_ref().unwrap().kill(),
             _ => self.redis.as_ref().unwrap().restart(),
         }
@@ -109,7 +115,7 @@ fn run_on(redis: Option<Redis>, script: &str, config: &str) {
     let mut program = Program::start(command);
     let start = Instant::now();
     while program.is_running() {
-        for order in ["stop", "start", "break", "mend"] {
+        for order in ["stop", "start", "spoil", "amend", "break", "mend"] {
             let file = files.path().join(order);
             if file.exists() {
                 server.obey(order);
@@ -157,6 +163,11 @@ fn keys_alone_are_enough() {
 #[test]
 fn a_restart_of_the_server_is_survived() {
     run("restart.mjs", POLICY);
+}
+
+#[test]
+fn a_key_at_zero_a_broken_file_and_a_new_policy_are_told_as_they_come() {
+    run("news.mjs", &format!("alerts: {{at_zero_for: 1s}}\n{POLICY}"));
 }
 
 #[test]

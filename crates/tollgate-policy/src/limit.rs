@@ -241,6 +241,12 @@ impl Limit {
         if self.overrides.is_empty() { None } else { self.overrides.get(key) }
     }
 
+    /// Every rule that it counts by: its own, those of plans and those of overrides.
+    pub fn every_rule(&self) -> impl Iterator<Item = &Rule> {
+        let others = self.plans.values().chain(self.overrides.values());
+        self.rules.iter().chain(others.flat_map(Allowance::rules))
+    }
+
     /// The rule that now counts what a key was charged under `id`: the one of
     /// that id, or the one that has replaced it since.
     pub fn rule_after(&self, id: RuleId, key: &Key) -> Option<&Rule> {

@@ -8,8 +8,8 @@ import { Failure, get } from "./api.js";
 import { decisionStream } from "./decisions.js";
 import { $, say, visible } from "./dom.js";
 import { openExplain, openWhatIf } from "./explain.js";
-import { clock, setServerTime } from "./format.js";
-import { announce, drawFresh, drawOverview, notice } from "./glance.js";
+import { clock, plural, setServerTime } from "./format.js";
+import { announce, drawFresh, drawOverview, drawVerdict, notice } from "./glance.js";
 import { openLimit } from "./limit.js";
 import { limitsTable } from "./limits.js";
 import { showPolicy } from "./policy.js";
@@ -43,6 +43,9 @@ const table = limitsTable({
   wanted: () => askStats().catch(() => {}),
 });
 
+/** What a click in words opens. */
+const open = { key: explainKey, limit: (name) => go(`limit/${encodeURIComponent(name)}`) };
+
 // Asking.
 
 let lastData = 0;
@@ -71,17 +74,24 @@ async function askOverview() {
   lastData = performance.now();
   table.setRole(overview.role);
   showEverything(data, () => askSwitch(null));
-  drawOverview(data, { key: explainKey, limit: (name) => go(`limit/${encodeURIComponent(name)}`) });
+  drawOverview(data, open);
+  drawFoot();
 }
 
 async function askStats() {
-  const names = table.names();
+  const known = new Set(data.limits.map((it) => it.name));
+  const names = [...new Set([...table.names(), drawer?.limit])].filter((it) => known.has(it));
   const query = new URLSearchParams(names.map((it) => ["limit", it]));
-  if (drawer?.limit && !names.includes(drawer.limit)) query.append("limit", drawer.limit);
-  const stats = await get(`v1/stats?${query}`);
+  const stats = await get(`v1/stats?${query}`).catch((error) => {
+    // One of them is gone: a new policy came between the two questions.
+    if (!(error instanceof Failure) || error.status !== 404) throw error;
+    understood = "old";
+    return get("v1/stats");
+  });
   data.stats = stats;
   data.byName = new Map(stats.limits.map((it) => [it.name, it]));
   table.setStats(stats.limits);
+  drawVerdict(data, open);
   drawer?.update?.();
   // Somebody else has switched a limit: the list tells more about that.
   if (stats.limits.some((it, at) => data.limits[at]?.name === it.name && data.limits[at].mode !== it.mode))
@@ -90,6 +100,7 @@ async function askStats() {
 
 async function askTop() {
   data.top = await get("v1/top?most=12");
+  drawVerdict(data, open);
   showTop(data.top, explainKey);
   showRoutes(data.top.routes.slice(0, 12), (path) => stream.filter(path));
 }
@@ -109,26 +120,34 @@ async function askChanges() {
   showChanges(data.changes);
 }
 
-/** Everything that is due, at once. */
+/** Everything that is due. What is asked about limits by name comes after the names are known to be right. */
 async function ask() {
+  const first = data.overview === null;
+  if (first) await all([askOverview(), askPolicy(), askTop(), askChanges(), stream.poll()]);
+  else await askOverview();
+  if (first && understood === "") understood = policyMark();
+  if (understood !== policyMark() || understood === "stale") {
+    await askPolicy();
+    understood = policyMark();
+  }
+  if (first) return;
   const now = performance.now();
-  const list = [askOverview(), stream.poll()];
+  const list = [stream.poll()];
   const often = (kind, every, asked) => {
     if (now < due[kind]) return;
     due[kind] = now + every - BEAT / 2;
     list.push(asked());
   };
-  if (data.limits.length > 0) often("stats", data.limits.length > MANY ? 5000 : 2000, askStats);
+  often("stats", data.limits.length > MANY ? 5000 : 2000, askStats);
   often("top", 2000, askTop);
   often("changes", 10_000, askChanges);
-  if (data.overview === null) list.push(askPolicy());
+  await all(list);
+}
+
+/** Waits for all of them, also when one fails. */
+async function all(list) {
   const failed = (await Promise.allSettled(list)).find((it) => it.status === "rejected");
   if (failed) throw failed.reason;
-  if (understood === "") understood = policyMark();
-  if (understood !== policyMark() || understood === "stale") {
-    await askPolicy();
-    understood = policyMark();
-  }
 }
 
 /** What the list of limits depends on; "stale" when what we have is of another policy. */
@@ -188,7 +207,7 @@ function go(hash) {
 /** The part after `#` says what is open, so that it can be linked to. */
 function route() {
   const asked = location.hash;
-  for (const open of document.querySelectorAll("dialog.drawer[open]")) open.close();
+  for (const it of document.querySelectorAll("dialog.drawer[open]")) it.close();
   drawer = null;
   const [, kind, text] = /^#(explain|limit|what-if)\/?(.*)$/s.exec(asked) ?? [];
   if (kind === undefined) return;
@@ -247,7 +266,13 @@ $("find").addEventListener("submit", (event) => {
 $("what-if").addEventListener("click", () => go("what-if"));
 
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-say($("foot"), `Times are your local time${zone ? ` (${zone})` : ""}. Numbers are of this node.`);
+
+function drawFoot() {
+  const left = data.overview?.log?.suppressed ?? 0;
+  const log = left > 0 ? ` The log takes only so many lines a second: ${plural(left, "refusal")} left out.` : "";
+  say($("foot"), `Times are your local time${zone ? ` (${zone})` : ""}. Numbers are of this node.${log}`);
+}
+drawFoot();
 
 function begin() {
   route();

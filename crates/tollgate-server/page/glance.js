@@ -31,10 +31,7 @@ export function drawOverview(data, open) {
   document.title = `${list[0]?.[1] ?? "Tollgate"} · Tollgate`;
   document.documentElement.dataset.state = list[0]?.[0] ?? "ok";
 
-  const [head, ...details] = verdict(overview, now, data.stats, data.top);
-  say($("verdict"), head);
-  refill($("verdict-more"), JSON.stringify(details), () => details.map((it) => detail(it, open)));
-
+  drawVerdict(data, open);
   const cells = [
     [rate(now.perSecond), "requests / s"],
     [rate(now.refusedPerSecond), "refused / s", now.refusedPerSecond > 0 ? "is-bad" : null],
@@ -53,6 +50,14 @@ export function drawOverview(data, open) {
   showStore(overview.store);
   showAlerts(overview.alerts, open.key);
   drawNotices(overview);
+}
+
+/** The answer in words: drawn again when it becomes known which limit and which key. */
+export function drawVerdict(data, open) {
+  if (data.overview === null) return;
+  const [head, ...details] = verdict(data.overview, data.figures, data.stats, data.top);
+  say($("verdict"), head);
+  refill($("verdict-more"), JSON.stringify(details), () => details.map((it) => detail(it, open)));
 }
 
 function detail(it, open) {
@@ -103,11 +108,6 @@ function drawNotices(latest = overview) {
   }
   if (overview?.mode === "off") list.push(["warn", "Everything is switched off: no limit is checked."]);
   if (overview?.mode === "shadow") list.push(["note", "Everything is in shadow mode: no limit refuses."]);
-  if (overview?.log?.suppressed > 0)
-    list.push([
-      "quiet",
-      `${count(overview.log.suppressed)} lines about refusals were left out of the log, which takes only so many a second.`,
-    ]);
   refill($("notices"), JSON.stringify(list), () =>
     list.map(([kind, text, more]) =>
       h("div", { class: `notice ${kind}` }, h("p", null, text), more ? h("pre", null, visible(more)) : null),

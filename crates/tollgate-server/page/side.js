@@ -15,7 +15,13 @@ export function showStore(store) {
   refill($("store-state"), store.state, () =>
     h("span", { class: `pill ${bad ? "warn" : "ok"}` }, bad ? "degraded" : "ok"),
   );
-  const where = store.address ? `${store.kind} at ` : store.kind === "memory" ? "memory of this node" : store.kind;
+  const where = store.address
+    ? store.address.includes("://")
+      ? ""
+      : `${store.kind} at `
+    : store.kind === "memory"
+      ? "memory of this node"
+      : store.kind;
   const rows = [
     ["Kept in", where, store.address],
     ["Breaker", store.breaker],
@@ -55,13 +61,13 @@ export function showStore(store) {
 
 /** Keys that have nothing left for minutes. */
 export function showAlerts(alerts, openKey) {
-  say($("alerts-count"), alerts.length > 0 ? `${count(alerts.length)} for 5 minutes or longer` : "");
+  say($("alerts-count"), alerts.length > 0 ? plural(alerts.length, "key") : "");
   const shown = alerts.slice(0, ALERTS);
   refill(
     $("alerts-body"),
     `${alerts.length} ${JSON.stringify(shown.map((it) => [it.limit, it.key, it.since, it.refused]))}`,
     () => {
-      if (alerts.length === 0) return nothing("No key has been at zero for five minutes.");
+      if (alerts.length === 0) return nothing("No key has been at zero for long.");
       const item = (it) =>
         h(
           "li",

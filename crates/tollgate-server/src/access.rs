@@ -12,8 +12,8 @@
 //! of this very host. So without a secret nobody is answered who asks by a name
 //! that others can own.
 //!
-//! Whether somebody is alive or ready is no secret: health checks carry none. Neither are
-//! the files of the page, which hold no data.
+//! Whether somebody is alive or ready is no secret: health checks carry none. Why something
+//! went wrong is told only to those who may look. The files of the page hold no data.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -140,6 +140,11 @@ impl Access {
                 "send the token of this server as `Authorization: Bearer ...` or `Tollgate-Token: ...`",
             )),
         }
+    }
+
+    /// Whether the asker may look at what is not for everybody.
+    pub(crate) fn may_read(&self, asked: &Parts, caller: Caller) -> bool {
+        self.check(Some(&Route::Overview), asked, caller).is_ok()
     }
 }
 

@@ -26,7 +26,7 @@ use crate::openapi::openapi;
 use crate::page;
 use crate::problem::Problem;
 use crate::receipts::Receipts;
-use crate::reply::{Reply, json, text, without_body};
+use crate::reply::{Reply, chosen, json, not_kept, text, without_body};
 use crate::route::Route;
 use crate::status::Status;
 use crate::switchboard::Switchboard;
@@ -186,7 +186,7 @@ impl<S: Store> Api<S> {
     /// What a request is told whose body does not arrive: 408. How long to wait for
     /// [`answer`](Self::answer) is for whoever has a clock to say.
     pub fn too_slow() -> Response<Full<Bytes>> {
-        Problem::too_slow().into_response()
+        not_kept(Problem::too_slow().into_response())
     }
 
     /// Answers a request of this caller: of an address, where nothing else is known.
@@ -197,6 +197,7 @@ impl<S: Store> Api<S> {
     {
         let (caller, (parts, body)) = (caller.into(), request.into_parts());
         let reply = self.0.reply(&parts, body, caller).await.unwrap_or_else(Problem::into_response);
+        let reply = not_kept(reply);
         if parts.method == Method::HEAD { without_body(reply) } else { reply }
     }
 }
@@ -217,23 +218,23 @@ impl<S: Store> Inner<S> {
             Route::Auth => self.auth(parts, caller.peer).await,
             Route::Batch => self.check_batch(&collect(headers, body, MOST_OF_BATCH).await?).await,
             Route::Named(name, operation) => {
-                self.named(name, operation, &collect(headers, body, MOST).await?).await
+                self.named(name, operation, &collect(headers, body, MOST).await?, role).await
             }
             Route::Settle => self.settle(&collect(headers, body, MOST).await?).await,
             Route::Release => self.release(&collect(headers, body, MOST).await?).await,
             Route::Limits => Ok(self.list_limits()),
             Route::Health => Ok(text("ok\n")),
-            Route::Ready => Ok(self.readiness()),
+            Route::Ready => Ok(self.readiness(self.access.may_read(parts, caller))),
             Route::Metrics => Ok(self.measure()),
             Route::OpenApi => Ok(json(described())),
-            Route::Index => Ok(page::index(headers).unwrap_or_else(|| text(INDEX))),
+            Route::Index => Ok(page::index(headers).unwrap_or_else(|| chosen(text(INDEX)))),
             Route::Page(name) => page::file(name, headers),
             Route::Overview => self.overview(parts, role),
             Route::Stats => self.stats(parts),
             Route::Top => self.top(parts),
             Route::Decisions => self.decisions(parts),
             Route::Decision(id) => self.explain(parts, id),
-            Route::Explain => self.consider(&collect(headers, body, MOST).await?).await,
+            Route::Explain => self.consider(&collect(headers, body, MOST).await?, role).await,
             Route::Policy => self.policy(parts),
             Route::Changes => self.changes(parts),
             Route::Mode if parts.method == Method::PUT => {
@@ -259,9 +260,10 @@ impl<S: Store> Inner<S> {
         self.running().since
     }
 
-    fn readiness(&self) -> Reply {
+    /// How things are, for everybody; what went wrong, in words, for those who may read.
+    fn readiness(&self, in_full: bool) -> Reply {
         let limiter = self.limiter.load();
-        let mut reply = json(self.status.to_json(limiter.version(), &limiter.health()));
+        let mut reply = json(self.status.to_json(limiter.version(), &limiter.health(), in_full));
         if !self.status.is_ready() {
             *reply.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
         }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use tollgate::{DecisionId, Limiter, Store};
 use tollgate_watch::{LimitRecord, Record, Spender, Watcher};
 
+use crate::access::Role;
 use crate::api::Inner;
 use crate::body::{quoted, read};
 use crate::check::{Asked, FIELDS};
@@ -16,7 +17,7 @@ use crate::problem::Problem;
 use crate::query::Query;
 use crate::reply::{Reply, json_of};
 use crate::status::date;
-use crate::told::mode;
+use crate::told::{HIDDEN, hides_named, mode};
 
 #[derive(Serialize)]
 #[allow(clippy::struct_excessive_bools, reason = "so many things are told of")]
@@ -76,23 +77,13 @@ struct ToldSpender {
     last_at: Option<String>,
 }
 
-impl From<Spender> for ToldSpender {
-    fn from(spender: Spender) -> Self {
-        Self {
-            client: spender.client.map(String::from),
-            method: spender.method.into(),
-            path: spender.path.into(),
-            units: spender.units,
-            last_at: date(spender.last),
-        }
-    }
-}
-
 /// What words need besides the record.
 struct Teller<'a, S> {
     limiter: &'a Limiter<S>,
     watcher: &'a Watcher,
     hypothetical: bool,
+    /// Whether keys and addresses must not be shown, not even as hashes.
+    is_hidden: bool,
 }
 
 impl<S> Teller<'_, S> {
@@ -116,7 +107,7 @@ impl<S> Teller<'_, S> {
                 method: &record.method,
                 path: &record.path,
                 host: record.host.as_deref(),
-                client: record.client.as_deref(),
+                client: record.client.as_deref().map(|client| self.shown(client)),
             },
             limits: limits.map(|(at, limit)| self.limit(record, limit, record.decider == Some(at))).collect(),
             trace_id: record.trace.map(|trace| format!("{:032x}", trace.trace)),
@@ -129,7 +120,7 @@ impl<S> Teller<'_, S> {
         ToldLimit {
             name: &limit.name,
             window: limit.window.as_deref(),
-            key: &limit.key,
+            key: self.shown(&limit.key),
             algorithm: limit.quota.algorithm(),
             quota: limit.promise(),
             mode: mode(limit.mode),
@@ -142,8 +133,23 @@ impl<S> Teller<'_, S> {
             retry_after_ms: outcome.retry_after().map(millis),
             reset_after_ms: outcome.reset_after.as_millis_ceil(),
             arithmetic: limit.arithmetic(record.counted_at),
-            spenders: spenders.into_iter().map(ToldSpender::from).collect(),
+            spenders: spenders.into_iter().map(|spender| self.spender(spender)).collect(),
         }
+    }
+
+    fn spender(&self, spender: Spender) -> ToldSpender {
+        ToldSpender {
+            client: spender.client.map(|client| self.shown(&client).to_owned()),
+            method: spender.method.into(),
+            path: spender.path.into(),
+            units: spender.units,
+            last_at: date(spender.last),
+        }
+    }
+
+    /// A key or an address, if it may be seen.
+    const fn shown<'s>(&self, text: &'s str) -> &'s str {
+        if self.is_hidden { HIDDEN } else { text }
     }
 }
 
@@ -158,11 +164,11 @@ impl<S: Store> Inner<S> {
         })?;
         let record = watcher.record(id).ok_or_else(|| forgotten(id, watcher))?;
         let limiter = self.limiter.load();
-        Ok(Teller { limiter: &limiter, watcher, hypothetical: false }.tell(&record))
+        Ok(Teller { limiter: &limiter, watcher, hypothetical: false, is_hidden: false }.tell(&record))
     }
 
     /// What would be decided about a request now, and why.
-    pub(crate) async fn consider(&self, body: &[u8]) -> Result<Reply, Problem> {
+    pub(crate) async fn consider(&self, body: &[u8], role: Role) -> Result<Reply, Problem> {
         let watcher = self.watching()?;
         let asked: Asked<'_> = read(body, FIELDS)?;
         let call = asked.call()?;
@@ -171,7 +177,8 @@ impl<S: Store> Inner<S> {
         let now = self.now();
         let record = watcher.describe(limiter.policy(), limiter.version(), Some(&call), &decision, now);
         let record = Record { took: now.since(begun), ..record };
-        Ok(Teller { limiter: &limiter, watcher, hypothetical: true }.tell(&record))
+        let is_hidden = hides_named(limiter.policy(), role);
+        Ok(Teller { limiter: &limiter, watcher, hypothetical: true, is_hidden }.tell(&record))
     }
 
     /// What counts and remembers, if anything does.
@@ -187,13 +194,12 @@ impl<S: Store> Inner<S> {
 fn forgotten(id: DecisionId, watcher: &Watcher) -> Problem {
     let kept = watcher.kept();
     let since = match kept.since.and_then(date) {
-        Some(since) => {
-            format!("the last {} refusals are remembered, all of them since {since}", kept.refusals)
-        }
-        None => "no refusal is remembered yet".to_owned(),
+        Some(since) => format!("{} refusals are, all of them since {since}", kept.refusals),
+        None => "no refusal is yet".to_owned(),
     };
     Problem::not_found(format!(
-        "no decision `{id}` is remembered: {since} (`observe.records` says how many at most: {}); of requests that were admitted only a sample is",
-        kept.most
+        "no decision `{id}` is remembered: {since}. The last {} are (`observe.records`), a quarter as many first refusals of keys, \
+         and of requests that were admitted a sample",
+        kept.records
     ))
 }

@@ -1,21 +1,26 @@
 //! `GET /metrics`: counts for whoever watches, in the text format of Prometheus.
 //!
-//! Here is what is known of the store's health; all else is appended by whoever knows it
+//! Here is what is known of the store's health and of modes; all else is appended by whoever knows it
 //! ([`Api::with_metrics`](crate::Api::with_metrics)): counters, the store's own.
 //!
 //! Invariant: no label ever holds anything that a caller sent.
 
-use tollgate::{BreakerState, Health, Store};
-use tollgate_watch::Exposition;
+use tollgate::{BreakerState, Health, Mode, Policy, Store};
 use tollgate_watch::MetricKind::{Counter, Gauge};
+use tollgate_watch::{Exposition, MOST_NAMES};
 
 use crate::api::Inner;
 use crate::reply::{Reply, metrics};
+use crate::switchboard::Modes;
+use crate::told::mode;
 
 impl<S: Store> Inner<S> {
     pub(crate) fn measure(&self) -> Reply {
         let mut out = String::with_capacity(2048);
-        write_store(&mut Exposition::new(&mut out), &self.limiter.load().health());
+        let limiter = self.limiter.load();
+        let mut to = Exposition::new(&mut out);
+        write_store(&mut to, &limiter.health());
+        write_modes(&mut to, limiter.policy(), &self.switchboard().modes());
         self.append_metrics(&mut out);
         metrics(out)
     }
@@ -41,4 +46,24 @@ fn write_store(to: &mut Exposition<'_>, health: &Health) {
     to.one("tollgate_replayed_units_total", Counter, help, health.replayed_units);
     let help = "Charges of an outage that the store may never have got.";
     to.one("tollgate_ledger_lost_total", Counter, help, health.lost_entries);
+}
+
+/// What is in force, and what was switched by hand. Limits beyond so many have no series of
+/// their own, as in whatever is counted.
+fn write_modes(to: &mut Exposition<'_>, policy: &Policy, modes: &Modes) {
+    let limits = || policy.limits().iter().take(MOST_NAMES);
+    let help = "What everything is switched to: 1 for that mode. At enforce, each limit is as it says itself.";
+    let mut family = to.family("tollgate_mode", Gauge, help);
+    for any in [Mode::Enforce, Mode::Shadow, Mode::Off] {
+        family.value(&[("mode", mode(any))], u8::from(modes.everything() == any));
+    }
+    let mut family = to.family("tollgate_limit_mode", Gauge, "The mode in force of each limit: 1 for that mode.");
+    for limit in limits() {
+        family.value(&[("limit", limit.name()), ("mode", mode(limit.mode()))], 1);
+    }
+    let help = "Whether a limit was switched by hand, and not taken back.";
+    let mut family = to.family("tollgate_limit_switched", Gauge, help);
+    for limit in limits() {
+        family.value(&[("limit", limit.name())], u8::from(modes.is_switched(limit.name())));
+    }
 }

@@ -14,6 +14,7 @@ use tollgate::{
 };
 use tollgate_watch::blocked;
 
+use crate::access::Role;
 use crate::api::Inner;
 use crate::body::{quoted, read};
 use crate::json::{Parts, Text, Units};
@@ -21,7 +22,7 @@ use crate::problem::Problem;
 use crate::query::unescaped;
 use crate::reply::{Reply, json, json_of};
 use crate::route::Operation;
-use crate::told::{NEVER, NoLimits, Teller, Told};
+use crate::told::{HIDDEN, NEVER, NoLimits, Teller, Told, hides_named};
 
 const FIELDS: &[&str] = &["key", "cost", "plan"];
 /// Forgetting has no amount.
@@ -56,6 +57,8 @@ struct Named<'l> {
     key: Key,
     plan: Option<&'l str>,
     cost: Option<u64>,
+    /// Whether whoever named the key may not see what it becomes.
+    is_hidden: bool,
 }
 
 impl<S: Store> Inner<S> {
@@ -64,6 +67,7 @@ impl<S: Store> Inner<S> {
         name: &str,
         operation: Operation,
         body: &[u8],
+        role: Role,
     ) -> Result<Reply, Problem> {
         let asked: Asked<'_> = if operation == Operation::Reset {
             let AskedToReset { key, plan } = read(body, FIELDS_OF_RESET)?;
@@ -82,6 +86,7 @@ impl<S: Store> Inner<S> {
             key: key(policy, limit, &values).ok_or_else(|| wrong_key(limit))?,
             plan: asked.plan.as_ref().map(Text::as_str).filter(|plan| !plan.is_empty()),
             cost: asked.cost.map(Units::count).transpose()?,
+            is_hidden: hides_named(policy, role),
         };
         if operation == Operation::Check {
             return Ok(self.check_named(&limiter, named).await);
@@ -132,6 +137,9 @@ impl<S: Store> Inner<S> {
                 let wanted = if matches!(rule.quota, Quota::Concurrency(_)) { 1 } else { wanted };
                 let mut told = teller.standing(named.limit, rule, &named.key, outcome);
                 told.allowed = outcome.remaining >= wanted;
+                if named.is_hidden {
+                    HIDDEN.clone_into(&mut told.key);
+                }
                 (told, outcome.limit < wanted)
             })
             .collect();

@@ -119,11 +119,17 @@ fn packed(body: &[u8]) -> Option<Bytes> {
 
 /// Whether the asker says that it unpacks gzip.
 fn takes_gzip(headers: &HeaderMap) -> bool {
-    let lines = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|line| line.to_str().ok());
-    lines.flat_map(|line| line.split(',')).any(|coding| {
-        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
-        let weight = weight.trim().strip_prefix("q=").map_or(Ok(1.0), str::parse::<f32>);
-        name.trim().eq_ignore_ascii_case("gzip") && weight.is_ok_and(|weight| weight > 0.0)
+    names(headers, &ACCEPT_ENCODING, "gzip")
+}
+
+/// Whether a list of what is wanted names this, at a weight above zero (RFC 9110, 12.4.2).
+fn names(headers: &HeaderMap, list: &HeaderName, wanted: &str) -> bool {
+    let lines = headers.get_all(list).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).any(|item| {
+        let mut parts = item.split(';').map(str::trim);
+        let is_wanted = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(wanted));
+        let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+        is_wanted && weight.map_or(Ok(1.0), str::parse::<f32>).is_ok_and(|weight| weight > 0.0)
     })
 }
 
@@ -146,9 +152,7 @@ pub(crate) fn file(name: &str, asked: &HeaderMap) -> Result<Reply, Problem> {
 
 /// The page itself, for those who read HTML. Programs and `curl` do not say so.
 pub(crate) fn index(asked: &HeaderMap) -> Option<Reply> {
-    let reads_html = |line: &HeaderValue| line.to_str().is_ok_and(|line| line.contains("text/html"));
-    let wanted = asked.get_all(ACCEPT).iter().any(reads_html);
-    if wanted { file("index.html", asked).ok() } else { None }
+    if names(asked, &ACCEPT, "text/html") { file("index.html", asked).ok() } else { None }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Answers, as responses.
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, VARY, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Response};
 use http_body_util::Full;
 use serde::Serialize;
@@ -21,6 +21,21 @@ pub(crate) fn json_of(told: &impl Serialize) -> Reply {
 
 pub(crate) fn text(body: &'static str) -> Reply {
     with_type("text/plain; charset=utf-8", body)
+}
+
+/// One of several things of the same name: whoever reads something else is told otherwise.
+pub(crate) fn chosen(mut reply: Reply) -> Reply {
+    reply.headers_mut().entry(VARY).or_insert(HeaderValue::from_static("accept"));
+    reply
+}
+
+/// An answer is of its moment and of its asker: nobody keeps it, and nobody guesses what it
+/// is. Files of the page say themselves how long they may be kept.
+pub(crate) fn not_kept(mut reply: Reply) -> Reply {
+    let headers = reply.headers_mut();
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    headers.entry(X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
+    reply
 }
 
 pub(crate) fn metrics(body: String) -> Reply {

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use http::request::Parts;
 use serde::Serialize;
 use tollgate::{Limit, Policy, Store};
-use tollgate_watch::{LimitSeries, Watcher};
+use tollgate_watch::{LimitCounts, LimitSeries, Watcher};
 
 use crate::api::Inner;
 use crate::named::unknown;
@@ -44,16 +44,18 @@ struct ToldLimit<'p> {
     mode: &'static str,
     policy_mode: &'static str,
     candidate_of: Option<&'p str>,
-    allowed: u64,
-    limited: u64,
-    shadow_limited: u64,
-    blocked: u64,
-    exhausted: u64,
-    soft: u64,
-    degraded: u64,
+    /// Whether it is counted on its own; nothing below is known otherwise.
+    counted: bool,
+    allowed: Option<u64>,
+    limited: Option<u64>,
+    shadow_limited: Option<u64>,
+    blocked: Option<u64>,
+    exhausted: Option<u64>,
+    soft: Option<u64>,
+    degraded: Option<u64>,
     /// The least share that any key had left.
     remaining_min: Option<f64>,
-    total: ToldTotal,
+    total: Option<ToldTotal>,
     agreement: Option<ToldAgreement>,
     series: Option<ToldSeries>,
 }
@@ -80,6 +82,13 @@ struct ToldSeries {
     remaining: Vec<Option<f64>>,
 }
 
+impl From<LimitCounts> for ToldAgreement {
+    fn from(counts: LimitCounts) -> Self {
+        let [both_allow, only_candidate_allows, only_live_allows, both_refuse] = counts.agreement;
+        Self { both_allow, only_candidate_allows, only_live_allows, both_refuse }
+    }
+}
+
 impl From<LimitSeries> for ToldSeries {
     fn from(series: LimitSeries) -> Self {
         let remaining = series.remaining.into_iter().map(|it| it.map(share)).collect();
@@ -94,30 +103,29 @@ fn share(per_mille: u16) -> f64 {
 impl<'p> ToldLimit<'p> {
     fn of(limit: &'p Limit, policy: &'p Policy, modes: &Modes, watcher: &Watcher, in_steps: bool) -> Self {
         let name = limit.name();
-        let window = watcher.limit_window(name).unwrap_or_default();
-        let total = watcher.limit_totals(name).unwrap_or_default();
+        let (window, total) = (watcher.limit_window(name), watcher.limit_totals(name));
+        let counts = window.as_ref().map(|window| window.counts);
         let candidate_of = live_beside(limit, policy);
-        let [both_allow, only_candidate_allows, only_live_allows, both_refuse] = total.agreement;
-        let agreement = ToldAgreement { both_allow, only_candidate_allows, only_live_allows, both_refuse };
         Self {
             name,
             mode: mode(limit.mode()),
             policy_mode: mode(modes.policy_mode(name).unwrap_or(limit.mode())),
             candidate_of,
-            allowed: window.counts.allowed,
-            limited: window.counts.limited,
-            shadow_limited: window.counts.shadow_limited,
-            blocked: window.counts.blocked,
-            exhausted: window.counts.exhausted,
-            soft: window.counts.soft,
-            degraded: window.counts.degraded,
-            remaining_min: window.remaining_min.map(share),
-            total: ToldTotal {
-                allowed: total.allowed,
-                limited: total.limited,
-                shadow_limited: total.shadow_limited,
-            },
-            agreement: candidate_of.map(|_| agreement),
+            counted: counts.is_some(),
+            allowed: counts.map(|it| it.allowed),
+            limited: counts.map(|it| it.limited),
+            shadow_limited: counts.map(|it| it.shadow_limited),
+            blocked: counts.map(|it| it.blocked),
+            exhausted: counts.map(|it| it.exhausted),
+            soft: counts.map(|it| it.soft),
+            degraded: counts.map(|it| it.degraded),
+            remaining_min: window.and_then(|it| it.remaining_min).map(share),
+            total: total.map(|it| ToldTotal {
+                allowed: it.allowed,
+                limited: it.limited,
+                shadow_limited: it.shadow_limited,
+            }),
+            agreement: candidate_of.and(total).map(ToldAgreement::from),
             series: if in_steps { watcher.limit_series(name).map(ToldSeries::from) } else { None },
         }
     }

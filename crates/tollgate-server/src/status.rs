@@ -4,6 +4,9 @@
 //! A node whose store gives no answers is ready all the same: it decides as its limits'
 //! `on_outage` says, and one that is sent no requests decides nothing.
 //!
+//! Anybody may ask whether a node is ready, and how it is. Where its store is, and what
+//! went wrong in words, may name machines and files: that is for those who may read.
+//!
 //! The binary writes it when it loads, fails to load, and stops; requests read it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -38,6 +41,9 @@ struct Last {
     loaded_at: Option<Timestamp>,
     reload_error: Option<String>,
 }
+
+/// Instead of what went wrong, to whoever may not read it.
+const NOT_FOR_ALL: &str = "only those who may read are told why: show a token";
 
 /// Status as JSON.
 #[derive(Serialize)]
@@ -124,15 +130,18 @@ impl Status {
         self.version() > 0 && !self.draining.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn to_json(&self, policy_version: u64, health: &Health) -> Vec<u8> {
+    /// All of it, or what is for everybody.
+    pub(crate) fn to_json(&self, policy_version: u64, health: &Health, in_full: bool) -> Vec<u8> {
         let last = self.last();
+        let told = |why: Option<String>| if in_full { why } else { why.map(|_| NOT_FOR_ALL.to_owned()) };
+        let store = ToldStore::of(health, last.store.clone().filter(|_| in_full));
         let told = Told {
             ready: self.is_ready(),
             draining: self.draining.load(Ordering::Relaxed),
             policy_version,
             policy_loaded_at: last.loaded_at.and_then(date),
-            reload_error: last.reload_error.clone(),
-            store: ToldStore::of(health, last.store.clone()),
+            reload_error: told(last.reload_error.clone()),
+            store: ToldStore { error: told(store.error), ..store },
         };
         serde_json::to_vec(&told).unwrap_or_default()
     }

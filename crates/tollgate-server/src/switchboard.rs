@@ -24,7 +24,7 @@ use tollgate_http::SharedLimiter;
 
 pub use self::journal::{Change, MOST_CHANGES, Saved};
 pub use self::state::{Modes, Switch, SwitchedLimit, Target};
-use self::state::{State, admit, hidden};
+use self::state::{State, admit, undone};
 use crate::access::Role;
 
 /// Switches limits, and remembers who did. Clones are the same.
@@ -170,14 +170,14 @@ impl<S> Switchboard<S> {
             } else {
                 None
             };
-            return Ok(self.switched((mode, mode), why, hidden(&before, target, switch)));
+            return Ok(self.switched((mode, mode), why, undone(&before, target, switch)));
         }
         let change = Change::new(target, from, switch, who);
         saved.note(change.clone());
         let after = State { saved: Arc::new(saved), ..before.clone() };
         self.put(after.clone());
         let why = self.keep(&after, &change);
-        Ok(self.switched((before.of(target), after.of(target)), why, hidden(&after, target, switch)))
+        Ok(self.switched((before.of(target), after.of(target)), why, undone(&after, target, switch)))
     }
 
     /// Has it kept for the next start, if anybody keeps it. Why it could not be.
@@ -193,12 +193,14 @@ impl<S> Switchboard<S> {
         &self,
         (before, mode): (Option<Mode>, Option<Mode>),
         not_kept: Option<String>,
-        hidden: Option<String>,
+        undone: Option<String>,
     ) -> Switched {
         let persisted = self.0.keeper.get().map(|_| not_kept.is_none());
         let not_kept = not_kept
             .map(|why| format!("it is in force, and will be forgotten when this server restarts: {why}"));
-        Switched { mode, before, persisted, warning: not_kept.or(hidden) }
+        let warnings: Vec<_> = not_kept.into_iter().chain(undone).collect();
+        let warning = (!warnings.is_empty()).then(|| warnings.join("; "));
+        Switched { mode, before, persisted, warning }
     }
 
     /// How everything is switched now.

@@ -7,10 +7,12 @@ use std::borrow::Cow;
 use std::hash::RandomState;
 
 use serde::{Serialize, Serializer};
-use tollgate::policy::Key;
+use tollgate::policy::{Key, KeyPrivacy};
 use tollgate::{Decision, DecisionId, Fate, Limit, LimitOutcome, Mode, Outcome, Policy, Rule};
 use tollgate_http::{RetryAfter, decider, soft_limits};
 use tollgate_watch::reason;
+
+use crate::access::Role;
 
 /// What is told about a decision, member by member.
 #[derive(Serialize)]
@@ -60,6 +62,15 @@ pub(crate) const fn mode(mode: Mode) -> &'static str {
         Mode::Shadow => "shadow",
         Mode::Off => "off",
     }
+}
+
+/// A key or an address, of a policy that shows hashes, to somebody who may only look and
+/// named it: who could see what it becomes could find out whose hash any other is.
+pub(crate) const HIDDEN: &str = "hash:hidden";
+
+/// Whether keys that this asker named must not be shown, not even as hashes.
+pub(crate) fn hides_named(policy: &Policy, role: Role) -> bool {
+    policy.privacy() == KeyPrivacy::Hashed && role < Role::Admin
 }
 
 /// What words need besides the decision.

@@ -107,7 +107,7 @@ impl PolicyCounters {
         if in_shadow && decision.is_allowed() {
             totals.count(Kind::ShadowLimited);
         }
-        if let Some(wait) = decision.retry_after() {
+        if let Some(wait) = decision.advised_wait() {
             totals.wait.put(&WAIT, wait.as_micros());
         }
         if self.has_candidates {
@@ -173,7 +173,8 @@ impl PolicyCounters {
     #[cold]
     fn compare(&self, event: &Event<'_, '_>) {
         let decision = event.decision;
-        if !matches!(decision.fate(), Fate::Admitted | Fate::Refused) {
+        // Nor of a share of one beside a share of the other.
+        if decision.is_degraded() || !matches!(decision.fate(), Fate::Admitted | Fate::Refused) {
             return;
         }
         let counted = decision.limits().map(|it| it.limit().place());
@@ -209,7 +210,7 @@ impl PolicyCounters {
         if live.is_off || candidate.is_off || (event.request.is_none() && !both_took_part) {
             return;
         }
-        candidate.counter.agree(live_allows.unwrap_or(true), allows.unwrap_or(true));
+        candidate.counter.agree(live_allows.unwrap_or(true), allows.unwrap_or(true), event.at);
     }
 }
 

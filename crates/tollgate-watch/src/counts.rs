@@ -8,11 +8,12 @@
 //! Not here: what a decision counts as (`counting`).
 
 use std::array;
+use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldhash::{HashMap, HashMapExt as _};
-use tollgate::{Policy, Span};
+use tollgate::{Limit, Policy, Span};
 
 use crate::counting::PolicyCounters;
 use crate::histogram::{Histogram, LATENCY, Spread};
@@ -20,7 +21,7 @@ use crate::limit_counter::LimitCounter;
 use crate::stripes::Striped;
 
 /// How many limits are counted each on its own.
-pub(crate) const MOST_NAMES: usize = 2000;
+pub const MOST_NAMES: usize = 2000;
 /// All limits that are not.
 pub(crate) const OTHER: &str = "_other";
 
@@ -91,6 +92,8 @@ pub(crate) struct Counters {
     totals: Arc<Striped<Totals>>,
     names: Mutex<Names>,
     other: Arc<LimitCounter>,
+    /// Tells rules from others.
+    hasher: foldhash::quality::RandomState,
 }
 
 #[derive(Default)]
@@ -112,6 +115,7 @@ impl Counters {
             totals: Arc::new(Striped::new()),
             names: Mutex::new(Names { known: HashMap::new(), policies: 0 }),
             other: Arc::new(LimitCounter::new(OTHER)),
+            hasher: foldhash::quality::RandomState::default(),
         }
     }
 
@@ -121,8 +125,13 @@ impl Counters {
         names.make_room(policy);
         let counters = policy.limits().iter().map(|limit| {
             let counter = names.counter(limit.name()).unwrap_or_else(|| Arc::clone(&self.other));
-            if limit.candidate_of().is_some() {
-                counter.is_candidate();
+            if let Some(live) = limit.candidate_of().and_then(|live| policy.limits().get(live)) {
+                let ids = |limit: &Limit| {
+                    let mut ids: Vec<_> = limit.every_rule().map(|rule| rule.id.0).collect();
+                    ids.sort_unstable();
+                    ids
+                };
+                counter.is_candidate(self.hasher.hash_one((ids(live), ids(limit))));
             }
             counter
         });

@@ -8,12 +8,13 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use tollgate::policy::{BlockReason, KeyPrivacy};
+use tollgate::policy::{Allowance, Block, BlockReason, KeyPrivacy};
 use tollgate::{
-    Decision, DecisionId, Fate, Limit, LimitOutcome, Policy, Quota, Request, Span, Timestamp, Verdict,
+    Decision, DecisionId, Fate, Limit, LimitOutcome, Mode, Policy, Quota, Request, Rule, Span, Timestamp,
+    Verdict,
 };
 
-use crate::record::{LimitRecord, Record, RecordFate};
+use crate::record::{LimitRecord, Record, RecordFate, ShadowBlock};
 use crate::traceparent::TraceParent;
 
 /// How much of a method, a path and a host is kept, in bytes.
@@ -41,7 +42,7 @@ impl Describer<'_> {
         at: Timestamp,
         spot: impl Fn(&LimitOutcome<'_>) -> u64,
     ) -> Record {
-        let decider = decision.decider();
+        let decider = decision.adviser();
         let place = decider.and_then(|decider| {
             decision.limits().position(|it| std::ptr::eq(it.outcome(), decider.outcome()))
         });
@@ -70,8 +71,10 @@ impl Describer<'_> {
                 .map(|client| show_address(client, self.policy.privacy(), self.secret).into()),
             limit: limit.map(|limit| self.name(limit)),
             decider: place,
-            retry_after: decision.retry_after(),
+            retry_after: decision.advised_wait(),
             limits: decision.limits().map(|it| self.limit(&it, decision, spot(&it))).collect(),
+            shadowed: decision.shadowed().iter().map(|block| self.shadowed(block)).collect(),
+            switched_off: is_off(self.policy),
             trace: request.and_then(trace_of),
         }
     }
@@ -84,12 +87,23 @@ impl Describer<'_> {
             key: self.key(it),
             spot,
             quota: it.rule().quota.clone(),
+            whole: decision.is_degraded().then(|| it.policy_rule().quota.clone()),
+            granted_by: granted_by(it).map(Into::into),
             mode: limit.mode(),
             is_candidate: limit.candidate_of().is_some(),
             count_denied: limit.count_denied() && !decision.is_allowed(),
             degraded: decision.is_degraded(),
             cost: it.cost(),
             outcome: *it.outcome(),
+        }
+    }
+
+    fn shadowed(&self, block: &Block<'_>) -> ShadowBlock {
+        let limit = block.limit;
+        ShadowBlock {
+            limit: self.name(limit),
+            reason: blocked(limit, block.reason).into(),
+            is_candidate: limit.candidate_of().is_some(),
         }
     }
 
@@ -111,6 +125,23 @@ impl Describer<'_> {
         }
         shown.into()
     }
+}
+
+/// Whether all limits are switched off, if there are any.
+fn is_off(policy: &Policy) -> bool {
+    !policy.limits().is_empty() && policy.limits().iter().all(|limit| limit.mode() == Mode::Off)
+}
+
+/// Whose numbers a limit answered by, if not its own.
+fn granted_by(it: &LimitOutcome<'_>) -> Option<String> {
+    let (limit, rule) = (it.limit(), it.policy_rule());
+    let among = |rules: &[Rule]| rules.iter().any(|known| std::ptr::eq(known, rule));
+    if among(limit.rules()) {
+        return None;
+    }
+    let mut plans = limit.plans();
+    let plan = plans.find(|(_, granted)| matches!(granted, Allowance::Rules(rules) if among(rules)));
+    Some(plan.map_or_else(|| "override".to_owned(), |(name, _)| format!("plan {name}")))
 }
 
 /// The trace that a request says it belongs to.

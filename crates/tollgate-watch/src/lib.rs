@@ -57,12 +57,12 @@ mod watching;
 mod words;
 
 pub use at_zero::AtZero;
-pub use counts::Counts;
+pub use counts::{Counts, MOST_NAMES};
 pub use describe::{blocked, reason};
 pub use exposition::{Exposition, MetricKind};
 pub use limit_counter::LimitCounts;
 pub use past::{LimitSeries, LimitWindow};
-pub use record::{LimitRecord, Record, RecordFate};
+pub use record::{LimitRecord, Record, RecordFate, ShadowBlock};
 pub use ring::Kept;
 pub use series::Series;
 pub use settings::WatchSettings;

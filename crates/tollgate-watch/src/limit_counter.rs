@@ -6,6 +6,8 @@ use std::array;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use tollgate::Timestamp;
+
 use crate::histogram::{Histogram, SHARE, Spread};
 use crate::past::{LimitWindow, Past};
 use crate::stripes::Striped;
@@ -62,6 +64,10 @@ pub(crate) struct LimitCounter {
     cells: Striped<Cells>,
     /// Only of limits that are tried beside another, or once were.
     agreement: OnceLock<Striped<[AtomicU64; 4]>>,
+    /// When that was first counted, in microseconds; zero: not yet.
+    agreement_since: AtomicU64,
+    /// What both are by.
+    compared: Mutex<Option<u64>>,
     past: Mutex<Past>,
 }
 
@@ -94,13 +100,27 @@ impl LimitCounter {
             name: name.into(),
             cells: Striped::new(),
             agreement: OnceLock::new(),
+            agreement_since: AtomicU64::new(0),
+            compared: Mutex::default(),
             past: Mutex::new(Past::default()),
         }
     }
 
-    /// It is tried beside another from now on.
-    pub(crate) fn is_candidate(&self) {
-        self.agreement.get_or_init(Striped::new);
+    /// It is tried beside another from now on. `rules` stands for what both are by: how two
+    /// others would have agreed says nothing about these.
+    pub(crate) fn is_candidate(&self, rules: u64) {
+        let agreement = self.agreement.get_or_init(Striped::new);
+        let before = self.compared.lock().unwrap_or_else(PoisonError::into_inner).replace(rules);
+        if before.is_some_and(|before| before != rules) {
+            agreement.iter().flatten().for_each(|count| count.store(0, Ordering::Relaxed));
+            self.agreement_since.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// When it was first compared, as it is.
+    pub(crate) fn agreement_since(&self) -> Option<Timestamp> {
+        let since = self.agreement_since.load(Ordering::Relaxed);
+        (since > 0).then(|| Timestamp::from_micros(since))
     }
 
     #[inline]
@@ -120,7 +140,7 @@ impl LimitCounter {
     }
 
     /// How a limit and the one it is tried beside answered.
-    pub(crate) fn agree(&self, live_allows: bool, allows: bool) {
+    pub(crate) fn agree(&self, live_allows: bool, allows: bool, at: Timestamp) {
         let kind = match (live_allows, allows) {
             (true, true) => 0,
             (false, true) => 1,
@@ -129,6 +149,11 @@ impl LimitCounter {
         };
         if let Some(agreement) = self.agreement.get() {
             agreement.mine()[kind].fetch_add(1, Ordering::Relaxed);
+            if self.agreement_since.load(Ordering::Relaxed) == 0 {
+                let (since, now) = (&self.agreement_since, at.as_micros());
+                // Of many at once, one is the first.
+                let _first = since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+            }
         }
     }
 

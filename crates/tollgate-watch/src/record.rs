@@ -41,6 +41,7 @@ pub struct Record {
     /// Empty where a limit and a key were named instead of a request.
     pub method: Box<str>,
     /// Without the query, cut where it is long. As it came: escape it where you show it.
+    /// Where keys are not shown, parts of it that are one stand as `{name}`.
     pub path: Box<str>,
     /// The host asked for, cut where it is long. As it came.
     pub host: Option<Box<str>>,
@@ -51,12 +52,27 @@ pub struct Record {
     pub limit: Option<Arc<str>>,
     /// That limit, among `limits`; `None` where nothing was counted.
     pub decider: Option<usize>,
-    /// How long to wait, where that helps.
+    /// How long the caller was told to wait, where that helps; jitter is not in it.
     pub retry_after: Option<Span>,
     /// Every limit that was counted, window by window.
     pub limits: Vec<LimitRecord>,
+    /// Limits in shadow mode that would have refused without counting.
+    pub shadowed: Vec<ShadowBlock>,
+    /// Whether every limit of the policy was switched off.
+    pub switched_off: bool,
     /// The trace that the request belongs to, if it said so.
     pub trace: Option<TraceParent>,
+}
+
+/// A limit in shadow mode that would have refused without counting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShadowBlock {
+    /// The limit's name.
+    pub limit: Arc<str>,
+    /// Why, in words: as [`blocked`](crate::blocked) has them.
+    pub reason: Box<str>,
+    /// Whether it is tried beside another.
+    pub is_candidate: bool,
 }
 
 /// How a decision came about, as [`tollgate::Fate`] has it.
@@ -89,6 +105,10 @@ pub struct LimitRecord {
     pub spot: u64,
     /// What it promises. Of a degraded decision, this node's share of it.
     pub quota: Quota,
+    /// What the policy promises, where `quota` is only this node's share of it.
+    pub whole: Option<Quota>,
+    /// Whose numbers these are, if not the limit's own: `plan pro`, or `override`.
+    pub granted_by: Option<Box<str>>,
     /// Whether it could refuse.
     pub mode: Mode,
     /// Whether it is tried beside another.

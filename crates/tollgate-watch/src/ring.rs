@@ -31,6 +31,8 @@ pub struct Kept {
     pub refusals: usize,
     /// How many at most.
     pub most: usize,
+    /// How many of these are the last ones, whoever was refused, as the settings say.
+    pub records: usize,
     /// Since when every refusal is there; `None` before the first.
     pub since: Option<Timestamp>,
     /// The number of the last record, refused or not; zero before the first.
@@ -159,6 +161,7 @@ impl Ring {
         Kept {
             refusals: all.refused.records.len() + before,
             most: all.refused.most + all.first.most,
+            records: all.refused.most,
             since: oldest.map(|slot| slot.record.at),
             last: all.last,
         }

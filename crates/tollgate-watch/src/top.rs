@@ -50,6 +50,8 @@ pub struct HotRoute {
     pub path: Box<str>,
     /// How many requests at most, scaled up from the sample.
     pub requests: u64,
+    /// How many at least, besides what the sample adds.
+    pub requests_at_least: u64,
     /// Of these, refused: at least.
     pub refused: u64,
 }
@@ -68,7 +70,8 @@ pub struct TopList {
     pub error_at_most: u64,
     /// How many requests came meanwhile, scaled up from the sample.
     pub requests: u64,
-    /// The routes that were asked for most, the most first.
+    /// The routes that were asked for most, by what they were asked for at least, the most
+    /// first.
     pub routes: Vec<HotRoute>,
     /// By how much a route's number may be too high, besides what the sample adds.
     pub routes_error_at_most: u64,
@@ -173,6 +176,7 @@ impl Top {
                     method: it.payload.0.clone(),
                     path: it.payload.1.clone(),
                     requests: it.count,
+                    requests_at_least: it.count - it.error,
                     refused: it.marked,
                 })
                 .collect(),

@@ -10,8 +10,8 @@
 use std::hash::RandomState;
 use std::sync::{Arc, Mutex};
 
-use tollgate::policy::KeyPrivacy;
-use tollgate::{Decision, DecisionId, Observer, Policy, Request, Span, Timestamp, Watch};
+use tollgate::policy::{Key, KeyPrivacy};
+use tollgate::{Decision, DecisionId, Limit, Observer, Policy, Request, Span, Timestamp, Watch};
 
 use crate::at_zero::{AtZero, ZeroKeys};
 use crate::counts::{Counters, Counts};
@@ -157,6 +157,17 @@ impl Watcher {
     /// Who was refused most and what was asked for most in the last minutes.
     pub fn top(&self, now: Timestamp, most: usize) -> TopList {
         self.0.top.list(now, most)
+    }
+
+    /// Somebody gave a key something back, or all: what was known of it is not so any more.
+    pub fn forget_key(&self, limit: &Limit, key: &Key) {
+        self.0.forget_key(limit, key);
+    }
+
+    /// Since when a limit is compared with the one that it is tried beside: the first
+    /// decision after either of them was last changed. `None`: there was none.
+    pub fn agreement_since(&self, name: &str) -> Option<Timestamp> {
+        self.0.counters.limit(name)?.agreement_since()
     }
 
     /// Keys that have had nothing left for long, the longest first.

@@ -10,7 +10,7 @@ use std::hash::BuildHasher as _;
 use std::sync::{Arc, PoisonError};
 
 use tollgate::policy::{Key, KeyPrivacy};
-use tollgate::{Decision, Event, Fate, LimitOutcome, Policy, Request, Rule, Span, Timestamp, Verdict, Watch};
+use tollgate::{Decision, Event, Fate, Limit, LimitOutcome, Policy, Request, Rule, Span, Timestamp, Verdict, Watch};
 
 use crate::counting::PolicyCounters;
 use crate::describe::{Describer, show_address};
@@ -42,7 +42,7 @@ impl PolicyWatch {
     #[inline]
     fn look_at(&self, event: &Event<'_, '_>, it: &LimitOutcome<'_>) {
         let (all, outcome) = (&self.all, it.outcome());
-        let spot = all.spot(it.rule(), it.key());
+        let spot = all.spot(it.policy_rule(), it.key());
         // What refuses nobody is nobody's alert.
         if it.is_binding() {
             let refused = matches!(outcome.verdict, Verdict::Refused { .. })
@@ -69,7 +69,7 @@ impl PolicyWatch {
         let (all, describer) = (&self.all, self.describer());
         match event.decision.fate() {
             Fate::Refused => {
-                let Some(decider) = event.decision.decider() else { return 0 };
+                let Some(decider) = event.decision.adviser() else { return 0 };
                 let limit = decider.limit();
                 // Windows of one limit are one allowance to whoever reads.
                 let spot = all.spots.hash_one((limit.name(), decider.key().as_bytes()));
@@ -94,7 +94,7 @@ impl PolicyWatch {
 
     #[cold]
     fn remember(&self, event: &Event<'_, '_>, caller: u64) {
-        let spot = |it: &LimitOutcome<'_>| self.all.spot(it.rule(), it.key());
+        let spot = |it: &LimitOutcome<'_>| self.all.spot(it.policy_rule(), it.key());
         let record = self.describer().describe(event.request, event.decision, event.at, spot);
         self.all.ring.keep(Record { id: event.id, took: event.took, ..record }, caller);
     }
@@ -145,6 +145,13 @@ impl Inner {
         self.spots.hash_one((rule.id.0, key.as_bytes()))
     }
 
+    /// A key was given something back.
+    pub(crate) fn forget_key(&self, limit: &Limit, key: &Key) {
+        for rule in limit.every_rule() {
+            self.zero.left(self.spot(rule, key));
+        }
+    }
+
     /// The record of a decision that nobody was told of.
     pub(crate) fn consider(
         &self,
@@ -155,7 +162,7 @@ impl Inner {
         at: Timestamp,
     ) -> Record {
         let describer = Describer { policy, version, secret: &self.secret, names: &[] };
-        let spot = |it: &LimitOutcome<'_>| self.spot(it.rule(), it.key());
+        let spot = |it: &LimitOutcome<'_>| self.spot(it.policy_rule(), it.key());
         let mut record = describer.describe(request, decision, at, spot);
         for limit in &mut record.limits {
             limit.count_denied = false;

@@ -80,6 +80,8 @@ fn record(quota: &Quota, cost: u64, outcome: Outcome) -> LimitRecord {
         key: "ann".into(),
         spot: 1,
         quota: quota.clone(),
+        whole: None,
+        granted_by: None,
         mode: Mode::Enforce,
         is_candidate: false,
         count_denied: false,

@@ -5,13 +5,16 @@
 //!
 //! Not here: wording it (`tollgate_http` for HTTP).
 
-use tollgate_core::{Outcome, Owner, Rule, Span, Timestamp};
+use tollgate_core::{Outcome, Owner, Quota, Rule, Span, Timestamp};
 use tollgate_policy::{Block, Check, Checks, Limit, ListEntry, Mode, Survey};
 use tollgate_store::Outcomes;
 
 use crate::id::DecisionId;
 use crate::outage::{Degraded, Found, Part, denies};
 use crate::receipt::Receipt;
+
+/// The wait that callers are told where nobody can put a time to it.
+const SHORTLY: Span = Span::from_secs(1);
 
 /// What a limiter answers about a request.
 ///
@@ -190,6 +193,43 @@ impl<'l> Decision<'l> {
         }
     }
 
+    /// The limit that matters most to the caller, as [`decider`](Self::decider) has it, but
+    /// by the waits that callers are told: a lease that ends late does not go before a
+    /// limit that really takes longer.
+    pub fn adviser(&self) -> Option<LimitOutcome<'_>> {
+        if self.fate != Fate::Refused {
+            return self.decider();
+        }
+        let refusing = self.limits().filter(|it| it.is_binding() && !it.outcome.is_admitted());
+        refusing.max_by_key(|it| match it.advised_wait() {
+            Some(wait) => (false, wait),
+            None => (true, Span::ZERO),
+        })
+    }
+
+    /// How long callers are told to wait, before any jitter. `None` for what is allowed,
+    /// and where waiting does not help.
+    ///
+    /// ```
+    /// # use tollgate::{Call, Limiter, Span};
+    /// let limiter = Limiter::from_policy("limits: [{by: ip, slots: 1, ttl: 1m}]")?;
+    /// let call = Call::new("GET", "/").ip([203, 0, 113, 9]);
+    /// assert_eq!(limiter.check(&call).advised_wait(), None);
+    /// let refused = limiter.check(&call);
+    /// // A lease may last for a minute; most slots are given back long before.
+    /// assert_eq!(refused.advised_wait(), Some(Span::from_secs(1)));
+    /// assert!(refused.retry_after() > refused.advised_wait());
+    /// # Ok::<(), tollgate::PolicyError>(())
+    /// ```
+    pub fn advised_wait(&self) -> Option<Span> {
+        match self.fate {
+            Fate::Refused => self.adviser()?.advised_wait(),
+            // When the store is back nobody knows, but it is asked every second.
+            Fate::Uncountable => Some(SHORTLY),
+            _ => None,
+        }
+    }
+
     /// How long to wait before the same request can pass, if nobody else
     /// spends. `None` for what is allowed, and where waiting does not help.
     pub fn retry_after(&self) -> Option<Span> {
@@ -260,6 +300,22 @@ impl<'d> LimitOutcome<'d> {
     /// degraded decision, this node's share of that.
     pub const fn rule(&self) -> &'d Rule {
         self.rule
+    }
+
+    /// The rule of the policy: what [`rule`](Self::rule) is, or is this node's share of.
+    pub const fn policy_rule(&self) -> &'d Rule {
+        self.check.rule
+    }
+
+    /// How long callers are told to wait for this limit, before any jitter; `None` where it
+    /// has room, or where waiting does not help.
+    ///
+    /// When a slot comes back no clock knows. The end of a lease is the latest it can be, a
+    /// minute for most, and callers who believed that would sleep while slots stand empty:
+    /// they are asked to come back shortly.
+    pub fn advised_wait(&self) -> Option<Span> {
+        let wait = self.outcome.retry_after()?;
+        Some(if matches!(self.rule.quota, Quota::Concurrency(_)) { SHORTLY } else { wait })
     }
 
     /// The rule's name: the limit's, with its window where it has several.

@@ -120,7 +120,7 @@ export async function check(requests) {
   return told.decisions;
 }
 
-/** Asks the test to do something with the servers (stop, start, break, mend), and waits for it. */
+/** Asks the test to do something with the servers (`Server::obey`), and waits for it. */
 export async function order(what) {
   const file = path.join(process.env.ORDERS, what);
   fs.writeFileSync(file, "");

@@ -6,7 +6,7 @@ const stop = traffic("/api/v1/search", { "x-user-id": "acme" });
 const visit = await open();
 const { page } = visit;
 await visit.ready();
-await says(page.locator("#store"), /redis at .*closed/);
+await says(page.locator("#store"), /redis:.*closed/);
 await says(page.locator("#store-state"), "ok");
 
 await order("break");

@@ -35,6 +35,7 @@ await page.getByLabel("Path").fill("/api/v1/search");
 await page.getByRole("button", { name: "Ask" }).click();
 await says(page.locator("dialog.drawer"), "would be passed");
 await page.keyboard.press("Escape");
+await until("nothing is open", () => new URL(page.url()).hash === "");
 
 // A reload keeps the token, another tab does not have it.
 await page.reload();

@@ -4,15 +4,14 @@
 //! clients take zero for "no header" and come back at once. Two SDK families
 //! read `retry-after-ms` first and are told the same in milliseconds.
 //!
-//! When a slot comes back no clock knows. The end of a lease is the latest it can
-//! be, a minute for most, and callers who believed that would sleep while slots
-//! stand empty: they are asked to come back shortly.
+//! How long that is before any jitter, a decision says itself
+//! ([`Decision::advised_wait`]): who counts and records tells the same.
 //!
 //! Jitter only ever adds: callers who were refused together come back apart, and
 //! none before it can pass. It is the caller who rolls the dice.
 
 use http::{HeaderName, header};
-use tollgate::{Decision, Fate, LimitOutcome, Quota, Span};
+use tollgate::{Decision, LimitOutcome, Quota, Span};
 
 use super::Sheet;
 
@@ -40,19 +39,14 @@ impl RetryAfter {
     /// The wait of a refusal, stretched by up to `jitter_percent`: not at all for
     /// dice of zero, by all of it for `u32::MAX`.
     pub fn of(decision: &Decision<'_>, jitter_percent: u8, dice: u32) -> Option<Self> {
-        let wait = match decision.fate() {
-            Fate::Refused => wait_for(&decider(decision)?)?,
-            // When the store is back nobody knows, but it is asked every second.
-            Fate::Uncountable => SHORTLY,
-            _ => return None,
-        };
+        let wait = decision.advised_wait()?;
         Some(Self(stretched(wait, jitter_percent, dice)))
     }
 
     /// The wait that one limit asks for, as it is told: `None` where it has room, or
     /// where waiting does not help.
     pub fn of_limit(limit: &LimitOutcome<'_>) -> Option<Self> {
-        wait_for(limit).map(Self)
+        limit.advised_wait().map(Self)
     }
 
     /// For a refusal that no limit can put a time to.
@@ -80,27 +74,14 @@ impl RetryAfter {
 /// but by the waits that are told: a lease that ends late does not go before a
 /// limit that really takes longer.
 pub fn decider<'d>(decision: &'d Decision<'_>) -> Option<LimitOutcome<'d>> {
-    if decision.fate() != Fate::Refused {
-        return decision.decider();
-    }
-    let refusing = decision.limits().filter(|it| it.is_binding() && !it.outcome().is_admitted());
-    refusing.max_by_key(|it| match wait_for(it) {
-        Some(wait) => (false, wait),
-        None => (true, Span::ZERO),
-    })
+    decision.adviser()
 }
 
 /// How long what is said about a limit holds: until it would admit what it has
 /// just refused, or until it is as good as unused.
 pub(super) fn until_change(limit: &LimitOutcome<'_>) -> Span {
     let unused = || if has_slots(limit) { SHORTLY } else { limit.outcome().reset_after };
-    wait_for(limit).unwrap_or_else(unused)
-}
-
-/// How long to wait for a limit that refused; `None` where waiting does not help.
-fn wait_for(limit: &LimitOutcome<'_>) -> Option<Span> {
-    let wait = limit.outcome().retry_after()?;
-    Some(if has_slots(limit) { SHORTLY } else { wait })
+    limit.advised_wait().unwrap_or_else(unused)
 }
 
 fn has_slots(limit: &LimitOutcome<'_>) -> bool {

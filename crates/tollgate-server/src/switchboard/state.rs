@@ -138,10 +138,17 @@ pub(super) fn admit(state: &State, name: &str, switch: Switch) -> Result<(), Swi
     }
 }
 
-/// What hides a switch that was just made.
-pub(super) fn hidden(state: &State, target: Target<'_>, switch: Switch) -> Option<String> {
+/// What a switch that was just made does not do, and its maker may think it does.
+pub(super) fn undone(state: &State, target: Target<'_>, switch: Switch) -> Option<String> {
     let (own, all) = (switch.mode()?, state.everything());
-    let is_hidden = matches!(target, Target::Limit(_)) && weaker(own, all) != own;
+    if target == Target::Everything {
+        let denied = state.file.deny_entries();
+        return (own != Mode::Enforce && denied > 0).then(|| {
+            let entries = if denied == 1 { "its one entry" } else { "its entries" };
+            format!("the deny list is no limit and stays in force: whoever is in {entries} is refused all the same")
+        });
+    }
+    let is_hidden = weaker(own, all) != own;
     is_hidden.then(|| {
         let all = crate::told::mode(all);
         format!("everything is switched to `{all}`, and that counts until it is switched back")

@@ -38,7 +38,7 @@ impl Tokens {
     pub(super) fn against(self, cost: u64) -> Self {
         let missing = |tokens: i128| i128::from(cost) * THOUSAND - tokens;
         let exact = missing(self.thousandths);
-        let fair = |places: &u32| missing(self.cut(*places)) - exact <= exact / 10;
+        let fair = |places: &u32| missing(self.cut(*places)) - exact <= exact / 50;
         Self { places: (1..3).find(fair).unwrap_or(3), ..self }
     }
 
