@@ -12,8 +12,13 @@ use crate::ready::Addresses;
 /// More than a screen of limits is not read.
 const MOST_SHOWN: usize = 20;
 
-/// The start-up text.
-pub(crate) fn banner(inputs: &Inputs, configuration: &Configuration, addresses: &Addresses) -> String {
+/// The start-up text. `in_force` is the policy with the switches laid over it that were kept.
+pub(crate) fn banner(
+    inputs: &Inputs,
+    configuration: &Configuration,
+    in_force: &Policy,
+    addresses: &Addresses,
+) -> String {
     let mut out = format!("tollgate {}\n", env!("CARGO_PKG_VERSION"));
     let mut line = |name: &str, what: &dyn Display| {
         let _ = writeln!(out, "  {name:8} {what}");
@@ -27,8 +32,8 @@ pub(crate) fn banner(inputs: &Inputs, configuration: &Configuration, addresses: 
     };
     line("gateway", &format_args!("{}{upstreams}", or_off(addresses.gateway_url())));
     line("api", &or_off(addresses.api_url()));
-    if let Some(api) = addresses.api_url() {
-        line("page", &format_args!("open {api}/ in a browser"));
+    if let Some(page) = addresses.page_url() {
+        line("page", &format_args!("open {page} in a browser"));
     }
     if let Some(store) = configuration.settings.store.shown() {
         line("store", &store);
@@ -43,22 +48,25 @@ pub(crate) fn banner(inputs: &Inputs, configuration: &Configuration, addresses: 
     if let Some(settings) = &inputs.settings {
         line("settings", &settings.display());
     }
-    out.push_str(&limits(configuration.policy.limits()));
+    out.push_str(&limits(in_force.limits()));
     for warning in &configuration.warnings {
         let _ = write!(out, "\n{warning}");
     }
     if inputs.config.is_none() {
-        out.push_str(&to_try(addresses, &configuration.policy));
+        out.push_str(&to_try(addresses, in_force));
     }
     out
 }
 
 fn limits(limits: &[Limit]) -> String {
-    let mut out = match limits.len() {
-        0 => "\nno limits in force\n".to_owned(),
-        1 => "\n1 limit in force\n".to_owned(),
-        many => format!("\n{many} limits in force\n"),
+    let off = limits.iter().filter(|limit| limit.mode() == Mode::Off).count();
+    let in_force = match limits.len() - off {
+        0 => "no limits".to_owned(),
+        1 => "1 limit".to_owned(),
+        many => format!("{many} limits"),
     };
+    let off = if off > 0 { format!(", {off} off") } else { String::new() };
+    let mut out = format!("\n{in_force} in force{off}\n");
     let rows: Vec<_> = limits.iter().take(MOST_SHOWN).map(row).collect();
     let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
     let (name, endpoint, by) = (width(0), width(1), width(2));
@@ -136,7 +144,12 @@ mod tests {
             value: limits.into(),
         }];
         let inputs = Inputs { overlays, ..Inputs::default() };
-        banner(&inputs, &inputs.load(Reading::First).unwrap(), addresses)
+        said(&inputs, addresses)
+    }
+
+    fn said(inputs: &Inputs, addresses: &Addresses) -> String {
+        let configuration = inputs.load(Reading::First).unwrap();
+        banner(inputs, &configuration, &configuration.policy, addresses)
     }
 
     fn addresses() -> Addresses {
@@ -148,7 +161,7 @@ mod tests {
     #[test]
     fn the_sample_comes_with_three_commands_to_try() {
         let inputs = Inputs::default();
-        let said = banner(&inputs, &inputs.load(Reading::First).unwrap(), &addresses());
+        let said = said(&inputs, &addresses());
         for expected in [
             "gateway  http://127.0.0.1:8080 to a built-in demo",
             "api      http://127.0.0.1:7070",
@@ -160,6 +173,20 @@ mod tests {
             " peek demo-search 127.0.0.1 ",
             "five a minute; the sixth is refused",
         ] {
+            assert!(said.contains(expected), "{expected} in:\n{said}");
+        }
+    }
+
+    #[test]
+    fn the_page_has_an_address_that_can_be_gone_to() {
+        for (api, tls, expected) in [
+            ("0.0.0.0:7070", false, "open http://127.0.0.1:7070/ in"),
+            ("[::]:7070", false, "open http://[::1]:7070/ in"),
+            ("192.0.2.1:7070", true, "open https://192.0.2.1:7070/ in"),
+            ("0.0.0.0:7070", true, &format!("open https://{}:7070/ in", crate::ready::machine_name())),
+        ] {
+            let addresses = Addresses { api: api.parse().ok(), api_tls: tls, ..Addresses::default() };
+            let said = said(&Inputs::default(), &addresses);
             assert!(said.contains(expected), "{expected} in:\n{said}");
         }
     }
@@ -185,6 +212,21 @@ mod tests {
         let expected =
             "  a  POST /x  by tenant and user  token-bucket 1/second token-bucket 20/hour (shadow)\n";
         assert!(said.contains("1 limit in force") && said.contains(expected), "{said}");
+    }
+
+    #[test]
+    fn what_is_off_is_not_said_to_be_in_force() {
+        let limits = "[{name: a, by: ip, bucket: 1/s}, {name: b, by: ip, bucket: 1/s, mode: off}]";
+        assert!(text(limits, &addresses()).contains("\n1 limit in force, 1 off\n"));
+        let inputs = Inputs::default();
+        let configuration = inputs.load(Reading::First).unwrap();
+        let off = configuration.policy.with_modes(|_| Mode::Off);
+        let said = banner(&inputs, &configuration, &off, &addresses());
+        assert!(
+            said.contains("\nno limits in force, 7 off\n") && said.contains("5/minute (off)\n"),
+            "{said}"
+        );
+        assert!(!said.contains("five a minute; the sixth is refused"), "{said}");
     }
 
     #[test]

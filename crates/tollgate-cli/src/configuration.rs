@@ -30,6 +30,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate::Policy;
 use tollgate::policy::{Document, Kind, Node, Problems, Setting, Words};
+use tollgate_watch::MOST_NAMES;
 
 pub(crate) use address::Listen;
 pub(crate) use admin::AdminSettings;
@@ -109,8 +110,12 @@ impl Inputs {
         let (Ok(policy), []) = (policy, failures.as_slice()) else { return Err(Failure::all(&failures)) };
         let warnings = [policy.warnings(), &about_settings];
         let warnings = warnings.into_iter().filter(|it| !it.is_empty());
-        let (warnings, brief_warnings) =
+        let (mut warnings, mut brief_warnings): (Vec<_>, Vec<_>) =
             warnings.map(|it| (it.render(&self.name()), it.brief(&self.name()))).unzip();
+        if let Some(warning) = too_many(&policy, &settings) {
+            warnings.push(warning.clone());
+            brief_warnings.push(warning);
+        }
         Ok(Configuration { policy, settings, warnings, brief_warnings, document })
     }
 
@@ -143,6 +148,19 @@ impl Inputs {
         }
         if failures.is_empty() { Ok(document) } else { Err(Failure::all(&failures)) }
     }
+}
+
+/// More limits than are counted each on its own, if there are and anything is counted.
+fn too_many(policy: &Policy, settings: &Settings) -> Option<String> {
+    settings.observing.watched()?;
+    let limits = policy.limits().len();
+    (limits > MOST_NAMES).then(|| {
+        format!(
+            "warning: {limits} limits, and {MOST_NAMES} are counted each on its own: all others share the metrics of \
+             `_other`, and the page has no numbers for them\n  \
+             = help: they are enforced all the same; one limit with `overrides` or `plans` often stands for many\n"
+        )
+    })
 }
 
 const SETTINGS_FILE: Words = Words {
@@ -214,6 +232,27 @@ mod tests {
         let overlays = vec![set("limits", "[{by: ip, bucket: 0/s}]"), set("log.level", "loud")];
         let wrong = Inputs { overlays, ..Inputs::default() }.load(Reading::First).unwrap_err().to_string();
         assert!(wrong.contains("a rate of zero") && wrong.contains("`level` cannot be `loud`"), "{wrong}");
+    }
+
+    #[test]
+    fn more_limits_than_are_counted_are_told_of_once() {
+        let many = |count: usize| -> String {
+            let limits: Vec<_> =
+                (0..count).map(|at| format!("{{name: n{at}, by: ip, bucket: 1/s}}")).collect();
+            format!("[{}]", limits.join(","))
+        };
+        let load = |count, observe: &str| {
+            let overlays = vec![set("limits", &many(count)), set("observe", observe)];
+            Inputs { overlays, ..Inputs::default() }.load(Reading::First).unwrap()
+        };
+        let told = load(MOST_NAMES + 1, "{records: 100}");
+        for warnings in [&told.warnings, &told.brief_warnings] {
+            let about: Vec<_> = warnings.iter().filter(|it| it.contains("2001 limits")).collect();
+            assert!(about.len() == 1 && about[0].contains("`_other`"), "{warnings:?}");
+        }
+        for quiet in [load(MOST_NAMES, "{records: 100}"), load(MOST_NAMES + 1, "off")] {
+            assert!(!quiet.warnings.iter().any(|it| it.contains("`_other`")), "{:?}", quiet.warnings);
+        }
     }
 
     #[test]

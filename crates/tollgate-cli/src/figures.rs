@@ -12,6 +12,7 @@ use tollgate_server::Gauges;
 use tollgate_watch::MetricKind::{Counter, Gauge};
 use tollgate_watch::{Exposition, Watcher};
 
+use crate::logging::Log;
 use crate::store::{AnyStore, counters};
 use crate::watching::ToldCounts;
 
@@ -53,6 +54,7 @@ pub(crate) struct Figures {
     watcher: Option<Watcher>,
     reloads: Arc<Reloads>,
     told: ToldCounts,
+    log: Log,
     tarpit: OnceLock<Tarpit>,
     clock: SystemClock,
     used: Mutex<Used>,
@@ -72,12 +74,14 @@ impl Figures {
         watcher: Option<Watcher>,
         reloads: Arc<Reloads>,
         told: ToldCounts,
+        log: Log,
     ) -> Self {
         Self {
             limiter,
             watcher,
             reloads,
             told,
+            log,
             tarpit: OnceLock::new(),
             clock: SystemClock::new(),
             used: Mutex::default(),
@@ -137,6 +141,8 @@ impl Figures {
         let help = "When a policy was last read and came into force.";
         let worked_at = reloads.worked_at.load(Ordering::Relaxed) / 1_000_000;
         to.one("tollgate_last_reload_success_timestamp_seconds", Gauge, help, worked_at);
+        let help = "Lines of the log that were dropped because it was not read as fast.";
+        to.one("tollgate_log_dropped_total", Counter, help, self.log.dropped());
     }
 
     fn write_tarpit(&self, to: &mut Exposition<'_>) {
@@ -155,8 +161,13 @@ impl Figures {
             to.one("tollgate_traces_dropped_total", Counter, "Spans that were never sent.", dropped);
         }
         if let Some((sent, dropped)) = self.told.webhook.as_ref().map(|it| it.read()) {
-            to.one("tollgate_webhook_sent_total", Counter, "Alerts that the webhook took.", sent);
-            to.one("tollgate_webhook_dropped_total", Counter, "Alerts that were never told.", dropped);
+            to.one("tollgate_webhook_sent_total", Counter, "Messages that the webhook took.", sent);
+            to.one(
+                "tollgate_webhook_dropped_total",
+                Counter,
+                "Alerts that were not told, or whose end was not.",
+                dropped,
+            );
         }
     }
 

@@ -36,6 +36,20 @@ impl Addresses {
         url(self.api, self.api_tls)
     }
 
+    /// What to type for the page in a browser: an address that stands for all of this
+    /// machine is none to go to. With TLS by name, which is what certificates are for.
+    pub(crate) fn page_url(&self) -> Option<String> {
+        let api = self.api?;
+        if !api.ip().is_unspecified() {
+            return self.api_url().map(|url| format!("{url}/"));
+        }
+        Some(match (self.api_tls, api.is_ipv4()) {
+            (true, _) => format!("https://{}:{}/", machine_name(), api.port()),
+            (false, true) => format!("http://127.0.0.1:{}/", api.port()),
+            (false, false) => format!("http://[::1]:{}/", api.port()),
+        })
+    }
+
     /// In the order of the ports; addresses need no escapes.
     fn to_json(self) -> String {
         let quoted = |text: Option<String>| match text {
@@ -50,6 +64,11 @@ impl Addresses {
              \"gateway_url\":{gateway_url},\"api_url\":{api_url}}}\n"
         )
     }
+}
+
+/// What this machine is called.
+pub(crate) fn machine_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 fn url(address: Option<SocketAddr>, tls: bool) -> Option<String> {

@@ -1,7 +1,7 @@
 //! One line in the log for each refusal, and no more of them than the settings say.
 //!
-//! Lines are written on the main thread, from what the watcher remembers: a request
-//! never waits for a log. What gets no line is counted, and told in one line a second.
+//! Lines come from the main thread, from what the watcher remembers: a request never
+//! waits for a log. What gets no line is counted, and told in one line a second.
 //!
 //! Not here: making a caller's text harmless (`plain`), fetching the records (`watching`).
 
@@ -23,6 +23,9 @@ pub(crate) struct RefusalLog {
     second: u64,
     written: u32,
     left_out: u64,
+    /// Refusals that were looked at, and those that were forgotten before, since the start.
+    seen: u64,
+    forgotten: u64,
     suppressed: Arc<AtomicU64>,
 }
 
@@ -30,7 +33,16 @@ impl RefusalLog {
     /// `suppressed` counts what gets no line. `None`: nothing is to be written.
     pub(crate) fn new(most: Refusals, format: LogFormat, suppressed: Arc<AtomicU64>) -> Option<Self> {
         let is_off = most == Refusals::Off || !tracing::enabled!(tracing::Level::INFO);
-        (!is_off).then_some(Self { most, format, second: 0, written: 0, left_out: 0, suppressed })
+        (!is_off).then_some(Self {
+            most,
+            format,
+            second: 0,
+            written: 0,
+            left_out: 0,
+            seen: 0,
+            forgotten: 0,
+            suppressed,
+        })
     }
 
     /// Writes a line, or counts it. Requests that passed are no business of this log.
@@ -38,6 +50,7 @@ impl RefusalLog {
         if record.allowed {
             return;
         }
+        self.seen += 1;
         if self.may_write() {
             self.written += 1;
             write(record, self.format);
@@ -46,8 +59,17 @@ impl RefusalLog {
         }
     }
 
-    /// These were forgotten before anybody came to look.
-    pub(crate) fn leave_out(&mut self, count: u64) {
+    /// So many were refused since the start, and none of them is left to look at: those that
+    /// were not seen were forgotten before anybody came.
+    pub(crate) fn miss(&mut self, refused: u64) {
+        let forgotten = refused.saturating_sub(self.seen);
+        if let Some(more) = forgotten.checked_sub(self.forgotten) {
+            self.forgotten = forgotten;
+            self.leave_out(more);
+        }
+    }
+
+    fn leave_out(&mut self, count: u64) {
         self.left_out += count;
         self.suppressed.fetch_add(count, Ordering::Relaxed);
     }
@@ -99,4 +121,29 @@ fn write(record: &Record, format: LogFormat) {
         policy_version = record.policy_version,
         "refused"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_refusals_that_were_forgotten_count_and_each_once() {
+        let suppressed = Arc::new(AtomicU64::new(0));
+        let mut log = RefusalLog {
+            most: Refusals::All,
+            format: LogFormat::Human,
+            second: 0,
+            written: 0,
+            left_out: 0,
+            seen: 10,
+            forgotten: 0,
+            suppressed: Arc::clone(&suppressed),
+        };
+        for (refused, expected) in [(10, 0), (13, 3), (13, 3), (12, 3), (14, 4)] {
+            log.miss(refused);
+            assert_eq!(suppressed.load(Ordering::Relaxed), expected, "{refused}");
+        }
+        assert_eq!(log.left_out, 4);
+    }
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tollgate::policy::veiled;
-use tollgate::{Clock, Mode, SystemClock};
+use tollgate::{Clock, Limit, Mode, SystemClock};
 use tollgate_http::SharedLimiter;
 use tollgate_server::{Access, Api, Saved, Status, Switchboard};
 use tollgate_watch::Watcher;
@@ -24,18 +24,20 @@ use tollgate_watch::Watcher;
 use crate::arguments::Serve;
 use crate::banner::banner;
 use crate::configuration::{
-    Inputs, LogFormat, Overlay, Reading, Settings, Tokens, Variables, literal, shown as path, yaml,
+    Configuration, Inputs, LogFormat, Overlay, Reading, Settings, Tokens, Variables, literal, shown as path,
+    yaml,
 };
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::figures::{Figures, Reloads};
+use crate::logging::Log;
 use crate::ready::ReadyFile;
 use crate::reload::{Reloader, Running, Secrets, Watch};
 use crate::state::State;
 use crate::store::AnyStore;
 use crate::surfaces::Surfaces;
 use crate::watching::{ToldCounts, Watching};
-use crate::{descriptors, logging, output, store};
+use crate::{descriptors, store};
 
 /// Between two looks at the files.
 const LOOK: Duration = Duration::from_millis(500);
@@ -52,9 +54,28 @@ pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCo
     let variable = |name| environment.get(name).map(str::to_owned);
     let variables = Variables { admin: variable("ADMIN_TOKEN"), read: variable("READ_TOKEN") };
     let secrets = Secrets::load(settings, &variables, Reading::First)?;
-    logging::start(settings.level, settings.format);
+    let log = Log::start(settings.level, settings.format)?;
     descriptors::allow_most();
+    let end = work(arguments, inputs, watch, configuration, secrets, variables, &log);
+    // In turn with the log, and not waiting for whoever does not read it.
+    let status = end.unwrap_or_else(|failure| {
+        log.say(&failure.to_string());
+        ExitCode::from(2)
+    });
+    log.settle();
+    Ok(status)
+}
 
+/// From what was read to the end.
+fn work(
+    arguments: &Serve,
+    inputs: Inputs,
+    watch: Watch,
+    mut configuration: Configuration,
+    secrets: Secrets,
+    variables: Variables,
+    log: &Log,
+) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format_args!("cannot start: {error}")))?;
     runtime.block_on(async {
@@ -75,8 +96,8 @@ pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCo
         arguments.ready_file.as_deref().map_or(Ok(()), ReadyFile::clear)?;
         let reloads = Arc::new(Reloads::default());
         let told = ToldCounts::new(&configuration.settings.observing);
-        let figures = Figures::new(limiter.clone(), watcher.clone(), Arc::clone(&reloads), told.clone());
-        let figures = Arc::new(figures);
+        let (reading, seen, reloaded) = (limiter.clone(), watcher.clone(), Arc::clone(&reloads));
+        let figures = Arc::new(Figures::new(reading, seen, reloaded, told.clone(), log.clone()));
         let access = access(&configuration.settings, &secrets.tokens);
         let api = api(limiter.clone(), &status, access, &switches, watcher.as_ref(), &figures);
         let surfaces = Surfaces::open(&configuration, &limiter, &api, &secrets.tokens)?;
@@ -90,21 +111,27 @@ pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCo
         configuration.warnings.extend(store::connect(&limiter.load()).await.err());
         // Said before the file is there: whoever waits for the file finds all of it said.
         match configuration.settings.format {
-            LogFormat::Human => output::complain(&banner(&inputs, &configuration, &addresses)),
+            LogFormat::Human => {
+                let limiter = limiter.load();
+                log.say(&banner(&inputs, &configuration, limiter.policy(), &addresses));
+            }
             LogFormat::Json => {
                 let shown = |address: Option<std::net::SocketAddr>| address.map(tracing::field::display);
-                let limits = configuration.policy.limits().len();
+                let policy = limiter.load();
+                let modes = policy.policy().limits().iter().map(Limit::mode);
+                let limits = modes.filter(|mode| *mode != Mode::Off).count();
                 tracing::info!(
                     gateway = shown(addresses.gateway),
                     api = shown(addresses.api),
-                    page = addresses.api_url().map(|url| url + "/"),
+                    page = addresses.page_url(),
                     store = configuration.settings.store.shown(),
                     limits,
                     "serving"
                 );
-                configuration.warnings.iter().for_each(|it| tracing::warn!("{}", it.trim_end()));
+                configuration.warnings.iter().for_each(|it| warn(it));
             }
         }
+        log.settle();
         let ready = arguments.ready_file.as_deref().map(|file| ReadyFile::write(file, &addresses));
         let ready = ready.transpose()?;
         let running = Running::new(&configuration, secrets, variables);
@@ -121,6 +148,21 @@ pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCo
     })
 }
 
+/// A warning that is ready to print, as fields.
+fn warn(text: &str) {
+    let (message, help) = parts(text);
+    tracing::warn!(help, "{message}");
+}
+
+/// What is the matter, and what to do about it.
+fn parts(warning: &str) -> (&str, Option<&str>) {
+    let text = warning.trim().trim_start_matches("warning: ");
+    match text.rsplit_once("= help: ") {
+        Some((message, help)) => (message.trim_end(), Some(help)),
+        None => (text, None),
+    }
+}
+
 /// Puts in force what was kept in the state folder, and keeps there what is switched. What
 /// somebody who starts a server should know of it, ready to print.
 fn restore(folder: &Path, switches: &Switchboard<AnyStore>) -> Result<Option<String>, Failure> {
@@ -135,6 +177,13 @@ fn restore(folder: &Path, switches: &Switchboard<AnyStore>) -> Result<Option<Str
         format!("everything to {mode}")
     });
     let some = modes.switched().map(|limit| format!("{} to {}", limit.name, limit.switch.word()));
+    let back = match (&all, modes.switched().next()) {
+        (Some(_), None) => "`tollgate mode enforce --all` takes it back",
+        (Some(_), Some(_)) => {
+            "`tollgate mode enforce --all` takes back what is said of everything, `tollgate mode policy NAME` of a limit"
+        }
+        (None, _) => "`tollgate mode policy NAME` takes it back",
+    };
     let switched: Vec<_> = all.into_iter().chain(some).collect();
     let more = switched.len().saturating_sub(MOST_TOLD);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -142,7 +191,7 @@ fn restore(folder: &Path, switches: &Switchboard<AnyStore>) -> Result<Option<Str
     Ok((!switched.is_empty()).then(|| {
         format!(
             "warning: switched by hand, as kept in {}: {told}{more}\n  \
-             = help: `tollgate changes` says who and why, `tollgate mode policy NAME` takes it back\n",
+             = help: `tollgate changes` says who and why, {back}\n",
             path(folder)
         )
     }))
@@ -352,6 +401,13 @@ fn shown(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_warning_has_parts() {
+        assert_eq!(parts("warning: a: b\n  = help: do c\n"), ("a: b", Some("do c")));
+        assert_eq!(parts("warning: a\n"), ("a", None));
+        assert_eq!(parts("a"), ("a", None));
+    }
 
     #[test]
     fn a_flag_is_a_value_of_the_file() {

@@ -10,13 +10,18 @@
 //! finds out then, and not when they are gone. So does a file of switches that cannot be
 //! read, because starting without it would silently undo what somebody switched. Later on
 //! nothing ends: a switch that cannot be kept is in force, and says so.
+//!
+//! Whoever may write to the folder may switch limits, so one that anybody may write to is
+//! not used, and no link in it is followed when something is written.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use tollgate_server::{Change, MOST_CHANGES, Saved, Switch};
 
@@ -63,6 +68,7 @@ impl State {
             let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
             made.map_err(|error| failed(&error))?;
         }
+        guarded(folder)?;
         let lock = private().create(true).truncate(false).open(folder.join(LOCK));
         let lock = lock.map_err(|error| failed(&error))?;
         lock.try_lock().map_err(|error| match error {
@@ -85,7 +91,7 @@ impl State {
             Ok(there) if !there.is_dir() => {
                 Err(Failure::new(format_args!("the state folder {} is a file", shown(folder))))
             }
-            Ok(_) => read(folder).map(drop),
+            Ok(_) => guarded(folder).and_then(|()| read(folder)).map(drop),
             // It would be made.
             Err(_) => Ok(()),
         }
@@ -121,12 +127,43 @@ impl State {
         if fs::metadata(&path).is_ok_and(|it| it.len() > MOST_JOURNAL) {
             fs::rename(&path, self.folder.join(OLD_CHANGES))?;
         }
-        let mut line = serde_json::to_vec(change)?;
+        let mut file = private().create(true).read(true).append(true).open(&path)?;
+        // A line that was cut off must not take this one with it.
+        let mut line = if ends_a_line(&mut file)? { Vec::new() } else { vec![b'\n'] };
+        serde_json::to_writer(&mut line, change)?;
         line.push(b'\n');
-        let mut file = private().create(true).append(true).open(&path)?;
         file.write_all(&line)?;
         file.sync_data()
     }
+}
+
+/// Whether the next byte begins a line.
+fn ends_a_line(file: &mut File) -> io::Result<bool> {
+    if file.seek(SeekFrom::End(0))? == 0 {
+        return Ok(true);
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last == *b"\n")
+}
+
+/// Whether nobody else may write to a folder. One without is made later, for this user alone.
+fn guarded(folder: &Path) -> Result<(), Failure> {
+    let Ok(there) = fs::metadata(folder) else { return Ok(()) };
+    if !is_open(there.mode(), there.uid(), rustix::process::geteuid().as_raw()) {
+        return Ok(());
+    }
+    let name = shown(folder);
+    Err(Failure::with_help(
+        format_args!("others may write to the state folder {name}, and switch limits so"),
+        format_args!("chmod go-w {name}, or name a folder in it: that is made for this user alone"),
+    ))
+}
+
+/// Anybody may write to it, or a group to one that belongs neither to us nor to root.
+const fn is_open(mode: u32, owner: u32, us: u32) -> bool {
+    mode & 0o002 != 0 || (mode & 0o020 != 0 && owner != us && owner != 0)
 }
 
 /// What a folder holds.
@@ -141,8 +178,8 @@ fn read(folder: &Path) -> Result<Saved, Failure> {
             ),
         )
     };
-    let switches = match text(&path) {
-        Ok(text) => serde_json::from_str(&text).map_err(|error| damaged(&error))?,
+    let switches = match bytes(&path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| damaged(&error))?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Switches { everything: Switch::default(), limits: BTreeMap::new() }
         }
@@ -157,9 +194,16 @@ fn read(folder: &Path) -> Result<Saved, Failure> {
 fn changes(folder: &Path) -> VecDeque<Change> {
     let mut changes = VecDeque::new();
     for name in [OLD_CHANGES, CHANGES] {
-        let text = text(&folder.join(name)).unwrap_or_default();
-        for line in text.lines() {
-            let Ok(change) = serde_json::from_str(line) else {
+        let bytes = match bytes(&folder.join(name)) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => {
+                tracing::warn!(file = name, %error, "the journal of changes cannot be read");
+                continue;
+            }
+        };
+        for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let Ok(change) = serde_json::from_slice(line) else {
                 tracing::warn!(file = name, "a line of the journal of changes cannot be read");
                 continue;
             };
@@ -172,20 +216,24 @@ fn changes(folder: &Path) -> VecDeque<Change> {
     changes
 }
 
-fn text(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(MOST_READ).read_to_string(&mut text)?;
-    Ok(text)
+fn bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MOST_READ).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
-/// Files that nobody else reads: who switched what and why is for those who may ask.
+/// Files that nobody else reads: who switched what and why is for those who may ask. And
+/// not what a link leads to, which may be anything.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.write(true).mode(0o600);
+    options.write(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
     options
 }
 
 fn why(error: &io::Error) -> String {
+    if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) {
+        return "a file in it is a symbolic link".to_owned();
+    }
     match error.kind() {
         io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
             "there is a file of that name".to_owned()
@@ -213,6 +261,7 @@ mod tests {
             by: "ann".into(),
             role: Role::Admin,
             peer: None,
+            certificate: None,
         }
     }
 
@@ -277,6 +326,68 @@ mod tests {
         assert_eq!((found.len(), &*found[MOST_CHANGES - 1].reason), (MOST_CHANGES, "y"));
         fs::write(files.path().join(CHANGES), "{\"at\":\"2026").unwrap();
         assert_eq!(changes(files.path()).len(), MOST_CHANGES);
+    }
+
+    #[test]
+    fn a_line_that_was_cut_off_or_is_no_text_takes_no_other_with_it() {
+        let files = Scratch::new();
+        let (state, _) = State::open(files.path()).unwrap();
+        let path = files.path().join(CHANGES);
+        let append = |bytes: &[u8]| {
+            let mut file = OpenOptions::new().create(true).append(true).open(&path).unwrap();
+            file.write_all(bytes).unwrap();
+        };
+        let mut expected = Vec::new();
+        for (at, torn) in
+            [&b"{\"at\":\"2026"[..], b"\xff\xfe\n", b"{\"reason\":\"\xe9", b"\n\n"].iter().enumerate()
+        {
+            append(torn);
+            let reason = at.to_string();
+            state.append(&change(&reason)).unwrap();
+            expected.push(reason);
+        }
+        let found: Vec<_> = changes(files.path()).into_iter().map(|it| it.reason).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_to_is_not_used() {
+        for (mode, owner, expected) in [
+            (0o40700, 7, false),
+            (0o40755, 8, false),
+            (0o40775, 7, false),
+            (0o42775, 0, false),
+            (0o40775, 8, true),
+            (0o40777, 7, true),
+            (0o41777, 0, true),
+        ] {
+            assert_eq!(is_open(mode, owner, 7), expected, "{mode:o} {owner}");
+        }
+        let files = Scratch::new();
+        fs::set_permissions(files.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let said = State::open(files.path()).map(drop).unwrap_err().to_string();
+        assert!(
+            said.contains("others may write to the state folder") && said.contains("chmod go-w"),
+            "{said}"
+        );
+        assert!(State::check(files.path()).is_err());
+        assert!(State::open(&files.path().join("below")).is_ok());
+    }
+
+    #[test]
+    fn no_link_is_followed_to_be_written() {
+        for name in [LOCK, "switches.json.new", CHANGES] {
+            let files = Scratch::new();
+            let elsewhere = files.write("elsewhere", "untouched");
+            let folder = files.path().join("state");
+            fs::create_dir(&folder).unwrap();
+            std::os::unix::fs::symlink(&elsewhere, folder.join(name)).unwrap();
+            match State::open(&folder) {
+                Ok((state, _)) => assert!(name == CHANGES && state.append(&change("x")).is_err(), "{name}"),
+                Err(said) => assert!(said.to_string().contains("is a symbolic link"), "{said}"),
+            }
+            assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "untouched", "{name}");
+        }
     }
 
     #[test]

@@ -160,10 +160,11 @@ async fn serve_api(
     drain: Drain,
 ) -> io::Result<()> {
     let make = move |connection: &Connection| {
-        let caller = Caller { peer: connection.peer.ip(), certified: connection.certified };
+        let (certified, certificate) = (connection.certified, connection.certificate.clone());
+        let caller = Caller { peer: connection.peer.ip(), certified, certificate };
         let api = api.clone();
         service_fn(move |request: Request<Incoming>| {
-            let api = api.clone();
+            let (api, caller) = (api.clone(), caller.clone());
             async move {
                 let is_http2 = request.version() == Version::HTTP_2;
                 let (parts, mut body) = request.into_parts();

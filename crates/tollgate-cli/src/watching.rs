@@ -20,6 +20,7 @@ use tollgate_watch::Watcher;
 
 use crate::configuration::{Observing, Settings};
 use crate::failure::Failure;
+use crate::ready::machine_name;
 use crate::refusal_log::RefusalLog;
 use crate::traces::{TraceCounts, Traces};
 use crate::webhook::{Webhook, WebhookCounts};
@@ -33,7 +34,7 @@ const OFTEN: usize = 64;
 /// What those who are told count, for whoever measures.
 #[derive(Clone, Debug)]
 pub(crate) struct ToldCounts {
-    /// Refusals without a line in the log.
+    /// Refusals without a line in the log, whatever the reason.
     suppressed: Arc<AtomicU64>,
     /// Spans, where they are sent.
     pub(crate) traces: Option<Arc<TraceCounts>>,
@@ -72,13 +73,15 @@ impl Watching {
         counts: &ToldCounts,
         each_second: impl Fn(Timestamp) + Send + 'static,
     ) -> Result<Self, Failure> {
-        let (observing, node) = (&settings.observing, node());
+        let (observing, node) = (&settings.observing, machine_name());
         let tail = match watcher {
             None => None,
             Some(watcher) => Some(Tail {
                 watcher,
                 clock: SystemClock::new(),
                 seen: 0,
+                has_missed: false,
+                suppressed: Arc::clone(&counts.suppressed),
                 log: RefusalLog::new(observing.refusals, settings.format, Arc::clone(&counts.suppressed)),
                 traces: match (&observing.traces, &counts.traces) {
                     (Some(traces), Some(counts)) => Some(Traces::start(traces, &node, Arc::clone(counts))?),
@@ -110,6 +113,9 @@ struct Tail {
     clock: SystemClock,
     /// The last record that was looked at.
     seen: u64,
+    /// Whether some were gone before.
+    has_missed: bool,
+    suppressed: Arc<AtomicU64>,
     log: Option<RefusalLog>,
     traces: Option<Traces>,
     webhook: Option<Webhook>,
@@ -168,20 +174,35 @@ impl Tail {
     /// A second has passed.
     fn second(&mut self, now: Timestamp) {
         self.watcher.tick(now);
-        if let Some(webhook) = &mut self.webhook {
+        if self.log.is_none() {
+            // Nothing is written: every refusal is one that got no line.
+            self.suppressed.store(self.refused(), Ordering::Relaxed);
+        }
+        if let Some(webhook) = &self.webhook {
             webhook.see(&self.watcher.alerts(now), now);
         }
     }
 
+    /// Since the start.
+    fn refused(&self) -> u64 {
+        let totals = self.watcher.totals();
+        totals.limited + totals.blocked + totals.uncountable
+    }
+
     /// Tells of what was decided since the last look.
     fn look(&mut self) {
+        // Counted first: each of them is then seen below, or is gone.
+        let refused = self.refused();
         if let Some(log) = &mut self.log {
             log.pass(self.clock.now());
         }
         for _ in 0..OFTEN {
             let (records, missed) = self.watcher.records_after(self.seen, SOME);
             if missed > 0 {
-                self.miss(missed);
+                self.has_missed = true;
+                if let Some(traces) = &self.traces {
+                    traces.leave_out(missed);
+                }
             }
             for record in &records {
                 self.seen = record.seq;
@@ -193,17 +214,11 @@ impl Tail {
                 }
             }
             if records.len() < SOME {
+                if let (true, Some(log)) = (std::mem::take(&mut self.has_missed), &mut self.log) {
+                    log.miss(refused);
+                }
                 return;
             }
-        }
-    }
-
-    fn miss(&mut self, count: u64) {
-        if let Some(log) = &mut self.log {
-            log.leave_out(count);
-        }
-        if let Some(traces) = &self.traces {
-            traces.leave_out(count);
         }
     }
 }
@@ -212,9 +227,4 @@ fn every(span: Duration) -> Interval {
     let mut ticks = interval(span);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     ticks
-}
-
-/// What this machine is called.
-fn node() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -1,50 +1,57 @@
 //! Tells somebody when a key has had nothing left for long, and when it has again.
 //!
-//! One message when an alert starts and one when it ends, each tried a few times. The
-//! queue has an end, and so has the number of messages in a minute: thousands of keys at
-//! zero are one incident, and whoever is woken by it needs no thousand messages.
+//! One message when an alert starts and one when it ends. What waits is not a message but
+//! an alert (`book`): what is said of it is what holds when it is sent, so nobody is told of
+//! an alert that is over, and whoever was told of one is told of its end. A receiver that
+//! is away is tried again until it takes the message. The number of messages in a minute
+//! has an end: thousands of keys at zero are one incident, and whoever is woken by it needs
+//! no thousand messages.
 //!
 //! Not here: noticing it (`tollgate_watch`), HTTP (`outgoing`).
 
-use std::collections::HashMap;
-use std::sync::Arc;
+mod book;
+
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hyper::body::Bytes;
 use serde_json::json;
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-use tollgate::Timestamp;
+use tollgate::{Clock, SystemClock, Timestamp};
 use tollgate_watch::AtZero;
 
+use self::book::{Book, Message};
 use crate::configuration::Receiver;
 use crate::failure::Failure;
 use crate::outgoing::{NotSent, Outgoing};
 
-/// The most messages that wait.
-const QUEUE: usize = 100;
-/// The most messages in a minute.
+/// The most messages in a minute, those that did not arrive among them.
 const A_MINUTE: u32 = 60;
 /// Between two attempts, at first: each time it is twice as long.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How often a message is tried before it is given up.
-const ATTEMPTS: u32 = 5;
+/// And at most.
+const LONGEST: Duration = Duration::from_secs(30);
 /// How long the end waits for messages under way.
 const AT_END: Duration = Duration::from_secs(1);
 
 /// Tells somebody of alerts.
 pub(crate) struct Webhook {
-    node: String,
-    /// Those it was told of, by the spot of the allowance.
-    told: HashMap<u64, AtZero>,
-    queue: mpsc::Sender<Bytes>,
-    counts: Arc<WebhookCounts>,
+    shared: Arc<Shared>,
     sending: JoinHandle<()>,
 }
 
-/// What became of the messages.
+/// What was noticed, for whoever sends it.
+struct Shared {
+    node: String,
+    book: Mutex<Book>,
+    /// There is something to send, or no more will come.
+    changed: Notify,
+    counts: Arc<WebhookCounts>,
+}
+
+/// What became of the alerts.
 #[derive(Debug, Default)]
 pub(crate) struct WebhookCounts {
     sent: AtomicU64,
@@ -52,7 +59,7 @@ pub(crate) struct WebhookCounts {
 }
 
 impl WebhookCounts {
-    /// Taken, and dropped.
+    /// Messages that were taken, and alerts that were not told.
     pub(crate) fn read(&self) -> (u64, u64) {
         (self.sent.load(Ordering::Relaxed), self.dropped.load(Ordering::Relaxed))
     }
@@ -65,55 +72,74 @@ impl Webhook {
         node: &str,
         counts: Arc<WebhookCounts>,
     ) -> Result<Self, Failure> {
-        let (queue, waiting) = mpsc::channel(QUEUE);
-        let sending = send_all(Outgoing::new(receiver)?, waiting, Arc::clone(&counts));
-        let sending = tokio::spawn(sending);
-        Ok(Self { node: node.to_owned(), told: HashMap::new(), queue, counts, sending })
+        let shared = Shared { node: node.to_owned(), book: Mutex::default(), changed: Notify::new(), counts };
+        let shared = Arc::new(shared);
+        let sender = Sender {
+            shared: Arc::clone(&shared),
+            outgoing: Outgoing::new(receiver)?,
+            clock: SystemClock::new(),
+            is_failing: false,
+        };
+        Ok(Self { shared, sending: tokio::spawn(sender.run()) })
     }
 
-    /// These are the alerts now: tells of those that are new, and of those that are over.
-    pub(crate) fn see(&mut self, alerts: &[AtZero], now: Timestamp) {
-        for alert in alerts {
-            if let Some(known) = self.told.get_mut(&alert.spot) {
-                known.clone_from(alert);
-            } else if self.say("firing", alert, now) {
-                self.told.insert(alert.spot, alert.clone());
-            }
-        }
-        let over = |spot: &u64| !alerts.iter().any(|it| it.spot == *spot);
-        let over: Vec<_> = self.told.keys().copied().filter(over).collect();
-        for spot in over {
-            if let Some(alert) = self.told.remove(&spot) {
-                self.say("resolved", &alert, now);
-            }
-        }
+    /// These are the alerts now.
+    pub(crate) fn see(&self, alerts: &[AtZero], now: Timestamp) {
+        self.shared.book().see(alerts, now);
+        self.shared.count_untold();
+        self.shared.changed.notify_one();
     }
 
     /// Sends what waits, for a moment.
     pub(crate) async fn end(self) {
-        drop(self.queue);
+        self.shared.book().close();
+        self.shared.changed.notify_one();
         let stop = self.sending.abort_handle();
         if timeout(AT_END, self.sending).await.is_err() {
             stop.abort();
         }
     }
+}
 
-    /// Whether there was room for it.
-    fn say(&self, status: &str, alert: &AtZero, now: Timestamp) -> bool {
+impl Shared {
+    /// Whoever panicked over it has left a book that can be read.
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count_untold(&self) {
+        self.counts.dropped.store(self.book().untold(), Ordering::Relaxed);
+    }
+
+    /// The next to be told of; `None`: there will be none.
+    async fn next(&self) -> Option<u64> {
+        loop {
+            {
+                let mut book = self.book();
+                if let Some(spot) = book.next() {
+                    return Some(spot);
+                }
+                if book.is_closed() {
+                    return None;
+                }
+            }
+            self.changed.notified().await;
+        }
+    }
+
+    fn text(&self, message: &Message, now: Timestamp) -> String {
+        let Message { alert, over } = message;
         let said = json!({
-            "status": status,
+            "status": if over.is_some() { "resolved" } else { "firing" },
             "limit": &*alert.limit,
             "key": &*alert.key,
+            "tag": format!("{:016x}", alert.tag),
             "since": date(alert.since),
-            "for_s": now.since(alert.since).as_micros() / 1_000_000,
+            "for_s": over.unwrap_or(now).since(alert.since).as_micros() / 1_000_000,
             "refused": alert.refused,
             "node": self.node,
         });
-        let fits = self.queue.try_send(said.to_string().into()).is_ok();
-        if !fits {
-            self.counts.dropped.fetch_add(1, Ordering::Relaxed);
-        }
-        fits
+        said.to_string()
     }
 }
 
@@ -122,42 +148,58 @@ fn date(at: Timestamp) -> Option<String> {
     jiff::Timestamp::from_microsecond(micros).ok().map(|at| at.to_string())
 }
 
-async fn send_all(mut outgoing: Outgoing, mut waiting: mpsc::Receiver<Bytes>, counts: Arc<WebhookCounts>) {
-    let mut is_failing = false;
-    let (mut minute, mut sent) = (Instant::now(), 0);
-    while let Some(message) = waiting.recv().await {
-        if minute.elapsed() >= Duration::from_secs(60) {
-            (minute, sent) = (Instant::now(), 0);
-        } else if sent == A_MINUTE {
-            sleep_until(minute + Duration::from_secs(60)).await;
-            (minute, sent) = (Instant::now(), 0);
-        }
-        sent += 1;
-        let delivered = send(&mut outgoing, message, &mut is_failing).await;
-        let count = if delivered { &counts.sent } else { &counts.dropped };
-        count.fetch_add(1, Ordering::Relaxed);
-    }
+struct Sender {
+    shared: Arc<Shared>,
+    outgoing: Outgoing,
+    clock: SystemClock,
+    /// So that a receiver that is away is told of once.
+    is_failing: bool,
 }
 
-async fn send(outgoing: &mut Outgoing, message: Bytes, is_failing: &mut bool) -> bool {
-    let mut pause = AGAIN;
-    for attempt in 1..=ATTEMPTS {
-        let why = match outgoing.post("", message.clone()).await {
-            Ok(()) => {
-                *is_failing = false;
-                return true;
+impl Sender {
+    async fn run(mut self) {
+        let (mut minute, mut tried, mut pause) = (Instant::now(), 0, AGAIN);
+        while let Some(spot) = self.shared.next().await {
+            if minute.elapsed() >= Duration::from_secs(60) {
+                (minute, tried) = (Instant::now(), 0);
+            } else if tried == A_MINUTE {
+                sleep_until(minute + Duration::from_secs(60)).await;
+                (minute, tried) = (Instant::now(), 0);
             }
-            Err(why) => why,
+            // What holds now, after all the waiting.
+            let Some(message) = self.shared.book().message(spot) else { continue };
+            tried += 1;
+            if self.send(spot, &message).await {
+                pause = AGAIN;
+            } else {
+                sleep(pause).await;
+                pause = (pause * 2).min(LONGEST);
+            }
+        }
+    }
+
+    /// Whether it needs no other attempt.
+    async fn send(&mut self, spot: u64, message: &Message) -> bool {
+        let text = self.shared.text(message, self.clock.now());
+        let result = self.outgoing.post("", text.into()).await;
+        let Err(why) = result else {
+            self.shared.counts.sent.fetch_add(1, Ordering::Relaxed);
+            self.shared.book().told(spot, message);
+            if std::mem::take(&mut self.is_failing) {
+                tracing::info!("alerts are told again");
+            }
+            return true;
         };
-        if !std::mem::replace(is_failing, true) {
-            let webhook = outgoing.endpoint();
+        if !std::mem::replace(&mut self.is_failing, true) {
+            let webhook = self.outgoing.endpoint();
             tracing::warn!(%webhook, %why, "an alert could not be told");
         }
-        if attempt == ATTEMPTS || matches!(why, NotSent::Refused(_)) {
-            break;
+        if let NotSent::Failed(_) = why {
+            self.shared.book().again(spot);
+            return false;
         }
-        sleep(pause).await;
-        pause *= 2;
+        self.shared.book().give_up(spot, message);
+        self.shared.count_untold();
+        true
     }
-    false
 }

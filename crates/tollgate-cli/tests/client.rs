@@ -70,7 +70,7 @@ fn a_check_says_whether_and_exits_with_it() {
         (
             false,
             1,
-            "refused by demo-search: come back in 12 s\n  demo-search  203.0.113.9  refuses  0 of 5 left, come back in 12 s\n",
+            "refused by demo-search: come back in 11.2 s\n  demo-search  203.0.113.9  refuses  0 of 5 left, come back in 11.2 s\n",
         ),
     ] {
         let (url, asked) = server(ok(&decision(allowed)));

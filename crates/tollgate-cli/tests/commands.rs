@@ -172,7 +172,7 @@ fn modes_are_shown_and_mistakes_change_nothing() {
     let finished = tollgate(&server, &["mode"], &[]);
     assert_eq!(
         finished.stdout,
-        "everything: shadow. All is counted and nobody is refused\n  a/b  shadow  (switched to shadow; the policy says enforce)\n"
+        "everything: shadow. All is counted and no limit refuses; a deny list still does\n  a/b  shadow  (switched to shadow; the policy says enforce)\n"
     );
     for (arguments, expected) in [
         (&["mode", "shadow"][..], "`tollgate mode shadow LIMIT`, or `tollgate mode shadow --all`"),
@@ -217,6 +217,14 @@ fn the_journal_is_read_newest_first() {
         "  2026-11-15T03:00:00Z  search      enforce -> off  ann (127.0.0.1)       INC-1
   2026-11-15T03:00:00Z  everything  enforce -> off  somebody (127.0.0.1)\n"
     );
+    let mut certified = changes.clone();
+    for at in [0, 1] {
+        certified["changes"][at]["certificate"] = json!("ops\u{1b}1");
+    }
+    let server = Canned::answering(vec![("GET /v1/changes", ok(&certified))]);
+    let said = tollgate(&server, &["changes"], &[]).stdout;
+    let who = ["  ann (ops\\u{1b}1, 127.0.0.1)  INC-1\n", "  ops\\u{1b}1 (127.0.0.1)\n"];
+    assert!(who.iter().all(|it| said.contains(it)), "{said}");
     let server = Canned::answering(vec![("GET /v1/changes", ok(&changes))]);
     let finished = tollgate(&server, &["changes", "-n", "1", "--json"], &[]);
     assert_eq!(

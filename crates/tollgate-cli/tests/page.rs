@@ -186,6 +186,22 @@ fn what_strangers_send_is_shown_inert() {
 }
 
 #[test]
+fn keys_that_are_shown_alike_are_told_apart() {
+    let policy = "limits: [{name: api, by: api_key, bucket: 2/hour, plans: {pro: 5/hour}}]";
+    run("alike.mjs", policy);
+}
+
+#[test]
+fn the_deny_list_is_named_where_it_refuses_while_everything_is_off() {
+    run("denied.mjs", &format!("deny: [{{ip: 192.0.2.66}}]\n{POLICY}"));
+}
+
+#[test]
+fn where_nothing_is_observed_the_page_says_so_and_asks_for_nothing() {
+    run("unobserved.mjs", &format!("observe: off\n{POLICY}"));
+}
+
+#[test]
 fn a_token_decides_what_the_page_may_do() {
     let tokens = Scratch::new();
     let admin = tokens.write("admin", "token-for-everything");

@@ -26,7 +26,7 @@ use crate::tls::Tls;
 const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
 
 /// The other end of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
     /// Who connected, or whom a trusted balancer connected for.
     pub peer: SocketAddr,
@@ -34,6 +34,9 @@ pub struct Connection {
     pub secure: bool,
     /// Whether it has shown a certificate that is believed.
     pub certified: bool,
+    /// Whom that certificate names, for people to read: its common name, or else its first
+    /// alternative name. Printable, and at most 100 characters.
+    pub certificate: Option<Arc<str>>,
 }
 
 /// Whether a peer may say whom it speaks for. Asked for every connection: it may change.

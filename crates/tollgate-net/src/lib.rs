@@ -18,6 +18,7 @@ mod keep_alive;
 mod proxy_protocol;
 mod pulse;
 mod sockets;
+mod subject;
 mod tls;
 mod wire;
 

@@ -13,8 +13,8 @@ import { announce, drawFresh, drawOverview, drawVerdict, notice } from "./glance
 import { openLimit } from "./limit.js";
 import { limitsTable } from "./limits.js";
 import { showPolicy } from "./policy.js";
-import { showRoutes, showTop } from "./side.js";
-import { figures } from "./state.js";
+import { showRoutes, showTop, showUnobserved } from "./side.js";
+import { figures, uncounted } from "./state.js";
 import { openSwitch, showChanges, showEverything } from "./switches.js";
 import { isSigningIn, signIn } from "./token.js";
 
@@ -31,7 +31,8 @@ const data = {
   top: null,
   limits: [],
   policy: null,
-  changes: [],
+  changes: null,
+  causes: {},
   byName: new Map(),
   statsOf: (name) => data.byName.get(name),
 };
@@ -64,30 +65,43 @@ async function askOverview() {
   if (restarted) {
     stream.forget();
     understood = "old";
+    [data.stats, data.top, data.byName] = [null, null, new Map()];
     [due.stats, due.top, due.changes] = [0, 0, 0];
     announce("The server has restarted: its numbers begin anew.");
     notice("note", `The server restarted at ${clock(overview.started_at)}: its numbers begin anew.`);
   }
   setServerTime(overview.now);
   data.overview = overview;
-  data.figures = figures(overview);
   lastData = performance.now();
   table.setRole(overview.role);
+  stream.setObserving(overview.observing);
+  if (!overview.observing) {
+    table.setStats(data.limits.map((it) => ({ ...uncounted, name: it.name })));
+    showUnobserved();
+  }
+  drawAll();
+}
+
+/** When everything was last switched, in ms; null: nobody knows. */
+function switchedAt() {
+  const last = data.changes?.find((it) => it.what === "everything");
+  return last ? Date.parse(last.at) : null;
+}
+
+function drawAll() {
+  data.figures = figures(data.overview, switchedAt());
+  data.causes = stream.causes(data.figures.from);
   showEverything(data, () => askSwitch(null));
   drawOverview(data, open);
   drawFoot();
 }
 
 async function askStats() {
+  if (!data.overview?.observing) return;
   const known = new Set(data.limits.map((it) => it.name));
   const names = [...new Set([...table.names(), drawer?.limit])].filter((it) => known.has(it));
   const query = new URLSearchParams(names.map((it) => ["limit", it]));
-  const stats = await get(`v1/stats?${query}`).catch((error) => {
-    // One of them is gone: a new policy came between the two questions.
-    if (!(error instanceof Failure) || error.status !== 404) throw error;
-    understood = "old";
-    return get("v1/stats");
-  });
+  const stats = await get(`v1/stats?${query}`);
   data.stats = stats;
   data.byName = new Map(stats.limits.map((it) => [it.name, it]));
   table.setStats(stats.limits);
@@ -99,6 +113,7 @@ async function askStats() {
 }
 
 async function askTop() {
+  if (!data.overview?.observing) return;
   data.top = await get("v1/top?most=12");
   drawVerdict(data, open);
   showTop(data.top, explainKey);
@@ -110,6 +125,7 @@ async function askPolicy() {
   [data.limits, data.policy] = [limits, policy];
   const first = data.stats === null;
   table.setLimits(limits);
+  if (!data.overview.observing) table.setStats(limits.map((it) => ({ ...uncounted, name: it.name })));
   showPolicy(policy, limits, (name) => go(`limit/${encodeURIComponent(name)}`));
   drawer?.update?.();
   if (first || table.names().some((it) => !data.byName.get(it)?.series)) await askStats();
@@ -118,14 +134,20 @@ async function askPolicy() {
 async function askChanges() {
   data.changes = (await get("v1/changes")).changes;
   showChanges(data.changes);
+  if (data.overview !== null) drawAll();
 }
 
 /** Everything that is due. What is asked about limits by name comes after the names are known to be right. */
 async function ask() {
   const first = data.overview === null;
-  if (first) await all([askOverview(), askPolicy(), askTop(), askChanges(), stream.poll()]);
-  else await askOverview();
-  if (first && understood === "") understood = policyMark();
+  // Alone: where a token is needed, one question finds out, and what is observed is known before it is asked for.
+  await askOverview();
+  if (first) {
+    route();
+    await all([askPolicy(), askTop(), askChanges(), stream.poll()]);
+    drawAll();
+    if (understood === "") understood = policyMark();
+  }
   if (understood !== policyMark() || understood === "stale") {
     await askPolicy();
     understood = policyMark();
@@ -204,8 +226,9 @@ function go(hash) {
   else location.hash = hash;
 }
 
-/** The part after `#` says what is open, so that it can be linked to. */
+/** The part after `#` says what is open, so that it can be linked to. Opened once it is known that we may ask. */
 function route() {
+  if (data.overview === null) return;
   const asked = location.hash;
   for (const it of document.querySelectorAll("dialog.drawer[open]")) it.close();
   drawer = null;
@@ -215,6 +238,11 @@ function route() {
   try {
     name = decodeURIComponent(text);
   } catch {
+    return;
+  }
+  if (kind !== "limit" && !data.overview.observing) {
+    notice("note", "Nothing is observed (`observe: off`): no decision can be explained.");
+    history.replaceState(null, "", location.pathname + location.search);
     return;
   }
   const mine = (opened += 1);
@@ -247,12 +275,12 @@ function askSwitch(name) {
 }
 
 /** Explains the latest refusal of a key; where nobody remembers one, shows the key's decisions. */
-async function explainKey(limit, key) {
+async function explainKey({ tag }) {
   try {
-    const id = await stream.latest(limit, key);
+    const id = await stream.latest(tag);
     if (id !== null) return go(`explain/${encodeURIComponent(id)}`);
     notice("note", "No refusal of this key is remembered any more.");
-    stream.filter(key);
+    stream.filter(tag);
   } catch (error) {
     notice("bad", visible(error.message));
   }

@@ -1,8 +1,8 @@
 // The stream of decisions, newest first. Keeps a bounded number, draws fewer.
 
 import { get } from "./api.js";
-import { $, foreign, h, nothing, refill, say, visible } from "./dom.js";
-import { clock, count, duration, micros } from "./format.js";
+import { $, alike, foreign, h, nothing, refill, say, tagged, visible } from "./dom.js";
+import { clock, count, micros, wait } from "./format.js";
 
 const KEPT = 300;
 const SHOWN = 24;
@@ -24,6 +24,8 @@ export function decisionStream({ openExplain }) {
   let next = null;
   let missed = 0;
   let paused = false;
+  // Whether the server remembers any; known with the first overview.
+  let observing = true;
   // Grows when what was asked for is of no use any more.
   let turn = 0;
   let wish = "";
@@ -71,7 +73,7 @@ export function decisionStream({ openExplain }) {
   }
 
   async function poll() {
-    if (paused) return;
+    if (paused || !observing) return;
     const mine = turn;
     const query = new URLSearchParams({ most: next === null ? "200" : "100" });
     if (next !== null) query.set("after", String(next));
@@ -83,7 +85,7 @@ export function decisionStream({ openExplain }) {
     if (told.decisions.length > 0) {
       for (const it of told.decisions)
         it.words =
-          `${it.id} ${it.method} ${it.path} ${it.client ?? ""} ${it.limit ?? ""} ${it.key ?? ""} ${it.fate}`.toLowerCase();
+          `${it.id} ${it.method} ${it.path} ${it.client ?? ""} ${it.limit ?? ""} ${it.key ?? ""} ${it.tag ?? ""} ${it.fate}`.toLowerCase();
       list = told.decisions.reverse().concat(list).slice(0, KEPT);
     }
     draw();
@@ -93,6 +95,7 @@ export function decisionStream({ openExplain }) {
 
   function draw() {
     const shown = matching().slice(0, SHOWN);
+    const isAlike = alike(list);
     const wanted = new Set(shown.map((it) => String(it.seq)));
     for (const row of [...body.children]) {
       // A row that has the focus stays where it is until the focus goes.
@@ -102,20 +105,18 @@ export function decisionStream({ openExplain }) {
     let before = body.firstChild;
     for (const it of shown) {
       const known = there.get(String(it.seq));
+      known?.tellApart(isAlike(it));
       if (known && known === before) before = before.nextSibling;
-      else body.insertBefore(known ?? row(it), before);
+      else body.insertBefore(known ?? row(it, isAlike(it)), before);
     }
-    refill(empty, `${list.length > 0} ${shown.length > 0} ${only.checked}`, () =>
-      shown.length > 0
-        ? null
-        : nothing(
-            list.length > 0
-              ? "No decision here matches."
-              : only.checked
-                ? "Nothing was refused lately."
-                : "No decision yet.",
-          ),
-    );
+    const none = !observing
+      ? "Nothing is observed: decisions are not remembered."
+      : list.length > 0
+        ? "No decision here matches."
+        : only.checked
+          ? "Nothing was refused lately."
+          : "No decision yet.";
+    refill(empty, `${shown.length > 0} ${none}`, () => (shown.length > 0 ? null : nothing(none)));
     note();
   }
 
@@ -123,10 +124,10 @@ export function decisionStream({ openExplain }) {
     const parts = [];
     if (paused) parts.push("paused");
     if (missed > 0) parts.push(`${count(missed)} went by unseen`);
-    say($("decisions-note"), parts.join(", ") || "refusals, and a sample of what passed");
+    say($("decisions-note"), parts.join(", ") || (observing ? "refusals, and a sample of what passed" : ""));
   }
 
-  function row(it) {
+  function row(it, isAlike) {
     const [kind, word] = fate(it);
     const request = h("span", null, h("span", { class: "method" }, visible(it.method)), " ", foreign(it.path));
     const open = h(
@@ -140,7 +141,9 @@ export function decisionStream({ openExplain }) {
       },
       request,
     );
-    const whom = it.limit === null ? "" : [foreign(it.limit, ""), it.key === null ? null : [" ", foreign(it.key)]];
+    const apart = h("span", { hidden: !isAlike }, it.tag === null ? "" : tagged(it.tag));
+    const whom =
+      it.limit === null ? "" : [foreign(it.limit, ""), it.key === null ? null : [" ", foreign(it.key), apart]];
     const element = h(
       "tr",
       { "data-seq": it.seq, class: it.allowed ? null : "no" },
@@ -158,8 +161,11 @@ export function decisionStream({ openExplain }) {
       h("th", { scope: "row", class: "wide" }, open),
       h("td", { class: "client" }, it.client === null ? "" : foreign(it.client)),
       h("td", { class: "whom" }, whom),
-      h("td", { class: "number wait" }, it.retry_after_ms === null ? "" : duration(it.retry_after_ms)),
+      h("td", { class: "number wait" }, it.retry_after_ms === null ? "" : wait(it.retry_after_ms)),
     );
+    element.tellApart = (so) => {
+      if (apart.hidden === so) apart.hidden = !so;
+    };
     return element;
   }
 
@@ -178,9 +184,22 @@ export function decisionStream({ openExplain }) {
       $("decisions").scrollIntoView({ block: "start" });
       search.focus({ preventScroll: true });
     },
-    /** The id of the latest refusal of a key that anybody remembers. */
-    async latest(limit, key) {
-      const is = (it) => it.limit === limit && it.key === key && !it.allowed;
+    /** Whether there is anything to be asked for. */
+    setObserving(so) {
+      if (observing === so) return;
+      observing = so;
+      draw();
+    },
+    /** How the latest refusals here came about, since a time in ms: `{fate: how many}`. */
+    causes(since) {
+      const found = {};
+      for (const it of list)
+        if (!it.allowed && Date.parse(it.at) >= since) found[it.fate] = (found[it.fate] ?? 0) + 1;
+      return found;
+    },
+    /** The id of the latest refusal of a key that anybody remembers. The tag says which: texts may be alike. */
+    async latest(tag) {
+      const is = (it) => it.tag === tag && !it.allowed;
       const here = list.find(is);
       if (here) return here.id;
       const told = await get("v1/decisions?refused=true&most=1000");

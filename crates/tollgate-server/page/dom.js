@@ -53,6 +53,22 @@ export function foreign(text, cls = "mono") {
   return h("bdi", { class: `foreign ${cls}`, title: shown.length > 24 ? shown : null }, shown);
 }
 
+/** Which keys of a list look like another one's: a limit and a text, with more than one tag. */
+export function alike(list) {
+  const tags = new Map();
+  const twice = new Set();
+  for (const it of list) {
+    if (it.key === null || it.tag === null) continue;
+    const text = `${it.limit}\n${it.key}`;
+    if ((tags.get(text) ?? it.tag) !== it.tag) twice.add(text);
+    tags.set(text, it.tag);
+  }
+  return (it) => twice.has(`${it.limit}\n${it.key}`);
+}
+
+/** The beginning of a tag, which tells keys apart that are shown alike. */
+export const tagged = (tag) => h("small", { class: "tag", title: `Tag ${tag}` }, ` #${tag.slice(0, 4)}`);
+
 /** A row of name and value for a description list. */
 export const pair = (name, ...value) => [h("dt", null, name), h("dd", null, ...value)];
 

@@ -46,6 +46,22 @@ export function duration(ms) {
   return `${Math.floor(hours / 24)} days`;
 }
 
+/** A wait in milliseconds, rounded up to what is shown: as sentences of the server have it. */
+export function wait(ms) {
+  if (ms === null || ms === undefined) return "–";
+  const up = (step) => Math.ceil(ms / step) * step;
+  const two = (all, [large, word], [small, rest]) => {
+    const more = Math.floor((all % large) / small);
+    return `${Math.floor(all / large)} ${word}${more > 0 ? ` ${more} ${rest}` : ""}`;
+  };
+  const [second, minute, hour, day] = [1000, 60_000, 3_600_000, 86_400_000];
+  if (up(1) < second) return `${up(1)} ms`;
+  if (up(100) < minute) return `${up(100) / second} s`;
+  if (up(second) < hour) return two(up(second), [minute, "min"], [second, "s"]);
+  if (up(minute) < day) return two(up(minute), [hour, "h"], [minute, "min"]);
+  return two(up(hour), [day, "d"], [hour, "h"]);
+}
+
 export const micros = (us) =>
   us === null || us === undefined ? "–" : us < 1000 ? `${us} µs` : `${(us / 1000).toFixed(us < 10_000 ? 1 : 0)} ms`;
 

@@ -32,11 +32,12 @@ export function drawOverview(data, open) {
   document.documentElement.dataset.state = list[0]?.[0] ?? "ok";
 
   drawVerdict(data, open);
+  const known = (text) => (overview.observing ? text : "–");
   const cells = [
-    [rate(now.perSecond), "requests / s"],
-    [rate(now.refusedPerSecond), "refused / s", now.refusedPerSecond > 0 ? "is-bad" : null],
-    [share(now.share), "refused, 5 min", now.refused > 0 ? "is-bad" : null],
-    [count(now.shadow), "in shadow, 5 min", now.shadow > 0 ? "is-would" : null],
+    [known(rate(now.perSecond)), "requests / s"],
+    [known(rate(now.refusedPerSecond)), "refused / s", now.refusedPerSecond > 0 ? "is-bad" : null],
+    [known(share(now.share)), "refused, 5 min", now.refused > 0 ? "is-bad" : null],
+    [known(count(now.shadow)), "in shadow, 5 min", now.shadow > 0 ? "is-would" : null],
     [overview.latency_us ? micros(overview.latency_us.p99) : "–", "deciding, p99"],
   ];
   if (overview.tarpit.waiting > 0)
@@ -48,14 +49,14 @@ export function drawOverview(data, open) {
   chart.draw(overview.series);
   showFacts(overview);
   showStore(overview.store);
-  showAlerts(overview.alerts, open.key);
-  drawNotices(overview);
+  showAlerts(overview, open.key);
+  drawNotices(overview, data.policy);
 }
 
 /** The answer in words: drawn again when it becomes known which limit and which key. */
 export function drawVerdict(data, open) {
   if (data.overview === null) return;
-  const [head, ...details] = verdict(data.overview, data.figures, data.stats, data.top);
+  const [head, ...details] = verdict(data.overview, data.figures, data.stats, data.top, data.causes);
   say($("verdict"), head);
   refill($("verdict-more"), JSON.stringify(details), () => details.map((it) => detail(it, open)));
 }
@@ -67,7 +68,7 @@ function detail(it, open) {
         ", most of them to ",
         h(
           "button",
-          { class: "link", type: "button", onclick: () => open.key(it.key.limit, it.key.key) },
+          { class: "link", type: "button", onclick: () => open.key(it.key) },
           foreign(it.key.key),
         ),
         ` (${count(it.key.refused)})`,
@@ -76,7 +77,7 @@ function detail(it, open) {
   return h(
     "span",
     null,
-    "Most by ",
+    it.others ? "Of the limits, most by " : "Most by ",
     h("button", { class: "link strong", type: "button", onclick: () => open.limit(it.limit) }, visible(it.limit)),
     ` (${count(it.refused)})`,
     who,
@@ -88,6 +89,8 @@ function detail(it, open) {
 let passing = [];
 
 let overview = null;
+/** How many are on the deny list. */
+let denied = 0;
 
 /** Shows something for a while. */
 export function notice(kind, text) {
@@ -95,8 +98,10 @@ export function notice(kind, text) {
   drawNotices();
 }
 
-function drawNotices(latest = overview) {
+function drawNotices(latest = overview, policy = null) {
   overview = latest;
+  denied = policy?.deny ?? denied;
+  const lists = denied > 0 ? " The deny list stays in force." : "";
   passing = passing.filter((it) => it.until > performance.now());
   const list = passing.map((it) => [it.kind, it.text]);
   if (overview?.policy.reload_error) {
@@ -106,8 +111,8 @@ function drawNotices(latest = overview) {
       overview.policy.reload_error,
     ]);
   }
-  if (overview?.mode === "off") list.push(["warn", "Everything is switched off: no limit is checked."]);
-  if (overview?.mode === "shadow") list.push(["note", "Everything is in shadow mode: no limit refuses."]);
+  if (overview?.mode === "off") list.push(["warn", `Everything is switched off: no limit is checked.${lists}`]);
+  if (overview?.mode === "shadow") list.push(["note", `Everything is in shadow mode: no limit refuses.${lists}`]);
   refill($("notices"), JSON.stringify(list), () =>
     list.map(([kind, text, more]) =>
       h("div", { class: `notice ${kind}` }, h("p", null, text), more ? h("pre", null, visible(more)) : null),

@@ -3,7 +3,7 @@
 import { bars, line } from "./chart.js";
 import { openDialog } from "./dialog.js";
 import { foreign, h, pair, visible } from "./dom.js";
-import { count, duration, plural, share } from "./format.js";
+import { clock, count, duration, plural, share } from "./format.js";
 import { covers, quota } from "./limits.js";
 import { idle, refusals, refusedShare, traffic } from "./state.js";
 
@@ -65,6 +65,12 @@ export function openLimit(data, name, { closed, openSwitch }) {
         ? `switched by hand; the file says ${limit.policy_mode}`
         : "as the file says";
     const [all, no] = [traffic(stats), refusals(stats)];
+    if (stats.counted === false || data.overview?.observing === false) {
+      const unobserved = data.overview?.observing === false;
+      const why = unobserved ? "Nothing is observed" : "There are too many limits to count each on its own";
+      live.replaceChildren(h("p", { class: "notice" }, `${why}: how this limit is doing is not known.`));
+      return says(limit, stats);
+    }
     const series = stats.series ?? { limited: [], remaining: [], allowed: [] };
     live.replaceChildren(
       h(
@@ -88,6 +94,10 @@ export function openLimit(data, name, { closed, openSwitch }) {
       line(series.remaining, { width: 480, height: 56, label: "Least share left in the last five minutes" }),
       agreement(limit, stats) ?? "",
     );
+    says(limit, stats);
+  }
+
+  function says(limit, stats) {
     if (known === limit) return;
     known = limit;
     const candidate = data.limits.find((it) => it.candidate_of === name);
@@ -152,6 +162,15 @@ function agreement(limit, { agreement: told }) {
     "div",
     null,
     h("h3", null, "Agreement with the live limit"),
+    told.since
+      ? h(
+          "p",
+          { class: "muted" },
+          "Compared since ",
+          h("time", { datetime: told.since, title: told.since }, clock(told.since)),
+          ", when both first had the rules that they have.",
+        )
+      : null,
     h(
       "p",
       null,

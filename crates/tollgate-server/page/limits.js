@@ -194,8 +194,11 @@ export function limitsTable({ openLimit, openSwitch, wanted }) {
       mode.title = canSwitch ? "Change the mode" : "Needs the admin token";
       mode.setAttribute("aria-label", `${it.mode}: change the mode of ${it.name}`);
       const [reached, no] = [traffic(of), refusals(of)];
-      say(cells.traffic, count(reached));
-      say(cells.refused, of.shadow_limited > 0 && no === 0 ? `(${count(of.shadow_limited)})` : count(no));
+      const unknown = of.counted === false;
+      say(cells.traffic, unknown ? "–" : count(reached));
+      cells.traffic.title = unknown ? "Not counted on its own" : "";
+      if (unknown) say(cells.refused, "–");
+      else say(cells.refused, of.shadow_limited > 0 && no === 0 ? `(${count(of.shadow_limited)})` : count(no));
       cells.refused.classList.toggle("is-bad", no > 0);
       cells.refused.classList.toggle("is-would", no === 0 && of.shadow_limited > 0);
       cells.refused.title = of.shadow_limited > 0 ? `${count(of.shadow_limited)} would have been refused` : "";

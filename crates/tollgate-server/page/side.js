@@ -1,11 +1,17 @@
 // Store, alerts, most refused keys and hot routes.
 
-import { $, foreign, h, holder, nothing, pair, refill, say, visible } from "./dom.js";
+import { $, alike, foreign, h, holder, nothing, pair, refill, say, tagged, visible } from "./dom.js";
 import { ago, clock, count, duration, plural, serverNow, share } from "./format.js";
 
 const [topHeld, routesHeld] = [holder($("top-body")), holder($("routes-body"))];
 const OUTAGES = 5;
 const ALERTS = 8;
+const UNSEEN = "Nothing is observed: the file says `observe: off`.";
+
+/** Where nothing is observed, nobody is known. */
+export function showUnobserved() {
+  for (const it of [$("top-body"), $("routes-body")]) refill(it, UNSEEN, () => nothing(UNSEEN));
+}
 
 const span = (from, to) => duration((to === null ? serverNow() : Date.parse(to)) - Date.parse(from));
 
@@ -59,20 +65,25 @@ export function showStore(store) {
   );
 }
 
-/** Keys that have nothing left for minutes. */
-export function showAlerts(alerts, openKey) {
-  say($("alerts-count"), alerts.length > 0 ? plural(alerts.length, "key") : "");
+/** Keys that have nothing left for as long as the file says. */
+export function showAlerts({ alerts, at_zero_for_s: after, observing }, openKey) {
+  const long = duration((after ?? 0) * 1000);
+  say($("alerts-count"), alerts.length > 0 ? `${plural(alerts.length, "key")}, for ${long} or longer` : "");
   const shown = alerts.slice(0, ALERTS);
+  const isAlike = alike(alerts);
+  const mark = shown.map((it) => [it.tag, it.key, it.since, it.refused]);
   refill(
     $("alerts-body"),
-    `${alerts.length} ${JSON.stringify(shown.map((it) => [it.limit, it.key, it.since, it.refused]))}`,
+    `${alerts.length} ${long} ${observing} ${JSON.stringify(mark)}`,
     () => {
-      if (alerts.length === 0) return nothing("No key has been at zero for long.");
+      if (!observing) return nothing(UNSEEN);
+      if (alerts.length === 0) return nothing(`No key has been at zero for ${long}.`);
       const item = (it) =>
         h(
           "li",
           null,
-          h("button", { class: "link row", type: "button", onclick: () => openKey(it.limit, it.key) }, foreign(it.key)),
+          h("button", { class: "link row", type: "button", onclick: () => openKey(it) }, foreign(it.key)),
+          isAlike(it) ? tagged(it.tag) : null,
           h(
             "span",
             { class: "muted" },
@@ -109,6 +120,7 @@ export function showTop(top, openKey) {
   rows(body, JSON.stringify(top.keys), () => {
     if (top.keys.length === 0) return nothing("No key was refused in the last 5 minutes.");
     const most = Math.max(...top.keys.map((it) => it.refused));
+    const isAlike = alike(top.keys);
     const row = (it) =>
       h(
         "tr",
@@ -122,9 +134,10 @@ export function showTop(top, openKey) {
               class: "link",
               type: "button",
               title: "Explain its latest refusal",
-              onclick: () => openKey(it.limit, it.key),
+              onclick: () => openKey(it),
             },
             foreign(it.key),
+            isAlike(it) ? tagged(it.tag) : null,
           ),
         ),
         h("td", { class: "dim" }, foreign(it.limit, "")),
@@ -142,7 +155,7 @@ export function showRoutes(routes, filter) {
   if (routesHeld() && body.querySelector("table") && routes.length > 0) return;
   rows(body, JSON.stringify(routes), () => {
     if (routes.length === 0) return nothing("No requests in the last 5 minutes.");
-    const most = Math.max(...routes.map((it) => it.requests), 1);
+    const most = Math.max(...routes.map((it) => it.requests_at_least), 1);
     const row = (it) =>
       h(
         "tr",
@@ -158,10 +171,14 @@ export function showRoutes(routes, filter) {
             foreign(it.path),
           ),
         ),
-        h("td", { class: "number" }, count(it.requests)),
+        h(
+          "td",
+          { class: "number", title: `${count(it.requests_at_least)} to ${count(it.requests)}` },
+          `${it.requests_at_least < it.requests ? "~" : ""}${count(it.requests_at_least)}`,
+        ),
         h("td", { class: it.refused > 0 ? "number is-bad" : "number" }, count(it.refused)),
-        h("td", { class: "number" }, it.requests > 0 ? share(it.refused / it.requests) : "–"),
-        h("td", { class: "c-meter" }, bar(it.requests / most)),
+        h("td", { class: "number" }, it.requests_at_least > 0 ? share(it.refused / it.requests_at_least) : "–"),
+        h("td", { class: "c-meter" }, bar(it.requests_at_least / most)),
       );
     return table(["Route", "Requests", "Refused", "Share", ""], routes.map(row));
   });

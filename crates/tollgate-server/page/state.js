@@ -4,12 +4,15 @@ import { clock, count, duration, plural, serverNow, share, sum } from "./format.
 
 const QUIET_S = 60;
 
-/** What the last five minutes and the last ten seconds say. */
-export function figures(overview) {
+/** What the last five minutes and the last ten seconds say. `switched`: when everything was, in ms. */
+export function figures(overview, switched) {
   const { allowed, refused, shadow_limited, degraded, until } = overview.series;
-  const last = (list, seconds) => sum(list.slice(-seconds));
+  const last = (list, seconds) => (seconds > 0 ? sum(list.slice(-seconds)) : 0);
   const seconds = Math.max(1, Math.min(10, (serverNow() - Date.parse(overview.started_at)) / 1000));
-  const lately = last(refused, QUIET_S);
+  // What limits refused before they were switched off is over.
+  const weakened = overview.mode === "enforce" || switched === null ? Infinity : until - Math.ceil(switched / 1000);
+  const recent = Math.max(0, Math.min(QUIET_S, weakened));
+  const lately = last(refused, recent);
   const [all, no] = [sum(allowed) + sum(refused), sum(refused)];
   return {
     all,
@@ -20,17 +23,21 @@ export function figures(overview) {
     perSecond: (last(allowed, 10) + last(refused, 10)) / seconds,
     refusedPerSecond: last(refused, 10) / seconds,
     lately,
-    latelyShare: lately > 0 ? lately / (lately + last(allowed, QUIET_S)) : 0,
-    since: beginning(refused, until),
+    latelyShare: lately > 0 ? lately / (lately + last(allowed, recent)) : 0,
+    from: serverNow() - recent * 1000,
+    since: beginning(refused, until, Math.min(refused.length, Math.max(1, weakened))),
   };
 }
 
-/** When the present run of refusals began: before it, nothing was refused for a minute. Seconds since 1970. */
-function beginning(refused, until) {
+/**
+ * When the present run of refusals began: before it, nothing was refused for a minute. Seconds since 1970. Only the
+ * last `seconds` are looked at.
+ */
+function beginning(refused, until, seconds) {
   const n = refused.length;
   let first = null;
   let quiet = 0;
-  for (let i = n - 1; i >= 0; i -= 1) {
+  for (let i = n - 1; i >= n - seconds; i -= 1) {
     if (refused[i] > 0) {
       first = i;
       quiet = 0;
@@ -43,7 +50,8 @@ function beginning(refused, until) {
 /** Short labels with a kind: ok, bad, warn, note. The first one is the state of all. */
 export function pills(overview, now) {
   const list = [];
-  const { mode, store, alerts, policy } = overview;
+  const { mode, store, alerts, policy, observing } = overview;
+  if (!observing) list.push(["note", "Nothing is observed"]);
   if (mode === "off") list.push(["warn", "Everything is off"]);
   if (mode === "shadow") list.push(["note", "Everything in shadow"]);
   if (store.state === "degraded") list.push(["warn", "Store degraded"]);
@@ -51,16 +59,34 @@ export function pills(overview, now) {
   if (alerts.length > 0) list.push(["bad", `${plural(alerts.length, "key")} at zero`]);
   if (policy.reload_error) list.push(["bad", "Policy file is broken"]);
   if (policy.switched > 0) list.push(["note", `${plural(policy.switched, "limit")} switched`]);
-  if (!overview.observing) list.push(["note", "Not observing"]);
-  if (list.every(([kind]) => kind === "note") && mode === "enforce") list.unshift(["ok", "Nothing refused"]);
+  if (observing && mode === "enforce" && list.every(([kind]) => kind === "note"))
+    list.unshift(["ok", "Nothing refused"]);
   return list;
 }
 
-/** The answer to "is it us?", in a headline and a line of detail. */
-export function verdict(overview, now, stats, top) {
+const CAUSES = {
+  refused: "limits",
+  deny_listed: "the deny list",
+  blocked: "blocks",
+  uncountable: "limits that deny without the store",
+};
+
+/** What refuses, in words, by how the refusals here came about. Limits alone need no words: they are named. */
+function causeOf(causes, mode) {
+  const words = Object.keys(CAUSES).filter((it) => causes[it] > 0);
+  const isLimits = words.length === 1 && words[0] === "refused" && mode === "enforce";
+  if (words.length === 0 && mode !== "enforce") return ", by the deny list or blocks";
+  return words.length === 0 || isLimits ? "" : `, by ${words.map((it) => CAUSES[it]).join(" and ")}`;
+}
+
+/** The answer to "is it us?", in a headline and a line of detail. `causes`: how the last refusals came about. */
+export function verdict(overview, now, stats, top, causes) {
   const { mode, store } = overview;
   if (!overview.observing)
-    return ["Nothing is counted: the file says `observe: off`.", "Switches, store and policy are shown all the same."];
+    return [
+      "Nothing is observed: the file says `observe: off`.",
+      "Whether requests are refused is not known here. Switches, store and policy are shown all the same.",
+    ];
   const detail = [];
   if (now.all === 0) {
     detail.push("No request has come in the last 5 minutes.");
@@ -70,17 +96,19 @@ export function verdict(overview, now, stats, top) {
   const worst = [...(stats?.limits ?? [])].sort((a, b) => b.limited + b.blocked - a.limited - a.blocked)[0];
   const who = top?.keys?.find((it) => it.limit === worst?.name) ?? null;
   let head;
-  if (mode === "off") head = "Not us: everything is switched off, nothing is limited.";
+  if (now.lately > 0) {
+    const since = now.since.whole ? "for 5 minutes or longer" : `since ${clock(now.since.at * 1000)}`;
+    head = `Yes: ${share(now.latelyShare)} of requests are refused, ${since}${causeOf(causes, mode)}.`;
+    if (mode !== "enforce")
+      detail.unshift(`Everything is ${mode === "off" ? "off" : "in shadow mode"}, but lists and blocks stay in force.`);
+  } else if (mode === "off") head = "Not us: everything is switched off, nothing is limited.";
   else if (mode === "shadow") head = "Not us: everything is in shadow mode, nothing is refused by a limit.";
   else if (now.refused === 0) head = now.all === 0 ? "Quiet: no requests." : "Not us: every request passed.";
-  else if (now.lately === 0)
+  else
     head = `Not us any more: nothing was refused for ${duration((serverNow() / 1000 - lastRefusal(overview)) * 1000)}.`;
-  else {
-    const since = now.since.whole ? "for 5 minutes or longer" : `since ${clock(now.since.at * 1000)}`;
-    head = `Yes: ${share(now.latelyShare)} of requests are refused, ${since}.`;
-  }
   if (now.refused > 0 && worst && worst.limited + worst.blocked > 0) {
-    detail.push({ limit: worst.name, refused: worst.limited + worst.blocked, key: who });
+    const others = Object.keys(causes).some((it) => it !== "refused");
+    detail.push({ limit: worst.name, refused: worst.limited + worst.blocked, key: who, others });
   }
   if (store.state === "degraded") {
     const since = store.since ? ` since ${clock(store.since)}` : "";
@@ -110,6 +138,8 @@ export const idle = {
   series: null,
   agreement: null,
 };
+/** The same of one that nobody counts. */
+export const uncounted = { ...idle, counted: false };
 export const traffic = (it) => it.allowed + it.limited + it.shadow_limited + it.blocked;
 export const refusals = (it) => it.limited + it.blocked;
 /** Of what reached it, what it refused or would have. */

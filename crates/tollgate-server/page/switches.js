@@ -65,10 +65,15 @@ function consequenceOfAll(data, to) {
   const lines = [];
   if (to === data.overview.mode) lines.push("This is the mode now: nothing changes.");
   else if (to === "off")
-    lines.push("No limit will be checked or counted. Every request will pass, but for lists that deny.");
+    lines.push("No limit will be checked or counted.");
   else if (to === "shadow")
     lines.push("No limit will refuse. Requests are still counted, and refusals are shown as refusals in shadow.");
   else lines.push("Each limit will do what its own switch or the file says, and refuse again where that is enforce.");
+  if (to !== "enforce") {
+    const deny = data.policy?.deny ?? 0;
+    const who = deny > 0 ? ` (${plural(deny, "entry", "entries")}): whoever is on it is refused all the same` : "";
+    lines.push(`The deny list is no limit and stays in force${who}.`);
+  }
   if (to !== "enforce" && of.refused > 0)
     lines.push(`${plural(of.refused, "request was", "requests were")} refused in the last 5 minutes.`);
   if (to === "enforce" && of.shadow > 0)
@@ -95,7 +100,7 @@ export function openSwitch(data, name, done) {
   const wrong = h("p", { class: "notice bad", role: "alert", hidden: true });
   const reason = h("input", {
     type: "text",
-    maxlength: "500",
+    maxlength: "300",
     autocomplete: "off",
     placeholder: "INC-412: checkout is refused",
   });
@@ -180,15 +185,17 @@ export function openSwitch(data, name, done) {
 /** The switch of everything. */
 export function showEverything(data, open) {
   const { mode, role, policy } = data.overview;
-  const mark = `${mode} ${role} ${policy.switched}`;
+  const deny = data.policy?.deny ?? 0;
+  const lists = deny > 0 ? " The deny list stays in force." : "";
+  const mark = `${mode} ${role} ${policy.switched} ${lists}`;
   refill($("everything-body"), mark, () => {
     const hint = {
       enforce:
         policy.switched > 0
           ? `Each limit as it says; ${plural(policy.switched, "limit is", "limits are")} switched by hand.`
           : "Each limit does what the file says.",
-      shadow: "Nothing is refused by a limit. Requests are still counted.",
-      off: "Nothing is checked or counted.",
+      shadow: `Nothing is refused by a limit. Requests are still counted.${lists}`,
+      off: `No limit is checked or counted.${lists}`,
     }[mode];
     const button = h(
       "button",
@@ -236,7 +243,9 @@ export function showChanges(changes) {
           "p",
           { class: "muted" },
           h("time", { datetime: it.at, title: it.at }, `${clock(it.at)}, ${ago(it.at)}`),
-          ` · ${visible(it.by || "no name")} · ${it.role}${it.peer ? ` from ${visible(it.peer)}` : ""}`,
+          ` · ${visible(it.by || it.certificate || "no name")} · ${it.role}`,
+          it.peer ? ` from ${visible(it.peer)}` : null,
+          it.by && it.certificate ? [", certificate ", foreign(it.certificate, "")] : null,
         ),
       );
     const more = changes.length > shown && shown < MOST_SHOWN;

@@ -16,6 +16,7 @@
 //! went wrong is told only to those who may look. The files of the page hold no data.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN};
 use http::request::Parts;
@@ -41,17 +42,19 @@ pub enum Role {
 }
 
 /// Who asks, as far as the connection tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// Where the connection comes from.
     pub peer: IpAddr,
     /// Whether it showed a certificate, and that was verified. Who did may do everything.
     pub certified: bool,
+    /// Whom that certificate names.
+    pub certificate: Option<Arc<str>>,
 }
 
 impl From<IpAddr> for Caller {
     fn from(peer: IpAddr) -> Self {
-        Self { peer, certified: false }
+        Self { peer, certified: false, certificate: None }
     }
 }
 
@@ -105,7 +108,7 @@ impl Access {
         &self,
         route: Option<&Route<'_>>,
         asked: &Parts,
-        caller: Caller,
+        caller: &Caller,
     ) -> Result<Role, Problem> {
         let headers = &asked.headers;
         match route {
@@ -143,7 +146,7 @@ impl Access {
     }
 
     /// Whether the asker may look at what is not for everybody.
-    pub(crate) fn may_read(&self, asked: &Parts, caller: Caller) -> bool {
+    pub(crate) fn may_read(&self, asked: &Parts, caller: &Caller) -> bool {
         self.check(Some(&Route::Overview), asked, caller).is_ok()
     }
 }

@@ -71,8 +71,8 @@ Try:
 ///
 /// let question = r#"{"path":"/","ip":"203.0.113.9"}"#;
 /// let ask = || http::Request::post("/v1/check").body(Full::<Bytes>::from(question)).unwrap();
-/// let caller = Caller { peer: [127, 0, 0, 1].into(), certified: false };
-/// let answer = api.answer(ask(), caller).await;
+/// let caller = Caller::from(std::net::IpAddr::from([127, 0, 0, 1]));
+/// let answer = api.answer(ask(), caller.clone()).await;
 /// assert_eq!(answer.status(), 200);
 /// let again = api.answer(ask(), caller).await;
 /// let body = again.into_body().collect().await.unwrap().to_bytes();
@@ -209,7 +209,7 @@ impl<S: Store> Inner<S> {
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let route = Route::of(parts.uri.path());
-        let role = self.access.check(route.as_ref(), parts, caller)?;
+        let role = self.access.check(route.as_ref(), parts, &caller)?;
         let route = route.ok_or_else(|| Problem::not_found("nothing is here; `GET /` says what is where"))?;
         route.admit(&parts.method)?;
         let headers = &parts.headers;
@@ -224,7 +224,7 @@ impl<S: Store> Inner<S> {
             Route::Release => self.release(&collect(headers, body, MOST).await?).await,
             Route::Limits => Ok(self.list_limits()),
             Route::Health => Ok(text("ok\n")),
-            Route::Ready => Ok(self.readiness(self.access.may_read(parts, caller))),
+            Route::Ready => Ok(self.readiness(self.access.may_read(parts, &caller))),
             Route::Metrics => Ok(self.measure()),
             Route::OpenApi => Ok(json(described())),
             Route::Index => Ok(page::index(headers).unwrap_or_else(|| chosen(text(INDEX)))),

@@ -15,7 +15,7 @@ use crate::json::MOST_UNITS;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::reply::{Reply, json_of};
-use crate::status::date;
+use crate::status::{date, tag};
 
 /// How many are told of unless asked for more.
 const SOME: u64 = 100;
@@ -41,6 +41,7 @@ struct ToldDecision<'r> {
     client: Option<&'r str>,
     limit: Option<&'r str>,
     key: Option<&'r str>,
+    tag: Option<String>,
     retry_after_ms: Option<u64>,
     degraded: bool,
     took_us: u64,
@@ -65,6 +66,7 @@ impl<'r> ToldDecision<'r> {
             client: record.client.as_deref(),
             limit: record.limit.as_deref(),
             key: decider.map(|limit| &*limit.key),
+            tag: record.tag.map(tag),
             retry_after_ms: record.retry_after.map(millis),
             degraded: record.degraded,
             took_us: record.took.as_micros(),

@@ -16,8 +16,8 @@ use crate::decisions::millis;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::reply::{Reply, json_of};
-use crate::status::date;
-use crate::told::{HIDDEN, hides_named, mode};
+use crate::status::{date, tag};
+use crate::told::{HIDDEN, hides_named, mode, tags_named};
 
 #[derive(Serialize)]
 #[allow(clippy::struct_excessive_bools, reason = "so many things are told of")]
@@ -53,8 +53,12 @@ struct ToldLimit<'r> {
     name: &'r str,
     window: Option<&'r str>,
     key: &'r str,
+    /// Null where not even a hash of the key may be seen.
+    tag: Option<String>,
     algorithm: &'static str,
     quota: String,
+    /// The plan or the override whose numbers these are; null: the limit's own.
+    granted_by: Option<&'r str>,
     mode: &'static str,
     candidate: bool,
     decided: bool,
@@ -84,6 +88,8 @@ struct Teller<'a, S> {
     hypothetical: bool,
     /// Whether keys and addresses must not be shown, not even as hashes.
     is_hidden: bool,
+    /// Whether keys are told with their tags.
+    is_tagged: bool,
 }
 
 impl<S> Teller<'_, S> {
@@ -121,8 +127,10 @@ impl<S> Teller<'_, S> {
             name: &limit.name,
             window: limit.window.as_deref(),
             key: self.shown(&limit.key),
+            tag: self.is_tagged.then(|| tag(limit.tag)),
             algorithm: limit.quota.algorithm(),
             quota: limit.promise(),
+            granted_by: limit.granted_by.as_deref(),
             mode: mode(limit.mode),
             candidate: limit.is_candidate,
             decided,
@@ -164,7 +172,8 @@ impl<S: Store> Inner<S> {
         })?;
         let record = watcher.record(id).ok_or_else(|| forgotten(id, watcher))?;
         let limiter = self.limiter.load();
-        Ok(Teller { limiter: &limiter, watcher, hypothetical: false, is_hidden: false }.tell(&record))
+        let (hypothetical, is_hidden, is_tagged) = (false, false, true);
+        Ok(Teller { limiter: &limiter, watcher, hypothetical, is_hidden, is_tagged }.tell(&record))
     }
 
     /// What would be decided about a request now, and why.
@@ -177,8 +186,9 @@ impl<S: Store> Inner<S> {
         let now = self.now();
         let record = watcher.describe(limiter.policy(), limiter.version(), Some(&call), &decision, now);
         let record = Record { took: now.since(begun), ..record };
-        let is_hidden = hides_named(limiter.policy(), role);
-        Ok(Teller { limiter: &limiter, watcher, hypothetical: true, is_hidden }.tell(&record))
+        let policy = limiter.policy();
+        let (is_hidden, is_tagged) = (hides_named(policy, role), tags_named(policy, role));
+        Ok(Teller { limiter: &limiter, watcher, hypothetical: true, is_hidden, is_tagged }.tell(&record))
     }
 
     /// What counts and remembers, if anything does.
@@ -194,12 +204,12 @@ impl<S: Store> Inner<S> {
 fn forgotten(id: DecisionId, watcher: &Watcher) -> Problem {
     let kept = watcher.kept();
     let since = match kept.since.and_then(date) {
-        Some(since) => format!("{} refusals are, all of them since {since}", kept.refusals),
-        None => "no refusal is yet".to_owned(),
+        Some(since) => format!("{} refusals are, with all of them since {since}", kept.refusals),
+        None => "no refusal is remembered yet".to_owned(),
     };
     Problem::not_found(format!(
-        "no decision `{id}` is remembered: {since}. The last {} are (`observe.records`), a quarter as many first refusals of keys, \
-         and of requests that were admitted a sample",
+        "no decision `{id}` is remembered: {since} (`observe.records` is {}: so many, and a quarter as many \
+         first refusals of keys); of requests that were admitted only a sample is",
         kept.records
     ))
 }

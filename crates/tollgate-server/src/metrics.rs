@@ -52,12 +52,14 @@ fn write_store(to: &mut Exposition<'_>, health: &Health) {
 /// their own, as in whatever is counted.
 fn write_modes(to: &mut Exposition<'_>, policy: &Policy, modes: &Modes) {
     let limits = || policy.limits().iter().take(MOST_NAMES);
-    let help = "What everything is switched to: 1 for that mode. At enforce, each limit is as it says itself.";
+    let help =
+        "What everything is switched to: 1 for that mode. At enforce, each limit is as it says itself.";
     let mut family = to.family("tollgate_mode", Gauge, help);
     for any in [Mode::Enforce, Mode::Shadow, Mode::Off] {
         family.value(&[("mode", mode(any))], u8::from(modes.everything() == any));
     }
-    let mut family = to.family("tollgate_limit_mode", Gauge, "The mode in force of each limit: 1 for that mode.");
+    let mut family =
+        to.family("tollgate_limit_mode", Gauge, "The mode in force of each limit: 1 for that mode.");
     for limit in limits() {
         family.value(&[("limit", limit.name()), ("mode", mode(limit.mode()))], 1);
     }

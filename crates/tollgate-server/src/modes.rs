@@ -12,7 +12,7 @@ use crate::named::unknown;
 use crate::problem::Problem;
 use crate::query::{Query, unescaped};
 use crate::reply::{Reply, json_of};
-use crate::switchboard::{Change, Switch, SwitchError, Target, Who};
+use crate::switchboard::{Change, LONGEST_NAME, LONGEST_REASON, Switch, SwitchError, Target, Who};
 use crate::told::mode;
 
 const FIELDS: &[&str] = &["mode", "reason", "by"];
@@ -79,6 +79,18 @@ impl Asked<'_> {
     }
 }
 
+/// What somebody wrote, if all of it can be kept.
+fn said(name: &str, text: Option<&Text<'_>>, most: usize) -> Result<String, Problem> {
+    let text = text.map(|text| text.as_str().trim()).unwrap_or_default();
+    let length = text.chars().count();
+    if length > most {
+        return Err(Problem::senseless(format!(
+            "`{name}` may have at most {most} characters, and this has {length}"
+        )));
+    }
+    Ok(text.to_owned())
+}
+
 impl<S: Store> Inner<S> {
     /// What is switched.
     pub(crate) fn modes(&self, asked: &Parts) -> Result<Reply, Problem> {
@@ -105,13 +117,12 @@ impl<S: Store> Inner<S> {
         let name = limit.map(unescaped);
         let name = name.map(String::from);
         let switch = asked.switch(if name.is_some() { &OF_LIMIT } else { &OF_EVERYTHING })?;
-        let said =
-            |text: &Option<Text<'_>>| text.as_ref().map(|text| text.as_str().to_owned()).unwrap_or_default();
         let who = Who {
-            by: said(&asked.by),
-            reason: said(&asked.reason),
+            by: said("by", asked.by.as_ref(), LONGEST_NAME)?,
+            reason: said("reason", asked.reason.as_ref(), LONGEST_REASON)?,
             role,
             peer: Some(caller.peer),
+            certificate: caller.certificate.map(|it| String::from(&*it)),
             at: self.now(),
         };
         let (board, limit) = (self.switchboard().clone(), name.clone());

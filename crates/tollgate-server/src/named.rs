@@ -107,6 +107,13 @@ impl<S: Store> Inner<S> {
             )));
         }
         let outcomes = adjusted(&limiter, &named, rules, operation).await;
+        if operation != Operation::Peek
+            && let Some(watcher) = self.watcher.get()
+        {
+            // Even if the store gave no answer: it may have done it, and a key that has
+            // nothing left is soon noticed again.
+            watcher.forget_key(limit, &named.key);
+        }
         let outcomes = outcomes.map_err(|error| Problem::outage_of_key(&error))?;
         Ok(self.told_standing(policy, &named, operation, rules, &outcomes))
     }

@@ -12,7 +12,7 @@ use crate::gauges::{Gauges, Outage};
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::reply::{Reply, json_of};
-use crate::status::{ToldStore, date};
+use crate::status::{ToldStore, date, tag};
 use crate::told::mode;
 
 #[derive(Serialize)]
@@ -29,6 +29,8 @@ struct Told {
     series: ToldSeries,
     latency_us: Option<ToldLatency>,
     alerts: Vec<ToldAlert>,
+    /// After how long a key that has nothing left is among them.
+    at_zero_for_s: Option<u64>,
     tarpit: ToldTarpit,
     log: ToldLog,
 }
@@ -93,6 +95,7 @@ struct ToldLatency {
 struct ToldAlert {
     limit: String,
     key: String,
+    tag: String,
     since: Option<String>,
     for_s: u64,
     refused: u64,
@@ -128,6 +131,7 @@ impl ToldAlert {
         Self {
             limit: alert.limit.to_string(),
             key: alert.key.to_string(),
+            tag: tag(alert.tag),
             since: date(alert.since),
             for_s: now.since(alert.since).as_micros() / 1_000_000,
             refused: alert.refused,
@@ -195,6 +199,7 @@ impl<S: Store> Inner<S> {
             alerts: watcher
                 .map(|it| it.alerts(now).iter().map(|alert| ToldAlert::of(alert, now)).collect())
                 .unwrap_or_default(),
+            at_zero_for_s: watcher.map(|it| it.at_zero_for().as_micros() / 1_000_000),
             tarpit: ToldTarpit { waiting: tarpit_waiting, most: tarpit_most },
             log: ToldLog { suppressed: log_suppressed },
         };

@@ -8,14 +8,14 @@ use std::collections::HashSet;
 
 use http::request::Parts;
 use serde::Serialize;
-use tollgate::{Limit, Policy, Store};
+use tollgate::{Limit, Policy, Store, Timestamp};
 use tollgate_watch::{LimitCounts, LimitSeries, Watcher};
 
 use crate::api::Inner;
-use crate::named::unknown;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::reply::{Reply, json_of};
+use crate::status::{date, tag};
 use crate::switchboard::Modes;
 use crate::told::mode;
 
@@ -69,6 +69,8 @@ struct ToldTotal {
 
 #[derive(Serialize)]
 struct ToldAgreement {
+    /// Since when both have had the rules that they have; null until they first said something.
+    since: Option<String>,
     both_allow: u64,
     only_candidate_allows: u64,
     only_live_allows: u64,
@@ -82,10 +84,11 @@ struct ToldSeries {
     remaining: Vec<Option<f64>>,
 }
 
-impl From<LimitCounts> for ToldAgreement {
-    fn from(counts: LimitCounts) -> Self {
+impl ToldAgreement {
+    fn of(counts: &LimitCounts, since: Option<Timestamp>) -> Self {
         let [both_allow, only_candidate_allows, only_live_allows, both_refuse] = counts.agreement;
-        Self { both_allow, only_candidate_allows, only_live_allows, both_refuse }
+        let since = since.and_then(date);
+        Self { since, both_allow, only_candidate_allows, only_live_allows, both_refuse }
     }
 }
 
@@ -104,7 +107,8 @@ impl<'p> ToldLimit<'p> {
     fn of(limit: &'p Limit, policy: &'p Policy, modes: &Modes, watcher: &Watcher, in_steps: bool) -> Self {
         let name = limit.name();
         let (window, total) = (watcher.limit_window(name), watcher.limit_totals(name));
-        let counts = window.as_ref().map(|window| window.counts);
+        let (window, total) = (window.as_ref(), total.as_ref());
+        let counts = window.map(|window| &window.counts);
         let candidate_of = live_beside(limit, policy);
         Self {
             name,
@@ -125,7 +129,9 @@ impl<'p> ToldLimit<'p> {
                 limited: it.limited,
                 shadow_limited: it.shadow_limited,
             }),
-            agreement: candidate_of.and(total).map(ToldAgreement::from),
+            agreement: candidate_of
+                .and(total)
+                .map(|counts| ToldAgreement::of(counts, watcher.agreement_since(name))),
             series: if in_steps { watcher.limit_series(name).map(ToldSeries::from) } else { None },
         }
     }
@@ -142,12 +148,14 @@ struct ToldTop {
     keys: Vec<ToldKey>,
     routes: Vec<ToldRoute>,
     error_at_most: u64,
+    routes_error_at_most: u64,
 }
 
 #[derive(Serialize)]
 struct ToldKey {
     limit: String,
     key: String,
+    tag: String,
     refused: u64,
     refused_at_least: u64,
     /// Of all refusals by limits meanwhile.
@@ -159,6 +167,7 @@ struct ToldRoute {
     method: String,
     path: String,
     requests: u64,
+    requests_at_least: u64,
     refused: u64,
 }
 
@@ -167,16 +176,14 @@ impl<S: Store> Inner<S> {
         let query = Query::of(asked.uri.query(), &["limit"])?;
         let (watcher, limiter) = (self.watching()?, self.limiter.load());
         let (policy, modes) = (limiter.policy(), self.switchboard().modes());
-        let in_steps: HashSet<&str> = query.all("limit").collect();
-        if in_steps.len() > MOST_IN_STEPS {
+        let named = query.all("limit").count();
+        if named > MOST_IN_STEPS {
             return Err(Problem::senseless(format!(
-                "`limit` may name at most {MOST_IN_STEPS} limits at once, and these are {}",
-                in_steps.len()
+                "`limit` may be given at most {MOST_IN_STEPS} times, and these are {named}"
             )));
         }
-        if let Some(stranger) = in_steps.iter().find(|name| policy.limit(name).is_none()) {
-            return Err(unknown(stranger, policy));
-        }
+        let in_steps: HashSet<&str> = query.all("limit").collect();
+        // A name that no limit has is left out: the limit may have been there a second ago.
         let told = Told {
             window_s: STEP * STEPS,
             step_s: STEP,
@@ -199,6 +206,7 @@ impl<S: Store> Inner<S> {
         let keys = top.keys.iter().map(|key| ToldKey {
             limit: key.limit.to_string(),
             key: key.key.to_string(),
+            tag: tag(key.tag),
             refused: key.refused,
             refused_at_least: key.refused_at_least,
             share: (key.refused as f64 / all * 10_000.0).round() / 10_000.0,
@@ -207,6 +215,7 @@ impl<S: Store> Inner<S> {
             method: route.method.to_string(),
             path: route.path.to_string(),
             requests: route.requests,
+            requests_at_least: route.requests_at_least,
             refused: route.refused,
         });
         Ok(json_of(&ToldTop {
@@ -214,6 +223,7 @@ impl<S: Store> Inner<S> {
             keys: keys.collect(),
             routes: routes.collect(),
             error_at_most: top.error_at_most,
+            routes_error_at_most: top.routes_error_at_most,
         }))
     }
 }

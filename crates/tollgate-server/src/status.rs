@@ -84,6 +84,11 @@ impl ToldStore {
     }
 }
 
+/// What tells keys apart that are shown alike, as answers spell it.
+pub(crate) fn tag(tag: u64) -> String {
+    format!("{tag:016x}")
+}
+
 pub(crate) fn date(at: Timestamp) -> Option<String> {
     let micros = i64::try_from(at.as_micros()).ok()?;
     jiff::Timestamp::from_microsecond(micros).ok().map(|at| at.to_string())

@@ -23,6 +23,7 @@ use tollgate::{MemoryStore, Mode, Policy, Timestamp};
 use tollgate_http::SharedLimiter;
 
 pub use self::journal::{Change, MOST_CHANGES, Saved};
+pub(crate) use self::journal::{LONGEST_NAME, LONGEST_REASON};
 pub use self::state::{Modes, Switch, SwitchedLimit, Target};
 use self::state::{State, admit, undone};
 use crate::access::Role;
@@ -39,7 +40,7 @@ use crate::access::Role;
 /// let passes = || limiter.load().check(&Call::new("GET", "/")).is_allowed();
 /// assert!(passes() && !passes());
 ///
-/// let ann = Who { by: "ann".into(), reason: "launch day".into(), role: Role::Admin, peer: None, at: Timestamp::from_secs(1_772_366_400) };
+/// let ann = Who { by: "ann".into(), reason: "launch day".into(), role: Role::Admin, peer: None, certificate: None, at: Timestamp::from_secs(1_772_366_400) };
 /// let switched = switches.switch(Target::Limit("api"), Switch::Shadow, &ann).expect("it is there");
 /// assert!(passes());
 /// assert_eq!(switches.changes()[0].by, "ann");
@@ -71,6 +72,8 @@ pub struct Who {
     pub role: Role,
     /// Where they are.
     pub peer: Option<IpAddr>,
+    /// Whom the certificate names that they have shown, if they have.
+    pub certificate: Option<String>,
     /// When.
     pub at: Timestamp,
 }

@@ -73,6 +73,12 @@ pub(crate) fn hides_named(policy: &Policy, role: Role) -> bool {
     policy.privacy() == KeyPrivacy::Hashed && role < Role::Admin
 }
 
+/// Whether keys that this asker named may be told with their tag, which is the same wherever
+/// they are shown: not where keys are hidden or cut, and they may only look.
+pub(crate) fn tags_named(policy: &Policy, role: Role) -> bool {
+    policy.privacy() == KeyPrivacy::Plain || role == Role::Admin
+}
+
 /// What words need besides the decision.
 #[derive(Clone, Copy)]
 pub(crate) struct Teller<'a> {

@@ -8,7 +8,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use tollgate::policy::{Allowance, Block, BlockReason, KeyPrivacy};
+use tollgate::policy::{Allowance, Block, BlockReason, KeyPrivacy, Net};
 use tollgate::{
     Decision, DecisionId, Fate, Limit, LimitOutcome, Mode, Policy, Quota, Request, Rule, Span, Timestamp,
     Verdict,
@@ -16,6 +16,7 @@ use tollgate::{
 
 use crate::record::{LimitRecord, Record, RecordFate, ShadowBlock};
 use crate::traceparent::TraceParent;
+use crate::veil::Veil;
 
 /// How much of a method, a path and a host is kept, in bytes.
 const METHOD: usize = 32;
@@ -29,6 +30,8 @@ pub(crate) struct Describer<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) version: u64,
     pub(crate) secret: &'a RandomState,
+    /// What is hidden in paths and hosts.
+    pub(crate) veil: Option<&'a Veil>,
     /// The limits' names by their place; those that are missing are made.
     pub(crate) names: &'a [Arc<str>],
 }
@@ -51,7 +54,6 @@ impl Describer<'_> {
             Fate::Uncountable => decision.uncountable().next(),
             _ => decider.map(|decider| decider.limit()),
         };
-        let text = |text: &str, most| Box::from(cut(text, most));
         Record {
             seq: 0,
             id: DecisionId(0),
@@ -63,13 +65,19 @@ impl Describer<'_> {
             reason: reason(decision).map(Into::into),
             policy_version: self.version,
             degraded: decision.is_degraded(),
-            method: request.map_or_else(Box::default, |it| text(it.method(), METHOD)),
-            path: request.map_or_else(Box::default, |it| text(without_query(it.path()), PATH)),
-            host: request.and_then(Request::host).map(|host| text(host, HOST)),
+            method: request.map_or_else(Box::default, |it| shortened(it.method(), METHOD)),
+            path: request.map_or_else(Box::default, |it| shortened(&path_of(it, self.veil), PATH)),
+            host: request
+                .and_then(Request::host)
+                .map(|host| shortened(self.veil.map_or(host, |veil| veil.host(host)), HOST)),
             client: request
                 .and_then(Request::client)
-                .map(|client| show_address(client, self.policy.privacy(), self.secret).into()),
+                .map(|client| show_address(client, self.policy, self.secret).into()),
             limit: limit.map(|limit| self.name(limit)),
+            tag: match decision.fate() {
+                Fate::Blocked(block) => Some(self.tag_of_client(block.limit, request)),
+                _ => decider.map(|decider| self.tag(&decider)),
+            },
             decider: place,
             retry_after: decision.advised_wait(),
             limits: decision.limits().map(|it| self.limit(&it, decision, spot(&it))).collect(),
@@ -85,6 +93,7 @@ impl Describer<'_> {
             name: self.name(limit),
             window: window(it).map(Box::from),
             key: self.key(it),
+            tag: self.tag(it),
             spot,
             quota: it.rule().quota.clone(),
             whole: decision.is_degraded().then(|| it.policy_rule().quota.clone()),
@@ -117,13 +126,20 @@ impl Describer<'_> {
 
     /// A key, as it may be seen.
     pub(crate) fn key(&self, it: &LimitOutcome<'_>) -> Box<str> {
-        let mut shown = self.policy.show_key(it.limit(), it.key(), self.secret);
-        let kept = cut(&shown, KEY).len();
-        if kept < shown.len() {
-            shown.truncate(kept);
-            shown.push('…');
-        }
-        shown.into()
+        shortened(&self.policy.show_key(it.limit(), it.key(), self.secret), KEY)
+    }
+
+    /// What tells a key from others that are shown alike. Windows of one limit are one
+    /// allowance to whoever reads. It is seen by people, so the hash is a keyed one that
+    /// does not give its key away.
+    pub(crate) fn tag(&self, it: &LimitOutcome<'_>) -> u64 {
+        self.secret.hash_one((it.limit().name(), it.key().as_bytes()))
+    }
+
+    /// The same of whom a limit refuses without counting: the key is gone, or was never
+    /// there.
+    pub(crate) fn tag_of_client(&self, limit: &Limit, request: Option<&dyn Request>) -> u64 {
+        self.secret.hash_one((limit.name(), request.and_then(Request::client)))
     }
 }
 
@@ -174,16 +190,55 @@ pub(crate) fn cut(text: &str, most: usize) -> &str {
     &text[..end]
 }
 
+/// A text that fits so many bytes, and whether it had to be cut for that: then there is room
+/// for an ellipsis behind it.
+pub(crate) fn fit(text: &str, most: usize) -> (&str, bool) {
+    if text.len() <= most { (text, false) } else { (cut(text, most.saturating_sub('…'.len_utf8())), true) }
+}
+
+/// A text of so many bytes at most, which ends in an ellipsis where it was cut.
+pub(crate) fn shortened(text: &str, most: usize) -> Box<str> {
+    let (kept, is_cut) = fit(text, most);
+    if is_cut { format!("{kept}…").into() } else { kept.into() }
+}
+
+/// The path of a request, as it may be seen.
+#[inline]
+pub(crate) fn path_of<'r>(request: &'r dyn Request, veil: Option<&Veil>) -> Cow<'r, str> {
+    match veil {
+        None => Cow::Borrowed(without_query(request.path())),
+        Some(veil) => veil.path(request.path()),
+    }
+}
+
 /// A path that came with its query nevertheless: what is asked for is nobody's business.
 pub(crate) fn without_query(path: &str) -> &str {
     path.split_once('?').map_or(path, |(path, _)| path)
 }
 
-/// An address as `privacy` lets it be seen.
-pub(crate) fn show_address(address: IpAddr, privacy: KeyPrivacy, secret: &RandomState) -> String {
-    match (privacy, address) {
+/// An address as the policy's `privacy` lets it be seen: by the same hash as the key of a
+/// limit that counts by address, so that the two can be seen to be one.
+pub(crate) fn show_address(address: IpAddr, policy: &Policy, secret: &RandomState) -> String {
+    match (policy.privacy(), address) {
         (KeyPrivacy::Plain, _) => address.to_string(),
-        (KeyPrivacy::Hashed, _) => format!("hash:{:016x}", secret.hash_one(address)),
+        (KeyPrivacy::Hashed, _) => {
+            let client = policy.client();
+            let address = address.to_canonical();
+            let prefix = if address.is_ipv4() { client.ipv4_prefix } else { client.ipv6_prefix };
+            // As such a key is written.
+            let mut key = vec![b'i'];
+            match Net::around(address, prefix).address() {
+                IpAddr::V4(net) => {
+                    key.push(4);
+                    key.extend(net.octets());
+                }
+                IpAddr::V6(net) => {
+                    key.push(16);
+                    key.extend(net.octets());
+                }
+            }
+            format!("hash:{:016x}", secret.hash_one(&key[..]))
+        }
         (KeyPrivacy::Truncated, IpAddr::V4(address)) => {
             let [first, second, ..] = address.octets();
             format!("{first}.{second}.…")
@@ -247,15 +302,31 @@ mod tests {
 
     #[test]
     fn addresses_are_shown_as_privacy_says() {
-        let secret = RandomState::new();
         let check = |address: &str, privacy, expected: &str| {
-            assert_eq!(show_address(address.parse().unwrap(), privacy, &secret), expected);
+            assert_eq!(
+                show_address(address.parse().unwrap(), &policy(privacy), &RandomState::new()),
+                expected
+            );
         };
-        check("203.0.113.9", KeyPrivacy::Plain, "203.0.113.9");
-        check("203.0.113.9", KeyPrivacy::Truncated, "203.0.…");
-        check("2001:db8::1", KeyPrivacy::Truncated, "2001:db8:…");
-        let hashed = show_address([203, 0, 113, 9].into(), KeyPrivacy::Hashed, &secret);
-        assert!(hashed.starts_with("hash:") && hashed.len() == 21, "{hashed}");
+        check("203.0.113.9", "plain", "203.0.113.9");
+        check("203.0.113.9", "truncated", "203.0.…");
+        check("2001:db8::1", "truncated", "2001:db8:…");
+    }
+
+    fn policy(privacy: &str) -> Policy {
+        Policy::parse(&format!("privacy: {{keys: {privacy}}}\nlimits: [{{by: ip, bucket: 1/s}}]")).unwrap()
+    }
+
+    #[test]
+    fn an_address_has_the_hash_of_the_key_that_it_is() {
+        let (policy, secret) = (policy("hashed"), RandomState::new());
+        let limit = &policy.limits()[0];
+        for address in ["203.0.113.9", "2001:db8::1", "::ffff:203.0.113.9"] {
+            let shown = show_address(address.parse().unwrap(), &policy, &secret);
+            assert!(shown.starts_with("hash:") && shown.len() == 21, "{shown}");
+            let key = policy.key(limit, &[address]).unwrap();
+            assert_eq!(shown, policy.show_key(limit, &key, &secret), "{address}");
+        }
     }
 
     #[test]
@@ -264,5 +335,8 @@ mod tests {
         assert_eq!(cut("aéz", 3), "aé");
         assert_eq!(cut("aéz", 99), "aéz");
         assert_eq!(without_query("/a?b=?c"), "/a");
+        assert_eq!(&*shortened("abcdef", 6), "abcdef");
+        assert_eq!(&*shortened("abcdefg", 6), "abc…");
+        assert_eq!(&*shortened("ééé", 5), "é…");
     }
 }

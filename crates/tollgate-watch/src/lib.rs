@@ -52,6 +52,7 @@ mod spenders;
 mod stripes;
 mod top;
 mod traceparent;
+mod veil;
 mod watcher;
 mod watching;
 mod words;

@@ -46,11 +46,11 @@ fn write_all(to: &mut Exposition<'_>, counters: &Counters) {
         &LATENCY,
         &counters.latency(),
     );
-    to.histogram("tollgate_retry_after_seconds", "How long refused requests were told to wait.").spread(
-        &[],
-        &WAIT,
-        &counters.wait(),
-    );
+    to.histogram(
+        "tollgate_retry_after_seconds",
+        "How long refused requests were told to wait, before jitter.",
+    )
+    .spread(&[], &WAIT, &counters.wait());
     let mut store =
         to.histogram("tollgate_store_seconds", "How long a store was waited for that is asked over a wire.");
     for (answered, label) in [(true, "true"), (false, "false")] {

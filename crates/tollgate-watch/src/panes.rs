@@ -31,6 +31,15 @@ struct Pane<P> {
     sketch: Sketch<P>,
 }
 
+/// What the heaviest are found by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum By {
+    /// What they weigh at most: none of the heaviest is missed.
+    Most,
+    /// What they weigh at least: none is told of that a crowd of others lifted up.
+    Least,
+}
+
 /// What all panes come to.
 pub(crate) struct Sum<P> {
     /// The heaviest, the heaviest first.
@@ -76,7 +85,7 @@ impl<P: Clone> Panes<P> {
     }
 
     /// The heaviest of the window that ends now, at most so many.
-    pub(crate) fn heaviest(&self, now: Timestamp, most: usize) -> Sum<P> {
+    pub(crate) fn heaviest(&self, now: Timestamp, most: usize, by: By) -> Sum<P> {
         let newest = now.as_micros() / LENGTH;
         let mut found: HashMap<u64, (Entry<P>, u64)> = HashMap::new();
         let (mut total, mut unseen) = (0, 0);
@@ -109,8 +118,15 @@ impl<P: Clone> Panes<P> {
                 Entry { count: entry.count + unknown, error: entry.error + unknown, ..entry }
             })
             .collect();
-        // By what they weigh at least where they may weigh the same.
-        entries.sort_unstable_by_key(|it| std::cmp::Reverse((it.count, it.count - it.error, it.spot)));
+        // By the other where they are the same in one.
+        entries.sort_unstable_by_key(|it| {
+            let least = it.count - it.error;
+            let (first, second) = match by {
+                By::Most => (it.count, least),
+                By::Least => (least, it.count),
+            };
+            std::cmp::Reverse((first, second, it.spot))
+        });
         entries.truncate(most);
         Sum { entries, total, error: unseen }
     }

@@ -50,6 +50,9 @@ pub struct Record {
     /// The name of the limit that matters most: of a refusal the one that refused, else
     /// the one with the least left.
     pub limit: Option<Arc<str>>,
+    /// Tells the key that this limit decided about from those that are shown alike, in this
+    /// process only: as [`TopKey::tag`](crate::TopKey::tag) does.
+    pub tag: Option<u64>,
     /// That limit, among `limits`; `None` where nothing was counted.
     pub decider: Option<usize>,
     /// How long the caller was told to wait, where that helps; jitter is not in it.
@@ -101,6 +104,9 @@ pub struct LimitRecord {
     pub window: Option<Box<str>>,
     /// The key, as `privacy` shows it.
     pub key: Box<str>,
+    /// Tells the key from those that are shown alike, in this process only. The same for all
+    /// windows of a limit.
+    pub tag: u64,
     /// Tells this allowance from all others, in this process only.
     pub spot: u64,
     /// What it promises. Of a degraded decision, this node's share of it.
@@ -154,6 +160,6 @@ impl LimitRecord {
 
     /// What the limit promises, in words: `10 a minute, at most 10 at once`.
     pub fn promise(&self) -> String {
-        words::promise(&self.quota)
+        words::promise(self)
     }
 }

@@ -4,6 +4,9 @@
 //! So of the allowances that were spent from last, the last few callers are remembered: a
 //! caller is an address, a method and a path.
 //!
+//! Sums are of now: what was spent in this stretch of time and the one before, a stretch
+//! being as long as the limit looks back, an hour at most. Settled costs are not in them.
+//!
 //! The table is fixed and set-associative, and replaced by age. Nobody waits for it: what
 //! meets a lock that is taken is not written down, so numbers are "at least". Nothing is
 //! allocated for an update; texts are cut to fit.
@@ -12,9 +15,9 @@ use std::hash::BuildHasher as _;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError, TryLockError};
 
-use tollgate::Timestamp;
+use tollgate::{Span, Timestamp};
 
-use crate::describe::{cut, without_query};
+use crate::describe::fit;
 
 /// 64 locks, each for 32 sets of four allowances with four callers each.
 const STRIPES: usize = 64;
@@ -24,20 +27,32 @@ const CALLERS: usize = 4;
 /// How much of a path and of a method is kept, in bytes.
 const PATH: usize = 48;
 const METHOD: usize = 10;
+/// The shortest and the longest stretch of time that spending is summed up for.
+const SHORTEST: Span = Span::from_secs(1);
+const LONGEST: Span = Span::from_secs(3_600);
 
 /// Who spent from an allowance lately.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spender {
     /// The client's address, as `privacy` shows it.
     pub client: Option<Box<str>>,
-    /// `GET` and so on.
+    /// `GET` and so on; empty where a limit and a key were named instead of a request.
     pub method: Box<str>,
     /// The path, cut where it is long. As it came: escape it where you show it.
     pub path: Box<str>,
-    /// How much, as far as remembered.
+    /// How much, as far as remembered: in the limit's period, or two. Of a refusal that was
+    /// charged, what it asked for: it was charged no more than that. What was settled later
+    /// is not in it.
     pub units: u64,
     /// When last.
     pub last: Timestamp,
+}
+
+/// Whoever asks: an address, a method and a path. The path is one that may be seen.
+pub(crate) struct Asker<'a> {
+    pub(crate) client: Option<IpAddr>,
+    pub(crate) method: &'a str,
+    pub(crate) path: &'a str,
 }
 
 /// Who spent lately, of the allowances that were spent from last.
@@ -53,6 +68,8 @@ type Set = [Allowance; ALLOWANCES];
 struct Allowance {
     spot: u64,
     last: Timestamp,
+    /// Which stretch of time it is, counted from 1970.
+    stretch: u64,
     callers: [Caller; CALLERS],
 }
 
@@ -62,7 +79,9 @@ struct Caller {
     /// Tells callers apart.
     tag: u64,
     last: Timestamp,
+    /// In this stretch of time, and in the one before.
     units: u64,
+    before: u64,
     client: Option<IpAddr>,
     method: Text<METHOD>,
     path: Text<PATH>,
@@ -82,17 +101,36 @@ impl<const N: usize> Default for Text<N> {
 }
 
 impl<const N: usize> Text<N> {
-    /// The first characters, as many as fit.
+    /// The first characters, as many as fit with an ellipsis behind them.
     fn new(text: &str) -> Self {
-        let text = cut(text, N).as_bytes();
-        let mut bytes = [0; N];
-        bytes[..text.len()].copy_from_slice(text);
-        Self { length: u8::try_from(text.len()).unwrap_or(0), bytes }
+        let (text, is_cut) = fit(text, N);
+        let (mut bytes, mut length) = ([0; N], 0);
+        for part in [text, if is_cut { "…" } else { "" }] {
+            bytes[length..length + part.len()].copy_from_slice(part.as_bytes());
+            length += part.len();
+        }
+        Self { length: u8::try_from(length).unwrap_or(0), bytes }
     }
 
     fn as_str(&self) -> &str {
         let text = self.bytes.get(..self.length.into()).unwrap_or_default();
         std::str::from_utf8(text).unwrap_or_default()
+    }
+}
+
+impl Allowance {
+    /// It is this stretch of time. What was spent before the last one is forgotten.
+    fn is_in(&mut self, stretch: u64) {
+        // A clock that is a little behind is in the same.
+        if stretch <= self.stretch {
+            return;
+        }
+        let is_next = stretch == self.stretch + 1;
+        self.stretch = stretch;
+        for caller in &mut self.callers {
+            caller.before = if is_next { caller.units } else { 0 };
+            caller.units = 0;
+        }
     }
 }
 
@@ -110,17 +148,9 @@ impl Spenders {
 
     /// Somebody spent from an allowance.
     #[inline]
-    pub(crate) fn spent(
-        &self,
-        spot: u64,
-        client: Option<IpAddr>,
-        method: &str,
-        path: &str,
-        units: u64,
-        at: Timestamp,
-    ) {
-        let path = cut(without_query(cut(path, PATH + 1)), PATH);
-        let tag = self.hasher.hash_one((client, method, path));
+    pub(crate) fn spent(&self, spot: u64, asker: &Asker<'_>, units: u64, at: Timestamp, period: Span) {
+        let Asker { client, method, path } = *asker;
+        let tag = self.hasher.hash_one((client, method, fit(path, PATH)));
         let (stripe, set) = Self::place(spot);
         let Some(stripe) = self.stripes.get(stripe) else { return };
         let mut sets = match stripe.try_lock() {
@@ -138,18 +168,26 @@ impl Spenders {
         };
         let Some(allowance) = allowance else { return };
         allowance.last = at;
+        allowance.is_in(at.as_micros() / period.clamp(SHORTEST, LONGEST).as_micros());
         let known = allowance.callers.iter().position(|it| it.tag == tag && it.last != Timestamp::EPOCH);
         let caller = match known {
             Some(known) => allowance.callers.get_mut(known),
             None => allowance.callers.iter_mut().min_by_key(|it| it.last).map(|oldest| {
                 let (method, path) = (Text::new(method), Text::new(path));
-                *oldest = Caller { tag, last: at, units: 0, client, method, path };
+                *oldest = Caller { tag, last: at, units: 0, before: 0, client, method, path };
                 oldest
             }),
         };
         if let Some(caller) = caller {
             caller.last = at;
             caller.units = caller.units.saturating_add(units);
+        }
+    }
+
+    /// Forgets everybody.
+    pub(crate) fn clear(&self) {
+        for stripe in &self.stripes {
+            stripe.lock().unwrap_or_else(PoisonError::into_inner).fill(Set::default());
         }
     }
 
@@ -169,10 +207,11 @@ impl Spenders {
                 client: it.client.map(|client| show(client).into()),
                 method: it.method.as_str().into(),
                 path: it.path.as_str().into(),
-                units: it.units,
+                units: it.units.saturating_add(it.before),
                 last: it.last,
             })
             .collect();
+        spenders.retain(|it| it.units > 0);
         spenders.sort_by_key(|it| std::cmp::Reverse((it.units, it.last)));
         spenders
     }
@@ -186,6 +225,18 @@ mod tests {
         Timestamp::from_secs(1_000 + second)
     }
 
+    fn spend(
+        spenders: &Spenders,
+        spot: u64,
+        client: Option<IpAddr>,
+        method: &str,
+        path: &str,
+        units: u64,
+        at: Timestamp,
+    ) {
+        spenders.spent(spot, &Asker { client, method, path }, units, at, Span::from_secs(600));
+    }
+
     fn shown(spenders: &Spenders, spot: u64) -> Vec<(String, u64)> {
         let told = spenders.of(spot, &|client| client.to_string());
         let word = |it: Spender| format!("{} {} {}", it.client.unwrap_or_default(), it.method, it.path);
@@ -196,10 +247,10 @@ mod tests {
     fn who_spent_is_told_the_most_first() {
         let spenders = Spenders::new();
         let (ann, bob) = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
-        spenders.spent(7, Some(ann), "GET", "/a?token=secret", 1, at(0));
-        spenders.spent(7, Some(bob), "POST", "/b", 5, at(1));
-        spenders.spent(7, Some(ann), "GET", "/a", 1, at(2));
-        spenders.spent(8, None, "GET", "/c", 1, at(3));
+        spend(&spenders, 7, Some(ann), "GET", "/a", 1, at(0));
+        spend(&spenders, 7, Some(bob), "POST", "/b", 5, at(1));
+        spend(&spenders, 7, Some(ann), "GET", "/a", 1, at(2));
+        spend(&spenders, 8, None, "GET", "/c", 1, at(3));
         let expected = [("192.0.2.2 POST /b".to_owned(), 5), ("192.0.2.1 GET /a".to_owned(), 2)];
         assert_eq!(shown(&spenders, 7), expected);
         assert_eq!(shown(&spenders, 8), [(" GET /c".to_owned(), 1)]);
@@ -210,7 +261,7 @@ mod tests {
     fn the_callers_that_spent_longest_ago_give_way() {
         let spenders = Spenders::new();
         for caller in 0..6 {
-            spenders.spent(7, None, "GET", &format!("/{caller}"), caller, at(caller));
+            spend(&spenders, 7, None, "GET", &format!("/{caller}"), caller, at(caller));
         }
         let paths: Vec<_> = shown(&spenders, 7).into_iter().map(|(words, _)| words).collect();
         assert_eq!(paths, [" GET /5", " GET /4", " GET /3", " GET /2"]);
@@ -221,17 +272,34 @@ mod tests {
         let spenders = Spenders::new();
         // All in one set.
         for spot in 0..6 {
-            spenders.spent(1 + (spot << 40), None, "GET", "/", 1, at(spot));
+            spend(&spenders, 1 + (spot << 40), None, "GET", "/", 1, at(spot));
         }
         let told = (0..6).filter(|spot| !shown(&spenders, 1 + (spot << 40)).is_empty());
         assert_eq!(told.collect::<Vec<_>>(), [2, 3, 4, 5]);
     }
 
     #[test]
+    fn what_was_spent_before_the_last_stretch_is_forgotten() {
+        let spenders = Spenders::new();
+        // Stretches of ten minutes, one of which begins at 1,200 s.
+        for (second, units) in [(190, 100), (200, 5), (700, 5), (800, 1)] {
+            spend(&spenders, 7, None, "GET", "/a", units, at(second));
+        }
+        assert_eq!(shown(&spenders, 7), [(" GET /a".to_owned(), 11)]);
+        spend(&spenders, 7, None, "GET", "/b", 2, at(1_400));
+        let expected = [(" GET /b".to_owned(), 2), (" GET /a".to_owned(), 1)];
+        assert_eq!(shown(&spenders, 7), expected);
+        spend(&spenders, 7, None, "", "", 2, at(9_000));
+        assert_eq!(shown(&spenders, 7), [("  ".to_owned(), 2)]);
+        spenders.clear();
+        assert_eq!(shown(&spenders, 7), []);
+    }
+
+    #[test]
     fn long_texts_are_cut_between_characters() {
         let spenders = Spenders::new();
-        spenders.spent(7, None, "PROPFIND-AND-MORE", &format!("/{}", "é".repeat(40)), 1, at(0));
-        let expected = format!(" PROPFIND-A /{}", "é".repeat(23));
+        spend(&spenders, 7, None, "PROPFIND-AND-MORE", &format!("/{}", "é".repeat(40)), 1, at(0));
+        let expected = format!(" PROPFIN… /{}…", "é".repeat(22));
         assert_eq!(shown(&spenders, 7), [(expected, 1)]);
     }
 }

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tollgate::{Span, Timestamp};
 
-use crate::describe::{cut, without_query};
-use crate::panes::{Panes, WINDOW};
+use crate::describe::{fit, shortened};
+use crate::panes::{By, Panes, WINDOW};
 
 /// How many keys and routes are counted in each minute. A key that has more than one in
 /// so many of the refusals is always found.
@@ -35,6 +35,8 @@ pub struct TopKey {
     pub limit: Arc<str>,
     /// The key, as `privacy` shows it.
     pub key: Box<str>,
+    /// Tells it from keys that are shown alike, in this process only.
+    pub tag: u64,
     /// How many refusals at most.
     pub refused: u64,
     /// How many at least.
@@ -108,8 +110,8 @@ impl Top {
     }
 
     /// A key was refused. `name` is asked only for keys that are new here.
-    pub(crate) fn refused(&self, spot: u64, at: Timestamp, name: impl FnOnce() -> (Arc<str>, Box<str>)) {
-        self.keys.add(spot, 1, true, at, || Arc::new(name()));
+    pub(crate) fn refused(&self, tag: u64, at: Timestamp, name: impl FnOnce() -> (Arc<str>, Box<str>)) {
+        self.keys.add(tag, 1, true, at, || Arc::new(name()));
     }
 
     /// A request of this random number passed: what it stands for, if it is in the sample.
@@ -119,7 +121,8 @@ impl Top {
         (random & (weight - 1) == 0).then_some(weight)
     }
 
-    /// A route was asked for: a refusal, or one of a sample that stands for `weight`.
+    /// A route was asked for: a refusal, or one of a sample that stands for `weight`. The
+    /// path is one that may be seen.
     pub(crate) fn routed(&self, method: &str, path: &str, refused: bool, weight: u64, at: Timestamp) {
         self.tick(at);
         if !refused && self.sampled.fetch_add(1, Ordering::Relaxed) >= SAMPLED {
@@ -127,9 +130,9 @@ impl Top {
             let rarer = self.rarity.load(Ordering::Relaxed) + 1;
             self.rarity.store(rarer.min(RAREST), Ordering::Relaxed);
         }
-        let (method, path) = (cut(method, METHOD), cut(without_query(path), PATH));
-        let spot = self.hasher.hash_one((method, path));
-        self.routes.add(spot, weight, refused, at, || Arc::new((method.into(), path.into())));
+        let spot = self.hasher.hash_one((fit(method, METHOD), fit(path, PATH)));
+        self.routes
+            .add(spot, weight, refused, at, || Arc::new((shortened(method, METHOD), shortened(path, PATH))));
     }
 
     /// It is this late. In each second with few in the sample, it takes in more.
@@ -152,7 +155,8 @@ impl Top {
 
     /// Who and what was most, in the window that ends now.
     pub(crate) fn list(&self, now: Timestamp, most: usize) -> TopList {
-        let (keys, routes) = (self.keys.heaviest(now, most), self.routes.heaviest(now, most));
+        let (keys, routes) =
+            (self.keys.heaviest(now, most, By::Most), self.routes.heaviest(now, most, By::Least));
         TopList {
             window: WINDOW,
             refused: keys.total,
@@ -163,6 +167,7 @@ impl Top {
                 .map(|it| TopKey {
                     limit: Arc::clone(&it.payload.0),
                     key: it.payload.1.clone(),
+                    tag: it.spot,
                     refused: it.count,
                     refused_at_least: it.count - it.error,
                 })

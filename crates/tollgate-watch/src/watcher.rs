@@ -26,6 +26,7 @@ use crate::series::{History, Series};
 use crate::settings::WatchSettings;
 use crate::spenders::{Spender, Spenders};
 use crate::top::{Top, TopList};
+use crate::veil::Veil;
 use crate::watching::PolicyWatch;
 
 /// Counts and remembers what was decided. Clones are the same.
@@ -41,7 +42,7 @@ pub(crate) struct Inner {
     pub(crate) top: Top,
     pub(crate) zero: ZeroKeys,
     /// How keys are shown in what is remembered.
-    pub(crate) privacy: Mutex<Option<KeyPrivacy>>,
+    pub(crate) shows: Mutex<Option<(KeyPrivacy, Option<Veil>)>>,
     /// Keys the hashes that are shown.
     pub(crate) secret: RandomState,
     /// Keys the hashes that allowances are known by, in here.
@@ -59,7 +60,7 @@ impl Watcher {
             spenders: Spenders::new(),
             top: Top::new(),
             zero: ZeroKeys::new(settings.at_zero_for),
-            privacy: Mutex::default(),
+            shows: Mutex::default(),
             secret: RandomState::new(),
             spots: foldhash::quality::RandomState::default(),
         }))
@@ -145,7 +146,7 @@ impl Watcher {
     /// Who spent from an allowance lately, the most first, as `privacy` of this policy
     /// shows them. Counts are "at least": what two threads told at once is told once.
     pub fn spenders(&self, policy: &Policy, limit: &LimitRecord) -> Vec<Spender> {
-        self.0.spenders.of(limit.spot, &|client| show_address(client, policy.privacy(), &self.0.secret))
+        self.0.spenders.of(limit.spot, &|client| show_address(client, policy, &self.0.secret))
     }
 
     /// Keys the hashes that are shown instead of keys: who shows keys elsewhere shows the
@@ -170,6 +171,11 @@ impl Watcher {
         self.0.counters.limit(name)?.agreement_since()
     }
 
+    /// After how long a key that has nothing left is an alert.
+    pub fn at_zero_for(&self) -> Span {
+        self.0.zero.after()
+    }
+
     /// Keys that have had nothing left for long, the longest first.
     pub fn alerts(&self, now: Timestamp) -> Vec<AtZero> {
         self.0.zero.alerts(now)
@@ -178,7 +184,9 @@ impl Watcher {
 
 impl Observer for Watcher {
     fn watch(&self, policy: &Arc<Policy>, version: u64) -> Arc<dyn Watch> {
-        self.0.show_as(policy.privacy());
-        Arc::new(PolicyWatch::new(policy, version, Arc::clone(&self.0)))
+        let veil = Veil::of(policy);
+        self.0.show_as(policy.privacy(), veil.as_ref());
+        self.0.refuses_by(policy);
+        Arc::new(PolicyWatch::new(policy, version, veil, Arc::clone(&self.0)))
     }
 }

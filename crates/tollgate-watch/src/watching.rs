@@ -1,20 +1,28 @@
 //! What is done on the way of a request.
 //!
-//! A request that passes allocates nothing here, and waits for nobody: what is behind a
-//! lock that somebody else has is left out. Only what is refused, or is in the sample,
-//! is written down.
+//! A request that passes allocates nothing here, unless a path has to be veiled. Where it
+//! may leave something out, it waits for nobody: who spent. Counts of routes would be wrong
+//! with gaps, and so would be who has nothing left: those few locks are held for as long as
+//! it takes to write some words, and only requests in a sample, or of a key that has
+//! nothing left, take them. Only what is refused, or is in the sample, is written down.
 //!
 //! Held by `tests/cheap.rs`.
 
+use std::collections::HashSet;
 use std::hash::BuildHasher as _;
 use std::sync::{Arc, PoisonError};
 
 use tollgate::policy::{Key, KeyPrivacy};
-use tollgate::{Decision, Event, Fate, Limit, LimitOutcome, Policy, Request, Rule, Span, Timestamp, Verdict, Watch};
+use tollgate::{
+    Decision, Event, Fate, Limit, LimitOutcome, Mode, Policy, Quota, Request, Rule, Span, Timestamp, Verdict,
+    Watch,
+};
 
 use crate::counting::PolicyCounters;
-use crate::describe::{Describer, show_address};
+use crate::describe::{Describer, path_of, show_address};
 use crate::record::Record;
+use crate::spenders::Asker;
+use crate::veil::Veil;
 use crate::watcher::Inner;
 
 /// Watches what one policy decides.
@@ -24,18 +32,20 @@ pub(crate) struct PolicyWatch {
     counters: Arc<PolicyCounters>,
     /// The limits' names by their place.
     names: Vec<Arc<str>>,
+    /// What is hidden in paths and hosts.
+    veil: Option<Veil>,
     all: Arc<Inner>,
 }
 
 impl PolicyWatch {
-    pub(crate) fn new(policy: &Arc<Policy>, version: u64, all: Arc<Inner>) -> Self {
+    pub(crate) fn new(policy: &Arc<Policy>, version: u64, veil: Option<Veil>, all: Arc<Inner>) -> Self {
         let names = policy.limits().iter().map(|limit| limit.name().into()).collect();
-        Self { counters: all.counters.of(policy), policy: Arc::clone(policy), version, names, all }
+        Self { counters: all.counters.of(policy), policy: Arc::clone(policy), version, names, veil, all }
     }
 
     fn describer(&self) -> Describer<'_> {
-        let Self { policy, version, names, all, .. } = self;
-        Describer { policy, version: *version, secret: &all.secret, names }
+        let Self { policy, version, names, veil, all, .. } = self;
+        Describer { policy, version: *version, secret: &all.secret, veil: veil.as_ref(), names }
     }
 
     /// What one limit's part says about its key.
@@ -45,22 +55,51 @@ impl PolicyWatch {
         let spot = all.spot(it.policy_rule(), it.key());
         // What refuses nobody is nobody's alert.
         if it.is_binding() {
-            let refused = matches!(outcome.verdict, Verdict::Refused { .. })
-                || (outcome.verdict == Verdict::Never && outcome.remaining == 0);
-            if outcome.remaining > 0 && !refused {
+            let refused = match outcome.verdict {
+                // Slots come back when they come back.
+                Verdict::Refused { .. } if matches!(it.rule().quota, Quota::Concurrency(_)) => {
+                    Some(Span::ZERO)
+                }
+                Verdict::Refused { retry_after } => Some(retry_after),
+                Verdict::Never if outcome.remaining == 0 => Some(Span::ZERO),
+                _ => None,
+            };
+            if outcome.remaining > 0 && refused.is_none() {
                 all.zero.left(spot);
-            } else if refused || outcome.limit > 1 {
-                all.zero.empty(spot, refused, event.at, || {
+            } else if refused.is_some() || outcome.limit > 1 {
+                all.zero.empty(spot, it.policy_rule().id, refused, event.at, || {
                     let describer = self.describer();
-                    (describer.name(it.limit()), describer.key(it))
+                    (describer.name(it.limit()), describer.key(it), describer.tag(it))
                 });
             }
         }
         let units = outcome.units();
-        if units > 0
-            && let Some(request) = event.request
-        {
-            all.spenders.spent(spot, request.client(), request.method(), request.path(), units, event.at);
+        if units > 0 {
+            self.spent(event, it, spot, units);
+        } else if it.limit().count_denied() && !event.decision.is_allowed() {
+            self.charged(event, it, spot);
+        }
+    }
+
+    /// A request was refused, and charged all the same: no more than what it asked for.
+    #[cold]
+    fn charged(&self, event: &Event<'_, '_>, it: &LimitOutcome<'_>, spot: u64) {
+        let units = it.cost().min(it.outcome().limit);
+        if units > 0 && !matches!(it.rule().quota, Quota::Concurrency(_)) {
+            self.spent(event, it, spot, units);
+        }
+    }
+
+    #[inline]
+    fn spent(&self, event: &Event<'_, '_>, it: &LimitOutcome<'_>, spot: u64, units: u64) {
+        let (spenders, period) = (&self.all.spenders, it.policy_rule().quota.period());
+        let spent = |caller: &Asker<'_>| spenders.spent(spot, caller, units, event.at, period);
+        match event.request {
+            Some(request) => {
+                let path = path_of(request, self.veil.as_ref());
+                spent(&Asker { client: request.client(), method: request.method(), path: &path });
+            }
+            None => spent(&Asker { client: None, method: "", path: "" }),
         }
     }
 
@@ -71,21 +110,19 @@ impl PolicyWatch {
             Fate::Refused => {
                 let Some(decider) = event.decision.adviser() else { return 0 };
                 let limit = decider.limit();
-                // Windows of one limit are one allowance to whoever reads.
-                let spot = all.spots.hash_one((limit.name(), decider.key().as_bytes()));
-                all.top.refused(spot, event.at, || (describer.name(limit), describer.key(&decider)));
-                spot
+                let tag = describer.tag(&decider);
+                all.top.refused(tag, event.at, || (describer.name(limit), describer.key(&decider)));
+                tag
             }
             Fate::Blocked(block) => {
-                // Its key is gone, or was never there.
                 let client = event.request.and_then(Request::client);
-                let spot = all.spots.hash_one((block.limit.name(), client));
-                all.top.refused(spot, event.at, || {
-                    let shown = client.map(|it| show_address(it, self.policy.privacy(), &all.secret));
+                let tag = describer.tag_of_client(block.limit, event.request);
+                all.top.refused(tag, event.at, || {
+                    let shown = client.map(|it| show_address(it, &self.policy, &all.secret));
                     let key = shown.map_or("unknown client".into(), |it| format!("client {it}"));
                     (describer.name(block.limit), key.into())
                 });
-                spot
+                tag
             }
             // No limit refused.
             _ => all.spots.hash_one(event.request.and_then(Request::client)),
@@ -104,7 +141,7 @@ impl Watch for PolicyWatch {
     fn decided(&self, event: &Event<'_, '_>) {
         self.counters.count(event);
         let decision = event.decision;
-        let mut is_shadowed = false;
+        let mut is_shadowed = !decision.shadowed().is_empty();
         for it in decision.limits() {
             self.look_at(event, &it);
             is_shadowed |= !it.is_binding() && !it.outcome().is_admitted();
@@ -112,7 +149,8 @@ impl Watch for PolicyWatch {
         let refused = !decision.is_allowed();
         let weight = if refused { Some(1) } else { self.all.top.stands_for(event.id.0) };
         if let (Some(weight), Some(request)) = (weight, event.request) {
-            self.all.top.routed(request.method(), request.path(), refused, weight, event.at);
+            let path = path_of(request, self.veil.as_ref());
+            self.all.top.routed(request.method(), &path, refused, weight, event.at);
         }
         if refused {
             let caller = self.refuse(event);
@@ -128,15 +166,28 @@ impl Watch for PolicyWatch {
 }
 
 impl Inner {
-    /// A policy shows keys like this. What is remembered was shown as another said: where
-    /// that differs, it is forgotten rather than shown.
-    pub(crate) fn show_as(&self, privacy: KeyPrivacy) {
-        let before = self.privacy.lock().unwrap_or_else(PoisonError::into_inner).replace(privacy);
-        if before.is_some_and(|before| before != privacy) {
+    /// A policy shows keys like this, and hides this. What is remembered was shown as another
+    /// said: where that differs, it is forgotten rather than shown.
+    pub(crate) fn show_as(&self, privacy: KeyPrivacy, veil: Option<&Veil>) {
+        let shows = (privacy, veil.cloned());
+        let before = self.shows.lock().unwrap_or_else(PoisonError::into_inner).replace(shows.clone());
+        if before.is_some_and(|before| before != shows) {
             self.ring.clear();
             self.top.clear();
             self.zero.clear();
+            self.spenders.clear();
         }
+    }
+
+    /// A policy comes into force. A key has nothing left only by a rule that is still there,
+    /// of a limit that refuses.
+    pub(crate) fn refuses_by(&self, policy: &Policy) {
+        if self.zero.is_empty() {
+            return;
+        }
+        let refusing = policy.limits().iter().filter(|limit| limit.mode() == Mode::Enforce);
+        let rules: HashSet<_> = refusing.flat_map(|limit| limit.every_rule().map(|rule| rule.id)).collect();
+        self.zero.keep(|rule| rules.contains(&rule));
     }
 
     /// What an allowance is known by, in this process.
@@ -161,7 +212,8 @@ impl Inner {
         decision: &Decision<'_>,
         at: Timestamp,
     ) -> Record {
-        let describer = Describer { policy, version, secret: &self.secret, names: &[] };
+        let veil = Veil::of(policy);
+        let describer = Describer { policy, version, secret: &self.secret, veil: veil.as_ref(), names: &[] };
         let spot = |it: &LimitOutcome<'_>| self.spot(it.policy_rule(), it.key());
         let mut record = describer.describe(request, decision, at, spot);
         for limit in &mut record.limits {

@@ -6,21 +6,34 @@
 //! numbers back out and holds them to it).
 //!
 //! What is told is how the key stood *before* the request. A refusal changes nothing, but
-//! where a limit counts refusals: then it is what was left after, and the words say so.
+//! where a limit counts refusals: then it is what was left after, the words say so, and
+//! nothing is said of how much was short before.
 //!
-//! Not here: rounding (`figures`).
+//! Whether a window is overdrawn, and by how much, no answer says: where nothing is left of
+//! one, what is short is told as "at least".
+//!
+//! Not here: what a limit promises (`promise`), the sentence that says it all (`summary`),
+//! rounding (`figures`).
 
 mod figures;
+mod promise;
+mod summary;
 
-use tollgate::{Bucket, CalendarUnit, Mode, Quota, Span, Timestamp, Verdict, Window};
+use tollgate::{Bucket, Mode, Quota, SlidingWindow, Span, Timestamp, Verdict, Window};
 
-use self::figures::{Tokens, clock, exactly, moment, per, span, stretch};
-use crate::record::{LimitRecord, Record, RecordFate};
+use self::figures::{Tokens, clock, exactly, local, moment, per, span, stretch};
+pub(crate) use self::promise::promise;
+use self::promise::{definition, promised};
+pub(crate) use self::summary::summary;
+use crate::record::LimitRecord;
 
 /// How the answer comes about.
 pub(crate) fn arithmetic(limit: &LimitRecord, at: Timestamp) -> Vec<String> {
-    let mut lines = vec![definition(&limit.quota), standing(limit, at), demand(limit)];
+    let mut lines = vec![promised(limit, definition), standing(limit, at), demand(limit)];
     lines.extend(waiting(limit, at));
+    if let Quota::SlidingWindow(window) = &limit.quota {
+        lines.push(border(window, at));
+    }
     if limit.degraded {
         lines.push("counted on this node alone, by its share, since the store gives no answer".to_owned());
     }
@@ -32,57 +45,6 @@ pub(crate) fn arithmetic(limit: &LimitRecord, at: Timestamp) -> Vec<String> {
     lines
 }
 
-/// What a limit promises, shortly.
-pub(crate) fn promise(quota: &Quota) -> String {
-    match quota {
-        Quota::Bucket(it) => {
-            format!("{} {}, at most {} at once", it.rate().count, per(it.rate().period), quota.capacity())
-        }
-        _ => definition(quota),
-    }
-}
-
-/// What a limit promises, as the first line of a sum.
-fn definition(quota: &Quota) -> String {
-    let capacity = quota.capacity();
-    match quota {
-        Quota::Bucket(it) => {
-            let count = it.rate().count;
-            format!("{count} {} {}, in a bucket of {capacity}", tokens(count == 1), per(it.rate().period))
-        }
-        Quota::FixedWindow(it) => match it.window() {
-            Window::Epoch(length) => format!("{capacity} in each {}", stretch(*length)),
-            Window::Anchored(length) => {
-                format!("{capacity} in each {}, from a key's first request on", stretch(*length))
-            }
-            Window::Calendar(calendar) => {
-                let unit = match calendar.unit() {
-                    CalendarUnit::Hour => "hour",
-                    CalendarUnit::Day => "day",
-                    CalendarUnit::Week => "week",
-                    CalendarUnit::Month => "month",
-                };
-                format!("{capacity} in each {unit} of the calendar in {}", calendar.zone())
-            }
-        },
-        Quota::SlidingWindow(it) => {
-            let stretch = stretch(it.rate().period);
-            match it.parts() {
-                1 => {
-                    format!("{capacity} in any {stretch}, estimated from this one and the last, which fades")
-                }
-                parts => {
-                    format!(
-                        "{capacity} in any {stretch}, estimated from {parts} parts, the oldest of which fades"
-                    )
-                }
-            }
-        }
-        Quota::SlidingLog(it) => format!("{capacity} in any {}, each counted", stretch(it.rate().period)),
-        Quota::Concurrency(it) => format!("{capacity} at once, each for {} at most", exactly(it.ttl())),
-    }
-}
-
 const fn tokens(one: bool) -> &'static str {
     if one { "token" } else { "tokens" }
 }
@@ -90,12 +52,20 @@ const fn tokens(one: bool) -> &'static str {
 /// What a bucket held, with as many places as this request needs.
 fn held(limit: &LimitRecord, bucket: &Bucket) -> Tokens {
     let tokens = Tokens::of(bucket, &limit.outcome, limit.outcome.units());
-    if limit.outcome.is_admitted() { tokens } else { tokens.against(limit.cost) }
+    match limit.outcome.retry_after() {
+        Some(wait) => tokens.against(limit.cost, bucket, wait),
+        None => tokens,
+    }
 }
 
 /// What was left before the request. Overdrawn or not, no whole unit is below none.
 fn left(limit: &LimitRecord) -> u64 {
     limit.outcome.remaining.saturating_add(limit.outcome.units()).min(limit.outcome.limit)
+}
+
+/// Whether it is known that nothing was left to be charged: a refusal overdraws nobody.
+fn is_overdrawn(limit: &LimitRecord) -> bool {
+    matches!(&limit.quota, Quota::Bucket(bucket) if held(limit, bucket).is_overdrawn())
 }
 
 /// Whether the request was charged although it was refused. Slots never are.
@@ -118,7 +88,13 @@ fn standing(limit: &LimitRecord, at: Timestamp) -> String {
         Quota::Concurrency(_) => format!("{} of {} free at {time}", left(limit), limit.outcome.limit),
         _ => format!("{} of {} left at {time}", left(limit), limit.outcome.limit),
     };
-    if is_charged(limit) { format!("{stood}, after this refusal, which is charged too") } else { stood }
+    match (is_charged(limit), is_overdrawn(limit)) {
+        (false, _) => stood,
+        (true, true) => format!("{stood}, before and after this refusal"),
+        (true, false) => {
+            format!("{stood}, after this refusal, which is charged too as far as something was left")
+        }
+    }
 }
 
 /// What was asked for, and whether it was there.
@@ -147,10 +123,17 @@ fn demand(limit: &LimitRecord) -> String {
             };
             format!("{cost} asked for: {after} left after it")
         }
+        Verdict::Refused { .. } if is_charged(limit) && is_overdrawn(limit) => {
+            format!("{cost} asked for: refused; overdrawn as it is, it was charged nothing more")
+        }
+        Verdict::Refused { .. } if is_charged(limit) => {
+            format!("{cost} asked for: refused, and charged all the same")
+        }
         Verdict::Refused { .. } => {
-            let short = match &limit.quota {
-                Quota::Bucket(bucket) => held(limit, bucket).missing(cost),
-                _ => cost.saturating_sub(left(limit)).to_string(),
+            let short = match (&limit.quota, left(limit)) {
+                (Quota::Bucket(bucket), _) => held(limit, bucket).missing(cost),
+                (_, 0) => format!("at least {cost}"),
+                (_, left) => cost.saturating_sub(left).to_string(),
             };
             format!("{cost} asked for: {short} short")
         }
@@ -166,10 +149,10 @@ fn waiting(limit: &LimitRecord, at: Timestamp) -> Option<String> {
         Verdict::Never => Some("waiting does not help".to_owned()),
         Verdict::Admitted { .. } if outcome.reset_after.is_zero() => None,
         Verdict::Admitted { .. } => {
-            let (wait, until) = (span(outcome.reset_after), at + outcome.reset_after);
+            let wait = span(outcome.reset_after);
             Some(match &limit.quota {
                 Quota::Bucket(_) => format!("full again in {wait}"),
-                Quota::FixedWindow(_) => format!("the window closes in {wait}, at {}", moment(until, at)),
+                Quota::FixedWindow(_) => closing(&limit.quota, outcome.reset_after, at),
                 Quota::SlidingWindow(_) | Quota::SlidingLog(_) => format!("all is back in {wait}"),
                 Quota::Concurrency(_) => format!("all are free in {wait} at the latest"),
             })
@@ -191,10 +174,8 @@ fn coming_back(quota: &Quota, wait: Span, at: Timestamp) -> String {
         }
         Quota::FixedWindow(_) => {
             let capacity = quota.capacity();
-            format!(
-                "the window closes in {shown}, at {}: then there are {capacity} again",
-                moment(at + wait, at)
-            )
+            let are = if capacity == 1 { "is" } else { "are" };
+            format!("{}: then there {are} {capacity} again", closing(quota, wait, at))
         }
         Quota::SlidingWindow(_) => format!("enough has faded in {shown}"),
         Quota::SlidingLog(_) => format!("enough has left the window in {shown}"),
@@ -202,89 +183,32 @@ fn coming_back(quota: &Quota, wait: Span, at: Timestamp) -> String {
     }
 }
 
-/// What was decided and why, in one sentence.
-pub(crate) fn summary(record: &Record) -> String {
-    let decider = record.decider.and_then(|place| record.limits.get(place));
-    let mut text = match (record.fate, decider) {
-        (RecordFate::Refused, Some(limit)) => refused(limit),
-        (RecordFate::Admitted, Some(limit)) => {
-            format!("Admitted by `{}`: {}.", name(limit), stood_against(limit))
-        }
-        (fate, _) => return uncounted(record, fate),
+/// When a window closes; of one of the calendar, by its own clocks too.
+fn closing(quota: &Quota, wait: Span, at: Timestamp) -> String {
+    let then = at + wait;
+    let zone = match quota {
+        Quota::FixedWindow(it) => match it.window() {
+            Window::Calendar(calendar) => Some(calendar.zone()).filter(|zone| *zone != "UTC"),
+            _ => None,
+        },
+        _ => None,
     };
-    if record.allowed {
-        let would = record.limits.iter().filter(|it| it.mode == Mode::Shadow && !it.outcome.is_admitted());
-        let would: Vec<_> = would.map(|it| format!("`{}`", name(it))).collect();
-        if !would.is_empty() {
-            text = format!("{text} {} would have refused, and only counts.", would.join(" and "));
-        }
-    }
-    if record.degraded {
-        text.push_str(" The store gave no answer: it was counted on this node alone, by its share.");
-    }
-    text
+    let there = zone.and_then(|zone| Some(format!(" ({} in {zone})", local(then, zone)?)));
+    format!("the window closes in {}, at {}{}", span(wait), moment(then, at), there.unwrap_or_default())
 }
 
-/// A limit and its window, as rules are called.
-fn name(limit: &LimitRecord) -> String {
-    match &limit.window {
-        Some(window) => format!("{}/{window}", limit.name),
-        None => limit.name.to_string(),
-    }
-}
-
-fn refused(limit: &LimitRecord) -> String {
-    let (cost, name) = (limit.cost, name(limit));
-    let Some(wait) = limit.outcome.retry_after() else {
-        let most = limit.outcome.limit;
-        let were = were(cost);
-        return format!(
-            "Refused by `{name}`: {cost} {were} asked for and it never holds more than {most}; waiting does not help."
-        );
+/// Where a window that slides stands, as far as the time tells: windows are counted from
+/// 1970.
+fn border(window: &SlidingWindow, at: Timestamp) -> String {
+    let (length, parts) = (u128::from(window.rate().period.as_micros()), u128::from(window.parts()));
+    // In one part of a microsecond each, so that parts need not divide the window.
+    let elapsed = u128::from(at.as_micros()) * parts % length.max(1);
+    let weight = (length - elapsed) * 100 / length.max(1);
+    let ago = Span::from_micros(u64::try_from(elapsed / parts.max(1)).unwrap_or(0));
+    let began = Timestamp::from_micros(at.as_micros() - ago.as_micros());
+    let (this, old) = match window.parts() {
+        1 => (stretch(window.rate().period), "the one before"),
+        _ => ("part".to_owned(), "the oldest"),
     };
-    let passes = match limit.quota {
-        Quota::Concurrency(_) => format!("one is free in {} at the latest", span(wait)),
-        _ => format!("it passes in {}", span(wait)),
-    };
-    format!("Refused by `{name}`: {}; {passes}.", stood_against(limit))
-}
-
-const fn were(count: u64) -> &'static str {
-    if count == 1 { "was" } else { "were" }
-}
-
-/// What was left, and what was asked for.
-fn stood_against(limit: &LimitRecord) -> String {
-    let (cost, most) = (limit.cost, limit.outcome.limit);
-    let asked = format!("{cost} {} asked for", were(cost));
-    match &limit.quota {
-        Quota::Bucket(bucket) => {
-            let held = held(limit, bucket);
-            let shown = held.shown();
-            if held.is_overdrawn() {
-                format!("it was overdrawn by {shown} of {most} tokens and {asked}")
-            } else {
-                let were = if held.is_one() { "was" } else { "were" };
-                format!("{shown} of {most} tokens {were} left and {asked}")
-            }
-        }
-        Quota::Concurrency(_) => format!("{} of {most} slots were free and 1 was asked for", left(limit)),
-        _ => format!("{} of {most} {} left and {asked}", left(limit), were(left(limit))),
-    }
-}
-
-/// What was decided without counting.
-fn uncounted(record: &Record, fate: RecordFate) -> String {
-    let reason = record.reason.as_deref();
-    let by = record.limit.as_deref().map_or_else(String::new, |limit| format!(" by `{limit}`"));
-    match fate {
-        RecordFate::Admitted => format!("Admitted: {}.", reason.unwrap_or("no limit applies")),
-        RecordFate::AllowListed => format!("Admitted: {}.", reason.unwrap_or("allow-listed")),
-        RecordFate::DenyListed => format!("Refused: {}.", reason.unwrap_or("deny-listed")),
-        RecordFate::Uncountable => format!("Refused{by}: {}.", reason.unwrap_or("the store gives no answer")),
-        RecordFate::Blocked | RecordFate::Refused => {
-            let reason = reason.unwrap_or("there is no room");
-            format!("Refused{by}: {}.", reason.strip_prefix("blocked: ").unwrap_or(reason))
-        }
-    }
+    format!("this {this} began at {}, {} ago; {old} counts for {weight} % now", clock(began), span(ago))
 }

@@ -129,6 +129,39 @@ fn a_candidate_is_compared_with_its_live_limit() {
 }
 
 #[test]
+fn a_candidate_is_compared_anew_when_either_is_changed() {
+    let policy = "limits: [{name: api, by: user, bucket: 4/hour, candidate: {bucket: 2/hour}}]";
+    for (changed, is_same) in [
+        (policy.to_owned(), true),
+        (policy.replace("4/hour", "5/hour"), false),
+        (policy.replace("2/hour", "3/hour"), false),
+        (policy.replace("2/hour}", "2/hour, plans: {pro: 9/hour}}"), false),
+    ] {
+        let (limiter, watcher) = watched(policy);
+        assert_eq!(watcher.agreement_since("api.candidate"), None);
+        ask(&limiter, 3, &ann());
+        assert_eq!(limit(&watcher, "api.candidate").agreement, [2, 0, 1, 0]);
+        assert_eq!(watcher.agreement_since("api.candidate"), Some(Timestamp::from_secs(1_700_000_000)));
+        let _limiter = limiter.with_policy(Policy::parse(&changed).unwrap());
+        let wanted = if is_same { [2, 0, 1, 0] } else { [0; 4] };
+        assert_eq!(limit(&watcher, "api.candidate").agreement, wanted, "{changed}");
+        assert_eq!(watcher.agreement_since("api.candidate").is_some(), is_same, "{changed}");
+    }
+}
+
+#[test]
+fn a_candidate_is_not_compared_without_the_store() {
+    let policy = "limits: [{name: api, by: user, bucket: 100/hour, candidate: {bucket: 50/hour}}]";
+    let watcher = Watcher::new(&WatchSettings::default());
+    let limiter = Limiter::with_store(Policy::parse(policy).unwrap(), Gone).with_observer(watcher.clone());
+    for _ in 0..50 {
+        pollster::block_on(limiter.decide(&ann()));
+    }
+    assert_eq!(watcher.totals().degraded, 50);
+    assert_eq!(limit(&watcher, "api.candidate").agreement, [0; 4]);
+}
+
+#[test]
 fn a_limit_that_keeps_its_name_counts_on_over_reloads() {
     let (limiter, watcher) =
         watched("limits: [{name: a, by: user, bucket: 9/hour}, {name: b, by: user, bucket: 9/hour}]");

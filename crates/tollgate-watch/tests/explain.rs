@@ -65,7 +65,9 @@ fn every_refusal_of_ten_thousand_requests_is_found_and_its_words_agree() {
             let lines = told.arithmetic(record.counted_at);
             let is_short = lines[2].ends_with(" short");
             let refused = matches!(told.outcome.verdict, Verdict::Refused { .. });
-            assert_eq!(is_short, refused, "{lines:?}");
+            let is_charged = lines[2].ends_with(" asked for: refused, and charged all the same");
+            assert_eq!(is_short, refused && !told.count_denied, "{lines:?}");
+            assert_eq!(is_charged, refused && told.count_denied, "{lines:?}");
         }
         if record.fate == RecordFate::Refused {
             let decider = &record.limits[record.decider.unwrap()];
@@ -140,10 +142,167 @@ fn a_summary_says_it_in_one_sentence() {
         "Refused by `api`: `overrides` of limit `api` closes it to this key.",
     );
     check(
+        "limits: [{name: api, by: user, bucket: 2/minute, count_denied: true}]",
+        &[ann(), ann().cost(2)],
+        "Refused by `api`: 2 were asked for, and charged all the same; after that 0 of 2 tokens were left; \
+         it passes in 1 min.",
+    );
+    check(
         "limits: [{name: slots, by: user, slots: 1, ttl: 30s}]",
         &[ann(), ann()],
         "Refused by `slots`: 0 of 1 slots were free and 1 was asked for; one is free in 30 s at the latest.",
     );
+}
+
+#[test]
+fn a_summary_says_what_limits_that_refuse_nobody_would_have_done() {
+    let ann = || Call::new("GET", "/").user("ann").ip([203, 0, 113, 9]);
+    let one = "{name: use, by: user, bucket: 1/minute, mode: shadow}";
+    let keyed = "{name: keyed, by: api_key, bucket: 9/s, missing: refuse, mode: shadow}";
+    let blocked = "`keyed` (limit `keyed` counts by `api_key`, which this request does not have)";
+    for (limits, calls, expected) in [
+        (one.to_owned(), 1, "Admitted: `use` has room, and only counts.".to_owned()),
+        (one.to_owned(), 2, "Admitted: `use` would have refused, and only counts.".to_owned()),
+        (keyed.to_owned(), 1, format!("Admitted: {blocked} would have refused, and only counts.")),
+        (
+            format!("{one}, {keyed}"),
+            2,
+            format!("Admitted: `use` and {blocked} would have refused, and only count."),
+        ),
+        (
+            format!("{keyed}, {{name: all, by: global, bucket: 9/s}}"),
+            1,
+            format!(
+                "Admitted by `all`: 9 of 9 tokens were left and 1 was asked for. \
+                 {blocked} would have refused, and only counts."
+            ),
+        ),
+        (
+            "{name: api, by: user, bucket: 1/s, mode: off}".to_owned(),
+            1,
+            "Admitted: every limit is switched off.".to_owned(),
+        ),
+    ] {
+        check(&format!("limits: [{limits}]"), &vec![ann(); calls], &expected);
+    }
+    let (limiter, watcher, _) = watched(&format!("limits: [{keyed}]"));
+    let shadowed = &record_of(&limiter, &watcher, &limiter.check(&ann())).shadowed;
+    assert_eq!(shadowed.iter().map(|it| &*it.limit).collect::<Vec<_>>(), ["keyed"]);
+}
+
+#[test]
+fn the_wait_of_a_record_is_what_callers_are_told() {
+    let (limiter, watcher, _) = watched(
+        "limits: [{name: slots, by: user, slots: 1, ttl: 30s}, {name: api, by: user, bucket: '1/10s, burst 2'}]",
+    );
+    let ann = Call::new("GET", "/").user("ann");
+    limiter.check(&ann);
+    let decision = limiter.check(&ann);
+    let record = record_of(&limiter, &watcher, &decision);
+    assert_eq!((record.limit.as_deref(), record.retry_after), (Some("slots"), Some(Span::from_secs(1))));
+    assert_eq!(decision.advised_wait(), record.retry_after);
+    let decision = limiter.check(&Call::new("GET", "/").user("ann").cost(2));
+    let record = record_of(&limiter, &watcher, &decision);
+    assert_eq!((record.limit.as_deref(), record.retry_after), (Some("api"), Some(Span::from_secs(10))));
+    let mut metrics = String::new();
+    watcher.metrics(Timestamp::EPOCH, &mut metrics);
+    assert!(metrics.contains("tollgate_retry_after_seconds_sum 11"), "{metrics}");
+}
+
+#[test]
+fn a_record_says_which_plan_or_override_set_the_numbers() {
+    let (limiter, watcher, _) = watched(
+        "limits: [{name: api, by: user, bucket: 1/minute, plans: {pro: 6/minute, same: 1/minute}, overrides: {bob: 3/minute}}]",
+    );
+    for (user, plan, expected) in [
+        ("ann", None, None),
+        ("ann", Some("pro"), Some("plan pro")),
+        ("ann", Some("same"), Some("plan same")),
+        ("ann", Some("none such"), None),
+        ("bob", Some("pro"), Some("override")),
+    ] {
+        let call = Call::new("GET", "/").user(user);
+        let call = match plan {
+            Some(plan) => call.plan(plan),
+            None => call,
+        };
+        let record = record_of(&limiter, &watcher, &limiter.check(&call));
+        assert_eq!(record.limits[0].granted_by.as_deref(), expected, "{user} on {plan:?}");
+    }
+}
+
+#[test]
+fn a_key_in_the_path_is_seen_nowhere_unless_keys_are() {
+    let limits = "
+limits:
+  - {name: mail, endpoint: '/users/{email}/**', by: 'path:email', bucket: 2/minute}
+  - {name: shop, by: 'header:host', bucket: 1000/s}
+";
+    for (privacy, path, host) in [
+        ("plain", "/users/ann@example.com/a", "ann.example.com"),
+        ("truncated", "/users/{email}/a", "{host}"),
+        ("hashed", "/users/{email}/a", "{host}"),
+    ] {
+        let (limiter, watcher, clock) = watched(&format!("privacy: {{keys: {privacy}}}{limits}"));
+        let call = Call::new("GET", "/users/ann@example.com/a")
+            .host("ann.example.com")
+            .header("host", "ann.example.com")
+            .ip([203, 0, 113, 9]);
+        let admitted = record_of(&limiter, &watcher, &limiter.check(&call));
+        limiter.check(&call);
+        let refused = record_of(&limiter, &watcher, &limiter.check(&call));
+        let considered =
+            watcher.describe(limiter.policy(), 1, Some(&call), &limiter.check(&call), clock.now());
+        for record in [&*admitted, &*refused, &considered] {
+            assert_eq!((&*record.path, record.host.as_deref()), (path, Some(host)), "{privacy}");
+        }
+        let top = watcher.top(clock.now(), 9);
+        assert_eq!(top.routes.iter().map(|it| &*it.path).collect::<Vec<_>>(), [path]);
+        let spenders = watcher.spenders(limiter.policy(), &refused.limits[0]);
+        assert_eq!(spenders.iter().map(|it| &*it.path).collect::<Vec<_>>(), [path]);
+        let all = format!("{admitted:?} {refused:?} {considered:?} {top:?} {spenders:?}");
+        assert_eq!(all.contains("ann@example") || all.contains("ann.example"), privacy == "plain", "{all}");
+    }
+}
+
+#[test]
+fn paths_that_were_kept_are_forgotten_when_they_become_keys() {
+    let hashed = "privacy: {keys: hashed}\nlimits: [{name: api, by: user, bucket: 1/day}]";
+    let (limiter, watcher, clock) = watched(hashed);
+    let ann = Call::new("GET", "/users/ann").user("ann");
+    limiter.check(&ann);
+    let record = record_of(&limiter, &watcher, &limiter.check(&ann));
+    let by_path = ", {name: mail, endpoint: '/users/{email}', by: 'path:email', bucket: 2/minute}]";
+    let limiter = limiter.with_policy(Policy::parse(&hashed.replace(']', by_path)).unwrap());
+    assert_eq!((watcher.kept().refusals, watcher.top(clock.now(), 9).routes.len()), (0, 0));
+    assert_eq!(watcher.spenders(limiter.policy(), &record.limits[0]), []);
+}
+
+#[test]
+fn who_spent_is_told_of_charged_refusals_and_of_checks_by_name() {
+    let (limiter, watcher, clock) =
+        watched("limits: [{name: api, by: user, bucket: 5/minute, count_denied: true}]");
+    let ann = Call::new("GET", "/a").user("ann");
+    limiter.check(&Call::new("GET", "/a").user("ann").cost(5));
+    let limit = &limiter.policy().limits()[0];
+    let key = limiter.policy().key(limit, &["ann"]).unwrap();
+    for _ in 0..3 {
+        pollster::block_on(limiter.decide_by(limit, key.clone(), None, Some(2)));
+    }
+    let record = record_of(&limiter, &watcher, &limiter.check(&ann));
+    let told = |watcher: &Watcher| {
+        let spenders = watcher.spenders(limiter.policy(), &record.limits[0]);
+        spenders
+            .into_iter()
+            .map(|it| (it.method.to_string(), it.path.to_string(), it.units))
+            .collect::<Vec<_>>()
+    };
+    let by_name = (String::new(), String::new(), 6);
+    assert_eq!(told(&watcher), [("GET".to_owned(), "/a".to_owned(), 6), by_name.clone()]);
+    // Two minutes later what was spent then is no news.
+    clock.advance(Span::from_secs(120));
+    limiter.check(&ann);
+    assert_eq!(told(&watcher), [("GET".to_owned(), "/a".to_owned(), 1)]);
 }
 
 #[test]
@@ -161,7 +320,7 @@ fn what_is_only_considered_is_described_and_not_kept() {
     assert_eq!(kept.limits[0].spot, record.limits[0].spot);
     assert_eq!(watcher.kept().last, before.last + 1, "only the check itself");
     let spenders = watcher.spenders(limiter.policy(), &record.limits[0]);
-    assert_eq!(spenders.iter().map(|it| (&*it.path, it.units)).collect::<Vec<_>>(), [("/hypothetical", 1)]);
+    assert_eq!(spenders.iter().map(|it| (&*it.path, it.units)).collect::<Vec<_>>(), [("/hypothetical", 2)]);
 }
 
 #[test]
@@ -256,6 +415,16 @@ limits:
         assert!(record.degraded);
         record.summary()
     };
+    let decision = pollster::block_on(limiter.decide(&Call::new("GET", "/c").user("ann")));
+    let record = watcher.record(limiter.id_of(&decision)).unwrap();
+    assert_eq!(record.retry_after, Some(Span::from_secs(1)), "as callers are told");
+    let decision = pollster::block_on(limiter.decide(&Call::new("GET", "/a").user("bob")));
+    let record = watcher.record(limiter.id_of(&decision)).unwrap();
+    assert_eq!(
+        record.limits[0].promise(),
+        "10 a minute, at most 10 at once in the file; \
+         in this outage this node grants its share: 1 in 30 s, at most 2 at once"
+    );
     // A node grants a fifth of ten, and a fifth of the rate.
     assert_eq!(
         told("/a"),

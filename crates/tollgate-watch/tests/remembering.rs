@@ -249,3 +249,98 @@ fn a_bucket_of_one_is_an_alert_only_while_it_refuses() {
     scene.limiter.check(&Call::new("GET", "/").user("twice as fast").cost(2));
     assert_eq!(scene.watcher.alerts(scene.now()), [], "it costs more than ever fits, and one is left");
 }
+
+/// Asks for longer than it takes to be an alert.
+fn keep_asking(scene: &Scene, user: &str) {
+    for _ in 0..=310 {
+        scene.ask(user);
+        scene.clock.advance(Span::from_secs(1));
+    }
+}
+
+#[test]
+fn an_alert_ends_when_the_key_is_given_something_back() {
+    let policy = "
+limits:
+  - name: api
+    by: user
+    windows: [5/hour, 7/day]
+    plans: {pro: [6/hour, 8/day]}
+    overrides: {bob: [2/hour, 3/day]}
+";
+    let scene = scene(policy, &small());
+    for user in ["ann", "bob"] {
+        keep_asking(&scene, user);
+        let limit = &scene.limiter.policy().limits()[0];
+        let key = |user| scene.limiter.policy().key(limit, &[user]).unwrap();
+        let alerts = scene.watcher.alerts(scene.now());
+        assert!(!alerts.is_empty() && alerts.iter().all(|it| &*it.key == user), "{alerts:?}");
+        scene.watcher.forget_key(limit, &key("somebody else"));
+        assert_eq!(scene.watcher.alerts(scene.now()), alerts);
+        scene.watcher.forget_key(limit, &key(user));
+        assert_eq!(scene.watcher.alerts(scene.now()), []);
+    }
+}
+
+#[test]
+fn an_alert_ends_when_its_limit_refuses_nobody_any_more() {
+    let policy = "limits: [{name: api, by: user, bucket: 10/hour}, {name: other, by: user, bucket: 9999/s}]";
+    for (changed, remain) in [
+        (policy.to_owned(), 1),
+        (policy.replace("9999/s", "8888/s"), 1),
+        (policy.replace("10/hour", "20/hour"), 0),
+        (policy.replace("10/hour", "10/hour, mode: shadow"), 0),
+        (policy.replace("10/hour", "10/hour, mode: off"), 0),
+        (policy.replace("name: api", "name: new"), 0),
+    ] {
+        let scene = scene(policy, &small());
+        keep_asking(&scene, "ann");
+        assert_eq!(scene.watcher.alerts(scene.now()).len(), 1);
+        let _limiter = scene.limiter.with_policy(Policy::parse(&changed).unwrap());
+        assert_eq!(scene.watcher.alerts(scene.now()).len(), remain, "{changed}");
+    }
+}
+
+#[test]
+fn who_spends_as_fast_as_it_may_and_is_never_refused_is_no_alert() {
+    let scene = scene("limits: [{name: api, by: user, bucket: '60/minute, burst 2'}]", &small());
+    scene.ask("ann");
+    keep_asking(&scene, "ann");
+    assert_eq!(scene.watcher.top(scene.now(), 1).refused, 0);
+    assert_eq!(scene.watcher.alerts(scene.now()), []);
+}
+
+#[test]
+fn routes_of_a_crowd_of_paths_are_told_by_what_they_were_asked_for_at_least() {
+    let scene = scene("limits: [{name: api, by: user, bucket: 1000000/s}]", &small());
+    for turn in 0..6_000 {
+        let path = if turn % 20 == 0 { "/checkout".to_owned() } else { format!("/once/{turn}") };
+        scene.limiter.check(&Call::new("GET", &path).user("ann"));
+        if turn % 200 == 0 {
+            scene.clock.advance(Span::from_secs(1));
+        }
+    }
+    let top = scene.watcher.top(scene.now(), 10);
+    let (first, others) = top.routes.split_first().unwrap();
+    assert_eq!(&*first.path, "/checkout");
+    assert!(first.requests_at_least <= 300 && first.requests >= 300, "{first:?}");
+    assert!(first.requests_at_least > 200, "{first:?}");
+    assert!(others.iter().all(|it| it.requests_at_least == 1 && it.requests > 1), "{others:?}");
+    assert!(others.iter().all(|it| it.requests - it.requests_at_least <= top.routes_error_at_most));
+}
+
+#[test]
+fn texts_that_were_cut_end_in_an_ellipsis() {
+    let scene = scene(BLOCKED, &small());
+    let (method, path, host) = ("M".repeat(50), format!("/{}", "p".repeat(300)), "h".repeat(200));
+    let call = Call::new(&method, &path).host(&host).user("ann");
+    scene.limiter.check(&call);
+    let refused = scene.limiter.check(&call);
+    let record = scene.watcher.record(scene.limiter.id_of(&refused)).unwrap();
+    let sizes = [(&*record.method, 32), (&*record.path, 256), (record.host.as_deref().unwrap(), 128)];
+    assert!(sizes.iter().all(|(text, size)| text.ends_with('…') && text.len() == *size), "{record:?}");
+    let route = &scene.watcher.top(scene.now(), 1).routes[0];
+    assert!(route.method.ends_with('…') && route.path.ends_with('…'), "{route:?}");
+    let spender = &scene.watcher.spenders(scene.limiter.policy(), &record.limits[0])[0];
+    assert!(spender.method.ends_with('…') && spender.path.ends_with('…'), "{spender:?}");
+}

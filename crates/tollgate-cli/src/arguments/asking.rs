@@ -179,7 +179,7 @@ Examples:
   tollgate mode                                         which are switched
   tollgate mode shadow search --reason 'INC-1234'       counts on, refuses nobody
   tollgate mode policy search                           as the policy file says
-  tollgate mode off --all                               everything passes, nothing is counted
+  tollgate mode off --all                               no limit counts or refuses; a deny list does
   tollgate mode policy --all                            takes every switch back
 
 A switch holds at once and through reloads; with a state folder (`state:`) through restarts too.

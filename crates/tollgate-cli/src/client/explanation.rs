@@ -170,11 +170,11 @@ mod tests {
   store     did not answer: decided without it
   took      3 µs to decide
 
-search for 203.0.113.9: refused, and decided it; passes in 4 s
+search for 203.0.113.9: refused, and decided it; passes in 3.6 s
     token-bucket, 10 a minute, at most 10 at once
     - 0.4 tokens at 12:00:03.2
     - 1 asked for: 0.6 short
-    0 of 10 left afterwards, all again in 58 s
+    0 of 10 left afterwards, all again in 57.6 s
     spent from it lately:
       203.0.113.9  GET /search  9  last at 2026-11-15T12:00:01Z
 

@@ -117,11 +117,17 @@ fn come_back(it: &Value) -> String {
     }
 }
 
-/// A stretch of time, rounded up: whoever waits that long has waited enough.
+/// A stretch of time, rounded up: whoever waits that long has waited enough. As the server
+/// rounds it in its own sentences, so that no wait is told in two ways.
 pub(crate) fn in_words(millis: u64) -> String {
     const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
     if millis < 1_000 {
         return format!("{millis} ms");
+    }
+    let tenths = millis.div_ceil(100);
+    if tenths < 600 {
+        let (whole, rest) = (tenths / 10, tenths % 10);
+        return if rest == 0 { format!("{whole} s") } else { format!("{whole}.{rest} s") };
     }
     let seconds = millis.div_ceil(1_000);
     let at = UNITS.iter().position(|(size, _)| seconds >= *size).unwrap_or(UNITS.len() - 1);
@@ -166,8 +172,9 @@ mod tests {
             (0, "0 ms"),
             (999, "999 ms"),
             (1_000, "1 s"),
-            (1_001, "2 s"),
-            (59_001, "1 min"),
+            (1_001, "1.1 s"),
+            (11_100, "11.1 s"),
+            (59_901, "1 min"),
             (61_000, "1 min 1 s"),
             (3_599_999, "1 h"),
             (3_601_000, "1 h 1 min"),
@@ -200,9 +207,9 @@ mod tests {
             json!({"allowed": false, "limit": "demo-search", "retry_after_ms": 11_200, "limits": limits});
         assert_eq!(
             decision(&refused),
-            "refused by demo-search: come back in 12 s
+            "refused by demo-search: come back in 11.2 s
   api          k\\u{1b}1   allows                 199 of 200 left, all again in 60 ms
-  demo-search  127.0.0.1  refuses                0 of 5 left, come back in 12 s
+  demo-search  127.0.0.1  refuses                0 of 5 left, come back in 11.2 s
   trial                   would refuse (shadow)  0 of 1 left, coming back does not help
 "
         );

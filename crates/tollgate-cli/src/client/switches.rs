@@ -75,9 +75,14 @@ fn journal(answer: &Value) -> String {
     }
     rows(changes, |it| {
         let what = it["limit"].as_str().map_or_else(|| "everything".to_owned(), printable);
-        let who = it["by"].as_str().filter(|by| !by.is_empty());
-        let who = who.map_or_else(|| "somebody".to_owned(), printable);
-        let place = it["peer"].as_str().map(|peer| format!(" ({})", printable(peer))).unwrap_or_default();
+        // What they say of themselves, and then what the server knows.
+        let said = |word: &str| it[word].as_str().filter(|said| !said.is_empty());
+        let (by, certificate) = (said("by"), said("certificate"));
+        let who = printable(by.or(certificate).unwrap_or("somebody"));
+        let known: Vec<_> =
+            [certificate.filter(|_| by.is_some()), said("peer")].into_iter().flatten().collect();
+        let known = printable(&known.join(", "));
+        let place = if known.is_empty() { known } else { format!(" ({known})") };
         let change = format!("{} -> {}", text(it, "from"), text(it, "to"));
         [text(it, "at"), what, change, format!("{who}{place}"), text(it, "reason")]
     })
@@ -87,8 +92,10 @@ fn journal(answer: &Value) -> String {
 fn standing(answer: &Value) -> String {
     let everything = match answer["mode"].as_str() {
         Some("enforce") => "everything: each limit as it says".to_owned(),
-        Some("shadow") => "everything: shadow. All is counted and nobody is refused".to_owned(),
-        Some("off") => "everything: off. Nothing is counted and nobody is refused".to_owned(),
+        Some("shadow") => {
+            "everything: shadow. All is counted and no limit refuses; a deny list still does".to_owned()
+        }
+        Some("off") => "everything: off. No limit counts or refuses; a deny list still does".to_owned(),
         other => format!("everything: {}", printable(other.unwrap_or("unknown"))),
     };
     let switched = list(&answer["limits"]);
@@ -96,6 +103,10 @@ fn standing(answer: &Value) -> String {
         return format!("{everything}\nno limit is switched\n");
     }
     let rows = rows(switched, |it| {
+        if waits(it) {
+            let switch = format!("(switched to {})", text(it, "switch"));
+            return [text(it, "name"), GONE.to_owned(), switch];
+        }
         [
             text(it, "name"),
             text(it, "mode"),
@@ -105,11 +116,21 @@ fn standing(answer: &Value) -> String {
     format!("{everything}\n{rows}")
 }
 
+/// What is said of a switch that is kept for a limit that left the policy.
+const GONE: &str = "waits: the policy has no such limit";
+
+/// Whether a limit that is switched is not in the policy.
+fn waits(switched: &Value) -> bool {
+    switched["mode"].is_null()
+}
+
 /// One thing to switch.
 #[derive(Debug, PartialEq, Eq)]
 struct Step {
     /// None: everything.
     limit: Option<String>,
+    /// How it is switched now, and will be.
+    from: String,
     to: &'static str,
     /// How it is now and what it will be: `enforce`, `shadow`, `off`.
     before: String,
@@ -124,7 +145,11 @@ impl Step {
                 body.insert(name.to_owned(), json!(value));
             }
         }
-        let is_done = |read: &Value| read["mode"].is_string() && read["before"].is_string();
+        // Of a limit that left the policy, both are null.
+        let is_done = |read: &Value| {
+            let known = |word: &str| read.get(word).is_some_and(|it| it.is_string() || it.is_null());
+            known("mode") && known("before")
+        };
         let path = match &self.limit {
             Some(name) => format!("/v1/limits/{}/mode", segment(name)),
             None => "/v1/mode".to_owned(),
@@ -143,10 +168,14 @@ impl Step {
     fn sentence(&self, done: &Value) -> String {
         let (mode, before) = (text(done, "mode"), text(done, "before"));
         let what = self.what();
-        let change = if mode == before {
+        let change = if waits(done) {
+            format!("{what}: no longer switched; the policy has no such limit")
+        } else if mode != before {
+            format!("{what}: {mode} now, was {before}")
+        } else if self.from == self.to {
             format!("{what}: {mode}, as before")
         } else {
-            format!("{what}: {mode} now, was {before}")
+            format!("{what}: switched to {}; in force is {mode}, as before", self.to)
         };
         let kept = match done["persisted"].as_bool() {
             Some(true) => "kept through restarts",
@@ -171,23 +200,36 @@ fn strength(mode: &str) -> u8 {
 struct Now {
     everything: String,
     limits: Vec<Value>,
+    /// The limits that are switched, and how; also those that left the policy.
+    switched: Vec<Value>,
 }
 
 impl Now {
     fn of(server: &Server) -> Result<Self, Failure> {
-        let mode = server.ask(&Question::get("/v1/mode", is_switched))?;
+        let mut mode = server.ask(&Question::get("/v1/mode", is_switched))?.read;
         let are_limits = |read: &Value| {
             read["limits"].as_array().is_some_and(|all| all.iter().all(|it| it["name"].is_string()))
         };
         let mut limits = server.ask(&Question::get("/v1/limits", are_limits))?.read;
         let limits = limits["limits"].as_array_mut().map(std::mem::take).unwrap_or_default();
-        Ok(Self { everything: text(&mode.read, "mode"), limits })
+        let switched = mode["limits"].as_array_mut().map(std::mem::take).unwrap_or_default();
+        Ok(Self { everything: text(&mode, "mode"), limits, switched })
     }
 
     /// Those that were named; all of them are known, or nothing happens.
     fn some(&self, to: Switch, names: &[String]) -> Result<Vec<Step>, Failure> {
-        let known = || self.limits.iter().filter_map(|it| it["name"].as_str());
+        let known = || self.limits.iter().chain(&self.switched).filter_map(|it| it["name"].as_str());
         let step = |name: &String| {
+            if self.waiting().any(|it| it["name"] == **name) {
+                let shown = printable(name);
+                return match to {
+                    Switch::Policy => Ok(self.forget(name)),
+                    _ => Err(Failure::with_help(
+                        format_args!("the policy has no limit `{shown}`; nothing was changed"),
+                        format_args!("`tollgate mode policy {shown}` takes its switch back"),
+                    )),
+                };
+            }
             let Some(limit) = self.limits.iter().find(|it| it["name"] == **name) else {
                 let message = format!("no limit is called `{}`; nothing was changed", printable(name));
                 return Err(match nearest(name, known()) {
@@ -209,16 +251,36 @@ impl Now {
         let before = limit["mode"].as_str().unwrap_or("enforce");
         Step {
             limit: Some(name.to_owned()),
+            from: self.switch(name),
             to: to.word(),
             before: before.to_owned(),
             after: weaker.to_owned(),
         }
     }
 
+    /// Takes back the switch of a limit that left the policy.
+    fn forget(&self, name: &str) -> Step {
+        let nothing = || "nothing".to_owned();
+        let (limit, to) = (Some(name.to_owned()), Switch::Policy.word());
+        Step { limit, from: self.switch(name), to, before: nothing(), after: nothing() }
+    }
+
+    /// How a limit is switched.
+    fn switch(&self, name: &str) -> String {
+        let found = self.switched.iter().find(|it| it["name"] == *name);
+        found.and_then(|it| it["switch"].as_str()).unwrap_or(Switch::Policy.word()).to_owned()
+    }
+
+    /// Those that left the policy.
+    fn waiting(&self) -> impl Iterator<Item = &Value> {
+        self.switched.iter().filter(|it| waits(it))
+    }
+
     /// Everything at once. As the policy says: with every switch taken back.
     fn everything(&self, to: Switch) -> Vec<Step> {
         let step = |to: &'static str| Step {
             limit: None,
+            from: self.everything.clone(),
             to,
             before: self.everything.clone(),
             after: to.to_owned(),
@@ -228,9 +290,11 @@ impl Now {
         }
         // Everything first: what each limit then is, is what it stays.
         let first = (self.everything != "enforce").then(|| step("enforce"));
-        let free = Self { everything: "enforce".to_owned(), limits: Vec::new() };
+        let everything = "enforce".to_owned();
+        let free = Self { everything, limits: Vec::new(), switched: self.switched.clone() };
         let switched = self.switched().filter_map(|it| Some(free.step(it, it["name"].as_str()?, to)));
-        first.into_iter().chain(switched).collect()
+        let waiting = self.waiting().filter_map(|it| Some(self.forget(it["name"].as_str()?)));
+        first.into_iter().chain(switched).chain(waiting).collect()
     }
 
     fn switched(&self) -> impl Iterator<Item = &Value> {
@@ -289,6 +353,11 @@ mod tests {
                 limit("trial", "enforce", "shadow", true),
                 limit("login", "off", "enforce", true),
             ],
+            switched: vec![
+                json!({"name": "trial", "mode": "enforce", "policy_mode": "shadow", "switch": "enforce"}),
+                json!({"name": "login", "mode": "off", "policy_mode": "enforce", "switch": "off"}),
+                json!({"name": "gone", "mode": null, "policy_mode": null, "switch": "off"}),
+            ],
         }
     }
 
@@ -314,8 +383,43 @@ mod tests {
     fn policy_for_all_takes_every_switch_back() {
         assert_eq!(
             told(&now("off").everything(Switch::Policy)),
-            ["everything enforce fine", "trial policy weaker", "login policy fine"]
+            ["everything enforce fine", "trial policy weaker", "login policy fine", "gone policy fine"]
         );
+    }
+
+    #[test]
+    fn the_switch_of_a_limit_that_left_the_policy_can_be_taken_back_and_no_more() {
+        let gone = ["gone".to_owned()];
+        let steps = now("enforce").some(Switch::Policy, &gone).unwrap();
+        assert_eq!(told(&steps), ["gone policy fine"]);
+        let done = json!({"name": "gone", "mode": null, "before": null, "persisted": true, "warning": null});
+        let said = steps[0].sentence(&done);
+        assert_eq!(said, "gone: no longer switched; the policy has no such limit; kept through restarts\n");
+        let failure = now("enforce").some(Switch::Off, &gone).unwrap_err().to_string();
+        assert!(failure.contains("has no limit `gone`; nothing was changed"), "{failure}");
+        assert!(failure.contains("`tollgate mode policy gone` takes its switch back"), "{failure}");
+    }
+
+    #[test]
+    fn what_stands_says_which_switches_wait_and_that_lists_refuse_in_every_mode() {
+        let limits = json!([{"name": "gone", "mode": null, "policy_mode": null, "switch": "off"}]);
+        assert_eq!(
+            standing(&json!({"mode": "off", "limits": limits})),
+            "everything: off. No limit counts or refuses; a deny list still does\n  \
+             gone  waits: the policy has no such limit  (switched to off)\n"
+        );
+    }
+
+    #[test]
+    fn a_change_that_everything_hides_is_told_as_a_change() {
+        let done = json!({"mode": "off", "before": "off", "persisted": true});
+        let said = |to, name: &str| now("off").some(to, &[name.to_owned()]).unwrap()[0].sentence(&done);
+        assert!(
+            said(Switch::Shadow, "search")
+                .starts_with("search: switched to shadow; in force is off, as before;")
+        );
+        assert!(said(Switch::Policy, "search").starts_with("search: off, as before;"));
+        assert!(said(Switch::Off, "login").starts_with("login: off, as before;"));
     }
 
     #[test]

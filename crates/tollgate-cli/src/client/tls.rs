@@ -1,13 +1,14 @@
 //! Asking over TLS: whom to believe, what to show, and what went wrong in words.
 
-use std::io;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, Error, RootCertStore};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, Error};
 
 use super::report::printable;
 use super::url::Url;
@@ -29,24 +30,22 @@ impl Tls {
             typed.clone().or_else(|| environment.get(variable).map(PathBuf::from))
         };
         let (ca, cert, key) = (file(&api.ca, "CA"), file(&api.cert, "CERT"), file(&api.key, "KEY"));
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| Failure::new(format_args!("TLS cannot be spoken: {error}")))?
-            .with_root_certificates(roots(ca.as_deref())?);
-        let config = match (cert, key) {
-            (None, None) => builder.with_no_client_auth(),
+        let mut config = believing(ca.as_deref())?;
+        match (cert, key) {
+            (None, None) => {}
             (Some(cert), Some(key)) => {
                 let chain = certificates(&cert)?;
                 let secret = PrivateKeyDer::from_pem_file(&key).map_err(|error| unreadable(&key, &error))?;
-                builder.with_client_auth_cert(chain, secret).map_err(|error| {
+                let shown = CertifiedKey::from_der(chain, secret, config.crypto_provider());
+                let shown = shown.map_err(|error| {
                     let (cert, key) = (cert.display(), key.display());
                     Failure::new(format_args!("{cert} and {key} do not belong together: {error}"))
-                })?
+                })?;
+                config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(shown));
             }
             (Some(_), None) => return Err(half("--cert", "--key", "TOLLGATE_KEY")),
             (None, Some(_)) => return Err(half("--key", "--cert", "TOLLGATE_CERT")),
-        };
+        }
         Ok(Self(Arc::new(config)))
     }
 
@@ -108,17 +107,14 @@ fn distrust(url: &Url, why: &CertificateError) -> Failure {
     }
 }
 
-fn roots(ca: Option<&Path>) -> Result<RootCertStore, Failure> {
-    let mut roots = RootCertStore::empty();
-    let Some(path) = ca else {
-        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-        return Ok(roots);
-    };
-    let (added, _) = roots.add_parsable_certificates(certificates(path)?);
-    if added == 0 {
-        return Err(unreadable(path, &"it holds no certificate that can be read"));
-    }
-    Ok(roots)
+/// Whom to believe: those in this file, or else the public ones.
+fn believing(ca: Option<&Path>) -> Result<ClientConfig, Failure> {
+    let read = |path: &Path| fs::read(path).map_err(|error| unreadable(path, &error));
+    let authorities = ca.map(read).transpose()?;
+    tollgate_net::client_tls(authorities.as_deref()).map_err(|error| match ca {
+        Some(path) => unreadable(path, &error),
+        None => Failure::new(format_args!("TLS cannot be spoken: {error}")),
+    })
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {

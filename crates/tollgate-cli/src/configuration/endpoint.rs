@@ -13,8 +13,10 @@ pub(crate) struct Endpoint {
     secure: bool,
     host: String,
     port: u16,
-    /// With its `/`, without the last one, and with the query: nothing, or `/hooks/1?x`.
+    /// With its `/` and without the last one: nothing, or `/hooks/1`.
     path: String,
+    /// With its `?`, or nothing.
+    query: String,
 }
 
 impl Endpoint {
@@ -65,9 +67,9 @@ impl Endpoint {
         if !fine {
             return Err(("names no host", "write HOST:PORT"));
         }
-        let path = path.trim_end_matches('/');
-        let path = if path.starts_with('?') { format!("/{path}") } else { path.to_owned() };
-        Ok(Self { secure, host: bare.unwrap_or(host).to_owned(), port, path })
+        let (path, query) = path.find('?').map_or((path, ""), |at| path.split_at(at));
+        let (path, query) = (path.trim_end_matches('/').to_owned(), query.to_owned());
+        Ok(Self { secure, host: bare.unwrap_or(host).to_owned(), port, path, query })
     }
 
     /// Whether TLS is spoken.
@@ -85,12 +87,10 @@ impl Endpoint {
         self.port
     }
 
-    /// What is asked for, with something after it.
+    /// What is asked for, with something after the path.
     pub(crate) fn target(&self, after: &str) -> String {
-        match format!("{}{after}", self.path) {
-            path if path.is_empty() => "/".to_owned(),
-            path => path,
-        }
+        let path = format!("{}{after}", self.path);
+        format!("{}{}", if path.is_empty() { "/" } else { &path }, self.query)
     }
 
     /// What the `Host` header says.
@@ -104,7 +104,12 @@ impl Endpoint {
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.secure { "https" } else { "http" };
-        write!(f, "{scheme}://{}{}", self.authority(), if self.path.is_empty() { "" } else { "/…" })
+        write!(
+            f,
+            "{scheme}://{}{}",
+            self.authority(),
+            if self.path.is_empty() && self.query.is_empty() { "" } else { "/…" }
+        )
     }
 }
 
@@ -131,7 +136,13 @@ mod tests {
             assert_eq!((it.host(), it.port(), &*it.target("")), (host, port, target), "{text}");
             assert_eq!(it.authority(), authority, "{text}");
         }
-        assert_eq!(Endpoint::parse("http://h/otlp/").unwrap().target("/v1/traces"), "/otlp/v1/traces");
+        for (text, target) in [
+            ("http://h/otlp/", "/otlp/v1/traces"),
+            ("http://h/otlp/?key=1/", "/otlp/v1/traces?key=1/"),
+            ("http://h?key=1", "/v1/traces?key=1"),
+        ] {
+            assert_eq!(Endpoint::parse(text).unwrap().target("/v1/traces"), target, "{text}");
+        }
         for text in [
             "",
             "h:1",
@@ -151,5 +162,9 @@ mod tests {
     fn what_may_be_a_secret_is_not_shown() {
         let it = Endpoint::parse("https://hooks.test/services/T0/B0/hunter2").unwrap();
         assert_eq!(format!("{it} {it:?}"), "https://hooks.test/… https://hooks.test/…");
+        assert_eq!(
+            Endpoint::parse("https://hooks.test?token=hunter2").unwrap().to_string(),
+            "https://hooks.test/…"
+        );
     }
 }

@@ -124,6 +124,16 @@ impl Settings {
             settings.format = format.map(|it| it.value).unwrap_or_default();
             let refusals = fields.get("refusals").and_then(|node| Refusals::read(node, problems));
             settings.observing.refusals = refusals.unwrap_or_default();
+            let is_wanted = refusals.is_some_and(|it| it != Refusals::Off);
+            if let (true, None, Some(node), Some(off)) =
+                (is_wanted, settings.observing.records, fields.get("refusals"), section("observe"))
+            {
+                problems
+                    .error(node.place, "`refusals` tells of what nobody watches")
+                    .label("this needs it")
+                    .related(off.place, "nothing is watched")
+                    .help("leave `observe: off` out, or `refusals`");
+            }
         }
         if let Some(node) = section("admin") {
             settings.admin = AdminSettings::read(node, problems);
@@ -228,6 +238,16 @@ mod tests {
         assert_eq!(settings.observing.refusals, Refusals::All);
         assert_eq!(settings.state, Some(PathBuf::from("/var/lib/tollgate")));
         assert_eq!(settings.upstreams, ["http://a", "http://b"]);
+    }
+
+    #[test]
+    fn refusals_cannot_be_logged_where_nothing_is_watched() {
+        let mistake = ["`refusals` tells of what nobody watches | this needs it"];
+        for (refusals, expected) in [("10/second", &mistake[..]), ("all", &mistake[..]), ("off", &[])] {
+            let (_, problems) = read(&format!("observe: off\nlog: {{refusals: {refusals}}}\n"));
+            assert_eq!(problems, expected, "{refusals}");
+        }
+        assert!(read("observe: off\nlog: {level: warn}\n").1.is_empty());
     }
 
     #[test]

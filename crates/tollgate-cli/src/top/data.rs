@@ -7,6 +7,7 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use super::number;
 use crate::client::printable;
 
 /// More than any column shows.
@@ -37,6 +38,16 @@ impl<'de> Deserialize<'de> for Text {
     /// Null is empty.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         Ok(Option::<String>::deserialize(from)?.as_deref().map(Self::of).unwrap_or_default())
+    }
+}
+
+/// A number that may be unknown, and is zero then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Count(pub(super) u64);
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Ok(Self(Option::deserialize(from)?.unwrap_or_default()))
     }
 }
 
@@ -85,8 +96,10 @@ pub(super) struct Store {
 #[serde(default)]
 pub(super) struct Totals {
     pub(super) allowed: u64,
+    pub(super) unlimited: u64,
     pub(super) limited: u64,
     pub(super) blocked: u64,
+    pub(super) uncountable: u64,
 }
 
 /// Seconds, oldest first.
@@ -128,13 +141,15 @@ pub(super) struct Limit {
     pub(super) mode: Text,
     pub(super) policy_mode: Text,
     pub(super) candidate_of: Text,
-    pub(super) allowed: u64,
-    pub(super) limited: u64,
-    pub(super) shadow_limited: u64,
-    pub(super) blocked: u64,
-    pub(super) exhausted: u64,
-    pub(super) soft: u64,
-    pub(super) degraded: u64,
+    /// False for one of too many limits: its numbers are not known.
+    pub(super) counted: Option<bool>,
+    pub(super) allowed: Count,
+    pub(super) limited: Count,
+    pub(super) shadow_limited: Count,
+    pub(super) blocked: Count,
+    pub(super) exhausted: Count,
+    pub(super) soft: Count,
+    pub(super) degraded: Count,
     pub(super) remaining_min: Option<f64>,
     pub(super) agreement: Option<Agreement>,
     pub(super) series: Option<Steps>,
@@ -142,7 +157,11 @@ pub(super) struct Limit {
 
 impl Limit {
     pub(super) fn refused(&self) -> u64 {
-        self.limited.saturating_add(self.blocked)
+        self.limited.0.saturating_add(self.blocked.0)
+    }
+
+    pub(super) fn is_counted(&self) -> bool {
+        self.counted != Some(false)
     }
 }
 
@@ -150,6 +169,8 @@ impl Limit {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Agreement {
+    /// Since when both have been as they are.
+    pub(super) since: Text,
     pub(super) both_allow: u64,
     pub(super) only_candidate_allows: u64,
     pub(super) only_live_allows: u64,
@@ -189,7 +210,16 @@ pub(super) struct Route {
     pub(super) method: Text,
     pub(super) path: Text,
     pub(super) requests: u64,
+    pub(super) requests_at_least: Option<u64>,
     pub(super) refused: u64,
+}
+
+impl Route {
+    /// What it was asked for at least, and whether it may have been more.
+    pub(super) fn asked(&self) -> String {
+        let least = self.requests_at_least.unwrap_or(self.requests);
+        format!("{}{}", if least < self.requests { "~" } else { "" }, number(least))
+    }
 }
 
 /// `GET /v1/decisions`

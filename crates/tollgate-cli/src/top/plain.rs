@@ -45,9 +45,9 @@ pub(super) fn snapshot(url: String, look: Look) -> String {
         [
             it.name.to_string(),
             it.mode.to_string(),
-            format!("{} refused", number(it.refused())),
-            format!("{} allowed", number(it.allowed)),
-            format!("{} would be refused", number(it.shadow_limited)),
+            words::known(it, "refused", it.refused()),
+            words::known(it, "allowed", it.allowed.0),
+            words::known(it, "would be refused", it.shadow_limited.0),
             it.remaining_min.map(|left| format!("down to {} left", percent(left))).unwrap_or_default(),
         ]
     });
@@ -56,7 +56,7 @@ pub(super) fn snapshot(url: String, look: Look) -> String {
         [it.name.to_string(), it.limit.to_string(), refused]
     });
     section(&mut out, "hot routes in 5 minutes", &state.routes(), |it| {
-        let counts = format!("{} requests, {} refused", number(it.requests), number(it.refused));
+        let counts = format!("{} requests, {} refused", it.asked(), number(it.refused));
         [it.method.to_string(), it.path.to_string(), counts]
     });
     section(&mut out, "latest decisions", &state.stream(), |it| {

@@ -287,8 +287,8 @@ fn ten_thousand_limits_are_scrolled_through() {
 fn what_must_not_be_overlooked_stands_at_the_head() {
     for (path, value, expected) in [
         ("/store/state", json!("degraded"), "DEGRADED"),
-        ("/mode", json!("shadow"), "SHADOW: nobody is refused"),
-        ("/mode", json!("off"), "OFF: nothing is counted"),
+        ("/mode", json!("shadow"), "SHADOW, yet 793 refused in 5 min: deny list, or before"),
+        ("/mode", json!("off"), "OFF, yet 793 refused in 5 min: deny list, or before"),
         ("/observing", json!(false), "`observe: off`"),
         ("/policy/reload_error", json!("line 3: no such word"), "line 3: no such word"),
         (
@@ -306,12 +306,34 @@ fn what_must_not_be_overlooked_stands_at_the_head() {
 }
 
 #[test]
+fn nobody_is_said_to_be_refused_by_limits_that_refuse_nobody() {
+    let said = |mode: &str, refused: Value| {
+        let mut overview = overview();
+        (overview["mode"], overview["series"]["refused"]) = (json!(mode), refused);
+        words::condition(&serde_json::from_value(overview).unwrap())
+    };
+    assert_eq!(said("off", json!([0, 0])), "OFF: no limit counts or refuses");
+    assert_eq!(said("shadow", json!([])), "SHADOW: no limit refuses");
+    assert_eq!(said("off", json!([0, 3, 1])), "OFF, yet 4 refused in 5 min: deny list, or before");
+}
+
+#[test]
+fn totals_hold_every_decision() {
+    let mut overview = overview();
+    overview["totals"] =
+        json!({"allowed": 1, "unlimited": 20, "limited": 300, "blocked": 4_000, "uncountable": 50_000});
+    let said = words::totals(&serde_json::from_value(overview).unwrap());
+    assert_eq!(said, "since start 21 allowed, 54,300 refused");
+}
+
+#[test]
 fn a_limit_is_shown_with_its_curves_and_its_candidate_with_their_quarrel() {
     let mut candidate = limit("search.candidate", "shadow", 3, 7, &json!(0.25));
     candidate["candidate_of"] = json!("search");
     candidate["agreement"] =
         json!({"both_allow": 1, "only_candidate_allows": 2, "only_live_allows": 3, "both_refuse": 4});
     candidate["series"] = json!({"allowed": [0, 1, 8], "limited": [0, 0, 0], "remaining": [null, 1.0, 0.0]});
+    candidate["agreement"]["since"] = json!("2026-03-01T12:00:00Z");
     let lines = words::limit(&serde_json::from_value(candidate).unwrap()).join("\n");
     for expected in [
         "shadow; the policy says enforce",
@@ -319,9 +341,37 @@ fn a_limit_is_shown_with_its_curves_and_its_candidate_with_their_quarrel() {
         "allowed   ▁█",
         "left     ·█ ",
         "only it refuses   3",
+        "it and the live limit, since 2026-03-01T12:00:00Z",
     ] {
         assert!(lines.contains(expected), "{expected}: {lines}");
     }
+}
+
+#[test]
+fn what_is_not_known_is_not_shown_as_nothing() {
+    let mut uncounted = limit("n2001", "enforce", 0, 0, &Value::Null);
+    uncounted["counted"] = json!(false);
+    for unknown in ["allowed", "limited", "shadow_limited", "blocked", "exhausted", "soft", "degraded"] {
+        uncounted[unknown] = Value::Null;
+    }
+    let lines = words::limit(&serde_json::from_value(uncounted.clone()).unwrap()).join("\n");
+    assert!(lines.contains("not counted") && !lines.contains("allowed"), "{lines}");
+    let once = || look(overview(), &json!([uncounted]), 0..0);
+    let said = plain::snapshot(URL.to_owned(), once());
+    assert!(said.contains("not counted") && !said.contains("0 allowed"), "{said}");
+    let shown = screen(&State::new(URL.to_owned(), once()), 80, 24);
+    assert!(shown.lines().any(|line| line.contains("n2001") && line.contains('-')), "{shown}");
+}
+
+#[test]
+fn a_route_is_shown_with_what_it_was_asked_for_at_least() {
+    let route = |requests: u64, least: Value| -> String {
+        let route = json!({"method": "GET", "path": "/", "requests": requests, "requests_at_least": least});
+        serde_json::from_value::<super::data::Route>(route).unwrap().asked()
+    };
+    assert_eq!(route(252, json!(1)), "~1");
+    assert_eq!(route(1_200, json!(1_200)), "1,200");
+    assert_eq!(route(7, Value::Null), "7");
 }
 
 #[test]

@@ -2,14 +2,20 @@
 
 use std::fmt::Write;
 
-use super::data::{Limit, Overview, Steps};
+use super::data::{Count, Limit, Overview, Steps};
 use super::{number, percent};
 
 /// Is it us?
 pub(super) fn condition(overview: &Overview) -> String {
+    let refused = overview.series.refused.iter().fold(0, |sum: u64, it| sum.saturating_add(*it));
+    // Lists are no limits: whoever is denied is refused in every mode.
+    let refusing =
+        |mode: &str| format!("{mode}, yet {} refused in 5 min: deny list, or before", number(refused));
     match overview.mode.0.as_str() {
-        "off" => "OFF: nothing is counted, nobody refused".to_owned(),
-        "shadow" => "SHADOW: nobody is refused".to_owned(),
+        "off" if refused > 0 => refusing("OFF"),
+        "off" => "OFF: no limit counts or refuses".to_owned(),
+        "shadow" if refused > 0 => refusing("SHADOW"),
+        "shadow" => "SHADOW: no limit refuses".to_owned(),
         _ if overview.store.state.0 == "degraded" => "DEGRADED: deciding without the store".to_owned(),
         _ => "enforcing".to_owned(),
     }
@@ -50,8 +56,9 @@ pub(super) fn store(overview: &Overview) -> String {
 /// Since the server started.
 pub(super) fn totals(overview: &Overview) -> String {
     let totals = &overview.totals;
-    let refused = totals.limited.saturating_add(totals.blocked);
-    format!("since start {} allowed, {} refused", number(totals.allowed), number(refused))
+    let allowed = totals.allowed.saturating_add(totals.unlimited);
+    let refused = totals.limited.saturating_add(totals.blocked).saturating_add(totals.uncountable);
+    format!("since start {} allowed, {} refused", number(allowed), number(refused))
 }
 
 /// How long deciding takes; empty if nothing was decided lately.
@@ -71,6 +78,11 @@ pub(super) fn fate(fate: &str) -> String {
     fate.replace('_', "-")
 }
 
+/// A number of a limit, if it is known.
+pub(super) fn known(it: &Limit, what: &str, count: u64) -> String {
+    if it.is_counted() { format!("{} {what}", number(count)) } else { "not counted".to_owned() }
+}
+
 /// One limit and its last five minutes.
 pub(super) fn limit(it: &Limit) -> Vec<String> {
     let mode = if it.mode == it.policy_mode {
@@ -83,8 +95,12 @@ pub(super) fn limit(it: &Limit) -> Vec<String> {
         lines.push(format!("candidate of  {}: tried beside it, never enforced", it.candidate_of));
     }
     lines.push(String::new());
+    if !it.is_counted() {
+        lines.push("not counted on its own: the policy has more limits than are".to_owned());
+        return lines;
+    }
     lines.push("in the last five minutes".to_owned());
-    for (name, count) in [
+    for (name, Count(count)) in [
         ("allowed", it.allowed),
         ("refused", it.limited),
         ("would refuse", it.shadow_limited),
@@ -106,7 +122,8 @@ pub(super) fn limit(it: &Limit) -> Vec<String> {
     }
     if let Some(both) = &it.agreement {
         lines.push(String::new());
-        lines.push("it and the live limit, since start".to_owned());
+        let since = if both.since.is_empty() { "start" } else { &both.since.0 };
+        lines.push(format!("it and the live limit, since {since}"));
         for (name, count) in [
             ("both allow", both.both_allow),
             ("both refuse", both.both_refuse),

@@ -112,6 +112,15 @@ fn with_a_token_either_will_do_and_a_reader_changes_nothing() {
         };
         assert_eq!((ask(&[]), ask(&put)), (sees, switches), "{who:?}");
     }
+    // The journal knows whom the certificate names.
+    let known = shown(&certificates, "client");
+    let known: Vec<_> = known.iter().map(String::as_str).collect();
+    let off = [&put[..5], &["{\"mode\":\"off\"}"], &known[..]].concat();
+    assert_eq!(curl(&certificates, &url, &off).0, 200);
+    let changes = curl(&certificates, &url.replace("/mode", "/changes"), &known).1;
+    let changes: Value = serde_json::from_str(&changes).unwrap();
+    let names: Vec<_> = changes["changes"].as_array().unwrap().iter().map(|it| &it["certificate"]).collect();
+    assert_eq!(names, [&Value::from("the client"), &Value::Null], "{changes}");
     stop(&mut tollgate);
     assert!(!tollgate.log().contains(ADMIN) && !tollgate.log().contains(READER));
 }

@@ -1,7 +1,9 @@
 //! A line in the log for each refusal, whatever a caller sends.
 
+use std::process::Command;
+
 use serde_json::Value;
-use tollgate_testkit::Tollgate;
+use tollgate_testkit::{Program, Scratch, Tollgate};
 
 use crate::asking::{ask_raw, get, metric, stop, wait_for_log};
 use crate::{BINARY, ONE};
@@ -113,4 +115,43 @@ fn no_key_and_no_path_breaks_a_line_or_a_terminal() {
             }
         }
     }
+}
+
+#[test]
+fn a_log_that_nobody_reads_does_not_keep_the_process_from_ending() {
+    let files = Scratch::new();
+    let config = files.write("tollgate.yaml", &format!("{ONE}log: {{refusals: all}}\n"));
+    let ready = files.path().join("ready.json");
+    let (unread, log) = std::io::pipe().unwrap();
+    let mut command = Command::new(BINARY);
+    command.arg("serve").arg("--config").arg(&config).arg("--ready-file").arg(&ready).stderr(log);
+    command.args(["--listen-gateway", "127.0.0.1:0", "--listen-api", "127.0.0.1:0"]);
+    let mut program = Program::start(command);
+    let read = || -> Option<Value> { serde_json::from_str(&std::fs::read_to_string(&ready).ok()?).ok() };
+    program.wait_until("ready file", || read().is_some());
+    let gateway = read().unwrap()["gateway"].as_str().unwrap().parse().unwrap();
+    // Far more than a pipe holds.
+    let path = format!("/{}", "x".repeat(500));
+    for _ in 0..400 {
+        get(gateway, &path);
+    }
+    program.signal("TERM");
+    assert_eq!(program.wait().code(), Some(0));
+    drop(unread);
+}
+
+#[test]
+fn refusals_count_as_not_logged_where_none_are_and_admitted_requests_never_do() {
+    let roomy = "  - {name: roomy, endpoint: /roomy, by: ip, bucket: 100000/second}\n";
+    let config = ONE.replace("by: global", "endpoint: /one, by: global");
+    let config = format!("{config}{roomy}log: {{refusals: off}}\nobserve: {{records: 100}}\n");
+    let mut tollgate = Tollgate::start(BINARY, &config);
+    for _ in 0..200 {
+        get(tollgate.gateway, "/roomy");
+    }
+    (0..5).for_each(|_| drop(get(tollgate.gateway, "/one")));
+    let api = tollgate.api;
+    tollgate.program.wait_until("count", || metric(api, "tollgate_log_suppressed_total") == Some(4));
+    assert_eq!(metric(api, "tollgate_log_dropped_total"), Some(0));
+    stop(&mut tollgate);
 }

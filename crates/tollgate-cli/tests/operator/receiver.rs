@@ -126,6 +126,7 @@ impl Certificates {
         ] {
             let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
             let mut params = CertificateParams::new(names).unwrap();
+            params.distinguished_name.push(DnType::CommonName, format!("the {name}"));
             params.extended_key_usages = vec![usage];
             let key = KeyPair::generate().unwrap();
             write(&format!("{name}.pem"), params.signed_by(&key, issuer).unwrap().pem());

@@ -50,6 +50,29 @@ fn a_switch_survives_a_reload_and_a_restart() {
 }
 
 #[test]
+fn a_start_with_everything_off_says_so_and_how_to_take_it_back() {
+    let folder = Scratch::new();
+    let mut tollgate = Tollgate::start(BINARY, &with_state(&folder));
+    assert!(tollgate.log().contains("1 limit in force\n"), "{}", tollgate.log());
+    switch(tollgate.api, "/v1/mode", "off");
+    stop(&mut tollgate);
+    let mut tollgate = Tollgate::start(BINARY, &with_state(&folder));
+    let log = tollgate.log();
+    assert!(log.contains("no limits in force, 1 off\n") && log.contains("everything to off"), "{log}");
+    assert!(
+        log.contains("`tollgate mode enforce --all` takes it back") && !log.contains("mode policy"),
+        "{log}"
+    );
+    switch(tollgate.api, "/v1/mode", "enforce");
+    switch(tollgate.api, "/v1/limits/one/mode", "shadow");
+    stop(&mut tollgate);
+    let mut tollgate = Tollgate::start(BINARY, &with_state(&folder));
+    let log = tollgate.log();
+    assert!(log.contains("`tollgate mode policy NAME` takes it back") && !log.contains("--all"), "{log}");
+    stop(&mut tollgate);
+}
+
+#[test]
 fn without_a_folder_a_switch_lasts_until_the_restart_and_says_so() {
     let mut tollgate = Tollgate::start(BINARY, ONE);
     assert_eq!(switch(tollgate.api, "/v1/mode", "off")["persisted"], json!(null));

@@ -4,11 +4,11 @@ import assert from "node:assert/strict";
 import { end, open, order, says, traffic, until } from "./browser.mjs";
 
 const stop = traffic("/api/v1/search", { "x-user-id": "acme" });
-// A limit that is asked about may be gone a moment later.
-const visit = await open({ noise: /status of 404/ });
+const visit = await open();
 const { page } = visit;
 await visit.ready();
 await says(page.locator("#alerts"), /acme search, since \d\d:\d\d:\d\d .* refused/);
+await says(page.locator("#alerts"), "1 key, for 1 s or longer");
 await says(page.locator("#pills"), "1 key at zero");
 await page.locator("#alerts").getByRole("button", { name: "acme" }).click();
 await says(page.locator("dialog.drawer"), /Refused by `search`/);

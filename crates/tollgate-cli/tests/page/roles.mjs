@@ -3,6 +3,19 @@
 import assert from "node:assert/strict";
 import { API, end, open, says, until } from "./browser.mjs";
 
+// One question finds out that a token is needed, and a link opens nothing before there is one.
+const linked = await open({ noise: /status of 401/, hash: "#explain/0123456789abcdef" });
+await says(linked.page.locator("dialog.box"), "This server asks for a token");
+const refused = await linked.page.evaluate(() =>
+  performance
+    .getEntriesByType("resource")
+    .filter((it) => it.responseStatus === 401)
+    .map((it) => new URL(it.name).pathname),
+);
+assert.deepEqual(refused, ["/v1/overview"]);
+assert.equal(await linked.page.locator("dialog.drawer").count(), 0);
+await linked.close();
+
 const visit = await open({ noise: /status of 401/ });
 const { page } = visit;
 const box = page.locator("dialog.box");

@@ -26,7 +26,7 @@ await says(page.locator("#verdict"), /^Yes: .* of requests are refused, since/);
 await says(page.locator("#verdict-more"), /Most by search \(\d/);
 await says(page.locator("#facts"), /policy 1, loaded .*Tollgate \d.*admin/);
 await says(page.locator("#store"), /memory of this node.*closed/);
-await says(page.locator("#alerts"), "No key has been at zero");
+await says(page.locator("#alerts"), "No key has been at zero for 5 min.");
 await says(page.locator("#policy"), /search.*5 per minute/);
 await says(page.locator("#policy"), "header:x-user-id");
 assert.equal(await page.locator("table.limits tbody tr").count(), 4);
@@ -50,6 +50,17 @@ await says(drawer, "Copied.");
 const copied = await page.evaluate(() => navigator.clipboard.readText());
 assert.match(copied, /Your request GET \/api\/v1\/search .* was refused/);
 assert.ok(copied.includes(id), copied);
+// Who waits as long as it says has waited long enough: one number, rounded up.
+const [, promised] = /; it passes in (.*)\.\n/.exec(copied) ?? [];
+assert.ok(copied.includes(`It would have passed ${promised} later.`), copied);
+const waits = [1, 999, 999.2, 3520, 59_910, 61_000, 3_599_001, 5_400_001, 86_400_000, 90_000_001];
+assert.deepEqual(
+  await page.evaluate(async (list) => {
+    const { wait } = await import("/page/format.js");
+    return list.map(wait);
+  }, waits),
+  ["1 ms", "999 ms", "1 s", "3.6 s", "1 min", "1 min 1 s", "1 h", "1 h 31 min", "1 d", "1 d 2 h"],
+);
 await page.keyboard.press("Escape");
 await drawer.waitFor({ state: "detached" });
 assert.equal(new URL(page.url()).hash, "");
@@ -99,6 +110,7 @@ await says(drawer, /From 80 % spent on, requests are marked/);
 await drawer.getByRole("link", { name: "search.candidate" }).click();
 await says(drawer, "Agreement with the live limit");
 await says(drawer, /They (differ|agreed)/);
+await says(drawer, /Compared since \d\d:\d\d:\d\d, when both first had the rules/);
 await page.keyboard.press("Escape");
 await drawer.waitFor({ state: "detached" });
 
@@ -109,6 +121,7 @@ await row("search")
 await box.getByLabel("Shadow").check();
 await says(box, "Requests that `search` would refuse will pass.");
 await says(box, /\d+ requests? (was|were) refused by it in the last 5 minutes/);
+assert.equal(await box.getByLabel("Reason").getAttribute("maxlength"), "300", "as much as is kept");
 await box.getByLabel("Reason").fill("INC-1: a <b>test</b>");
 await box.getByLabel("Your name").fill("ann");
 await box.getByRole("button", { name: "Switch to shadow" }).click();

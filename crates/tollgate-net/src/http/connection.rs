@@ -27,6 +27,7 @@ use crate::drain::{Drain, Phase};
 use crate::keep_alive::keep_alive;
 use crate::proxy_protocol;
 use crate::pulse::{Late, Pulse, REST, shortest};
+use crate::subject::subject;
 use crate::wire::{Transport, Wire};
 
 /// How HTTP/2 begins, whoever speaks it without TLS.
@@ -144,7 +145,8 @@ where
 async fn open(mut stream: TcpStream, peer: SocketAddr, server: &HttpServer) -> io::Result<Option<Opened>> {
     stream.set_nodelay(true)?;
     keep_alive(&stream)?;
-    let mut connection = Connection { peer, secure: server.tls.is_some(), certified: false };
+    let mut connection =
+        Connection { peer, secure: server.tls.is_some(), certified: false, certificate: None };
     if let Some(trusted) = &server.proxy_protocol {
         if !trusted(peer.ip()) {
             return Err(io::Error::other("this peer may not speak for others (client.trusted_proxies)"));
@@ -155,7 +157,9 @@ async fn open(mut stream: TcpStream, peer: SocketAddr, server: &HttpServer) -> i
         let stream = tls.acceptor.accept(stream).await?;
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         // They are kept only once they were found to be good.
-        connection.certified = stream.get_ref().1.peer_certificates().is_some();
+        let shown = stream.get_ref().1.peer_certificates();
+        connection.certified = shown.is_some();
+        connection.certificate = shown.and_then(<[_]>::first).and_then(|it| subject(it)).map(Into::into);
         let transport = Transport::Tls(Box::new(stream));
         return Ok(Some(Opened { transport, ahead: Bytes::new(), connection, http2 }));
     }

@@ -7,7 +7,7 @@ use super::{json_of, operation, reference};
 use crate::decisions::MOST_DECISIONS;
 use crate::json::MOST_UNITS;
 use crate::stats::{MOST_IN_STEPS, MOST_TOP};
-use crate::switchboard::MOST_CHANGES;
+use crate::switchboard::{LONGEST_NAME, LONGEST_REASON, MOST_CHANGES};
 
 /// Their paths.
 pub(super) fn paths() -> Map<String, Value> {
@@ -46,7 +46,7 @@ pub(super) fn paths() -> Map<String, Value> {
     [
         ("/page/{name}", page(&file)),
         ("/v1/overview", look("overview", "Is everything all right?", "Overview", &[], &[])),
-        ("/v1/stats", look("stats", "How each limit is doing, in the last minutes", "Stats", &[limit], &["404", "409", "422"])),
+        ("/v1/stats", look("stats", "How each limit is doing, in the last minutes", "Stats", &[limit], &["409", "422"])),
         (
             "/v1/top",
             look(
@@ -188,8 +188,8 @@ fn switches() -> Map<String, Value> {
             &["mode"],
             json!({
                 "mode": {"enum": modes},
-                "reason": {"type": ["string", "null"], "description": "Why. The first 300 characters are kept."},
-                "by": {"type": ["string", "null"], "description": "Who. The first 100 characters are kept."},
+                "reason": {"type": ["string", "null"], "maxLength": LONGEST_REASON, "description": "Why."},
+                "by": {"type": ["string", "null"], "maxLength": LONGEST_NAME, "description": "Who."},
             }),
         );
         asked["examples"] = json!([{"mode": "shadow", "reason": "launch day", "by": "ann"}]);
@@ -230,6 +230,7 @@ fn switches() -> Map<String, Value> {
                 "at": time(), "what": {"enum": ["everything", "limit"]}, "limit": perhaps(text("Which.")),
                 "from": switch, "to": switch, "reason": text("Why, as they say."), "by": text("Who, as they say."),
                 "role": {"enum": ["admin", "reader"]}, "peer": perhaps(text("Their address.")),
+                "certificate": perhaps(text("Whom the certificate names that they had shown.")),
             })),
         ),
     ])
@@ -246,6 +247,7 @@ fn overview() -> Map<String, Value> {
                 "policy": schema("PolicyInForce"), "mode": mode(), "store": schema("StoreInFull"),
                 "totals": schema("Totals"), "series": schema("Series"),
                 "latency_us": perhaps(schema("Latency")), "alerts": list("Alert"),
+                "at_zero_for_s": perhaps(json!({"type": "integer", "minimum": 0, "description": "After so many seconds with nothing left a key is among `alerts`."})),
                 "tarpit": whole(json!({"waiting": count(), "most": count()})),
                 "log": whole(json!({"suppressed": count()})),
             })),
@@ -286,7 +288,7 @@ fn overview() -> Map<String, Value> {
         (
             "Alert",
             whole(json!({
-                "limit": text("The limit."), "key": key_shown(), "since": time(), "for_s": count(), "refused": count(),
+                "limit": text("The limit."), "key": key_shown(), "tag": tag(), "since": time(), "for_s": count(), "refused": count(),
             })),
         ),
     ])
@@ -294,6 +296,10 @@ fn overview() -> Map<String, Value> {
 
 fn key_shown() -> Value {
     text("As the policy's `privacy` lets it be seen.")
+}
+
+fn tag() -> Value {
+    json!({"type": "string", "pattern": "^[0-9a-f]{16}$", "description": "Tells the key of a limit from others that are shown alike, until this server restarts."})
 }
 
 fn privacy() -> Value {
@@ -312,16 +318,18 @@ fn stats() -> Map<String, Value> {
             "LimitStats",
             whole(json!({
                 "name": text("The limit."), "mode": mode(), "policy_mode": mode(), "candidate_of": perhaps(text("The limit that it is tried beside.")),
-                "allowed": count(), "limited": count(), "shadow_limited": count(), "blocked": count(), "exhausted": count(),
-                "soft": count(), "degraded": count(),
+                "counted": flag("Whether it is counted on its own; of 2,000 limits at most each is. All that follows is null otherwise."),
+                "allowed": perhaps(count()), "limited": perhaps(count()), "shadow_limited": perhaps(count()), "blocked": perhaps(count()),
+                "exhausted": perhaps(count()), "soft": perhaps(count()), "degraded": perhaps(count()),
                 "remaining_min": perhaps(share()),
-                "total": whole(json!({"allowed": count(), "limited": count(), "shadow_limited": count()})),
+                "total": perhaps(whole(json!({"allowed": count(), "limited": count(), "shadow_limited": count()}))),
                 "agreement": perhaps(schema("Agreement")), "series": perhaps(schema("LimitSeries")),
             })),
         ),
         (
             "Agreement",
             whole(json!({
+                "since": perhaps(json!({"type": "string", "format": "date-time", "description": "Since when both have had the rules that they have; null until they first said something."})),
                 "both_allow": count(), "only_candidate_allows": count(), "only_live_allows": count(), "both_refuse": count(),
             })),
         ),
@@ -336,18 +344,19 @@ fn stats() -> Map<String, Value> {
             whole(json!({
                 "window_s": count(), "keys": list("TopKey"), "routes": list("HotRoute"),
                 "error_at_most": {"type": "integer", "description": "By how much `refused` of a key may be too high."},
+                "routes_error_at_most": {"type": "integer", "description": "By how much `requests` of a route may be too high."},
             })),
         ),
         (
             "TopKey",
             whole(json!({
-                "limit": text("The limit."), "key": key_shown(), "refused": count(), "refused_at_least": count(), "share": share(),
+                "limit": text("The limit."), "key": key_shown(), "tag": tag(), "refused": count(), "refused_at_least": count(), "share": share(),
             })),
         ),
         (
             "HotRoute",
             whole(
-                json!({"method": text("The method."), "path": text("Cut where it is long."), "requests": count(), "refused": count()}),
+                json!({"method": text("The method."), "path": text("Cut where it is long."), "requests": count(), "requests_at_least": count(), "refused": count()}),
             ),
         ),
     ])
@@ -375,7 +384,7 @@ fn explanation() -> Map<String, Value> {
                 "seq": count(), "id": id, "at": time(), "allowed": flag("Whether it could go ahead."), "fate": fate(),
                 "method": text("Empty where a limit and a key were named."), "path": text("Without the query."),
                 "client": perhaps(text("As `privacy` lets it be seen.")), "limit": limit(),
-                "key": perhaps(key_shown()), "retry_after_ms": wait(), "degraded": flag("Decided without the store."), "took_us": count(),
+                "key": perhaps(key_shown()), "tag": perhaps(tag()), "retry_after_ms": wait(), "degraded": flag("Decided without the store."), "took_us": count(),
             })),
         ),
         (
@@ -397,8 +406,9 @@ fn explanation() -> Map<String, Value> {
         (
             "ExplainedLimit",
             whole(json!({
-                "name": text("The limit."), "window": perhaps(text("Which of its windows.")), "key": key_shown(),
-                "algorithm": algorithm(), "quota": text("What it promises."), "mode": mode(),
+                "name": text("The limit."), "window": perhaps(text("Which of its windows.")), "key": key_shown(), "tag": perhaps(tag()),
+                "algorithm": algorithm(), "quota": text("What it promises."),
+                "granted_by": perhaps(text("The plan or the override that the numbers are of; null: the limit's own.")), "mode": mode(),
                 "candidate": flag("Tried beside another."), "decided": flag("Whether it decided."),
                 "allowed": flag("Whether it had room."), "cost": count(), "limit": count(), "remaining": count(),
                 "retry_after_ms": wait(), "reset_after_ms": count(),

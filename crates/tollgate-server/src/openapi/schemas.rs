@@ -34,7 +34,7 @@ pub(super) fn all() -> Value {
                 "draining": {"type": "boolean", "description": "About to stop."},
                 "policy_version": {"type": "integer", "minimum": 0, "description": "The number of the policy in force: files that were loaded, and switches."},
                 "policy_loaded_at": {"type": ["string", "null"], "format": "date-time"},
-                "reload_error": {"type": ["string", "null"], "description": "Why the last change of the policy was refused."},
+                "reload_error": {"type": ["string", "null"], "description": "Why the last change of the policy was refused; only that it was, to whoever may not read."},
                 "store": schema("StoreHealth"),
             }),
         ),
@@ -235,10 +235,10 @@ fn store_health() -> Value {
     object(
         &["address", "state", "since", "error", "failures", "degraded_decisions", "ledger_keys"],
         json!({
-            "address": {"type": ["string", "null"], "description": "Where it is, without a password; null for one in memory."},
+            "address": {"type": ["string", "null"], "description": "Where it is, without a password; null for one in memory, and to whoever may not read."},
             "state": {"enum": ["ok", "degraded"], "description": "Degraded: it gave no answer when it was last asked, and limits do as their `on_outage` says. Requests may be sent here all the same."},
             "since": {"type": ["string", "null"], "format": "date-time", "description": "Since when it gives no answers."},
-            "error": {"type": ["string", "null"], "description": "Why it last gave no answer."},
+            "error": {"type": ["string", "null"], "description": "Why it last gave no answer; only that it gave none, to whoever may not read."},
             "failures": {"type": "integer", "minimum": 0, "description": "Questions that it gave no answer to."},
             "degraded_decisions": {"type": "integer", "minimum": 0, "description": "Decisions without it."},
             "ledger_keys": {"type": "integer", "minimum": 0, "description": "Keys to be charged when it is back."},

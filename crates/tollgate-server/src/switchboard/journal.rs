@@ -15,10 +15,10 @@ use crate::status::date;
 
 /// How many changes are remembered: the last.
 pub const MOST_CHANGES: usize = 1_000;
-/// How much of a name is kept, in characters.
-const LONGEST_NAME: usize = 100;
-/// How much of a reason is kept, in characters.
-const LONGEST_REASON: usize = 300;
+/// The longest name of somebody, in characters.
+pub(crate) const LONGEST_NAME: usize = 100;
+/// The longest reason, in characters.
+pub(crate) const LONGEST_REASON: usize = 300;
 
 /// What is kept for the next start: plain data, to be written wherever it is safe.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +51,9 @@ pub struct Change {
     pub role: Role,
     /// Where they were.
     pub peer: Option<IpAddr>,
+    /// Whom the certificate names that they had shown: unlike `by`, this was checked.
+    #[serde(default)]
+    pub certificate: Option<String>,
 }
 
 impl Change {
@@ -68,6 +71,7 @@ impl Change {
             by: cleaned(&who.by, LONGEST_NAME),
             role: who.role,
             peer: who.peer,
+            certificate: who.certificate.as_deref().map(|it| cleaned(it, LONGEST_NAME)),
         }
     }
 }
@@ -83,6 +87,7 @@ impl Saved {
         for change in &mut self.changes {
             change.by = cleaned(&change.by, LONGEST_NAME);
             change.reason = cleaned(&change.reason, LONGEST_REASON);
+            change.certificate = change.certificate.take().map(|it| cleaned(&it, LONGEST_NAME));
         }
         self
     }

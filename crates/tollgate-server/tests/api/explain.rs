@@ -1,5 +1,7 @@
 //! Why: what was decided, and what would be.
 
+use http::Request;
+use http_body_util::Full;
 use serde_json::{Value, json};
 use tollgate::Span;
 use tollgate_server::Access;
@@ -137,7 +139,9 @@ fn an_id_that_nobody_remembers_is_told_what_is_remembered() {
     let answer = subject.get("/v1/decisions/0123456789abcdef");
     let said = answer.problem();
     assert_eq!(answer.status, 404);
-    for part in ["refusals are remembered", "since 2026-03-01T12:00:00Z", "only a sample"] {
+    let parts =
+        ["201 refusals are", "since 2026-03-01T12:00:00Z", "`observe.records` is 200:", "only a sample"];
+    for part in parts {
         assert!(said.contains(part), "{part}: {said}");
     }
     drop(first);
@@ -189,4 +193,59 @@ fn hashed_keys_are_the_same_wherever_they_are_shown() {
     assert_eq!(subject.get("/v1/decisions?refused=true").json()["decisions"][0]["key"], key);
     assert_eq!(subject.ask("/v1/limits/api/peek", r#"{"key":"annabel"}"#)["limits"][0]["key"], key);
     assert_eq!(subject.get("/v1/overview").json()["policy"]["privacy"], "hashed");
+}
+
+#[test]
+fn whoever_may_only_look_cannot_find_out_whose_hash_is_whose() {
+    let policy = "
+privacy: {keys: hashed}
+limits: [{name: api, by: ip, bucket: 1/hour}, {name: who, by: user, missing: skip, bucket: 9/hour}]";
+    let (admin, reader) = ("correct horse", "battery staple");
+    let (subject, _) = watched(policy, Access::token(admin).with_reader(reader));
+    let post = |token: &str, path: &str, body: &str| {
+        let request = Request::post(path).header("tollgate-token", token);
+        subject.send(request.body(Full::from(body.to_owned())).unwrap()).json()
+    };
+    let asked = r#"{"path":"/","ip":"203.0.113.9","user":"ann"}"#;
+    let hash = post(admin, "/v1/check", asked)["limits"][0]["key"].clone();
+    let hash = hash.as_str().unwrap();
+    for (path, body) in [("/v1/explain", asked), ("/v1/limits/api/peek", r#"{"key":"203.0.113.9"}"#)] {
+        let told = post(admin, path, body);
+        assert_eq!(told["limits"][0]["key"], hash, "{path}");
+        let told = post(reader, path, body);
+        assert_eq!(told["limits"][0]["key"], "hash:hidden", "{path}");
+        assert!(!told.to_string().replace("hash:hidden", "").contains("hash:"), "{path}: {told}");
+    }
+    let told = post(reader, "/v1/explain", asked);
+    assert_eq!(
+        (&told["request"]["client"], &told["limits"][1]["key"]),
+        (&json!("hash:hidden"), &json!("hash:hidden"))
+    );
+    for (privacy, key, tagged) in [("plain", "203.0.113.9", true), ("truncated", "203.…", false)] {
+        let policy = format!("privacy: {{keys: {privacy}}}\nlimits: [{{name: api, by: ip, bucket: 1/hour}}]");
+        let (subject, _) = watched(&policy, Access::guarded().with_reader(reader));
+        let request = Request::post("/v1/explain").header("tollgate-token", reader);
+        let told = subject.send(request.body(Full::from(asked)).unwrap()).json();
+        assert_eq!(
+            (&told["limits"][0]["key"], told["limits"][0]["tag"].is_string()),
+            (&json!(key), tagged),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn the_plan_or_the_override_that_set_the_numbers_is_named() {
+    let policy = "
+limits:
+  - {name: api, by: user, bucket: 1/hour, plans: {pro: 6/hour}, overrides: {ann: 9/hour}}";
+    let (subject, _) = watched(policy, Access::open());
+    for (asked, granted_by) in [
+        (r#"{"path":"/","user":"bob"}"#, json!(null)),
+        (r#"{"path":"/","user":"bob","plan":"pro"}"#, json!("plan pro")),
+        (r#"{"path":"/","user":"ann","plan":"pro"}"#, json!("override")),
+    ] {
+        let told = subject.ask("/v1/explain", asked);
+        assert_eq!(told["limits"][0]["granted_by"], granted_by, "{told}");
+    }
 }

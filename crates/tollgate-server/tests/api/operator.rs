@@ -1,8 +1,9 @@
 //! What an operator sees: overview, stats, top, decisions, policy.
 
 use serde_json::{Value, json};
-use tollgate::{Span, Timestamp};
+use tollgate::{Policy, Span, Timestamp};
 use tollgate_server::{Access, Gauges};
+use tollgate_watch::MOST_NAMES;
 
 use crate::support::{Subject, subject, watched};
 
@@ -87,6 +88,7 @@ fn a_key_at_zero_for_long_is_an_alert() {
         "{}",
         told["alerts"]
     );
+    assert_eq!(told["at_zero_for_s"], 300);
     assert!(alert["for_s"].as_u64().unwrap() >= 300 && alert["refused"].as_u64().unwrap() > 10, "{alert}");
 }
 
@@ -123,8 +125,10 @@ fn each_limit_is_told_of_and_those_asked_for_step_by_step() {
     assert_eq!((&candidate["candidate_of"], &candidate["mode"]), (&json!("pool"), &json!("shadow")));
     assert_eq!(
         candidate["agreement"],
-        json!({"both_allow": 1, "only_candidate_allows": 0, "only_live_allows": 2, "both_refuse": 0})
+        json!({"since": "2026-03-01T12:00:00Z", "both_allow": 1, "only_candidate_allows": 0, "only_live_allows": 2,
+               "both_refuse": 0})
     );
+    assert_eq!(candidate["counted"], true);
     assert_eq!((&candidate["series"], &limits[1]["series"]), (&json!(null), &json!(null)), "not asked for");
 }
 
@@ -152,7 +156,9 @@ fn who_is_refused_most_comes_first() {
             ask(&subject, "/a?secret=1", ip);
         }
     }
-    let top = subject.get("/v1/top?most=2").json();
+    let mut top = subject.get("/v1/top?most=2").json();
+    let tags: Vec<_> = (0..2).map(|at| top["keys"][at].as_object_mut().unwrap().remove("tag")).collect();
+    assert!(tags[0].is_some() && tags[0] != tags[1], "{tags:?}");
     assert_eq!(
         top["keys"],
         json!([
@@ -160,7 +166,99 @@ fn who_is_refused_most_comes_first() {
             {"limit": "api", "key": "203.0.113.3", "refused": 5, "refused_at_least": 5, "share": 0.3125},
         ])
     );
-    assert_eq!(top["routes"], json!([{"method": "GET", "path": "/a", "requests": 22, "refused": 16}]));
+    assert_eq!(
+        top["routes"],
+        json!([{"method": "GET", "path": "/a", "requests": 22, "requests_at_least": 22, "refused": 16}])
+    );
+    assert_eq!((&top["error_at_most"], &top["routes_error_at_most"]), (&json!(0), &json!(0)));
+}
+
+#[test]
+fn a_hundred_names_are_the_most_that_are_told_of_step_by_step() {
+    let (subject, _) = watched(POLICY, Access::open());
+    for (path, names, status) in [("api", 100, 200), ("api", 101, 422), ("gone", 101, 422)] {
+        let names = vec![format!("limit={path}"); names].join("&");
+        assert_eq!(subject.get(&format!("/v1/stats?{names}")).status, status, "{names}");
+    }
+}
+
+#[test]
+fn a_route_among_thousands_that_are_asked_for_once_comes_first() {
+    let (subject, _) =
+        watched("limits: [{name: api, endpoint: /none, by: ip, bucket: 2/minute}]", Access::open());
+    for at in 0..3_000 {
+        if at % 300 == 0 {
+            subject.advance(Span::from_secs(1));
+        }
+        ask(&subject, &format!("/once/{at}"), "203.0.113.9");
+        if at % 15 == 0 {
+            ask(&subject, "/checkout", "203.0.113.9");
+        }
+    }
+    let top = subject.get("/v1/top?most=2").json();
+    let (first, second) = (&top["routes"][0], &top["routes"][1]);
+    assert_eq!(first["path"], "/checkout", "{top}");
+    let number = |of: &Value, member: &str| of[member].as_u64().unwrap();
+    assert!(number(first, "requests_at_least") <= 200 && number(first, "requests") >= 200, "{top}");
+    assert!(number(second, "requests_at_least") <= 1 && number(second, "requests") > 1, "{top}");
+    let apart = number(second, "requests") - number(second, "requests_at_least");
+    assert!(number(&top, "routes_error_at_most") >= apart, "{top}");
+}
+
+#[test]
+fn agreement_begins_anew_with_new_rules_and_says_since_when() {
+    let (subject, _) = watched(POLICY, Access::open());
+    let agreement = || subject.get("/v1/stats").json()["limits"][2]["agreement"].clone();
+    assert_eq!(agreement()["since"], json!(null));
+    ask(&subject, "/pool", "203.0.113.9");
+    assert_eq!(agreement()["since"], "2026-03-01T12:00:00Z");
+    subject.advance(Span::from_secs(60));
+    let changed = POLICY.replace("candidate: {bucket: 1/minute}", "candidate: {bucket: 3/minute}");
+    subject.limiter.replace(Policy::parse(&changed).unwrap());
+    ask(&subject, "/pool", "203.0.113.9");
+    let agreement = agreement();
+    assert_eq!((&agreement["since"], &agreement["both_allow"]), (&json!("2026-03-01T12:01:00Z"), &json!(1)));
+}
+
+#[test]
+fn limits_beyond_those_that_are_counted_have_no_numbers() {
+    let limits: Vec<_> = (0..=MOST_NAMES).map(|at| format!("{{name: n{at}, by: ip, bucket: 9/s}}")).collect();
+    let (subject, _) = watched(&format!("limits: [{}]", limits.join(",")), Access::open());
+    ask(&subject, "/", "203.0.113.9");
+    let told = subject.get("/v1/stats").json();
+    let (first, last) = (&told["limits"][0], &told["limits"][MOST_NAMES]);
+    assert_eq!((&first["counted"], &first["allowed"]), (&json!(true), &json!(1)));
+    assert_eq!(last["counted"], false);
+    for unknown in
+        ["allowed", "limited", "shadow_limited", "blocked", "exhausted", "soft", "degraded", "total"]
+    {
+        assert_eq!(last[unknown], json!(null), "{unknown}");
+    }
+    let metrics = subject.get("/metrics");
+    assert!(metrics.text().contains("tollgate_limit_mode{limit=\"n1999\",mode=\"enforce\"} 1\n"));
+    assert!(!metrics.text().contains("n2000"));
+}
+
+#[test]
+fn a_key_that_is_given_something_is_no_alert_any_more() {
+    for (operation, body) in [
+        ("reset", r#"{"key":"203.0.113.9"}"#),
+        ("grant", r#"{"key":"203.0.113.9"}"#),
+        ("refund", r#"{"key":"203.0.113.9"}"#),
+    ] {
+        let (subject, _) = watched(POLICY, Access::open());
+        for _ in 0..40 {
+            ask(&subject, "/", "203.0.113.9");
+            subject.advance(Span::from_secs(10));
+        }
+        let alerts = || subject.get("/v1/overview").json()["alerts"].as_array().unwrap().len();
+        subject.ask("/v1/limits/api/peek", body);
+        assert_eq!(alerts(), 1, "looking changes nothing");
+        subject.ask("/v1/limits/api/reset", r#"{"key":"203.0.113.10"}"#);
+        assert_eq!(alerts(), 1, "that was another key");
+        subject.ask(&format!("/v1/limits/api/{operation}"), body);
+        assert_eq!(alerts(), 0, "{operation}");
+    }
 }
 
 #[test]
@@ -212,7 +310,6 @@ fn parameters_that_nobody_knows_are_a_mistake() {
         ("/v1/overview?x=1", 400, "unknown parameter `x`; there are none here"),
         ("/v1/policy?version=1", 400, "there are none here"),
         ("/v1/stats?limits=api", 400, "did you mean `limit`? there is `limit`"),
-        ("/v1/stats?limit=apj", 404, "no limit is called `apj`; did you mean `api`?"),
         ("/v1/top?most=0", 400, "`most` must be a whole number from 1 to 500, such as `most=20`, not `0`"),
         ("/v1/top?most=501", 400, "from 1 to 500"),
         ("/v1/top?most=-1", 400, "not `-1`"),
@@ -232,6 +329,58 @@ fn parameters_that_nobody_knows_are_a_mistake() {
     let many: Vec<_> = (0..101).map(|at| format!("limit=l{at}")).collect();
     assert_eq!(subject.get(&format!("/v1/stats?{}", many.join("&"))).status, 422);
     assert_eq!(subject.get("/v1/stats?limit=%61pi&limit=api").status, 200, "the same one, twice");
+}
+
+#[test]
+fn a_limit_that_is_gone_does_not_keep_the_others_from_being_told_of() {
+    let (subject, _) = watched(POLICY, Access::open());
+    let told = subject.get("/v1/stats?limit=api&limit=gone").json();
+    assert_eq!(told["limits"].as_array().unwrap().len(), 3);
+    assert!(told["limits"][0]["series"].is_object(), "{told}");
+}
+
+#[test]
+fn keys_that_are_shown_alike_are_told_apart_by_their_tags_everywhere() {
+    let policy = "
+privacy: {keys: truncated}
+limits: [{name: api, by: api_key, windows: [1/minute, 1000/hour]}]
+";
+    let (subject, _) = watched(policy, Access::open());
+    let keys = ["sk-live-one", "sk-live-two"];
+    for _ in 0..40 {
+        for key in keys {
+            subject.ask("/v1/check", &json!({"path": "/", "api_key": key}).to_string());
+        }
+        subject.advance(Span::from_secs(10));
+    }
+    let tags = |of: &Value| -> Vec<String> {
+        let all = of.as_array().unwrap();
+        assert!(all.iter().all(|it| it["key"] == all[0]["key"]), "{of}");
+        let mut tags: Vec<_> = all.iter().map(|it| it["tag"].as_str().unwrap().to_owned()).collect();
+        tags.sort_unstable();
+        tags.dedup();
+        tags
+    };
+    let top = tags(&subject.get("/v1/top").json()["keys"]);
+    assert_eq!(top.len(), 2, "{top:?}");
+    assert!(top.iter().all(|tag| tag.len() == 16 && tag.bytes().all(|it| it.is_ascii_hexdigit())), "{top:?}");
+    assert_eq!(tags(&subject.get("/v1/overview").json()["alerts"]), top);
+    let decisions = subject.get("/v1/decisions?refused=true").json()["decisions"].clone();
+    assert_eq!(tags(&decisions), top);
+    let first = &decisions[0];
+    let why = subject.get(&format!("/v1/decisions/{}", first["id"].as_str().unwrap())).json();
+    assert_eq!(tags(&why["limits"]), [first["tag"].as_str().unwrap()], "all windows of a limit have one");
+}
+
+#[test]
+fn whom_a_limit_refuses_without_counting_is_found_by_the_same_tag() {
+    let policy = "limits: [{name: api, by: user, bucket: 9/minute, missing: refuse}]";
+    let (subject, _) = watched(policy, Access::open());
+    ask(&subject, "/", "203.0.113.9");
+    let (top, decisions) = (subject.get("/v1/top").json(), subject.get("/v1/decisions").json());
+    assert_eq!(decisions["decisions"][0]["fate"], "blocked", "{decisions}");
+    assert!(top["keys"][0]["tag"].is_string(), "{top}");
+    assert_eq!(top["keys"][0]["tag"], decisions["decisions"][0]["tag"]);
 }
 
 #[test]

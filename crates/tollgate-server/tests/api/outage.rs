@@ -11,7 +11,7 @@ use tollgate_server::Access;
 use crate::support::{Subject, on_store};
 
 /// A store that gives no answer.
-struct Gone;
+pub(crate) struct Gone;
 
 impl Store for Gone {
     async fn decide(&self, _: &[Check<'_>]) -> Result<Answer, StoreError> {

@@ -20,8 +20,12 @@ fn browsers_get_the_page_and_programs_the_index() {
     let browser = get("/", &[("accept", "text/html,application/xhtml+xml,*/*;q=0.8")]);
     assert_eq!(browser.header("content-type"), Some("text/html; charset=utf-8"));
     assert_eq!(browser.body, get("/page/index.html", &[]).body);
-    for accept in [&[][..], &[("accept", "*/*")], &[("accept", "application/json")]] {
-        assert_eq!(get("/", accept).header("content-type"), Some("text/plain; charset=utf-8"), "{accept:?}");
+    let others = ["*/*", "application/json", "text/html;q=0", "text/html;level=1;q=0.0, */*", "xtext/html"];
+    let others = others.map(|accept| [("accept", accept)]);
+    for accept in [&[][..]].into_iter().chain(others.iter().map(|it| &it[..])) {
+        let index = get("/", accept);
+        assert_eq!(index.header("content-type"), Some("text/plain; charset=utf-8"), "{accept:?}");
+        assert_eq!(index.header("vary"), Some("accept"), "{accept:?}");
     }
 }
 

@@ -3,9 +3,13 @@
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
+use serde_json::json;
+use tollgate::Timestamp;
+use tollgate::store::ManualClock;
 use tollgate_server::{Access, Caller};
 
-use crate::support::{Answer, PEER, watched};
+use crate::outage::Gone;
+use crate::support::{Answer, PEER, on_store, watched};
 
 const POLICY: &str = "limits: [{name: api, by: ip, bucket: 500/minute}]";
 const ADMIN: &str = "correct horse";
@@ -62,7 +66,7 @@ fn ask(access: Access, method: &str, path: &str, token: Option<&str>, certified:
     let request = token.into_iter().fold(request, |request, token| request.header("tollgate-token", token));
     let request = request.body(Full::new(Bytes::from_static(b"{}"))).unwrap();
     pollster::block_on(async {
-        let answer = subject.api.answer(request, Caller { peer: PEER, certified }).await;
+        let answer = subject.api.answer(request, Caller { certified, ..Caller::from(PEER) }).await;
         let (parts, body) = answer.into_parts();
         let body = http_body_util::BodyExt::collect(body).await.unwrap().to_bytes();
         Answer { status: parts.status, headers: parts.headers, body }
@@ -145,4 +149,51 @@ fn one_secret_for_both_is_the_admins() {
 fn by_a_method_that_a_route_does_not_know_a_reader_is_told_the_right_one() {
     let access = Access::token(ADMIN).with_reader(READER);
     assert_eq!(ask(access, "DELETE", "/v1/mode", Some(READER), false).status, 405);
+}
+
+#[test]
+fn whether_it_is_ready_everybody_is_told_and_what_went_wrong_those_who_may_look() {
+    let clock = ManualClock::at(Timestamp::from_secs(1_772_366_400));
+    let both = Access::token(ADMIN).with_reader(READER);
+    let subject = on_store(POLICY, both, Gone, clock);
+    subject.status.loaded(Timestamp::from_secs(1_772_366_400));
+    subject.status.stored_at("redis://10.0.0.7:6379");
+    subject.status.reload_failed("secret.yaml:3: unknown key");
+    let send = |request: http::request::Builder, token: Option<&str>, body: &'static str| {
+        let request = token.into_iter().fold(request, |it, token| it.header("tollgate-token", token));
+        subject.send(request.body(Full::from(body)).unwrap()).json()
+    };
+    send(Request::post("/v1/check"), Some(ADMIN), r#"{"path":"/","ip":"203.0.113.9"}"#);
+    let asked = |token| send(Request::get("/readyz"), token, "");
+    for token in [ADMIN, READER] {
+        let told = asked(Some(token));
+        assert_eq!(told["store"]["address"], "redis://10.0.0.7:6379");
+        assert_eq!(told["reload_error"], "secret.yaml:3: unknown key");
+        assert!(told["store"]["error"].as_str().unwrap().contains("gone"), "{told}");
+    }
+    for token in [None, Some("wrong")] {
+        let told = asked(token);
+        assert_eq!((&told["ready"], &told["store"]["state"]), (&json!(true), &json!("degraded")), "{told}");
+        assert_eq!(told["store"]["address"], json!(null));
+        assert!(
+            told["reload_error"].is_string() && told["store"]["error"].is_string(),
+            "that it did: {told}"
+        );
+        for hidden in ["10.0.0.7", "secret.yaml", "gone"] {
+            assert!(!told.to_string().contains(hidden), "{hidden}: {told}");
+        }
+    }
+}
+
+#[test]
+fn nobody_keeps_what_is_answered_or_guesses_what_it_is() {
+    for &(method, path, _) in ROUTES {
+        for token in [None, Some(ADMIN)] {
+            let answer = ask(Access::token(ADMIN), method, path, token, false);
+            let is_page = path == "/page/index.html";
+            let kept = if is_page { "no-cache" } else { "no-store" };
+            assert_eq!(answer.header("cache-control"), Some(kept), "{method} {path}");
+            assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{method} {path}");
+        }
+    }
 }

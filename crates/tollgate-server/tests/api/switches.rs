@@ -88,9 +88,9 @@ fn the_journal_says_who_did_what_the_newest_first_and_only_what_changed() {
         subject.get("/v1/changes").json(),
         json!({"changes": [
             {"at": "2026-03-01T12:00:00Z", "what": "everything", "limit": null, "from": "enforce", "to": "shadow",
-             "reason": "", "by": "", "role": "admin", "peer": "127.0.0.1"},
+             "reason": "", "by": "", "role": "admin", "peer": "127.0.0.1", "certificate": null},
             {"at": "2026-03-01T12:00:00Z", "what": "limit", "limit": "api", "from": "policy", "to": "off",
-             "reason": "tests", "by": "ann", "role": "admin", "peer": "127.0.0.1"},
+             "reason": "tests", "by": "ann", "role": "admin", "peer": "127.0.0.1", "certificate": null},
         ]})
     );
 }
@@ -127,12 +127,26 @@ fn what_is_no_mode_or_no_limit_is_told_what_is() {
 fn what_people_write_is_kept_as_text_of_bounded_length() {
     let subject = subject(POLICY);
     let body =
-        json!({"mode": "off", "by": "a\u{1b}[31m\n".repeat(200), "reason": "<script>\u{0}\"".repeat(100)});
-    subject.put("/v1/mode", &body.to_string());
+        json!({"mode": "off", "by": "a\u{1b}[31m\n".repeat(14), "reason": "<script>\u{0}\"".repeat(30)});
+    assert_eq!(subject.put("/v1/mode", &body.to_string()).status, 200);
     let change = subject.get("/v1/changes").json()["changes"][0].clone();
     let (by, reason) = (change["by"].as_str().unwrap(), change["reason"].as_str().unwrap());
-    assert_eq!((by.chars().count(), reason.chars().count()), (100, 300));
+    assert_eq!((by.chars().count(), reason.chars().count()), (14 * 5, 30 * 9));
     assert!(!by.chars().chain(reason.chars()).any(char::is_control), "{change}");
+}
+
+#[test]
+fn what_is_too_long_to_be_kept_is_said_and_nothing_is_switched() {
+    let subject = subject(POLICY);
+    for (field, most) in [("by", 100), ("reason", 300)] {
+        let body = |length| json!({"mode": "off", field: "é".repeat(length)}).to_string();
+        let answer = subject.put("/v1/mode", &body(most + 1));
+        assert_eq!(answer.status, 422, "{}", answer.text());
+        let detail = format!("`{field}` may have at most {most} characters, and this has {}", most + 1);
+        assert!(answer.problem().contains(&detail), "{}", answer.text());
+        assert_eq!(subject.get("/v1/mode").json()["mode"], "enforce");
+        assert_eq!(subject.put("/v1/limits/api/mode", &body(most)).status, 200);
+    }
 }
 
 #[test]
@@ -297,4 +311,50 @@ fn a_switch_is_a_new_policy_and_counts_go_on() {
     assert_eq!((&before["policy"]["switched"], &after["policy"]["switched"]), (&json!(0), &json!(1)));
     assert_eq!(watcher.limit_totals("api").unwrap().allowed, 2);
     assert_eq!(subject.get("/readyz").json()["policy_version"], 2);
+}
+
+#[test]
+fn the_deny_list_stays_in_force_and_whoever_switches_everything_is_told_so() {
+    let policy = "deny: [{ip: 192.0.2.66}]\nlimits: [{name: api, by: ip, bucket: 2/minute}]";
+    let (subject, board) = with_board(policy);
+    for mode in ["off", "shadow"] {
+        let told = subject.put("/v1/mode", &json!({"mode": mode}).to_string()).json();
+        assert!(told["warning"].as_str().unwrap().contains("deny list"), "{told}");
+        assert_eq!(subject.ask("/v1/check", r#"{"path":"/","ip":"192.0.2.66"}"#)["allowed"], false);
+    }
+    assert_eq!(subject.put("/v1/mode", r#"{"mode":"enforce"}"#).json()["warning"], json!(null));
+    assert_eq!(subject.put("/v1/limits/api/mode", r#"{"mode":"off"}"#).json()["warning"], json!(null));
+    board.on_change(|_, _| Err("the disk is full".to_owned()));
+    let told = subject.put("/v1/mode", r#"{"mode":"off"}"#).json();
+    let warning = told["warning"].as_str().unwrap();
+    assert!(warning.contains("the disk is full") && warning.contains("deny list"), "{told}");
+}
+
+#[test]
+fn modes_and_switches_are_measured() {
+    let subject = subject(POLICY);
+    let lines = |expected: &[&str]| {
+        let text = subject.get("/metrics");
+        for line in expected {
+            assert!(text.text().lines().any(|it| it == *line), "{line} in:\n{}", text.text());
+        }
+        text.text().lines().filter(|line| line.starts_with("tollgate_limit_mode{")).count()
+    };
+    let count = lines(&[
+        r#"tollgate_mode{mode="enforce"} 1"#,
+        r#"tollgate_mode{mode="off"} 0"#,
+        r#"tollgate_limit_mode{limit="api",mode="enforce"} 1"#,
+        r#"tollgate_limit_mode{limit="tried",mode="shadow"} 1"#,
+        r#"tollgate_limit_switched{limit="tried"} 0"#,
+    ]);
+    assert_eq!(count, 3, "one for each limit");
+    subject.put("/v1/limits/api/mode", r#"{"mode":"shadow"}"#);
+    subject.put("/v1/mode", r#"{"mode":"off"}"#);
+    lines(&[
+        r#"tollgate_mode{mode="enforce"} 0"#,
+        r#"tollgate_mode{mode="off"} 1"#,
+        r#"tollgate_limit_mode{limit="api",mode="off"} 1"#,
+        r#"tollgate_limit_switched{limit="api"} 1"#,
+        r#"tollgate_limit_switched{limit="tried"} 0"#,
+    ]);
 }

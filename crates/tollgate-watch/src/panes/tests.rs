@@ -67,7 +67,7 @@ fn the_top_ten_of_a_million_keys_are_found_within_a_mebibyte() {
     let bytes = LIVE.get() - before;
     assert!(bytes <= 1 << 20, "{bytes} bytes");
 
-    let sum = panes.heaviest(Timestamp::from_secs(MINUTE * 1_000 + 299), 10);
+    let sum = panes.heaviest(Timestamp::from_secs(MINUTE * 1_000 + 299), 10, By::Most);
     assert_eq!(sum.total, draws);
     assert!(sum.error <= draws / KEYS as u64, "{} of {draws}", sum.error);
     let mut truth: Vec<_> = (0..exact.len()).collect();
@@ -95,7 +95,7 @@ fn what_is_told_of_several_panes_is_true_of_each_key() {
         exact[key] += 1;
         panes.add(spot(key), 1, false, Timestamp::from_secs(MINUTE * (1_000 + minute)), || key);
     }
-    let sum = panes.heaviest(Timestamp::from_secs(MINUTE * 1_004), 200);
+    let sum = panes.heaviest(Timestamp::from_secs(MINUTE * 1_004), 200, By::Most);
     assert_eq!(sum.total, 20_000);
     assert!(sum.error <= 20_000 / 16);
     for entry in &sum.entries {
@@ -114,7 +114,7 @@ fn what_is_older_than_the_window_is_gone() {
     let panes = Panes::new(16);
     let at = |minute: u64| Timestamp::from_secs(MINUTE * minute);
     let told = |minute| {
-        let sum = panes.heaviest(at(minute), 10);
+        let sum = panes.heaviest(at(minute), 10, By::Most);
         (sum.total, sum.entries.into_iter().map(|it| it.payload).collect::<Vec<_>>())
     };
     panes.add(1, 5, false, at(100), || "early");

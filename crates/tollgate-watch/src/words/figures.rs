@@ -2,17 +2,21 @@
 //!
 //! Rounding favours the truth of the sentence: what is left is rounded down, what is
 //! missing and what is waited for up. So the numbers of one sentence add up, and who
-//! waits as long as it says has waited long enough.
+//! waits as long as it says has waited long enough. What is missing has as many places as
+//! it takes to come to the wait that is shown beside it.
+//!
+//! Times of day are in UTC and say so.
 
 use tollgate::{Bucket, Outcome, Span, Timestamp};
 
 /// Decimal places behind the comma, at most.
-const THOUSAND: i128 = 1_000;
+const PLACES: u32 = 6;
+const MILLION: i128 = 1_000_000;
 
-/// Tokens of a bucket in thousandths, rounded down. Below zero it is overdrawn.
+/// Tokens of a bucket in millionths, rounded down. Below zero it is overdrawn.
 #[derive(Clone, Copy)]
 pub(super) struct Tokens {
-    thousandths: i128,
+    millionths: i128,
     /// How many decimal places are shown.
     places: u32,
 }
@@ -24,31 +28,38 @@ impl Tokens {
         let (unit, tick) = (i128::from(bucket.grains_per_unit()), i128::from(bucket.grains_per_tick()));
         let full = i128::from(outcome.limit) * unit;
         let owed = i128::from(outcome.reset_after.as_micros()) * tick;
-        let held = ((full - owed) * THOUSAND).div_euclid(unit.max(1));
+        let held = ((full - owed) * MILLION).div_euclid(unit.max(1));
         // The time is rounded up to a microsecond, which may be worth several tokens, or be
         // all by which it seems overdrawn; the whole tokens are known.
         let is_overdrawn = owed - full > tick - 1;
-        let whole = i128::from(outcome.remaining) * THOUSAND;
-        let held = if is_overdrawn { held } else { held.clamp(whole, whole + THOUSAND - 1) };
-        let held = (held + i128::from(taken) * THOUSAND).min(i128::from(outcome.limit) * THOUSAND);
-        Self { thousandths: held, places: 1 }
+        let whole = i128::from(outcome.remaining) * MILLION;
+        let held = if is_overdrawn { held } else { held.clamp(whole, whole + MILLION - 1) };
+        let held = (held + i128::from(taken) * MILLION).min(i128::from(outcome.limit) * MILLION);
+        Self { millionths: held, places: 1 }
     }
 
-    /// With as many places as it takes to show what is missing from `cost` fairly.
-    pub(super) fn against(self, cost: u64) -> Self {
-        let missing = |tokens: i128| i128::from(cost) * THOUSAND - tokens;
-        let exact = missing(self.thousandths);
-        let fair = |places: &u32| missing(self.cut(*places)) - exact <= exact / 50;
-        Self { places: (1..3).find(fair).unwrap_or(3), ..self }
+    /// With as many places as it takes to show what is missing from `cost` fairly: so that
+    /// it comes back within `wait`, to the last digit that is shown of that.
+    pub(super) fn against(self, cost: u64, bucket: &Bucket, wait: Span) -> Self {
+        let (unit, tick) = (i128::from(bucket.grains_per_unit()), i128::from(bucket.grains_per_tick()));
+        let missing = |tokens: i128| i128::from(cost) * MILLION - tokens;
+        let exact = missing(self.millionths);
+        let (shown, step) = rounded(wait);
+        let fair = |places: &u32| {
+            let missing = missing(self.cut(*places));
+            let time = missing * unit / tick.max(1) / MILLION;
+            missing - exact <= exact / 50 && (time - i128::from(shown)).abs() <= i128::from(step)
+        };
+        Self { places: (1..PLACES).find(fair).unwrap_or(PLACES), ..self }
     }
 
     pub(super) const fn is_overdrawn(self) -> bool {
-        self.thousandths < 0
+        self.millionths < 0
     }
 
     fn cut(self, places: u32) -> i128 {
-        let step = 10_i128.pow(3 - places.min(3));
-        self.thousandths.div_euclid(step) * step
+        let step = 10_i128.pow(PLACES - places.min(PLACES));
+        self.millionths.div_euclid(step) * step
     }
 
     /// How much there is; where it is overdrawn, by how much, rounded up.
@@ -58,28 +69,28 @@ impl Tokens {
 
     /// How much is missing from `cost`, rounded up.
     pub(super) fn missing(self, cost: u64) -> String {
-        decimal((i128::from(cost) * THOUSAND - self.cut(self.places)).max(0))
+        decimal((i128::from(cost) * MILLION - self.cut(self.places)).max(0))
     }
 
     /// How much there is after `taken`.
     pub(super) fn without(self, taken: u64) -> String {
-        let rest = Self { thousandths: self.thousandths - i128::from(taken) * THOUSAND, ..self };
+        let rest = Self { millionths: self.millionths - i128::from(taken) * MILLION, ..self };
         rest.shown()
     }
 
     /// Whether it reads as exactly one.
     pub(super) fn is_one(self) -> bool {
-        self.cut(self.places).abs() == THOUSAND
+        self.cut(self.places).abs() == MILLION
     }
 }
 
-/// Thousandths without zeros at the end.
-fn decimal(thousandths: i128) -> String {
-    let (whole, rest) = (thousandths / THOUSAND, thousandths % THOUSAND);
+/// Millionths without zeros at the end.
+fn decimal(millionths: i128) -> String {
+    let (whole, rest) = (millionths / MILLION, millionths % MILLION);
     if rest == 0 {
         return whole.to_string();
     }
-    let text = format!("{whole}.{rest:03}");
+    let text = format!("{whole}.{rest:06}");
     text.trim_end_matches('0').to_owned()
 }
 
@@ -89,26 +100,29 @@ const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
+/// A wait rounded up to what is shown of it, and what that is a multiple of: the longer it
+/// is, the less it is told exactly.
+fn rounded(span: Span) -> (u64, u64) {
+    let up = |step: u64| span.as_micros().div_ceil(step).saturating_mul(step);
+    let steps = [(MILLI, SECOND), (SECOND / 10, MINUTE), (SECOND, HOUR), (MINUTE, DAY)];
+    let step = steps.into_iter().find(|&(step, end)| up(step) < end).map_or(HOUR, |(step, _)| step);
+    (up(step), step)
+}
+
 /// How long, rounded up to what is shown: `3.6 s`, `2 min 5 s`, `3 d 4 h`.
 pub(super) fn span(span: Span) -> String {
-    let micros = span.as_micros();
-    let up = |step: u64| micros.div_ceil(step).saturating_mul(step);
+    let (micros, step) = rounded(span);
     let two = |all: u64, large: (u64, &str), small: (u64, &str)| {
         let (first, rest) = (all / large.0, all % large.0 / small.0);
         let first = format!("{first} {}", large.1);
         if rest == 0 { first } else { format!("{first} {rest} {}", small.1) }
     };
-    if up(MILLI) < SECOND {
-        format!("{} ms", up(MILLI) / MILLI)
-    } else if up(SECOND / 10) < MINUTE {
-        let tenths = up(SECOND / 10) / (SECOND / 10);
-        format!("{} s", decimal(i128::from(tenths) * 100))
-    } else if up(SECOND) < HOUR {
-        two(up(SECOND), (MINUTE, "min"), (SECOND, "s"))
-    } else if up(MINUTE) < DAY {
-        two(up(MINUTE), (HOUR, "h"), (MINUTE, "min"))
-    } else {
-        two(up(HOUR), (DAY, "d"), (HOUR, "h"))
+    match step {
+        MILLI => format!("{} ms", micros / MILLI),
+        SECOND => two(micros, (MINUTE, "min"), (SECOND, "s")),
+        MINUTE => two(micros, (HOUR, "h"), (MINUTE, "min")),
+        HOUR => two(micros, (DAY, "d"), (HOUR, "h")),
+        _ => format!("{} s", decimal(micros.into())),
     }
 }
 
@@ -144,11 +158,11 @@ pub(super) fn stretch(period: Span) -> String {
     }
 }
 
-/// The time of day in UTC with tenths of a second, rounded down.
+/// The time of day with tenths of a second, rounded down: `12:00:03.2 UTC`.
 pub(super) fn clock(at: Timestamp) -> String {
     let tenths = at.as_micros() / (SECOND / 10) % 864_000;
     let (seconds, tenth) = (tenths / 10, tenths % 10);
-    format!("{:02}:{:02}:{:02}.{tenth}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
+    format!("{:02}:{:02}:{:02}.{tenth} UTC", seconds / 3_600, seconds / 60 % 60, seconds % 60)
 }
 
 /// A time to come, rounded up: with its date where that is not today's.
@@ -158,11 +172,21 @@ pub(super) fn moment(then: Timestamp, now: Timestamp) -> String {
     if then.as_micros() / DAY == now.as_micros() / DAY {
         return clock(then);
     }
-    let micros = i64::try_from(then.as_micros()).ok();
-    match micros.and_then(|micros| jiff::Timestamp::from_microsecond(micros).ok()) {
+    match dated(then) {
         Some(date) => format!("{} on {}", clock(then), date.strftime("%Y-%m-%d")),
         None => clock(then),
     }
+}
+
+/// A time to come as clocks in a zone show it, rounded to the second: `2024-12-01 00:00:00`.
+pub(super) fn local(then: Timestamp, zone: &str) -> Option<String> {
+    let then = Timestamp::from_secs(then.as_micros().div_ceil(SECOND));
+    let there = dated(then)?.in_tz(zone).ok()?;
+    Some(there.strftime("%Y-%m-%d %H:%M:%S").to_string())
+}
+
+fn dated(at: Timestamp) -> Option<jiff::Timestamp> {
+    jiff::Timestamp::from_microsecond(i64::try_from(at.as_micros()).ok()?).ok()
 }
 
 #[cfg(test)]
@@ -191,11 +215,13 @@ mod tests {
 
     #[test]
     fn times_of_day_are_in_utc_with_tenths() {
-        assert_eq!(clock(Timestamp::from_micros(43_203_299_999)), "12:00:03.2");
-        assert_eq!(clock(Timestamp::from_micros(1_731_690_000_000_000)), "17:00:00.0");
+        assert_eq!(clock(Timestamp::from_micros(43_203_299_999)), "12:00:03.2 UTC");
+        assert_eq!(clock(Timestamp::from_micros(1_731_690_000_000_000)), "17:00:00.0 UTC");
         let now = Timestamp::from_secs(1_731_690_000);
-        assert_eq!(moment(now + Span::from_micros(1), now), "17:00:00.1");
-        assert_eq!(moment(now + Span::from_days(1), now), "17:00:00.0 on 2024-11-16");
-        assert_eq!(moment(Timestamp::from_micros(u64::MAX), now).len(), 10);
+        assert_eq!(moment(now + Span::from_micros(1), now), "17:00:00.1 UTC");
+        assert_eq!(moment(now + Span::from_days(1), now), "17:00:00.0 UTC on 2024-11-16");
+        assert_eq!(local(now, "Asia/Kolkata").as_deref(), Some("2024-11-15 22:30:00"));
+        assert_eq!(local(now, "Nowhere"), None);
+        assert_eq!(moment(Timestamp::from_micros(u64::MAX), now).len(), 14);
     }
 }

@@ -53,7 +53,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, pane: Pane, state: &State,
             let rows = rows.map(|it| {
                 Row::new([
                     Cell::new(format!("{} {}", it.method, it.path)),
-                    right(number(it.requests), Style::new()),
+                    right(it.asked(), Style::new()),
                     right(number(it.refused), if it.refused > 0 { palette.bad() } else { palette.quiet() }),
                 ])
             });
@@ -116,16 +116,19 @@ fn limit(it: &crate::top::data::Limit, palette: Palette) -> Row<'_> {
         "enforce" => Style::new(),
         _ => palette.odd(),
     };
-    let of =
-        |count: u64, style: Style| right(number(count), if count == 0 { palette.quiet() } else { style });
+    let of = |count: u64, style: Style| match count {
+        _ if !it.is_counted() => right("-".to_owned(), palette.quiet()),
+        0 => right(number(0), palette.quiet()),
+        some => right(number(some), style),
+    };
     let left = it.remaining_min.map_or_else(|| "-".to_owned(), percent);
     let is_low = it.remaining_min.is_some_and(|left| left < 0.1);
     Row::new([
         Cell::new(it.name.0.as_str()),
         Cell::new(Span::styled(it.mode.0.as_str(), mode)),
         of(it.refused(), palette.bad()),
-        of(it.allowed, Style::new()),
-        of(it.shadow_limited, palette.odd()),
+        of(it.allowed.0, Style::new()),
+        of(it.shadow_limited.0, palette.odd()),
         right(left, if is_low { palette.odd() } else { Style::new() }),
     ])
 }
