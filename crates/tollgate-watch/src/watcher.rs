@@ -11,11 +11,13 @@ use std::hash::RandomState;
 use std::sync::{Arc, Mutex};
 
 use tollgate::policy::{Key, KeyPrivacy};
-use tollgate::{Decision, DecisionId, Limit, Observer, Policy, Request, Span, Timestamp, Watch};
+use tollgate::{
+    Decision, DecisionId, Limit, LimitOutcome, Observer, Policy, Request, Span, Timestamp, Watch,
+};
 
 use crate::at_zero::{AtZero, ZeroKeys};
 use crate::counts::{Counters, Counts};
-use crate::describe::show_address;
+use crate::describe::{Describer, show_address};
 use crate::limit_counter::LimitCounts;
 use crate::metrics;
 use crate::past::{LimitSeries, LimitWindow};
@@ -140,7 +142,14 @@ impl Watcher {
         decision: &Decision<'_>,
         at: Timestamp,
     ) -> Record {
-        self.0.consider(policy, version, request, decision, at)
+        let (secret, veil) = (&self.0.secret, Veil::of(policy));
+        let describer = Describer { policy, version, secret, veil: veil.as_ref(), names: &[] };
+        let spot = |it: &LimitOutcome<'_>| self.0.spot(it.policy_rule(), it.key());
+        let mut record = describer.describe(request, decision, at, spot);
+        for limit in &mut record.limits {
+            limit.count_denied = false;
+        }
+        record
     }
 
     /// Who spent from an allowance lately, the most first, as `privacy` of this policy

@@ -13,10 +13,7 @@ use std::hash::BuildHasher as _;
 use std::sync::{Arc, PoisonError};
 
 use tollgate::policy::{Key, KeyPrivacy};
-use tollgate::{
-    Decision, Event, Fate, Limit, LimitOutcome, Mode, Policy, Quota, Request, Rule, Span, Timestamp, Verdict,
-    Watch,
-};
+use tollgate::{Event, Fate, Limit, LimitOutcome, Mode, Policy, Quota, Request, Rule, Span, Verdict, Watch};
 
 use crate::counting::PolicyCounters;
 use crate::describe::{Describer, path_of, show_address};
@@ -192,7 +189,7 @@ impl Inner {
 
     /// What an allowance is known by, in this process.
     #[inline]
-    fn spot(&self, rule: &Rule, key: &Key) -> u64 {
+    pub(crate) fn spot(&self, rule: &Rule, key: &Key) -> u64 {
         self.spots.hash_one((rule.id.0, key.as_bytes()))
     }
 
@@ -201,24 +198,5 @@ impl Inner {
         for rule in limit.every_rule() {
             self.zero.left(self.spot(rule, key));
         }
-    }
-
-    /// The record of a decision that nobody was told of.
-    pub(crate) fn consider(
-        &self,
-        policy: &Policy,
-        version: u64,
-        request: Option<&dyn Request>,
-        decision: &Decision<'_>,
-        at: Timestamp,
-    ) -> Record {
-        let veil = Veil::of(policy);
-        let describer = Describer { policy, version, secret: &self.secret, veil: veil.as_ref(), names: &[] };
-        let spot = |it: &LimitOutcome<'_>| self.spot(it.policy_rule(), it.key());
-        let mut record = describer.describe(request, decision, at, spot);
-        for limit in &mut record.limits {
-            limit.count_denied = false;
-        }
-        record
     }
 }

@@ -1,16 +1,16 @@
 //! What decisions are counted as, of all and limit by limit.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+mod gone;
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
-use tollgate::store::{Answer, Check};
-use tollgate::{
-    Adjustment, Call, Limiter, ManualClock, MemoryStore, Outcome, Policy, Rule, Store, StoreError, Timestamp,
-};
+use tollgate::{Call, Limiter, ManualClock, MemoryStore, Policy, Timestamp};
 use tollgate_watch::{Counts, LimitCounts, WatchSettings, Watcher};
+
+use gone::Gone;
 
 fn clock() -> ManualClock {
     ManualClock::at(Timestamp::from_secs(1_700_000_000))
@@ -205,19 +205,6 @@ fn names_are_bounded_and_those_that_left_give_way() {
     assert_eq!(watcher.limit_totals("new-19"), None);
     assert_eq!(watcher.limit_totals("old-1995"), None);
     assert_eq!(limit(&watcher, "_other").allowed, 6);
-}
-
-/// A store that never answers.
-struct Gone;
-
-impl Store for Gone {
-    async fn decide(&self, _: &[Check<'_>]) -> Result<Answer, StoreError> {
-        Err(StoreError::TimedOut(Duration::from_millis(50)))
-    }
-
-    async fn adjust(&self, _: &Rule, _: &[u8], _: Adjustment) -> Result<Outcome, StoreError> {
-        Err(StoreError::TimedOut(Duration::from_millis(50)))
-    }
 }
 
 #[test]

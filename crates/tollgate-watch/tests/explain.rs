@@ -1,15 +1,17 @@
 //! Every refusal can be explained by its id, and the words agree with the decision.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-use std::sync::Arc;
-use std::time::Duration;
+mod gone;
 
-use tollgate::store::{Answer, Check};
+use std::sync::Arc;
+
 use tollgate::{
-    Adjustment, Call, Clock as _, Decision, Limiter, ManualClock, MemoryStore, Mode, Outcome, Policy, Quota,
-    Rule, Span, Store, StoreError, Timestamp, Verdict,
+    Call, Clock as _, Decision, Limiter, ManualClock, MemoryStore, Mode, Policy, Quota, Span, Timestamp,
+    Verdict,
 };
 use tollgate_watch::{Record, RecordFate, WatchSettings, Watcher};
+
+use gone::Gone;
 
 type Watched = Limiter<MemoryStore<ManualClock>>;
 
@@ -384,19 +386,6 @@ fn a_record_knows_its_trace_its_mode_and_its_policy() {
     assert_eq!(record.limits.iter().map(|it| it.mode).collect::<Vec<_>>(), [Mode::Enforce, Mode::Shadow]);
     assert_eq!(record.limit.as_deref(), Some("api"));
     assert!(matches!(record.limits[0].quota, Quota::Bucket(_)));
-}
-
-/// A store that gives no answer.
-struct Gone;
-
-impl Store for Gone {
-    async fn decide(&self, _: &[Check<'_>]) -> Result<Answer, StoreError> {
-        Err(StoreError::TimedOut(Duration::from_millis(50)))
-    }
-
-    async fn adjust(&self, _: &Rule, _: &[u8], _: Adjustment) -> Result<Outcome, StoreError> {
-        Err(StoreError::TimedOut(Duration::from_millis(50)))
-    }
 }
 
 #[test]
