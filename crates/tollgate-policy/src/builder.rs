@@ -6,6 +6,7 @@
 use tollgate_core::{Quota, Rule, RuleId, Span};
 
 use crate::limit::{Cost, Limit, Missing, Mode, Soft, is_limit_name};
+use crate::matcher::Matcher;
 use crate::pattern::PathPattern;
 use crate::policy::Policy;
 use crate::settings::Dialect;
@@ -40,6 +41,7 @@ pub struct LimitBuilder {
     count_denied: bool,
     dialects: Vec<Dialect>,
     soft: Option<Soft>,
+    apart: bool,
 }
 
 /// Why limits do not make a policy.
@@ -103,7 +105,15 @@ impl LimitBuilder {
             count_denied: false,
             dialects: Vec::new(),
             soft: None,
+            apart: false,
         }
+    }
+
+    /// Found by no request of itself: whoever asks names it.
+    #[must_use]
+    pub const fn apart(mut self) -> Self {
+        self.apart = true;
+        self
     }
 
     /// Covers this path pattern: `/exact`, `/users/{id}`, `/files/**`. May be said several times.
@@ -195,7 +205,7 @@ impl LimitBuilder {
                 }
             }
         }
-        if endpoints.is_empty() {
+        if endpoints.is_empty() && !self.apart {
             endpoints.push(PathPattern::everything());
         }
         for parameter in self.by.iter().filter_map(KeySource::path_parameter) {
@@ -248,6 +258,22 @@ fn rules(name: &str, by: &[KeySource], quotas: Vec<Quota>) -> Result<Vec<Rule>, 
 }
 
 impl Policy {
+    /// This policy with more limits, that are found in another way than by the path of a
+    /// request (see [`LimitBuilder::apart`]). An error names the limit, and nothing is added.
+    pub fn extended(self, limits: impl IntoIterator<Item = LimitBuilder>) -> Result<Self, BuildError> {
+        let mut all = self.limits.clone();
+        let mut names: foldhash::HashSet<_> = all.iter().map(|limit| limit.name.clone()).collect();
+        for limit in limits {
+            let limit = limit.build()?;
+            if !names.insert(limit.name.clone()) {
+                return Err(BuildError::SameName(limit.name.to_string()));
+            }
+            all.push(limit);
+        }
+        let fresh = Self { limits: all, routes: Vec::new(), matcher: Matcher::default(), ..self };
+        Ok(fresh.indexed())
+    }
+
     /// A policy of limits made in Rust, with the defaults of a file that says nothing else.
     pub fn of(limits: impl IntoIterator<Item = LimitBuilder>) -> Result<Self, BuildError> {
         let limits: Vec<_> = limits.into_iter().map(LimitBuilder::build).collect::<Result<_, _>>()?;

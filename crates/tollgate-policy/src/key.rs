@@ -53,6 +53,11 @@ pub(crate) mod tag {
     pub(crate) const CLAIM: u8 = b'j';
     pub(crate) const GLOBAL: u8 = b'g';
     pub(crate) const IP: u8 = b'i';
+    /// What a caller named, who asks about a key and not about a request.
+    pub(crate) const NAMED: u8 = b'n';
+    /// The key of a descriptor's entry, which names nobody, and its value, which does.
+    pub(crate) const WORD: u8 = b'w';
+    pub(crate) const ENTRY: u8 = b'e';
     /// The address of a caller that lacks the part.
     pub(crate) const INSTEAD: u8 = b'-';
     /// All callers that lack the part.
@@ -72,6 +77,23 @@ impl Key {
         Shown(self)
     }
 
+    /// The key that a caller names, who asks about a key and not about a request.
+    pub fn named(name: &[u8]) -> Self {
+        let mut key = Self::default();
+        key.push_bounded(tag::NAMED, name);
+        key
+    }
+
+    /// The key of a descriptor: a part for each word and value, in their order.
+    pub fn of_entries<'a>(entries: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut key = Self::default();
+        for (word, value) in entries {
+            key.push_bounded(tag::WORD, word.as_bytes());
+            key.push_bounded(tag::ENTRY, value.as_bytes());
+        }
+        key
+    }
+
     pub(crate) fn push_value(&mut self, source: &KeySource, value: &[u8]) {
         let tag = match source {
             KeySource::Ip | KeySource::Global => tag::GLOBAL,
@@ -84,6 +106,11 @@ impl Key {
             KeySource::Path(_) => tag::PATH,
             KeySource::Claim(_) => tag::CLAIM,
         };
+        self.push_bounded(tag, value);
+    }
+
+    /// A long part is kept as its digest.
+    fn push_bounded(&mut self, tag: u8, value: &[u8]) {
         if value.len() > LONGEST_PART {
             self.push(tag.to_ascii_uppercase(), &Sha256::digest(value));
         } else {
@@ -162,7 +189,7 @@ impl fmt::Display for Shown<'_> {
         let mut parts = self.0.parts().enumerate();
         let all = parts.try_for_each(|(index, (tag, bytes))| {
             if index > 0 {
-                out.write_str(", ")?;
+                out.write_str(if tag.eq_ignore_ascii_case(&tag::ENTRY) { "=" } else { ", " })?;
             }
             show_part(tag, bytes, &mut out)
         });

@@ -3,6 +3,7 @@
 
 mod builder;
 mod compile;
+mod descriptor;
 mod diagnostic;
 mod document;
 mod extract;
@@ -25,6 +26,7 @@ mod veil;
 mod written;
 
 pub use builder::{BuildError, LimitBuilder};
+pub use descriptor::Descriptor;
 pub use diagnostic::{Diagnostic, Diagnostics, Located, Place, Problems, Severity, veiled};
 pub use document::{Document, Entry, Fields, Kind, Node, Setting, Words};
 pub use identify::{Credential, Identify};

@@ -131,6 +131,9 @@ pub enum Cost {
     Header(Box<str>),
 }
 
+/// How answers call a limit that stands in no policy.
+const UNWRITTEN: &str = "(unwritten)";
+
 /// The longest name of a limit.
 pub(crate) const LONGEST_NAME: usize = 64;
 
@@ -145,6 +148,30 @@ pub(crate) fn is_in_limit_name(char: char) -> bool {
 }
 
 impl Limit {
+    /// For rules that stand in no policy. Its name is none that a policy can give.
+    pub(crate) fn unwritten() -> Self {
+        Self {
+            name: UNWRITTEN.into(),
+            place: usize::MAX,
+            candidate_of: None,
+            soft: None,
+            endpoints: Vec::new(),
+            hosts: Vec::new(),
+            methods: Vec::new(),
+            headers: Vec::new(),
+            by: vec![KeySource::Global],
+            missing: Missing::default(),
+            cost: Cost::Fixed(1),
+            mode: Mode::default(),
+            count_denied: false,
+            on_outage: OnOutage::default(),
+            dialects: Vec::new(),
+            rules: Vec::new(),
+            plans: HashMap::default(),
+            overrides: HashMap::default(),
+        }
+    }
+
     /// Unique in its policy; fit for headers.
     pub fn name(&self) -> &str {
         &self.name

@@ -2,7 +2,9 @@
 //!
 //! Not here: surveying requests (`survey`), deciding (`tollgate`).
 
+use std::any::Any;
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use foldhash::HashMap;
 use tollgate_core::Rule;
@@ -55,7 +57,13 @@ pub struct Policy {
     pub(crate) privacy: KeyPrivacy,
     pub(crate) max_keys: u64,
     pub(crate) warnings: Diagnostics,
+    /// For rules that stand in no policy: whoever asks brings the numbers.
+    pub(crate) unwritten: Limit,
+    pub(crate) extension: Option<Extension>,
 }
+
+/// What somebody else compiled along with a policy.
+type Extension = Arc<dyn Any + Send + Sync>;
 
 /// A file that says nothing.
 impl Default for Policy {
@@ -75,6 +83,8 @@ impl Default for Policy {
             privacy: KeyPrivacy::default(),
             max_keys: 1_000_000,
             warnings: Diagnostics::default(),
+            unwritten: Limit::unwritten(),
+            extension: None,
         }
     }
 }
@@ -111,6 +121,24 @@ impl Policy {
         }
         self.by_name = self.limits.iter().enumerate().map(|(at, it)| (it.name.clone(), at)).collect();
         self
+    }
+
+    /// This policy with something that was compiled along with it: whoever finds limits in
+    /// other ways keeps here how, so that both are put in force at once.
+    #[must_use]
+    pub fn with_extension<T: Any + Send + Sync>(mut self, extension: T) -> Self {
+        self.extension = Some(Arc::new(extension));
+        self
+    }
+
+    /// What was compiled along with it, if it is of this type.
+    pub fn extension<T: Any + Send + Sync>(&self) -> Option<&T> {
+        self.extension.as_deref()?.downcast_ref()
+    }
+
+    /// The limit that rules are counted under which stand in no policy. It is in no list.
+    pub const fn unwritten(&self) -> &Limit {
+        &self.unwritten
     }
 
     /// What works and is probably not meant.
@@ -230,6 +258,7 @@ impl Policy {
         for limit in &mut switched.limits {
             limit.mode = mode(limit);
         }
+        switched.unwritten.mode = mode(&switched.unwritten);
         switched
     }
 

@@ -7,6 +7,8 @@
 
 use std::net::IpAddr;
 
+use crate::descriptor::Descriptor;
+
 /// A request as a policy sees it.
 ///
 /// Everything that a caller does not know may stay `None`: who the user is, for
@@ -88,6 +90,12 @@ pub trait Request {
     fn cost(&self) -> Option<u64> {
         None
     }
+
+    /// The descriptor that stands for the request, where a proxy sent one. Then the limits on
+    /// descriptors apply, and those on paths do not.
+    fn descriptor(&self) -> Option<Descriptor<'_>> {
+        None
+    }
 }
 
 /// Whoever has a reference can show it as well as the request itself.
@@ -150,6 +158,10 @@ impl<R: Request + ?Sized> Request for &R {
 
     fn cost(&self) -> Option<u64> {
         (**self).cost()
+    }
+
+    fn descriptor(&self) -> Option<Descriptor<'_>> {
+        (**self).descriptor()
     }
 }
 

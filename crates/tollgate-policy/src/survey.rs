@@ -34,6 +34,8 @@ pub struct Check<'p> {
     pub key: Key,
     /// How much the request takes of it. Concurrency limits take one slot instead.
     pub cost: u64,
+    /// Which of the requests that are decided together it is of, from zero.
+    pub part: u32,
 }
 
 /// A buffer for the checks of one request, to be used again for the next.
@@ -43,6 +45,8 @@ pub struct Check<'p> {
 pub struct Checks<'p> {
     checks: SmallVec<[Check<'p>; 8]>,
     shadowed: SmallVec<[Block<'p>; 2]>,
+    /// Which of the requests that are decided together is surveyed.
+    part: u32,
 }
 
 impl<'p> Checks<'p> {
@@ -61,16 +65,18 @@ impl<'p> Checks<'p> {
     fn push(&mut self, limit: &'p Limit, rules: &'p [Rule], key: Key, cost: u64) {
         // The last window takes the key, the others a copy.
         let Some((last, others)) = rules.split_last() else { return };
+        let part = self.part;
         for rule in others {
-            self.checks.push(Check { limit, rule, key: key.clone(), cost });
+            self.checks.push(Check { limit, rule, key: key.clone(), cost, part });
         }
-        self.checks.push(Check { limit, rule: last, key, cost });
+        self.checks.push(Check { limit, rule: last, key, cost, part });
     }
 
     /// Forgets the last request.
     pub fn clear(&mut self) {
         self.checks.clear();
         self.shadowed.clear();
+        self.part = 0;
     }
 }
 
@@ -208,6 +214,44 @@ impl Policy {
     /// ```
     pub fn survey<'p, R: Request + ?Sized>(&'p self, request: &R, out: &mut Checks<'p>) -> Survey<'p> {
         out.clear();
+        self.survey_more(request, out)
+    }
+
+    /// The checks of several requests that are decided as one: all of them are charged or none
+    /// is ([`Check::part`] tells whose a check is). One that is refused without counting
+    /// refuses them all; one that is allow-listed has no checks.
+    pub fn survey_all<'p, R: Request>(&'p self, requests: &[R], out: &mut Checks<'p>) -> Survey<'p> {
+        out.clear();
+        let mut survey = Survey::Applies;
+        for (part, request) in (0..).zip(requests) {
+            out.part = part;
+            match self.survey_more(request, out) {
+                Survey::Applies | Survey::Allowed(_) => {}
+                Survey::Denied(entry) => return Survey::Denied(entry),
+                blocked @ Survey::Blocked(_) if survey == Survey::Applies => survey = blocked,
+                Survey::Blocked(_) => {}
+            }
+        }
+        survey
+    }
+
+    /// The check of a rule that stands in no policy: whoever asks brings the numbers.
+    pub fn survey_rule<'p>(
+        &'p self,
+        rule: &'p Rule,
+        key: Key,
+        cost: u64,
+        out: &mut Checks<'p>,
+    ) -> Survey<'p> {
+        out.clear();
+        if self.unwritten.mode != Mode::Off {
+            out.push(&self.unwritten, std::slice::from_ref(rule), key, cost);
+        }
+        Survey::Applies
+    }
+
+    #[inline]
+    fn survey_more<'p, R: Request + ?Sized>(&'p self, request: &R, out: &mut Checks<'p>) -> Survey<'p> {
         let path = path::normal(request.path());
         let view = View { request, path: &path, pattern: None };
         if let Some(entry) = self.deny.find(&self.identify, &view) {

@@ -328,6 +328,11 @@ impl<'d> LimitOutcome<'d> {
         &self.check.key
     }
 
+    /// Which of the requests that were decided together it is of, from zero.
+    pub const fn part(&self) -> u32 {
+        self.check.part
+    }
+
     /// What the request asked for.
     pub const fn cost(&self) -> u64 {
         self.check.cost

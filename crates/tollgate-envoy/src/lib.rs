@@ -1,0 +1,1 @@
+//! Configuration files of envoyproxy/ratelimit: read, merged, and put in force as limits of a policy.

@@ -1,0 +1,1 @@
+//! Other limiters' configuration as a Tollgate policy, with comments on what differs.

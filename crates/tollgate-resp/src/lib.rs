@@ -1,0 +1,1 @@
+//! The Redis protocol in front of Tollgate: `CL.THROTTLE`, `THROTTLE`, `GCRA` and `TG.CHECK`.
