@@ -6,9 +6,10 @@
 //!
 //! Every request is decided: where the store gives no answer, by `outage`.
 //!
-//! Not here: what comes after a request (`settle`) and after an outage (`reconcile`), and
+//! Not here: questions that are no single request (`asked`), what comes after a request (`settle`) and after an outage (`reconcile`), and
 //! questions that charge nothing (`consider`).
 
+mod asked;
 mod candidates;
 mod consider;
 mod reconcile;
@@ -19,8 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
-use tollgate_core::{Demand, Owner, Quota, Rule, Timestamp};
-use tollgate_policy::{Checks, Diagnostics, Key, Limit, Mode, Policy, Request, Survey};
+use tollgate_core::{Demand, Owner, Quota, Timestamp};
+use tollgate_policy::{Checks, Diagnostics, Mode, Policy, Request, Survey};
 use tollgate_store::{Answer, Check, Clock, MemoryStore, Outcomes, Store, SystemClock};
 
 use crate::decision::Decision;
@@ -316,101 +317,6 @@ impl<S: Store> Limiter<S> {
         let survey = self.policy.survey(request, &mut decision.checks);
         let mut decision = self.conclude(survey, decision).await;
         self.tell(Some(&request), &mut decision, begun);
-        decision
-    }
-
-    /// Decides about several requests as one, whose end nobody here will see: all of them are
-    /// charged or none is. [`LimitOutcome::part`](crate::LimitOutcome::part) tells whose an
-    /// outcome is.
-    pub async fn decide_together<R: Request + Sync>(&self, requests: &[R]) -> Decision<'_> {
-        let begun = self.begin();
-        let mut decision = Decision::undecided();
-        let survey = self.policy.survey_all(requests, &mut decision.checks);
-        let mut decision = self.conclude(survey, decision).await;
-        self.tell(requests.first().map(|it| it as &dyn Request), &mut decision, begun);
-        decision
-    }
-
-    /// The same without waiting, if the store can or is left alone. `None`: nothing has
-    /// happened, and [`decide_together`](Self::decide_together) is to be asked.
-    pub fn decide_together_at_once<R: Request, T>(
-        &self,
-        requests: &[R],
-        then: impl FnOnce(&Decision<'_>) -> T,
-    ) -> Option<T> {
-        let begun = self.begin();
-        let mut decision = Decision::undecided();
-        let survey = self.policy.survey_all(requests, &mut decision.checks);
-        self.conclude_at_once(survey, &mut decision).then(|| {
-            self.tell(requests.first().map(|it| it as &dyn Request), &mut decision, begun);
-            then(&decision)
-        })
-    }
-
-    /// Decides by a rule that stands in no policy: whoever asks brings the numbers. Rules of
-    /// one id share what their keys have spent.
-    pub async fn decide_rule<'l>(&'l self, rule: &'l Rule, key: Key, cost: u64) -> Decision<'l> {
-        let begun = self.begin();
-        let mut decision = Decision::undecided();
-        let survey = self.policy.survey_rule(rule, key, cost, &mut decision.checks);
-        let mut decision = self.conclude(survey, decision).await;
-        self.tell(None, &mut decision, begun);
-        decision
-    }
-
-    /// The same without waiting, if the store can or is left alone. `None`: nothing has
-    /// happened, and [`decide_rule`](Self::decide_rule) is to be asked.
-    pub fn decide_rule_at_once<'l, T>(
-        &'l self,
-        rule: &'l Rule,
-        key: Key,
-        cost: u64,
-        then: impl FnOnce(&Decision<'l>) -> T,
-    ) -> Option<T> {
-        let begun = self.begin();
-        let mut decision = Decision::undecided();
-        let survey = self.policy.survey_rule(rule, key, cost, &mut decision.checks);
-        self.conclude_at_once(survey, &mut decision).then(|| {
-            self.tell(None, &mut decision, begun);
-            then(&decision)
-        })
-    }
-
-    /// As [`decide_by`](Self::decide_by) without waiting, if the store can or is left alone.
-    /// `None`: nothing has happened, and that is to be asked.
-    pub fn decide_by_at_once<'l, T>(
-        &'l self,
-        limit: &'l Limit,
-        key: Key,
-        plan: Option<&str>,
-        cost: Option<u64>,
-        then: impl FnOnce(&Decision<'l>) -> T,
-    ) -> Option<T> {
-        let begun = self.begin();
-        let mut decision = Decision::undecided();
-        let survey = self.policy.survey_limit(limit, key, plan, cost, &mut decision.checks);
-        self.name_owner(&mut decision);
-        self.conclude_at_once(survey, &mut decision).then(|| {
-            self.tell(None, &mut decision, begun);
-            then(&decision)
-        })
-    }
-
-    /// Decides by one limit about a key that is known, on this plan or the
-    /// default one. A limit that is off admits, and counts nothing.
-    pub async fn decide_by<'l>(
-        &'l self,
-        limit: &'l Limit,
-        key: Key,
-        plan: Option<&str>,
-        cost: Option<u64>,
-    ) -> Decision<'l> {
-        let begun = self.begin();
-        let mut decision = Decision::undecided();
-        let survey = self.policy.survey_limit(limit, key, plan, cost, &mut decision.checks);
-        self.name_owner(&mut decision);
-        let mut decision = self.conclude(survey, decision).await;
-        self.tell(None, &mut decision, begun);
         decision
     }
 
