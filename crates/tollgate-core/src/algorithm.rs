@@ -33,6 +33,7 @@ use crate::time::Timestamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overdraft {
     /// Down to nothing left, and no further: what a refusal costs under `count_denied`.
+    /// A tally counts all of it.
     None,
     /// Down to minus one whole capacity: what a settlement may leave to be repaid.
     OneCapacity,

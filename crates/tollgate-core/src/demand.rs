@@ -6,7 +6,8 @@ use crate::time::Timestamp;
 /// What is asked of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
-    /// This many units or none. Zero only looks.
+    /// This many units or none. Zero only looks, and only a tally beyond its limit
+    /// refuses that.
     Exactly(u64),
     /// As many units as there are, up to this many; refused only when there are none.
     UpTo(u64),

@@ -31,7 +31,7 @@ use crate::time::{Span, Timestamp};
 pub enum Quota {
     /// Token bucket, leaky meter, GCRA.
     Bucket(Bucket),
-    /// So many until the window closes.
+    /// So many until the window closes; as a tally, counting beyond that.
     FixedWindow(FixedWindow),
     /// So many in any stretch, estimated.
     SlidingWindow(SlidingWindow),
@@ -132,10 +132,18 @@ impl Quota {
 
     /// What gives this quota's states their meaning, as text: rules whose quotas
     /// differ here must not share states. Leases mean the same however many
-    /// slots there are, so a slot taken before a change is released after it.
+    /// slots there are, so a slot taken before a change is released after it; and
+    /// so does what a tally has counted, whatever its limit, and the arrival time
+    /// of shared buckets, whatever their numbers.
     pub fn identity(&self) -> String {
         match self {
             Self::Concurrency(_) => self.algorithm().to_owned(),
+            Self::Bucket(it) if it.is_shared() => {
+                // States with and without a fraction are not written alike.
+                let ticks = if it.grains_per_tick() == 1 { "whole ticks" } else { "grains" };
+                format!("{} shared, in {ticks}", self.algorithm())
+            }
+            Self::FixedWindow(it) if it.is_tally() => format!("{} tally, {}", self.algorithm(), it.window()),
             _ => self.to_string(),
         }
     }
@@ -251,13 +259,16 @@ impl fmt::Display for Quota {
         match self {
             Self::Bucket(it) if it.capacity() == it.rate().count => write!(f, "{name} {}", it.rate()),
             Self::Bucket(it) => write!(f, "{name} {}, burst {}", it.rate(), it.capacity()),
-            Self::FixedWindow(it) => match it.window() {
-                Window::Epoch(length) => write!(f, "{name} {}", Rate::new(it.capacity(), *length)),
-                Window::Anchored(length) => {
-                    write!(f, "{name} {} from the first request", Rate::new(it.capacity(), *length))
-                }
-                Window::Calendar(calendar) => write!(f, "{name} {}/{calendar}", it.capacity()),
-            },
+            Self::FixedWindow(it) => {
+                match it.window() {
+                    Window::Epoch(length) => write!(f, "{name} {}", Rate::new(it.capacity(), *length)),
+                    Window::Anchored(length) => {
+                        write!(f, "{name} {} from the first request", Rate::new(it.capacity(), *length))
+                    }
+                    Window::Calendar(calendar) => write!(f, "{name} {}/{calendar}", it.capacity()),
+                }?;
+                f.write_str(if it.is_tally() { ", counts refusals" } else { "" })
+            }
             Self::SlidingWindow(it) if it.parts() == 1 => write!(f, "{name} {}", it.rate()),
             Self::SlidingWindow(it) => write!(f, "{name} {} in {} parts", it.rate(), it.parts()),
             Self::SlidingLog(it) => write!(f, "{name} {}", it.rate()),

@@ -4,6 +4,10 @@
 //! that gives a state its meaning. A rule whose numbers change gets a new id and
 //! remembers the old one, so that a store can carry a key's usage over when it
 //! next meets the key, and need not visit them all.
+//!
+//! Of slots, tallies and shared buckets a state means the same whatever the numbers
+//! ([`Quota::identity`]): there, rules of one id can have different ones, and a
+//! store must not take the id for the quota.
 
 use crate::quota::Quota;
 

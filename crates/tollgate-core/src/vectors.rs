@@ -61,6 +61,8 @@ pub enum Quota {
     },
     FixedWindow {
         count: u64,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        tally: bool,
         #[serde(flatten)]
         window: Window,
     },
@@ -179,8 +181,11 @@ impl Quota {
             Self::TokenBucket { count, period_us, burst } => {
                 core::Bucket::new(rate(count, period_us)).and_then(|it| it.with_burst(*burst)).map(Into::into)
             }
-            Self::FixedWindow { count, window } => {
+            Self::FixedWindow { count, tally: false, window } => {
                 core::FixedWindow::new(*count, window.build()).map(Into::into)
+            }
+            Self::FixedWindow { count, tally: true, window } => {
+                core::FixedWindow::tally(*count, window.build()).map(Into::into)
             }
             Self::SlidingWindow { count, period_us, parts } => {
                 let window = core::SlidingWindow::new(rate(count, period_us));

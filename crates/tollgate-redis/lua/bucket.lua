@@ -1,5 +1,6 @@
 -- Token bucket, meter, GCRA: the arrival time, and its fraction in grains of 1/den tick.
--- rule: kind, den, grains per unit, ticks and grains of a full bucket, its units, era.
+-- rule: kind, den, grains per unit, ticks and grains of a full bucket, its units, era,
+-- ticks and grains that it can owe at most.
 bucket = {}
 
 -- Ticks and grains until it is full.
@@ -39,12 +40,13 @@ function bucket.load(k, rule, raw)
         local tat, grains = string.match(raw, '^(%d+) (%d+)$')
         if not tat then return false end
         x[k], y[k] = tonumber(tat), tonumber(grains)
+        -- In finer grains than its own: less than a tick.
+        if y[k] >= rule[2] then x[k], y[k] = x[k] + 1, 0 end
     else
         x[k], y[k] = 0, 0
     end
     local t, g = debt(k)
-    local most_t, most_g = plus(rule, rule[4], rule[5], rule[4], rule[5])
-    if exceeds(t, g, most_t, most_g) then owe(k, most_t, most_g) end
+    if exceeds(t, g, rule[8], rule[9]) then owe(k, rule[8], rule[9]) end
     return true
 end
 

@@ -1,18 +1,19 @@
 -- Fixed window: when it closes, and what was spent in it.
 -- rule: kind, limit, longest, and how windows lie: 0 since 1970, 1 from the first
--- request, or 2 by a calendar, of which start, end and the next end follow.
+-- request, or 2 by a calendar; how far refusals count: to the limit, or beyond it in a
+-- tally; of a calendar start, end and the next end follow.
 fixed = {}
 
 local function closes(rule)
     if rule[4] == 0 then return now - math.fmod(now, rule[3]) + rule[3] end
     if rule[4] == 1 then return now + rule[3] end
-    return now < rule[6] and rule[6] or rule[7]
+    return now < rule[7] and rule[7] or rule[8]
 end
 
 local function opened(rule, ends)
     if rule[4] == 2 then
-        if ends == rule[6] then return rule[5] end
         if ends == rule[7] then return rule[6] end
+        if ends == rule[8] then return rule[7] end
     end
     return ends - rule[3]
 end
@@ -45,6 +46,11 @@ function fixed.left(k, rule)
     return rule[2]
 end
 
+-- Whether one who only looks may pass: a tally beyond its limit refuses them too.
+function fixed.passes(k, rule)
+    return rule[5] == rule[2] or now >= x[k] or y[k] <= rule[2]
+end
+
 function fixed.spend(k, rule, cost)
     open(k, rule)
     if y[k] + cost > rule[2] then return false end
@@ -66,7 +72,7 @@ end
 
 function fixed.charge(k, rule, units, overdrawn)
     open(k, rule)
-    local most = overdrawn and 2 * rule[2] or rule[2]
+    local most = overdrawn and math.max(2 * rule[2], rule[5]) or rule[5]
     local after = math.min(y[k] + units, math.max(most, y[k]))
     if after > 0 then y[k], changed[k] = after, true end
 end

@@ -26,7 +26,7 @@ for r = 1, a[1] do
     local n, rule = a[at + 1], {}
     for i = 1, n do rule[i] = a[at + 1 + i] end
     rules[r], at = rule, at + 1 + n
-    if rule[1] == 2 and rule[4] == 2 and (now < rule[5] or now >= rule[7]) then return { 2, now } end
+    if rule[1] == 2 and rule[4] == 2 and (now < rule[6] or now >= rule[8]) then return { 2, now } end
 end
 
 local texts = call('MGET', unpack(KEYS))
@@ -137,7 +137,7 @@ local function meet(i)
     local rule = rule_of[k]
     taken[i] = nil
     if rule[1] == SLOTS then return hold(i, k, rule, cost) end
-    if cost == 0 then return true end
+    if cost == 0 then return rule[1] ~= 2 or fixed.passes(k, rule) end
     local kind, ticks, grains = kinds[rule[1]], ticks_of[i], grains_of[i]
     if manner % 8 >= 4 then
         cost = math.min(cost, math.max(kind.left(k, rule), 1))

@@ -2,15 +2,16 @@
 -- nearly every request there is, and so a script of its own that does nothing else.
 -- The arithmetic is that of bucket.lua, on one number.
 --
--- ARGV[1], one MessagePack array: how many rules, and of each the ticks of a full bucket
--- and the length of an era; the rule of each key; how many items, and of each how many
--- requests that are all alike, how many checks, and of each its key and its price.
+-- ARGV[1], one MessagePack array: how many rules, and of each the ticks of a full bucket,
+-- the length of an era and the ticks it can owe at most; the rule of each key; how many
+-- items, and of each how many requests that are all alike, how many checks, and of each
+-- its key and its price.
 --
 -- Answer: 1, now, the arrival time of each key before, how many of each item's requests
 -- were admitted. A key that holds somebody else's data has -1, as have its items.
 local call, floor = redis.call, math.floor
 local a, keys = cmsgpack.unpack(ARGV[1]), #KEYS
-local at, out = 1 + 2 * a[1], { 1, now }
+local at, out = 1 + 3 * a[1], { 1, now }
 local before, x, rules, marked = {}, {}, {}, {}
 
 local texts, missing = call('MGET', unpack(KEYS)), {}
@@ -26,10 +27,10 @@ for k = 1, keys do
         tat = 0
         missing[#missing + 1] = KEYS[k]
     end
-    local rule = 2 * a[at + k]
-    -- Further ahead than two buckets: from a clock that stepped back.
+    local rule = 3 * a[at + k] - 1
+    -- Further ahead than can be owed: from a clock that stepped back.
     rules[k], before[k] = rule, tat
-    if tat - now > 2 * a[rule] then tat = now + 2 * a[rule] end
+    if tat - now > a[rule + 2] then tat = now + a[rule + 2] end
     x[k], out[k + 2] = tat, tat
 end
 if #missing > 0 and call('EXISTS', unpack(missing)) > 0 then

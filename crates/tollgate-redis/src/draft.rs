@@ -163,6 +163,19 @@ impl Draft {
         &self.name_of(key)[self.keys[key].bare..]
     }
 
+    /// Whether one of these keys is in the call already under other numbers: a call reads
+    /// and writes a state once, so that one has to wait for the next.
+    pub(crate) fn clashes<'k>(&self, asked: impl IntoIterator<Item = (&'k Rule, &'k [u8])>) -> bool {
+        asked.into_iter().filter(|(rule, _)| shares_states(&rule.quota)).any(|(rule, key)| {
+            let hash = hash(rule.id, key);
+            let known = self.by_key.find(hash, |&at| {
+                let (known, at) = (&self.keys[at as usize], at as usize);
+                known.hash == hash && self.rules[known.rule].0 == rule.id && self.bare(at) == key
+            });
+            known.is_some_and(|&at| self.rules[self.keys[at as usize].rule].1 != rule.quota)
+        })
+    }
+
     /// Adds a request.
     pub(crate) fn ask(&mut self, prefix: &str, checks: &[Check<'_>], waiting: Waiting<Decided>) {
         self.asked += 1;
@@ -242,7 +255,7 @@ impl Draft {
         at
     }
 
-    /// Slots keep their rule's id when their number changes, so the numbers count too.
+    /// Rules of one id may have different numbers (`clashes`), so those count too.
     fn is_rule(&self, at: usize, rule: &Rule) -> bool {
         self.rules[at].0 == rule.id && self.rules[at].1 == rule.quota
     }
@@ -256,6 +269,24 @@ impl Draft {
             },
         )
     }
+}
+
+/// Whether rules that differ in their numbers may have one id, and so the same states.
+pub(crate) const fn shares_states(quota: &Quota) -> bool {
+    match quota {
+        Quota::Bucket(bucket) => bucket.is_shared(),
+        Quota::FixedWindow(window) => window.is_tally(),
+        Quota::Concurrency(_) => true,
+        Quota::SlidingWindow(_) | Quota::SlidingLog(_) => false,
+    }
+}
+
+/// Whether two checks ask for one state by different numbers.
+pub(crate) fn clash(one: &Check<'_>, other: &Check<'_>) -> bool {
+    shares_states(&one.rule.quota)
+        && one.rule.id == other.rule.id
+        && one.key == other.key
+        && one.rule.quota != other.rule.quota
 }
 
 /// Tells keys apart within this process.

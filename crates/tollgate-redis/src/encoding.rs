@@ -14,10 +14,14 @@ use crate::draft::{Asked, Draft, Item};
 /// More units than any limit holds or ever owes: what is larger means the same.
 const MANY: u64 = 1 << 50;
 
+/// The shortest era that there is.
+const ERA: u64 = 1_000_000;
+
 /// A bucket's expiry is set anew once in an era, a sixteenth of the time it takes to
-/// fill, and no more than that is it kept longer than it counts.
-fn era(fill_time: u64) -> u64 {
-    (fill_time / 16).max(1_000_000)
+/// fill, and no more than that is it kept longer than it counts. Buckets that share their
+/// states share their eras: who relies on an expiry relies on what another has set.
+fn era(bucket: &Bucket, fill_time: u64) -> u64 {
+    if bucket.is_shared() { ERA } else { (fill_time / 16).max(ERA) }
 }
 
 /// The draft as bytes for the script that knows everything, or for the plain one if
@@ -34,9 +38,11 @@ fn encode_plain(draft: &Draft) -> Option<Vec<u8>> {
     let mut out = Writer::new(64 + 16 * draft.items.len());
     out.number(draft.rules.len() as u64);
     for (_, quota) in &draft.rules {
-        let full = plain(quota)?.full();
+        let Quota::Bucket(bucket) = quota else { return None };
+        let full = bucket.in_ticks()?.full();
         out.number(full);
-        out.number(era(full));
+        out.number(era(bucket, full));
+        out.number(deepest(bucket).0);
     }
     for key in &draft.keys {
         if !key.before.is_empty() {
@@ -103,16 +109,19 @@ fn write_quota(out: &mut Writer, quota: &Quota, now: Timestamp) {
         Quota::Bucket(bucket) => {
             let (ticks, grains) = price(bucket, bucket.capacity());
             let (den, unit) = (bucket.grains_per_tick().into(), bucket.grains_per_unit());
-            out.counted(&[1, den, unit, ticks, grains, bucket.capacity(), era(ticks)]);
+            let (deepest_t, deepest_g) = deepest(bucket);
+            let numbers = [1, den, unit, ticks, grains, bucket.capacity(), era(bucket, ticks)];
+            out.counted(&[&numbers[..], &[deepest_t, deepest_g]].concat());
         }
         Quota::FixedWindow(fixed) => {
             let (limit, longest) = (fixed.capacity(), fixed.window().longest().as_micros());
+            let most = fixed.most(Overdraft::None);
             match fixed.window() {
-                Window::Epoch(_) => out.counted(&[2, limit, longest, 0]),
-                Window::Anchored(_) => out.counted(&[2, limit, longest, 1]),
+                Window::Epoch(_) => out.counted(&[2, limit, longest, 0, most]),
+                Window::Anchored(_) => out.counted(&[2, limit, longest, 1, most]),
                 Window::Calendar(calendar) => {
                     let [start, end, next] = pages(calendar, now);
-                    out.counted(&[2, limit, longest, 2, start, end, next]);
+                    out.counted(&[2, limit, longest, 2, most, start, end, next]);
                 }
             }
         }
@@ -147,8 +156,10 @@ fn write_check(out: &mut Writer, draft: &Draft, asked: &Asked) {
         // One more than there ever is: never.
         Demand::Slot(_) => write_units(out, quota, quota.capacity() + 1),
         Demand::Exactly(units) | Demand::UpTo(units) => {
-            // One more than there ever is says "never" as well as any.
-            write_units(out, quota, units.min(quota.capacity() + 1));
+            // One more than there ever is says "never" as well as any, but to a tally,
+            // which counts it.
+            let tally = matches!(quota, Quota::FixedWindow(it) if it.is_tally());
+            write_units(out, quota, units.min(if tally { MANY } else { quota.capacity() + 1 }));
         }
     }
 }
@@ -189,7 +200,15 @@ fn write_units(out: &mut Writer, quota: &Quota, units: u64) {
 
 /// What some units of a bucket cost, in ticks and grains.
 fn price(bucket: &Bucket, units: u64) -> (u64, u64) {
-    let grains = u128::from(units) * u128::from(bucket.grains_per_unit());
+    in_ticks(bucket, u128::from(units) * u128::from(bucket.grains_per_unit()))
+}
+
+/// What a bucket can owe at most, in ticks and grains.
+fn deepest(bucket: &Bucket) -> (u64, u64) {
+    in_ticks(bucket, bucket.deepest())
+}
+
+fn in_ticks(bucket: &Bucket, grains: u128) -> (u64, u64) {
     let per_tick = u128::from(bucket.grains_per_tick());
     let fits = |number: u128| u64::try_from(number).unwrap_or(MANY);
     (fits(grains / per_tick), fits(grains % per_tick))

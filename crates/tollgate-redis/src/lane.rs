@@ -107,7 +107,8 @@ impl Hub {
         checks: &[Check<'_>],
     ) -> oneshot::Receiver<Result<Decided, Failure>> {
         let (waiting, answer) = oneshot::channel();
-        self.add(lane, |draft, prefix| draft.ask(prefix, checks, waiting));
+        let keys = || checks.iter().map(|check| (check.rule, check.key));
+        self.add(lane, |draft| draft.clashes(keys()), |draft, prefix| draft.ask(prefix, checks, waiting));
         answer
     }
 
@@ -119,13 +120,19 @@ impl Hub {
         adjustment: Adjustment,
     ) -> oneshot::Receiver<Result<Outcome, Failure>> {
         let (waiting, answer) = oneshot::channel();
-        self.add(lane, |draft, prefix| draft.change(prefix, key, adjustment, waiting));
+        let add = |draft: &mut Draft, prefix: &str| draft.change(prefix, key, adjustment, waiting);
+        self.add(lane, |draft| draft.clashes([key]), add);
         answer
     }
 
-    fn add(self: &Arc<Self>, at: usize, add: impl FnOnce(&mut Draft, &str)) {
+    fn add(
+        self: &Arc<Self>,
+        at: usize,
+        clashes: impl FnOnce(&Draft) -> bool,
+        add: impl FnOnce(&mut Draft, &str),
+    ) {
         let mut lane = self.lane(at);
-        if lane.wants_another() {
+        if lane.wants_another() || lane.waiting.back().is_some_and(|(draft, _)| clashes(draft)) {
             lane.waiting.push_back((Draft::default(), self.shared.clock.now()));
         }
         if let Some((draft, _)) = lane.waiting.back_mut() {

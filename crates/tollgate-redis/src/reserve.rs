@@ -2,7 +2,8 @@
 //!
 //! No script reaches across slots, so a request whose keys lie in several partitions
 //! is asked of all of them at once, each part all-or-nothing by itself. If one part
-//! refuses, or gives no answer, what the others had reserved is given back.
+//! refuses, or gives no answer, what the others had reserved is given back. So it is with
+//! a request that asks for one state by different numbers, which no single call can.
 //!
 //! What others can see meanwhile: units that were reserved and will be given back,
 //! for about a round trip. Somebody may be refused for them; nobody is ever admitted
@@ -18,7 +19,7 @@ use tokio::sync::oneshot;
 use tollgate_core::{Demand, Outcome, Rule, Timestamp, Verdict};
 use tollgate_store::{Answer, Check, Outcomes, StoreError};
 
-use crate::draft::Decided;
+use crate::draft::{Decided, clash};
 use crate::failure::Failure;
 use crate::lane::Hub;
 use crate::store::ended;
@@ -34,7 +35,10 @@ pub(crate) async fn reserve(
     for (at, check) in checks.iter().enumerate() {
         let lane = lane_of(check.key);
         let wish = Wish::of(at, check);
-        match parts.iter_mut().find(|part| part.lane == lane) {
+        let fits = |part: &&mut Part| {
+            part.lane == lane && !part.wishes.iter().any(|wish| clash(&wish.check(), check))
+        };
+        match parts.iter_mut().find(fits) {
             Some(part) => part.wishes.push(wish),
             None => parts.push(Part { lane, wishes: vec![wish] }),
         }

@@ -9,6 +9,7 @@ use tokio::time::timeout;
 use tollgate_core::{Adjustment, Bucket, Demand, Outcome, Rate, Rule, Timestamp};
 use tollgate_store::{Answer, Check, Clock as _, Outcomes, Store, StoreError};
 
+use crate::draft::clash;
 use crate::failure::Failure;
 use crate::lane::Hub;
 use crate::names::{PARTITIONS, partition};
@@ -126,7 +127,10 @@ impl Store for RedisStore {
         let lane = self.lane(first.key);
         // Whoever leaves while a slot is being taken for them could never give it back.
         let takes_slot = checks.iter().any(|check| matches!(check.demand, Demand::Slot(_)));
-        if takes_slot || checks.iter().skip(1).any(|check| self.lane(check.key) != lane) {
+        let in_parts = |(at, check): (usize, &Check<'_>)| {
+            self.lane(check.key) != lane || checks[..at].iter().any(|other| clash(check, other))
+        };
+        if takes_slot || checks.iter().enumerate().skip(1).any(in_parts) {
             return reserve(self.hub(), checks, |key| self.lane(key)).await;
         }
         let answer = self.hub().ask(lane, checks).await;

@@ -14,6 +14,7 @@ mod adjusting;
 mod batch;
 mod carrying;
 mod limits;
+mod shared;
 mod slots;
 mod vectors;
 
@@ -49,6 +50,7 @@ pub async fn run(harness: &impl Harness) {
     suite.adjustments().await;
     suite.slots().await;
     suite.carrying_over().await;
+    suite.shared_states().await;
     suite.vectors().await;
 }
 

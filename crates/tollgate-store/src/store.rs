@@ -29,7 +29,8 @@ pub struct Check<'a> {
     /// Whether a refusal by this rule refuses the batch. A rule in shadow mode
     /// answers, and spends when it would admit, but binds nobody.
     pub binding: bool,
-    /// Whether the rule is charged although the batch is refused.
+    /// Whether the rule is charged although the batch is refused: down to nothing left,
+    /// or, if it is a tally, in full.
     pub count_denied: bool,
 }
 

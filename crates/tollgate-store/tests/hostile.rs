@@ -110,3 +110,20 @@ fn a_store_for_a_million_keys_takes_at_most_32_bytes_for_each() {
     assert!(usage.bytes <= 32_000_000, "{} bytes", usage.bytes);
     assert!(usage.keys >= 999_900, "{} keys are kept", usage.keys);
 }
+
+#[test]
+fn a_flood_under_ever_other_numbers_frees_nobody_and_wipes_out_no_debt() {
+    let store = MemoryStore::with_seed(100, ManualClock::at(NOW), 7);
+    let rule =
+        |rate, burst| Rule::new("shared", Bucket::new(rate).unwrap().with_burst(burst).unwrap().shared());
+    let slow = rule(Rate::per_day(1), 5);
+    assert!(take(&store, &slow, u64::MAX, 5));
+    for n in 0..100_000_u64 {
+        store.clock().advance(Span::from_micros(n % 7));
+        let other = rule(Rate::new(1, Span::from_micros(1 + n * n % 5_000_011)), 1 + n % 1_000);
+        assert!(!take(&store, &other, u64::MAX, 1) || other.quota.period() > Span::from_days(4));
+        take(&store, &other, n % 300, 1 + n % 9);
+    }
+    assert!(!take(&store, &slow, u64::MAX, 1), "what is owed for five days is owed");
+    assert!(store.usage().keys <= 200);
+}

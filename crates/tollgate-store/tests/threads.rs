@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{
     Adjustment, Bucket, Concurrency, Demand, FixedWindow, Owner, Quota, Rate, Rule, SlidingLog,
-    SlidingWindow, Span, Timestamp,
+    SlidingWindow, Span, Timestamp, Window,
 };
 use tollgate_store::{Check, ManualClock, MemoryStore};
 
@@ -25,6 +25,21 @@ fn together(work: impl Fn(u64) -> u64 + Sync) -> u64 {
         }
     });
     total.into_inner()
+}
+
+#[test]
+fn threads_lose_no_hit_of_a_tally_under_whichever_limit_it_came() {
+    let tally =
+        |limit| Rule::new("tally", FixedWindow::tally(limit, Window::Epoch(Span::from_days(1))).unwrap());
+    let (store, rules) = (store(), [tally(100), tally(1_000)]);
+    let admitted = together(|thread| {
+        let rule = &rules[usize::from(thread % 2 == 1)];
+        let hit = Check { count_denied: true, ..Check::new(rule, b"key", 1) };
+        (0..1_000).filter(|_| store.decide_now(&[hit]).admitted).count() as u64
+    });
+    assert!(admitted <= 1_000, "{admitted} were admitted");
+    let all = store.decide_now(&[Check::new(&tally(10_000), b"key", 0)]);
+    assert_eq!(all.outcomes[0].remaining, 10_000 - 1_000 * THREADS);
 }
 
 #[test]

@@ -9,6 +9,9 @@
 //! where a limit counts refusals: then it is what was left after, the words say so, and
 //! nothing is said of how much was short before.
 //!
+//! A tally counts beyond its limit, refusals in full: who only looks is refused by it too, and is
+//! told that more is counted than there may be.
+//!
 //! Whether a window is overdrawn, and by how much, no answer says: where nothing is left of
 //! one, what is short is told as "at least".
 //!
@@ -76,6 +79,11 @@ fn is_charged(limit: &LimitRecord) -> bool {
         && !matches!(limit.quota, Quota::Concurrency(_))
 }
 
+/// Whether refusals count in full, beyond the limit.
+fn is_tally(limit: &LimitRecord) -> bool {
+    matches!(&limit.quota, Quota::FixedWindow(window) if window.is_tally())
+}
+
 /// How the key stood.
 fn standing(limit: &LimitRecord, at: Timestamp) -> String {
     let time = clock(at);
@@ -91,6 +99,9 @@ fn standing(limit: &LimitRecord, at: Timestamp) -> String {
     match (is_charged(limit), is_overdrawn(limit)) {
         (false, _) => stood,
         (true, true) => format!("{stood}, before and after this refusal"),
+        (true, false) if is_tally(limit) => {
+            format!("{stood}, after this refusal, which is counted in full")
+        }
         (true, false) => {
             format!("{stood}, after this refusal, which is charged too as far as something was left")
         }
@@ -122,6 +133,9 @@ fn demand(limit: &LimitRecord) -> String {
                 _ => outcome.remaining.to_string(),
             };
             format!("{cost} asked for: {after} left after it")
+        }
+        Verdict::Refused { .. } if cost == 0 => {
+            format!("0 asked for: more than {} counted already", outcome.limit)
         }
         Verdict::Refused { .. } if is_charged(limit) && is_overdrawn(limit) => {
             format!("{cost} asked for: refused; overdrawn as it is, it was charged nothing more")

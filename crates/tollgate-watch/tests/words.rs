@@ -43,7 +43,7 @@ impl Dice {
     fn quota(&mut self) -> Quota {
         let rate = |dice: &mut Self, most| Rate::new(dice.count(most), dice.period());
         loop {
-            let made = match self.below(8) {
+            let made = match self.below(9) {
                 0..3 => {
                     let rate = rate(self, 1 << 40);
                     let burst = if self.below(2) == 0 { rate.count } else { self.count(1 << 30) };
@@ -64,6 +64,7 @@ impl Dice {
                         .map(Quota::from)
                 }
                 6 => SlidingLog::new(rate(self, 1 << 10)).map(Quota::from),
+                7 => FixedWindow::tally(self.count(20) - 1, Window::Epoch(self.period())).map(Quota::from),
                 _ => Concurrency::new(u32::try_from(self.count(9)).unwrap(), self.period()).map(Quota::from),
             };
             if let Ok(quota) = made {
@@ -158,6 +159,11 @@ fn agree(limit: &LimitRecord, before: u64, at: Timestamp) {
     match limit.outcome.verdict {
         Verdict::Refused { retry_after } => {
             assert_eq!(millionths(asked.strip_suffix(" asked for").unwrap()), i128::from(cost) * ONE);
+            if cost == 0 {
+                let more = between(answer, "more than ", " counted already");
+                assert_eq!((left, millionths(more)), (0, i128::from(limit.outcome.limit) * ONE), "{told}");
+                return;
+            }
             let short = answer.strip_suffix(" short").unwrap();
             let at_least = short.strip_prefix("at least ");
             // Of a window, nobody knows how far it is overdrawn.
@@ -392,6 +398,18 @@ fn a_fixed_window_is_told_by_when_it_closes() {
             "the window closes in 1 min 30 s, at 12:01:33.3 UTC",
         ],
     );
+}
+
+#[test]
+fn a_tally_tells_that_refusals_count() {
+    let quota = Quota::from(FixedWindow::tally(10, Window::Epoch(Span::from_minutes(1))).unwrap());
+    let rest = Span::from_millis(56_750);
+    let outcome = Outcome { verdict: wait(56_750), limit: 10, remaining: 0, reset_after: rest };
+    let told =
+        |cost| LimitRecord { count_denied: true, ..record(&quota, cost, outcome) }.arithmetic(at_noon());
+    assert_eq!(told(0)[2], "0 asked for: more than 10 counted already");
+    assert_eq!(told(5)[0], "10 in each minute, refusals included");
+    assert!(told(5)[1].ends_with(", after this refusal, which is counted in full"));
 }
 
 #[test]

@@ -45,6 +45,8 @@ pub struct Bucket {
     unit: u64,
     /// Grains in one tick: the reduced count.
     den: u32,
+    /// Whether others with other numbers write its states too.
+    shared: bool,
     /// Grains in a full bucket.
     full: u128,
     /// The same bucket in ticks, where one unit is a whole number of them: nearly always.
@@ -67,7 +69,7 @@ impl Bucket {
         let common = gcd(rate.count, rate.period.as_micros());
         let unit = rate.period.as_micros() / common;
         let den = u32::try_from(rate.count / common).map_err(|_| QuotaError::TooFine)?;
-        Self { rate, burst: 0, unit, den, full: 0, ticks: None }.with_burst(rate.count)
+        Self { rate, burst: 0, unit, den, shared: false, full: 0, ticks: None }.with_burst(rate.count)
     }
 
     /// The same rate with another capacity.
@@ -83,6 +85,45 @@ impl Bucket {
                 Ok(Self { burst, full, ticks, ..self })
             }
         }
+    }
+
+    /// The same bucket, one of several with different numbers for the same keys: each
+    /// goes on from the arrival time that the last one left, whatever its own rate and
+    /// capacity.
+    ///
+    /// So an arrival time may be further ahead than its bucket can owe by itself, and no
+    /// clock need have stepped back for that: the state is left as it is, and the key
+    /// waits. Were it pulled back, a small bucket would wipe out what a large one is
+    /// owed. Fractions of a tick are read in the reader's own grains, less than one tick
+    /// off where those differ.
+    ///
+    /// ```
+    /// # use tollgate_core::{Algorithm, Bucket, QuotaError, Rate, Span, Timestamp};
+    /// let slow = Bucket::new(Rate::per_hour(1))?.shared();
+    /// let fast = Bucket::new(Rate::per_second(1))?.shared();
+    /// let (mut state, now) = (slow.fresh(), Timestamp::from_secs(1_000));
+    /// assert!(slow.step(&mut state, 1, now).is_admitted());
+    /// assert_eq!(fast.step(&mut state, 1, now).retry_after(), Some(Span::from_hours(1)));
+    /// assert!(!slow.step(&mut state, 1, now).is_admitted());
+    /// # Ok::<(), QuotaError>(())
+    /// ```
+    #[must_use]
+    pub const fn shared(self) -> Self {
+        Self { shared: true, ..self }
+    }
+
+    /// Whether its states are those of buckets with other numbers too.
+    pub const fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    /// The most that a state can owe, in grains: one that owes more comes from a clock
+    /// that stepped back, and is pulled back to this.
+    pub fn deepest(&self) -> u128 {
+        if self.shared {
+            return 2 * u128::from(LONGEST.as_micros()) * u128::from(self.den);
+        }
+        2 * self.full
     }
 
     /// The rate as it was written.
@@ -116,9 +157,10 @@ impl Bucket {
     /// state is pulled back to that.
     fn debt(&self, state: &mut BucketState, now: Timestamp) -> u128 {
         let debt = self.debt_as_stored(*state, now);
-        if debt > 2 * self.full {
-            *state = self.owing(2 * self.full, now);
-            return 2 * self.full;
+        // The first is what `deepest` is, but for shared buckets, and there already.
+        if debt > 2 * self.full && debt > self.deepest() {
+            *state = self.owing(self.deepest(), now);
+            return self.deepest();
         }
         debt
     }
@@ -127,7 +169,9 @@ impl Bucket {
         if state.tat < now {
             return 0;
         }
-        u128::from(state.tat.since(now).as_micros()) * u128::from(self.den) + u128::from(state.grains)
+        // More grains than make a tick were written in finer ones: less than a tick.
+        let grains = state.grains.min(self.den);
+        u128::from(state.tat.since(now).as_micros()) * u128::from(self.den) + u128::from(grains)
     }
 
     /// The state that owes `debt` grains at `now`.

@@ -7,6 +7,11 @@
 //!
 //! Up to twice the limit can pass in a stretch of one length, around a
 //! boundary. That is what this algorithm is; `sliding_window` is the cure.
+//!
+//! A *tally* is a fixed window that goes on counting beyond its limit: what is
+//! refused counts in full, where whoever asks charges refusals (`count_denied`).
+//! Its states mean the same whatever the limit, so rules that differ in that alone
+//! share them ([`Quota::identity`](crate::Quota::identity)).
 
 use super::{Algorithm, Overdraft, Window};
 use crate::outcome::{Outcome, Verdict};
@@ -28,7 +33,12 @@ use crate::time::{Span, Timestamp};
 pub struct FixedWindow {
     limit: u64,
     window: Window,
+    /// Whether it counts beyond the limit.
+    tally: bool,
 }
+
+/// The most that a tally counts: more than any limit, and exact in a double.
+const MOST_COUNTED: u64 = 2 * MOST;
 
 /// When the window closes, and what was spent in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,12 +52,35 @@ pub struct FixedWindowState {
 impl FixedWindow {
     /// So many units in each of these windows.
     pub fn new(limit: u64, window: Window) -> Result<Self, QuotaError> {
+        if limit == 0 {
+            return Err(QuotaError::ZeroRate);
+        }
+        Ok(Self { tally: false, ..Self::tally(limit, window)? })
+    }
+
+    /// A counter of all that is asked for in each of these windows, refusals included:
+    /// whoever brings the count above the limit is refused, and so is everybody after,
+    /// also who only looks. Refusals are charged by whoever asks (`count_denied`).
+    ///
+    /// A limit of zero refuses whatever costs something.
+    ///
+    /// ```
+    /// # use tollgate_core::{Algorithm, FixedWindow, Overdraft, QuotaError, Span, Timestamp, Window};
+    /// let limit = FixedWindow::tally(10, Window::Epoch(Span::from_minutes(1)))?;
+    /// let (mut state, now) = (limit.fresh(), Timestamp::from_secs(59));
+    /// assert!(limit.step(&mut state, 8, now).is_admitted());
+    /// assert!(!limit.step(&mut state, 5, now).is_admitted());
+    /// limit.charge(&mut state, 5, Overdraft::None, now);                // the refusal counts
+    /// assert_eq!(limit.used(&state, now), 13);
+    /// assert!(!limit.step(&mut state, 0, now).is_admitted());
+    /// # Ok::<(), QuotaError>(())
+    /// ```
+    pub fn tally(limit: u64, window: Window) -> Result<Self, QuotaError> {
         match window.longest() {
-            _ if limit == 0 => Err(QuotaError::ZeroRate),
             _ if limit > MOST => Err(QuotaError::TooMany),
             Span::ZERO => Err(QuotaError::ZeroPeriod),
             length if length > LONGEST => Err(QuotaError::TooLong),
-            _ => Ok(Self { limit, window }),
+            _ => Ok(Self { limit, window, tally: true }),
         }
     }
 
@@ -59,6 +92,20 @@ impl FixedWindow {
     /// Windows that open with a key's first request.
     pub fn anchored(rate: Rate) -> Result<Self, QuotaError> {
         Self::new(rate.count, Window::Anchored(rate.period))
+    }
+
+    /// Whether it counts beyond its limit.
+    pub const fn is_tally(&self) -> bool {
+        self.tally
+    }
+
+    /// How far a charge may bring the count.
+    pub const fn most(&self, overdraft: Overdraft) -> u64 {
+        match overdraft {
+            _ if self.tally => MOST_COUNTED,
+            Overdraft::None => self.limit,
+            Overdraft::OneCapacity => 2 * self.limit,
+        }
     }
 
     /// Where the windows begin and end.
@@ -102,7 +149,7 @@ impl Algorithm for FixedWindow {
         let current = self.current(state, now);
         if cost > self.limit {
             Verdict::Never
-        } else if cost == 0 {
+        } else if cost == 0 && !(self.tally && current.count > self.limit) {
             Verdict::admitted(0)
         } else if current.count.saturating_add(cost) <= self.limit {
             *state = FixedWindowState { count: current.count + cost, ..current };
@@ -143,11 +190,8 @@ impl Algorithm for FixedWindow {
 
     fn charge(&self, state: &mut FixedWindowState, units: u64, overdraft: Overdraft, now: Timestamp) {
         let current = self.current(state, now);
-        let most = match overdraft {
-            Overdraft::None => self.limit,
-            Overdraft::OneCapacity => 2 * self.limit,
-        };
-        let count = current.count.saturating_add(units).min(most.max(current.count));
+        let most = self.most(overdraft).max(current.count);
+        let count = current.count.saturating_add(units).min(most);
         if count > 0 {
             *state = FixedWindowState { count, ..current };
         }

@@ -153,6 +153,17 @@ impl Window {
     }
 }
 
+/// As in `1m`, `1m from the first request`, `month in Europe/Paris`.
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Epoch(length) => write!(f, "{length}"),
+            Self::Anchored(length) => write!(f, "{length} from the first request"),
+            Self::Calendar(calendar) => write!(f, "{calendar}"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

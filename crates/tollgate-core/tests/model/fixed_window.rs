@@ -1,4 +1,6 @@
 //! `w0 = floor(t/W)·W`; allow iff `c + n <= L`, where `c` was spent in this window.
+//! A look (`n = 0`) is allowed whatever was spent, but by a tally, which has no exceptions
+//! and counts up to 2^49.
 
 use tollgate_core::{Algorithm as _, FixedWindow, Outcome, Overdraft, Timestamp, Verdict, Window};
 
@@ -7,6 +9,7 @@ use super::{Model, admitted, calendar, span, ticks, whole};
 pub(crate) struct Counter {
     limit: i128,
     window: Window,
+    tally: bool,
     /// The latest window that something was spent in: start, end, units.
     latest: Option<Spent>,
 }
@@ -20,7 +23,8 @@ struct Spent {
 
 impl Counter {
     pub(super) fn new(quota: &FixedWindow) -> Self {
-        Self { limit: quota.capacity().into(), window: quota.window().clone(), latest: None }
+        let (limit, window) = (quota.capacity().into(), quota.window().clone());
+        Self { limit, window, tally: quota.is_tally(), latest: None }
     }
 
     fn bounds(&self, now: i128) -> (i128, i128) {
@@ -81,7 +85,7 @@ impl Model for Counter {
         if asked > self.limit {
             return self.answer(Verdict::Never, current, now);
         }
-        if asked == 0 {
+        if asked == 0 && !self.tally {
             return self.answer(admitted(0), current, now);
         }
         if current.units + asked > self.limit {
@@ -89,7 +93,9 @@ impl Model for Counter {
             return self.answer(Verdict::Refused { retry_after }, current, now);
         }
         current.units += asked;
-        self.write(current);
+        if asked > 0 {
+            self.write(current);
+        }
         self.answer(admitted(units), current, now)
     }
 
@@ -111,6 +117,7 @@ impl Model for Counter {
     fn charge(&mut self, units: u64, overdraft: Overdraft, now: Timestamp) {
         let mut current = self.current(ticks(now));
         let most = match overdraft {
+            _ if self.tally => 1 << 49,
             Overdraft::None => self.limit,
             Overdraft::OneCapacity => 2 * self.limit,
         };

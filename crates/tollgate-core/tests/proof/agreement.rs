@@ -61,6 +61,11 @@ fn a_fixed_window_answers_like_its_definition() {
 }
 
 #[test]
+fn a_tally_answers_like_its_definition() {
+    check_agreement(400, quotas::tallies());
+}
+
+#[test]
 fn a_sliding_window_answers_like_the_estimate() {
     check_agreement(300, quotas::sliding_windows());
 }

@@ -62,7 +62,12 @@ fn at(micros: u64) -> Timestamp {
 
 /// One quota of each kind, so that every state meets its own.
 fn one_of_each() -> impl Strategy<Value = Vec<Quota>> {
-    (quotas::buckets(), quotas::fixed_windows(), quotas::sliding_windows(), quotas::sliding_logs(), slots())
+    let fixed = prop_oneof![quotas::fixed_windows(), quotas::tallies()];
+    let buckets = (quotas::buckets(), any::<bool>()).prop_map(|(quota, shared)| match quota {
+        Quota::Bucket(bucket) if shared => bucket.shared().into(),
+        quota => quota,
+    });
+    (buckets, fixed, quotas::sliding_windows(), quotas::sliding_logs(), slots())
         .prop_map(|(a, b, c, d, e)| vec![a, b, c, d, e])
 }
 

@@ -19,6 +19,7 @@ mod model;
 mod promises;
 mod quotas;
 mod seed;
+mod sharing;
 mod slots;
 mod ticks;
 mod trace;

@@ -59,6 +59,18 @@ pub(crate) fn fixed_windows() -> impl Strategy<Value = Quota> {
     prop_oneof![plain(FixedWindow::epoch), plain(FixedWindow::anchored), calendar_windows()]
 }
 
+/// Windows that count beyond their limit, which may be zero.
+pub(crate) fn tallies() -> impl Strategy<Value = Quota> {
+    let windows = (rate(), calendars(), 0..3u8).prop_map(|(rate, calendar, kind)| match kind {
+        0 => Window::Epoch(rate.period),
+        1 => Window::Anchored(rate.period),
+        _ => Window::Calendar(calendar),
+    });
+    let limits = prop_oneof![0..=20u64, Just(1 << 48), 0..=1u64 << 40];
+    (limits, windows)
+        .prop_map(|(limit, window)| FixedWindow::tally(limit, window).expect("a valid limit").into())
+}
+
 fn calendar_windows() -> impl Strategy<Value = Quota> {
     (1..=20u64, calendars()).prop_map(|(limit, calendar)| {
         Quota::from(FixedWindow::new(limit, Window::Calendar(calendar)).expect("a valid limit"))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate_core::{
     Adjustment, Bucket, Concurrency, Demand, FixedWindow, Owner, Quota, Rate, Rule, SlidingLog,
-    SlidingWindow, Span,
+    SlidingWindow, Span, Window,
 };
 use tollgate_redis::{RedisSettings, RedisStore};
 use tollgate_store::{Check, Outcomes, Store};
@@ -139,4 +139,33 @@ async fn nothing_is_remembered_where_that_is_switched_off_or_refusals_count() {
         }
         assert_eq!((store.counters().calls, store.counters().remembered), (10, 0));
     }
+}
+
+#[tokio::test]
+async fn a_refusal_under_some_numbers_is_none_under_others_that_share_its_state() {
+    let redis = Redis::start();
+    let store = store(&[redis.url()]);
+    let tally = |limit| {
+        let window = Window::Anchored(Span::from_days(1));
+        Rule::new("tally", FixedWindow::tally(limit, window).unwrap())
+    };
+    let bucket = |units| Rule::new("bucket", Bucket::new(Rate::per_day(units)).unwrap().shared());
+    for (name, small, large) in [("tally", tally(10), tally(20)), ("bucket", bucket(1), bucket(1_000))] {
+        while take(&store, &small, 1).await {}
+        let before = store.counters();
+        assert!(!take(&store, &small, 1).await, "{name}: remembered");
+        assert_eq!(store.counters().remembered, before.remembered + 1, "{name}");
+        if name == "tally" {
+            assert!(take(&store, &large, 1).await, "{name}: eleven of twenty");
+        }
+        while take(&store, &large, 1).await {}
+        assert!(!take(&store, &small, 1).await && !take(&store, &large, 1).await, "{name}");
+    }
+    // The larger bucket has more room for the debt of the smaller one, but at its own pace.
+    let roomy = Bucket::new(Rate::per_day(1)).unwrap().with_burst(5).unwrap().shared();
+    let (tight, roomy) = (bucket(1), Rule::new("bucket", roomy));
+    store.adjust(&tight, b"key", Adjustment::Reset).await.unwrap();
+    assert!(take(&store, &tight, 1).await && !take(&store, &tight, 1).await);
+    assert!(take(&store, &roomy, 4).await, "four of five days are left");
+    assert!(!take(&store, &roomy, 1).await && !take(&store, &tight, 1).await);
 }

@@ -1,7 +1,7 @@
 //! The shared vectors, where the store's clock can be set.
 
 use tollgate_core::vectors::{Ask, Case, Expect, cases};
-use tollgate_core::{Rule, Timestamp};
+use tollgate_core::{Outcome, Rule, Timestamp};
 
 use super::{Harness, Suite};
 use crate::store::Check;
@@ -26,7 +26,11 @@ impl<H: Harness> Suite<'_, H> {
                 Ask::Demand(demand) => {
                     self.decide(&[Check { demand, ..Check::new(&rule, b"key", 0) }]).await.outcomes[0]
                 }
-                Ask::Adjust(adjustment) => self.adjust(&rule, "key", adjustment).await,
+                Ask::Adjust(adjustment) => {
+                    let adjusted = self.adjust(&rule, "key", adjustment).await;
+                    // Looking may be refused by a tally; a change never is.
+                    Outcome { verdict: self.take(&rule, "key", 0).await.verdict, ..adjusted }
+                }
             };
             let (answer, act) = (Some(Expect::from(outcome)), &step.act);
             assert_eq!(answer, step.expect, "{}: {} at {}: {act:?}", rule.quota, case.name, step.at_us);

@@ -10,6 +10,10 @@
 //! and is exact there too: rates whose reduced count is above 1,024, windows of
 //! more than half a million units, and windows that end within a millisecond.
 //!
+//! Quotas that share their states live in one table, whatever their numbers: so
+//! tallies, which count without end, and shared buckets with a fraction live in
+//! the wide one.
+//!
 //! The generation is that of the slot's tag. A word of another generation
 //! belongs to another key, so a swap cannot charge the wrong one.
 
@@ -70,7 +74,7 @@ pub(super) trait Packed: Algorithm<State: Copy> {
 impl Packed for Bucket {
     #[inline]
     fn fits(&self) -> bool {
-        self.grains_per_tick() <= 1 << 10
+        self.grains_per_tick() <= if self.is_shared() { 1 } else { 1 << 10 }
     }
 
     #[inline]
@@ -101,7 +105,7 @@ impl Packed for FixedWindow {
             Window::Anchored(_) => false,
         };
         // Twice the limit, for a key that is overdrawn.
-        on_the_millisecond && self.capacity() < 1 << 19
+        on_the_millisecond && self.capacity() < 1 << 19 && !self.is_tally()
     }
 
     #[inline]
@@ -225,6 +229,16 @@ mod tests {
         assert!(!bucket(1_000_003).fits(), "a prime leaves a million grains to a tick");
         assert!(!FixedWindow::epoch(Rate::per_minute(1 << 19)).unwrap().fits());
         assert!(!FixedWindow::anchored(Rate::per_minute(5)).unwrap().fits());
+    }
+
+    #[test]
+    fn quotas_that_share_their_states_live_in_one_table() {
+        for limit in [0, 1, 1 << 40] {
+            assert!(!FixedWindow::tally(limit, Window::Epoch(Span::from_secs(1))).unwrap().fits());
+        }
+        let shared = |count| Bucket::new(Rate::per_second(count)).unwrap().shared();
+        assert!(shared(1).fits() && shared(1_000_000).fits());
+        assert!(!shared(997).fits() && !shared(1_000_003).fits());
     }
 
     #[test]

@@ -81,5 +81,6 @@ pub(super) fn definition(quota: &Quota, by: &str) -> String {
         Quota::SlidingLog(it) => format!("{capacity} in any {}, each counted", stretch(it.rate().period)),
         Quota::Concurrency(it) => format!("{capacity} at once, each for {} at most", exactly(it.ttl())),
     };
-    format!("{text}{by}")
+    let tally = matches!(quota, Quota::FixedWindow(it) if it.is_tally());
+    format!("{text}{by}{}", if tally { ", refusals included" } else { "" })
 }

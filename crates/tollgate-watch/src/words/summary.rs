@@ -3,7 +3,7 @@
 use tollgate::{Mode, Quota};
 
 use super::figures::span;
-use super::{held, is_charged, is_overdrawn, left};
+use super::{held, is_charged, is_overdrawn, is_tally, left};
 use crate::record::{LimitRecord, Record, RecordFate};
 
 /// What was decided and why, in one sentence.
@@ -73,6 +73,13 @@ fn refused(limit: &LimitRecord) -> String {
         Quota::Concurrency(_) => format!("one is free in {} at the latest", span(wait)),
         _ => format!("it passes in {}", span(wait)),
     };
+    if cost == 0 && is_tally(limit) {
+        return format!(
+            "Refused by `{name}`: more than {} {} counted already; {passes}.",
+            limit.outcome.limit,
+            were(limit.outcome.limit)
+        );
+    }
     if is_charged(limit) {
         let charged = if is_overdrawn(limit) { "" } else { ", and charged all the same" };
         let (were, after) = (were(cost), stood(limit));

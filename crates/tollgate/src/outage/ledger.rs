@@ -86,8 +86,9 @@ impl Entry {
         self.share.whole.quota.used(&self.state, now)
     }
 
-    fn adjust(&mut self, adjustment: Adjustment, now: Timestamp) {
-        self.share.whole.quota.adjust(&mut self.state, adjustment, now);
+    /// By the numbers of who adjusts: rules that share their states may have different ones.
+    fn adjust(&mut self, share: &Share, adjustment: Adjustment, now: Timestamp) {
+        share.whole.quota.adjust(&mut self.state, adjustment, now);
     }
 }
 
@@ -134,14 +135,21 @@ impl Ledger {
         // Under the lock, so that an entry taken out has only earlier writings in it.
         let writing = self.writings.fetch_add(1, Ordering::Relaxed);
         let entry = match shard.entries.entry(name) {
-            Place::Occupied(place) => place.into_mut(),
+            Place::Occupied(place) => {
+                let entry = place.into_mut();
+                // Of rules that share their states, the one that has the most room for debts.
+                if share.whole.quota.period() > entry.share.whole.quota.period() {
+                    entry.share = Arc::clone(share);
+                }
+                entry
+            }
             Place::Vacant(place) => {
                 self.keys.fetch_add(1, Ordering::Relaxed);
                 let state = share.whole.quota.fresh();
                 place.insert(Entry { share: Arc::clone(share), state, born: writing, tried: 0 })
             }
         };
-        entry.adjust(Adjustment::Charge { units, overdraft: Overdraft::None }, now);
+        entry.adjust(share, Adjustment::Charge { units, overdraft: Overdraft::None }, now);
         Some(writing)
     }
 
@@ -158,7 +166,7 @@ impl Ledger {
         let mut shard = self.shard(&name);
         match shard.entries.get_mut(&name).filter(|entry| entry.born <= writing) {
             Some(entry) => {
-                entry.adjust(adjustment, now);
+                entry.adjust(share, adjustment, now);
                 true
             }
             None => false,
@@ -201,7 +209,7 @@ impl Ledger {
             Place::Occupied(place) => {
                 let units = entry.used(now);
                 let place = place.into_mut();
-                place.adjust(Adjustment::Charge { units, overdraft: Overdraft::None }, now);
+                place.adjust(&entry.share, Adjustment::Charge { units, overdraft: Overdraft::None }, now);
                 place.born = place.born.min(entry.born);
                 place.tried = place.tried.max(entry.tried);
             }

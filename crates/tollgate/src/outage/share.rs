@@ -49,7 +49,7 @@ impl Shares {
     /// What one of so many nodes grants of the rule of a check.
     pub(crate) fn of(&self, check: &Check<'_>, nodes: usize) -> Arc<Share> {
         let nodes = nodes.max(1);
-        // Slots keep their rule's id when their number changes, so the quota is compared too.
+        // Rules of one id can have different numbers, so the quota is compared too.
         let fits = |share: &Share| share.nodes == nodes && share.whole.quota == check.rule.quota;
         let made = self.made.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(share) = made.get(&check.rule.id).filter(|share| fits(share)) {
@@ -114,6 +114,11 @@ impl Fraction {
         // None of these can fail: a part of what can be served can be, too.
         let scaled = match quota {
             Quota::Bucket(it) => return self.of_bucket(it).into(),
+            Quota::FixedWindow(it) if it.is_tally() => {
+                // Of nothing, nothing: a limit of zero is one.
+                let limit = self.of_count(it.capacity()).min(it.capacity());
+                FixedWindow::tally(limit, it.window().clone()).ok().map(Quota::from)
+            }
             Quota::FixedWindow(it) => {
                 FixedWindow::new(self.of_count(it.capacity()), it.window().clone()).ok().map(Quota::from)
             }
@@ -151,7 +156,8 @@ impl Fraction {
             let burst = burst.min(LONGEST / apart).max(1);
             Bucket::new(Rate::new(1, Span::from_micros(apart))).ok()?.with_burst(burst).ok()
         };
-        exact().or_else(spaced).unwrap_or(*bucket)
+        let scaled = exact().or_else(spaced).unwrap_or(*bucket);
+        if bucket.is_shared() { scaled.shared() } else { scaled }
     }
 }
 
@@ -231,5 +237,20 @@ mod tests {
             let share = Fraction::new(20, usize::MAX).of_quota(&quota);
             assert_eq!((share.capacity(), share.algorithm()), (1, quota.algorithm()));
         }
+    }
+
+    #[test]
+    fn shares_of_what_shares_its_states_share_theirs() {
+        let tally = |limit| {
+            let window = tollgate_core::Window::Epoch(Span::from_minutes(1));
+            Rule::new("tally", FixedWindow::tally(limit, window).unwrap())
+        };
+        let limits = [0, 1, 10, 1_000].map(|limit| local(&tally(limit), 20, 2));
+        assert_eq!(limits.each_ref().map(|it| it.quota.capacity()), [0, 1, 1, 100]);
+        assert!(limits.iter().all(|it| it.id == limits[0].id));
+        let bucket = |burst| Rule::new("bucket", bucket(1, Span::from_secs(1), burst).shared());
+        let [small, large] = [10, 1_000].map(|burst| local(&bucket(burst), 20, 2));
+        assert_eq!((small.quota.capacity(), large.quota.capacity()), (1, 100));
+        assert_eq!(small.id, large.id);
     }
 }
