@@ -5,6 +5,8 @@
 
 use tollgate_core::{Quota, Rule, RuleId, Span};
 
+use crate::descriptor::index::Index;
+use crate::descriptor::{DescriptorPattern, EntryPattern, MOST_ENTRIES, domain};
 use crate::limit::{Cost, Limit, Missing, Mode, Soft, is_limit_name};
 use crate::matcher::Matcher;
 use crate::pattern::PathPattern;
@@ -42,6 +44,9 @@ pub struct LimitBuilder {
     dialects: Vec<Dialect>,
     soft: Option<Soft>,
     apart: bool,
+    descriptor: Vec<String>,
+    domains: Vec<String>,
+    ahead: Option<u64>,
 }
 
 /// Why limits do not make a policy.
@@ -61,6 +66,14 @@ pub enum BuildError {
         name: String,
         /// What was given.
         endpoint: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// It covers no descriptors as they are.
+    #[error("limit `{name}` cannot cover descriptors: {why}")]
+    Descriptor {
+        /// The limit.
+        name: String,
         /// What is wrong with it.
         why: String,
     },
@@ -106,6 +119,9 @@ impl LimitBuilder {
             dialects: Vec::new(),
             soft: None,
             apart: false,
+            descriptor: Vec::new(),
+            domains: Vec::new(),
+            ahead: None,
         }
     }
 
@@ -120,6 +136,43 @@ impl LimitBuilder {
     #[must_use]
     pub fn endpoint(mut self, pattern: impl Into<String>) -> Self {
         self.endpoints.push(pattern.into());
+        self
+    }
+
+    /// Covers descriptors with these entries, and no other requests: `plan=gold`, `user`,
+    /// `path=/v1/*`. Counts by all entries, unless `by` says something else.
+    ///
+    /// ```
+    /// # use tollgate_core::{Bucket, Rate};
+    /// # use tollgate_policy::{Call, Checks, Descriptor, KeySource, LimitBuilder, Policy};
+    /// let gold = LimitBuilder::new("gold")
+    ///     .descriptor(["plan=gold", "user"])
+    ///     .by(KeySource::Entry("user".into()))
+    ///     .quota(Bucket::new(Rate::per_minute(600))?);
+    /// let policy = Policy::of([gold])?;
+    /// let mut checks = Checks::new();
+    /// let ann = Descriptor { domain: "edge", entries: &[("plan", "gold"), ("user", "ann")] };
+    /// policy.survey(&Call::described(ann), &mut checks);
+    /// assert_eq!(checks[0].key.display().to_string(), "ann");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn descriptor(mut self, entries: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.descriptor = entries.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Covers descriptors of this domain. May be said several times; unsaid, all are covered.
+    #[must_use]
+    pub fn domain(mut self, domain: impl Into<String>) -> Self {
+        self.domains.push(domain.into());
+        self
+    }
+
+    /// Hands out up to so much more with an admitted answer, for a proxy to admit by itself.
+    #[must_use]
+    pub const fn ahead(mut self, units: u64) -> Self {
+        self.ahead = Some(units);
         self
     }
 
@@ -188,11 +241,60 @@ impl LimitBuilder {
         self
     }
 
-    fn build(self) -> Result<Limit, BuildError> {
-        let name = self.name;
-        if !is_limit_name(&name) {
-            return Err(BuildError::Name(name));
+    /// The descriptors it covers, and their domains.
+    fn described(&mut self) -> Result<(Option<DescriptorPattern>, Vec<Box<str>>), String> {
+        let said = |mistake: crate::mistake::Mistake| mistake.into_message();
+        let entries: Vec<_> = self
+            .descriptor
+            .iter()
+            .map(|it| EntryPattern::parse(it))
+            .collect::<Result<_, _>>()
+            .map_err(said)?;
+        let domains: Vec<_> =
+            self.domains.iter().map(|it| domain(it)).collect::<Result<_, _>>().map_err(said)?;
+        if entries.is_empty() {
+            let of_descriptors = !domains.is_empty()
+                || self.ahead.is_some()
+                || self.by.iter().any(KeySource::is_of_descriptor);
+            return if of_descriptors && !self.apart {
+                Err("it does not say which entries they have".to_owned())
+            } else {
+                Ok((None, domains))
+            };
         }
+        if entries.len() > MOST_ENTRIES {
+            return Err(format!("a descriptor has at most {MOST_ENTRIES} entries"));
+        }
+        if !(self.endpoints.is_empty() && self.methods.is_empty()) {
+            return Err("it covers paths or methods already".to_owned());
+        }
+        let pattern = DescriptorPattern::new(entries);
+        if self.by.is_empty() {
+            self.by.push(KeySource::Descriptor);
+        }
+        for source in &self.by {
+            match source {
+                KeySource::Descriptor | KeySource::Global if self.by.len() == 1 => {}
+                KeySource::Entry(entry) if pattern.count(entry) == 1 => {}
+                KeySource::Entry(entry) => {
+                    return Err(format!("none of them has one entry `{entry}` to count by"));
+                }
+                other => return Err(format!("they cannot be counted by `{other}`")),
+            }
+        }
+        Ok((Some(pattern), domains))
+    }
+
+    fn build(mut self) -> Result<Limit, BuildError> {
+        if !is_limit_name(&self.name) {
+            return Err(BuildError::Name(self.name));
+        }
+        let described = self.described();
+        let name = self.name;
+        let (descriptor, domains) = match described {
+            Ok(described) => described,
+            Err(why) => return Err(BuildError::Descriptor { name, why }),
+        };
         if self.by.is_empty() {
             return Err(BuildError::NoKey(name));
         }
@@ -205,7 +307,7 @@ impl LimitBuilder {
                 }
             }
         }
-        if endpoints.is_empty() && !self.apart {
+        if endpoints.is_empty() && !self.apart && descriptor.is_none() {
             endpoints.push(PathPattern::everything());
         }
         for parameter in self.by.iter().filter_map(KeySource::path_parameter) {
@@ -224,6 +326,9 @@ impl LimitBuilder {
             hosts: Vec::new(),
             methods: self.methods,
             headers: Vec::new(),
+            descriptor,
+            domains,
+            ahead: self.ahead,
             by: self.by,
             missing: self.missing,
             cost: Cost::Fixed(self.cost),
@@ -270,8 +375,14 @@ impl Policy {
             }
             all.push(limit);
         }
-        let fresh = Self { limits: all, routes: Vec::new(), matcher: Matcher::default(), ..self };
-        Ok(fresh.indexed())
+        let unfiled = Self {
+            limits: all,
+            routes: Vec::new(),
+            matcher: Matcher::default(),
+            descriptors: Index::default(),
+            ..self
+        };
+        Ok(unfiled.indexed())
     }
 
     /// A policy of limits made in Rust, with the defaults of a file that says nothing else.

@@ -4,11 +4,13 @@
 //! another algorithm, keys that no request can have, names that collide.
 //!
 //! - `amount`: how much a limit grants, to whom.
+//! - `descriptor`: what a limit on descriptors counts by, and whom it makes exceptions for.
 //! - `limit`: one limit, and the rules it checks.
 //! - `name`: names for limits that have none.
 //! - `warn`: what works and is probably not meant.
 
 mod amount;
+mod descriptor;
 mod limit;
 mod name;
 mod warn;

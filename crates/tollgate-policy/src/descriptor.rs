@@ -1,6 +1,29 @@
 //! A request as Envoy describes it to a rate limit service: a domain, and words with values.
 //!
+//! - `glob`: values with `*` in them.
+//! - `index`: finds the limits that cover a descriptor among many thousands.
+//!
 //! Not here: how it travels (`tollgate_rls`), what Envoy's own files make of it (`tollgate_envoy`).
+
+mod glob;
+pub(crate) mod index;
+
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::document::short;
+use crate::mistake::Mistake;
+use crate::veil::{begun, is_secret_word};
+pub use glob::Glob;
+
+/// Longer patterns are mistakes; and keys, which hold all entries, stay short.
+pub(crate) const MOST_ENTRIES: usize = 16;
+/// The longest key of an entry, and the longest domain.
+pub(crate) const LONGEST_WORD: usize = 256;
+/// The longest value of a pattern.
+const LONGEST_VALUE: usize = 1_024;
+/// There descriptors describe requests, and meet the limits on paths.
+pub(crate) const RESERVED_DOMAIN: &str = "tollgate";
 
 /// A domain, and the entries of one of its descriptors, in the order in which they came.
 ///
@@ -19,8 +42,227 @@ pub struct Descriptor<'a> {
 }
 
 impl<'a> Descriptor<'a> {
+    /// The client's address, where the proxy says it: the entry that Envoy calls
+    /// `remote_address`.
+    pub fn client(&self) -> Option<IpAddr> {
+        self.value("remote_address")?.parse().ok()
+    }
+
     /// The value of the first entry with this key.
     pub fn value(&self, key: &str) -> Option<&'a str> {
         self.entries.iter().find(|(known, _)| *known == key).map(|(_, value)| *value)
     }
+}
+
+/// Which descriptors a limit covers: those with exactly these entries, in this order.
+///
+/// ```
+/// # use tollgate_policy::Policy;
+/// let policy = Policy::parse("limits: [{descriptor: [plan=gold, user], bucket: 10/minute}]")?;
+/// let pattern = policy.limits()[0].descriptor().expect("the limit has one");
+/// assert!(pattern.covers(&[("plan", "gold"), ("user", "ann")]));
+/// assert!(!pattern.covers(&[("plan", "gold")]));
+/// assert!(!pattern.covers(&[("user", "ann"), ("plan", "gold")]));
+/// assert_eq!(pattern.to_string(), "plan=gold, user");
+/// # Ok::<(), tollgate_policy::Diagnostics>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DescriptorPattern(Vec<EntryPattern>);
+
+/// One entry of a [`DescriptorPattern`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct EntryPattern {
+    key: Box<str>,
+    value: ValuePattern,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ValuePattern {
+    /// Any value.
+    Any,
+    /// This one.
+    Exact(Box<str>),
+    /// What fits text with `*` in it.
+    Like(Glob),
+}
+
+impl DescriptorPattern {
+    /// The entries, one at least.
+    pub(crate) fn new(entries: Vec<EntryPattern>) -> Self {
+        Self(entries)
+    }
+
+    /// Its entries, in order.
+    pub fn entries(&self) -> &[EntryPattern] {
+        &self.0
+    }
+
+    /// Whether it covers a descriptor with these entries.
+    pub fn covers(&self, entries: &[(&str, &str)]) -> bool {
+        let fits = |(wanted, (key, value)): (&EntryPattern, &(&str, &str))| {
+            *wanted.key == **key && wanted.fits(value)
+        };
+        self.0.len() == entries.len() && self.0.iter().zip(entries).all(fits)
+    }
+
+    /// How many of its entries have this key.
+    pub(crate) fn count(&self, key: &str) -> usize {
+        self.0.iter().filter(|entry| *entry.key == *key).count()
+    }
+
+    /// The entries of a descriptor that operators type: a value for each entry, or for each
+    /// whose value is open. A value may be written as it is shown, `user=ann`.
+    pub(crate) fn typed<'a>(&'a self, values: &[&'a str]) -> Option<Vec<(&'a str, &'a str)>> {
+        let open = self.0.iter().filter(|entry| entry.is_open()).count();
+        let only_open = values.len() == open && open < self.0.len();
+        if !only_open && values.len() != self.0.len() {
+            return None;
+        }
+        let mut values = values.iter();
+        let mut entries = Vec::with_capacity(self.0.len());
+        for entry in &self.0 {
+            let value = match &entry.value {
+                ValuePattern::Exact(value) if only_open => value,
+                _ => {
+                    let typed = *values.next()?;
+                    let bare = typed.strip_prefix(&*entry.key).and_then(|rest| rest.strip_prefix('='));
+                    bare.unwrap_or(typed)
+                }
+            };
+            if !entry.fits(value) {
+                return None;
+            }
+            entries.push((&*entry.key, value));
+        }
+        Some(entries)
+    }
+}
+
+/// As a policy writes it: `plan=gold, user`.
+impl fmt::Display for DescriptorPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, entry) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str(", ")?;
+            }
+            entry.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl EntryPattern {
+    /// What is to stand in the descriptor.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Whether more than one value fits.
+    pub const fn is_open(&self) -> bool {
+        !matches!(self.value, ValuePattern::Exact(_))
+    }
+
+    /// Whether a value fits.
+    pub fn fits(&self, value: &str) -> bool {
+        match &self.value {
+            ValuePattern::Any => true,
+            ValuePattern::Exact(wanted) => **wanted == *value,
+            ValuePattern::Like(glob) => glob.fits(value),
+        }
+    }
+
+    /// Whether whoever has the value has what it stands for, to judge by the key.
+    pub(crate) fn is_secret(&self) -> bool {
+        is_secret_word(self.key.as_bytes())
+    }
+
+    /// The value as it was written; none where any fits.
+    pub(crate) fn written(&self) -> Option<String> {
+        match &self.value {
+            ValuePattern::Any => None,
+            ValuePattern::Exact(value) => Some(value.to_string()),
+            ValuePattern::Like(glob) => Some(glob.to_string()),
+        }
+    }
+
+    /// `user`, `plan=gold` or `path=/v1/*`.
+    pub(crate) fn parse(text: &str) -> Result<Self, Mistake> {
+        let (key, value) = match text.split_once('=') {
+            Some((key, value)) => (key, Some(value)),
+            None => (text, None),
+        };
+        if key.trim() != key || value.is_some_and(|value| value.trim() != value) {
+            let meant = value.map(|value| format!("={}", value.trim())).unwrap_or_default();
+            return Err(Mistake::new("an entry has no blanks around its words")
+                .meant(format!("{}{meant}", short(key.trim())))
+                .help("an entry is a key, or a key and a value: plan=gold"));
+        }
+        if key.is_empty() {
+            return Err(Mistake::new(format!("the entry `{}` has no key", short(text)))
+                .label("the key stands before the `=`")
+                .help("an entry is a key, or a key and a value: plan=gold"));
+        }
+        if key.contains('*') {
+            return Err(Mistake::new("the key of an entry has no wildcards")
+                .at(0..key.len())
+                .label("only values have: path=/v1/*"));
+        }
+        if let Some(at) = text.find(char::is_control) {
+            return Err(Mistake::new("an entry has no control characters")
+                .at(at..at + text[at..].chars().next().map_or(1, char::len_utf8))
+                .label("remove this"));
+        }
+        if key.len() > LONGEST_WORD || value.is_some_and(|value| value.len() > LONGEST_VALUE) {
+            return Err(Mistake::new("this entry is too long")
+                .label(format!("at most {LONGEST_WORD} bytes of key, and {LONGEST_VALUE} of value")));
+        }
+        let value = match value {
+            None => ValuePattern::Any,
+            Some("") => {
+                return Err(Mistake::new(format!("which {}?", short(key)))
+                    .label("nothing stands behind the `=`")
+                    .help(format!("any value is written `{}` alone", short(key))));
+            }
+            Some(value) if value.bytes().all(|byte| byte == b'*') => ValuePattern::Any,
+            Some(value) => match Glob::parse(value) {
+                Some(glob) => ValuePattern::Like(glob),
+                None => ValuePattern::Exact(value.into()),
+            },
+        };
+        Ok(Self { key: key.into(), value })
+    }
+}
+
+/// As a policy writes it, but for what opens doors: nobody reads that whole.
+impl fmt::Display for EntryPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.key)?;
+        match self.written() {
+            None => Ok(()),
+            Some(value) if self.is_secret() => write!(f, "={}", begun(&value)),
+            Some(value) => write!(f, "={value}"),
+        }
+    }
+}
+
+/// A domain that a limit may be for.
+pub(crate) fn domain(text: &str) -> Result<Box<str>, Mistake> {
+    if text == RESERVED_DOMAIN {
+        return Err(Mistake::new("descriptors of the domain `tollgate` meet the limits on paths")
+            .label("reserved: no limit on descriptors is met there")
+            .help("there a descriptor describes a request, by `path`, `ip`, `user` and so on: limit it by `endpoint`, without `descriptor`"));
+    }
+    if matches!(text, "*" | "any" | "all") {
+        return Err(
+            Mistake::new(format!("`{text}` is not a domain")).label("leave `domain` out for all of them")
+        );
+    }
+    if text.contains('*') {
+        return Err(Mistake::new("a domain has no wildcards").label("several domains are a list"));
+    }
+    if text.trim() != text || text.len() > LONGEST_WORD || text.chars().any(char::is_control) {
+        return Err(Mistake::new(format!("`{}` cannot be a domain", short(text)))
+            .label(format!("at most {LONGEST_WORD} bytes, without blanks around them")));
+    }
+    Ok(text.into())
 }

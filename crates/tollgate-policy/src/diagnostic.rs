@@ -193,6 +193,11 @@ impl Problems {
         self.about(document.sources())
     }
 
+    /// The same for a text that is no [`Document`](crate::Document): a file in another language.
+    pub fn about_text(self, text: &str) -> Diagnostics {
+        self.about(&Sources::file(text))
+    }
+
     /// The same problems, where the text has become part of a longer one.
     pub(crate) fn moved(mut self, source: u32, behind: u32) -> Self {
         for found in &mut self.found {
@@ -226,6 +231,13 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
+    /// The same, reworded: for files of another format that are read with the same tools.
+    #[must_use]
+    pub fn reworded(mut self, reword: impl FnMut(&mut Diagnostic)) -> Self {
+        self.items.iter_mut().for_each(reword);
+        self
+    }
+
     /// As text for a terminal, in the manner of `rustc`. `file` is how the file is called there.
     pub fn render(&self, file: &str) -> String {
         let mut out = String::new();

@@ -71,7 +71,8 @@ pub(crate) struct View<'r, R: ?Sized> {
 }
 
 impl Identify {
-    /// The value of a property, if it has one. Addresses are the business of `survey`.
+    /// The value of a property, if it has one. Addresses, and descriptors as a whole, are
+    /// the business of `survey`.
     pub(crate) fn value<'r, R: Request + ?Sized>(
         &self,
         source: &KeySource,
@@ -89,7 +90,7 @@ impl Identify {
         // key is what a caller shows rather than what it is, and may still be shown.
         let known = |known, places| among(known, places, request.is_identified());
         let value = match source {
-            KeySource::Ip | KeySource::Global => None,
+            KeySource::Ip | KeySource::Global | KeySource::Descriptor => None,
             KeySource::User => known(request.user(), &self.user),
             KeySource::ApiKey => among(request.api_key(), &self.api_key, false),
             KeySource::Tenant => known(request.tenant(), &self.tenant),
@@ -105,6 +106,9 @@ impl Identify {
                 matcher::segment(view.path, index).map(|segment| extract::decoded(segment.as_bytes(), false))
             }
             KeySource::Claim(name) => request.claim(name).map(|value| Cow::Borrowed(value.as_bytes())),
+            KeySource::Entry(name) => {
+                request.descriptor()?.value(name).map(|value| Cow::Borrowed(value.as_bytes()))
+            }
         };
         value.filter(|value| !value.is_empty())
     }

@@ -87,16 +87,20 @@ impl Key {
     /// The key of a descriptor: a part for each word and value, in their order.
     pub fn of_entries<'a>(entries: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut key = Self::default();
-        for (word, value) in entries {
-            key.push_bounded(tag::WORD, word.as_bytes());
-            key.push_bounded(tag::ENTRY, value.as_bytes());
-        }
+        key.push_entries(entries);
         key
+    }
+
+    pub(crate) fn push_entries<'a>(&mut self, entries: impl IntoIterator<Item = (&'a str, &'a str)>) {
+        for (word, value) in entries {
+            self.push_bounded(tag::WORD, word.as_bytes());
+            self.push_bounded(tag::ENTRY, value.as_bytes());
+        }
     }
 
     pub(crate) fn push_value(&mut self, source: &KeySource, value: &[u8]) {
         let tag = match source {
-            KeySource::Ip | KeySource::Global => tag::GLOBAL,
+            KeySource::Ip | KeySource::Global | KeySource::Descriptor => tag::GLOBAL,
             KeySource::User => tag::USER,
             KeySource::ApiKey => tag::API_KEY,
             KeySource::Tenant => tag::TENANT,
@@ -105,6 +109,7 @@ impl Key {
             KeySource::Query(_) => tag::QUERY,
             KeySource::Path(_) => tag::PATH,
             KeySource::Claim(_) => tag::CLAIM,
+            KeySource::Entry(_) => tag::ENTRY,
         };
         self.push_bounded(tag, value);
     }
@@ -186,11 +191,10 @@ struct Shown<'k>(&'k Key);
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = Capped { out: f, left: MOST_SHOWN };
-        let mut parts = self.0.parts().enumerate();
-        let all = parts.try_for_each(|(index, (tag, bytes))| {
-            if index > 0 {
-                out.write_str(if tag.eq_ignore_ascii_case(&tag::ENTRY) { "=" } else { ", " })?;
-            }
+        let mut before = None;
+        let mut parts = self.0.parts();
+        let all = parts.try_for_each(|(tag, bytes)| {
+            out.write_str(joint(before.replace(tag)))?;
             show_part(tag, bytes, &mut out)
         });
         match all {
@@ -198,6 +202,15 @@ impl fmt::Display for Shown<'_> {
             Err(fmt::Error) if out.left == 0 => f.write_str("..."),
             other => other,
         }
+    }
+}
+
+/// What stands between a part and the one before it: a word and its value belong together.
+pub(crate) const fn joint(before: Option<u8>) -> &'static str {
+    match before {
+        None => "",
+        Some(tag) if tag.eq_ignore_ascii_case(&tag::WORD) => "=",
+        Some(_) => ", ",
     }
 }
 

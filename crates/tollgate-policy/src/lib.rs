@@ -26,7 +26,7 @@ mod veil;
 mod written;
 
 pub use builder::{BuildError, LimitBuilder};
-pub use descriptor::Descriptor;
+pub use descriptor::{Descriptor, DescriptorPattern, EntryPattern, Glob};
 pub use diagnostic::{Diagnostic, Diagnostics, Located, Place, Problems, Severity, veiled};
 pub use document::{Document, Entry, Fields, Kind, Node, Setting, Words};
 pub use identify::{Credential, Identify};

@@ -6,6 +6,7 @@
 use foldhash::HashMap;
 use tollgate_core::{Rule, RuleId, Span};
 
+use crate::descriptor::DescriptorPattern;
 use crate::key::Key;
 use crate::pattern::{HostPattern, PathPattern};
 use crate::settings::Dialect;
@@ -35,6 +36,11 @@ pub struct Limit {
     /// In upper case; empty means all.
     pub(crate) methods: Vec<Box<str>>,
     pub(crate) headers: Vec<HeaderMatch>,
+    /// Then it has no endpoints, hosts, methods and headers.
+    pub(crate) descriptor: Option<DescriptorPattern>,
+    /// Of descriptors; empty means all.
+    pub(crate) domains: Vec<Box<str>>,
+    pub(crate) ahead: Option<u64>,
     pub(crate) by: Vec<KeySource>,
     pub(crate) missing: Missing,
     pub(crate) cost: Cost,
@@ -159,6 +165,9 @@ impl Limit {
             hosts: Vec::new(),
             methods: Vec::new(),
             headers: Vec::new(),
+            descriptor: None,
+            domains: Vec::new(),
+            ahead: None,
             by: vec![KeySource::Global],
             missing: Missing::default(),
             cost: Cost::Fixed(1),
@@ -193,7 +202,7 @@ impl Limit {
         self.soft.as_ref()
     }
 
-    /// The paths it covers.
+    /// The paths it covers; none of a limit on descriptors.
     pub fn endpoints(&self) -> &[PathPattern] {
         &self.endpoints
     }
@@ -211,6 +220,22 @@ impl Limit {
     /// The headers a request must have.
     pub fn headers(&self) -> &[HeaderMatch] {
         &self.headers
+    }
+
+    /// The descriptors it covers. A limit that has such covers no request that has none.
+    pub const fn descriptor(&self) -> Option<&DescriptorPattern> {
+        self.descriptor.as_ref()
+    }
+
+    /// The domains whose descriptors it covers; none means all.
+    pub fn domains(&self) -> impl Iterator<Item = &str> {
+        self.domains.iter().map(|domain| &**domain)
+    }
+
+    /// How much more is handed out with an admitted answer, at most, for a proxy to admit
+    /// by itself. It is charged when it is handed out.
+    pub const fn ahead(&self) -> Option<u64> {
+        self.ahead
     }
 
     /// The parts of its key.

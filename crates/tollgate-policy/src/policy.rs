@@ -10,6 +10,7 @@ use foldhash::HashMap;
 use tollgate_core::Rule;
 
 use crate::compile::compile;
+use crate::descriptor::index::Index;
 use crate::diagnostic::Diagnostics;
 use crate::document::Document;
 use crate::identify::{Identify, View};
@@ -47,6 +48,7 @@ pub struct Policy {
     /// Limit and pattern of each route, in file order.
     pub(crate) routes: Vec<(u32, u32)>,
     pub(crate) matcher: Matcher,
+    pub(crate) descriptors: Index,
     pub(crate) allow: List,
     pub(crate) deny: List,
     pub(crate) identify: Identify,
@@ -73,6 +75,7 @@ impl Default for Policy {
             by_name: HashMap::default(),
             routes: Vec::new(),
             matcher: Matcher::default(),
+            descriptors: Index::default(),
             allow: List::new(Vec::new()),
             deny: List::new(Vec::new()),
             identify: Identify::default(),
@@ -110,6 +113,9 @@ impl Policy {
             limit.place = place;
         }
         for (index, limit) in (0..).zip(&self.limits) {
+            if let Some(pattern) = &limit.descriptor {
+                self.descriptors.add(&limit.domains, pattern, index);
+            }
             for (at, pattern) in (0..).zip(&limit.endpoints) {
                 let route = u32::try_from(self.routes.len()).unwrap_or(u32::MAX);
                 self.routes.push((index, at));
@@ -206,6 +212,9 @@ impl Policy {
     /// The key of a limit from the values of its parts, as operators type them.
     /// `None` when their number is wrong, or an address is none.
     ///
+    /// For a limit by all entries of a descriptor, those are the values of its entries, or only
+    /// of those that are open; each may be written as it is shown, `user=ann`.
+    ///
     /// ```
     /// # use tollgate_policy::{Call, Checks, Policy};
     /// let policy = Policy::parse("limits: [{by: ip, bucket: 10/minute}]")?;
@@ -220,6 +229,14 @@ impl Policy {
         if let ([KeySource::Global], []) = (limit.by(), values) {
             key.push_global();
             return Some(key);
+        }
+        if let [KeySource::Descriptor] = limit.by() {
+            let entries = match limit.descriptor() {
+                Some(pattern) => pattern.typed(values)?,
+                // Whoever finds the limit knows its entries: nothing is known here to add to them.
+                None => values.iter().map(|value| value.split_once('=')).collect::<Option<_>>()?,
+            };
+            return (!entries.is_empty()).then(|| Key::of_entries(entries));
         }
         if limit.by().len() != values.len() {
             return None;
@@ -293,9 +310,11 @@ impl Policy {
         if let Some(plan) = view.request.plan().filter(|plan| !plan.is_empty()) {
             return Some(Cow::Borrowed(plan));
         }
-        // Whoever has settled who calls has settled the plan too, but for verified claims.
-        let verified =
-            |source: &KeySource| matches!(source, KeySource::Claim(_) | KeySource::User | KeySource::Tenant);
+        // Whoever has settled who calls has settled the plan too, but for verified claims and
+        // what the proxy itself says.
+        let verified = |source: &KeySource| {
+            matches!(source, KeySource::Claim(_) | KeySource::User | KeySource::Tenant | KeySource::Entry(_))
+        };
         let from = self.plan_from.as_ref().filter(|from| !view.request.is_identified() || verified(from))?;
         // A name that is not text is the name of no plan, and so as good as an unknown one.
         Some(match self.identify.value(from, view)? {

@@ -30,9 +30,9 @@ pub trait Request {
         None
     }
 
-    /// The client's address, settled.
+    /// The client's address, settled. Of a descriptor: its `remote_address`.
     fn client(&self) -> Option<IpAddr> {
-        None
+        self.descriptor()?.client()
     }
 
     /// The first value of a header. The name is given in lower case.
@@ -60,24 +60,24 @@ pub trait Request {
         false
     }
 
-    /// Who is logged in, if the caller has found out.
+    /// Who is logged in, if the caller has found out. Of a descriptor: its entry of this name.
     fn user(&self) -> Option<&str> {
-        None
+        self.descriptor()?.value("user")
     }
 
-    /// The key a program calls with, if the caller has found out.
+    /// The key a program calls with, if the caller has found out. Of a descriptor: its entry of this name.
     fn api_key(&self) -> Option<&str> {
-        None
+        self.descriptor()?.value("api_key")
     }
 
-    /// The customer, if the caller has found out.
+    /// The customer, if the caller has found out. Of a descriptor: its entry of this name.
     fn tenant(&self) -> Option<&str> {
-        None
+        self.descriptor()?.value("tenant")
     }
 
-    /// The plan of the customer, if the caller has found out.
+    /// The plan of the customer, if the caller has found out. Of a descriptor: its entry of this name.
     fn plan(&self) -> Option<&str> {
-        None
+        self.descriptor()?.value("plan")
     }
 
     /// A claim of a token that the caller has verified.
@@ -187,6 +187,7 @@ pub struct Call<'a> {
     plan: Option<&'a str>,
     claims: Vec<(&'a str, &'a str)>,
     cost: Option<u64>,
+    descriptor: Option<Descriptor<'a>>,
 }
 
 impl<'a> Call<'a> {
@@ -197,6 +198,19 @@ impl<'a> Call<'a> {
             None => (path, None),
         };
         Self { method, path, query, ..Self::default() }
+    }
+
+    /// What a proxy describes by a descriptor.
+    pub fn described(descriptor: Descriptor<'a>) -> Self {
+        Self {
+            client: descriptor.client(),
+            user: descriptor.value("user"),
+            api_key: descriptor.value("api_key"),
+            tenant: descriptor.value("tenant"),
+            plan: descriptor.value("plan"),
+            descriptor: Some(descriptor),
+            ..Self::default()
+        }
     }
 
     /// From this client.
@@ -310,5 +324,9 @@ impl Request for Call<'_> {
 
     fn cost(&self) -> Option<u64> {
         self.cost
+    }
+
+    fn descriptor(&self) -> Option<Descriptor<'_>> {
+        self.descriptor
     }
 }

@@ -39,16 +39,21 @@ pub enum KeySource {
     Path(Box<str>),
     /// A claim of the caller's token.
     Claim(Box<str>),
+    /// All entries of a descriptor.
+    Descriptor,
+    /// The value of one entry of a descriptor.
+    Entry(Box<str>),
 }
 
-const PLAIN: [(&str, KeySource); 5] = [
+const PLAIN: [(&str, KeySource); 6] = [
     ("ip", KeySource::Ip),
     ("user", KeySource::User),
     ("api_key", KeySource::ApiKey),
     ("tenant", KeySource::Tenant),
     ("global", KeySource::Global),
+    ("descriptor", KeySource::Descriptor),
 ];
-const NAMED: [&str; 5] = ["header", "cookie", "query", "path", "claim"];
+const NAMED: [&str; 6] = ["header", "cookie", "query", "path", "claim", "descriptor"];
 /// What other tools call them.
 const ELSEWHERE: [(&str, &str); 14] = [
     ("address", "ip"),
@@ -75,6 +80,11 @@ impl KeySource {
         if let Self::Path(name) = self { Some(name) } else { None }
     }
 
+    /// Whether it is of a descriptor.
+    pub(crate) const fn is_of_descriptor(&self) -> bool {
+        matches!(self, Self::Descriptor | Self::Entry(_))
+    }
+
     pub(crate) fn parse(text: &str) -> Result<Self, Mistake> {
         if let Some((_, source)) = PLAIN.iter().find(|(word, _)| *word == text) {
             return Ok(source.clone());
@@ -86,6 +96,7 @@ impl KeySource {
             let meant = match kind {
                 "jwt" => Some("claim"),
                 "param" => Some("path"),
+                "entry" | "descriptors" => Some("descriptor"),
                 _ => nearest(kind, NAMED),
             };
             let mistake = match meant {
@@ -111,6 +122,7 @@ impl KeySource {
             "cookie" => Self::Cookie(name.into()),
             "query" => Self::Query(name.into()),
             "path" => Self::Path(name.into()),
+            "descriptor" => Self::Entry(name.into()),
             _ => Self::Claim(name.into()),
         })
     }
@@ -163,6 +175,8 @@ impl fmt::Display for KeySource {
             Self::Query(name) => write!(f, "query:{name}"),
             Self::Path(name) => write!(f, "path:{name}"),
             Self::Claim(name) => write!(f, "claim:{name}"),
+            Self::Descriptor => f.write_str("descriptor"),
+            Self::Entry(name) => write!(f, "descriptor:{name}"),
         }
     }
 }

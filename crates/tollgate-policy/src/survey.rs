@@ -12,6 +12,7 @@ use std::cell::OnceCell;
 use smallvec::SmallVec;
 use tollgate_core::Rule;
 
+use crate::descriptor::Descriptor;
 use crate::identify::View;
 use crate::key::Key;
 use crate::limit::{Allowance, Cost, Limit, Missing, Mode};
@@ -43,7 +44,7 @@ pub struct Check<'p> {
 /// Holds eight checks before it needs the heap.
 #[derive(Clone, Debug, Default)]
 pub struct Checks<'p> {
-    checks: SmallVec<[Check<'p>; 8]>,
+    list: SmallVec<[Check<'p>; 8]>,
     shadowed: SmallVec<[Block<'p>; 2]>,
     /// Which of the requests that are decided together is surveyed.
     part: u32,
@@ -67,14 +68,14 @@ impl<'p> Checks<'p> {
         let Some((last, others)) = rules.split_last() else { return };
         let part = self.part;
         for rule in others {
-            self.checks.push(Check { limit, rule, key: key.clone(), cost, part });
+            self.list.push(Check { limit, rule, key: key.clone(), cost, part });
         }
-        self.checks.push(Check { limit, rule: last, key, cost, part });
+        self.list.push(Check { limit, rule: last, key, cost, part });
     }
 
     /// Forgets the last request.
     pub fn clear(&mut self) {
-        self.checks.clear();
+        self.list.clear();
         self.shadowed.clear();
         self.part = 0;
     }
@@ -84,7 +85,7 @@ impl<'p> std::ops::Deref for Checks<'p> {
     type Target = [Check<'p>];
 
     fn deref(&self) -> &[Check<'p>] {
-        &self.checks
+        &self.list
     }
 }
 
@@ -226,10 +227,9 @@ impl Policy {
         for (part, request) in (0..).zip(requests) {
             out.part = part;
             match self.survey_more(request, out) {
-                Survey::Applies | Survey::Allowed(_) => {}
                 Survey::Denied(entry) => return Survey::Denied(entry),
                 blocked @ Survey::Blocked(_) if survey == Survey::Applies => survey = blocked,
-                Survey::Blocked(_) => {}
+                Survey::Applies | Survey::Allowed(_) | Survey::Blocked(_) => {}
             }
         }
         survey
@@ -252,6 +252,9 @@ impl Policy {
 
     #[inline]
     fn survey_more<'p, R: Request + ?Sized>(&'p self, request: &R, out: &mut Checks<'p>) -> Survey<'p> {
+        if let Some(descriptor) = request.descriptor() {
+            return self.survey_descriptor(request, &descriptor, out);
+        }
         let path = path::normal(request.path());
         let view = View { request, path: &path, pattern: None };
         if let Some(entry) = self.deny.find(&self.identify, &view) {
@@ -271,6 +274,31 @@ impl Policy {
         surveyor.walk(request, &path);
         if let Some(literal) = &literal {
             surveyor.walk(request, literal);
+        }
+        surveyor.blocked.map_or(Survey::Applies, Survey::Blocked)
+    }
+
+    /// A request that a descriptor stands for meets the limits on descriptors, and no others.
+    #[inline(never)]
+    fn survey_descriptor<'p, R: Request + ?Sized>(
+        &'p self,
+        request: &R,
+        descriptor: &Descriptor<'_>,
+        out: &mut Checks<'p>,
+    ) -> Survey<'p> {
+        let view = View { request, path: "", pattern: None };
+        if let Some(entry) = self.deny.find(&self.identify, &view) {
+            return Survey::Denied(entry);
+        }
+        if let Some(entry) = self.allow.find(&self.identify, &view) {
+            return Survey::Allowed(entry);
+        }
+        let mut surveyor =
+            Surveyor { policy: self, plan: OnceCell::new(), out, blocked: None, taken: SmallVec::new() };
+        for place in self.descriptors.find(descriptor) {
+            if let Some(limit) = self.limits.get(place as usize).filter(|limit| limit.mode != Mode::Off) {
+                surveyor.take(limit, &view);
+            }
         }
         surveyor.blocked.map_or(Survey::Applies, Survey::Blocked)
     }
@@ -373,6 +401,10 @@ impl<'p: 'r, 'r> Surveyor<'p, 'r, '_> {
                     continue;
                 }
                 KeySource::Ip => self.net(view).map(|net| key.push_address(net)).is_none(),
+                KeySource::Descriptor => {
+                    let entries = view.request.descriptor().map(|it| it.entries.iter().copied());
+                    entries.map(|entries| key.push_entries(entries)).is_none()
+                }
                 _ => {
                     let value = self.policy.identify.value(source, view);
                     value.map(|value| key.push_value(source, &value)).is_none()

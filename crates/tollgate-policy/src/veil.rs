@@ -6,11 +6,10 @@
 //!
 //! Not here: the secret that hashes are keyed with, which the caller brings.
 
-use std::fmt::Write as _;
 use std::hash::BuildHasher;
 
 use crate::identify::Credential;
-use crate::key::{Key, show_part, tag};
+use crate::key::{Key, joint, show_part, tag};
 use crate::limit::Limit;
 use crate::policy::Policy;
 use crate::settings::KeyPrivacy;
@@ -22,6 +21,8 @@ const SHOWN: usize = 4;
 const MOST_SHOWN: usize = 256;
 /// Headers that open doors, whoever reads them.
 const SECRET_HEADERS: [&str; 4] = ["authorization", "proxy-authorization", "cookie", "x-api-key"];
+/// What stands in the names of entries that open doors, without what joins words.
+const SECRET_WORDS: [&str; 6] = ["apikey", "token", "authorization", "cookie", "password", "secret"];
 
 impl Policy {
     /// A key as the policy's `privacy` lets it be seen. `secret` keys the hash,
@@ -41,17 +42,22 @@ impl Policy {
             return format!("hash:{:016x}", secret.hash_one(key.as_bytes()));
         }
         let mut shown = String::with_capacity(48);
+        let mut before: Option<(u8, &[u8])> = None;
         for (index, (tag, bytes)) in key.parts().enumerate() {
             if shown.len() >= MOST_SHOWN {
                 shown.push_str("...");
                 break;
             }
-            if index > 0 {
-                shown.push_str(", ");
-            }
-            let is_name = matches!(tag, tag::GLOBAL | tag::SHARED | tag::UNKNOWN);
+            shown.push_str(joint(before.map(|(tag, _)| tag)));
+            // The word of an entry names nobody: its value does.
+            let word = before.replace((tag, bytes)).filter(|(tag, _)| is_word(*tag));
+            let is_name = is_word(tag) || matches!(tag, tag::GLOBAL | tag::SHARED | tag::UNKNOWN);
             let is_address = matches!(tag, tag::IP | tag::INSTEAD);
-            let is_secret = !is_address && limit.by.get(index).is_some_and(|source| self.is_secret(source));
+            let is_secret = !is_address
+                && match word {
+                    Some((_, word)) => is_secret_word(word),
+                    None => limit.by.get(index).is_some_and(|source| self.is_secret(source)),
+                };
             let start = shown.len();
             if bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.@:".contains(byte))
                 && tag.is_ascii_lowercase()
@@ -80,19 +86,41 @@ impl Policy {
             KeySource::ApiKey | KeySource::Cookie(_) => true,
             KeySource::Header(name) => SECRET_HEADERS.contains(&&**name) || holds_key(),
             KeySource::Query(_) | KeySource::Claim(_) => holds_key(),
-            KeySource::Ip | KeySource::User | KeySource::Tenant | KeySource::Global | KeySource::Path(_) => {
-                false
-            }
+            KeySource::Entry(name) => is_secret_word(name.as_bytes()),
+            KeySource::Ip
+            | KeySource::User
+            | KeySource::Tenant
+            | KeySource::Global
+            | KeySource::Path(_)
+            | KeySource::Descriptor => false,
         }
     }
 }
 
+const fn is_word(tag: u8) -> bool {
+    tag.eq_ignore_ascii_case(&tag::WORD)
+}
+
+/// Whether the entry of a descriptor with this word opens doors: nobody but the proxy's own
+/// file says what it is, so its name has to do.
+pub(crate) fn is_secret_word(word: &[u8]) -> bool {
+    let plain: String =
+        word.iter().filter(|byte| byte.is_ascii_alphanumeric()).map(|byte| char::from(*byte)).collect();
+    let plain = plain.to_ascii_lowercase();
+    SECRET_WORDS.iter().any(|secret| plain.contains(secret))
+}
+
 /// Leaves the first characters of the last part; none of one that has no more.
 fn cut(shown: &mut String, start: usize) {
-    let rest = &shown[start..];
-    let keep = rest.char_indices().nth(SHOWN).map_or(0, |(at, _)| at);
-    shown.truncate(start + keep);
-    let _never = shown.write_char('…');
+    let rest = begun(&shown[start..]);
+    shown.truncate(start);
+    shown.push_str(&rest);
+}
+
+/// The first characters of a text; none of one that has no more.
+pub(crate) fn begun(text: &str) -> String {
+    let keep = text.char_indices().nth(SHOWN).map_or(0, |(at, _)| at);
+    format!("{}…", &text[..keep])
 }
 
 #[cfg(test)]

@@ -58,14 +58,16 @@ pub(crate) struct File {
 }
 
 /// Sections of the same file that others read.
-pub(crate) const FOREIGN: [&str; 10] =
-    ["listen", "gateway", "store", "log", "observe", "traces", "alerts", "admin", "state", "tests"];
+pub(crate) const FOREIGN: [&str; 12] = [
+    "listen", "gateway", "rls", "resp", "store", "log", "observe", "traces", "alerts", "admin", "state",
+    "tests",
+];
 
 pub(crate) const WORDS: Words = Words {
     section: "a policy",
     known: &[
         "limits", "plans", "allow", "deny", "identify", "client", "headers", "privacy", "max_keys", "listen",
-        "gateway", "store", "log", "observe", "traces", "alerts", "admin", "state", "tests",
+        "gateway", "rls", "resp", "store", "log", "observe", "traces", "alerts", "admin", "state", "tests",
     ],
     elsewhere: &[
         ("rules", "limits"),
@@ -80,6 +82,8 @@ pub(crate) const WORDS: Words = Words {
         ("server", "listen"),
         ("redis", "store"),
         ("upstream", "gateway"),
+        ("envoy", "rls"),
+        ("grpc", "rls"),
         ("logging", "log"),
         ("tracing", "traces"),
         ("otlp", "traces"),

@@ -4,7 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use tollgate_policy::{Call, Checks, Policy, Survey};
+use tollgate_policy::{Call, Checks, Descriptor, Policy, Survey};
 
 struct Counting;
 
@@ -48,6 +48,30 @@ limits:
         .header("x-plan", "pro")
         .header("authorization", "Bearer 0123456789abcdef0123456789abcdef")
         .header("x-user-id", "ann@example.com");
+    let mut checks = Checks::new();
+    let before = ALLOCATIONS.with(Cell::get);
+    for _ in 0..100 {
+        assert_eq!(policy.survey(&call, &mut checks), Survey::Applies);
+    }
+    let allocated = ALLOCATIONS.with(Cell::get) - before;
+    assert_eq!(checks.len(), 4);
+    assert_eq!(allocated, 0);
+}
+
+#[test]
+fn an_ordinary_descriptor_with_three_limits_allocates_nothing() {
+    let policy = Policy::parse(
+        r#"
+deny: [{ip: 198.51.100.0/24}, {user: mallory}]
+limits:
+  - {descriptor: [plan, user, path], bucket: 100/minute}
+  - {descriptor: [plan=gold, user, "path=/v1/*"], domain: edge, by: descriptor:user, windows: [10/second, 1000/hour]}
+  - {descriptor: [plan, user, "path=*/search"], by: global, bucket: 10/minute, plans: {gold: 100/minute}}
+"#,
+    )
+    .unwrap();
+    let entries = [("plan", "gold"), ("user", "ann@example.com"), ("path", "/v1/search")];
+    let call = Call::described(Descriptor { domain: "edge", entries: &entries });
     let mut checks = Checks::new();
     let before = ALLOCATIONS.with(Cell::get);
     for _ in 0..100 {

@@ -25,7 +25,12 @@ const COLUMNS = [
 
 /** What a limit applies to, in a few words. */
 export function covers(limit) {
-  const where = limit.endpoints.length > 0 && limit.endpoints[0] !== "/**" ? limit.endpoints.join(", ") : "every path";
+  if (limit.descriptor.length > 0) {
+    const domains = limit.domains.length > 0 ? ` in ${limit.domains.join(", ")}` : "";
+    return `descriptor ${limit.descriptor.join(", ")}${domains}`;
+  }
+  if (limit.endpoints.length === 0) return limit.by.includes("descriptor") ? "descriptors of Envoy's files" : "what names it";
+  const where = limit.endpoints[0] !== "/**" ? limit.endpoints.join(", ") : "every path";
   const how = limit.methods.length > 0 ? `${limit.methods.join(", ")} ` : "";
   const host = limit.hosts.length > 0 ? ` on ${limit.hosts.join(", ")}` : "";
   return `${how}${where}${host}`;

@@ -21,6 +21,9 @@ struct ToldLimit<'p> {
     endpoints: Vec<String>,
     hosts: Vec<String>,
     methods: Vec<&'p str>,
+    /// The entries of the descriptors it covers; none of a limit on paths.
+    descriptor: Vec<String>,
+    domains: Vec<&'p str>,
     by: Vec<String>,
     algorithm: &'static str,
     /// One for each window, in words.
@@ -48,6 +51,10 @@ struct ToldSoft {
     tarpit_ms: u64,
 }
 
+fn entries(limit: &Limit) -> Vec<String> {
+    limit.descriptor().map_or_else(Vec::new, |it| it.entries().iter().map(ToString::to_string).collect())
+}
+
 impl<'p> ToldLimit<'p> {
     fn of(limit: &'p Limit, policy: &'p Policy, modes: &Modes) -> Self {
         let mut plans: Vec<_> = limit.plans().map(|(name, _)| name).collect();
@@ -57,6 +64,8 @@ impl<'p> ToldLimit<'p> {
             endpoints: limit.endpoints().iter().map(ToString::to_string).collect(),
             hosts: limit.hosts().iter().map(ToString::to_string).collect(),
             methods: limit.methods().collect(),
+            descriptor: entries(limit),
+            domains: limit.domains().collect(),
             by: limit.by().iter().map(ToString::to_string).collect(),
             algorithm: limit.rules().first().map_or("none", |rule| rule.quota.algorithm()),
             quotas: limit.rules().iter().map(|rule| tollgate_http::promise(&rule.quota)).collect(),

@@ -240,6 +240,16 @@ fn wrong_key(limit: &Limit) -> Problem {
         [only] if only == "ip" => {
             format!("limit `{name}` counts by ip: `key` must be an address such as \"203.0.113.9\"")
         }
+        [only] if only == "descriptor" => match limit.descriptor() {
+            Some(pattern) => format!(
+                "limit `{name}` counts by the entries {pattern}: `key` must be a list with a value for each of \
+                 them, in this order"
+            ),
+            None => format!(
+                "limit `{name}` counts by the entries of a descriptor: `key` must be a list of them, such as \
+                 [\"plan=gold\", \"user=ann\"]"
+            ),
+        },
         [only] => format!("limit `{name}` counts by {only}: `key` must be a string that is not empty"),
         several => format!(
             "limit `{name}` counts by {}: `key` must be a list of {} strings in this order, none empty, \

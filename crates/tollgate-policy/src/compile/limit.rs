@@ -29,7 +29,10 @@ pub(super) fn draft<'l>(
     client: &ClientAddress,
     problems: &mut Problems,
 ) -> Option<Draft<'l>> {
-    keys_exist(limit, problems);
+    if limit.descriptor.is_none() {
+        keys_exist(limit, problems);
+    }
+    super::descriptor::keys_exist(limit, problems);
     draft_amount(limit, "", client, problems)
 }
 
@@ -121,7 +124,12 @@ fn overrides(
     let mut seen: HashMap<Key, Place> = HashMap::with_capacity(limit.overrides.len());
     let mut found = Vec::with_capacity(limit.overrides.len());
     for (name, text) in &limit.overrides {
-        let Some(key) = key_of(source, name, client, problems) else { continue };
+        let key = match (source, &limit.descriptor) {
+            (KeySource::Descriptor, None) => None,
+            (KeySource::Descriptor, Some(it)) => super::descriptor::key_of(it, name, problems),
+            _ => key_of(source, name, client, problems),
+        };
+        let Some(key) = key else { continue };
         if let Some(first) = seen.insert(key.clone(), name.place) {
             problems
                 .error(
@@ -209,10 +217,17 @@ impl Draft<'_> {
             place: 0,
             candidate_of,
             soft: limit.soft,
-            endpoints: if endpoints.is_empty() { everything() } else { endpoints },
+            endpoints: if endpoints.is_empty() && limit.descriptor.is_none() {
+                everything()
+            } else {
+                endpoints
+            },
             hosts: limit.host.iter().map(|it| it.value.clone()).collect(),
             methods: limit.method.iter().map(|it| it.value.as_str().into()).collect(),
             headers: limit.headers.clone(),
+            descriptor: limit.descriptor.as_ref().map(|it| it.value.clone()),
+            domains: limit.domain.iter().map(|it| it.value.clone()).collect(),
+            ahead: limit.quota.map(|it| it.value),
             by: limit.by.iter().map(|it| it.value.clone()).collect(),
             missing: limit.missing.map(|it| it.value).unwrap_or_default(),
             cost: limit.cost.as_ref().map_or(Cost::Fixed(1), |it| it.value.clone()),

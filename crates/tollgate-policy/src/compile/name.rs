@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::diagnostic::{Place, Problems};
+use crate::diagnostic::{Located, Place, Problems};
 use crate::limit::LONGEST_NAME;
 use crate::source::KeySource;
 use crate::written::limit::Limit;
@@ -106,9 +106,21 @@ fn derived(limit: &Limit) -> String {
     };
     limit.method.iter().for_each(|method| word(&method.value.to_lowercase()));
     limit.host.iter().for_each(|host| word(&host.value.to_string()));
-    match limit.endpoint.first() {
-        Some(endpoint) => endpoint.value.words().for_each(&mut word),
-        None => word("everything"),
+    if let Some(descriptor) = &limit.descriptor {
+        limit.domain.iter().for_each(|domain| word(&domain.value));
+        for entry in descriptor.value.entries() {
+            word(entry.key());
+            if let Some(value) = entry.written().filter(|_| !entry.is_secret()) {
+                word(&value);
+            }
+        }
+        if let [Located { value: KeySource::Descriptor, .. }] = &limit.by[..] {
+            return finished(name);
+        }
+    } else if let Some(endpoint) = limit.endpoint.first() {
+        endpoint.value.words().for_each(&mut word);
+    } else {
+        word("everything");
     }
     word("by");
     for (index, part) in limit.by.iter().enumerate() {
@@ -120,10 +132,15 @@ fn derived(limit: &Limit) -> String {
             | KeySource::Cookie(name)
             | KeySource::Query(name)
             | KeySource::Path(name)
-            | KeySource::Claim(name) => word(name),
+            | KeySource::Claim(name)
+            | KeySource::Entry(name) => word(name),
             plain => word(&plain.to_string()),
         }
     }
+    finished(name)
+}
+
+fn finished(mut name: String) -> String {
     name.truncate(LONGEST_NAME);
     name.trim_matches('-').to_owned()
 }

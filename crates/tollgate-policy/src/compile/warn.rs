@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::diagnostic::Problems;
+use crate::document::short;
 use crate::lists::Condition;
 use crate::source::KeySource;
 use crate::written::File;
@@ -14,13 +15,14 @@ pub(super) fn about_limits(file: &File, problems: &mut Problems) {
     same_twice(&file.limits, problems);
     for limit in &file.limits {
         if let (Some(missing), [only]) = (&limit.missing, &limit.by[..])
-            && only.value == KeySource::Global
+            && matches!(only.value, KeySource::Global | KeySource::Descriptor)
         {
             problems
                 .warning(missing.place, "`missing` does nothing here")
-                .label("`by: global` is never missing")
+                .label(format!("`by: {}` is never missing", only.value))
                 .help("remove the line");
         }
+        odd_entries(limit, problems);
     }
     if let Some(default) = file.plans.as_ref().and_then(|plans| plans.default.as_ref())
         && !file.limits.iter().flat_map(|limit| &limit.plans).any(|(name, _)| name.value == default.value)
@@ -79,6 +81,19 @@ fn fixed_windows_alone(limits: &[Limit], problems: &mut Problems) {
     }
 }
 
+/// `plan:gold` is a key without a value, and one that proxies hardly send.
+fn odd_entries(limit: &Limit, problems: &mut Problems) {
+    let Some(descriptor) = &limit.descriptor else { return };
+    for entry in descriptor.value.entries() {
+        if let (Some((key, value)), None) = (entry.key().split_once(':'), entry.written()) {
+            problems
+                .warning(descriptor.place, format!("the entry `{}` may never come", short(entry.key())))
+                .label(format!("did you mean `{}`?", short(&format!("{key}={}", value.trim()))))
+                .help("the value of an entry stands behind a `=`");
+        }
+    }
+}
+
 /// Two limits that count the same requests by the same key.
 fn same_twice(limits: &[Limit], problems: &mut Problems) {
     let mut seen = HashMap::with_capacity(limits.len());
@@ -92,6 +107,10 @@ fn same_twice(limits: &[Limit], problems: &mut Problems) {
             words(limit.endpoint.iter().map(|it| it.value.to_string()).collect()),
             words(limit.method.iter().map(|it| it.value.clone()).collect()),
             words(limit.host.iter().map(|it| it.value.to_string()).collect()),
+            (
+                limit.descriptor.as_ref().map(|it| it.value.clone()),
+                words(limit.domain.iter().map(|it| it.value.to_string()).collect()),
+            ),
             words(limit.headers.iter().map(|it| format!("{}={:?}", it.name, it.value)).collect()),
             limit.by.iter().map(|it| it.value.to_string()).collect::<Vec<_>>(),
             // Another algorithm has its reason, and so has a candidate in shadow mode.

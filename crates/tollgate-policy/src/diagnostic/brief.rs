@@ -15,6 +15,26 @@ use super::{Diagnostic, Severity, Sources, excerpt, store};
 /// How much of a quoted value is shown, in characters.
 const SHOWN: usize = 4;
 
+/// Words of Envoy's files, which are read with the same tools.
+const OF_ENVOY: [&str; 16] = [
+    "domain",
+    "key",
+    "value",
+    "descriptors",
+    "rate_limit",
+    "unit",
+    "requests_per_unit",
+    "unlimited",
+    "name",
+    "replaces",
+    "shadow_mode",
+    "quota_mode",
+    "detailed_metric",
+    "value_to_metric",
+    "share_threshold",
+    "metadata",
+];
+
 /// What is needed to tell a word of the format from what may be a secret.
 pub(super) struct Brief {
     /// All that was written, in lower case: messages may change the case.
@@ -24,7 +44,7 @@ pub(super) struct Brief {
 
 impl Brief {
     pub(super) fn new(sources: &Sources) -> Self {
-        let mut words = HashSet::new();
+        let mut words: HashSet<String> = OF_ENVOY.into_iter().map(Into::into).collect();
         collect_words(&crate::written::schema(), &mut words);
         Self { written: sources.texts().map(str::to_lowercase).collect::<Vec<_>>().join("\n"), words }
     }

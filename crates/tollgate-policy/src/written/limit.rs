@@ -1,10 +1,12 @@
 //! One limit as it was written.
 //!
 //! - `candidate`: the numbers that are tried beside it.
+//! - `descriptor`: the descriptors it covers, and what only such a limit has.
 //! - `soft`: what happens before it refuses.
 //! - `values`, `words`: what can stand behind a word, and the words themselves.
 
 pub(crate) mod candidate;
+mod descriptor;
 pub(crate) mod soft;
 mod values;
 mod words;
@@ -22,10 +24,11 @@ use words::{
 use super::OneOrMany;
 use super::rate::{RateText, duration};
 use super::schema::{
-    AllowanceMapSchema, CandidateSchema, CostSchema, DurationSchema, EndpointSchema, HeaderMapSchema,
-    NameSchema, RateSchema, SoftSchema, SourceSchema, Whole,
+    AllowanceMapSchema, CandidateSchema, CostSchema, DurationSchema, EndpointSchema, EntrySchema,
+    HeaderMapSchema, NameSchema, RateSchema, SoftSchema, SourceSchema, Whole,
 };
 use super::sections::{DialectWord, dialects};
+use crate::descriptor::DescriptorPattern;
 use crate::diagnostic::{Located, Place, Problems};
 use crate::document::{Fields, Kind, Node};
 use crate::limit::{Cost, HeaderMatch, Missing, Mode, OnOutage, Soft};
@@ -61,8 +64,19 @@ pub(crate) struct Limit {
     /// Headers a request must have for the limit to apply: a value, or `"*"` for any.
     #[schemars(with = "Option<HeaderMapSchema>")]
     pub(crate) headers: Vec<HeaderMatch>,
-    /// Whom it counts: one property of a request, or a list that makes up the key together.
-    #[schemars(with = "OneOrMany<SourceSchema>")]
+    /// Descriptors that a proxy sends, by their entries in order: `plan=gold`, `user` with any
+    /// value, `path=/v1/*`. Such a limit covers nothing else.
+    #[schemars(with = "Option<OneOrMany<EntrySchema>>")]
+    pub(crate) descriptor: Option<Located<DescriptorPattern>>,
+    /// Domains whose descriptors it covers. Default all.
+    #[schemars(with = "Option<OneOrMany<String>>")]
+    pub(crate) domain: Vec<Located<Box<str>>>,
+    /// How much more is handed out with an admitted answer, at most, for a proxy to admit by itself.
+    #[schemars(with = "Option<Whole>")]
+    pub(crate) quota: Option<Located<u64>>,
+    /// Whom it counts: one property of a request, or a list that makes up the key together. Of a
+    /// limit on descriptors: `descriptor` (all entries, the default), `descriptor:NAME` or `global`.
+    #[schemars(with = "Option<OneOrMany<SourceSchema>>")]
     pub(crate) by: Vec<Located<KeySource>>,
     /// What happens to requests that lack the key. Default `ip`: they are counted by client address.
     #[schemars(with = "Option<MissingWord>")]
@@ -153,7 +167,7 @@ pub(crate) enum Align {
 pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Limit> {
     let fields = node.fields(&WORDS, problems)?;
     let items = |word: &str| fields.get(word).map_or(&[][..], Node::items);
-    for word in ["endpoint", "method", "host"] {
+    for word in ["endpoint", "method", "host", "domain"] {
         if let Some(node) =
             fields.get(word).filter(|node| matches!(&node.kind, Kind::List(items) if items.is_empty()))
         {
@@ -170,13 +184,17 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Limit> {
     let host =
         items("host").iter().filter_map(|it| parsed(it, "`host`", HostPattern::parse, problems)).collect();
     let get = |word: &str| fields.get(word);
+    let described = descriptor::read(&fields, problems);
     let mut limit = Limit {
         name: get("name").and_then(|it| name(it, problems)),
         endpoint,
         method,
         host,
         headers: get("headers").map(|it| headers(it, problems)).unwrap_or_default(),
-        by: by(&fields, problems),
+        by: described.by.unwrap_or_else(|| by(&fields, problems)),
+        descriptor: described.pattern,
+        domain: described.domains,
+        quota: described.quota,
         missing: get("missing")
             .and_then(|it| it.choice_known_elsewhere("`missing`", &MISSING, &MISSING_ELSEWHERE, problems)),
         cost: get("cost").and_then(|it| parsed(it, "`cost`", cost, problems)),

@@ -63,9 +63,10 @@ fn entry(what: &str, node: &Node, problems: &mut Problems) -> Option<Entry> {
 
 fn condition(name: &Node, node: &Node, problems: &mut Problems) -> Option<Condition> {
     let Located { value: source, place } = sections::source(name, "a condition", problems)?;
-    if matches!(source, KeySource::Global | KeySource::Path(_)) {
+    if matches!(source, KeySource::Global | KeySource::Path(_) | KeySource::Descriptor) {
         problems.error(place, format!("`{source}` cannot be a condition here")).help(
-            "conditions are ip, user, api_key, tenant, header:NAME, cookie:NAME, query:NAME and claim:NAME",
+            "conditions are ip, user, api_key, tenant, header:NAME, cookie:NAME, query:NAME, claim:NAME \
+             and descriptor:NAME",
         );
         return None;
     }

@@ -29,6 +29,8 @@ pub fn schema() -> Value {
         definitions.extend(server_definitions());
         let candidate = candidate_definition(&definitions["Limit"]);
         definitions.insert("Candidate".into(), candidate);
+        // A descriptor is its own key unless something else is said.
+        definitions["Limit"]["anyOf"] = json!([{"required": ["by"]}, {"required": ["descriptor"]}]);
     }
     schema
 }
@@ -129,9 +131,10 @@ text_schema! {
     DurationSchema: {"type": "string", "pattern": "^[0-9_]+ *[a-z]+$", "examples": ["30s", "5m"]};
     NameSchema: {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"};
     EndpointSchema: {"type": "string", "pattern": "^/", "examples": ["/login", "/users/{id}", "/files/**"]};
+    EntrySchema: {"type": "string", "pattern": "^[^=*]+(=.+)?$", "examples": ["user", "plan=gold", "path=/v1/*"]};
     SourceSchema: {
         "type": "string",
-        "pattern": "^(ip|user|api_key|tenant|global|(header|cookie|query|path|claim):.+)$",
+        "pattern": "^(ip|user|api_key|tenant|global|descriptor|(header|cookie|query|path|claim|descriptor):.+)$",
     };
     CredentialSchema: {"type": "string", "pattern": "^(bearer|none|(header|cookie|query|claim):.+)$"};
     NetSchema: {"type": "string", "examples": ["10.0.0.0/8", "2001:db8::/32"]};

@@ -38,7 +38,10 @@ impl Plans {
         let default = fields.get("default").and_then(|node| plan_name(node, problems));
         let from = fields.get("from").and_then(|node| {
             let source = source(node, "`from`", problems)?;
-            let fits = !matches!(source.value, KeySource::Ip | KeySource::Global | KeySource::Path(_));
+            let fits = !matches!(
+                source.value,
+                KeySource::Ip | KeySource::Global | KeySource::Path(_) | KeySource::Descriptor
+            );
             if !fits {
                 problems
                     .error(node.place, format!("a plan cannot be named by `{}`", source.value))

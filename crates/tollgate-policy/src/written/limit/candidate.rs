@@ -27,7 +27,6 @@ pub(crate) const WORDS: Words = Words {
     ],
     elsewhere: &[
         ("limit", "bucket"),
-        ("quota", "bucket"),
         ("requests", "bucket"),
         ("burst", "bucket: N/unit, burst B"),
         ("period", "bucket: N/unit"),
@@ -49,6 +48,7 @@ fn why(word: &str) -> &'static str {
         "mode" => "it counts and never refuses; to enforce its numbers, write them into the limit",
         "on_outage" => "it does as its limit does",
         "soft" | "dialects" => "nobody is told of it, so it marks and words nothing",
+        "quota" => "nobody is told of it, so it hands out nothing",
         "candidate" => "one is tried at a time",
         _ => "it covers the same requests as its limit, so that the two can be compared",
     }
@@ -86,6 +86,8 @@ pub(super) fn read(node: &Node, live: &Limit, problems: &mut Problems) -> Option
         method: live.method.clone(),
         host: live.host.clone(),
         headers: live.headers.clone(),
+        descriptor: live.descriptor.clone(),
+        domain: live.domain.clone(),
         by: live.by.clone(),
         missing: live.missing,
         // Slots have neither.

@@ -153,6 +153,15 @@ pub(super) fn by(fields: &Fields<'_>, problems: &mut Problems) -> Vec<Located<Ke
         }
         parts.push(part);
     }
+    match parts.iter().find(|part| part.value == KeySource::Descriptor) {
+        Some(part) if parts.len() > 1 => {
+            problems
+                .error(part.place, "`descriptor` stands for all entries already")
+                .label("remove it, or the other parts")
+                .help("`descriptor:NAME` is one entry, and several make up one key");
+        }
+        _ => {}
+    }
     match parts.iter().find(|part| part.value == KeySource::Global) {
         Some(part) if parts.len() > 1 => {
             problems

@@ -1,0 +1,134 @@
+//! What a limit on descriptors counts by, and whom it makes exceptions for.
+
+use crate::descriptor::DescriptorPattern;
+use crate::diagnostic::{Located, Problems};
+use crate::document::short;
+use crate::key::Key;
+use crate::limit::Cost;
+use crate::source::KeySource;
+use crate::suggest::nearest;
+use crate::written::limit::Limit;
+
+/// What clients' addresses are called in descriptors.
+const ADDRESS: &str = "remote_address";
+
+/// A key that no descriptor of the limit can have, or no request.
+pub(super) fn keys_exist(limit: &Limit, problems: &mut Problems) {
+    let Some(descriptor) = &limit.descriptor else {
+        for part in limit.by.iter().filter(|part| part.value.is_of_descriptor()) {
+            problems
+                .error(part.place, format!("no request to a path has the key `{}`", part.value))
+                .label("only descriptors have, which proxies send")
+                .help("`descriptor: [plan=gold, user]` says which descriptors a limit covers");
+        }
+        return;
+    };
+    for part in &limit.by {
+        match &part.value {
+            KeySource::Descriptor | KeySource::Global => {}
+            KeySource::Entry(name) => entry_exists(descriptor, name, part, problems),
+            other => {
+                let problem = problems.error(part.place, format!("no descriptor has the key `{other}`"));
+                let meant = meant(other);
+                if descriptor.value.count(meant) > 0 {
+                    problem.label(format!("did you mean `descriptor:{meant}`?"));
+                }
+                problem.related(descriptor.place, "these are its entries");
+                problem.help(
+                    "a limit on descriptors counts by `descriptor` (all entries), `descriptor:NAME` or `global`",
+                );
+            }
+        }
+    }
+    if let Some(Located { value: Cost::Header(_), place }) = &limit.cost {
+        problems
+            .error(*place, "a descriptor has no headers to take a cost from")
+            .label("a whole number")
+            .help("a proxy that knows better says itself what a request costs (`hits_addend`)");
+    }
+    if let (Some(quota), Some(slots)) = (&limit.quota, &limit.slots) {
+        problems
+            .error(quota.place, "slots are not handed out ahead")
+            .label("remove this")
+            .related(slots.place, "a slot is for one request that runs")
+            .help("`quota` goes with rates");
+    }
+}
+
+fn entry_exists(
+    descriptor: &Located<DescriptorPattern>,
+    name: &str,
+    part: &Located<KeySource>,
+    problems: &mut Problems,
+) {
+    let keys = || descriptor.value.entries().iter().map(crate::descriptor::EntryPattern::key);
+    match descriptor.value.count(name) {
+        0 => {
+            let problem = problems
+                .error(part.place, format!("no descriptor of this limit has an entry `{}`", short(name)));
+            match nearest(name, keys()) {
+                Some(meant) => problem.label(format!("did you mean `descriptor:{meant}`?")),
+                None => problem.label("not among its entries"),
+            };
+            problem.related(descriptor.place, "these are its entries");
+        }
+        1 => {}
+        _ => {
+            problems
+                .error(part.place, format!("several entries are called `{}`", short(name)))
+                .label("which of them counts?")
+                .related(descriptor.place, "these are its entries")
+                .help("`by: descriptor` counts by all entries together");
+        }
+    }
+}
+
+/// What a property of requests would be called in a descriptor.
+fn meant(source: &KeySource) -> &str {
+    match source {
+        KeySource::Ip => ADDRESS,
+        KeySource::User => "user",
+        KeySource::ApiKey => "api_key",
+        KeySource::Tenant => "tenant",
+        KeySource::Header(name)
+        | KeySource::Cookie(name)
+        | KeySource::Query(name)
+        | KeySource::Path(name)
+        | KeySource::Claim(name)
+        | KeySource::Entry(name) => name,
+        KeySource::Global | KeySource::Descriptor => "",
+    }
+}
+
+/// The key that an override is for, of a limit that counts by all entries: one of them is
+/// open, and its value is what the override is called.
+pub(super) fn key_of(
+    descriptor: &Located<DescriptorPattern>,
+    name: &Located<String>,
+    problems: &mut Problems,
+) -> Option<Key> {
+    let open: Vec<_> = descriptor.value.entries().iter().filter(|entry| entry.is_open()).collect();
+    let [only] = &open[..] else {
+        let (message, help) = if open.is_empty() {
+            (
+                "all descriptors of this limit are one, so there is nothing to override",
+                "change the limit itself",
+            )
+        } else {
+            (
+                "several entries are open, so a value does not name one key",
+                "overrides need a `by` with a single part, such as `by: descriptor:NAME`; `plans` work with any",
+            )
+        };
+        problems.error(name.place, message).related(descriptor.place, "these are its entries").help(help);
+        return None;
+    };
+    let key = descriptor.value.typed(&[&name.value]).filter(|_| !name.value.is_empty()).map(Key::of_entries);
+    if key.is_none() {
+        problems
+            .error(name.place, format!("no descriptor of this limit has the value `{}`", short(&name.value)))
+            .label(format!("does not fit `{only}`"))
+            .related(descriptor.place, "these are its entries");
+    }
+    key
+}
