@@ -39,6 +39,7 @@
 //! - [`Decision`] is what it answers: never a `bool`.
 //! - [`Gate`] is one limit on its own.
 //! - [`Observer`] is told of every decision.
+//! - [`throttle`] is for callers that bring their numbers with each call.
 //! - [`outage`] is what happens while a store gives no answer.
 //!
 //! The tower layer and the HTTP headers are in `tollgate-http`.
@@ -52,6 +53,7 @@ mod limiter;
 mod observer;
 pub mod outage;
 mod receipt;
+pub mod throttle;
 
 pub use decision::{Decision, Fate, LimitOutcome};
 pub use gate::Gate;

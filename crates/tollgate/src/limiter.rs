@@ -200,8 +200,13 @@ pub(crate) fn ask<'b>(check: &'b tollgate_policy::Check<'_>, owner: Option<Owner
             _ => Demand::Exactly(check.cost),
         },
         binding: check.limit.mode() != Mode::Shadow,
-        count_denied: check.limit.count_denied(),
+        count_denied: check.limit.count_denied() || is_tally(&check.rule.quota),
     }
+}
+
+/// A tally counts what it refuses, also under numbers that whoever asks brings along.
+const fn is_tally(quota: &Quota) -> bool {
+    matches!(quota, Quota::FixedWindow(window) if window.is_tally())
 }
 
 fn ask_all<'b>(checks: &'b Checks<'_>, owner: Option<Owner>) -> Batch<'b> {

@@ -42,7 +42,8 @@ fn nothing_is_decided_about_no_requests() {
 
 /// A rule of the asker's own, of one id whatever its numbers.
 fn rule(capacity: u64) -> Rule {
-    let bucket = Bucket::new(Rate::per_day(1)).unwrap().with_burst(capacity).unwrap();
+    let bucket = Bucket::new(Rate::per_day(1)).and_then(|it| it.with_burst(capacity));
+    let bucket = bucket.expect("a bucket that can be served");
     Rule { id: RuleId::of(["own"]), ..Rule::new("own", bucket) }
 }
 
