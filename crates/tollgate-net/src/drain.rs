@@ -68,6 +68,11 @@ impl Drain {
     pub async fn begun(&mut self) {
         self.reached(Phase::Draining).await;
     }
+
+    /// Waits until connections that nothing is running on are to be closed.
+    pub async fn closing(&mut self) {
+        self.reached(Phase::Closing).await;
+    }
 }
 
 impl Drainer {

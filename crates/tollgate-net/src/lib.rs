@@ -9,8 +9,11 @@
 //!                    └ Drain: stop accepting, finish what runs, close ┘
 //! ```
 //!
+//! What is not HTTP brings a function instead, and gets streams of bytes ([`StreamServer`]).
+//!
 //! Not here: what a request means, and files: certificates come as bytes.
 
+mod accept;
 mod caps;
 mod drain;
 mod http;
@@ -18,6 +21,7 @@ mod keep_alive;
 mod proxy_protocol;
 mod pulse;
 mod sockets;
+mod stream;
 mod subject;
 mod tls;
 mod wire;
@@ -27,4 +31,5 @@ pub use drain::{Drain, Drainer};
 pub use http::{Connection, HttpServer, Trusts};
 pub use keep_alive::keep_alive;
 pub use sockets::{BindError, Sockets};
+pub use stream::{Stream, StreamServer};
 pub use tls::{ClientCertificates, Tls, TlsError, client_tls};

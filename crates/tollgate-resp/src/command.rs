@@ -1,0 +1,116 @@
+//! The commands there are, by name: how many arguments each takes, and what is said about it.
+
+/// A command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    ClThrottle,
+    Throttle,
+    Gcra,
+    Check,
+    Peek,
+    Acquire,
+    Release,
+    Ping,
+    Echo,
+    Hello,
+    Auth,
+    Quit,
+    Reset,
+    Select,
+    Client,
+    Commands,
+    Info,
+    Config,
+    Time,
+    /// Anything else.
+    Unknown,
+}
+
+/// What is known about a command.
+pub(crate) struct About {
+    pub(crate) command: Command,
+    pub(crate) name: &'static str,
+    /// The exact number of words, its name included; if negative, the least.
+    pub(crate) arity: i8,
+    /// Which word is a key; zero if none is.
+    pub(crate) key: u8,
+    pub(crate) summary: &'static str,
+}
+
+const fn about(command: Command, name: &'static str, arity: i8, key: u8, summary: &'static str) -> About {
+    About { command, name, arity, key, summary }
+}
+
+/// All commands, in the order of [`Command`].
+pub(crate) const COMMANDS: [About; 19] = [
+    // It words a wrong number of arguments by itself.
+    about(Command::ClThrottle, "cl.throttle", -1, 1, "Spends units of a key, as redis-cell does"),
+    about(Command::Throttle, "throttle", -5, 1, "Spends units of a key, as throttlecrab does"),
+    about(Command::Gcra, "gcra", -5, 1, "Spends units of a key, as Redis proposed it"),
+    about(Command::Check, "tg.check", -2, 2, "Spends units of a key of a limit in the policy"),
+    about(Command::Peek, "tg.peek", -2, 2, "Says how a key of a limit in the policy stands"),
+    about(Command::Acquire, "tg.acquire", -2, 2, "Takes a slot of a limit in the policy"),
+    about(Command::Release, "tg.release", -3, 2, "Gives a slot back"),
+    about(Command::Ping, "ping", -1, 0, "Returns the server's liveliness response"),
+    about(Command::Echo, "echo", 2, 0, "Returns the given string"),
+    about(Command::Hello, "hello", -1, 0, "Handshakes with the server"),
+    about(Command::Auth, "auth", -2, 0, "Authenticates the connection"),
+    about(Command::Quit, "quit", -1, 0, "Closes the connection"),
+    about(Command::Reset, "reset", 1, 0, "Resets the connection"),
+    about(Command::Select, "select", 2, 0, "Accepted: there is one set of keys"),
+    about(Command::Client, "client", -2, 0, "What is known of this connection"),
+    about(Command::Commands, "command", -1, 0, "Returns information about the commands"),
+    about(Command::Info, "info", -1, 0, "Returns information about the server"),
+    about(Command::Config, "config", -2, 0, "Nothing can be configured here"),
+    about(Command::Time, "time", 1, 0, "Returns the server time"),
+];
+
+/// How many commands there are, unknown ones as one more.
+pub(crate) const KINDS: usize = COMMANDS.len() + 1;
+
+impl Command {
+    /// The command of this name, in whatever case.
+    #[inline]
+    pub(crate) fn named(name: &[u8]) -> Self {
+        about_named(name).map_or(Self::Unknown, |about| about.command)
+    }
+
+    /// What metrics call it.
+    pub(crate) fn label(self) -> &'static str {
+        COMMANDS.get(self as usize).map_or("unknown", |about| about.name)
+    }
+
+    /// Whether so many words can be this command.
+    #[inline]
+    pub(crate) fn takes(self, words: usize) -> bool {
+        let Some(about) = COMMANDS.get(self as usize) else { return true };
+        let wanted = usize::from(about.arity.unsigned_abs());
+        if about.arity < 0 { words >= wanted } else { words == wanted }
+    }
+
+    /// Whether it is answered before a password is given.
+    pub(crate) const fn is_for_strangers(self) -> bool {
+        matches!(self, Self::Hello | Self::Auth | Self::Quit | Self::Reset)
+    }
+}
+
+/// What is known about the command of this name.
+pub(crate) fn about_named(name: &[u8]) -> Option<&'static About> {
+    COMMANDS.iter().find(|about| about.name.as_bytes().eq_ignore_ascii_case(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_stand_in_their_order() {
+        for (at, about) in COMMANDS.iter().enumerate() {
+            assert_eq!(about.command as usize, at, "{}", about.name);
+            assert_eq!(Command::named(about.name.to_uppercase().as_bytes()), about.command);
+            assert_eq!(about.command.label(), about.name);
+        }
+        assert_eq!(Command::Unknown as usize, COMMANDS.len());
+        assert_eq!(Command::named(b"get"), Command::Unknown);
+    }
+}

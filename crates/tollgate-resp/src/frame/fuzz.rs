@@ -1,0 +1,147 @@
+//! The same commands come out however the bytes are cut, and nothing that arrives is too much.
+
+use super::{Frames, MOST_FRAME, MOST_LINE, Malformed, Step};
+
+/// A generator that needs no crate: xorshift, seeded.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 33).unwrap() % sides
+    }
+}
+
+type Commands = Vec<Vec<Vec<u8>>>;
+
+/// The commands in these bytes, which arrive in pieces, and the mistake that ends them.
+fn read(bytes: &[u8], mut piece: impl FnMut() -> usize) -> (Commands, Option<Malformed>) {
+    let (mut frames, mut commands) = (Frames::default(), Commands::new());
+    let (mut start, mut arrived) = (0, 0);
+    loop {
+        match frames.next(&bytes[start..arrived], false) {
+            Ok(Step::Incomplete) if arrived == bytes.len() => return (commands, None),
+            Ok(Step::Incomplete) => {
+                let held = arrived - start;
+                assert!(held <= MOST_FRAME + MOST_LINE, "a frame of {held} bytes is not complete");
+                arrived = (arrived + piece().max(1)).min(bytes.len());
+            }
+            Ok(Step::Nothing(length)) => start += length,
+            Ok(Step::Command(length)) => {
+                let words = frames.words(&bytes[start..]);
+                commands.push(words.from(0).map(<[u8]>::to_vec).collect());
+                start += length;
+            }
+            Err(malformed) => return (commands, Some(malformed)),
+        }
+        assert!(start <= arrived && frames.words.len() <= super::MOST_ARGUMENTS);
+    }
+}
+
+fn valid(dice: &mut Dice) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for _ in 0..=dice.roll(4) {
+        match dice.roll(6) {
+            0 => bytes.extend_from_slice(b"PING\r\n"),
+            1 => bytes.extend_from_slice(b"\r\n*0\r\n*-1\r\necho \"a \\x41\" 'b'\n"),
+            _ => {
+                let count = 1 + dice.roll(6);
+                bytes.extend_from_slice(format!("*{count}\r\n").as_bytes());
+                for _ in 0..count {
+                    let length = dice.roll(30);
+                    bytes.extend_from_slice(format!("${length}\r\n").as_bytes());
+                    bytes.extend((0..length).map(|_| u8::try_from(dice.roll(256)).unwrap()));
+                    bytes.extend_from_slice(b"\r\n");
+                }
+            }
+        }
+    }
+    bytes
+}
+
+fn damaged(dice: &mut Dice) -> Vec<u8> {
+    let mut bytes = valid(dice);
+    for _ in 0..dice.roll(4) {
+        let at = dice.roll(bytes.len().max(1)).min(bytes.len().saturating_sub(1));
+        match dice.roll(4) {
+            0 if !bytes.is_empty() => bytes[at] = b"*$-+:\r\n0129x\""[dice.roll(13)],
+            1 if !bytes.is_empty() => drop(bytes.drain(at..)),
+            2 => {
+                let more =
+                    [&b"$1073741824\r\n"[..], b"*2147483647\r\n", b"$-1\r\n", b"*3\r\n*1\r\n", b"\"", b"\0"];
+                let more = more[dice.roll(more.len())];
+                drop(bytes.splice(at..at, more.iter().copied()));
+            }
+            _ => bytes.insert(at, u8::try_from(dice.roll(256)).unwrap()),
+        }
+    }
+    bytes
+}
+
+/// However it is cut, the same comes out.
+fn check(bytes: &[u8], dice: &mut Dice) {
+    let whole = read(bytes, || usize::MAX >> 1);
+    assert_eq!(read(bytes, || 1), whole, "byte by byte: {:?}", bytes.escape_ascii().to_string());
+    for first in 0..bytes.len() {
+        let mut pieces = [first, bytes.len()].into_iter();
+        let cut = read(bytes, || pieces.next().unwrap_or(bytes.len()));
+        assert_eq!(cut, whole, "cut at {first}: {}", bytes.escape_ascii());
+    }
+    assert_eq!(read(bytes, || dice.roll(7)), whole, "{}", bytes.escape_ascii());
+}
+
+#[test]
+fn however_bytes_are_cut_the_same_commands_come_out() {
+    for seed in 1..=400 {
+        let mut dice = Dice(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
+        let bytes = valid(&mut dice);
+        check(&bytes, &mut dice);
+        assert_eq!(read(&bytes, || 1).1, None, "seed {seed}");
+        check(&damaged(&mut dice), &mut dice);
+        let noise: Vec<u8> = (0..dice.roll(60)).map(|_| u8::try_from(dice.roll(256)).unwrap()).collect();
+        check(&noise, &mut dice);
+    }
+}
+
+#[test]
+fn what_is_not_the_protocol_is_named_as_redis_names_it() {
+    let long = format!("*1\r\n$10\r\n{}\r\n", "x".repeat(11));
+    let many = "*129\r\n".to_owned();
+    let endless = format!("${}", "1".repeat(40));
+    for (bytes, said) in [
+        ("*3\r\n*1\r\n", "expected '$', got '*'"),
+        ("*1\r\n:1\r\n", "expected '$', got ':'"),
+        ("*1\r\n\u{1b}[2J", "expected '$', got ' '"),
+        ("*1\r\n$1073741824\r\n", "invalid bulk length"),
+        ("*1\r\n$-1\r\n", "invalid bulk length"),
+        ("*1\r\n$99999999999999999999\r\n", "invalid bulk length"),
+        ("*1\r\n$ 1\r\n", "invalid bulk length"),
+        ("*1\r\n$01\r\n", "invalid bulk length"),
+        (&long, "invalid bulk length"),
+        ("*1073741824\r\n", "invalid multibulk length"),
+        ("*x\r\n", "invalid multibulk length"),
+        ("*\r\n", "invalid multibulk length"),
+        (&many, "invalid multibulk length"),
+        (&format!("*{}", "1".repeat(40)), "too big mbulk count string"),
+        (&format!("*1\r\n{endless}"), "too big bulk count string"),
+        ("ping \"a\n", "unbalanced quotes in request"),
+        (&"x".repeat(MOST_LINE + 1), "too big inline request"),
+        (
+            &format!("*3\r\n{}$1\r\n", format!("$65536\r\n{}\r\n", "x".repeat(65_536)).repeat(2)),
+            "too big request",
+        ),
+    ] {
+        let (_, malformed) = read(bytes.as_bytes(), || usize::MAX >> 1);
+        assert_eq!(malformed.map(|it| it.to_string()).as_deref(), Some(said), "{bytes:.60}");
+    }
+}
+
+#[test]
+fn strangers_may_say_less() {
+    let read = |bytes: &[u8]| Frames::default().next(bytes, true);
+    assert_eq!(read(b"*2\r\n$4\r\nAUTH\r\n$1\r\nx\r\n"), Ok(Step::Command(21)));
+    assert_eq!(read(b"*11\r\n"), Err(Malformed::CountOfStranger));
+    assert_eq!(read(b"*1\r\n$16385\r\n"), Err(Malformed::LengthOfStranger));
+}

@@ -1,0 +1,181 @@
+//! What was asked and what came of it, counted.
+//!
+//! A connection counts for itself and hands over after each read: workers do not meet over a counter for
+//! each command.
+//!
+//! Invariant: labels are words from here. Nothing that a client sends makes a series.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::command::{COMMANDS, Command, KINDS};
+
+/// What came of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Came {
+    /// A limit had room.
+    Allowed,
+    /// A limit had none.
+    Limited,
+    /// Answered; nothing was decided.
+    Ok,
+    /// Answered with an error.
+    Error,
+}
+
+const RESULTS: [&str; 4] = ["allowed", "limited", "ok", "error"];
+
+/// Why a connection was closed by us.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Closed {
+    /// No complete command for too long.
+    Idle,
+    /// It did not read its replies.
+    Stalled,
+    /// It did not speak the protocol.
+    Malformed,
+}
+
+const REASONS: [&str; 3] = ["idle", "stalled", "malformed"];
+
+/// What all connections have counted. No other memory depends on it, so no order is needed.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    commands: [[AtomicU64; RESULTS.len()]; KINDS],
+    closed: [AtomicU64; REASONS.len()],
+    opened: AtomicU64,
+    ended: AtomicU64,
+    wrong_passwords: AtomicU64,
+}
+
+/// What one connection has counted since it last told.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    commands: [[u32; RESULTS.len()]; KINDS],
+    /// Which commands there are any of.
+    touched: u32,
+}
+
+impl Tally {
+    #[inline]
+    pub(crate) fn count(&mut self, command: Command, came: Came) {
+        let kind = command as usize;
+        self.commands[kind][came as usize] += 1;
+        self.touched |= 1 << kind;
+    }
+}
+
+impl Counters {
+    pub(crate) fn add(&self, tally: &mut Tally) {
+        let mut touched = std::mem::take(&mut tally.touched);
+        while touched != 0 {
+            let kind = touched.trailing_zeros() as usize;
+            touched &= touched - 1;
+            for (total, count) in self.commands[kind].iter().zip(&mut tally.commands[kind]) {
+                if *count > 0 {
+                    total.fetch_add(u64::from(std::mem::take(count)), Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// Counts a connection, and gives it its number.
+    pub(crate) fn open(&self) -> u64 {
+        self.opened.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn end(&self) {
+        self.ended.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn close(&self, why: Closed) {
+        self.closed[why as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn wrong_password(&self) {
+        self.wrong_passwords.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many connections there are, and how many there ever were.
+    pub(crate) fn connections(&self) -> (u64, u64) {
+        let (ended, opened) = (self.ended.load(Ordering::Relaxed), self.opened.load(Ordering::Relaxed));
+        (opened.saturating_sub(ended), opened)
+    }
+
+    /// How many commands were answered.
+    pub(crate) fn answered(&self) -> u64 {
+        self.commands.iter().flatten().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// All of it, in the text format of Prometheus.
+    pub(crate) fn write(&self, out: &mut String) {
+        let (now, ever) = self.connections();
+        family(out, "tollgate_resp_commands_total", "counter", "Commands over RESP, by what came of them.");
+        for (kind, counts) in self.commands.iter().enumerate() {
+            let name = COMMANDS.get(kind).map_or("unknown", |about| about.name);
+            for (result, count) in RESULTS.iter().zip(counts) {
+                let count = count.load(Ordering::Relaxed);
+                if count > 0 {
+                    line(
+                        out,
+                        "tollgate_resp_commands_total",
+                        &[("command", name), ("result", result)],
+                        count,
+                    );
+                }
+            }
+        }
+        family(out, "tollgate_resp_connections", "gauge", "Connections over RESP that are open.");
+        line(out, "tollgate_resp_connections", &[], now);
+        family(out, "tollgate_resp_connections_total", "counter", "Connections over RESP.");
+        line(out, "tollgate_resp_connections_total", &[], ever);
+        let name = "tollgate_resp_connections_closed_total";
+        family(out, name, "counter", "Connections over RESP that were closed on the client.");
+        for (reason, count) in REASONS.iter().zip(&self.closed) {
+            line(out, name, &[("reason", reason)], count.load(Ordering::Relaxed));
+        }
+        let name = "tollgate_resp_wrong_passwords_total";
+        family(out, name, "counter", "Passwords over RESP that were not the right one.");
+        line(out, name, &[], self.wrong_passwords.load(Ordering::Relaxed));
+    }
+}
+
+fn family(out: &mut String, name: &str, kind: &str, help: &str) {
+    let _infallible = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+fn line(out: &mut String, name: &str, labels: &[(&str, &str)], value: u64) {
+    out.push_str(name);
+    for (at, (label, value)) in labels.iter().enumerate() {
+        let _infallible = write!(out, "{}{label}=\"{value}\"", if at == 0 { '{' } else { ',' });
+    }
+    let _infallible = writeln!(out, "{} {value}", if labels.is_empty() { "" } else { "}" });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_connections_count_adds_up() {
+        let (counters, mut tally) = (Counters::default(), Tally::default());
+        for _ in 0..3 {
+            tally.count(Command::ClThrottle, Came::Allowed);
+        }
+        tally.count(Command::Unknown, Came::Error);
+        counters.add(&mut tally);
+        counters.add(&mut tally);
+        assert_eq!((counters.open(), counters.open()), (1, 2));
+        counters.end();
+        let mut out = String::new();
+        counters.write(&mut out);
+        for line in [
+            "tollgate_resp_commands_total{command=\"cl.throttle\",result=\"allowed\"} 3\n",
+            "tollgate_resp_commands_total{command=\"unknown\",result=\"error\"} 1\n",
+            "tollgate_resp_connections 1\n",
+            "tollgate_resp_connections_closed_total{reason=\"idle\"} 0\n",
+        ] {
+            assert!(out.contains(line), "{out}");
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! `TG.CHECK`, `TG.PEEK`, `TG.ACQUIRE`, `TG.RELEASE`: keys of limits that stand in the policy.
+//!
+//! A limit that counts by several things takes as many words for its key, in the order of its `by`; one for
+//! everybody takes none. Times are in milliseconds, rounded up, so that no caller comes early.
+
+use std::sync::Arc;
+
+use tollgate::policy::{Granted, Key, nearest};
+use tollgate::store::{Check, Outcomes};
+use tollgate::{
+    Adjustment, Decision, Demand, Fate, KeySource, Limit, Limiter, Outcome, Owner, Policy, Quota, Rule, Span,
+    Store,
+};
+
+use crate::command::Command;
+use crate::frame::{Words, integer};
+use crate::metrics::Came;
+use crate::reply::{self, Protocol};
+use crate::session::{Flow, NO_STORE, Session, came, cut, wrong};
+use crate::waiting::Waiting;
+
+/// The most names that are compared with one that nobody knows.
+const MOST_COMPARED: usize = 200;
+
+/// A key of a limit, and what came behind it.
+struct Named<'l> {
+    limit: &'l Limit,
+    key: Key,
+    /// The word after the key, if there is one.
+    last: Option<&'l [u8]>,
+}
+
+impl<S: Store> Session<S> {
+    pub(crate) fn named(
+        &mut self,
+        command: Command,
+        words: Words<'_>,
+        limiter: &Arc<Limiter<S>>,
+        out: &mut Vec<u8>,
+        waiting: &mut Waiting,
+    ) -> Result<Came, Flow> {
+        let named = match find(limiter.policy(), words, command) {
+            Ok(named) => named,
+            Err(mistake) => return Ok(wrong(waiting.end(out), mistake.as_bytes())),
+        };
+        match command {
+            Command::Check => self.check(&named, limiter, out, waiting),
+            Command::Peek => Self::peek(&named, limiter, out, waiting),
+            Command::Acquire => self.acquire(&named, limiter, out, waiting),
+            _ => Self::release(&named, limiter, out, waiting),
+        }
+    }
+
+    fn check(
+        &self,
+        named: &Named<'_>,
+        limiter: &Arc<Limiter<S>>,
+        out: &mut Vec<u8>,
+        waiting: &mut Waiting,
+    ) -> Result<Came, Flow> {
+        let name = named.limit.name();
+        if has_slots(named.limit) {
+            let said = format!("ERR limit `{name}` counts slots: use TG.ACQUIRE and TG.RELEASE");
+            return Ok(wrong(waiting.end(out), said.as_bytes()));
+        }
+        let cost = match cost_of(named) {
+            Ok(cost) => cost,
+            Err(mistake) => return Ok(wrong(waiting.end(out), mistake)),
+        };
+        let protocol = self.protocol;
+        let at_once = limiter.decide_by_at_once(named.limit, named.key.clone(), None, cost, |decision| {
+            write_decision(limiter, decision, false, protocol, waiting.end(out));
+            came(decision.is_allowed())
+        });
+        if let Some(came) = at_once {
+            return Ok(came);
+        }
+        waiting.push(Command::Check, later(limiter, named, cost, false, protocol));
+        Err(Flow::On)
+    }
+
+    fn acquire(
+        &self,
+        named: &Named<'_>,
+        limiter: &Arc<Limiter<S>>,
+        out: &mut Vec<u8>,
+        waiting: &mut Waiting,
+    ) -> Result<Came, Flow> {
+        if let Some(mistake) = without_slots(named.limit) {
+            return Ok(wrong(waiting.end(out), mistake.as_bytes()));
+        }
+        let protocol = self.protocol;
+        let at_once = limiter.decide_by_at_once(named.limit, named.key.clone(), None, None, |decision| {
+            write_decision(limiter, decision, true, protocol, waiting.end(out));
+            came(decision.is_allowed())
+        });
+        if let Some(came) = at_once {
+            return Ok(came);
+        }
+        waiting.push(Command::Acquire, later(limiter, named, None, true, protocol));
+        Err(Flow::On)
+    }
+
+    fn release(
+        named: &Named<'_>,
+        limiter: &Arc<Limiter<S>>,
+        out: &mut Vec<u8>,
+        waiting: &mut Waiting,
+    ) -> Result<Came, Flow> {
+        if let Some(mistake) = without_slots(named.limit) {
+            return Ok(wrong(waiting.end(out), mistake.as_bytes()));
+        }
+        let token = named.last.and_then(|token| std::str::from_utf8(token).ok());
+        let owner = token.filter(|it| it.len() == 32 && it.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        let Some(owner) = owner.and_then(|token| u128::from_str_radix(token, 16).ok()) else {
+            return Ok(wrong(waiting.end(out), b"ERR the token of a slot is what TG.ACQUIRE answered last"));
+        };
+        if !waiting.is_empty() {
+            return Err(Flow::NotYet);
+        }
+        let (limiter, key) = (Arc::clone(limiter), named.key.clone());
+        let name: Box<str> = named.limit.name().into();
+        let answer = async move {
+            let mut out = Vec::new();
+            let release = Adjustment::Release { owner: Owner(owner) };
+            for rule in rules_of(limiter.policy(), &name, &key) {
+                if matches!(rule.quota, Quota::Concurrency(_))
+                    && limiter.store().adjust(rule, key.as_bytes(), release).await.is_err()
+                {
+                    let came = wrong(&mut out, NO_STORE);
+                    return (out, came);
+                }
+            }
+            reply::simple(&mut out, "OK");
+            (out, Came::Ok)
+        };
+        waiting.push(Command::Release, Box::pin(answer));
+        Err(Flow::Alone)
+    }
+
+    /// What would be answered, and nothing is spent: each window is asked together with what nobody ever has,
+    /// and a batch that is refused charges nothing.
+    fn peek(
+        named: &Named<'_>,
+        limiter: &Arc<Limiter<S>>,
+        out: &mut Vec<u8>,
+        waiting: &mut Waiting,
+    ) -> Result<Came, Flow> {
+        let cost = match cost_of(named) {
+            Ok(cost) => cost.unwrap_or(1),
+            Err(mistake) => return Ok(wrong(waiting.end(out), mistake)),
+        };
+        let name: Box<str> = named.limit.name().into();
+        let (limiter, key) = (Arc::clone(limiter), named.key.clone());
+        if !waiting.is_empty() {
+            return Err(Flow::NotYet);
+        }
+        let answer = async move {
+            let mut tightest: Option<Outcome> = None;
+            for rule in rules_of(limiter.policy(), &name, &key) {
+                let Some(outcome) = look(limiter.store(), rule, &key, cost).await else {
+                    let mut out = Vec::new();
+                    let came = wrong(&mut out, NO_STORE);
+                    return (out, came);
+                };
+                let order = |it: &Outcome| (it.is_admitted(), it.remaining);
+                if tightest.as_ref().is_none_or(|other| order(&outcome) < order(other)) {
+                    tightest = Some(outcome);
+                }
+            }
+            let granted = limiter.policy().limit(&name).map(|it| limiter.policy().granted(it, &key, None));
+            let is_open = !matches!(granted, Some(Granted::Blocked(_)));
+            let (outcome, mut out) = (tightest.as_ref(), Vec::with_capacity(64));
+            reply::array(&mut out, 5);
+            let allowed = outcome.map_or(is_open, Outcome::is_admitted);
+            write_outcome(outcome, allowed, outcome.and_then(Outcome::retry_after), &mut out);
+            (out, Came::Ok)
+        };
+        waiting.push(Command::Peek, Box::pin(answer));
+        Err(Flow::Alone)
+    }
+}
+
+/// How one window would answer, if the store says.
+async fn look<S: Store>(store: &S, rule: &Rule, key: &Key, cost: u64) -> Option<Outcome> {
+    let (demand, never) = match rule.quota {
+        Quota::Concurrency(_) => (Demand::Slot(Owner(0)), Demand::Exactly(1)),
+        _ => (Demand::Exactly(cost), Demand::Slot(Owner(0))),
+    };
+    let asked = Check { demand, ..Check::new(rule, key.as_bytes(), cost) };
+    let batch = [asked, Check { demand: never, ..asked }];
+    let mut outcomes = Outcomes::new();
+    if store.decide_at_once(&batch, &mut outcomes).is_none() {
+        outcomes = store.decide(&batch).await.ok()?.outcomes;
+    }
+    outcomes.first().copied()
+}
+
+/// The answer of a store that has to be waited for.
+fn later<S: Store>(
+    limiter: &Arc<Limiter<S>>,
+    named: &Named<'_>,
+    cost: Option<u64>,
+    is_slot: bool,
+    protocol: Protocol,
+) -> crate::waiting::Answer {
+    let (limiter, key) = (Arc::clone(limiter), named.key.clone());
+    let name: Box<str> = named.limit.name().into();
+    Box::pin(async move {
+        let mut out = Vec::with_capacity(96);
+        // The limiter was kept, and its policy with it.
+        let Some(limit) = limiter.policy().limit(&name) else {
+            let came = wrong(&mut out, NO_STORE);
+            return (out, came);
+        };
+        let decision = limiter.decide_by(limit, key, None, cost).await;
+        write_decision(&limiter, &decision, is_slot, protocol, &mut out);
+        (out, came(decision.is_allowed()))
+    })
+}
+
+/// The rules that a limit has for a key.
+fn rules_of<'p>(policy: &'p Policy, name: &str, key: &Key) -> &'p [Rule] {
+    match policy.limit(name).map(|limit| policy.granted(limit, key, None)) {
+        Some(Granted::Rules(rules)) => rules,
+        _ => &[],
+    }
+}
+
+fn has_slots(limit: &Limit) -> bool {
+    limit.rules().iter().any(|rule| matches!(rule.quota, Quota::Concurrency(_)))
+}
+
+fn without_slots(limit: &Limit) -> Option<String> {
+    (!has_slots(limit)).then(|| format!("ERR limit `{}` counts units, not slots: use TG.CHECK", limit.name()))
+}
+
+/// The word after the key as a cost.
+fn cost_of(named: &Named<'_>) -> Result<Option<u64>, &'static [u8]> {
+    let Some(word) = named.last else { return Ok(None) };
+    let cost = integer(word).and_then(|cost| u64::try_from(cost).ok());
+    cost.map(Some).ok_or(b"ERR the cost is a whole number, and not negative")
+}
+
+/// The key of a limit.
+fn find<'l>(policy: &'l Policy, words: Words<'l>, command: Command) -> Result<Named<'l>, String> {
+    let name = String::from_utf8_lossy(cut(words.get(1)));
+    let limit = std::str::from_utf8(words.get(1)).ok().and_then(|name| policy.limit(name));
+    let Some(limit) = limit else {
+        let known = policy.limits().iter().map(Limit::name).take(MOST_COMPARED);
+        return Err(match nearest(&name, known) {
+            Some(meant) => format!("ERR no limit is called `{name}`; did you mean `{meant}`?"),
+            None => format!("ERR no limit is called `{name}`"),
+        });
+    };
+    let parts = if limit.by() == [KeySource::Global] { 0 } else { limit.by().len() };
+    // A cost or a token may follow; a token must.
+    let least = 2 + parts + usize::from(command == Command::Release);
+    let most = 2 + parts + usize::from(command != Command::Acquire);
+    let values: Option<Vec<&str>> =
+        (2..2 + parts).map(|at| std::str::from_utf8(words.get(at)).ok()).collect();
+    let key = values.filter(|_| (least..=most).contains(&words.len()));
+    let key = key.and_then(|values| policy.key(limit, &values));
+    let last = (words.len() > 2 + parts).then(|| words.get(2 + parts));
+    match key {
+        Some(key) => Ok(Named { limit, key, last }),
+        None => Err(wrong_key(limit, command)),
+    }
+}
+
+fn wrong_key(limit: &Limit, command: Command) -> String {
+    let parts: Vec<_> = limit.by().iter().map(ToString::to_string).collect();
+    let parts = match &parts[..] {
+        [only] if only == "global" => String::new(),
+        parts => format!(" {}", parts.join(" ")),
+    };
+    let last = match command {
+        Command::Release => " token",
+        Command::Acquire => "",
+        _ => " [cost]",
+    };
+    let name = limit.name();
+    format!(
+        "ERR usage: {} {name}{parts}{last} (each part of the key not empty, an ip as an address)",
+        command.label()
+    )
+}
+
+/// Six values: limited or not, the numbers of the limit, and the id of the decision or the token of a slot.
+fn write_decision<S: Store>(
+    limiter: &Limiter<S>,
+    decision: &Decision<'_>,
+    is_slot: bool,
+    protocol: Protocol,
+    out: &mut Vec<u8>,
+) {
+    reply::array(out, 6);
+    let tightest = || decision.limits().min_by_key(|it| (it.outcome().is_admitted(), it.outcome().remaining));
+    let told = decision.adviser().or_else(tightest);
+    let wait = match decision.fate() {
+        Fate::Refused => told.and_then(|it| it.advised_wait()),
+        _ => decision.advised_wait(),
+    };
+    write_outcome(told.map(|it| it.outcome()), decision.is_allowed(), wait, out);
+    match decision.owner().filter(|_| decision.is_allowed()) {
+        _ if !is_slot => reply::bulk(out, &limiter.id_of(decision).digits()),
+        Some(Owner(owner)) => reply::bulk(out, format!("{owner:032x}").as_bytes()),
+        None => reply::null(out, protocol),
+    }
+}
+
+/// Limited or not, the limit, what is left, and the times. Where nothing is counted there is no limit: -1 for
+/// what is let through, 0 for what is not.
+fn write_outcome(outcome: Option<&Outcome>, allowed: bool, wait: Option<Span>, out: &mut Vec<u8>) {
+    reply::integer(out, i64::from(!allowed));
+    match outcome {
+        Some(outcome) => {
+            reply::count(out, outcome.limit);
+            reply::count(out, outcome.remaining);
+        }
+        None => {
+            for _ in 0..2 {
+                reply::integer(out, if allowed { -1 } else { 0 });
+            }
+        }
+    }
+    match wait.filter(|_| !allowed) {
+        Some(wait) => reply::count(out, wait.as_millis_ceil()),
+        None => reply::integer(out, -1),
+    }
+    reply::count(out, outcome.map_or(0, |it| it.reset_after.as_millis_ceil()));
+}

@@ -1,0 +1,122 @@
+//! Replies as bytes, in both versions of the protocol.
+//!
+//! Numbers are written by hand: five of them are nearly every reply.
+
+/// Which version of the protocol a client speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    #[default]
+    Two = 2,
+    Three = 3,
+}
+
+/// The most bytes of an error.
+const LONGEST_ERROR: usize = 1024;
+
+/// `+text`
+pub(crate) fn simple(out: &mut Vec<u8>, text: &str) {
+    out.push(b'+');
+    out.extend_from_slice(text.as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `-text`. What a client sent may stand in it, so nothing is passed on that would end the line or
+/// move a cursor.
+pub(crate) fn error(out: &mut Vec<u8>, text: &[u8]) {
+    out.push(b'-');
+    let shown = text.iter().take(LONGEST_ERROR);
+    out.extend(shown.map(|byte| if byte.is_ascii_control() { b' ' } else { *byte }));
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `:number`
+#[inline]
+pub(crate) fn integer(out: &mut Vec<u8>, number: i64) {
+    if let Ok(digit @ 0..=9) = u8::try_from(number) {
+        out.extend_from_slice(&[b':', b'0' + digit, b'\r', b'\n']);
+        return;
+    }
+    out.push(b':');
+    digits(out, number);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// A count as `:number`; one that no client could read as the largest that it can.
+#[inline]
+pub(crate) fn count(out: &mut Vec<u8>, number: u64) {
+    integer(out, i64::try_from(number).unwrap_or(i64::MAX));
+}
+
+fn digits(out: &mut Vec<u8>, number: i64) {
+    let (mut buffer, mut at, mut left) = ([0u8; 20], 20, number.unsigned_abs());
+    loop {
+        at -= 1;
+        // Below ten.
+        buffer[at] = b'0' + u8::try_from(left % 10).unwrap_or(0);
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        out.push(b'-');
+    }
+    out.extend_from_slice(&buffer[at..]);
+}
+
+fn header(out: &mut Vec<u8>, kind: u8, count: usize) {
+    out.push(kind);
+    digits(out, i64::try_from(count).unwrap_or(i64::MAX));
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `$length` and the bytes.
+pub(crate) fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
+    header(out, b'$', bytes.len());
+    out.extend_from_slice(bytes);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The head of an array.
+pub(crate) fn array(out: &mut Vec<u8>, count: usize) {
+    header(out, b'*', count);
+}
+
+/// The head of a map of so many pairs; an array where there are no maps.
+pub(crate) fn map(out: &mut Vec<u8>, protocol: Protocol, pairs: usize) {
+    match protocol {
+        Protocol::Two => header(out, b'*', 2 * pairs),
+        Protocol::Three => header(out, b'%', pairs),
+    }
+}
+
+/// Nothing, where a string or an array could be.
+pub(crate) fn null(out: &mut Vec<u8>, protocol: Protocol) {
+    out.extend_from_slice(match protocol {
+        Protocol::Two => b"$-1\r\n",
+        Protocol::Three => b"_\r\n",
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_the_standard_library_writes_them() {
+        for number in [0, 1, 9, 10, 16, -1, -10, 12_345, i64::MAX, i64::MIN] {
+            let mut out = Vec::new();
+            integer(&mut out, number);
+            assert_eq!(out, format!(":{number}\r\n").into_bytes());
+        }
+    }
+
+    #[test]
+    fn an_error_is_one_line_whatever_stands_in_it() {
+        let mut out = Vec::new();
+        error(&mut out, b"ERR a\r\n+OK\r\n\x1b[2J");
+        assert_eq!(out, b"-ERR a  +OK   [2J\r\n");
+        error(&mut out, &vec![b'x'; 100_000]);
+        assert!(out.len() < 2 * LONGEST_ERROR);
+    }
+}

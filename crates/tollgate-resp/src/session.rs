@@ -1,0 +1,325 @@
+//! What one connection knows, and the walk of a command: name, arity, password, answer.
+//!
+//! Commands that need no store, or one that answers at once, are answered on the spot into one buffer. The
+//! others wait together (`waiting`).
+//!
+//! Not here: the socket (`connection`).
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tollgate::policy::Key;
+use tollgate::throttle::Throttles;
+use tollgate::{Limiter, Store};
+
+use crate::command::Command;
+use crate::frame::{Frames, Malformed, Step, Words};
+use crate::metrics::{Came, Tally};
+use crate::reply::{self, Protocol};
+use crate::server::Inner;
+use crate::throttling::{Asked, Dialect, Wanted};
+use crate::waiting::Waiting;
+
+/// Replies are sent off when there is so much of them.
+const MOST_REPLIES: usize = 64 * 1024;
+/// How much of a word is repeated to whoever sent it.
+const MOST_REPEATED: usize = 128;
+
+/// What one connection knows.
+pub(crate) struct Session<S> {
+    pub(crate) inner: Arc<Inner<S>>,
+    pub(crate) frames: Frames,
+    pub(crate) throttles: Throttles,
+    pub(crate) tally: Tally,
+    pub(crate) protocol: Protocol,
+    /// Whether the password is still to be given.
+    pub(crate) is_stranger: bool,
+    pub(crate) id: u64,
+    pub(crate) peer: SocketAddr,
+    pub(crate) name: Box<str>,
+    pub(crate) library: [Box<str>; 2],
+}
+
+/// What is to be done after a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// Go on with the next.
+    On,
+    /// The last reply was the last.
+    Close,
+    /// It was not begun: those that wait come first.
+    NotYet,
+    /// It waits, and what comes after it waits for it.
+    Alone,
+}
+
+/// How far the bytes at hand went.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// All complete commands were begun.
+    Done,
+    /// There are more, once what is there was sent.
+    More,
+    /// The last reply was the last.
+    Close,
+    /// This is not the protocol; the reply says so.
+    Malformed,
+}
+
+impl<S: Store> Session<S> {
+    pub(crate) fn new(inner: Arc<Inner<S>>, peer: SocketAddr) -> Self {
+        let (id, is_stranger) = (inner.counters.open(), inner.settings.password.is_some());
+        Self {
+            inner,
+            frames: Frames::default(),
+            throttles: Throttles::default(),
+            tally: Tally::default(),
+            protocol: Protocol::default(),
+            is_stranger,
+            id,
+            peer,
+            name: Box::default(),
+            library: [Box::default(), Box::default()],
+        }
+    }
+
+    /// Begins every complete command in these bytes; says how many bytes they were.
+    pub(crate) fn run(
+        &mut self,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+        waiting: &mut Waiting,
+    ) -> (usize, Progress) {
+        // One policy decides all that came with one read.
+        let limiter = self.inner.limiter.load();
+        let mut frames = std::mem::take(&mut self.frames);
+        let mut at = 0;
+        let progress = loop {
+            let rest = &bytes[at..];
+            match frames.next(rest, self.is_stranger) {
+                Ok(Step::Incomplete) => break Progress::Done,
+                Ok(Step::Nothing(length)) => at += length,
+                Ok(Step::Command(length)) => {
+                    match self.execute(frames.words(rest), &limiter, out, waiting) {
+                        Flow::On => at += length,
+                        Flow::NotYet => break Progress::More,
+                        Flow::Alone => {
+                            at += length;
+                            break Progress::More;
+                        }
+                        Flow::Close => {
+                            at += length;
+                            break Progress::Close;
+                        }
+                    }
+                    if out.len() >= MOST_REPLIES || waiting.is_full() {
+                        break Progress::More;
+                    }
+                }
+                Err(malformed) => {
+                    refuse(malformed, waiting.end(out));
+                    break Progress::Malformed;
+                }
+            }
+        };
+        self.frames = frames;
+        (at, progress)
+    }
+
+    #[inline]
+    fn execute(
+        &mut self,
+        words: Words<'_>,
+        limiter: &Arc<Limiter<S>>,
+        out: &mut Vec<u8>,
+        waiting: &mut Waiting,
+    ) -> Flow {
+        let command = Command::named(words.get(0));
+        let came = if self.is_stranger && !command.is_for_strangers() {
+            wrong(waiting.end(out), b"NOAUTH Authentication required.")
+        } else if !command.takes(words.len()) {
+            wrong(waiting.end(out), &wrong_arity(words.get(0)))
+        } else {
+            let dialect = match command {
+                Command::ClThrottle => Some(Dialect::Cell),
+                Command::Throttle => Some(Dialect::Crab),
+                Command::Gcra => Some(Dialect::Gcra),
+                _ => None,
+            };
+            let answered = match (dialect, command) {
+                (Some(dialect), _) => self.throttle(command, dialect, words, limiter, out, waiting),
+                (_, Command::Check | Command::Peek | Command::Acquire | Command::Release) => {
+                    self.named(command, words, limiter, out, waiting)
+                }
+                _ => {
+                    let (came, flow) = self.tell(command, words, waiting.end(out));
+                    self.tally.count(command, came);
+                    return flow;
+                }
+            };
+            match answered {
+                Ok(came) => came,
+                Err(flow) => return flow,
+            }
+        };
+        self.tally.count(command, came);
+        Flow::On
+    }
+
+    /// Commands that need no limiter.
+    fn tell(&mut self, command: Command, words: Words<'_>, out: &mut Vec<u8>) -> (Came, Flow) {
+        let came = match command {
+            Command::Ping if words.len() > 2 => wrong(out, &wrong_arity(b"ping")),
+            Command::Ping if words.len() == 2 => bulk(out, words.get(1)),
+            Command::Ping => simple(out, "PONG"),
+            Command::Echo => bulk(out, words.get(1)),
+            Command::Quit => return (simple(out, "OK"), Flow::Close),
+            Command::Hello => self.hello(words, out),
+            Command::Auth => self.auth(words, out),
+            Command::Reset => self.reset(out),
+            Command::Select => Self::select(words, out),
+            Command::Client => self.client(words, out),
+            Command::Commands => self.command(words, out),
+            Command::Info => self.info(words, out),
+            Command::Config => self.config(words, out),
+            Command::Time => self.time(out),
+            _ if is_http(words.get(0)) => return (Came::Error, Flow::Close),
+            _ => wrong(out, &unknown(words)),
+        };
+        (came, Flow::On)
+    }
+
+    #[inline]
+    fn throttle(
+        &mut self,
+        command: Command,
+        dialect: Dialect,
+        words: Words<'_>,
+        limiter: &Arc<Limiter<S>>,
+        out: &mut Vec<u8>,
+        waiting: &mut Waiting,
+    ) -> Result<Came, Flow> {
+        let Asked { throttle, wanted } = match dialect.read(words) {
+            Ok(asked) => asked,
+            Err(mistake) => return Ok(wrong(waiting.end(out), &mistake)),
+        };
+        let rule = match self.throttles.rule(throttle) {
+            Ok(rule) => rule,
+            Err(error) => {
+                return Ok(wrong(waiting.end(out), &dialect.refuse(&error.to_string())));
+            }
+        };
+        let units = match wanted {
+            Wanted::Units(units) => units,
+            Wanted::Back(units) => {
+                if !waiting.is_empty() {
+                    return Err(Flow::NotYet);
+                }
+                let (limiter, rule) = (Arc::clone(limiter), Arc::clone(rule));
+                let key = Key::named(words.get(1));
+                let answer = async move {
+                    let mut out = Vec::with_capacity(64);
+                    let came = match limiter.throttle_back(&rule, &key, units).await {
+                        Ok(throttled) => {
+                            dialect.write(&throttled, &mut out);
+                            Came::Allowed
+                        }
+                        Err(_) => wrong(&mut out, NO_STORE),
+                    };
+                    (out, came)
+                };
+                waiting.push(command, Box::pin(answer));
+                return Err(Flow::Alone);
+            }
+        };
+        if let Some(throttled) = limiter.throttle_at_once(rule, Key::named(words.get(1)), units) {
+            dialect.write(&throttled, waiting.end(out));
+            return Ok(came(throttled.allowed));
+        }
+        let (limiter, rule) = (Arc::clone(limiter), Arc::clone(rule));
+        let key = Key::named(words.get(1));
+        let answer = async move {
+            let throttled = limiter.throttle(&rule, key, units).await;
+            let mut out = Vec::with_capacity(64);
+            dialect.write(&throttled, &mut out);
+            (out, came(throttled.allowed))
+        };
+        waiting.push(command, Box::pin(answer));
+        Err(Flow::On)
+    }
+
+    /// Gives memory back that only a busy connection needs.
+    pub(crate) fn rest(&mut self) {
+        self.frames.rest();
+        self.throttles = Throttles::default();
+    }
+}
+
+impl<S> Drop for Session<S> {
+    fn drop(&mut self) {
+        self.inner.counters.add(&mut self.tally);
+        self.inner.counters.end();
+    }
+}
+
+/// What is said where no store answers and nothing was decided.
+pub(crate) const NO_STORE: &[u8] = b"ERR the store gave no answer; nothing is known to have changed";
+
+#[inline]
+pub(crate) const fn came(allowed: bool) -> Came {
+    if allowed { Came::Allowed } else { Came::Limited }
+}
+
+pub(crate) fn wrong(out: &mut Vec<u8>, text: &[u8]) -> Came {
+    reply::error(out, text);
+    Came::Error
+}
+
+pub(crate) fn simple(out: &mut Vec<u8>, text: &str) -> Came {
+    reply::simple(out, text);
+    Came::Ok
+}
+
+pub(crate) fn bulk(out: &mut Vec<u8>, bytes: &[u8]) -> Came {
+    reply::bulk(out, bytes);
+    Came::Ok
+}
+
+fn refuse(malformed: Malformed, out: &mut Vec<u8>) {
+    reply::error(out, format!("ERR Protocol error: {malformed}").as_bytes());
+}
+
+/// What Redis says of a wrong number of words.
+pub(crate) fn wrong_arity(name: &[u8]) -> Vec<u8> {
+    let name = name.to_ascii_lowercase();
+    [b"ERR wrong number of arguments for '", cut(&name), b"' command"].concat()
+}
+
+/// What Redis says of a subcommand that nobody knows.
+pub(crate) fn unknown_subcommand(words: Words<'_>) -> Vec<u8> {
+    let name = words.get(0).to_ascii_uppercase();
+    [b"ERR unknown subcommand '", cut(words.get(1)), b"'. Try ", cut(&name), b" HELP."].concat()
+}
+
+/// What Redis says of a command that nobody knows.
+fn unknown(words: Words<'_>) -> Vec<u8> {
+    let mut arguments = Vec::new();
+    for word in words.from(1) {
+        if arguments.len() >= MOST_REPEATED {
+            break;
+        }
+        let word = &word[..word.len().min(MOST_REPEATED - arguments.len())];
+        arguments.extend_from_slice(&[b"'", word, b"' "].concat());
+    }
+    let name = cut(words.get(0));
+    [b"ERR unknown command '", name, b"', with args beginning with: ", &arguments[..]].concat()
+}
+
+pub(crate) fn cut(word: &[u8]) -> &[u8] {
+    &word[..word.len().min(MOST_REPEATED)]
+}
+
+/// Whether somebody makes a browser send commands in a request: the rest of it is not listened to.
+fn is_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}

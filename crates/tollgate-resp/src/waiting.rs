@@ -1,0 +1,79 @@
+//! Commands of one pipeline that wait for a store, together, answered in their order.
+//!
+//! Each is asked before the first has its answer: a store over a wire then shares calls between them. They
+//! begin in their order, so that what goes to one key is decided in that order. What is no decision (giving
+//! back, looking) waits alone: a store may do it in another way.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+
+use crate::command::Command;
+use crate::metrics::{Came, Tally};
+
+/// The most that wait at once.
+pub(crate) const MOST_WAITING: usize = 128;
+
+/// The reply of a command that waits, and what came of it.
+pub(crate) type Answer = Pin<Box<dyn Future<Output = (Vec<u8>, Came)> + Send>>;
+
+/// Commands that wait.
+#[derive(Default)]
+pub(crate) struct Waiting(Vec<One>);
+
+struct One {
+    command: Command,
+    answer: State,
+    /// What was answered at once to the commands after it.
+    after: Vec<u8>,
+}
+
+enum State {
+    Asked(Answer),
+    Answered(Vec<u8>, Came),
+}
+
+impl Waiting {
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) const fn is_full(&self) -> bool {
+        self.0.len() >= MOST_WAITING
+    }
+
+    /// One more waits.
+    pub(crate) fn push(&mut self, command: Command, answer: Answer) {
+        self.0.push(One { command, answer: State::Asked(answer), after: Vec::new() });
+    }
+
+    /// Where the next reply goes: behind the last command that waits, if any does.
+    #[inline]
+    pub(crate) fn end<'o>(&'o mut self, out: &'o mut Vec<u8>) -> &'o mut Vec<u8> {
+        self.0.last_mut().map_or(out, |last| &mut last.after)
+    }
+
+    /// Waits for all of them.
+    pub(crate) async fn all(&mut self, tally: &mut Tally, out: &mut Vec<u8>) {
+        poll_fn(|cx| {
+            let mut pending = false;
+            for one in &mut self.0 {
+                if let State::Asked(answer) = &mut one.answer {
+                    match answer.as_mut().poll(cx) {
+                        Poll::Ready((reply, came)) => one.answer = State::Answered(reply, came),
+                        Poll::Pending => pending = true,
+                    }
+                }
+            }
+            if pending { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+        for one in self.0.drain(..) {
+            if let State::Answered(reply, came) = one.answer {
+                tally.count(one.command, came);
+                out.extend_from_slice(&reply);
+            }
+            out.extend_from_slice(&one.after);
+        }
+    }
+}

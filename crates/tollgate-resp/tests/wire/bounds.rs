@@ -1,0 +1,106 @@
+//! Connections that misbehave: an error in the protocol's own way, and others unaffected.
+
+use std::time::{Duration, Instant};
+
+use tollgate_resp::RespSettings;
+
+use crate::support::{Server, encoded, in_memory, plain};
+
+fn impatient() -> RespSettings {
+    let short = Duration::from_millis(300);
+    RespSettings { idle: short, stalled: short, handshake: short, ..RespSettings::default() }
+}
+
+#[test]
+fn what_is_not_the_protocol_is_told_and_closed() {
+    let (server, _clock) = plain();
+    let mut other = server.connect();
+    for (bytes, said) in [
+        (&b"*3\r\n*1\r\n"[..], "expected '$', got '*'"),
+        (b"*1\r\n$1073741824\r\n", "invalid bulk length"),
+        (b"*1\r\n$-5\r\n", "invalid bulk length"),
+        (b"*1073741824\r\n", "invalid multibulk length"),
+        (b"*1\r\n$4\r\nPINGPONG\r\n", "invalid bulk length"),
+        (b"PING \"\r\n", "unbalanced quotes in request"),
+    ] {
+        let mut client = server.connect();
+        client.send(b"PING\r\n");
+        client.send(bytes);
+        assert_eq!(client.rest(), format!("+PONG\r\n-ERR Protocol error: {said}\r\n"));
+    }
+    other.ask("PING", "+PONG\r\n");
+    assert!(server.metrics().contains("{reason=\"malformed\"} 6\n"));
+}
+
+#[test]
+fn who_says_nothing_is_closed_and_so_is_who_never_ends_a_command() {
+    let (limiter, _clock) = in_memory("limits: []");
+    let server = Server::start(limiter, impatient(), None);
+    let begun = Instant::now();
+    let (mut quiet, mut slow, mut busy) = (server.connect(), server.connect(), server.connect());
+    slow.send(b"*1\r\n$100\r\n");
+    let trickle = {
+        let mut slow = slow.0.try_clone().unwrap();
+        std::thread::spawn(move || {
+            while std::io::Write::write_all(&mut slow, b"x").is_ok() {
+                std::thread::yield_now();
+                if begun.elapsed() > Duration::from_secs(10) {
+                    break;
+                }
+                std::thread::park_timeout(Duration::from_millis(20));
+            }
+        })
+    };
+    while begun.elapsed() < Duration::from_millis(900) {
+        busy.ask("PING", "+PONG\r\n");
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+    assert_eq!((quiet.rest(), slow.rest()), (String::new(), String::new()));
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    trickle.join().unwrap();
+    assert!(!server.metrics().contains("{reason=\"idle\"} 0\n"), "{}", server.metrics());
+}
+
+#[test]
+fn who_does_not_read_is_not_read_from_and_given_up() {
+    let (limiter, _clock) = in_memory("limits: []");
+    let server = Server::start(limiter, impatient(), None);
+    let (mut greedy, mut other) = (server.connect(), server.connect());
+    let echo = encoded(&["ECHO", &"x".repeat(60_000)]);
+    let mut sent = 0;
+    let begun = Instant::now();
+    // Far more than the buffers of the kernel hold.
+    while sent < 256 << 20 && std::io::Write::write_all(&mut greedy.0, &echo).is_ok() {
+        sent += echo.len();
+        assert!(begun.elapsed() < Duration::from_secs(20));
+    }
+    assert!(sent < 64 << 20, "{sent} bytes were taken from a client that reads nothing");
+    other.ask("PING", "+PONG\r\n");
+    assert!(server.metrics().contains("{reason=\"stalled\"} 1\n"), "{}", server.metrics());
+}
+
+#[test]
+fn no_more_connections_are_served_than_there_is_room_for() {
+    let (limiter, _clock) = in_memory("limits: []");
+    let server = Server::start(limiter, RespSettings { connections: 2, ..RespSettings::default() }, None);
+    let (mut one, mut two, mut three) = (server.connect(), server.connect(), server.connect());
+    one.ask("PING", "+PONG\r\n");
+    two.ask("PING", "+PONG\r\n");
+    three.send(b"PING\r\n");
+    assert!(server.metrics().contains("tollgate_resp_connections 2\n"));
+    one.ask("QUIT", "+OK\r\n");
+    three.expect("+PONG\r\n");
+}
+
+#[test]
+fn a_drain_answers_what_has_arrived() {
+    let (mut server, _clock) = plain();
+    let mut client = server.connect();
+    client.ask("PING", "+PONG\r\n");
+    server.drainer.as_ref().unwrap().begin();
+    // Told to stop, and still serving whom it has.
+    client.ask("PING", "+PONG\r\n");
+    let drained = std::thread::spawn(move || server.drain());
+    assert_eq!(client.rest(), "");
+    drained.join().unwrap();
+}

@@ -1,0 +1,11 @@
+//! The server on real sockets: commands, what is not the protocol, connections that misbehave, a store in Redis.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "this is how a test fails")]
+#![allow(clippy::disallowed_methods, reason = "sockets are waited for, and not for ever")]
+
+mod bounds;
+mod connecting;
+mod dialects;
+mod named;
+mod over_redis;
+mod support;
