@@ -1,1 +1,20 @@
 //! Configuration files of envoyproxy/ratelimit: read, merged, and put in force as limits of a policy.
+#![doc = include_str!("../README.md")]
+
+mod apply;
+mod config;
+mod domains;
+mod leaf;
+mod metadata;
+mod name;
+mod section;
+mod unit;
+mod written;
+
+pub use apply::ApplyError;
+pub use config::{Domain, EnvoyConfig, EnvoyFile};
+pub use domains::{Domains, Found};
+pub use leaf::Leaf;
+pub use metadata::Metadata;
+pub use unit::Unit;
+pub use written::{Allowed, Descriptor, RateLimit};

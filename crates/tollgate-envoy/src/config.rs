@@ -1,0 +1,184 @@
+//! All files together: one domain each, or several files of one domain merged.
+
+use std::collections::{HashMap, HashSet};
+
+use tollgate::PolicyError as Diagnostics;
+use tollgate::policy::{Diagnostic, Document, Located, Problems};
+
+use crate::section::quoted;
+use crate::written::{self, Descriptor, shown};
+
+/// The most descriptors that all files may hold.
+const MOST_DESCRIPTORS: usize = 100_000;
+
+/// A file that was read from somewhere.
+#[derive(Clone, Debug)]
+pub struct EnvoyFile {
+    /// How messages call it.
+    pub name: String,
+    /// What it holds.
+    pub text: String,
+}
+
+/// Files that were understood.
+///
+/// ```
+/// # use tollgate_envoy::{EnvoyConfig, EnvoyFile};
+/// let file = |text: &str| EnvoyFile { name: "shop.yaml".into(), text: text.into() };
+/// let config = EnvoyConfig::read(&[file("
+/// domain: shop
+/// descriptors:
+///   - key: user
+///     rate_limit: {unit: minute, requests_per_unit: 10}
+/// ")], false).unwrap();
+/// assert_eq!(config.domains()[0].name, "shop");
+///
+/// let wrong = EnvoyConfig::read(&[file("domain: shop\ndescriptors: [{kye: user}]\n")], false).unwrap_err();
+/// let (name, mistakes) = &wrong[0];
+/// assert!(mistakes.render(name).contains("did you mean `key`?"));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct EnvoyConfig {
+    domains: Vec<Domain>,
+    warnings: Vec<(String, Diagnostics)>,
+}
+
+/// A domain and what its descriptors can be.
+#[derive(Clone, Debug)]
+pub struct Domain {
+    /// As the proxy sends it.
+    pub name: String,
+    /// What a first entry may be, in the order of the files.
+    pub descriptors: Vec<Descriptor>,
+}
+
+/// A file on its way.
+struct Read<'f> {
+    name: &'f str,
+    document: Document,
+    problems: Problems,
+    content: Option<(Located<String>, Vec<Descriptor>)>,
+}
+
+impl EnvoyConfig {
+    /// Reads files, or says everything that is wrong with each of them. With `merge`,
+    /// several files may hold descriptors of one domain; without, that is a mistake.
+    pub fn read(files: &[EnvoyFile], merge: bool) -> Result<Self, Vec<(String, Diagnostics)>> {
+        let mut mistakes = Vec::new();
+        let mut read = Vec::new();
+        let mut left = MOST_DESCRIPTORS;
+        for file in files {
+            match Document::parse(&file.text) {
+                Ok(document) => {
+                    let mut problems = Problems::default();
+                    let content = written::read(document.root(), &mut left, &mut problems);
+                    read.push(Read { name: &file.name, document, problems, content });
+                }
+                Err(wrong) => mistakes.push((file.name.clone(), wrong.reworded(reword))),
+            }
+        }
+        compare(&mut read, merge);
+        let mut config = Self::default();
+        for Read { name, document, problems, content } in read {
+            let wrong = problems.has_errors();
+            let found = problems.into_diagnostics(&document);
+            if wrong {
+                mistakes.push((name.to_owned(), found));
+                continue;
+            }
+            if !found.is_empty() {
+                config.warnings.push((name.to_owned(), found));
+            }
+            if let Some((domain, descriptors)) = content {
+                config.add(domain.value, descriptors);
+            }
+        }
+        if mistakes.is_empty() {
+            return Ok(config);
+        }
+        let place = |name: &str| files.iter().position(|file| file.name == name);
+        mistakes.sort_by_key(|(name, _)| place(name));
+        Err(mistakes)
+    }
+
+    /// What works and is probably not meant, by file.
+    pub fn warnings(&self) -> &[(String, Diagnostics)] {
+        &self.warnings
+    }
+
+    /// The domains, in the order of the files.
+    pub fn domains(&self) -> &[Domain] {
+        &self.domains
+    }
+
+    fn add(&mut self, name: String, descriptors: Vec<Descriptor>) {
+        match self.domains.iter_mut().find(|domain| domain.name == name) {
+            Some(domain) => domain.descriptors.extend(descriptors),
+            None => self.domains.push(Domain { name, descriptors }),
+        }
+    }
+}
+
+/// Advice for policies is none for these files.
+fn reword(mistake: &mut Diagnostic) {
+    mistake.help.retain(|help| !help.contains("`endpoint`") && !help.contains("behind the API"));
+    if mistake.label.contains("policy") {
+        mistake.label("one file holds one domain");
+    }
+}
+
+/// What can only be seen with all files at hand.
+fn compare(files: &mut [Read<'_>], merge: bool) {
+    let mut domains: HashMap<String, String> = HashMap::new();
+    let mut keys: HashMap<(String, String, Option<String>), String> = HashMap::new();
+    let mut names: HashMap<String, HashSet<String>> = HashMap::new();
+    for Read { name: file, problems, content, .. } in &mut *files {
+        let Some((domain, descriptors)) = content else { continue };
+        let here = |line: u32| format!("{file}, line {line}");
+        let described = quoted(&domain.value);
+        if let Some(first) = domains.get(&domain.value).filter(|_| !merge) {
+            problems
+                .error(domain.place, format!("two files hold the domain {described}"))
+                .label(format!("first in {first}"))
+                .help(
+                    "put them together, or let files of one domain be merged: `rls: {merge_domains: true}`",
+                );
+            continue;
+        }
+        domains.entry(domain.value.clone()).or_insert_with(|| here(domain.place.line));
+        for descriptor in &*descriptors {
+            let id = (domain.value.clone(), descriptor.key.value.clone(), descriptor.value.clone());
+            if let Some(first) = keys.get(&id) {
+                problems
+                    .error(
+                        descriptor.key.place,
+                        format!("{} is written twice in {described}", shown(descriptor)),
+                    )
+                    .label(format!("first in {first}"))
+                    .help("put what both say into one of the files");
+            }
+            keys.entry(id).or_insert_with(|| here(descriptor.key.place.line));
+        }
+        let known = names.entry(domain.value.clone()).or_default();
+        each_limit(descriptors, &mut |limit| known.extend(limit.name.clone()));
+    }
+    for Read { problems, content, .. } in files {
+        let Some((domain, descriptors)) = content else { continue };
+        let Some(known) = names.get(&domain.value) else { continue };
+        each_limit(descriptors, &mut |limit| {
+            for name in limit.replaces.iter().filter(|name| !known.contains(&name.value)) {
+                problems
+                    .warning(name.place, format!("no limit of this domain is called {}", quoted(&name.value)))
+                    .label("so nothing is replaced");
+            }
+        });
+    }
+}
+
+/// All limits of a tree, as deep as the file is.
+fn each_limit(descriptors: &[Descriptor], each: &mut impl FnMut(&written::RateLimit)) {
+    for descriptor in descriptors {
+        descriptor.rate_limit.iter().for_each(&mut *each);
+        each_limit(&descriptor.descriptors, each);
+    }
+}

@@ -1,0 +1,161 @@
+//! How a descriptor finds its limit.
+//!
+//! Entry by entry, from left to right: the descriptor with exactly this value, else
+//! the first in file order whose pattern fits, else the one with the key alone. The
+//! limit is that of the last entry; a descriptor that goes on after the tree has
+//! ended, or ends before a limit, has none.
+//!
+//! Key and value are looked up apart, so `a_b` with `c` is never `a` with `b_c`, as it
+//! is where they are joined by `_`. Nothing is allocated on the way.
+
+use foldhash::{HashMap, HashMapExt as _};
+use tollgate::Policy;
+use tollgate::policy::Glob;
+
+use crate::leaf::Leaf;
+
+/// The domains of Envoy's files, as part of the policy that holds their limits.
+///
+/// ```
+/// # use tollgate::Policy;
+/// # use tollgate_envoy::{Domains, EnvoyConfig, EnvoyFile, Found};
+/// let text = "domain: shop\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 9}}]";
+/// let file = EnvoyFile { name: "shop.yaml".into(), text: text.into() };
+/// let policy = EnvoyConfig::read(&[file], false).unwrap().apply(Policy::default())?;
+/// let domains = Domains::of(&policy).unwrap();
+/// let Found::Limited(leaf) = domains.find("shop", &[("user", "ann")]) else { panic!() };
+/// assert_eq!(leaf.limit(&policy).unwrap().name(), "shop.user");
+/// assert_eq!(leaf.key(&[("user", "ann")]).display().to_string(), "user=ann");
+/// assert!(matches!(domains.find("shop", &[("plan", "gold")]), Found::NoLimit));
+/// assert!(matches!(domains.find("house", &[("user", "ann")]), Found::UnknownDomain));
+/// # Ok::<(), tollgate_envoy::ApplyError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Domains {
+    roots: HashMap<Box<str>, usize>,
+    nodes: Vec<Node>,
+}
+
+/// What a descriptor found.
+#[derive(Clone, Copy, Debug)]
+pub enum Found<'p> {
+    /// No file is about this domain.
+    UnknownDomain,
+    /// Its domain has no limit for it.
+    NoLimit,
+    /// It passes, and is not counted.
+    Unlimited(&'p Leaf),
+    /// This limit.
+    Limited(&'p Leaf),
+}
+
+/// One place of the tree.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Node {
+    /// What the next entry may be, by its key.
+    words: HashMap<Box<str>, Values>,
+    leaf: Option<Leaf>,
+}
+
+/// Where the values of one key lead.
+#[derive(Clone, Debug, Default)]
+struct Values {
+    /// Patterns too: whoever sends a pattern as it is written means that one.
+    exact: HashMap<Box<str>, usize>,
+    /// By what they begin with, so that a key with thousands of them is found fast.
+    patterns: HashMap<Box<str>, Vec<(Glob, usize)>>,
+    /// How long those beginnings are, each length once.
+    lengths: Vec<usize>,
+    any: Option<usize>,
+}
+
+impl Values {
+    fn find(&self, value: &str) -> Option<usize> {
+        self.exact.get(value).copied().or_else(|| self.first_pattern(value)).or(self.any)
+    }
+
+    /// Nodes are numbered in file order, so the first pattern that fits has the lowest number.
+    fn first_pattern(&self, value: &str) -> Option<usize> {
+        let first = |length: &usize| {
+            let alike = self.patterns.get(value.get(..*length)?)?;
+            alike.iter().find(|(pattern, _)| pattern.fits(value)).map(|(_, node)| *node)
+        };
+        self.lengths.iter().filter_map(first).min()
+    }
+
+    fn add(&mut self, value: Option<&str>, node: usize) {
+        let Some(value) = value else {
+            self.any = Some(node);
+            return;
+        };
+        self.exact.insert(value.into(), node);
+        if let Some(pattern) = Glob::parse(value) {
+            let begins = pattern.prefix();
+            if !self.lengths.contains(&begins.len()) {
+                self.lengths.push(begins.len());
+            }
+            self.patterns.entry(begins.into()).or_default().push((pattern, node));
+        }
+    }
+}
+
+impl Domains {
+    /// Those that were applied to a policy.
+    pub fn of(policy: &Policy) -> Option<&Self> {
+        policy.extension()
+    }
+
+    /// Whether a file is about this domain.
+    pub fn knows(&self, domain: &str) -> bool {
+        self.roots.contains_key(domain)
+    }
+
+    /// Their names, in no order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.roots.keys().map(|name| &**name)
+    }
+
+    /// All limits, in file order.
+    pub fn leaves(&self) -> impl Iterator<Item = &Leaf> {
+        self.nodes.iter().filter_map(|node| node.leaf.as_ref())
+    }
+
+    /// What a descriptor finds. Entries are keys with their values, in the order in which they came.
+    pub fn find<'p>(&'p self, domain: &str, entries: &[(&str, &str)]) -> Found<'p> {
+        let Some(&root) = self.roots.get(domain) else { return Found::UnknownDomain };
+        let mut node = &self.nodes[root];
+        for (key, value) in entries {
+            match node.words.get(*key).and_then(|values| values.find(value)) {
+                Some(next) => node = &self.nodes[next],
+                None => return Found::NoLimit,
+            }
+        }
+        match &node.leaf {
+            None => Found::NoLimit,
+            Some(leaf) if leaf.unit().is_none() => Found::Unlimited(leaf),
+            Some(leaf) => Found::Limited(leaf),
+        }
+    }
+
+    /// The root of a domain, which is made when it is new.
+    pub(crate) fn root(&mut self, domain: &str) -> usize {
+        if let Some(&root) = self.roots.get(domain) {
+            return root;
+        }
+        let root = self.push(None);
+        self.roots.insert(domain.into(), root);
+        root
+    }
+
+    /// Lets entries with this key, and this value if one is given, lead on from a node.
+    pub(crate) fn add(&mut self, from: usize, key: &str, value: Option<&str>, leaf: Option<Leaf>) -> usize {
+        let node = self.push(leaf);
+        self.nodes[from].words.entry(key.into()).or_default().add(value, node);
+        node
+    }
+
+    fn push(&mut self, leaf: Option<Leaf>) -> usize {
+        self.nodes.push(Node { words: HashMap::new(), leaf });
+        self.nodes.len() - 1
+    }
+}

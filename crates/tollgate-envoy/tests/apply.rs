@@ -1,0 +1,101 @@
+//! What becomes of a policy: names, ids, and counts that stay.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use tollgate::{Policy, RuleId};
+use tollgate_envoy::{Domains, EnvoyConfig, EnvoyFile, Found};
+
+fn file(text: &str) -> EnvoyFile {
+    EnvoyFile { name: "shop.yaml".into(), text: text.into() }
+}
+
+fn applied(text: &str, policy: &str) -> Policy {
+    let policy = Policy::parse(policy).unwrap();
+    EnvoyConfig::read(&[file(text)], false).unwrap().apply(policy).unwrap()
+}
+
+/// The names of a policy's limits and the ids their counts are kept under.
+fn ids(policy: &Policy) -> Vec<(String, RuleId)> {
+    policy.limits().iter().map(|limit| (limit.name().to_owned(), limit.rules()[0].id)).collect()
+}
+
+const NATIVE: &str = "limits: [{name: native, by: ip, bucket: 1/s}]";
+
+#[test]
+fn limits_stand_behind_those_of_the_policy_and_are_found_from_there() {
+    let policy =
+        applied("domain: d\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 1}}]", NATIVE);
+    let Found::Limited(leaf) = Domains::of(&policy).unwrap().find("d", &[("k", "v")]) else { panic!() };
+    assert_eq!(leaf.place(), Some(1));
+    let limit = leaf.limit(&policy).unwrap();
+    assert_eq!((limit.name(), limit.count_denied()), ("d.k", true));
+    // No request meets it by its path.
+    let mut checks = tollgate::policy::Checks::new();
+    policy.survey(&tollgate::Call::new("GET", "/").ip([192, 0, 2, 1]), &mut checks);
+    assert_eq!(checks.len(), 1);
+}
+
+#[test]
+fn counts_survive_other_numbers_and_other_neighbours_but_not_another_unit() {
+    let one = "{key: k, value: 'a*', rate_limit: {unit: day, requests_per_unit: 1}}";
+    let more = "{key: k, value: 'a*', rate_limit: {unit: day, requests_per_unit: 500}}";
+    let hourly = "{key: k, value: 'a*', rate_limit: {unit: hour, requests_per_unit: 1}}";
+    let other = "{key: other, rate_limit: {unit: day, requests_per_unit: 1}}";
+    let of = |descriptors: &str| ids(&applied(&format!("domain: d\ndescriptors: [{descriptors}]"), NATIVE));
+    let before = of(one);
+    assert_eq!(of(more), before);
+    assert_eq!(of(&format!("{other}, {more}"))[2], before[1]);
+    assert_eq!(of(hourly)[1].0, before[1].0);
+    assert_ne!(of(hourly)[1].1, before[1].1);
+    // Ids are part of what is kept in Redis: the same for ever.
+    assert_eq!(before[1].0, "d.k_a-99a1d31d");
+}
+
+#[test]
+fn every_limit_has_a_name_of_its_own_that_can_stand_in_a_header() {
+    let long = "x".repeat(500);
+    let limit = "rate_limit: {unit: day, requests_per_unit: 1}";
+    let text = format!(
+        "domain: d\ndescriptors:
+  - {{key: a, value: b_c, {limit}}}
+  - {{key: a_b, value: c, {limit}}}
+  - {{key: native, {limit}}}
+  - {{key: k, value: a b, {limit}}}
+  - {{key: k, value: a/b, {limit}}}
+  - {{key: k, value: \"a\\nb\", {limit}}}
+  - {{key: '💥', {limit}}}
+  - {{key: '{long}1', {limit}}}
+  - {{key: '{long}2', {limit}}}
+"
+    );
+    let policy = applied(&text, "limits: [{name: d.native, by: ip, bucket: 1/s}]");
+    let mut names: Vec<_> = policy.limits().iter().map(|limit| limit.name().to_owned()).collect();
+    for name in &names {
+        assert!((1..=64).contains(&name.len()), "{name}");
+        assert!(name.chars().all(|it| it.is_ascii_alphanumeric() || "._-".contains(it)), "{name}");
+    }
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), 10);
+}
+
+#[test]
+fn files_of_one_domain_are_merged_when_that_is_asked_for() {
+    let [one, two] = ["a", "b"].map(|key| {
+        file(&format!(
+            "domain: d\ndescriptors: [{{key: {key}, rate_limit: {{unit: day, requests_per_unit: 1}}}}]"
+        ))
+    });
+    assert!(EnvoyConfig::read(&[one.clone(), two.clone()], false).is_err());
+    let policy = EnvoyConfig::read(&[one, two], true).unwrap().apply(Policy::default()).unwrap();
+    for key in ["a", "b"] {
+        let found = Domains::of(&policy).unwrap().find("d", &[(key, "x")]);
+        assert!(matches!(found, Found::Limited(_)), "{key}");
+    }
+}
+
+#[test]
+fn no_files_are_no_domains_and_no_mistake() {
+    let policy = EnvoyConfig::read(&[], false).unwrap().apply(Policy::default()).unwrap();
+    assert!(!Domains::of(&policy).unwrap().knows("d"));
+    assert!(Domains::of(&Policy::default()).is_none());
+}
