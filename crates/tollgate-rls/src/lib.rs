@@ -1,31 +1,34 @@
 //! Envoy's rate limit service (RLS v3) over gRPC, on Tollgate's engine.
+//!
+//! - [`Rls`] answers `ShouldRateLimit`, throttlecrab's `Throttle`, health and reflection; and
+//!   envoyproxy/ratelimit's `/json`.
+//! - Domains of envoyproxy/ratelimit's files ([`tollgate_envoy`]) are decided as it decides them;
+//!   all others by the policy's limits on descriptors, all of a request's descriptors or none.
+//!
+//! The messages are in `proto/`, with Envoy's names and numbers and only what is used. They are
+//! read and written by hand (`wire`): a call costs a decision and little more. What they describe
+//! is generated into `proto/descriptors.bin` for reflection, and the tests read and write by that.
+//!
+//! Not here: sockets. It is handed requests and hands back answers.
 
-use tollgate::Store;
-use tollgate_http::SharedLimiter;
+mod added;
+mod body;
+mod counters;
+mod decide;
+mod described;
+mod grpc;
+mod health;
+mod json;
+mod native;
+mod reflection;
+mod request;
+mod response;
+mod service;
+mod throttle;
+mod unit;
+mod upstream;
+mod wire;
 
-/// What the service sends besides its verdicts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RlsSettings {}
-
-/// The service. Clones are the same.
-pub struct Rls<S> {
-    limiter: SharedLimiter<S>,
-}
-
-impl<S: Store> Rls<S> {
-    /// Decides with this limiter.
-    pub fn new(limiter: SharedLimiter<S>, _settings: RlsSettings) -> Self {
-        Self { limiter }
-    }
-
-    /// The limiter in force.
-    pub const fn limiter(&self) -> &SharedLimiter<S> {
-        &self.limiter
-    }
-}
-
-impl<S> Clone for Rls<S> {
-    fn clone(&self) -> Self {
-        Self { limiter: self.limiter.clone() }
-    }
-}
+pub use added::Headers;
+pub use body::RlsBody;
+pub use service::{Rls, RlsSettings};

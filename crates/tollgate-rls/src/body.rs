@@ -1,0 +1,125 @@
+//! The bodies of answers: nothing, one message, or a stream of them.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+use crate::grpc::went_well;
+
+/// The largest piece that `h2` copies behind other frames. A larger one is sent in a system
+/// call of its own, which costs more than all the rest of a call.
+const PIECE: usize = 255;
+/// Messages up to here are sent in such pieces; a message may span any number of frames.
+const MOST_IN_PIECES: usize = 2 * 1024;
+
+/// The body of an answer.
+pub struct RlsBody(Kind);
+
+/// A body that goes on for as long as somebody listens.
+type Streaming = Pin<Box<dyn Body<Data = Bytes, Error = Infallible> + Send>>;
+
+enum Kind {
+    /// Everything is in the headers, or was sent.
+    Done,
+    /// One message, then trailers.
+    Message(Bytes),
+    Trailers,
+    Stream(Streaming),
+}
+
+impl RlsBody {
+    pub(crate) const fn empty() -> Self {
+        Self(Kind::Done)
+    }
+
+    /// One message with its prefix, and that it went well.
+    pub(crate) const fn message(framed: Bytes) -> Self {
+        Self(Kind::Message(framed))
+    }
+
+    pub(crate) fn stream(body: impl Body<Data = Bytes, Error = Infallible> + Send + 'static) -> Self {
+        Self(Kind::Stream(Box::pin(body)))
+    }
+}
+
+impl Body for RlsBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    #[inline]
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Kind::Stream(stream) = &mut self.0 {
+            return stream.as_mut().poll_frame(cx);
+        }
+        let (frame, next) = match std::mem::replace(&mut self.0, Kind::Done) {
+            Kind::Message(mut framed) if (PIECE + 1..=MOST_IN_PIECES).contains(&framed.len()) => {
+                let piece = framed.split_to(PIECE);
+                (Frame::data(piece), Kind::Message(framed))
+            }
+            Kind::Message(framed) => (Frame::data(framed), Kind::Trailers),
+            Kind::Trailers => (Frame::trailers(went_well()), Kind::Done),
+            Kind::Done | Kind::Stream(_) => return Poll::Ready(None),
+        };
+        self.0 = next;
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Kind::Done => true,
+            Kind::Message(_) | Kind::Trailers => false,
+            Kind::Stream(stream) => stream.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        // None but where there is nothing: gRPC has no use for a length.
+        if matches!(self.0, Kind::Done) { SizeHint::with_exact(0) } else { SizeHint::default() }
+    }
+}
+
+impl fmt::Debug for RlsBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Kind::Done => "RlsBody(done)",
+            Kind::Message(_) => "RlsBody(message)",
+            Kind::Trailers => "RlsBody(trailers)",
+            Kind::Stream(_) => "RlsBody(stream)",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    #[test]
+    fn a_message_of_middling_size_comes_in_small_pieces_and_is_the_same() {
+        for (length, pieces) in [(5, 1), (255, 1), (256, 2), (600, 3), (2_048, 9), (2_049, 1)] {
+            let whole: Vec<u8> = (0..=255).cycle().take(length).collect();
+            let mut body = RlsBody::message(Bytes::from(whole.clone()));
+            let (mut sent, mut frames) = (Vec::new(), 0);
+            let mut cx = Context::from_waker(Waker::noop());
+            while let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut body).poll_frame(&mut cx) {
+                match frame.into_data() {
+                    Ok(data) => {
+                        sent.extend_from_slice(&data);
+                        frames += 1;
+                    }
+                    Err(trailers) => assert!(trailers.is_trailers() && sent == whole, "{length}"),
+                }
+            }
+            assert_eq!((sent == whole, frames), (true, pieces), "{length}");
+            assert!(body.is_end_stream());
+        }
+    }
+}

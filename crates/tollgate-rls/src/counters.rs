@@ -1,0 +1,59 @@
+//! What was answered, for `/metrics`.
+//!
+//! Who was refused by which limit the limiter's observer counts; here is how many calls
+//! came in which way, and how many made no sense.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::grpc::Code;
+
+/// In which way a question came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Surface {
+    Envoy,
+    Throttlecrab,
+    Json,
+}
+
+const SURFACES: [&str; 3] = ["envoy", "throttlecrab", "json"];
+const ANSWERS: [&str; 2] = ["ok", "over_limit"];
+
+/// Counted since the start.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    answers: [[AtomicU64; ANSWERS.len()]; SURFACES.len()],
+    errors: [AtomicU64; Code::ALL.len()],
+}
+
+impl Counters {
+    #[inline]
+    pub(crate) fn answered(&self, surface: Surface, over: bool) {
+        self.answers[surface as usize][usize::from(over)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn turned_down(&self, code: Code) {
+        let counter = Code::ALL.iter().zip(&self.errors).find(|((known, _), _)| *known == code);
+        if let Some((_, counter)) = counter {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn write(&self, out: &mut String) {
+        out.push_str("# HELP tollgate_rls_answers_total Questions of proxies that were answered.\n");
+        out.push_str("# TYPE tollgate_rls_answers_total counter\n");
+        for (surface, answers) in SURFACES.iter().zip(&self.answers) {
+            for (answer, count) in ANSWERS.iter().zip(answers) {
+                let count = count.load(Ordering::Relaxed);
+                let labels = format_args!("surface=\"{surface}\",answer=\"{answer}\"");
+                let _never_fails = writeln!(out, "tollgate_rls_answers_total{{{labels}}} {count}");
+            }
+        }
+        out.push_str("# HELP tollgate_rls_errors_total Calls that were turned down, by gRPC's code.\n");
+        out.push_str("# TYPE tollgate_rls_errors_total counter\n");
+        for ((_, code), count) in Code::ALL.iter().zip(&self.errors) {
+            let count = count.load(Ordering::Relaxed);
+            let _never_fails = writeln!(out, "tollgate_rls_errors_total{{code=\"{code}\"}} {count}");
+        }
+    }
+}

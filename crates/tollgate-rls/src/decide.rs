@@ -1,0 +1,186 @@
+//! From what a proxy asks to what it is told: which way a domain is decided, without
+//! waiting where the store needs none.
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use tollgate::{Decision, Limiter, Store};
+use tollgate_envoy::Domains;
+
+use crate::added::{self, Headers};
+use crate::described::{self, describe};
+use crate::grpc::{Refusal, framed};
+use crate::json;
+use crate::native::{self, Ahead, Batch, Costing, Described};
+use crate::request::{Asked, Descriptor};
+use crate::response::Answer;
+use crate::service::Inner;
+use crate::upstream::{self, AllTold, Met};
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Protobuf, behind the prefix of gRPC.
+    Framed,
+    Json,
+}
+
+/// An answer as it is sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Answered {
+    pub(crate) over: bool,
+    pub(crate) bytes: Bytes,
+}
+
+impl Form {
+    fn write(self, answer: &Answer<'_>) -> Answered {
+        let bytes = match self {
+            Self::Framed => framed(|out| answer.write(out)),
+            Self::Json => json::render(answer),
+        };
+        Answered { over: answer.over, bytes }
+    }
+}
+
+/// What was found out without waiting.
+pub(crate) enum AtOnce {
+    Answered(Answered),
+    /// There is more to wait for; this was told so far.
+    Waits(AllTold),
+}
+
+impl<S: Store> Inner<S> {
+    /// Decides without waiting, if the store can.
+    pub(crate) fn decide_at_once(
+        &self,
+        limiter: &Limiter<S>,
+        asked: &Asked<'_>,
+        form: Form,
+    ) -> Result<AtOnce, Refusal> {
+        if let Some(domains) = Domains::of(limiter.policy()).filter(|it| it.knows(asked.domain)) {
+            let met = upstream::meet(limiter, domains, asked)?;
+            let mut told = upstream::decide_at_once(limiter, asked, &met, self.headers_upstream());
+            if told.iter().any(Option::is_none) {
+                return Ok(AtOnce::Waits(told));
+            }
+            return Ok(AtOnce::Answered(form.write(&upstream::answer(asked, &met, &mut told))));
+        }
+        let answered = if asked.domain == described::DOMAIN {
+            self.batch_at_once(limiter, asked, &Batch::described(asked)?, form)
+        } else {
+            self.batch_at_once(limiter, asked, &Batch::of(asked), form)
+        };
+        Ok(answered.map_or_else(|| AtOnce::Waits(AllTold::new()), AtOnce::Answered))
+    }
+
+    fn batch_at_once<R: Costing>(
+        &self,
+        limiter: &Limiter<S>,
+        asked: &Asked<'_>,
+        batch: &Batch<R>,
+        form: Form,
+    ) -> Option<Answered> {
+        if batch.parts.len() < asked.descriptors.len() {
+            return None;
+        }
+        limiter.decide_together_at_once(&batch.parts, |decision| {
+            let mut ahead = Ahead::new();
+            for (part, units, valid) in native::wishes(decision, batch.parts.len()) {
+                let more = [batch.parts[part].costing(units)];
+                let handed = |more: &Decision<'_>| native::handed_out(limiter, more, units, valid);
+                let handed = limiter.decide_together_at_once(&more, handed).flatten();
+                ahead.extend(handed.map(|quota| (part, quota)));
+            }
+            let mut answer = native::answer(decision, &batch.places, asked.descriptors.len(), &ahead);
+            added::add(&mut answer, limiter, decision, self.headers_native());
+            form.write(&answer)
+        })
+    }
+
+    /// Decides what is not told yet.
+    pub(crate) async fn decide(
+        &self,
+        limiter: &Limiter<S>,
+        asked: &Asked<'_>,
+        told: AllTold,
+        form: Form,
+    ) -> Result<Answered, Refusal> {
+        if let Some(domains) = Domains::of(limiter.policy()).filter(|it| it.knows(asked.domain)) {
+            let met = upstream::meet(limiter, domains, asked)?;
+            let each = met.iter().zip(&asked.descriptors).zip(told);
+            let headers = self.headers_upstream();
+            let all = each.map(|((met, descriptor), told)| async move {
+                match told {
+                    Some(told) => Some(told),
+                    None => Some(upstream::decide(limiter, asked, met, descriptor, headers).await),
+                }
+            });
+            let mut told = join_all(all).await.into();
+            return Ok(form.write(&upstream::answer(asked, &met, &mut told)));
+        }
+        if asked.domain == described::DOMAIN {
+            self.batch(limiter, asked, &Batch::described(asked)?, form).await
+        } else {
+            self.batch(limiter, asked, &Batch::of(asked), form).await
+        }
+    }
+
+    async fn batch<R: Costing>(
+        &self,
+        limiter: &Limiter<S>,
+        asked: &Asked<'_>,
+        batch: &Batch<R>,
+        form: Form,
+    ) -> Result<Answered, Refusal> {
+        let headers = self.headers_native();
+        let decision = limiter.decide_together(&batch.parts).await;
+        let mut ahead = Ahead::new();
+        for (part, units, valid) in native::wishes(&decision, batch.parts.len()) {
+            let more = [batch.parts[part].costing(units)];
+            let more = limiter.decide_together(&more).await;
+            ahead.extend(native::handed_out(limiter, &more, units, valid).map(|quota| (part, quota)));
+        }
+        let mut answer = native::answer(&decision, &batch.places, asked.descriptors.len(), &ahead);
+        added::add(&mut answer, limiter, &decision, headers);
+        for (place, descriptor) in asked.descriptors.iter().enumerate().filter(|(_, it)| !it.is_plain()) {
+            self.apart(limiter, asked, (place, descriptor), headers, &mut answer).await?;
+        }
+        Ok(form.write(&answer))
+    }
+
+    /// A descriptor that is no part of a batch.
+    async fn apart<'l>(
+        &self,
+        limiter: &'l Limiter<S>,
+        asked: &Asked<'_>,
+        (place, descriptor): (usize, &Descriptor<'_>),
+        headers: Headers,
+        answer: &mut Answer<'l>,
+    ) -> Result<(), Refusal> {
+        let status = if let Some(instead) = descriptor.instead {
+            if answer.over && !descriptor.gives_back {
+                return Ok(());
+            }
+            let (requests, unit) = (instead.requests, instead.unit()?);
+            let rule = Box::new(upstream::rule(None, requests, unit)?);
+            let met = Met::Override { leaf: None, rule, requests, unit };
+            let told = upstream::decide(limiter, asked, &met, descriptor, headers).await;
+            let status = upstream::status(&met, &told);
+            if status.over {
+                answer.over = true;
+                upstream::say(answer, told);
+            }
+            status
+        } else if asked.domain == described::DOMAIN {
+            let call = describe(&descriptor.entries)?.cost(upstream::hits(asked, descriptor));
+            native::give_back(limiter, &call).await
+        } else {
+            let (domain, entries) = (asked.domain, &descriptor.entries[..]);
+            let cost = Some(upstream::hits(asked, descriptor));
+            native::give_back(limiter, &Described { domain, entries, cost }).await
+        };
+        if let Some(slot) = answer.statuses.get_mut(place) {
+            *slot = status;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,84 @@
+//! The domain `tollgate`: a descriptor there describes a request, in the words of
+//! `POST /v1/check`, and meets the limits on paths.
+//!
+//! So a proxy that asks for itself is limited by the same file, and from the same
+//! allowances, as one that Tollgate stands in front of.
+
+use std::net::IpAddr;
+
+use smallvec::SmallVec;
+use tollgate::Call;
+
+use crate::grpc::Refusal;
+use crate::native::{Batch, Costing};
+use crate::request::Asked;
+
+/// The domain whose descriptors describe requests.
+pub(crate) const DOMAIN: &str = "tollgate";
+
+const WORDS: &str = "method, path, host, ip (or remote_address), user, api_key, tenant, plan, header:NAME";
+
+impl<'m> Batch<Call<'m>> {
+    pub(crate) fn described(asked: &Asked<'m>) -> Result<Self, Refusal> {
+        let mut batch = Self { parts: SmallVec::new(), places: SmallVec::new() };
+        for (place, descriptor) in asked.descriptors.iter().enumerate() {
+            if descriptor.instead.is_some() {
+                return Err(Refusal::senseless(
+                    "descriptors of the domain `tollgate` take no limit override: the limits are those on paths"
+                        .to_owned(),
+                ));
+            }
+            let call = describe(&descriptor.entries)?;
+            if descriptor.is_plain() {
+                batch.places.push(place);
+                batch.parts.push(match asked.cost(descriptor) {
+                    Some(cost) => call.cost(cost),
+                    None => call,
+                });
+            }
+        }
+        Ok(batch)
+    }
+}
+
+/// The request that these entries describe.
+pub(crate) fn describe<'m>(entries: &[(&'m str, &'m str)]) -> Result<Call<'m>, Refusal> {
+    let of = |word: &str| entries.iter().find(|(key, _)| *key == word).map(|(_, value)| *value);
+    let path = of("path").unwrap_or("/");
+    if !path.starts_with('/') {
+        return Err(Refusal::senseless("the value of `path` must begin with `/`".to_owned()));
+    }
+    let mut call = Call::new(of("method").unwrap_or("GET"), path);
+    for (key, value) in entries {
+        call = match *key {
+            "method" | "path" => call,
+            "host" => call.host(value),
+            "ip" | "remote_address" => {
+                let address = value.parse::<IpAddr>();
+                call.ip(
+                    address.map_err(|_| Refusal::senseless(format!("the value of `{key}` is no address")))?
+                )
+            }
+            "user" => call.user(value),
+            "api_key" => call.api_key(value),
+            "tenant" => call.tenant(value),
+            "plan" => call.plan(value),
+            _ => match key.strip_prefix("header:") {
+                Some(name) if !name.is_empty() => call.header(name, *value),
+                _ => {
+                    let key: String = key.escape_debug().take(64).collect();
+                    return Err(Refusal::senseless(format!(
+                        "a descriptor of the domain `tollgate` describes a request, and `{key}` is no part of one: use {WORDS}"
+                    )));
+                }
+            },
+        };
+    }
+    Ok(call)
+}
+
+impl Costing for Call<'_> {
+    fn costing(&self, cost: u64) -> Self {
+        self.clone().cost(cost)
+    }
+}

@@ -1,0 +1,298 @@
+//! gRPC over HTTP/2, as much of it as a server of small messages needs.
+//!
+//! A call is read into one message and answered by one, without a router, a codec or a
+//! task in between: `tonic` does more than this for a call, and it shows (`make bench-service`).
+//!
+//! Not here: HTTP/2 itself, which whoever serves speaks; what is answered (`service`).
+
+use std::pin::pin;
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::header::{ALLOW, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http_body::Body;
+use http_body_util::BodyExt;
+
+use crate::body::RlsBody;
+use crate::wire::Malformed;
+
+/// The largest message that is read.
+pub(crate) const MOST_BYTES: usize = 1024 * 1024;
+/// What stands before a message: whether it is compressed, and how long it is.
+pub(crate) const PREFIX: usize = 5;
+
+static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+static GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+static GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
+const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+
+/// Why a call has no answer, as gRPC numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Code {
+    InvalidArgument = 3,
+    NotFound = 5,
+    ResourceExhausted = 8,
+    Unimplemented = 12,
+    Internal = 13,
+}
+
+impl Code {
+    pub(crate) const ALL: [(Self, &'static str); 5] = [
+        (Self::InvalidArgument, "invalid_argument"),
+        (Self::NotFound, "not_found"),
+        (Self::ResourceExhausted, "resource_exhausted"),
+        (Self::Unimplemented, "unimplemented"),
+        (Self::Internal, "internal"),
+    ];
+
+    const fn digits(self) -> &'static str {
+        match self {
+            Self::InvalidArgument => "3",
+            Self::NotFound => "5",
+            Self::ResourceExhausted => "8",
+            Self::Unimplemented => "12",
+            Self::Internal => "13",
+        }
+    }
+}
+
+/// A call that is turned down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) code: Code,
+    pub(crate) message: String,
+}
+
+impl Refusal {
+    /// What was sent makes no sense.
+    pub(crate) const fn senseless(message: String) -> Self {
+        Self { code: Code::InvalidArgument, message }
+    }
+
+    pub(crate) fn internal(message: &str) -> Self {
+        Self { code: Code::Internal, message: message.to_owned() }
+    }
+
+    pub(crate) fn unimplemented(message: String) -> Self {
+        Self { code: Code::Unimplemented, message }
+    }
+
+    /// Headers only: that is how gRPC tells an error before any message.
+    pub(crate) fn response(&self) -> Response<RlsBody> {
+        let mut response = Response::new(RlsBody::empty());
+        response.headers_mut().insert(CONTENT_TYPE, GRPC);
+        self.write(response.headers_mut());
+        response
+    }
+
+    /// The same at the end of a stream.
+    pub(crate) fn trailers(&self) -> HeaderMap {
+        let mut trailers = HeaderMap::new();
+        self.write(&mut trailers);
+        trailers
+    }
+
+    fn write(&self, headers: &mut HeaderMap) {
+        headers.insert(&GRPC_STATUS, HeaderValue::from_static(self.code.digits()));
+        if let Ok(message) = HeaderValue::try_from(percent_encoded(&self.message)) {
+            headers.insert(&GRPC_MESSAGE, message);
+        }
+        if self.code == Code::Unimplemented {
+            headers.insert(&GRPC_ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        }
+    }
+}
+
+impl From<Malformed> for Refusal {
+    fn from(_: Malformed) -> Self {
+        Self::senseless("the message is not the protobuf that this method takes".to_owned())
+    }
+}
+
+/// The trailers of a call that went well.
+pub(crate) fn went_well() -> HeaderMap {
+    let mut trailers = HeaderMap::with_capacity(1);
+    trailers.insert(&GRPC_STATUS, HeaderValue::from_static("0"));
+    trailers
+}
+
+/// An answer that went well, with this body.
+pub(crate) fn response(body: RlsBody) -> Response<RlsBody> {
+    let mut response = Response::new(body);
+    response.headers_mut().insert(CONTENT_TYPE, GRPC);
+    response
+}
+
+/// A message with its prefix, as it is sent.
+pub(crate) fn framed(fields: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    let mut out = Vec::with_capacity(256);
+    out.extend_from_slice(&[0; PREFIX]);
+    fields(&mut out);
+    let length = u32::try_from(out.len() - PREFIX).unwrap_or(u32::MAX);
+    out[1..PREFIX].copy_from_slice(&length.to_be_bytes());
+    Bytes::from(out)
+}
+
+/// What makes a request no call: told in HTTP's own way.
+pub(crate) fn no_call<B>(request: &Request<B>) -> Option<Response<RlsBody>> {
+    let mut response = Response::new(RlsBody::empty());
+    if request.method() != Method::POST {
+        *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+        return Some(response);
+    }
+    let content_type = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    if content_type.is_some_and(is_grpc) {
+        return None;
+    }
+    *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+    Some(response)
+}
+
+fn is_grpc(content_type: &[u8]) -> bool {
+    let Some(rest) = content_type.strip_prefix(b"application/grpc") else { return false };
+    let rest = rest.strip_prefix(b"+proto").unwrap_or(rest);
+    matches!(rest, [] | [b';' | b' ', ..])
+}
+
+/// Reads the one message of a call.
+#[inline]
+pub(crate) async fn read_message<B: Body>(body: B) -> Result<Bytes, Refusal> {
+    let mut body = pin!(body);
+    let mut gathered = Gathered::default();
+    while !body.is_end_stream() {
+        let Some(frame) = body.frame().await else { break };
+        let frame = frame.map_err(|_gone| Refusal::internal("the request broke off"))?;
+        // Trailers of a request say nothing here.
+        let Ok(mut data) = frame.into_data() else { continue };
+        gathered.push(data.copy_to_bytes(data.remaining()))?;
+    }
+    gathered.message()
+}
+
+/// What has arrived of a call's one message.
+#[derive(Default)]
+struct Gathered {
+    /// The first piece, which nearly always is the only one.
+    first: Bytes,
+    more: BytesMut,
+}
+
+impl Gathered {
+    #[inline]
+    fn push(&mut self, piece: Bytes) -> Result<(), Refusal> {
+        if self.first.len() + self.more.len() + piece.len() > MOST_BYTES + PREFIX {
+            return Err(too_large());
+        }
+        if self.first.is_empty() && self.more.is_empty() {
+            self.first = piece;
+        } else {
+            self.more.extend_from_slice(&std::mem::take(&mut self.first));
+            self.more.extend_from_slice(&piece);
+        }
+        // Who announces too much need not be waited for.
+        let begun = if self.more.is_empty() { &self.first[..] } else { &self.more[..] };
+        announced(begun).map(drop)
+    }
+
+    #[inline]
+    fn message(self) -> Result<Bytes, Refusal> {
+        let mut whole = if self.more.is_empty() { self.first } else { self.more.freeze() };
+        let length = announced(&whole)?.ok_or_else(|| Refusal::internal("the request has no message"))?;
+        whole.advance(PREFIX);
+        match whole.len().cmp(&length) {
+            std::cmp::Ordering::Less => Err(Refusal::internal("the message is shorter than it announced")),
+            std::cmp::Ordering::Equal => Ok(whole),
+            std::cmp::Ordering::Greater => {
+                Err(Refusal::internal("this method takes one message, not several"))
+            }
+        }
+    }
+}
+
+/// How long a message says it is; `None` where it has not said yet.
+#[inline]
+pub(crate) fn announced(begun: &[u8]) -> Result<Option<usize>, Refusal> {
+    let [flag, a, b, c, d, ..] = *begun else { return Ok(None) };
+    match flag {
+        0 => {}
+        1 => {
+            return Err(Refusal::unimplemented(
+                "compressed messages are not read here: send them without grpc-encoding".to_owned(),
+            ));
+        }
+        _ => return Err(Refusal::internal("the message does not begin as gRPC has it")),
+    }
+    let length = usize::try_from(u32::from_be_bytes([a, b, c, d])).unwrap_or(usize::MAX);
+    if length > MOST_BYTES { Err(too_large()) } else { Ok(Some(length)) }
+}
+
+fn too_large() -> Refusal {
+    Refusal { code: Code::ResourceExhausted, message: format!("a message has at most {MOST_BYTES} bytes") }
+}
+
+/// Printable, as `grpc-message` wants it: `%` and all that is not visible ASCII or a space
+/// as a percent sign and two digits.
+fn percent_encoded(message: &str) -> String {
+    use std::fmt::Write as _;
+    let mut out = String::with_capacity(message.len());
+    for byte in message.bytes() {
+        match byte {
+            b' '..=b'~' if byte != b'%' => out.push(char::from(byte)),
+            _ => drop(write!(out, "%{byte:02X}")),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_grpc_with_protobuf_is_taken() {
+        for (content_type, taken) in [
+            ("application/grpc", true),
+            ("application/grpc+proto", true),
+            ("application/grpc;charset=utf-8", true),
+            ("application/grpc+proto; x=y", true),
+            ("application/grpc+json", false),
+            ("application/grpc-web", false),
+            ("application/json", false),
+            ("", false),
+        ] {
+            assert_eq!(is_grpc(content_type.as_bytes()), taken, "{content_type}");
+        }
+    }
+
+    #[test]
+    fn a_message_of_an_error_cannot_break_out_of_its_header() {
+        assert_eq!(percent_encoded("100 %\r\nx: é"), "100 %25%0D%0Ax: %C3%A9");
+    }
+
+    #[test]
+    fn pieces_of_a_message_are_put_together() {
+        let mut gathered = Gathered::default();
+        for piece in [&[0][..], &[0, 0, 0, 3, 7], &[8, 9]] {
+            gathered.push(Bytes::from_static(piece)).unwrap();
+        }
+        assert_eq!(gathered.message().unwrap(), &[7, 8, 9][..]);
+    }
+
+    #[test]
+    fn prefixes_that_lie_are_turned_down() {
+        let check = |bytes: &'static [u8], code| {
+            let mut gathered = Gathered::default();
+            let pushed = gathered.push(Bytes::from_static(bytes));
+            let read = pushed.and_then(|()| gathered.message());
+            assert_eq!(read.map_err(|it| it.code), Err(code), "{bytes:?}");
+        };
+        check(&[], Code::Internal);
+        check(&[0, 0, 0], Code::Internal);
+        check(&[0, 0, 0, 0, 2, 1], Code::Internal);
+        check(&[0, 0, 0, 0, 1, 1, 1], Code::Internal);
+        check(&[1, 0, 0, 0, 1, 1], Code::Unimplemented);
+        check(&[2, 0, 0, 0, 1, 1], Code::Internal);
+        check(&[0, 0xff, 0xff, 0xff, 0xff], Code::ResourceExhausted);
+    }
+}

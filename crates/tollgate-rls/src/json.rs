@@ -1,0 +1,216 @@
+//! `RateLimitRequest` and `RateLimitResponse` as JSON, in protobuf's mapping.
+//!
+//! Names are read as `lowerCamelCase` and as they stand in the files, enums by name or
+//! number, numbers also as text. What is not known is a mistake, as it is to protojson: a
+//! word that is misspelt must not be a limit that is not met. `null` is what was not sent.
+
+use bytes::Bytes;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value, json};
+
+use crate::grpc::{MOST_BYTES, Refusal};
+use crate::request::{self, Asked, Override};
+use crate::response::{Answer, Quota, Status};
+use crate::unit::Unit;
+
+/// A request as it was written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Written {
+    #[serde(deserialize_with = "or_default")]
+    domain: String,
+    #[serde(deserialize_with = "or_default")]
+    descriptors: Vec<Descriptor>,
+    #[serde(alias = "hitsAddend", deserialize_with = "or_default")]
+    hits_addend: Number<u32>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Descriptor {
+    #[serde(deserialize_with = "or_default")]
+    entries: Vec<Entry>,
+    limit: Option<Instead>,
+    #[serde(alias = "hitsAddend")]
+    hits_addend: Option<Number<u64>>,
+    #[serde(alias = "isNegativeHits", deserialize_with = "or_default")]
+    is_negative_hits: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Entry {
+    #[serde(deserialize_with = "or_default")]
+    key: String,
+    #[serde(deserialize_with = "or_default")]
+    value: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Instead {
+    #[serde(alias = "requestsPerUnit", deserialize_with = "or_default")]
+    requests_per_unit: Number<u32>,
+    #[serde(deserialize_with = "or_default")]
+    unit: WrittenUnit,
+}
+
+/// `null` stands for what was not sent.
+fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    Option::deserialize(from).map(Option::unwrap_or_default)
+}
+
+/// A number, or the same as text.
+#[derive(Clone, Copy, Debug, Default)]
+struct Number<T>(T);
+
+impl<'de, T: TryFrom<u64>> Deserialize<'de> for Number<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let number = match Value::deserialize(from)? {
+            Value::Number(number) => number.as_u64(),
+            Value::String(digits) => digits.parse().ok(),
+            _ => None,
+        };
+        let number = number.and_then(|number| T::try_from(number).ok());
+        number.map(Self).ok_or_else(|| D::Error::custom("a whole number is expected that fits its field"))
+    }
+}
+
+/// A unit, by name or number.
+#[derive(Clone, Copy, Debug, Default)]
+struct WrittenUnit(u64);
+
+impl<'de> Deserialize<'de> for WrittenUnit {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let number = match Value::deserialize(from)? {
+            Value::Number(number) => number.as_u64(),
+            Value::String(name) => Unit::number_of(&name),
+            _ => None,
+        };
+        number.map(Self).ok_or_else(|| D::Error::custom("a unit is SECOND, MINUTE, HOUR, DAY, MONTH or YEAR"))
+    }
+}
+
+impl Written {
+    pub(crate) fn read(body: &[u8]) -> Result<Self, Refusal> {
+        if body.len() > MOST_BYTES {
+            return Err(Refusal::senseless(format!("a body has at most {MOST_BYTES} bytes")));
+        }
+        if body.trim_ascii_start().first().is_some_and(|first| *first != b'{') {
+            return Err(Refusal::senseless("a RateLimitRequest is an object".to_owned()));
+        }
+        serde_json::from_slice(body).map_err(|error| Refusal::senseless(error.to_string()))
+    }
+
+    pub(crate) fn asked(&self) -> Result<Asked<'_>, Refusal> {
+        let descriptors = self.descriptors.iter().map(Descriptor::asked).collect();
+        Asked { domain: &self.domain, descriptors, hits: self.hits_addend.0 }.checked()
+    }
+}
+
+impl Descriptor {
+    fn asked(&self) -> request::Descriptor<'_> {
+        let instead = |it: &Instead| Override { requests: it.requests_per_unit.0, unit: it.unit.0 };
+        request::Descriptor {
+            entries: self.entries.iter().map(|entry| (&*entry.key, &*entry.value)).collect(),
+            instead: self.limit.as_ref().map(instead),
+            hits: self.hits_addend.map(|it| it.0),
+            gives_back: self.is_negative_hits,
+        }
+    }
+}
+
+/// What was wrong.
+pub(crate) fn mistake(message: &str) -> Bytes {
+    json!({ "error": message }).to_string().into()
+}
+
+/// An answer. What has its default value is not written.
+pub(crate) fn render(answer: &Answer<'_>) -> Bytes {
+    let mut out = Map::new();
+    out.insert("overallCode".to_owned(), code(answer.over));
+    out.insert("statuses".to_owned(), answer.statuses.iter().map(status).collect());
+    let added = [
+        ("responseHeadersToAdd", &answer.response_headers),
+        ("requestHeadersToAdd", &answer.request_headers),
+    ];
+    for (name, headers) in added.into_iter().filter(|(_, headers)| !headers.is_empty()) {
+        let header = |(name, value): (&http::HeaderName, &http::HeaderValue)| json!({"key": name.as_str(), "value": String::from_utf8_lossy(value.as_bytes())});
+        out.insert(name.to_owned(), headers.iter().map(header).collect());
+    }
+    if !answer.raw_body.is_empty() {
+        out.insert("rawBody".to_owned(), base64(&answer.raw_body).into());
+    }
+    if let Some(metadata) = &answer.metadata {
+        out.insert("dynamicMetadata".to_owned(), Value::Object(metadata.clone()));
+    }
+    Value::Object(out).to_string().into()
+}
+
+fn code(over: bool) -> Value {
+    if over { "OVER_LIMIT" } else { "OK" }.into()
+}
+
+fn status(status: &Status<'_>) -> Value {
+    let mut out = Map::new();
+    out.insert("code".to_owned(), code(status.over));
+    if let Some(limit) = &status.limit {
+        let mut shown = Map::new();
+        if limit.requests > 0 {
+            shown.insert("requestsPerUnit".to_owned(), limit.requests.into());
+        }
+        if let Some(unit) = limit.unit {
+            shown.insert("unit".to_owned(), unit.name().into());
+        }
+        if !limit.name.is_empty() {
+            shown.insert("name".to_owned(), limit.name.into());
+        }
+        out.insert("currentLimit".to_owned(), Value::Object(shown));
+    }
+    if status.remaining > 0 {
+        out.insert("limitRemaining".to_owned(), status.remaining.into());
+    }
+    if let Some(seconds) = status.reset {
+        out.insert("durationUntilReset".to_owned(), format!("{seconds}s").into());
+    }
+    if let Some(Quota { requests, until, id }) = &status.quota {
+        let until = until.as_micros();
+        let until = jiff::Timestamp::from_microsecond(i64::try_from(until).unwrap_or(i64::MAX));
+        let mut quota = Map::from_iter([("requests".to_owned(), (*requests).into())]);
+        if let Ok(until) = until {
+            quota.insert("validUntil".to_owned(), until.to_string().into());
+        }
+        quota.insert("id".to_owned(), id.to_string().into());
+        out.insert("quota".to_owned(), Value::Object(quota));
+    }
+    Value::Object(out)
+}
+
+/// As protobuf's JSON has bytes (RFC 4648, section 4).
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let bits =
+            chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        for at in 0..4 {
+            let letter = LETTERS[(bits >> (18 - 6 * at) & 63) as usize];
+            out.push(if at <= chunk.len() { char::from(letter) } else { '=' });
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_base64() {
+        for (bytes, text) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
+        {
+            assert_eq!(base64(bytes.as_bytes()), text);
+        }
+    }
+}

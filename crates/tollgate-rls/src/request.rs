@@ -1,0 +1,206 @@
+//! A `RateLimitRequest`, read without copying.
+//!
+//! Bounded: whoever sends more descriptors or entries than any proxy makes is told so.
+//!
+//! Not here: the same as JSON (`json`).
+
+use smallvec::SmallVec;
+
+use crate::grpc::Refusal;
+use crate::unit::Unit;
+use crate::wire::{Malformed, Reader, Value};
+
+/// The most descriptors of one request.
+pub(crate) const MOST_DESCRIPTORS: usize = 100;
+/// The most entries of one descriptor.
+pub(crate) const MOST_ENTRIES: usize = 50;
+/// The most bytes of an entry, key and value together.
+pub(crate) const MOST_ENTRY_BYTES: usize = 8 * 1024;
+
+/// What a proxy asks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked<'m> {
+    pub(crate) domain: &'m str,
+    pub(crate) descriptors: SmallVec<[Descriptor<'m>; 2]>,
+    /// Of each descriptor that says nothing itself. Zero: it was not said.
+    pub(crate) hits: u32,
+}
+
+/// Words and their values, and how they count.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Descriptor<'m> {
+    pub(crate) entries: SmallVec<[(&'m str, &'m str); 4]>,
+    pub(crate) instead: Option<Override>,
+    /// Zero only looks.
+    pub(crate) hits: Option<u64>,
+    /// The hits are given back.
+    pub(crate) gives_back: bool,
+}
+
+/// Numbers that the proxy brings, instead of those that are configured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Override {
+    pub(crate) requests: u32,
+    /// As it was sent: what is no unit is turned down when everything has been read.
+    pub(crate) unit: u64,
+}
+
+impl Override {
+    /// The unit, which must be one.
+    pub(crate) fn unit(self) -> Result<Unit, Refusal> {
+        Unit::of_override(self.unit).ok_or_else(|| {
+            let unit = self.unit;
+            Refusal::senseless(format!(
+                "a limit override has no unit: `limit.unit` is {unit}; send SECOND (1), MINUTE (2), HOUR (3), DAY (4), MONTH (5) or YEAR (6)"
+            ))
+        })
+    }
+}
+
+impl<'m> Asked<'m> {
+    /// Reads a message, and looks whether it makes sense.
+    pub(crate) fn read(message: &'m [u8]) -> Result<Self, Refusal> {
+        let mut asked = Self::default();
+        let mut fields = Reader::new(message);
+        while let Some((number, value)) = fields.next()? {
+            match number {
+                1 => asked.domain = value.text()?,
+                2 => {
+                    if asked.descriptors.len() >= MOST_DESCRIPTORS {
+                        return Err(too_many_descriptors());
+                    }
+                    asked.descriptors.push(Descriptor::default());
+                    if let Some(descriptor) = asked.descriptors.last_mut() {
+                        descriptor.read(value.bytes()?)?;
+                    }
+                }
+                3 => asked.hits = value.uint32()?,
+                _ => {}
+            }
+        }
+        asked.checked()
+    }
+
+    /// What must hold, however it was sent.
+    pub(crate) fn checked(self) -> Result<Self, Refusal> {
+        if self.domain.is_empty() {
+            return Err(Refusal::senseless("rate limit domain must not be empty".to_owned()));
+        }
+        if self.descriptors.is_empty() {
+            return Err(Refusal::senseless("rate limit descriptor list must not be empty".to_owned()));
+        }
+        if self.descriptors.len() > MOST_DESCRIPTORS {
+            return Err(too_many_descriptors());
+        }
+        for (at, descriptor) in self.descriptors.iter().enumerate() {
+            descriptor.check(at)?;
+        }
+        Ok(self)
+    }
+
+    /// What a descriptor takes, if anybody said so.
+    pub(crate) fn cost(&self, descriptor: &Descriptor<'_>) -> Option<u64> {
+        descriptor.hits.or_else(|| (self.hits > 0).then_some(u64::from(self.hits)))
+    }
+}
+
+impl<'m> Descriptor<'m> {
+    /// Whether it only asks: it brings no numbers, and gives nothing back.
+    pub(crate) const fn is_plain(&self) -> bool {
+        self.instead.is_none() && !self.gives_back
+    }
+
+    #[inline]
+    fn read(&mut self, message: &'m [u8]) -> Result<(), Refusal> {
+        let mut fields = Reader::new(message);
+        while let Some((number, value)) = fields.next()? {
+            match number {
+                1 => {
+                    if self.entries.len() >= MOST_ENTRIES {
+                        return Err(too_many_entries());
+                    }
+                    self.entries.push(entry(value.bytes()?)?);
+                }
+                2 => self.instead.get_or_insert_default().read(value.bytes()?)?,
+                3 => {
+                    let hits = self.hits.get_or_insert(0);
+                    each(value.bytes()?, |number, value| {
+                        if number == 1 {
+                            *hits = value.varint()?;
+                        }
+                        Ok(())
+                    })?;
+                }
+                4 => self.gives_back = value.varint()? != 0,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self, at: usize) -> Result<(), Refusal> {
+        if self.entries.is_empty() {
+            return Err(Refusal::senseless(format!("rate limit descriptor {at} has no entries")));
+        }
+        if self.entries.len() > MOST_ENTRIES {
+            return Err(too_many_entries());
+        }
+        for (key, value) in &self.entries {
+            if key.is_empty() {
+                return Err(Refusal::senseless(format!("an entry of rate limit descriptor {at} has no key")));
+            }
+            if key.len() + value.len() > MOST_ENTRY_BYTES {
+                return Err(Refusal::senseless(format!(
+                    "an entry of rate limit descriptor {at} has more than {MOST_ENTRY_BYTES} bytes"
+                )));
+            }
+        }
+        self.instead.map_or(Ok(()), |it| it.unit().map(drop))
+    }
+}
+
+impl Override {
+    fn read(&mut self, message: &[u8]) -> Result<(), Malformed> {
+        each(message, |number, value| {
+            match number {
+                1 => self.requests = value.uint32()?,
+                2 => self.unit = value.varint()?,
+                _ => {}
+            }
+            Ok(())
+        })
+    }
+}
+
+#[inline]
+fn entry(message: &[u8]) -> Result<(&str, &str), Malformed> {
+    let (mut key, mut text) = ("", "");
+    let mut fields = Reader::new(message);
+    while let Some((number, value)) = fields.next()? {
+        match number {
+            1 => key = value.text()?,
+            2 => text = value.text()?,
+            _ => {}
+        }
+    }
+    Ok((key, text))
+}
+
+fn each<'m>(
+    message: &'m [u8],
+    mut with: impl FnMut(u32, Value<'m>) -> Result<(), Malformed>,
+) -> Result<(), Malformed> {
+    let mut fields = Reader::new(message);
+    while let Some((number, value)) = fields.next()? {
+        with(number, value)?;
+    }
+    Ok(())
+}
+
+fn too_many_descriptors() -> Refusal {
+    Refusal::senseless(format!("a request has at most {MOST_DESCRIPTORS} rate limit descriptors"))
+}
+
+fn too_many_entries() -> Refusal {
+    Refusal::senseless(format!("a rate limit descriptor has at most {MOST_ENTRIES} entries"))
+}

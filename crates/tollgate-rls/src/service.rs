@@ -1,0 +1,224 @@
+//! The service: which call is which, and what each is answered.
+
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+use http::{Request, Response, StatusCode};
+use http_body::Body;
+use tollgate::{Limiter, Store};
+use tollgate_http::SharedLimiter;
+
+use crate::added::Headers;
+use crate::body::RlsBody;
+use crate::counters::{Counters, Surface};
+use crate::decide::{Answered, AtOnce, Form};
+use crate::grpc::{self, Refusal, no_call, read_message};
+use crate::health::Serving;
+use crate::request::Asked;
+use crate::upstream::AllTold;
+use crate::{health, json, reflection, throttle};
+
+const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+const THROTTLE: &str = "/throttlecrab.RateLimiter/Throttle";
+const CHECK: &str = "/grpc.health.v1.Health/Check";
+const WATCH: &str = "/grpc.health.v1.Health/Watch";
+const REFLECTION: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+const REFLECTION_ALPHA: &str = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
+
+/// What the service sends besides its verdicts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RlsSettings {
+    /// Which headers a proxy is asked to add. `None`: [`Headers::All`] for domains of the
+    /// policy, [`Headers::Refusals`] for those of Envoy's files.
+    pub headers: Option<Headers>,
+}
+
+/// Envoy's rate limit service, throttlecrab's, and what clients ask of any gRPC server:
+/// health and reflection. Clones are the same service.
+///
+/// ```
+/// # use http_body_util::{BodyExt as _, Full};
+/// # use tollgate::Limiter;
+/// # use tollgate_rls::{Rls, RlsSettings};
+/// # pollster::block_on(async {
+/// let limiter = Limiter::from_policy("limits: [{by: ip, bucket: 10/minute}]").unwrap();
+/// let rls = Rls::new(limiter.into(), RlsSettings::default());
+/// let (status, answer) = rls.json(br#"{"domain": "tollgate", "descriptors":
+///     [{"entries": [{"key": "ip", "value": "203.0.113.9"}]}]}"#).await;
+/// assert_eq!(status, 200);
+/// let answer = String::from_utf8(answer.to_vec()).unwrap();
+/// assert!(answer.starts_with(r#"{"overallCode":"OK","#) && answer.contains(r#""limitRemaining":9"#));
+/// # });
+/// ```
+pub struct Rls<S>(Arc<Inner<S>>);
+
+pub(crate) struct Inner<S> {
+    pub(crate) limiter: SharedLimiter<S>,
+    settings: RlsSettings,
+    counters: Counters,
+    serving: Arc<Serving>,
+}
+
+impl<S> Clone for Rls<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<S: Store> Rls<S> {
+    /// Decides with this limiter.
+    pub fn new(limiter: SharedLimiter<S>, settings: RlsSettings) -> Self {
+        let (counters, serving) = (Counters::default(), Arc::default());
+        Self(Arc::new(Inner { limiter, settings, counters, serving }))
+    }
+
+    /// The limiter in force.
+    pub fn limiter(&self) -> &SharedLimiter<S> {
+        &self.0.limiter
+    }
+
+    /// From now on health says `NOT_SERVING`, also to those who watch. Calls are answered on.
+    pub fn drain(&self) {
+        self.0.serving.end();
+    }
+
+    /// Appends what was answered so far, in the text format of Prometheus.
+    pub fn metrics(&self, out: &mut String) {
+        self.0.counters.write(out);
+    }
+
+    /// Answers a call.
+    #[inline]
+    pub async fn answer<B>(&self, request: Request<B>) -> Response<RlsBody>
+    where
+        B: Body + Send + 'static,
+        B::Data: Buf + Send,
+    {
+        if let Some(response) = no_call(&request) {
+            return response;
+        }
+        let inner = &*self.0;
+        let answered = match request.uri().path() {
+            SHOULD_RATE_LIMIT => inner.should_rate_limit(request.into_body()).await,
+            THROTTLE => inner.throttle(request.into_body()).await,
+            _ => inner.answer_other(request).await,
+        };
+        answered.unwrap_or_else(|refusal| {
+            inner.counters.turned_down(refusal.code);
+            refusal.response()
+        })
+    }
+
+    /// Answers a `RateLimitRequest` as JSON, as envoyproxy/ratelimit does on `/json`: 200 within
+    /// the limits, 429 over one, 400 for what makes no sense.
+    pub async fn json(&self, body: &[u8]) -> (StatusCode, Bytes) {
+        let inner = &*self.0;
+        let answered = async {
+            let written = json::Written::read(body)?;
+            inner.decide_now(&written.asked()?, Form::Json, Surface::Json).await
+        };
+        match Box::pin(answered).await {
+            Ok(Answered { over: false, bytes }) => (StatusCode::OK, bytes),
+            Ok(Answered { over: true, bytes }) => (StatusCode::TOO_MANY_REQUESTS, bytes),
+            Err(refusal) => {
+                inner.counters.turned_down(refusal.code);
+                (StatusCode::BAD_REQUEST, json::mistake(&refusal.message))
+            }
+        }
+    }
+}
+
+impl<S: Store> Inner<S> {
+    /// For domains of the policy.
+    pub(crate) fn headers_native(&self) -> Headers {
+        self.settings.headers.unwrap_or(Headers::All)
+    }
+
+    /// For domains of Envoy's files.
+    pub(crate) fn headers_upstream(&self) -> Headers {
+        self.settings.headers.unwrap_or(Headers::Refusals)
+    }
+
+    #[inline]
+    async fn should_rate_limit<B: Body>(&self, body: B) -> Result<Response<RlsBody>, Refusal> {
+        let message = read_message(body).await?;
+        let framed = match self.limit_at_once(&message)? {
+            Ok(framed) => framed,
+            // Boxed, since it is large and a store in this process never needs it.
+            Err(waiting) => Box::pin(self.limit(message, waiting)).await?,
+        };
+        Ok(grpc::response(RlsBody::message(framed)))
+    }
+
+    /// Apart, so that nothing of it is kept while a body is waited for.
+    #[inline(never)]
+    fn limit_at_once(&self, message: &[u8]) -> Result<Result<Bytes, Box<Waiting<S>>>, Refusal> {
+        let asked = Asked::read(message)?;
+        let limiter = self.limiter.load();
+        Ok(match self.decide_at_once(&limiter, &asked, Form::Framed)? {
+            AtOnce::Answered(answered) => Ok(self.counted(Surface::Envoy, answered).bytes),
+            AtOnce::Waits(told) => Err(Box::new(Waiting { limiter, told })),
+        })
+    }
+
+    /// The rest of it, with what was told by then: that is not counted again.
+    async fn limit(&self, message: Bytes, waiting: Box<Waiting<S>>) -> Result<Bytes, Refusal> {
+        let asked = Asked::read(&message)?;
+        let Waiting { limiter, told } = *waiting;
+        let answered = self.decide(&limiter, &asked, told, Form::Framed).await?;
+        Ok(self.counted(Surface::Envoy, answered).bytes)
+    }
+
+    fn counted(&self, surface: Surface, answered: Answered) -> Answered {
+        self.counters.answered(surface, answered.over);
+        answered
+    }
+
+    /// Decides, and waits where that takes long.
+    async fn decide_now(&self, asked: &Asked<'_>, form: Form, surface: Surface) -> Result<Answered, Refusal> {
+        let limiter = self.limiter.load();
+        let answered = match self.decide_at_once(&limiter, asked, form)? {
+            AtOnce::Answered(answered) => answered,
+            AtOnce::Waits(told) => self.decide(&limiter, asked, told, form).await?,
+        };
+        Ok(self.counted(surface, answered))
+    }
+
+    async fn throttle<B: Body>(&self, body: B) -> Result<Response<RlsBody>, Refusal> {
+        let message = read_message(body).await?;
+        let asked = throttle::Asked::read(&message)?;
+        let limiter = self.limiter.load();
+        let throttled = match throttle::at_once(&limiter, &asked)? {
+            Some(throttled) => throttled,
+            None => Box::pin(throttle::wait(&limiter, &asked)).await?,
+        };
+        self.counters.answered(Surface::Throttlecrab, !throttled.allowed);
+        Ok(grpc::response(RlsBody::message(throttle::framed(&throttled))))
+    }
+
+    /// What is not asked for every request.
+    async fn answer_other<B>(&self, request: Request<B>) -> Result<Response<RlsBody>, Refusal>
+    where
+        B: Body + Send + 'static,
+        B::Data: Send,
+    {
+        Ok(grpc::response(match request.uri().path() {
+            CHECK => {
+                let message = read_message(request.into_body()).await?;
+                RlsBody::message(self.serving.check(&message)?)
+            }
+            WATCH => {
+                let message = read_message(request.into_body()).await?;
+                RlsBody::stream(health::Watching::new(&self.serving, &message)?)
+            }
+            REFLECTION | REFLECTION_ALPHA => RlsBody::stream(reflection::Talk::new(request.into_body())),
+            _ => return Err(Refusal::unimplemented("no such method is served here".to_owned())),
+        }))
+    }
+}
+
+/// A request whose store has to be waited for.
+struct Waiting<S> {
+    limiter: Arc<Limiter<S>>,
+    told: AllTold,
+}

@@ -1,0 +1,99 @@
+//! throttlecrab's service: numbers and a key come with each call.
+//!
+//! Its numbers, its fields and its rounding: waits are whole seconds, cut off.
+//! A quantity of zero only looks; what cannot be a limit is `INVALID_ARGUMENT`.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tollgate::policy::Key;
+use tollgate::throttle::{Throttle, Throttled, Throttles};
+use tollgate::{Limiter, Rule, Span, Store};
+
+use crate::grpc::{self, Refusal};
+use crate::wire::{Reader, Write as _};
+
+thread_local! {
+    /// The rules of the numbers that this thread is asked for.
+    static RULES: RefCell<Throttles> = RefCell::default();
+}
+
+/// A `ThrottleRequest`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asked<'m> {
+    key: &'m str,
+    max_burst: i32,
+    count_per_period: i32,
+    period: i32,
+    quantity: i32,
+}
+
+impl<'m> Asked<'m> {
+    pub(crate) fn read(message: &'m [u8]) -> Result<Self, Refusal> {
+        let mut asked = Self::default();
+        let mut fields = Reader::new(message);
+        while let Some((number, value)) = fields.next()? {
+            match number {
+                1 => asked.key = value.text()?,
+                2 => asked.max_burst = value.int32()?,
+                3 => asked.count_per_period = value.int32()?,
+                4 => asked.period = value.int32()?,
+                5 => asked.quantity = value.int32()?,
+                _ => {}
+            }
+        }
+        Ok(asked)
+    }
+
+    fn quantity(&self) -> Result<u64, Refusal> {
+        u64::try_from(self.quantity)
+            .map_err(|_| Refusal::senseless("quantity must not be negative".to_owned()))
+    }
+
+    fn rule(&self) -> Result<Arc<Rule>, Refusal> {
+        let positive = |name: &str, number: i32| match u64::try_from(number) {
+            Ok(number @ 1..) => Ok(number),
+            _ => Err(Refusal::senseless(format!("{name} must be 1 or more, and is {number}"))),
+        };
+        let numbers = Throttle {
+            capacity: positive("max_burst", self.max_burst)?,
+            count: positive("count_per_period", self.count_per_period)?,
+            period: Span::from_secs(positive("period", self.period)?),
+        };
+        let rule = RULES.with_borrow_mut(|rules| rules.rule(numbers).cloned());
+        rule.map_err(|error| Refusal::senseless(format!("these numbers cannot be served: {error}")))
+    }
+}
+
+/// Decides without waiting, if the store can.
+pub(crate) fn at_once<S: Store>(
+    limiter: &Limiter<S>,
+    asked: &Asked<'_>,
+) -> Result<Option<Throttled>, Refusal> {
+    let (rule, quantity) = (asked.rule()?, asked.quantity()?);
+    Ok(limiter.throttle_at_once(&rule, Key::named(asked.key.as_bytes()), quantity))
+}
+
+/// Decides where the store has to be waited for.
+pub(crate) async fn wait<S: Store>(limiter: &Limiter<S>, asked: &Asked<'_>) -> Result<Throttled, Refusal> {
+    let (rule, quantity) = (asked.rule()?, asked.quantity()?);
+    Ok(limiter.throttle(&rule, Key::named(asked.key.as_bytes()), quantity).await)
+}
+
+/// A `ThrottleResponse` as it is sent.
+pub(crate) fn framed(throttled: &Throttled) -> Bytes {
+    let seconds = |span: Span| span.as_micros() / 1_000_000;
+    grpc::framed(|out| {
+        out.put_uint(1, u64::from(throttled.allowed));
+        out.put_uint(2, int32(throttled.limit));
+        out.put_uint(3, int32(throttled.remaining));
+        out.put_uint(4, int32(seconds(throttled.short_by)));
+        out.put_uint(5, int32(seconds(throttled.reset_after)));
+    })
+}
+
+/// As much as the field holds.
+fn int32(number: u64) -> u64 {
+    number.min(i32::MAX as u64)
+}

@@ -1,0 +1,352 @@
+//! Domains of envoyproxy/ratelimit's files, decided as it decides them.
+//!
+//! - Each descriptor on its own: all are counted, also where one is over its limit, and
+//!   what is refused is counted too.
+//! - What a descriptor is told is how its counter stood after it: over the limit iff the
+//!   count is above `requests_per_unit`, and then nothing remains.
+//! - A limit in shadow mode says OK, and that nothing remains. One in quota mode refuses the
+//!   request only together with all others of its kind.
+//! - A limit whose name another one of the same request `replaces` is neither asked nor counted.
+//! - An override counts by its own numbers, in the counter of the descriptor; a unit that is
+//!   none is turned down, before anything is counted.
+//! - Hits that are given back, which envoyproxy/ratelimit does not know, lower the count.
+//!
+//! Not here: finding the limit of a descriptor (`tollgate_envoy`).
+
+use serde_json::{Map, Value};
+use smallvec::SmallVec;
+use tollgate::policy::Key;
+use tollgate::{
+    Adjustment, Decision, FixedWindow, Limit, Limiter, Quota, Rule, Span, Store, Timestamp, Window,
+};
+use tollgate_envoy::{Domains, Found, Leaf, Metadata};
+
+use crate::added::{self, Headers};
+use crate::grpc::Refusal;
+use crate::native::most;
+use crate::request::{Asked, Descriptor};
+use crate::response::{Answer, CurrentLimit, Status};
+use crate::unit::Unit;
+
+/// What a descriptor without limit has left, as envoyproxy/ratelimit puts it.
+const UNLIMITED: u32 = u32::MAX;
+/// Names the rules of overrides where no limit is configured.
+const OVERRIDE: &str = "(override)";
+
+/// What one descriptor meets.
+pub(crate) enum Met<'p> {
+    /// No limit, or one that another replaces.
+    Nothing,
+    /// One that is not counted.
+    Unlimited(&'p Leaf),
+    /// A limit of the files.
+    Limit { leaf: &'p Leaf, limit: &'p Limit },
+    /// The numbers that came with it.
+    Override { leaf: Option<&'p Leaf>, rule: Box<Rule>, requests: u32, unit: Unit },
+}
+
+/// What was told about one descriptor.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told {
+    /// Whether the limit was exceeded, whatever follows from it.
+    exceeded: bool,
+    /// Whether that refuses anybody.
+    binding: bool,
+    remaining: u64,
+    /// When; `None` where nothing was counted.
+    at: Option<Timestamp>,
+    wait: Span,
+    /// Headers and a body, where there is something to say.
+    words: Option<Box<Answer<'static>>>,
+}
+
+pub(crate) type AllMet<'p> = SmallVec<[Met<'p>; 2]>;
+/// `None`: not decided yet.
+pub(crate) type AllTold = SmallVec<[Option<Told>; 2]>;
+
+/// What all descriptors of a request meet.
+pub(crate) fn meet<'p, S>(
+    limiter: &'p Limiter<S>,
+    domains: &'p Domains,
+    asked: &Asked<'_>,
+) -> Result<AllMet<'p>, Refusal> {
+    let mut met = AllMet::new();
+    for descriptor in &asked.descriptors {
+        met.push(meet_one(limiter, domains, asked.domain, descriptor)?);
+    }
+    if met.iter().any(|it| it.leaf().is_some_and(|leaf| leaf.replaces().next().is_some())) {
+        let is_replaced = |it: &Met<'p>| {
+            let name = it.leaf().and_then(Leaf::name);
+            name.is_some_and(|name| met.iter().filter_map(Met::leaf).any(|leaf| leaf.replaces_name(name)))
+        };
+        let replaced: SmallVec<[bool; 2]> = met.iter().map(is_replaced).collect();
+        for (it, _) in met.iter_mut().zip(replaced).filter(|(_, replaced)| *replaced) {
+            *it = Met::Nothing;
+        }
+    }
+    Ok(met)
+}
+
+fn meet_one<'p, S>(
+    limiter: &'p Limiter<S>,
+    domains: &'p Domains,
+    domain: &str,
+    descriptor: &Descriptor<'_>,
+) -> Result<Met<'p>, Refusal> {
+    let found = domains.find(domain, &descriptor.entries);
+    if let Some(instead) = descriptor.instead {
+        let leaf = if let Found::Limited(leaf) = found { Some(leaf) } else { None };
+        let (requests, unit) = (instead.requests, instead.unit()?);
+        let counted = leaf.and_then(|leaf| leaf.limit(limiter.policy())).and_then(|it| it.rules().first());
+        let rule = Box::new(rule(counted, requests, unit)?);
+        return Ok(Met::Override { leaf, rule, requests, unit });
+    }
+    Ok(match found {
+        Found::UnknownDomain | Found::NoLimit => Met::Nothing,
+        Found::Unlimited(leaf) => Met::Unlimited(leaf),
+        Found::Limited(leaf) => match leaf.limit(limiter.policy()) {
+            Some(limit) => Met::Limit { leaf, limit },
+            None => Met::Nothing,
+        },
+    })
+}
+
+/// Counts so many a unit, in the counters of a limit that is configured for that unit.
+pub(crate) fn rule(counted: Option<&Rule>, requests: u32, unit: Unit) -> Result<Rule, Refusal> {
+    let window = Window::Epoch(Span::from_secs(unit.secs()));
+    let tally = FixedWindow::tally(u64::from(requests), window)
+        .map_err(|error| Refusal::senseless(format!("this limit override cannot be served: {error}")))?;
+    let quota = Quota::FixedWindow(tally);
+    let is_same = |rule: &&Rule| rule.quota.identity() == quota.identity();
+    Ok(match counted {
+        Some(same) if is_same(&same) => Rule { quota, ..same.clone() },
+        other => Rule::new(other.map_or(OVERRIDE, |rule| &rule.name), quota),
+    })
+}
+
+impl<'p> Met<'p> {
+    /// The limit of the files, unless the descriptor brings its own numbers.
+    fn leaf(&self) -> Option<&'p Leaf> {
+        match self {
+            Self::Unlimited(leaf) | Self::Limit { leaf, .. } => Some(leaf),
+            Self::Nothing | Self::Override { .. } => None,
+        }
+    }
+
+    const fn is_counted(&self) -> bool {
+        matches!(self, Self::Limit { .. } | Self::Override { .. })
+    }
+
+    /// Whose counter a descriptor spends.
+    fn key(&self, domain: &str, descriptor: &Descriptor<'_>) -> Key {
+        match self {
+            Self::Limit { leaf, .. } | Self::Override { leaf: Some(leaf), .. } => {
+                leaf.key(&descriptor.entries)
+            }
+            _ => override_key(domain, descriptor),
+        }
+    }
+}
+
+/// Where nothing is configured, the domain tells counters apart.
+pub(crate) fn override_key(domain: &str, descriptor: &Descriptor<'_>) -> Key {
+    let domain = std::iter::once(("domain", domain));
+    Key::of_entries(domain.chain(descriptor.entries.iter().copied()))
+}
+
+/// What a descriptor counts.
+pub(crate) fn hits(asked: &Asked<'_>, descriptor: &Descriptor<'_>) -> u64 {
+    asked.cost(descriptor).unwrap_or(1)
+}
+
+impl Told {
+    /// What a decision about one limit tells.
+    pub(crate) fn of<S: Store>(limiter: &Limiter<S>, decision: &Decision<'_>, headers: Headers) -> Self {
+        let mut told = match decision.limits().next() {
+            Some(counted) => Self {
+                exceeded: !counted.outcome().is_admitted(),
+                binding: counted.is_binding(),
+                remaining: counted.outcome().remaining,
+                at: decision.at(),
+                ..Self::default()
+            },
+            // Switched off, or nobody could count.
+            None => Self { exceeded: !decision.is_allowed(), binding: true, ..Self::default() },
+        };
+        told.wait = decision.advised_wait().unwrap_or(Span::ZERO);
+        if !decision.is_allowed() || headers == Headers::All {
+            let mut words = Answer::default();
+            added::add(&mut words, limiter, decision, headers);
+            told.words = Some(Box::new(words));
+        }
+        told
+    }
+
+    fn is_over(&self) -> bool {
+        self.exceeded && self.binding
+    }
+}
+
+/// Decides what can be decided without waiting.
+pub(crate) fn decide_at_once<S: Store>(
+    limiter: &Limiter<S>,
+    asked: &Asked<'_>,
+    met: &AllMet<'_>,
+    headers: Headers,
+) -> AllTold {
+    let each = met.iter().zip(&asked.descriptors).map(|(met, descriptor)| {
+        if !met.is_counted() {
+            return Some(Told::default());
+        }
+        if descriptor.gives_back {
+            return None;
+        }
+        let (key, hits) = (met.key(asked.domain, descriptor), hits(asked, descriptor));
+        let tell = |decision: &Decision<'_>| Told::of(limiter, decision, headers);
+        match met {
+            Met::Limit { limit, .. } => limiter.decide_by_at_once(limit, key, None, Some(hits), tell),
+            Met::Override { rule, .. } => limiter.decide_rule_at_once(rule, key, hits, tell),
+            Met::Nothing | Met::Unlimited(_) => None,
+        }
+    });
+    each.collect()
+}
+
+/// Decides one that has to be waited for.
+pub(crate) async fn decide<S: Store>(
+    limiter: &Limiter<S>,
+    asked: &Asked<'_>,
+    met: &Met<'_>,
+    descriptor: &Descriptor<'_>,
+    headers: Headers,
+) -> Told {
+    let (key, hits) = (met.key(asked.domain, descriptor), hits(asked, descriptor));
+    let decision = match met {
+        Met::Limit { limit, .. } if descriptor.gives_back => {
+            let Some(rule) = limit.rules().first() else { return Told::default() };
+            return give_back(limiter, rule, &key, hits).await;
+        }
+        Met::Override { rule, .. } if descriptor.gives_back => {
+            return give_back(limiter, rule, &key, hits).await;
+        }
+        Met::Limit { limit, .. } => limiter.decide_by(limit, key, None, Some(hits)).await,
+        Met::Override { rule, .. } => limiter.decide_rule(rule, key, hits).await,
+        Met::Nothing | Met::Unlimited(_) => return Told::default(),
+    };
+    Told::of(limiter, &decision, headers)
+}
+
+/// Gives hits back, and tells how the key stands then. That the store gave no answer is no
+/// reason to refuse.
+pub(crate) async fn give_back<S: Store>(limiter: &Limiter<S>, rule: &Rule, key: &Key, units: u64) -> Told {
+    let adjusted = limiter.store().adjust(rule, key.as_bytes(), Adjustment::Grant { units }).await;
+    adjusted.map_or_else(|_gone| Told::default(), |it| Told { remaining: it.remaining, ..Told::default() })
+}
+
+/// What all of it comes to.
+pub(crate) fn answer<'p>(asked: &Asked<'_>, met: &AllMet<'p>, told: &mut AllTold) -> Answer<'p> {
+    let mut answer = Answer::default();
+    let mut quotas = (0, 0);
+    for (met, told) in met.iter().zip(told.iter()) {
+        let Some(told) = told else { continue };
+        answer.statuses.push(status(met, told));
+        if matches!(met, Met::Limit { leaf, .. } if leaf.quota_mode()) {
+            quotas = (quotas.0 + 1, quotas.1 + u32::from(told.is_over()));
+        } else {
+            answer.over |= told.is_over();
+        }
+    }
+    answer.over |= quotas.0 > 0 && quotas.0 == quotas.1;
+    answer.metadata = metadata(asked, met, told);
+    add_words(&mut answer, told);
+    answer
+}
+
+pub(crate) fn status<'p>(met: &Met<'p>, told: &Told) -> Status<'p> {
+    let (requests, unit, name) = match met {
+        Met::Nothing => return Status::default(),
+        Met::Unlimited(_) => return Status { remaining: UNLIMITED, ..Status::default() },
+        Met::Limit { leaf, .. } => {
+            let unit = leaf.unit().and_then(|unit| Unit::of_span(unit.length()));
+            let Some(unit) = unit else { return Status::default() };
+            (leaf.requests_per_unit().unwrap_or(0), unit, leaf.name().unwrap_or_default())
+        }
+        Met::Override { requests, unit, .. } => (*requests, *unit, ""),
+    };
+    Status {
+        over: told.is_over(),
+        limit: Some(CurrentLimit { requests, unit: Some(unit), name }),
+        remaining: if told.exceeded { 0 } else { most(told.remaining) },
+        reset: told.at.map(|at| unit.secs() - at.as_micros() / 1_000_000 % unit.secs()),
+        quota: None,
+    }
+}
+
+/// The words of the refusal that takes longest, or else of the limit with the least left.
+fn add_words(answer: &mut Answer<'_>, told: &mut AllTold) {
+    let over = answer.over;
+    let spoken = told.iter_mut().flatten().filter(|it| it.words.is_some() && it.is_over() == over);
+    let chosen =
+        spoken.max_by_key(|it| if over { (it.wait, 0) } else { (Span::ZERO, u64::MAX - it.remaining) });
+    if let Some(told) = chosen {
+        say(answer, std::mem::take(told));
+    }
+}
+
+/// Answers in the words of one descriptor, if it has any.
+pub(crate) fn say(answer: &mut Answer<'_>, told: Told) {
+    if let Some(words) = told.words {
+        answer.response_headers = words.response_headers;
+        answer.request_headers = words.request_headers;
+        answer.raw_body = words.raw_body;
+    }
+}
+
+/// What was asked, and the metadata of the limits that had room; `None` where there is none.
+fn metadata(asked: &Asked<'_>, met: &AllMet<'_>, told: &AllTold) -> Option<Map<String, Value>> {
+    let mut merged = Map::new();
+    for (met, told) in met.iter().zip(told.iter()) {
+        let passed = told.as_ref().is_some_and(|told| !told.is_over());
+        if let Some(Metadata::Map(entries)) = met.leaf().filter(|_| passed).and_then(Leaf::metadata) {
+            merged.extend(entries.iter().map(|(name, value)| (name.to_string(), json_of(value))));
+        }
+    }
+    if merged.is_empty() {
+        return None;
+    }
+    let descriptors = asked.descriptors.iter().map(|descriptor| {
+        let entries = descriptor.entries.iter().map(|(key, value)| Value::from(format!("{key}={value}")));
+        let mut shown = Map::from_iter([("entries".to_owned(), entries.collect())]);
+        if let Some(instead) = descriptor.instead {
+            let unit = Unit::of_override(instead.unit).map_or("UNKNOWN", Unit::name);
+            let limit = serde_json::json!({"requestsPerUnit": instead.requests, "unit": unit});
+            shown.insert("limit".to_owned(), limit);
+        }
+        if let Some(hits) = descriptor.hits {
+            shown.insert("hitsAddend".to_owned(), hits.into());
+        }
+        Value::Object(shown)
+    });
+    let mut all = Map::from_iter([
+        ("domain".to_owned(), asked.domain.into()),
+        ("descriptors".to_owned(), descriptors.collect()),
+        ("metadata".to_owned(), Value::Object(merged)),
+    ]);
+    if asked.hits > 0 {
+        all.insert("hitsAddend".to_owned(), asked.hits.into());
+    }
+    Some(all)
+}
+
+fn json_of(metadata: &Metadata) -> Value {
+    match metadata {
+        Metadata::Null => Value::Null,
+        Metadata::Bool(flag) => Value::Bool(*flag),
+        Metadata::Number(number) => Value::from(*number),
+        Metadata::Text(text) => Value::String(text.to_string()),
+        Metadata::List(values) => values.iter().map(json_of).collect(),
+        Metadata::Map(entries) => {
+            Value::Object(entries.iter().map(|(name, value)| (name.to_string(), json_of(value))).collect())
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Protobuf on the wire: fields out of bytes, and bytes out of fields.
+//!
+//! By hand, since the few messages here are read for every request: what is read is
+//! borrowed from the message, and what is written goes straight behind the frame's prefix.
+//!
+//! Groups, which proto3 does not have, are malformed here.
+//!
+//! Not here: what the fields mean (`request`, `response`, `health`, `reflection`, `throttle`).
+//!
+//! Invariant: no bytes make it panic, and nothing is allocated for a length that is only
+//! announced. Held by `tests/answers/hostile.rs`.
+
+/// Bytes that are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed;
+
+/// What stands behind a field's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Value<'m> {
+    /// Integers, enums and flags.
+    Varint(u64),
+    /// Text, bytes and messages.
+    Bytes(&'m [u8]),
+    /// Of fixed size: no message here has any.
+    Fixed,
+}
+
+impl<'m> Value<'m> {
+    #[inline]
+    pub(crate) const fn varint(self) -> Result<u64, Malformed> {
+        if let Self::Varint(value) = self { Ok(value) } else { Err(Malformed) }
+    }
+
+    /// As protobuf reads it into a `uint32`: the low half.
+    #[allow(clippy::cast_possible_truncation, reason = "so does protobuf")]
+    pub(crate) fn uint32(self) -> Result<u32, Malformed> {
+        self.varint().map(|it| it as u32)
+    }
+
+    /// As protobuf reads it into an `int32`: the low half, with its sign.
+    #[allow(clippy::cast_possible_truncation, reason = "so does protobuf")]
+    pub(crate) fn int32(self) -> Result<i32, Malformed> {
+        self.varint().map(|it| it as i32)
+    }
+
+    #[inline]
+    pub(crate) const fn bytes(self) -> Result<&'m [u8], Malformed> {
+        if let Self::Bytes(bytes) = self { Ok(bytes) } else { Err(Malformed) }
+    }
+
+    /// Text is UTF-8, or the message is none.
+    #[inline]
+    pub(crate) fn text(self) -> Result<&'m str, Malformed> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| Malformed)
+    }
+}
+
+/// The fields of a message, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader<'m>(&'m [u8]);
+
+impl<'m> Reader<'m> {
+    pub(crate) const fn new(message: &'m [u8]) -> Self {
+        Self(message)
+    }
+
+    /// The next field, in the order in which they came.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<Option<(u32, Value<'m>)>, Malformed> {
+        if self.0.is_empty() {
+            return Ok(None);
+        }
+        let tag = u32::try_from(self.read_varint()?).map_err(|_| Malformed)?;
+        let number = tag >> 3;
+        if number == 0 {
+            return Err(Malformed);
+        }
+        let value = match tag & 7 {
+            0 => Value::Varint(self.read_varint()?),
+            1 => self.take(8).map(|_| Value::Fixed)?,
+            2 => {
+                let length = usize::try_from(self.read_varint()?).map_err(|_| Malformed)?;
+                Value::Bytes(self.take(length)?)
+            }
+            5 => self.take(4).map(|_| Value::Fixed)?,
+            _ => return Err(Malformed),
+        };
+        Ok(Some((number, value)))
+    }
+
+    #[inline]
+    fn take(&mut self, length: usize) -> Result<&'m [u8], Malformed> {
+        let (taken, rest) = self.0.split_at_checked(length).ok_or(Malformed)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    #[inline]
+    fn read_varint(&mut self) -> Result<u64, Malformed> {
+        // Nearly all are small.
+        if let [small @ ..0x80, rest @ ..] = self.0 {
+            self.0 = rest;
+            return Ok(u64::from(*small));
+        }
+        let mut value = 0;
+        for (at, byte) in self.0.iter().take(10).enumerate() {
+            let bits = u64::from(byte & 0x7f);
+            // The tenth byte has room for one bit.
+            if at == 9 && bits > 1 {
+                return Err(Malformed);
+            }
+            value |= bits << (7 * at);
+            if *byte < 0x80 {
+                self.0 = &self.0[at + 1..];
+                return Ok(value);
+            }
+        }
+        Err(Malformed)
+    }
+}
+
+/// Fields of a message in the making. What has its default value is not written.
+pub(crate) trait Write {
+    /// An integer, an enum or a flag.
+    fn put_uint(&mut self, number: u32, value: u64);
+    /// Text or bytes.
+    fn put_bytes(&mut self, number: u32, bytes: &[u8]);
+    /// A message, written even where it is empty.
+    fn put_message(&mut self, number: u32, fields: impl FnOnce(&mut Self));
+}
+
+impl Write for Vec<u8> {
+    #[inline]
+    fn put_uint(&mut self, number: u32, value: u64) {
+        if value != 0 {
+            put_varint(self, u64::from(number << 3));
+            put_varint(self, value);
+        }
+    }
+
+    #[inline]
+    fn put_bytes(&mut self, number: u32, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            put_varint(self, u64::from(number << 3 | 2));
+            put_varint(self, bytes.len() as u64);
+            self.extend_from_slice(bytes);
+        }
+    }
+
+    #[inline]
+    fn put_message(&mut self, number: u32, fields: impl FnOnce(&mut Self)) {
+        put_varint(self, u64::from(number << 3 | 2));
+        let start = self.len();
+        // One byte is room for the length of most; of others, the fields move on.
+        self.push(0);
+        fields(self);
+        let length = self.len() - start - 1;
+        if let Ok(short @ ..0x80) = u8::try_from(length) {
+            self[start] = short;
+        } else {
+            let mut long = Vec::with_capacity(10);
+            put_varint(&mut long, length as u64);
+            self.splice(start..=start, long);
+        }
+    }
+}
+
+/// A `double`, which only metadata has.
+pub(crate) fn put_double(out: &mut Vec<u8>, number: u32, value: f64) {
+    put_varint(out, u64::from(number << 3 | 1));
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// A field that says which of several it is, and so is written whatever it says.
+pub(crate) fn put_always(out: &mut Vec<u8>, number: u32, value: u64) {
+    put_varint(out, u64::from(number << 3));
+    put_varint(out, value);
+}
+
+#[inline]
+#[allow(clippy::cast_possible_truncation, reason = "what is left fits seven bits")]
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}

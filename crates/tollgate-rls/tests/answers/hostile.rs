@@ -1,0 +1,110 @@
+//! Bytes that no proxy sends: an error in gRPC's own way, and nothing else.
+
+use serde_json::json;
+
+use crate::support::{SHOULD_RATE_LIMIT, encode, framed, of_policy, read};
+
+const REQUEST: &str = "envoy.service.ratelimit.v3.RateLimitRequest";
+
+#[test]
+fn requests_that_make_no_sense_are_turned_down() {
+    let service = of_policy("limits: [{descriptor: [user], bucket: 2/minute}]");
+    let user = json!({"entries": [{"key": "user", "value": "a"}]});
+    let many = |count: usize| vec![json!({"key": "k", "value": "v"}); count];
+    let mut no_unit = user.clone();
+    no_unit["limit"] = json!({"requestsPerUnit": 1});
+    for request in [
+        json!({}),
+        json!({"descriptors": [user]}),
+        json!({"domain": "d"}),
+        json!({"domain": "d", "descriptors": [{}]}),
+        json!({"domain": "d", "descriptors": [{"entries": [{"value": "v"}]}]}),
+        json!({"domain": "d", "descriptors": [{"entries": many(51)}]}),
+        json!({"domain": "d", "descriptors": vec![user.clone(); 101]}),
+        json!({"domain": "d", "descriptors": [{"entries": [{"key": "k", "value": "v".repeat(9_000)}]}]}),
+        json!({"domain": "d", "descriptors": [no_unit]}),
+        json!({"domain": "tollgate", "descriptors": [{"entries": [{"key": "colour", "value": "red"}]}]}),
+        json!({"domain": "tollgate", "descriptors": [{"entries": [{"key": "ip", "value": "red"}]}]}),
+        json!({"domain": "tollgate", "descriptors": [{"entries": [{"key": "path", "value": "red"}]}]}),
+    ] {
+        let told = service.call(SHOULD_RATE_LIMIT, &encode(REQUEST, &request));
+        assert_eq!(told, ("3".to_owned(), None), "{request}");
+    }
+    assert_eq!(service.ask(&json!({"domain": "d", "descriptors": [user]}))["overallCode"], "OK");
+}
+
+#[test]
+fn messages_beyond_a_mebibyte_are_not_gathered() {
+    let service = of_policy("limits: []");
+    let (status, _) = read(service.send(SHOULD_RATE_LIMIT, framed(&vec![0; 1024 * 1024 + 1])));
+    assert_eq!(status, "8");
+    let mut lie = framed(&[]);
+    lie[1..5].copy_from_slice(&u32::MAX.to_be_bytes());
+    assert_eq!(read(service.send(SHOULD_RATE_LIMIT, lie)).0, "8");
+}
+
+/// A generator of bytes that is the same in every run (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self, below: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((mixed ^ (mixed >> 31)) % below as u64).unwrap()
+    }
+}
+
+#[test]
+fn no_bytes_make_it_panic_or_answer_in_between() {
+    let service = of_policy("limits: [{descriptor: [user], bucket: 2/minute}]");
+    let valid = encode(
+        REQUEST,
+        &json!({"domain": "d", "hitsAddend": 3, "descriptors": [
+            {"entries": [{"key": "user", "value": "ann"}, {"key": "p", "value": "é"}], "hitsAddend": 5},
+            {"entries": [{"key": "user", "value": "bob"}], "limit": {"requestsPerUnit": 7, "unit": "DAY"}},
+            {"entries": [{"key": "user", "value": "bob"}], "isNegativeHits": true},
+        ]}),
+    );
+    let paths = [SHOULD_RATE_LIMIT, "/throttlecrab.RateLimiter/Throttle", "/grpc.health.v1.Health/Check"];
+    let mut dice = Dice(6);
+    let (mut answered, mut refused) = (0, 0);
+    for _ in 0..30_000 {
+        let mut message = valid.clone();
+        for _ in 0..=dice.next(4) {
+            let at = dice.next(message.len().max(1));
+            match dice.next(4) {
+                0 => message.truncate(at),
+                1 => message.insert(at.min(message.len()), u8::try_from(dice.next(256)).unwrap()),
+                2 => drop((at < message.len()).then(|| message.remove(at))),
+                _ => message.iter_mut().skip(at).take(1).for_each(|it| *it ^= 1 << dice.next(8)),
+            }
+        }
+        let (status, told) = service.call(paths[dice.next(paths.len())], &message);
+        match status.as_str() {
+            "0" => answered += 1,
+            "3" | "5" => refused += 1,
+            _ => panic!("{status} for {message:?}"),
+        }
+        assert_eq!(told.is_some(), status == "0");
+    }
+    assert!(answered > 200 && refused > 200, "{answered} {refused}");
+}
+
+#[test]
+fn what_is_read_is_what_protobuf_reads() {
+    // A field that comes twice counts as it was sent last, and messages are joined.
+    let service = of_policy("limits: [{name: per-user, descriptor: [user], bucket: 9/minute}]");
+    let one = encode(REQUEST, &json!({"domain": "x", "hitsAddend": 8}));
+    let two = encode(
+        REQUEST,
+        &json!({"domain": "d", "hitsAddend": 2, "descriptors": [{"entries": [{"key": "user", "value": "a"}]}]}),
+    );
+    // And what nobody knows is passed over: a varint, text, four and eight bytes.
+    let unknown = [0xf8, 1, 1, 0xfa, 1, 2, b'h', b'i', 0xfd, 1, 1, 2, 3, 4, 0xf9, 1, 1, 2, 3, 4, 5, 6, 7, 8];
+    let (status, told) = service.call(SHOULD_RATE_LIMIT, &[&one[..], &unknown, &two].concat());
+    assert_eq!(status, "0");
+    let told = crate::support::decode("envoy.service.ratelimit.v3.RateLimitResponse", &told.unwrap());
+    assert_eq!(told["statuses"][0]["limitRemaining"], 7);
+}

@@ -1,0 +1,193 @@
+//! Domains of the policy: one batch, every algorithm, all fields.
+
+use serde_json::json;
+use tollgate::Policy;
+use tollgate_rls::Headers;
+
+use crate::support::{of, of_policy};
+
+const EDGE: &str = "
+limits:
+  - {name: per-user, domain: edge, descriptor: [user], bucket: 3/minute}
+  - {name: per-plan, domain: edge, descriptor: [plan=free], algorithm: fixed-window, rate: 2/hour}
+";
+
+fn user(name: &str) -> serde_json::Value {
+    json!({"entries": [{"key": "user", "value": name}]})
+}
+
+fn free() -> serde_json::Value {
+    json!({"entries": [{"key": "plan", "value": "free"}]})
+}
+
+#[test]
+fn a_status_says_all_about_the_limit_that_was_met() {
+    let service = of_policy(EDGE);
+    let told = service.ask(&json!({"domain": "edge", "descriptors": [user("ann"), free()]}));
+    assert_eq!(
+        told,
+        json!({"overallCode": "OK", "statuses": [
+            {"code": "OK", "limitRemaining": 2, "durationUntilReset": "20s",
+             "currentLimit": {"requestsPerUnit": 3, "unit": "MINUTE", "name": "per-user"}},
+            {"code": "OK", "limitRemaining": 1, "durationUntilReset": "330s",
+             "currentLimit": {"requestsPerUnit": 2, "unit": "HOUR", "name": "per-plan"}},
+        ]})
+    );
+}
+
+#[test]
+fn all_descriptors_are_charged_or_none_is() {
+    let service = of_policy(EDGE);
+    let both = json!({"domain": "edge", "descriptors": [user("ann"), free()]});
+    assert_eq!(service.codes(&both), "OK: OK OK");
+    assert_eq!(service.codes(&both), "OK: OK OK");
+    assert_eq!(service.codes(&both), "OVER_LIMIT: OK OVER_LIMIT");
+    // The refusals cost ann nothing.
+    let told = service.ask(&json!({"domain": "edge", "descriptors": [user("ann")]}));
+    assert_eq!(told["statuses"][0].get("limitRemaining"), None);
+    assert_eq!(
+        service.codes(&json!({"domain": "edge", "descriptors": [user("ann")]})),
+        "OVER_LIMIT: OVER_LIMIT"
+    );
+    service.pass(20);
+    assert_eq!(service.codes(&json!({"domain": "edge", "descriptors": [user("ann")]})), "OK: OK");
+}
+
+#[test]
+fn what_no_limit_covers_is_fine_and_says_nothing() {
+    let service = of_policy(EDGE);
+    for request in [
+        json!({"domain": "other", "descriptors": [user("ann")]}),
+        json!({"domain": "edge", "descriptors": [{"entries": [{"key": "user"}, {"key": "path"}]}]}),
+    ] {
+        assert_eq!(service.ask(&request), json!({"overallCode": "OK", "statuses": [{"code": "OK"}]}));
+    }
+}
+
+#[test]
+fn hits_are_what_was_said_last() {
+    let service = of_policy(EDGE);
+    let left = |request: &serde_json::Value| {
+        let told = service.ask(request);
+        (told["overallCode"].as_str().unwrap().to_owned(), told["statuses"][0]["limitRemaining"].as_u64())
+    };
+    let ok = |left: u64| ("OK".to_owned(), Some(left).filter(|left| *left > 0));
+    assert_eq!(left(&json!({"domain": "edge", "descriptors": [user("a")], "hitsAddend": 2})), ok(1));
+    let with_hits = |hits: u64| {
+        let mut descriptor = user("b");
+        descriptor["hitsAddend"] = hits.into();
+        json!({"domain": "edge", "descriptors": [descriptor], "hitsAddend": 1})
+    };
+    assert_eq!(left(&with_hits(0)), ok(3));
+    assert_eq!(left(&with_hits(3)), ok(0));
+    assert_eq!(left(&with_hits(0)).0, "OVER_LIMIT", "nothing is left");
+    let mut back = user("b");
+    (back["hitsAddend"], back["isNegativeHits"]) = (2.into(), true.into());
+    assert_eq!(left(&json!({"domain": "edge", "descriptors": [back]})), ok(2));
+    assert_eq!(left(&with_hits(2)), ok(0));
+}
+
+#[test]
+fn an_override_counts_by_its_own_numbers() {
+    let service = of_policy(EDGE);
+    let mut instead = user("ann");
+    instead["limit"] = json!({"requestsPerUnit": 1, "unit": "DAY"});
+    let request = json!({"domain": "edge", "descriptors": [instead]});
+    let told = service.ask(&request);
+    assert_eq!(told["statuses"][0]["currentLimit"], json!({"requestsPerUnit": 1, "unit": "DAY"}));
+    assert_eq!(service.codes(&request), "OVER_LIMIT: OVER_LIMIT");
+    assert_eq!(service.codes(&json!({"domain": "edge", "descriptors": [user("ann")]})), "OK: OK");
+}
+
+#[test]
+fn in_our_own_domain_a_descriptor_describes_a_request() {
+    let service =
+        of_policy("limits: [{name: login, endpoint: /login, method: POST, by: ip, bucket: 1/minute}]");
+    let login = |ip: &str| {
+        let entries = json!([
+            {"key": "method", "value": "POST"}, {"key": "path", "value": "/login?x=1"},
+            {"key": "remote_address", "value": ip}, {"key": "header:x-a", "value": "b"},
+        ]);
+        service.codes(&json!({"domain": "tollgate", "descriptors": [{"entries": entries}]}))
+    };
+    assert_eq!(login("203.0.113.9"), "OK: OK");
+    assert_eq!(login("203.0.113.9"), "OVER_LIMIT: OVER_LIMIT");
+    assert_eq!(login("203.0.113.10"), "OK: OK");
+}
+
+#[test]
+fn a_quota_is_handed_out_ahead_and_charged() {
+    let service = of_policy(
+        "limits: [{name: q, descriptor: [user], algorithm: fixed-window, rate: 100/minute, quota: 40}]",
+    );
+    let ask = || {
+        service.ask(&json!({"domain": "edge", "descriptors": [user("ann")]}))["statuses"][0]["quota"].clone()
+    };
+    let first = ask();
+    assert_eq!((&first["requests"], &first["validUntil"]), (&json!(40), &json!("2025-10-09T08:54:54Z")));
+    assert_eq!(first["id"].as_str().unwrap().len(), 16);
+    assert_eq!(ask()["requests"], 40);
+    assert_eq!(ask()["requests"], 17, "the last that there are");
+    let told = service.ask(&json!({"domain": "edge", "descriptors": [user("ann")]}));
+    assert_eq!(told["overallCode"], "OVER_LIMIT");
+    assert_eq!(told["statuses"][0].get("quota"), None);
+}
+
+#[test]
+fn of_several_limits_the_one_is_told_that_matters_most() {
+    let service = of_policy(
+        "limits:
+           - {name: short, descriptor: [user], bucket: 2/second}
+           - {name: long, descriptor: [user], bucket: 6/hour}",
+    );
+    let ask = |hits: u64| {
+        let request = json!({"domain": "d", "descriptors": [user("ann")], "hitsAddend": hits});
+        service.ask(&request)["statuses"][0]["currentLimit"]["name"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(ask(1), "short", "it has the least left");
+    service.pass(5);
+    assert_eq!(ask(2), "short");
+    service.pass(5);
+    assert_eq!(ask(2), "short");
+    assert_eq!(ask(2), "long", "both refuse, and this for longer");
+}
+
+#[test]
+fn headers_are_those_of_every_other_answer() {
+    let policy =
+        || Policy::parse("limits: [{name: api, descriptor: [user], bucket: 1/minute, soft: 50%}]").unwrap();
+    let request = json!({"domain": "d", "descriptors": [user("ann")]});
+    let names = |told: &serde_json::Value, field: &str| {
+        let headers = told[field].as_array().cloned().unwrap_or_default();
+        headers.iter().map(|it| it["key"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let all = of(policy(), None);
+    let told = all.ask(&request);
+    let added = names(&told, "responseHeadersToAdd");
+    for name in
+        ["x-ratelimit-limit", "x-ratelimit-remaining", "ratelimit", "ratelimit-policy", "tollgate-decision"]
+    {
+        assert!(added.iter().any(|it| it == name), "{name} in {added:?}");
+    }
+    assert_eq!(told["requestHeadersToAdd"], json!([{"key": "tollgate-soft", "value": "api"}]));
+    let refused = all.ask(&request);
+    let added = names(&refused, "responseHeadersToAdd");
+    for name in ["retry-after", "x-ratelimit-remaining", "content-type", "cache-control"] {
+        assert!(added.iter().any(|it| it == name), "{name} in {added:?}");
+    }
+    assert!(refused["rawBody"].is_string());
+
+    let bare = of(policy(), Some(Headers::Refusals));
+    assert_eq!(bare.ask(&request).get("responseHeadersToAdd"), None);
+    let added = names(&bare.ask(&request), "responseHeadersToAdd");
+    assert!(added.iter().any(|it| it == "retry-after"), "{added:?}");
+    assert!(!added.iter().any(|it| it.contains("ratelimit")), "{added:?}");
+}
+
+#[test]
+fn a_deny_list_is_over_every_limit() {
+    let service = of_policy("deny: [{ip: 203.0.113.0/24}]\nlimits: [{by: ip, bucket: 1/minute}]");
+    let entries = json!([{"key": "ip", "value": "203.0.113.9"}]);
+    let told = service.codes(&json!({"domain": "tollgate", "descriptors": [{"entries": entries}]}));
+    assert_eq!(told, "OVER_LIMIT: OVER_LIMIT");
+}

@@ -1,0 +1,69 @@
+//! `/json`: the same questions and answers as text.
+
+use serde_json::{Value, json};
+
+use crate::support::{Service, of_policy};
+
+fn service() -> Service {
+    of_policy("limits: [{name: per-user, descriptor: [user], bucket: 2/minute}]")
+}
+
+fn post(service: &Service, body: &str) -> (u16, Value) {
+    let (status, told) = pollster::block_on(service.rls.json(body.as_bytes()));
+    (status.as_u16(), serde_json::from_slice(&told).expect("answers are JSON"))
+}
+
+#[test]
+fn json_is_answered_as_protobuf_is() {
+    let service = service();
+    let question = json!({"domain": "d", "descriptors": [{"entries": [{"key": "user", "value": "a"}]}]});
+    let of_text = post(&service, &question.to_string());
+    assert_eq!(of_text.0, 200);
+    let mut expected = service.ask(&question);
+    assert_eq!(expected["statuses"][0].get("limitRemaining"), None);
+    expected["statuses"][0]["limitRemaining"] = 1.into();
+    expected["statuses"][0]["durationUntilReset"] = "30s".into();
+    assert_eq!(of_text.1, expected);
+    let (status, refused) = post(&service, &question.to_string());
+    assert_eq!((status, &refused["overallCode"]), (429, &json!("OVER_LIMIT")));
+}
+
+#[test]
+fn names_and_numbers_may_be_written_in_every_way_of_protobuf() {
+    let service = service();
+    for question in [
+        r#"{"domain":"d","descriptors":[{"entries":[{"key":"user","value":"a"}],"hitsAddend":"0"}]}"#,
+        r#"{"domain":"d","descriptors":[{"entries":[{"key":"user","value":"a"}],"hits_addend":0,"is_negative_hits":false}],"hits_addend":7}"#,
+        r#"{"domain":"d","descriptors":[{"entries":[{"key":"x"}],"limit":{"requestsPerUnit":1,"unit":"HOUR"}}],"hitsAddend":null}"#,
+        r#"{"domain":"d","descriptors":[{"entries":[{"key":"y"}],"limit":{"requests_per_unit":1,"unit":3}}]}"#,
+    ] {
+        assert_eq!(post(&service, question).0, 200, "{question}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_a_bad_request_that_says_why() {
+    let service = service();
+    for (question, why) in [
+        ("", "EOF"),
+        ("[]", "an object"),
+        ("{}", "rate limit domain must not be empty"),
+        (r#"{"domain":"d"}"#, "rate limit descriptor list must not be empty"),
+        (r#"{"domain":"d","descriptors":[{}]}"#, "descriptor 0 has no entries"),
+        (r#"{"domain":"d","descriptors":[{"entries":[{"value":"x"}]}]}"#, "has no key"),
+        (r#"{"domain":"d","descriptor":[]}"#, "unknown field"),
+        (r#"{"domain":"d","hitsAddend":-1}"#, "a whole number"),
+        (
+            r#"{"domain":"d","descriptors":[{"entries":[{"key":"a"}],"limit":{"unit":"FORTNIGHT"}}]}"#,
+            "a unit is",
+        ),
+        (
+            r#"{"domain":"d","descriptors":[{"entries":[{"key":"a"}],"limit":{"requestsPerUnit":1}}]}"#,
+            "has no unit",
+        ),
+    ] {
+        let (status, told) = post(&service, question);
+        assert_eq!(status, 400, "{question}");
+        assert!(told["error"].as_str().unwrap().contains(why), "{question}: {told}");
+    }
+}
