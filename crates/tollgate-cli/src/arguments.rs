@@ -8,7 +8,7 @@ mod asking;
 use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 pub(crate) use asking::{
     Amount, Api, Caller, Changes, Check, DEFAULT_API, Explain, Mode, Named, Switch, Top,
@@ -50,6 +50,8 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Checks a file, and shows each mistake with its line and what was probably meant
     Validate(Validate),
+    /// Turns the configuration of another limiter into a policy, with comments on what differs
+    Import(Import),
     /// Asks a running Tollgate to decide about a request, and charges it
     Check(Check),
     /// Shows what a key has left of a limit; charges nothing
@@ -93,14 +95,18 @@ Examples:
   tollgate serve --config policy.yaml                        your own; edits are noticed and put in force
   tollgate serve --config policy.yaml --upstream http://127.0.0.1:3000
   tollgate serve --config policy.yaml --store redis://127.0.0.1:6379       one budget for all nodes
+  tollgate serve --envoy-config /etc/ratelimit/config        the files of envoyproxy/ratelimit, as they are
   tollgate serve --set listen.gateway=0.0.0.0:8080 --set log.format=json
   tollgate serve --set 'limits=[{by: ip, bucket: 5/minute}]'
 
 Settings, beside the limits or in a file of their own (--settings):
-  listen: {gateway: 127.0.0.1:8080, api: 127.0.0.1:7070}     `host:port` each, or `off`
+  listen: {gateway: 127.0.0.1:8080, api: 127.0.0.1:7070, rls: 127.0.0.1:8081, resp: 127.0.0.1:7379}
+                                                             `host:port` each, or `off`
   gateway: {upstream: http://127.0.0.1:3000}                 a URL, a list of them, or `demo`
   log: {level: info, format: human}                          error, warn, info, debug; human, json
   admin: {token_file: FILE}                                  what callers of the API must know
+  rls: {envoy_config: DIR, headers: all}                     Envoy's files; all, refusals, off
+  resp: {password_file: FILE}                                what clients of Redis must know
   store: redis://127.0.0.1:6379                              `memory`, a URL of Redis, a list, or {url: …, deadline: 50ms}
 
 What is said twice: --set wins over other flags, flags over TOLLGATE_ variables, those over the file.
@@ -117,7 +123,7 @@ pub(crate) struct Serve {
     /// The policy, and settings too if you like. Without it: the sample policy
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Settings in a file of their own: listen, gateway, store, log, admin, state
+    /// Settings in a file of their own: listen, gateway, rls, resp, store, log, admin, state
     #[arg(long, value_name = "FILE")]
     pub(crate) settings: Option<PathBuf>,
     /// Sets any value of the file, in YAML: --set listen.api=127.0.0.1:0
@@ -129,6 +135,15 @@ pub(crate) struct Serve {
     /// Where the API listens: `host:port` or `off`
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen_api: Option<String>,
+    /// Where Envoy's rate limit service listens: `host:port` or `off`
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen_rls: Option<String>,
+    /// Where the Redis protocol is spoken: `host:port` or `off`
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen_resp: Option<String>,
+    /// A folder with configuration files of envoyproxy/ratelimit, used as they are and watched
+    #[arg(long, value_name = "DIR")]
+    pub(crate) envoy_config: Option<PathBuf>,
     /// Where the gateway sends what it admits: a URL, or `demo`. May be given several times
     #[arg(long, value_name = "URL")]
     pub(crate) upstream: Vec<String>,
@@ -147,15 +162,54 @@ pub(crate) struct Serve {
 Examples:
   tollgate validate policy.yaml
   tollgate validate policy.yaml --settings settings.yaml
+  tollgate validate --envoy-config /etc/ratelimit/config
 
 Exit status 0 when it can be served, warnings or not; 2 when it cannot.")]
 pub(crate) struct Validate {
     /// The policy, and settings too if it has them
-    #[arg(value_name = "FILE")]
-    pub(crate) config: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "envoy_config")]
+    pub(crate) config: Option<PathBuf>,
     /// Settings in a file of their own
     #[arg(long, value_name = "FILE")]
     pub(crate) settings: Option<PathBuf>,
+    /// A folder with configuration files of envoyproxy/ratelimit
+    #[arg(long, value_name = "DIR")]
+    pub(crate) envoy_config: Option<PathBuf>,
+}
+
+/// Turns the configuration of another limiter into a policy
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tollgate import envoy /etc/ratelimit/config/*.yaml > policy.yaml
+  tollgate import limitador limits.yaml --output policy.yaml
+  nginx -T | tollgate import nginx - > policy.yaml
+
+The files of envoyproxy/ratelimit need not be turned into anything: `tollgate serve --envoy-config DIR` uses them
+as they are. What a policy cannot say stands in it as a comment, with the reason.")]
+pub(crate) struct Import {
+    /// Of which limiter
+    pub(crate) from: Foreign,
+    /// Its files; `-` is standard input
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Several files of Envoy may share a domain
+    #[arg(long)]
+    pub(crate) merge: bool,
+    /// Where the policy goes, instead of standard output. One that is there already is not touched
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// A limiter whose configuration can be turned into a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Foreign {
+    /// envoyproxy/ratelimit
+    Envoy,
+    /// Limitador
+    Limitador,
+    /// The `limit_req` and `limit_conn` of nginx
+    Nginx,
 }
 
 /// A mistake in what was typed, with a tip where clap has none: a flag of `serve`

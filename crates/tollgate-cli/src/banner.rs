@@ -35,15 +35,39 @@ pub(crate) fn banner(
     if let Some(page) = addresses.page_url() {
         line("page", &format_args!("open {page} in a browser"));
     }
-    if let Some(store) = configuration.settings.store.shown() {
+    let (settings, secure) = (&configuration.settings, |tls: bool| if tls { " (TLS)" } else { "" });
+    match addresses.rls {
+        Some(address) => {
+            let tls = secure(addresses.rls_tls);
+            line("rls", &format_args!("{address}{tls}, gRPC: Envoy's rate_limit_service"));
+        }
+        None => line("rls", &"off"),
+    }
+    match addresses.resp {
+        Some(address) => {
+            let tls = secure(addresses.resp_tls);
+            line(
+                "resp",
+                &format_args!("{address}{tls}: redis-cli -p {} CL.THROTTLE user:1 15 30 60", address.port()),
+            );
+        }
+        None => line("resp", &"off"),
+    }
+    if let Some(store) = settings.store.shown() {
         line("store", &store);
     }
     if let Some(state) = &configuration.settings.state {
         line("state", &state.display());
     }
-    match &inputs.config {
-        Some(_) => line("policy", &inputs.name()),
-        None => line("policy", &"the sample policy; your own with --config FILE"),
+    match (&inputs.config, &configuration.envoy.path) {
+        (Some(_), _) => line("policy", &inputs.name()),
+        (None, Some(_)) => {}
+        (None, None) => line("policy", &"the sample policy; your own with --config FILE"),
+    }
+    if let Some(folder) = &configuration.envoy.path {
+        let files = configuration.envoy_files.as_ref().map_or(0, |it| it.files.len());
+        let files = if files == 1 { "1 file".to_owned() } else { format!("{files} files") };
+        line("envoy", &format_args!("{}, {files}", folder.display()));
     }
     if let Some(settings) = &inputs.settings {
         line("settings", &settings.display());
@@ -52,7 +76,7 @@ pub(crate) fn banner(
     for warning in &configuration.warnings {
         let _ = write!(out, "\n{warning}");
     }
-    if inputs.config.is_none() {
+    if inputs.config.is_none() && configuration.envoy.path.is_none() {
         out.push_str(&to_try(addresses, in_force));
     }
     out
@@ -84,6 +108,7 @@ fn row(limit: &Limit) -> [String; 4] {
     let joined = |words: Vec<String>| words.join(" ");
     let mut covers: Vec<_> = limit.methods().map(str::to_owned).collect();
     covers.extend(limit.endpoints().iter().map(ToString::to_string));
+    covers.extend(limit.descriptor().map(ToString::to_string));
     let by: Vec<_> = limit.by().iter().map(ToString::to_string).collect();
     let mut quota: Vec<_> = limit.rules().iter().map(|rule| rule.quota.to_string()).collect();
     match limit.mode() {

@@ -4,13 +4,14 @@
 //! What was typed ([`Inputs`]) is kept, and read anew at each reload, so that a
 //! reload means exactly what a restart would.
 //!
-//! - `files`: reading them.
+//! - `files`: reading them; `folder`: all of one folder; `look`: how they look from outside.
 //! - `address`: `host:port` or `off`.
 //! - `admin`: who may use the API.
 //! - `endpoint`: where something is sent.
 //! - `observing`: what is watched, and who is told.
 //! - `overlay`: values from outside the files.
-//! - `settings`: the sections of the server.
+//! - `settings`: the sections of the server; `speaking`: of Envoy's and Redis' protocols.
+//! - `served_tls`: TLS of a surface.
 //! - `store`: where counts are kept.
 //! - `token`: what callers of the API must know.
 //!
@@ -20,36 +21,49 @@ mod address;
 mod admin;
 mod endpoint;
 mod files;
+mod folder;
+mod look;
 mod observing;
 mod overlay;
+mod served_tls;
 mod settings;
+mod speaking;
 mod store;
 mod token;
 
 use std::path::{Path, PathBuf};
 
 use tollgate::Policy;
-use tollgate::policy::{Document, Kind, Node, Problems, Setting, Words};
+use tollgate::policy::{Diagnostics, Document, Kind, Node, Problems, Setting, Words};
+use tollgate_envoy::{EnvoyConfig, EnvoyFile};
 use tollgate_watch::MOST_NAMES;
 
 pub(crate) use address::Listen;
 pub(crate) use admin::AdminSettings;
 pub(crate) use endpoint::Endpoint;
-pub(crate) use files::Reading;
+pub(crate) use files::{Reading, read as read_file};
+pub(crate) use folder::{Folder, look_at as look_at_folder};
+pub(crate) use look::{Look, look};
 pub(crate) use observing::{Observing, Receiver, Refusals, TraceSettings};
 pub(crate) use overlay::{Overlay, literal, yaml};
+pub(crate) use served_tls::ServedTls;
 pub(crate) use settings::{Level, LogFormat, Settings};
+pub(crate) use speaking::{RespSection, RlsSection};
 pub(crate) use store::StoreSettings;
 pub(crate) use token::{Token, Tokens, Variables};
 
 use crate::failure::Failure;
+use crate::store::in_full;
 
 /// What is served without a file.
 const SAMPLE: &str = include_str!("../sample.yaml");
 
+/// What is served when Envoy's files are all there is.
+const NOTHING: &str = "limits: []\ngateway: {upstream: demo}\n";
+
 /// Sections that a file of settings may have. A change of any takes a restart.
-pub(crate) const SECTIONS: [&str; 9] =
-    ["listen", "gateway", "store", "log", "admin", "state", "observe", "traces", "alerts"];
+pub(crate) const SECTIONS: [&str; 11] =
+    ["listen", "gateway", "rls", "resp", "store", "log", "admin", "state", "observe", "traces", "alerts"];
 
 /// Sections that belong to the policy.
 const POLICY_WORDS: [&str; 10] =
@@ -64,6 +78,17 @@ pub(crate) struct Inputs {
     pub(crate) settings: Option<PathBuf>,
     /// What wins over the files, the last over the first.
     pub(crate) overlays: Vec<Overlay>,
+    /// The folder of Envoy's files that is in use: another takes a restart.
+    pub(crate) envoy: Option<EnvoyFolder>,
+}
+
+/// Where files of envoyproxy/ratelimit are, if anywhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EnvoyFolder {
+    /// The folder.
+    pub(crate) path: Option<PathBuf>,
+    /// Whether several of them may share a domain.
+    merge: bool,
 }
 
 /// A configuration without mistakes.
@@ -79,6 +104,17 @@ pub(crate) struct Configuration {
     pub(crate) brief_warnings: Vec<String>,
     /// What both were read from.
     pub(crate) document: Document,
+    /// Where Envoy's files are.
+    pub(crate) envoy: EnvoyFolder,
+    /// What was in them, and how they looked.
+    pub(crate) envoy_files: Option<Folder>,
+}
+
+impl Configuration {
+    /// The name and the text of each of Envoy's files.
+    pub(crate) fn envoy_texts(&self) -> Vec<(String, String)> {
+        self.envoy_files.as_ref().map_or_else(Vec::new, |it| it.files.clone())
+    }
 }
 
 impl Inputs {
@@ -89,7 +125,8 @@ impl Inputs {
 
     /// How messages call what is in force.
     pub(crate) fn name(&self) -> String {
-        self.config.as_deref().map_or_else(|| "the sample policy".to_owned(), shown)
+        let folder = self.envoy.as_ref().and_then(|it| it.path.as_deref());
+        self.config.as_deref().or(folder).map_or_else(|| "the sample policy".to_owned(), shown)
     }
 
     /// Reads everything, or says everything that is wrong.
@@ -100,6 +137,12 @@ impl Inputs {
         let settings_wrong = problems.has_errors();
         let about_settings = problems.into_diagnostics(&document);
         let policy = Policy::from_document(&document);
+        let envoy = self.envoy.clone().unwrap_or_else(|| EnvoyFolder::of(&settings));
+        let envoy_files = envoy.path.as_deref().map(|it| Folder::read(it, reading)).transpose();
+        let envoy_config = match &envoy_files {
+            Ok(Some(folder)) => envoy.read(folder).map(Some),
+            _ => Ok(None),
+        };
         let mut failures = Vec::new();
         if let Err(wrong) = &policy {
             failures.push(Failure::about(wrong, &self.name()));
@@ -107,30 +150,58 @@ impl Inputs {
         if settings_wrong {
             failures.push(Failure::about(&about_settings, &self.name()));
         }
-        let (Ok(policy), []) = (policy, failures.as_slice()) else { return Err(Failure::all(&failures)) };
-        let warnings = [policy.warnings(), &about_settings];
-        let warnings = warnings.into_iter().filter(|it| !it.is_empty());
-        let (mut warnings, mut brief_warnings): (Vec<_>, Vec<_>) =
-            warnings.map(|it| (it.render(&self.name()), it.brief(&self.name()))).unzip();
+        failures.extend(envoy_files.as_ref().err().cloned());
+        failures.extend(envoy_config.as_ref().err().cloned());
+        let (Ok(policy), Ok(envoy_files), Ok(envoy_config), []) =
+            (policy, envoy_files, envoy_config, failures.as_slice())
+        else {
+            return Err(Failure::all(&failures));
+        };
+        let name = self.name();
+        let own = [(name.as_str(), policy.warnings()), (name.as_str(), &about_settings)];
+        let envoys = envoy_config.iter().flat_map(EnvoyConfig::warnings).map(|(name, it)| (&**name, it));
+        let (mut warnings, mut brief_warnings): (Vec<_>, Vec<_>) = own
+            .into_iter()
+            .chain(envoys)
+            .filter(|(_, it)| !it.is_empty())
+            .map(|(name, it)| (it.render(name), it.brief(name)))
+            .unzip();
+        let policy = match envoy_config {
+            Some(config) => config.apply(policy).map_err(|error| Failure::new(in_full(&error)))?,
+            None => policy,
+        };
         if let Some(warning) = too_many(&policy, &settings) {
             warnings.push(warning.clone());
             brief_warnings.push(warning);
         }
-        Ok(Configuration { policy, settings, warnings, brief_warnings, document })
+        Ok(Configuration { policy, settings, warnings, brief_warnings, document, envoy, envoy_files })
     }
 
-    /// The files and all that wins over them, as one.
+    /// The files and all that wins over them, as one. Without a policy it is the sample, but
+    /// for those who bring Envoy's files: those are all they want limited.
     fn document(&self, reading: Reading) -> Result<Document, Failure> {
-        let read = |path: &Path| files::read(path, reading);
-        let config = self.config.as_deref().map_or_else(|| Ok(SAMPLE.to_owned()), read)?;
+        // Read once: it may be a pipe.
+        let read = |path: &PathBuf| Ok((shown(path), files::read(path, reading)?));
+        let config = self.config.as_ref().map(read).transpose()?;
+        let settings = self.settings.as_ref().map(read).transpose()?;
+        let settings = settings.as_ref().map(|(name, text)| (name.as_str(), text.as_str()));
+        if let Some((_, text)) = &config {
+            return self.joined(text, settings);
+        }
+        let document = self.joined(SAMPLE, settings)?;
+        let has_folder = document.root().get("rls").is_some_and(|it| it.get("envoy_config").is_some());
+        if has_folder { self.joined(NOTHING, settings) } else { Ok(document) }
+    }
+
+    /// A policy with settings and all that wins over both.
+    fn joined(&self, config: &str, settings: Option<(&str, &str)>) -> Result<Document, Failure> {
         let parse = |text: &str, name: &str| {
             Document::parse(text).map_err(|mistakes| Failure::about(&mistakes, name))
         };
-        let mut document = parse(&config, &self.name())?;
-        if let Some(path) = &self.settings {
-            let (name, text) = (shown(path), read(path)?);
-            let other = parse(&text, &name)?;
-            only_settings(&other, &name)?;
+        let mut document = parse(config, &self.name())?;
+        if let Some((name, text)) = settings {
+            let other = parse(text, name)?;
+            only_settings(&other, name)?;
             if self.config.is_none() {
                 // The sample stands for no file at all, so nothing in it is "in both".
                 SECTIONS
@@ -138,7 +209,7 @@ impl Inputs {
                     .filter(|it| other.root().get(it).is_some())
                     .for_each(|it| document.remove(it));
             }
-            document.join(&other, &name).map_err(|mistakes| Failure::about(&mistakes, &self.name()))?;
+            document.join(&other, name).map_err(|mistakes| Failure::about(&mistakes, &self.name()))?;
         }
         let mut failures = Vec::new();
         for Overlay { origin, typed, path, value } in &self.overlays {
@@ -147,6 +218,26 @@ impl Inputs {
             }
         }
         if failures.is_empty() { Ok(document) } else { Err(Failure::all(&failures)) }
+    }
+}
+
+/// What is wrong with several files.
+pub(crate) fn about_each(mistakes: &[(String, Diagnostics)]) -> Failure {
+    let failures: Vec<_> = mistakes.iter().map(|(name, wrong)| Failure::about(wrong, name)).collect();
+    Failure::all(&failures)
+}
+
+impl EnvoyFolder {
+    /// As the settings have it.
+    fn of(settings: &Settings) -> Self {
+        Self { path: settings.rls.envoy_config.clone(), merge: settings.rls.merge_domains }
+    }
+
+    /// What the files say.
+    fn read(&self, folder: &Folder) -> Result<EnvoyConfig, Failure> {
+        let file = |(name, text): &(String, String)| EnvoyFile { name: name.clone(), text: text.clone() };
+        let files: Vec<_> = folder.files.iter().map(file).collect();
+        EnvoyConfig::read(&files, self.merge).map_err(|mistakes| about_each(&mistakes))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 const PREFIX: &str = "TOLLGATE_";
 
 /// What can be set by a variable.
-const PATHS: [&str; 57] = [
+const PATHS: [&str; 67] = [
     "listen.gateway",
     "listen.api",
     "listen.rls",
@@ -44,6 +44,16 @@ const PATHS: [&str; 57] = [
     "gateway.caps.tarpit",
     "gateway.eject.after",
     "gateway.eject.for",
+    "rls.headers",
+    "rls.envoy_config",
+    "rls.merge_domains",
+    "rls.tls.certificate",
+    "rls.tls.key",
+    "rls.tls.client_ca",
+    "resp.password_file",
+    "resp.tls.certificate",
+    "resp.tls.key",
+    "resp.tls.client_ca",
     "store",
     "store.url",
     "store.password_file",

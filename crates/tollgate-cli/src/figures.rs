@@ -13,6 +13,7 @@ use tollgate_watch::MetricKind::{Counter, Gauge};
 use tollgate_watch::{Exposition, Watcher};
 
 use crate::logging::Log;
+use crate::spoken::Spoken;
 use crate::store::{AnyStore, counters};
 use crate::watching::ToldCounts;
 
@@ -56,6 +57,7 @@ pub(crate) struct Figures {
     told: ToldCounts,
     log: Log,
     tarpit: OnceLock<Tarpit>,
+    spoken: OnceLock<Spoken>,
     clock: SystemClock,
     used: Mutex<Used>,
 }
@@ -83,6 +85,7 @@ impl Figures {
             told,
             log,
             tarpit: OnceLock::new(),
+            spoken: OnceLock::new(),
             clock: SystemClock::new(),
             used: Mutex::default(),
         }
@@ -100,6 +103,9 @@ impl Figures {
             to.one("tollgate_store_evictions_total", Counter, help, evictions);
         }
         self.write_tarpit(&mut Exposition::new(out));
+        if let Some(spoken) = self.spoken.get() {
+            spoken.metrics(out);
+        }
         counters(limiter.store(), out);
         if let Some(watcher) = &self.watcher {
             watcher.metrics(self.clock.now(), out);
@@ -126,6 +132,11 @@ impl Figures {
     /// Where requests are held back. The first one counts.
     pub(crate) fn hold_back_in(&self, tarpit: Tarpit) {
         let _first = self.tarpit.set(tarpit);
+    }
+
+    /// The protocols that count for themselves. The first ones count.
+    pub(crate) fn speak(&self, spoken: Spoken) {
+        let _first = self.spoken.set(spoken);
     }
 
     fn write_process(&self, policy: u64, to: &mut Exposition<'_>) {

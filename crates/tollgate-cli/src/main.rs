@@ -1,7 +1,7 @@
 //! The binary `tollgate`.
 //!
 //! What was typed (`arguments`) becomes what it means (`configuration`) and is
-//! then done (`serve`, `client`, `top`, `validate`).
+//! then done (`serve`, `client`, `top`, `validate`, `import`).
 //!
 //! Exit status: 0 fine, 1 a finding (a check that was refused), 2 a mistake in
 //! usage or configuration. Answers go to standard output, all else to standard
@@ -15,6 +15,7 @@ mod descriptors;
 mod environment;
 mod failure;
 mod figures;
+mod import;
 mod logging;
 mod outgoing;
 mod output;
@@ -23,6 +24,7 @@ mod ready;
 mod refusal_log;
 mod reload;
 mod serve;
+mod spoken;
 mod state;
 mod store;
 mod surfaces;
@@ -59,6 +61,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Serve(arguments) => serve::run(&arguments, &environment),
         Command::Validate(arguments) => validate::run(&arguments),
+        Command::Import(arguments) => import::run(&arguments),
         Command::Check(arguments) => client::check(&arguments, &environment),
         Command::Peek(arguments) => client::named(Operation::Peek, &arguments, &environment),
         Command::Reset(arguments) => client::named(Operation::Reset, &arguments, &environment),

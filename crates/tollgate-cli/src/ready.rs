@@ -14,15 +14,24 @@ use crate::failure::Failure;
 
 /// Where everything listens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each surface speaks TLS or not, whatever the others do")]
 pub(crate) struct Addresses {
     /// The gateway, unless it is off.
     pub(crate) gateway: Option<SocketAddr>,
     /// The API, unless it is off.
     pub(crate) api: Option<SocketAddr>,
+    /// Envoy's rate limit service, unless it is off.
+    pub(crate) rls: Option<SocketAddr>,
+    /// The Redis protocol, unless it is off.
+    pub(crate) resp: Option<SocketAddr>,
     /// Whether the gateway speaks TLS.
     pub(crate) gateway_tls: bool,
     /// Whether the API speaks TLS.
     pub(crate) api_tls: bool,
+    /// Whether Envoy is spoken to over TLS.
+    pub(crate) rls_tls: bool,
+    /// Whether clients of Redis are spoken to over TLS.
+    pub(crate) resp_tls: bool,
 }
 
 impl Addresses {
@@ -58,9 +67,10 @@ impl Addresses {
         };
         let address = |address: Option<SocketAddr>| quoted(address.map(|it| it.to_string()));
         let (gateway, api) = (address(self.gateway), address(self.api));
+        let (rls, resp) = (address(self.rls), address(self.resp));
         let (gateway_url, api_url) = (quoted(self.gateway_url()), quoted(self.api_url()));
         format!(
-            "{{\"gateway\":{gateway},\"api\":{api},\"rls\":null,\"resp\":null,\
+            "{{\"gateway\":{gateway},\"api\":{api},\"rls\":{rls},\"resp\":{resp},\
              \"gateway_url\":{gateway_url},\"api_url\":{api_url}}}\n"
         )
     }

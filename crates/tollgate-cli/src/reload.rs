@@ -44,6 +44,8 @@ pub(crate) struct Running {
     /// The document of the policy in force: changes are told from one reload to the next.
     policy: Document,
     names: Vec<String>,
+    /// Envoy's files in force.
+    envoy: Vec<(String, String)>,
     /// What the process was started with: settings change with a restart only.
     started: Document,
     max_keys: u64,
@@ -59,6 +61,8 @@ pub(crate) struct Secrets {
     pub(crate) tokens: Tokens,
     /// How to reach Redis, password and certificates included.
     pub(crate) redis: Option<RedisSettings>,
+    /// What clients of Redis' protocol must know.
+    pub(crate) resp: Option<String>,
 }
 
 impl Secrets {
@@ -69,7 +73,8 @@ impl Secrets {
         reading: Reading,
     ) -> Result<Self, Failure> {
         let tokens = Tokens::load(settings, variables, reading)?;
-        Ok(Self { tokens, redis: settings.store.load(reading)? })
+        let (redis, resp) = (settings.store.load(reading)?, settings.resp.password(reading)?);
+        Ok(Self { tokens, redis, resp })
     }
 }
 
@@ -79,6 +84,7 @@ impl Running {
         Self {
             policy: configuration.document.clone(),
             names: names(&configuration.policy),
+            envoy: configuration.envoy_texts(),
             started: configuration.document.clone(),
             max_keys: configuration.policy.max_keys(),
             secrets,
@@ -129,7 +135,9 @@ impl Reloader {
         let secrets = Secrets::load(&new.settings, &self.running.variables, Reading::Again)?;
         let new_names = names(&new.policy);
         let running = &self.running;
+        let envoy = new.envoy_texts();
         let changes = Changes::between((&running.policy, &running.names), (&new.document, &new_names));
+        let changes = changes.with_files(&running.envoy, &envoy);
         let mut restart = changes::settings(&running.started, &new.document);
         if new.policy.max_keys() != running.max_keys {
             restart.push("max_keys".to_owned());
@@ -142,6 +150,9 @@ impl Reloader {
                 restart.push(what.to_owned());
             }
         }
+        if secrets.resp != running.secrets.resp {
+            restart.push("the password of `resp`".to_owned());
+        }
         if secrets.redis != running.secrets.redis && !restart.iter().any(|it| it == "store") {
             restart.push("what the files of `store` hold".to_owned());
         }
@@ -152,7 +163,7 @@ impl Reloader {
         let now = self.clock.now();
         self.status.loaded(now);
         self.reloads.worked(now);
-        (self.running.policy, self.running.names) = (new.document, new_names);
+        (self.running.policy, self.running.names, self.running.envoy) = (new.document, new_names, envoy);
         Ok((changes, restart))
     }
 }

@@ -33,6 +33,7 @@ use crate::figures::{Figures, Reloads};
 use crate::logging::Log;
 use crate::ready::ReadyFile;
 use crate::reload::{Reloader, Running, Secrets, Watch};
+use crate::spoken::Spoken;
 use crate::state::State;
 use crate::store::AnyStore;
 use crate::surfaces::Surfaces;
@@ -45,10 +46,14 @@ const LOOK: Duration = Duration::from_millis(500);
 const MOST_TOLD: usize = 10;
 
 pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCode, Failure> {
-    let inputs = inputs(arguments, environment)?;
+    let mut inputs = inputs(arguments, environment)?;
     // Before reading: a change while we read is then noticed after.
-    let watch = Watch::new(inputs.files());
+    let mut watch = Watch::new(inputs.files());
     let mut configuration = inputs.load(Reading::First)?;
+    inputs.envoy = Some(configuration.envoy.clone());
+    if let (Some(folder), Some(read)) = (&configuration.envoy.path, &configuration.envoy_files) {
+        watch.add_folder(folder.clone(), read.looks.clone());
+    }
     configuration.warnings.extend(environment.warnings());
     let settings = &configuration.settings;
     let variable = |name| environment.get(name).map(str::to_owned);
@@ -99,8 +104,12 @@ fn work(
         let (reading, seen, reloaded) = (limiter.clone(), watcher.clone(), Arc::clone(&reloads));
         let figures = Arc::new(Figures::new(reading, seen, reloaded, told.clone(), log.clone()));
         let access = access(&configuration.settings, &secrets.tokens);
+        let spoken = Spoken::new(&configuration.settings, &limiter, &secrets);
+        figures.speak(spoken.clone());
         let api = api(limiter.clone(), &status, access, &switches, watcher.as_ref(), &figures);
-        let surfaces = Surfaces::open(&configuration, &limiter, &api, &secrets.tokens)?;
+        let api = spoken.clone().answer_json(api);
+        let surfaces = Surfaces::open(&configuration, &limiter, &api, spoken, &secrets.tokens)?;
+        configuration.warnings.extend(surfaces.warnings().to_vec());
         figures.hold_back_in(surfaces.tarpit());
         let watching = Watching::start(watcher, &configuration.settings, &told, move |now| api.tick(now))?;
         let now = SystemClock::new().now();
@@ -123,6 +132,8 @@ fn work(
                 tracing::info!(
                     gateway = shown(addresses.gateway),
                     api = shown(addresses.api),
+                    rls = shown(addresses.rls),
+                    resp = shown(addresses.resp),
                     page = addresses.page_url(),
                     store = configuration.settings.store.shown(),
                     limits,
@@ -334,6 +345,7 @@ fn inputs(arguments: &Serve, environment: &Environment) -> Result<Inputs, Failur
         config: file(&arguments.config, "CONFIG"),
         settings: file(&arguments.settings, "SETTINGS"),
         overlays,
+        envoy: None,
     })
 }
 
@@ -349,11 +361,20 @@ fn flags(arguments: &Serve) -> Vec<Overlay> {
         value,
     };
     let mut overlays = Vec::new();
-    if let Some(address) = &arguments.listen_gateway {
-        overlays.push(overlay("--listen-gateway", "listen.gateway", literal(address)));
+    let (gateway, api) = (&arguments.listen_gateway, &arguments.listen_api);
+    let (rls, resp) = (&arguments.listen_rls, &arguments.listen_resp);
+    for (flag, path, address) in [
+        ("--listen-gateway", "listen.gateway", gateway),
+        ("--listen-api", "listen.api", api),
+        ("--listen-rls", "listen.rls", rls),
+        ("--listen-resp", "listen.resp", resp),
+    ] {
+        if let Some(address) = address {
+            overlays.push(overlay(flag, path, literal(address)));
+        }
     }
-    if let Some(address) = &arguments.listen_api {
-        overlays.push(overlay("--listen-api", "listen.api", literal(address)));
+    if let Some(folder) = &arguments.envoy_config {
+        overlays.push(envoy_config(folder));
     }
     for (flag, path, values) in
         [("--upstream", "gateway.upstream", &arguments.upstream), ("--store", "store", &arguments.store)]
@@ -368,6 +389,16 @@ fn flags(arguments: &Serve) -> Vec<Overlay> {
         }
     }
     overlays
+}
+
+/// The folder of Envoy's files, as typed after `--envoy-config`.
+pub(crate) fn envoy_config(folder: &Path) -> Overlay {
+    Overlay {
+        origin: TYPED,
+        typed: "--envoy-config ".to_owned(),
+        path: "rls.envoy_config".to_owned(),
+        value: literal(&path(folder)),
+    }
 }
 
 /// `KEY=VALUE`, as typed after `--set`.

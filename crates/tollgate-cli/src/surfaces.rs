@@ -1,14 +1,17 @@
 //! Everything that listens, and the threads that serve it.
 //!
-//! Each worker is a thread with a runtime of its own, and serves the gateway and
-//! the API on listeners of its own: no two threads meet over a connection. The
-//! main thread stays free for signals and reloads.
+//! Each worker is a thread with a runtime of its own, and serves the gateway, the API,
+//! Envoy and clients of Redis on listeners of its own: no two threads meet over a
+//! connection. The main thread stays free for signals and reloads.
 //!
-//! Not here: what a request means (`tollgate_gateway`, `tollgate_server`).
+//! Not here: what a request means (`tollgate_gateway`, `tollgate_server`, `spoken`).
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::net::{SocketAddr, TcpListener};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use std::{io, thread};
 
@@ -23,9 +26,10 @@ use tollgate_http::{SharedLimiter, Tarpit};
 use tollgate_net::{BindError, Connection, Drain, Drainer, HttpServer, Sockets, Tls};
 use tollgate_server::{Api, Caller};
 
-use crate::configuration::{Configuration, Listen, Tokens};
+use crate::configuration::{Configuration, Listen, ServedTls, Tokens};
 use crate::failure::Failure;
 use crate::ready::Addresses;
+use crate::spoken::Spoken;
 use crate::store::{AnyStore, in_full};
 
 /// How long connections between two requests may bring one more, at the end.
@@ -48,6 +52,9 @@ pub(crate) struct Surfaces {
     /// How long running requests may take to end.
     patience: Duration,
     tarpit: Tarpit,
+    spoken: Spoken,
+    /// What is not served although it usually is.
+    warnings: Vec<String>,
 }
 
 impl Surfaces {
@@ -56,21 +63,37 @@ impl Surfaces {
         configuration: &Configuration,
         limiter: &SharedLimiter<AnyStore>,
         api: &Api<AnyStore>,
+        spoken: Spoken,
         tokens: &Tokens,
     ) -> Result<Self, Failure> {
         let settings = &configuration.settings;
-        // Whoever has a token needs no certificate.
-        let tls = settings.admin.tls.as_ref().map(|it| it.load(tokens.admin.is_some())).transpose()?;
+        let load = |tls: &Option<ServedTls>, surface: &str, or_else: bool| {
+            tls.as_ref().map(|it| it.load(surface, or_else)).transpose()
+        };
+        let tls = Certificates {
+            // Whoever has a token needs no certificate.
+            api: load(&settings.admin.tls, "the API", tokens.admin.is_some())?,
+            rls: load(&settings.rls.tls, "Envoy", false)?,
+            resp: load(&settings.resp.tls, "clients of Redis", false)?,
+        };
         let (cores, wanted) = (thread::available_parallelism(), settings.forwarding.workers);
         let workers = wanted.unwrap_or_else(|| cores.map_or(1, usize::from));
-        let gateway_sockets = bind(&settings.gateway, "listen.gateway", workers)?;
-        let api_sockets = bind(&settings.api, "listen.api", workers)?;
+        let mut warnings = Vec::new();
+        let mut listen = |listen: &Listen, setting: &str| bind(listen, setting, workers, &mut warnings);
+        let gateway_sockets = listen(&settings.gateway, "listen.gateway")?;
+        let api_sockets = listen(&settings.api, "listen.api")?;
+        let rls_sockets = listen(&settings.rls_listen, "listen.rls")?;
+        let resp_sockets = listen(&settings.resp_listen, "listen.resp")?;
         let address = |sockets: &Option<Sockets>| sockets.as_ref().map(Sockets::address);
         let addresses = Addresses {
             gateway: address(&gateway_sockets),
             api: address(&api_sockets),
+            rls: address(&rls_sockets),
+            resp: address(&resp_sockets),
             gateway_tls: settings.forwarding.tls.is_some(),
-            api_tls: settings.admin.tls.is_some(),
+            api_tls: tls.api.is_some(),
+            rls_tls: tls.rls.is_some(),
+            resp_tls: tls.resp.is_some(),
         };
 
         let ((drainer, drain), (demo_drainer, demo_drain)) = (Drain::new(), Drain::new());
@@ -81,34 +104,32 @@ impl Surfaces {
         let gateway = Gateway::new(settings.forwarding.clone(), limiter.clone(), demo);
         let gateway = Arc::new(gateway.map_err(|error| Failure::new(in_full(&error)))?);
         let (running, ended) = mpsc::channel(1);
-        let (gateway_sockets, api_sockets) = (each(gateway_sockets, workers), each(api_sockets, workers));
-        for (number, listeners) in gateway_sockets.into_iter().zip(api_sockets).enumerate() {
-            let (gateway, api, drain, running) =
-                (Arc::clone(&gateway), api.clone(), drain.clone(), running.clone());
-            let tls = tls.clone();
+        let mut sockets = [gateway_sockets, api_sockets, rls_sockets, resp_sockets].map(listeners);
+        for number in 0..workers {
+            let [for_gateway, for_api, for_rls, for_resp] = sockets.each_mut().map(Iterator::next);
+            let (gateway, api, spoken) = (Arc::clone(&gateway), api.clone(), spoken.clone());
+            let (tls, drain, running) = (tls.clone(), drain.clone(), running.clone());
             start_thread(&format!("worker-{number}"), async move {
-                let (for_gateway, for_api) = listeners;
-                let forwarding = async {
-                    match for_gateway {
-                        Some(listener) => gateway.serve(listener, drain.clone()).await,
-                        None => Ok(()),
-                    }
-                };
-                let answering = async {
-                    match for_api {
-                        Some(listener) => serve_api(api, listener, tls, drain.clone()).await,
-                        None => Ok(()),
-                    }
-                };
-                let (forwarded, answered) = tokio::join!(forwarding, answering);
-                for error in [forwarded.err(), answered.err()].into_iter().flatten() {
+                let ended = tokio::join!(
+                    if_any(for_gateway, |listener| gateway.serve(listener, drain.clone())),
+                    if_any(for_api, |listener| serve_api(api, listener, tls.api, drain.clone())),
+                    if_any(for_rls, |listener| spoken.serve_rls(listener, tls.rls, drain.clone())),
+                    if_any(for_resp, |listener| spoken.serve_resp(listener, tls.resp, drain.clone())),
+                );
+                for error in [ended.0, ended.1, ended.2, ended.3].into_iter().filter_map(Result::err) {
                     tracing::error!(%error, "a worker has stopped");
                 }
                 drop(running);
             })?;
         }
         let (patience, tarpit) = (settings.forwarding.drain, gateway.tarpit().clone());
-        Ok(Self { addresses, drainer, _demo: demo_drainer, workers: ended, patience, tarpit })
+        let workers = ended;
+        Ok(Self { addresses, drainer, _demo: demo_drainer, workers, patience, tarpit, spoken, warnings })
+    }
+
+    /// What is not served although it usually is, ready to print.
+    pub(crate) fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Where they listen.
@@ -134,6 +155,7 @@ impl Surfaces {
 
     /// Accepts nothing more and waits for what runs, up to a deadline. Whether all came to its end.
     pub(crate) async fn drain(mut self) -> bool {
+        self.spoken.drain();
         self.drainer.begin();
         let patience = self.patience;
         let ended = async {
@@ -168,17 +190,25 @@ async fn serve_api(
             async move {
                 let is_http2 = request.version() == Version::HTTP_2;
                 let (parts, mut body) = request.into_parts();
-                // The timer is set only if the answer is not there at once.
                 let request = Request::from_parts(parts, &mut body);
-                let answer = timeout(ASKED_WITHIN, api.answer(request, caller)).await;
+                let answer = in_time(pin!(api.answer(request, caller))).await;
                 if is_http2 && !body.is_end_stream() {
                     let _late = timeout(ONE_MORE, leave_unread(body)).await;
                 }
-                Ok::<_, Infallible>(answer.unwrap_or_else(|_late| Api::<AnyStore>::too_slow()))
+                Ok::<_, Infallible>(answer.unwrap_or_else(Api::<AnyStore>::too_slow))
             }
         })
     };
     HttpServer { tls, ..HttpServer::default() }.serve(listener, make, drain).await
+}
+
+/// What this comes to, unless that takes too long. Nearly always it is there at once, and
+/// then no clock is read.
+pub(crate) async fn in_time<F: Future>(mut answering: Pin<&mut F>) -> Option<F::Output> {
+    match poll_fn(|cx| Poll::Ready(answering.as_mut().poll(cx))).await {
+        Poll::Ready(answer) => Some(answer),
+        Poll::Pending => timeout(ASKED_WITHIN, answering).await.ok(),
+    }
 }
 
 /// Takes a body that nobody wanted out of the way. An HTTP/2 stream that is answered before
@@ -212,23 +242,73 @@ fn start_thread(name: &str, work: impl Future<Output = ()> + Send + 'static) -> 
     thread.map(drop).map_err(failed)
 }
 
-fn bind(listen: &Listen, setting: &str, workers: usize) -> Result<Option<Sockets>, Failure> {
-    let Some(address) = listen.address() else { return Ok(None) };
-    let another = format!("choose another with --set {setting}=HOST:PORT; port 0 is any free one");
-    Sockets::bind(address, workers).map(Some).map_err(|error| {
-        let help = match &error {
-            BindError::Taken(_) => format!("stop that program, or {another}"),
-            BindError::Forbidden(_) => format!("ports below 1024 are for root: {another}"),
-            _ => format!("is it an address of this machine? {another}"),
-        };
-        Failure::with_help(in_full(&error), help)
-    })
+/// The certificates of all surfaces but the gateway, which has its own.
+#[derive(Clone)]
+struct Certificates {
+    api: Option<Tls>,
+    rls: Option<Tls>,
+    resp: Option<Tls>,
 }
 
-/// A listener for each worker, or none for any.
-fn each(sockets: Option<Sockets>, workers: usize) -> Vec<Option<TcpListener>> {
-    match sockets {
-        Some(sockets) => sockets.into_listeners().into_iter().map(Some).collect(),
-        None => (0..workers).map(|_| None).collect(),
+/// Serves, where there is something to serve on.
+async fn if_any<F: Future<Output = io::Result<()>>>(
+    listener: Option<TcpListener>,
+    serve: impl FnOnce(TcpListener) -> F,
+) -> io::Result<()> {
+    match listener {
+        Some(listener) => serve(listener).await,
+        None => Ok(()),
+    }
+}
+
+/// Listens, or says why not: where nobody asked for it, as a warning.
+fn bind(
+    listen: &Listen,
+    setting: &str,
+    workers: usize,
+    warnings: &mut Vec<String>,
+) -> Result<Option<Sockets>, Failure> {
+    let Some(address) = listen.address() else { return Ok(None) };
+    let error = match Sockets::bind(address, workers) {
+        Ok(sockets) => return Ok(Some(sockets)),
+        Err(error) => error,
+    };
+    if let Listen::IfFree(_) = listen {
+        warnings.push(format!(
+            "warning: {}, so `{setting}` is off\n  \
+             = help: choose another with --set {setting}=HOST:PORT, or `off` to hear nothing of it\n",
+            in_full(&error)
+        ));
+        return Ok(None);
+    }
+    let another = format!("choose another with --set {setting}=HOST:PORT; port 0 is any free one");
+    let help = match &error {
+        BindError::Taken(_) => format!("stop that program, or {another}"),
+        BindError::Forbidden(_) => format!("ports below 1024 are for root: {another}"),
+        _ => format!("is it an address of this machine? {another}"),
+    };
+    Err(Failure::with_help(in_full(&error), help))
+}
+
+/// One for each worker, or none.
+fn listeners(sockets: Option<Sockets>) -> std::vec::IntoIter<TcpListener> {
+    sockets.map_or_else(Vec::new, Sockets::into_listeners).into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_asked_for_may_find_its_port_taken() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap().to_string();
+        let mut warnings = Vec::new();
+        let found = bind(&Listen::IfFree(address.clone()), "listen.rls", 1, &mut warnings).unwrap();
+        assert!(found.is_none());
+        let said = format!("warning: {address} is in use by another program, so `listen.rls` is off\n");
+        assert!(warnings.len() == 1 && warnings[0].starts_with(&said), "{warnings:?}");
+        let error = bind(&Listen::On(address), "listen.rls", 1, &mut warnings).unwrap_err().to_string();
+        assert!(error.contains("stop that program") && warnings.len() == 1, "{error}");
     }
 }

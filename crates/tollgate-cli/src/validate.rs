@@ -9,14 +9,17 @@ use crate::arguments::Validate;
 use crate::configuration::{Inputs, Reading};
 use crate::failure::Failure;
 use crate::output;
+use crate::serve::envoy_config;
 
 pub(crate) fn run(arguments: &Validate) -> Result<ExitCode, Failure> {
     let inputs = Inputs {
-        config: Some(arguments.config.clone()),
+        config: arguments.config.clone(),
         settings: arguments.settings.clone(),
-        overlays: Vec::new(),
+        overlays: arguments.envoy_config.as_deref().map(envoy_config).into_iter().collect(),
+        envoy: None,
     };
     let configuration = inputs.load(Reading::First)?;
+    let inputs = Inputs { envoy: Some(configuration.envoy.clone()), ..inputs };
     configuration.settings.check_files()?;
     for warning in &configuration.warnings {
         output::complain(&format!("{warning}\n"));

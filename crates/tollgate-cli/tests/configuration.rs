@@ -405,13 +405,14 @@ fn a_good_file_is_said_to_be_good() {
         assert_eq!((stored.code, stored.stderr.as_str()), (Some(0), ""), "{store}");
     }
 
-    let odd = format!("{POLICY}listen: {{rls: \"127.0.0.1:8081\"}}\n");
+    let odd = format!("{POLICY}listen: {{resp: \"0.0.0.0:7379\"}}\n");
     let odd = tollgate(&[("policy.yaml", &odd)], &[], &validate);
     assert_eq!(
         (odd.code, odd.stdout.as_str()),
         (Some(0), "policy.yaml: 1 limit, no mistakes, but warnings\n")
     );
-    assert!(odd.stderr.starts_with("warning: `rls` is not served by this version yet\n"), "{}", odd.stderr);
+    let said = "warning: whoever reaches the Redis protocol here can spend anybody's allowance\n";
+    assert!(odd.stderr.starts_with(said), "{}", odd.stderr);
 }
 
 #[test]
@@ -426,6 +427,9 @@ fn files_that_could_not_be_served_are_not_valid() {
         ("store: {url: rediss://h, ca: policy.yaml}", "error: policy.yaml holds no certificate\n"),
         ("admin: {token_file: none}", "error: cannot read none: there is no such file\n"),
         ("admin: {token_file: empty}", "error: the token file empty is empty\n"),
+        ("rls: {envoy_config: none}", "error: cannot read none: there is no such folder\n"),
+        ("rls: {tls: {certificate: none, key: none}}", "error: cannot read none: there is no such file\n"),
+        ("resp: {password_file: empty}", "error: the password file empty is empty\n"),
     ] {
         let policy = format!("{POLICY}{section}\n");
         let files = [("policy.yaml", policy.as_str()), ("empty", "\n")];
@@ -513,6 +517,7 @@ fn help_teaches() {
             ],
         ),
         (vec!["validate", "--help"], vec!["tollgate validate policy.yaml"]),
+        (vec!["import", "--help"], vec!["tollgate import envoy", "nginx -T | tollgate import nginx -"]),
         (
             vec!["check", "--help"],
             vec!["tollgate check POST /api/v1/login --ip 203.0.113.9 --user ann", "Exit status 0"],

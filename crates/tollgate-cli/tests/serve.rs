@@ -13,6 +13,9 @@ use tollgate_testkit::{Finished, Program, Scratch, Tollgate};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
 
+/// Their ports are fixed otherwise.
+const QUIET: [&str; 4] = ["--listen-rls", "off", "--listen-resp", "off"];
+
 const POLICY: &str = "limits:\n  - {name: api, by: global, bucket: 3/hour}\n";
 
 /// Sends one request, and reads its answer to the end.
@@ -55,7 +58,7 @@ fn stop(mut tollgate: Tollgate) -> Option<i32> {
 /// `tollgate serve` that is expected to end by itself.
 fn refused(arguments: &[&str]) -> Finished {
     let mut command = Command::new(BINARY);
-    command.arg("serve").args(arguments).env_clear();
+    command.arg("serve").args(QUIET).args(arguments).env_clear();
     Finished::of(command)
 }
 
@@ -65,7 +68,7 @@ fn without_a_file_the_sample_is_served_and_says_what_to_try() {
     let (ready, log) = (files.path().join("ready.json"), files.path().join("log"));
     let mut command = Command::new(BINARY);
     command.args(["serve", "--listen-gateway", "127.0.0.1:0", "--listen-api", "127.0.0.1:0", "--ready-file"]);
-    command.arg(&ready).env_clear().stderr(Stdio::from(fs::File::create(&log).unwrap()));
+    command.arg(&ready).args(QUIET).env_clear().stderr(Stdio::from(fs::File::create(&log).unwrap()));
     let mut program = Program::start(command);
     program.wait_until("ready file", || ready.exists());
 
@@ -199,7 +202,7 @@ fn at_the_start_a_pipe_will_do() {
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let mut command = Command::new(BINARY);
     command.args(["serve", "--listen-gateway", "off", "--listen-api", "127.0.0.1:0", "--config"]).arg(&pipe);
-    command.arg("--ready-file").arg(&ready).env_clear().stderr(Stdio::null());
+    command.arg("--ready-file").arg(&ready).args(QUIET).env_clear().stderr(Stdio::null());
     let mut program = Program::start(command);
     let writer = thread::spawn(move || fs::write(pipe, POLICY).unwrap());
     program.wait_until("ready file", || ready.exists());
@@ -225,7 +228,7 @@ fn an_address_in_brackets_is_an_address_and_no_list() {
         let ready = files.path().join("ready.json");
         let mut command = Command::new(BINARY);
         command.args(["serve", "--listen-gateway", "off"]).args(arguments).arg("--ready-file").arg(&ready);
-        command.env_clear().stderr(Stdio::null());
+        command.args(QUIET).env_clear().stderr(Stdio::null());
         let mut program = Program::start(command);
         program.wait_until("ready file", || ready.exists());
         let said = fs::read_to_string(&ready).unwrap();
@@ -359,7 +362,7 @@ fn the_commands_and_the_server_understand_each_other() {
 
 #[test]
 fn a_log_for_machines_is_json_from_the_first_line_to_the_last() {
-    let config = format!("{POLICY}log: {{format: json}}\nlisten: {{rls: \"127.0.0.1:8081\"}}\n");
+    let config = format!("{POLICY}log: {{format: json}}\nlisten: {{rls: \"127.0.0.1:0\"}}\n");
     let mut tollgate = Tollgate::start(BINARY, &config);
     tollgate.files.write("tollgate.yaml", "nonsense");
     wait_for_log(&mut tollgate, "not reloaded");
@@ -371,6 +374,8 @@ fn a_log_for_machines_is_json_from_the_first_line_to_the_last() {
         assert!(event["message"].is_string() && event["level"].is_string(), "{line}");
     }
     assert!(log.lines().count() >= 4, "{log}");
+    let rls = format!("\"rls\":\"{}\"", tollgate.rls.unwrap());
+    assert!(log.lines().next().is_some_and(|it| it.contains(&rls)), "{log}");
 }
 
 /// An upstream that takes one request, says so, and answers when told to.

@@ -253,6 +253,9 @@ fn refuse_foreign_names(asked: &Parts) -> Result<(), Problem> {
     ))
 }
 
+/// No name that ends so is anybody's (RFC 6761, section 6.3).
+const LOCAL: &str = ".localhost";
+
 fn is_own_name(host: &str) -> bool {
     if let Some(rest) = host.strip_prefix('[') {
         return rest.split_once(']').is_some_and(|(address, port)| {
@@ -260,8 +263,11 @@ fn is_own_name(host: &str) -> bool {
         });
     }
     let name = host.split_once(':').map_or(host, |(name, _port)| name);
-    let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
-    name.parse::<Ipv4Addr>().is_ok() || name == "localhost" || name.ends_with(".localhost")
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let end = name.len().checked_sub(LOCAL.len()).and_then(|at| name.get(at..));
+    name.parse::<Ipv4Addr>().is_ok()
+        || name.eq_ignore_ascii_case("localhost")
+        || end.is_some_and(|end| end.eq_ignore_ascii_case(LOCAL))
 }
 
 #[cfg(test)]

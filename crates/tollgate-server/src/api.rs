@@ -7,6 +7,7 @@
 
 use std::error::Error;
 use std::hash::RandomState;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
@@ -18,7 +19,7 @@ use tollgate::{Clock, Decision, DecisionId, Limiter, MemoryStore, Store, SystemC
 use tollgate_http::SharedLimiter;
 use tollgate_watch::Watcher;
 
-use crate::access::{Access, Caller};
+use crate::access::{Access, Caller, Role};
 use crate::apart::Apart;
 use crate::body::{MOST, MOST_OF_BATCH, collect};
 use crate::gauges::{Gauges, Outages};
@@ -41,6 +42,7 @@ Tollgate decides whether requests may pass.
   POST /v1/limits/{name}/check       one limit and key by name; also /peek /grant /reset /refund
   POST /v1/settle                    what an earlier request cost in the end
   POST /v1/release                   an earlier request is over: give back its slots
+  POST /throttle                     throttlecrab's question; /json: that of envoyproxy/ratelimit
   ANY  /v1/auth                      forward auth for nginx, Caddy, Traefik, HAProxy
   GET  /v1/limits                    the limits in force; /v1/policy the rest of the policy
   GET  /v1/overview                  is everything all right? /v1/stats /v1/top: limits, keys, routes
@@ -95,6 +97,7 @@ pub(crate) struct Inner<S> {
     pub(crate) apart: Apart,
     pub(crate) outages: Outages,
     gauges: OnceLock<Gauge>,
+    json: OnceLock<Json>,
     system: Running,
     clock: OnceLock<Running>,
     access: Access,
@@ -117,6 +120,12 @@ impl Running {
 /// Appends lines in the text format of Prometheus.
 type Metrics = Box<dyn Fn(&mut String) + Send + Sync>;
 
+/// Answers `POST /json`.
+type Json = Box<dyn Fn(Bytes) -> JsonAnswer + Send + Sync>;
+
+/// A status and a body, on their way.
+pub type JsonAnswer = Pin<Box<dyn Future<Output = (StatusCode, Bytes)> + Send>>;
+
 /// Tells what only the process knows.
 type Gauge = Box<dyn Fn() -> Gauges + Send + Sync>;
 
@@ -133,6 +142,7 @@ impl<S: Store> Api<S> {
             apart: Apart::default(),
             outages: Outages::default(),
             gauges: OnceLock::new(),
+            json: OnceLock::new(),
             system: Running::on(SystemClock::new()),
             clock: OnceLock::new(),
             access,
@@ -159,6 +169,14 @@ impl<S: Store> Api<S> {
     #[must_use]
     pub fn with_gauges(self, gauges: impl Fn() -> Gauges + Send + Sync + 'static) -> Self {
         let _first = self.0.gauges.set(Box::new(gauges));
+        self
+    }
+
+    /// Lets somebody else answer `POST /json`, which is of Envoy's words. The first one counts;
+    /// without one, nothing is there.
+    #[must_use]
+    pub fn with_json(self, answer: impl Fn(Bytes) -> JsonAnswer + Send + Sync + 'static) -> Self {
+        let _first = self.0.json.set(Box::new(answer));
         self
     }
 
@@ -212,6 +230,26 @@ impl<S: Store> Inner<S> {
         let role = self.access.check(route.as_ref(), parts, &caller)?;
         let route = route.ok_or_else(|| Problem::not_found("nothing is here; `GET /` says what is where"))?;
         route.admit(&parts.method)?;
+        match route {
+            // What is asked for each request of somebody's; the state of all else would be moved about with it.
+            Route::Check => self.check(&collect(&parts.headers, body, MOST).await?).await,
+            Route::Throttle => self.throttle(&collect(&parts.headers, body, MOST).await?).await,
+            _ => Box::pin(self.reply_otherwise(route, role, parts, body, caller)).await,
+        }
+    }
+
+    async fn reply_otherwise<B>(
+        &self,
+        route: Route<'_>,
+        role: Role,
+        parts: &Parts,
+        body: B,
+        caller: Caller,
+    ) -> Result<Reply, Problem>
+    where
+        B: Body,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
         let headers = &parts.headers;
         match route {
             Route::Check => self.check(&collect(headers, body, MOST).await?).await,
@@ -220,6 +258,8 @@ impl<S: Store> Inner<S> {
             Route::Named(name, operation) => {
                 self.named(name, operation, &collect(headers, body, MOST).await?, role).await
             }
+            Route::Throttle => self.throttle(&collect(headers, body, MOST).await?).await,
+            Route::Json => self.json(collect(headers, body, MOST).await?).await,
             Route::Settle => self.settle(&collect(headers, body, MOST).await?).await,
             Route::Release => self.release(&collect(headers, body, MOST).await?).await,
             Route::Limits => Ok(self.list_limits()),
@@ -245,6 +285,16 @@ impl<S: Store> Inner<S> {
                 self.switch(Some(name), &collect(headers, body, MOST).await?, role, caller).await
             }
         }
+    }
+
+    async fn json(&self, body: Bytes) -> Result<Reply, Problem> {
+        let Some(answer) = self.json.get() else {
+            return Err(Problem::not_found("Envoy's rate limit service is not served here"));
+        };
+        let (status, body) = answer(body).await;
+        let mut reply = json(body);
+        *reply.status_mut() = status;
+        Ok(reply)
     }
 
     fn running(&self) -> &Running {

@@ -55,8 +55,13 @@ pub(crate) struct Units(u64);
 impl Units {
     /// As many as were meant, if that many can be.
     pub(crate) fn count(self) -> Result<u64, Problem> {
+        self.called("cost")
+    }
+
+    /// The same, of a field that is called so.
+    pub(crate) fn called(self, name: &str) -> Result<u64, Problem> {
         if self.0 > MOST_UNITS {
-            return Err(Problem::senseless(format!("`cost` is too large: it may be at most {MOST_UNITS}")));
+            return Err(Problem::senseless(format!("`{name}` is too large: it may be at most {MOST_UNITS}")));
         }
         Ok(self.0)
     }

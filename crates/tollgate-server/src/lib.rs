@@ -6,6 +6,7 @@
 //! - [`Access`]: who may ask, and for what ([`Role`], [`Caller`]). [`Status`]: what `/readyz` tells.
 //! - [`Switchboard`]: which limits refuse, switched while requests are served.
 //! - [`Gauges`]: what only the process around it knows.
+//! - [`JsonAnswer`]: what another protocol's HTTP form answers.
 //! - [`openapi()`]: the API, described for machines.
 //!
 //! Not here: sockets. It is handed requests and hands back answers.
@@ -36,11 +37,12 @@ mod settle;
 mod stats;
 mod status;
 mod switchboard;
+mod throttle;
 mod told;
 mod understood;
 
 pub use access::{Access, Caller, Role};
-pub use api::Api;
+pub use api::{Api, JsonAnswer};
 pub use gauges::Gauges;
 pub use openapi::openapi;
 pub use receipts::KEPT_DECISIONS;

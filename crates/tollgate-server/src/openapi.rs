@@ -2,6 +2,8 @@
 //!
 //! Written by hand beside the handlers, and held to them by
 //! `tests/openapi.rs`, which sends what it promises to answer.
+//!
+//! Not here: `/json`, whose shapes are Envoy's and stand in its protobuf files.
 
 mod operator;
 mod schemas;
@@ -79,6 +81,11 @@ fn paths() -> Value {
             "ReleaseRequest", "Released", &["400", "401", "403", "404", "408", "409", "413", "415", "422", "503"]
         )},
         "/v1/auth": auth(),
+        "/throttle": {"post": operation(
+            "throttle",
+            "throttlecrab's question: the limit comes with the call. A refusal is 200, too; seconds are whole and cut.",
+            "ThrottleRequest", "Throttled", &["400", "401", "403", "408", "409", "413", "415", "422"]
+        )},
     });
     if let Some(paths) = paths.as_object_mut() {
         for (word, summary) in [
@@ -241,7 +248,7 @@ fn responses() -> Value {
         "403": problem("The token may only look, and this takes the admin token; or a page of another site asks, by its Origin or by Sec-Fetch-Site; or, where no token is wanted, the Host is a name that others can own."),
         "404": problem("No such limit, key, decision or file."),
         "408": problem("The body did not arrive in time."),
-        "409": problem("Nothing is observed (`observe: off`); or the limit counts slots, which are neither granted nor refunded; or the decision is settled at another cost; or the store holds data under this key that Tollgate did not write."),
+        "409": problem("Nothing is observed (`observe: off`); or the limit counts slots, which are neither granted nor refunded; or the decision is settled at another cost; or the store holds data under this key that Tollgate did not write; or the numbers of a throttle do not go together."),
         "413": problem("The body is too long."),
         "415": problem("The body is something else than JSON by its type, or packed; or it is a browser's and not JSON by its type."),
         "422": problem("The request can be read and makes no sense; the detail says why."),

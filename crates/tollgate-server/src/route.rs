@@ -56,6 +56,10 @@ pub(crate) enum Route<'p> {
     LimitMode(&'p str),
     /// `/v1/changes`
     Changes,
+    /// `/throttle`
+    Throttle,
+    /// `/json`
+    Json,
 }
 
 /// What is done to one key of one limit.
@@ -81,6 +85,8 @@ impl<'p> Route<'p> {
         Some(match path {
             "/v1/check" => Self::Check,
             "/v1/auth" => Self::Auth,
+            "/throttle" => Self::Throttle,
+            "/json" => Self::Json,
             "/v1/check/batch" => Self::Batch,
             "/v1/settle" => Self::Settle,
             "/v1/release" => Self::Release,
@@ -146,6 +152,8 @@ impl<'p> Route<'p> {
             | Self::Batch
             | Self::Settle
             | Self::Release
+            | Self::Throttle
+            | Self::Json
             | Self::Auth => Role::Admin,
         }
     }
@@ -157,9 +165,14 @@ impl<'p> Route<'p> {
             // OpenAPI 3.1 cannot describe: a description that leaves out what is answered lies.
             Self::Auth if method.as_str() == "QUERY" => EVERY_OTHER,
             Self::Auth => return Ok(()),
-            Self::Check | Self::Batch | Self::Named(..) | Self::Settle | Self::Release | Self::Explain => {
-                "POST"
-            }
+            Self::Check
+            | Self::Batch
+            | Self::Named(..)
+            | Self::Settle
+            | Self::Release
+            | Self::Throttle
+            | Self::Json
+            | Self::Explain => "POST",
             Self::Mode => "GET, HEAD, PUT",
             Self::LimitMode(_) => "PUT",
             _ => "GET, HEAD",

@@ -11,6 +11,8 @@ pub(crate) enum Listen {
     Off,
     /// On `host:port`.
     On(String),
+    /// On `host:port`, unless somebody else has it: where nobody asked for it.
+    IfFree(String),
 }
 
 impl Listen {
@@ -18,7 +20,7 @@ impl Listen {
     pub(crate) fn address(&self) -> Option<&str> {
         match self {
             Self::Off => None,
-            Self::On(address) => Some(address),
+            Self::On(address) | Self::IfFree(address) => Some(address),
         }
     }
 

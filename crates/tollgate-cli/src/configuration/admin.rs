@@ -4,14 +4,13 @@
 //! TLS; with `client_ca` a certificate opens everything too, and without a token
 //! nobody gets in who has none.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tollgate::policy::{Node, Problems, Words};
-use tollgate_net::{ClientCertificates, Tls, TlsError};
 
-use super::{Reading, Token, files, shown};
+use super::served_tls::{self, ServedTls};
+use super::{Reading, Token};
 use crate::failure::Failure;
-use crate::store::in_full;
 
 /// Who may use the API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,15 +20,7 @@ pub(crate) struct AdminSettings {
     /// The file that holds what callers must know who only look.
     pub(crate) read_token_file: Option<PathBuf>,
     /// How the API is served over TLS.
-    pub(crate) tls: Option<AdminTls>,
-}
-
-/// How the API is served over TLS.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AdminTls {
-    certificate: PathBuf,
-    key: PathBuf,
-    client_ca: Option<PathBuf>,
+    pub(crate) tls: Option<ServedTls>,
 }
 
 const ADMIN: Words = Words {
@@ -47,17 +38,7 @@ const ADMIN: Words = Words {
     ],
 };
 
-const TLS: Words = Words {
-    section: "`admin.tls`",
-    known: &["certificate", "key", "client_ca"],
-    elsewhere: &[
-        ("cert", "certificate"),
-        ("certificate_key", "key"),
-        ("private_key", "key"),
-        ("ca", "client_ca"),
-        ("client_cas", "client_ca"),
-    ],
-};
+const TLS: Words = served_tls::words("`admin.tls`");
 
 impl AdminSettings {
     /// Reads the section.
@@ -67,13 +48,13 @@ impl AdminSettings {
             Some(fields.get(word)?.word(&format!("`{word}`"), problems)?.value.into())
         };
         let (token_file, read_token_file) = (file("token_file"), file("read_token_file"));
-        let tls = fields.get("tls").and_then(|node| AdminTls::read(node, problems));
+        let tls = fields.get("tls").and_then(|node| ServedTls::read(node, &TLS, problems));
         Self { token_file, read_token_file, tls }
     }
 
     /// Whether callers can be told by their certificate.
     pub(crate) fn knows_certificates(&self) -> bool {
-        self.tls.as_ref().is_some_and(|it| it.client_ca.is_some())
+        self.tls.as_ref().is_some_and(ServedTls::knows_clients)
     }
 
     /// What is wrong with the files it names.
@@ -81,57 +62,9 @@ impl AdminSettings {
         let token = |file: &Option<PathBuf>| {
             file.as_deref().and_then(|it| Token::from_file(it, Reading::First).err())
         };
-        let tls = self.tls.as_ref().and_then(|it| it.load(false).err());
+        let tls = self.tls.as_ref().and_then(|it| it.load("the API", false).err());
         [token(&self.token_file), token(&self.read_token_file), tls].into_iter().flatten().collect()
     }
-}
-
-impl AdminTls {
-    fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
-        let fields = node.fields(&TLS, problems)?;
-        let mut file = |word: &str, is_needed: bool| -> Option<PathBuf> {
-            if let Some(node) = fields.get(word) {
-                return Some(node.word(&format!("`{word}`"), problems)?.value.into());
-            }
-            if is_needed && !fields.mentions(word) {
-                problems
-                    .error(fields.place(), format!("`admin.tls` has no `{word}`"))
-                    .help("it needs two PEM files: `certificate` and `key`");
-            }
-            None
-        };
-        let (certificate, key) = (file("certificate", true), file("key", true));
-        let client_ca = file("client_ca", false);
-        Some(Self { certificate: certificate?, key: key?, client_ca })
-    }
-
-    /// Ready to serve. `has_token`: who shows no certificate can show a token.
-    pub(crate) fn load(&self, has_token: bool) -> Result<Tls, Failure> {
-        let (chain, key) = (read(&self.certificate)?, read(&self.key)?);
-        let clients = self.client_ca.as_deref().map(|file| Ok((file, read(file)?))).transpose()?;
-        let shown_by_clients =
-            if has_token { ClientCertificates::Optional } else { ClientCertificates::Required };
-        let tls = match &clients {
-            None => Tls::from_pem(&chain, &key),
-            Some((_, pem)) => Tls::with_clients(&chain, &key, pem, shown_by_clients),
-        };
-        tls.map_err(|error| {
-            let file = match (&error, &clients) {
-                (TlsError::Key, _) => self.key.as_path(),
-                (TlsError::Clients(_), Some((file, _))) => file,
-                _ => self.certificate.as_path(),
-            };
-            Failure::new(format_args!(
-                "cannot serve the API over TLS with {}: {}",
-                shown(file),
-                in_full(&error)
-            ))
-        })
-    }
-}
-
-fn read(file: &Path) -> Result<Vec<u8>, Failure> {
-    files::read(file, Reading::First).map(String::into_bytes)
 }
 
 #[cfg(test)]

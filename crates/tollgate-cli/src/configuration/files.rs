@@ -48,3 +48,22 @@ pub(crate) fn read(path: &Path, reading: Reading) -> Result<String, Failure> {
         Failure::with_help(format_args!("{name} is not UTF-8: see line {line}"), "save it as UTF-8")
     })
 }
+
+/// The password in a file: one line, and nothing else.
+pub(crate) fn password(file: &Path, meant: &str, reading: Reading) -> Result<String, Failure> {
+    let text = read(file, reading)?;
+    let password = text.trim_end_matches(['\r', '\n']);
+    if password.is_empty() {
+        return Err(Failure::with_help(
+            format_args!("the password file {} is empty", shown(file)),
+            format_args!("put {meant} into it, or leave out `password_file`"),
+        ));
+    }
+    if password.contains(['\r', '\n', '\0']) {
+        return Err(Failure::with_help(
+            format_args!("the password file {} has more than one line", shown(file)),
+            format_args!("it holds {meant} and nothing else"),
+        ));
+    }
+    Ok(password.to_owned())
+}

@@ -1,5 +1,5 @@
-//! The sections of the server: `listen`, `gateway`, `store`, `log`, `admin`, `state`, and
-//! what is watched (`observing`).
+//! The sections of the server: `listen`, `gateway`, `store`, `log`, `admin`, `state`, what
+//! other protocols need (`speaking`), and what is watched (`observing`).
 //!
 //! Each is read with the questions that the policy asks its own sections, so an
 //! unknown word gets a suggestion here too.
@@ -10,7 +10,7 @@ use tollgate::policy::{Kind, Located, Node, Problems, Words};
 use tollgate_gateway::GatewaySettings;
 
 use super::observing::{Observing, Refusals};
-use super::{AdminSettings, Listen, Reading, StoreSettings};
+use super::{AdminSettings, Listen, Reading, RespSection, RlsSection, StoreSettings};
 use crate::failure::Failure;
 use crate::state::State;
 
@@ -21,6 +21,14 @@ pub(crate) struct Settings {
     pub(crate) gateway: Listen,
     /// Where the API listens.
     pub(crate) api: Listen,
+    /// Where Envoy's rate limit service listens.
+    pub(crate) rls_listen: Listen,
+    /// Where the Redis protocol is spoken.
+    pub(crate) resp_listen: Listen,
+    /// How Envoy is served.
+    pub(crate) rls: RlsSection,
+    /// How clients of Redis are served.
+    pub(crate) resp: RespSection,
     /// Where the gateway sends what it admits, as written.
     pub(crate) upstreams: Vec<String>,
     /// How it does that.
@@ -61,6 +69,8 @@ pub(crate) enum LogFormat {
 
 const GATEWAY: &str = "127.0.0.1:8080";
 const API: &str = "127.0.0.1:7070";
+const RLS: &str = "127.0.0.1:8081";
+const RESP: &str = "127.0.0.1:7379";
 
 const LISTEN: Words = Words {
     section: "`listen`",
@@ -98,6 +108,10 @@ impl Settings {
         let mut settings = Self {
             gateway: Listen::On(GATEWAY.to_owned()),
             api: Listen::On(API.to_owned()),
+            rls_listen: Listen::IfFree(RLS.to_owned()),
+            resp_listen: Listen::IfFree(RESP.to_owned()),
+            rls: section("rls").map(|node| RlsSection::read(node, problems)).unwrap_or_default(),
+            resp: section("resp").map(|node| RespSection::read(node, problems)).unwrap_or_default(),
             upstreams: upstreams(root),
             level: Level::default(),
             format: LogFormat::default(),
@@ -150,6 +164,8 @@ impl Settings {
     /// Reads the files that these settings name, as `serve` would, and keeps nothing.
     pub(crate) fn check_files(&self) -> Result<(), Failure> {
         let mut failures = self.admin.check_files();
+        failures.extend(self.rls.check_files());
+        failures.extend(self.resp.check_files());
         failures.extend(self.store.load(Reading::First).err());
         failures.extend(self.state.as_deref().and_then(|folder| State::check(folder).err()));
         let receivers = self.observing.traces.as_ref().map(|it| &it.collector);
@@ -164,37 +180,59 @@ impl Settings {
         let mut read = |word: &str, default: &str| -> Option<Located<Listen>> {
             Listen::read(fields.get(word)?, &format!("`listen.{word}`"), default, problems)
         };
-        let gateway = read("gateway", GATEWAY);
-        let api = read("api", API);
-        let later = [("rls", read("rls", "127.0.0.1:8081")), ("resp", read("resp", "127.0.0.1:7379"))];
-        for (word, listen) in later {
-            let Some(listen) = listen.filter(|it| it.value != Listen::Off) else { continue };
+        let (gateway, api) = (read("gateway", GATEWAY), read("api", API));
+        let (rls, resp) = (read("rls", RLS), read("resp", RESP));
+        let all = [
+            ("the gateway", gateway.as_ref()),
+            ("the API", api.as_ref()),
+            ("Envoy's rate limit service", rls.as_ref()),
+            ("the Redis protocol", resp.as_ref()),
+        ];
+        let is_on = |it: &Option<Located<Listen>>| it.as_ref().is_some_and(|it| it.value != Listen::Off);
+        if let (Some(gateway), Some(api)) = (&gateway, &api)
+            && [&gateway.value, &api.value].iter().all(|it| **it == Listen::Off)
+            && !is_on(&rls)
+            && !is_on(&resp)
+        {
             problems
-                .warning(listen.place, format!("`{word}` is not served by this version yet"))
-                .label("nothing will listen here")
-                .help(format!("leave it out, or write `{word}: off`"));
+                .error(api.place, "there is nothing to serve")
+                .label("this is off")
+                .related(gateway.place, "and so is this")
+                .help("give one of them an address");
         }
-        if let (Some(gateway), Some(api)) = (&gateway, &api) {
-            let fixed = |it: &str| !it.ends_with(":0");
-            if gateway.value == Listen::Off && api.value == Listen::Off {
-                problems
-                    .error(api.place, "there is nothing to serve")
-                    .label("this is off")
-                    .related(gateway.place, "and so is this")
-                    .help("give one of them an address");
-            } else if gateway.value == api.value && gateway.value.address().is_some_and(fixed) {
-                problems
-                    .error(api.place, "the gateway and the API cannot share an address")
-                    .label("the same as the gateway")
-                    .related(gateway.place, "the gateway")
-                    .help("give one of them another port");
+        share_nothing(&all, problems);
+        if let Some(resp) = resp.as_ref().filter(|it| !it.value.is_private() && !self.resp.knows_callers()) {
+            problems
+                .warning(resp.place, "whoever reaches the Redis protocol here can spend anybody's allowance")
+                .label("other machines reach this")
+                .help("ask for a password: `resp: {password_file: FILE}`, or keep it to this machine");
+        }
+        for (found, setting) in [
+            (gateway, &mut self.gateway),
+            (api, &mut self.api),
+            (rls, &mut self.rls_listen),
+            (resp, &mut self.resp_listen),
+        ] {
+            if let Some(found) = found {
+                *setting = found.value;
             }
         }
-        if let Some(gateway) = gateway {
-            self.gateway = gateway.value;
-        }
-        if let Some(api) = api {
-            self.api = api.value;
+    }
+}
+
+/// Two surfaces cannot listen on one address, but for port 0, which is another one each time.
+fn share_nothing(all: &[(&str, Option<&Located<Listen>>)], problems: &mut Problems) {
+    for (at, (name, listen)) in all.iter().enumerate() {
+        for (other_name, other) in &all[..at] {
+            let (Some(listen), Some(other)) = (listen, other) else { continue };
+            let is_fixed = listen.value.address().is_some_and(|it| !it.ends_with(":0"));
+            if is_fixed && listen.value == other.value {
+                problems
+                    .error(listen.place, format!("{other_name} and {name} cannot share an address"))
+                    .label(format!("the same as {other_name}"))
+                    .related(other.place, *other_name)
+                    .help("give one of them another port");
+            }
         }
     }
 }
@@ -223,6 +261,8 @@ mod tests {
         let (settings, problems) = read("limits: []");
         assert_eq!((settings.gateway.address(), settings.api.address()), (Some(GATEWAY), Some(API)));
         assert_eq!((settings.level, settings.format), (Level::Info, LogFormat::Human));
+        assert_eq!(settings.rls_listen, Listen::IfFree(RLS.to_owned()));
+        assert_eq!(settings.resp_listen, Listen::IfFree(RESP.to_owned()));
         assert!(problems.is_empty(), "{problems:?}");
     }
 
@@ -265,8 +305,12 @@ mod tests {
                 "the gateway and the API cannot share an address | the same as the gateway",
             ),
             (
-                "listen: {rls: \"127.0.0.1:8081\"}",
-                "`rls` is not served by this version yet | nothing will listen here",
+                "listen: {rls: \"a:1\", gateway: \"a:1\"}",
+                "the gateway and Envoy's rate limit service cannot share an address | the same as the gateway",
+            ),
+            (
+                "listen: {resp: \"0.0.0.0:7379\"}",
+                "whoever reaches the Redis protocol here can spend anybody's allowance | other machines reach this",
             ),
             ("store: {kind: redis}", "unknown word `kind` in `store` | did you mean `url`?"),
             ("store: memroy", "`store` cannot be `memroy` | did you mean `memory`?"),
@@ -305,6 +349,10 @@ mod tests {
             &["log"],
             &["admin"],
             &["admin", "tls"],
+            &["rls"],
+            &["rls", "tls"],
+            &["resp"],
+            &["resp", "tls"],
             &["traces"],
             &["alerts"],
             &["gateway"],

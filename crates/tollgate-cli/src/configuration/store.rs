@@ -107,7 +107,7 @@ impl StoreSettings {
         let Self::Redis(section) = self else { return Ok(None) };
         let mut settings = section.settings.clone();
         if let Some(file) = &section.password_file {
-            settings.password = Some(password(file, reading)?);
+            settings.password = Some(files::password(file, "the password of Redis", reading)?);
         }
         if let (Some(file), Some(tls)) = (&section.ca, &mut settings.tls) {
             tls.ca = Some(certificates(file, reading)?);
@@ -282,24 +282,6 @@ fn not_a_url(node: &Node, text: &str, problems: &mut Problems) {
         problem.label(format!("did you mean `{meant}`?"));
     }
     problem.help(CHOICES);
-}
-
-fn password(file: &Path, reading: Reading) -> Result<String, Failure> {
-    let text = files::read(file, reading)?;
-    let password = text.trim_end_matches(['\r', '\n']);
-    if password.is_empty() {
-        return Err(Failure::with_help(
-            format_args!("the password file {} is empty", shown(file)),
-            "put the password of Redis into it, or leave out `store.password_file`",
-        ));
-    }
-    if password.contains(['\r', '\n', '\0']) {
-        return Err(Failure::with_help(
-            format_args!("the password file {} has more than one line", shown(file)),
-            "it holds the password of Redis and nothing else",
-        ));
-    }
-    Ok(password.to_owned())
 }
 
 fn certificates(file: &Path, reading: Reading) -> Result<Vec<u8>, Failure> {

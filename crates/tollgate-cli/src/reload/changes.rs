@@ -14,6 +14,8 @@ pub(crate) struct Changes {
     changed: Vec<String>,
     /// Sections of the policy beside the limits.
     sections: Vec<String>,
+    /// Files of Envoy's that came, went, or say something else.
+    files: Vec<String>,
 }
 
 impl Changes {
@@ -37,6 +39,25 @@ impl Changes {
         changes.sections =
             theirs.into_iter().filter(|it| it != "limits" && !SECTIONS.contains(&it.as_str())).collect();
         changes
+    }
+}
+
+impl Changes {
+    /// The same, with what is different about Envoy's files: the name and the text of each.
+    pub(crate) fn with_files(mut self, old: &[(String, String)], new: &[(String, String)]) -> Self {
+        let find = |all: &[(String, String)], name: &str| -> Option<String> {
+            all.iter().find(|(known, _)| known == name).map(|(_, text)| text.clone())
+        };
+        for (name, text) in new {
+            match find(old, name) {
+                None => self.files.push(format!("{name} (new)")),
+                Some(known) if known != *text => self.files.push(name.clone()),
+                Some(_) => {}
+            }
+        }
+        let gone = old.iter().filter(|(name, _)| find(new, name).is_none());
+        self.files.extend(gone.map(|(name, _)| format!("{name} (gone)")));
+        self
     }
 }
 
@@ -89,6 +110,7 @@ impl fmt::Display for Changes {
             ("removed", &self.removed),
             ("changed", &self.changed),
             ("changed beside the limits", &self.sections),
+            ("changed for Envoy", &self.files),
         ];
         let mut first = true;
         for (what, names) in parts.iter().filter(|(_, names)| !names.is_empty()) {
@@ -144,6 +166,17 @@ mod tests {
         ] {
             assert_eq!(between(OLD, new), expected, "{new}");
         }
+    }
+
+    #[test]
+    fn files_of_envoy_are_told_apart_by_name() {
+        let files = |texts: &[(&str, &str)]| -> Vec<(String, String)> {
+            texts.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+        };
+        let old = files(&[("a", "1"), ("b", "1"), ("c", "1")]);
+        let told = |new: &[(&str, &str)]| Changes::default().with_files(&old, &files(new)).to_string();
+        assert_eq!(told(&[("a", "1"), ("b", "1"), ("c", "1")]), "nothing is different");
+        assert_eq!(told(&[("a", "1"), ("b", "2"), ("d", "1")]), "changed for Envoy b, d (new), c (gone)");
     }
 
     #[test]

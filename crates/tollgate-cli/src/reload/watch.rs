@@ -4,17 +4,16 @@
 //! in place of the old one, and for the links that Kubernetes swaps. A change
 //! counts once two looks agree, so that a file is not read while it is written.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-/// What a file looks like from outside; `None` when it is not there.
-type Look = Option<(PathBuf, u64, u64, i64, i64, u64)>;
+use crate::configuration::{Look, look, look_at_folder};
 
 /// Looks at files.
 #[derive(Debug)]
 pub(crate) struct Watch {
     files: Vec<PathBuf>,
+    /// All that count in it are looked at, those too that are new.
+    folder: Option<PathBuf>,
     /// As they were when they were last read.
     read: Vec<Look>,
     /// As they were at the last look.
@@ -25,20 +24,32 @@ impl Watch {
     /// Begins; to be called before the files are first read, or a change in
     /// between would go unnoticed.
     pub(crate) fn new(files: Vec<PathBuf>) -> Self {
-        let looks = look(&files);
-        Self { files, read: looks.clone(), last: looks }
+        let looks: Vec<_> = files.iter().map(|it| look(it)).collect();
+        Self { files, folder: None, read: looks.clone(), last: looks }
+    }
+
+    /// Looks at a folder as well, which looked so just before it was read.
+    pub(crate) fn add_folder(&mut self, folder: PathBuf, looks: Vec<Look>) {
+        self.read.extend(looks.iter().cloned());
+        self.last.extend(looks);
+        self.folder = Some(folder);
     }
 
     /// Looks again: whether something has changed and come to rest. Says so once.
     pub(crate) fn has_changed(&mut self) -> bool {
-        let now = look(&self.files);
+        let now = self.look();
         self.settle(now)
     }
 
     /// The files are being read for another reason.
     pub(crate) fn reading(&mut self) {
-        self.read = look(&self.files);
+        self.read = self.look();
         self.last.clone_from(&self.read);
+    }
+
+    fn look(&self) -> Vec<Look> {
+        let folder = self.folder.iter().flat_map(|it| look_at_folder(it));
+        self.files.iter().map(|it| look(it)).chain(folder).collect()
     }
 
     fn settle(&mut self, now: Vec<Look>) -> bool {
@@ -52,18 +63,10 @@ impl Watch {
     }
 }
 
-fn look(files: &[PathBuf]) -> Vec<Look> {
-    let look = |file: &PathBuf| {
-        // Where a link leads is part of the look: its target may be a copy with the same times.
-        let (target, it) = (fs::canonicalize(file).ok()?, fs::metadata(file).ok()?);
-        Some((target, it.dev(), it.ino(), it.mtime(), it.mtime_nsec(), it.len()))
-    };
-    files.iter().map(look).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::symlink;
     use tollgate_testkit::Scratch;
 
@@ -73,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_change_counts_once_and_only_when_two_looks_agree() {
-        let mut watch = Watch { files: Vec::new(), read: size(1), last: size(1) };
+        let mut watch = Watch { files: Vec::new(), folder: None, read: size(1), last: size(1) };
         let looks =
             [(1, false), (2, false), (3, false), (3, true), (3, false), (1, false), (1, true), (1, false)];
         for (at, (length, changed)) in looks.into_iter().enumerate() {
@@ -113,6 +116,24 @@ mod tests {
         symlink("two", &swapped).unwrap();
         fs::rename(&swapped, &data).unwrap();
         assert!(!watch.has_changed() && watch.has_changed() && !watch.has_changed());
+    }
+
+    #[test]
+    fn in_a_folder_files_may_come_go_and_change() {
+        let files = Scratch::new();
+        files.write("a.yaml", "a");
+        let folder = files.path().to_owned();
+        let mut watch = Watch::new(Vec::new());
+        watch.add_folder(folder.clone(), look_at_folder(&folder));
+        assert!(!watch.has_changed() && !watch.has_changed());
+        for change in 0..3 {
+            match change {
+                0 => drop(files.write("b.yml", "b")),
+                1 => drop(files.write("a.yaml", "other")),
+                _ => fs::remove_file(folder.join("a.yaml")).unwrap(),
+            }
+            assert!(!watch.has_changed() && watch.has_changed() && !watch.has_changed(), "{change}");
+        }
     }
 
     #[test]

@@ -39,7 +39,8 @@ fn shown(certificates: &Certificates, name: &str) -> [String; 4] {
 
 fn refused(arguments: &[&str], variables: &[(&str, &str)]) -> String {
     let mut command = Command::new(BINARY);
-    command.args(["serve", "--listen-gateway", "off"]).args(arguments).env_clear().envs(variables.to_vec());
+    command.args(["serve", "--listen-gateway", "off", "--listen-rls", "off", "--listen-resp", "off"]);
+    command.args(arguments).env_clear().envs(variables.to_vec());
     let finished = Finished::of(command);
     assert_eq!(finished.code, Some(2), "{finished:?}");
     finished.stderr

@@ -126,6 +126,7 @@ fn a_log_that_nobody_reads_does_not_keep_the_process_from_ending() {
     let mut command = Command::new(BINARY);
     command.arg("serve").arg("--config").arg(&config).arg("--ready-file").arg(&ready).stderr(log);
     command.args(["--listen-gateway", "127.0.0.1:0", "--listen-api", "127.0.0.1:0"]);
+    command.args(["--listen-rls", "off", "--listen-resp", "off"]);
     let mut program = Program::start(command);
     let read = || -> Option<Value> { serde_json::from_str(&std::fs::read_to_string(&ready).ok()?).ok() };
     program.wait_until("ready file", || read().is_some());

@@ -100,6 +100,7 @@ fn a_folder_that_cannot_be_used_ends_the_start() {
         let mut command = Command::new(BINARY);
         command.arg("serve").arg("--config").arg(&policy).args(["--set", &format!("state={state}")]);
         command.args(["--listen-gateway", "127.0.0.1:0", "--listen-api", "127.0.0.1:0"]).env_clear();
+        command.args(["--listen-rls", "off", "--listen-resp", "off"]);
         let finished = Finished::of(command);
         assert_eq!(finished.code, Some(2), "{finished:?}");
         finished.stderr

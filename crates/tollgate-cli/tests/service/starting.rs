@@ -15,7 +15,7 @@ use crate::client::get;
 fn serve(settings: &[&str], more: &[&str]) -> Finished {
     let mut command = Command::new(BINARY);
     command.arg("serve").env_clear();
-    let free = ["listen.gateway=127.0.0.1:0", "listen.api=127.0.0.1:0"];
+    let free = ["listen.gateway=127.0.0.1:0", "listen.api=127.0.0.1:0", "listen.rls=off", "listen.resp=off"];
     for setting in free.iter().chain(settings) {
         command.args(["--set", setting]);
     }

@@ -38,9 +38,32 @@ pub(super) fn all() -> Value {
                 "store": schema("StoreHealth"),
             }),
         ),
+        "ThrottleRequest": throttle_request(),
+        "Throttled": object(&["allowed", "limit", "remaining", "reset_after", "retry_after"], json!({
+            "allowed": {"type": "boolean"},
+            "limit": {"type": "integer", "minimum": 0, "description": "How many a rested key may spend at once: `max_burst`."},
+            "remaining": {"type": "integer", "minimum": 0},
+            "reset_after": {"type": "integer", "minimum": 0, "description": "Whole seconds, cut."},
+            "retry_after": {"type": "integer", "minimum": 0, "description": "Whole seconds, cut; 0 for what is allowed."},
+        })),
         "StoreHealth": store_health(),
         "Problem": object(&["type", "title", "status", "detail"], problem_members()),
         "Refusal": refusal(),
+    })
+}
+
+fn throttle_request() -> Value {
+    let count = |description: &str| json!({"type": "integer", "minimum": 1, "maximum": MOST_UNITS, "description": description});
+    json!({
+        "type": "object",
+        "required": ["key", "max_burst", "count_per_period", "period"],
+        "properties": {
+            "key": {"type": "string", "description": "Who spends."},
+            "max_burst": count("How many a rested key may spend at once."),
+            "count_per_period": count("How many come back in a period."),
+            "period": count("Seconds."),
+            "quantity": {"type": ["integer", "null"], "minimum": 0, "maximum": MOST_UNITS, "description": "How many are asked for: 1 if left out. Zero only looks."},
+        },
     })
 }
 
@@ -190,6 +213,8 @@ fn limit() -> Value {
             "endpoints",
             "hosts",
             "methods",
+            "descriptor",
+            "domains",
             "by",
             "algorithm",
             "quotas",
@@ -210,6 +235,8 @@ fn limit() -> Value {
             "endpoints": words,
             "hosts": words,
             "methods": words,
+            "descriptor": {"type": "array", "items": {"type": "string"}, "description": "The entries of the descriptors it covers, such as `plan=gold` and `user`; none of a limit on paths."},
+            "domains": {"type": "array", "items": {"type": "string"}, "description": "Whose descriptors it covers; none: all."},
             "by": words,
             "algorithm": algorithm(),
             "quotas": {"type": "array", "items": {"type": "string"}, "description": "One for each window, in words."},

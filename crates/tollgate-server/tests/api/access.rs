@@ -70,7 +70,15 @@ fn from_page(path: &str, headers: &[(&str, &str)]) -> (u16, String) {
 
 #[test]
 fn a_page_of_another_site_may_not_ask() {
-    let every = ["/v1/check", "/v1/check/batch", "/v1/settle", "/v1/release", "/v1/limits/x/reset"];
+    let every = [
+        "/v1/check",
+        "/throttle",
+        "/json",
+        "/v1/check/batch",
+        "/v1/settle",
+        "/v1/release",
+        "/v1/limits/x/reset",
+    ];
     for origin in ["https://evil.test", "null", "http://localhost:7071", "http://localhost", ""] {
         for path in every {
             let (status, detail) = from_page(path, &[("origin", origin)]);

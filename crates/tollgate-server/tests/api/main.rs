@@ -17,3 +17,4 @@ mod roles;
 mod settle;
 mod support;
 mod switches;
+mod throttle;

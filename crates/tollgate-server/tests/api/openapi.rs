@@ -104,6 +104,8 @@ fn answers_have_the_members_that_are_described() {
         &subject.ask("/v1/settle", &format!(r#"{{"id":"{id}","cost":1}}"#)),
     );
     check_members(&description, "Released", &subject.ask("/v1/release", &format!(r#"{{"id":"{id}"}}"#)));
+    let throttle = r#"{"key":"a","max_burst":1,"count_per_period":1,"period":1}"#;
+    check_members(&description, "Throttled", &subject.ask("/throttle", throttle));
     let ready = subject.get("/readyz").json();
     check_members(&description, "Readiness", &ready);
     check_members(&description, "StoreHealth", &ready["store"]);

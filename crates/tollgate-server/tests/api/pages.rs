@@ -21,17 +21,27 @@ fn limits_are_listed_in_words() {
         subject(POLICY).get("/v1/limits").json(),
         json!({"limits": [
             {"name": "search", "endpoints": ["/search", "/find/{what}"], "hosts": ["api.test"],
-             "methods": ["GET", "POST"], "by": ["tenant", "ip"], "algorithm": "token-bucket",
+             "methods": ["GET", "POST"], "descriptor": [], "domains": [], "by": ["tenant", "ip"], "algorithm": "token-bucket",
              "quotas": ["2 per second", "100 per day"],
              "ids": ["bcf4725f58479075", "0116dc5fcda7031a"], "mode": "enforce", "policy_mode": "enforce",
              "switched": false, "candidate_of": null, "soft": {"at": 80, "tarpit_ms": 250}, "missing": "ip", "cost": "header:x-cost", "count_denied": true,
              "on_outage": "deny", "plans": ["pro"]},
-            {"name": "jobs", "endpoints": ["/**"], "hosts": [], "methods": [], "by": ["global"],
+            {"name": "jobs", "endpoints": ["/**"], "hosts": [], "methods": [], "descriptor": [], "domains": [], "by": ["global"],
              "algorithm": "concurrency", "quotas": ["3 at once"], "ids": ["920281dd8af73c76"], "mode": "shadow", "policy_mode": "shadow",
              "switched": false, "candidate_of": null, "soft": null, "missing": "ip", "cost": "1", "count_denied": false,
              "on_outage": "local", "plans": []},
         ]})
     );
+}
+
+#[test]
+fn a_limit_on_descriptors_is_listed_with_their_entries_and_domains() {
+    let policy = "limits: [{descriptor: [plan=gold, 'path=/v1/*', user], domain: [edge, mesh], bucket: 1/s}]";
+    let listed = subject(policy).get("/v1/limits").json();
+    let limit = &listed["limits"][0];
+    assert_eq!(limit["descriptor"], json!(["plan=gold", "path=/v1/*", "user"]));
+    assert_eq!(limit["domains"], json!(["edge", "mesh"]));
+    assert_eq!((&limit["endpoints"], &limit["by"]), (&json!([]), &json!(["descriptor"])));
 }
 
 #[test]

@@ -54,6 +54,8 @@ const ROUTES: &[(&str, &str, Takes)] = &[
     ("POST", "/v1/check/batch", Admin),
     ("POST", "/v1/settle", Admin),
     ("POST", "/v1/release", Admin),
+    ("POST", "/throttle", Admin),
+    ("POST", "/json", Admin),
     ("PUT", "/v1/mode", Admin),
     ("PUT", "/v1/limits/api/mode", Admin),
     ("GET", "/v1/auth", Admin),

@@ -62,6 +62,7 @@ pub(crate) fn watched(policy: &str, access: Access) -> (Subject, Watcher) {
     let (limiter, status) = (SharedLimiter::from(limiter), Arc::new(Status::new()));
     let api = Api::new(limiter.clone(), Arc::clone(&status), access)
         .with_clock(clock.clone())
+        .with_json(|body| Box::pin(async move { (StatusCode::BAD_REQUEST, body) }))
         .with_watcher(watcher.clone());
     (Subject { api, limiter, status, clock }, watcher)
 }

@@ -1,0 +1,123 @@
+//! A folder with configuration files of envoyproxy/ratelimit.
+//!
+//! All `*.yaml` and `*.yml` in it, by name; not what lies deeper, and not what begins with a
+//! dot: Kubernetes keeps the files of a `ConfigMap` in `..data`, and editors their copies.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::look::{Look, look};
+use super::{Reading, files, shown};
+use crate::failure::Failure;
+
+/// More files than anybody writes by hand.
+const MOST_FILES: usize = 1_000;
+/// All of them together.
+const MOST_BYTES: usize = 32 << 20;
+
+/// What a folder held, and how it looked just before it was read.
+#[derive(Clone, Debug)]
+pub(crate) struct Folder {
+    /// The name and the text of each file.
+    pub(crate) files: Vec<(String, String)>,
+    /// How it looked.
+    pub(crate) looks: Vec<Look>,
+}
+
+impl Folder {
+    /// Reads it.
+    pub(crate) fn read(folder: &Path, reading: Reading) -> Result<Self, Failure> {
+        // Before reading: a change while we read is then noticed after.
+        let looks = look_at(folder);
+        let (name, paths) = (shown(folder), list(folder));
+        let paths = paths.map_err(|error| {
+            let why = match error.kind() {
+                io::ErrorKind::NotFound => "there is no such folder".to_owned(),
+                io::ErrorKind::PermissionDenied => "this user may not read it".to_owned(),
+                io::ErrorKind::NotADirectory => "it is no folder".to_owned(),
+                _ => error.to_string(),
+            };
+            Failure::with_help(
+                format_args!("cannot read {name}: {why}"),
+                "`rls.envoy_config` is the folder with the *.yaml files of envoyproxy/ratelimit",
+            )
+        })?;
+        if paths.len() > MOST_FILES {
+            let count = paths.len();
+            return Err(Failure::with_help(
+                format_args!("{name} has {count} files: at most {MOST_FILES} are read"),
+                "several domains may stand in one folder, and all limits of a domain in one file",
+            ));
+        }
+        let (mut files, mut failures, mut left) = (Vec::with_capacity(paths.len()), Vec::new(), MOST_BYTES);
+        for path in paths {
+            match files::read(&path, reading) {
+                Ok(text) => {
+                    left = left.checked_sub(text.len()).ok_or_else(|| {
+                        Failure::new(format_args!("the files in {name} are larger than {MOST_BYTES} bytes"))
+                    })?;
+                    files.push((shown(&path), text));
+                }
+                Err(failure) => failures.push(failure),
+            }
+        }
+        if failures.is_empty() { Ok(Self { files, looks }) } else { Err(Failure::all(&failures)) }
+    }
+}
+
+/// How a folder and its files look from outside.
+pub(crate) fn look_at(folder: &Path) -> Vec<Look> {
+    let files = list(folder).unwrap_or_default();
+    std::iter::once(folder).chain(files.iter().take(MOST_FILES).map(PathBuf::as_path)).map(look).collect()
+}
+
+/// The files that count, by name.
+fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let path = entry.path();
+        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        let is_yaml = path.extension().is_some_and(|it| it == "yaml" || it == "yml");
+        if is_yaml && !is_hidden && !path.is_dir() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_testkit::Scratch;
+
+    #[test]
+    fn yaml_files_are_read_by_name_and_nothing_else_is() {
+        let files = Scratch::new();
+        fs::create_dir(files.path().join("deeper.yaml")).unwrap();
+        for name in ["b.yml", "a.yaml", ".hidden.yaml", "notes.txt", "deeper.yaml/c.yaml"] {
+            files.write(name, name);
+        }
+        let read = Folder::read(files.path(), Reading::First).unwrap();
+        let names: Vec<_> = read.files.iter().map(|(name, text)| (name.ends_with(text), &**text)).collect();
+        assert_eq!(names, [(true, "a.yaml"), (true, "b.yml")]);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_read_is_named() {
+        let files = Scratch::new();
+        let file = files.write("a.yaml", "");
+        for (path, expected) in
+            [(file, "a.yaml: it is no folder"), (files.path().join("none"), "none: there is no such folder")]
+        {
+            let said = Folder::read(&path, Reading::First).unwrap_err().to_string();
+            assert!(said.contains(expected) && said.contains("rls.envoy_config"), "{said}");
+        }
+        files.write("b.yaml", "");
+        fs::write(files.path().join("b.yaml"), [0xff]).unwrap();
+        let said = Folder::read(files.path(), Reading::First).unwrap_err().to_string();
+        assert!(said.contains("b.yaml is not UTF-8: see line 1"), "{said}");
+    }
+}

@@ -1,0 +1,84 @@
+//! TLS of a surface: a certificate, its key, and perhaps who may call.
+
+use std::path::{Path, PathBuf};
+
+use tollgate::policy::{Node, Problems, Words};
+use tollgate_net::{ClientCertificates, Tls, TlsError};
+
+use super::{Reading, files, shown};
+use crate::failure::Failure;
+use crate::store::in_full;
+
+/// How a surface is served over TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServedTls {
+    certificate: PathBuf,
+    key: PathBuf,
+    client_ca: Option<PathBuf>,
+}
+
+/// The words of such a section, which is called so.
+pub(super) const fn words(section: &'static str) -> Words {
+    Words {
+        section,
+        known: &["certificate", "key", "client_ca"],
+        elsewhere: &[
+            ("cert", "certificate"),
+            ("certificate_key", "key"),
+            ("private_key", "key"),
+            ("ca", "client_ca"),
+            ("client_cas", "client_ca"),
+        ],
+    }
+}
+
+impl ServedTls {
+    /// Reads the section.
+    pub(super) fn read(node: &Node, words: &Words, problems: &mut Problems) -> Option<Self> {
+        let fields = node.fields(words, problems)?;
+        let mut file = |word: &str, is_needed: bool| -> Option<PathBuf> {
+            if let Some(node) = fields.get(word) {
+                return Some(node.word(&format!("`{word}`"), problems)?.value.into());
+            }
+            if is_needed && !fields.mentions(word) {
+                problems
+                    .error(fields.place(), format!("{} has no `{word}`", words.section))
+                    .help("it needs two PEM files: `certificate` and `key`");
+            }
+            None
+        };
+        let (certificate, key) = (file("certificate", true), file("key", true));
+        let client_ca = file("client_ca", false);
+        Some(Self { certificate: certificate?, key: key?, client_ca })
+    }
+
+    /// Whether callers can be told by their certificate.
+    pub(crate) const fn knows_clients(&self) -> bool {
+        self.client_ca.is_some()
+    }
+
+    /// Ready to serve this surface. `or_else`: who shows no certificate can show something else.
+    pub(crate) fn load(&self, surface: &str, or_else: bool) -> Result<Tls, Failure> {
+        let (chain, key) = (read(&self.certificate)?, read(&self.key)?);
+        let clients = self.client_ca.as_deref().map(|file| Ok((file, read(file)?))).transpose()?;
+        let shown_by_clients =
+            if or_else { ClientCertificates::Optional } else { ClientCertificates::Required };
+        let tls = match &clients {
+            None => Tls::from_pem(&chain, &key),
+            Some((_, pem)) => Tls::with_clients(&chain, &key, pem, shown_by_clients),
+        };
+        tls.map_err(|error| {
+            let file = match (&error, &clients) {
+                (TlsError::Key, _) => self.key.as_path(),
+                (TlsError::Clients(_), Some((file, _))) => file,
+                _ => self.certificate.as_path(),
+            };
+            let (file, why) = (shown(file), in_full(&error));
+            Failure::new(format_args!("cannot serve {surface} over TLS with {file}: {why}"))
+        })
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Failure> {
+    files::read(file, Reading::First).map(String::into_bytes)
+}

@@ -1,0 +1,83 @@
+//! `tollgate import`: the configuration of another limiter, as a policy.
+//!
+//! Not here: what becomes of it (`tollgate_import`).
+
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use tollgate::policy::Diagnostics;
+use tollgate_envoy::EnvoyFile;
+use tollgate_import::Imported;
+
+use crate::arguments::{Foreign, Import};
+use crate::configuration::{Reading, about_each, read_file, shown};
+use crate::failure::Failure;
+use crate::output;
+
+/// More than any of these files has.
+const MOST: u64 = 32 << 20;
+
+pub(crate) fn run(arguments: &Import) -> Result<ExitCode, Failure> {
+    let mut files = Vec::with_capacity(arguments.files.len());
+    for path in &arguments.files {
+        files.push(read(path)?);
+    }
+    let imported = match (arguments.from, files.as_slice()) {
+        (Foreign::Envoy, files) => {
+            tollgate_import::envoy(files, arguments.merge).map_err(|wrong| about_each(&wrong))?
+        }
+        (_, _) if arguments.merge => {
+            return Err(Failure::new("`--merge` is for files of Envoy: others have no domains"));
+        }
+        (Foreign::Limitador, [file]) => one(file, tollgate_import::limitador)?,
+        (Foreign::Nginx, [file]) => one(file, tollgate_import::nginx)?,
+        _ => {
+            return Err(Failure::with_help(
+                "this takes one file at a time",
+                "for nginx, `nginx -T | tollgate import nginx -` has all of them in one",
+            ));
+        }
+    };
+    match &arguments.output {
+        None => output::text(&imported.policy)?,
+        Some(path) => write(path, &imported.policy)?,
+    }
+    // Whoever sends the policy into a file has not read its comments yet.
+    for note in &imported.notes {
+        output::complain(&format!("note: {note}\n"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+type Importer = fn(&str, &str) -> Result<Imported, Diagnostics>;
+
+fn one(file: &EnvoyFile, import: Importer) -> Result<Imported, Failure> {
+    import(&file.name, &file.text).map_err(|wrong| Failure::about(&wrong, &file.name))
+}
+
+fn read(path: &Path) -> Result<EnvoyFile, Failure> {
+    if path.as_os_str() != "-" {
+        return Ok(EnvoyFile { name: shown(path), text: read_file(path, Reading::First)? });
+    }
+    let mut text = String::new();
+    let read = io::stdin().lock().take(MOST).read_to_string(&mut text);
+    read.map_err(|error| Failure::new(format_args!("cannot read standard input: {error}")))?;
+    Ok(EnvoyFile { name: "standard input".to_owned(), text })
+}
+
+/// Into a file that is not there yet: nobody's policy is lost.
+fn write(path: &Path, policy: &str) -> Result<(), Failure> {
+    let file = OpenOptions::new().write(true).create_new(true).open(path);
+    file.and_then(|mut file| file.write_all(policy.as_bytes())).map_err(|error| {
+        let name = shown(path);
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => Failure::with_help(
+                format_args!("{name} is there already"),
+                "choose another name, or remove it first",
+            ),
+            _ => Failure::new(format_args!("cannot write {name}: {error}")),
+        }
+    })
+}

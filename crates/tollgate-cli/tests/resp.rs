@@ -1,0 +1,71 @@
+//! The Redis protocol of the real binary, with the clients that people have.
+//!
+//! `resp/clients.rs` lets each client hold the same conversation; `resp/hostile.rs` has those that
+//! want to do harm. `make test` installs what is needed: see `clients/README.md`.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![allow(clippy::disallowed_methods, reason = "other programs keep real time")]
+
+#[allow(dead_code, reason = "other tests need more of it")]
+#[path = "service/process.rs"]
+mod process;
+#[path = "resp/wire.rs"]
+mod wire;
+
+#[path = "resp/clients.rs"]
+mod clients;
+#[path = "resp/hostile.rs"]
+mod hostile;
+#[path = "resp/redis_cli.rs"]
+mod redis_cli;
+
+use std::net::SocketAddr;
+
+use tollgate_testkit::{Scratch, Tollgate, free_port};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
+
+/// What `TG.CHECK` is asked about.
+const POLICY: &str = "limits:\n  - {name: per-user, by: user, bucket: 5/minute}\n";
+
+const PASSWORD: &str = "open sesame";
+
+/// A server that can be ended and started again at the same address.
+struct Server {
+    tollgate: Option<Tollgate>,
+    address: SocketAddr,
+    arguments: Vec<String>,
+    /// Holds the password.
+    _files: Scratch,
+}
+
+impl Server {
+    fn open() -> Self {
+        Self::start(Vec::new(), Scratch::new())
+    }
+
+    /// One that wants a password.
+    fn locked() -> Self {
+        let files = Scratch::new();
+        let password = files.write("password", PASSWORD);
+        Self::start(vec!["--set".into(), format!("resp.password_file={}", password.display())], files)
+    }
+
+    fn start(mut arguments: Vec<String>, files: Scratch) -> Self {
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+        arguments.extend(["--set".into(), format!("listen.resp={address}")]);
+        let mut server = Self { tollgate: None, address, arguments, _files: files };
+        server.restart();
+        server
+    }
+
+    /// Ends it without a word, and starts it again: all connections are broken, and all is forgotten.
+    fn restart(&mut self) {
+        drop(self.tollgate.take());
+        let arguments: Vec<_> = self.arguments.iter().map(String::as_str).collect();
+        self.tollgate = Some(Tollgate::start_with(BINARY, POLICY, &arguments));
+    }
+
+    fn process(&self) -> u32 {
+        self.tollgate.as_ref().unwrap().program.id()
+    }
+}

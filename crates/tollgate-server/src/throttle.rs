@@ -1,0 +1,82 @@
+//! `POST /throttle`: throttlecrab's question, whose limit comes with each call, in its words.
+//!
+//! Seconds are whole and cut, as its clients expect: a wait of 900 ms is told as 0. Who wants to
+//! know better asks `/v1/check`. Fields that it does not know are passed over, as there.
+//!
+//! Not here: the arithmetic (`tollgate::throttle`).
+
+use std::cell::RefCell;
+use std::io::Write;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use tollgate::policy::Key;
+use tollgate::throttle::{Throttle, Throttled, Throttles};
+use tollgate::{Rule, Span, Store};
+
+use crate::api::Inner;
+use crate::body::read;
+use crate::json::{Text, Units};
+use crate::problem::Problem;
+use crate::reply::{Reply, json};
+
+const FIELDS: &[&str] = &["key", "max_burst", "count_per_period", "period", "quantity"];
+
+#[derive(Deserialize)]
+struct Asked<'b> {
+    #[serde(borrow)]
+    key: Text<'b>,
+    max_burst: Units,
+    count_per_period: Units,
+    period: Units,
+    quantity: Option<Units>,
+}
+
+thread_local! {
+    /// Each worker remembers the last few by itself: nobody waits for anybody.
+    static THROTTLES: RefCell<Throttles> = RefCell::default();
+}
+
+impl<S: Store> Inner<S> {
+    pub(crate) async fn throttle(&self, body: &[u8]) -> Result<Reply, Problem> {
+        let asked: Asked<'_> = read(body, FIELDS)?;
+        let (rule, quantity) = asked.rule()?;
+        let (limiter, key) = (self.limiter.load(), || Key::named(asked.key.as_str().as_bytes()));
+        let throttled = match limiter.throttle_at_once(&rule, key(), quantity) {
+            Some(throttled) => throttled,
+            // On the heap: nobody else moves the room about that waiting takes.
+            None => Box::pin(limiter.throttle(&rule, key(), quantity)).await,
+        };
+        Ok(json(told(&throttled)))
+    }
+}
+
+impl Asked<'_> {
+    fn rule(&self) -> Result<(Arc<Rule>, u64), Problem> {
+        let positive = |value: Units, name: &str| match value.called(name)? {
+            0 => Err(Problem::senseless(format!("`{name}` must be more than zero"))),
+            value => Ok(value),
+        };
+        let quantity = self.quantity.map_or(Ok(1), |it| it.called("quantity"))?;
+        let throttle = Throttle {
+            capacity: positive(self.max_burst, "max_burst")?,
+            count: positive(self.count_per_period, "count_per_period")?,
+            period: Span::from_secs(positive(self.period, "period")?),
+        };
+        let rule = THROTTLES.with_borrow_mut(|kept| kept.rule(throttle).cloned());
+        rule.map(|rule| (rule, quantity)).map_err(|error| Problem::conflict(error.to_string()))
+    }
+}
+
+fn told(throttled: &Throttled) -> Vec<u8> {
+    let Throttled { allowed, limit, remaining, short_by, reset_after, .. } = *throttled;
+    let (retry, reset) = (short_by.as_micros() / 1_000_000, reset_after.as_micros() / 1_000_000);
+    let mut out = Vec::with_capacity(128);
+    // Writing to memory does not fail.
+    let _never = write!(
+        out,
+        "{{\"allowed\":{allowed},\"limit\":{limit},\"remaining\":{remaining},\
+         \"reset_after\":{reset},\"retry_after\":{retry}}}"
+    );
+    out
+}
