@@ -1,0 +1,252 @@
+//! Files of envoyproxy/ratelimit as limits on descriptors.
+//!
+//! There a descriptor has one limit, and a value that is named goes before a pattern and
+//! before the bare key. Here every limit that fits applies. Where a single entry is open,
+//! the values that have their own descriptor are exceptions (`overrides`) and nothing
+//! differs; elsewhere a comment says what does.
+//!
+//! Not here: reading the files and serving them as they are (`tollgate_envoy`), writing
+//! YAML (`output`).
+
+mod precedence;
+
+use std::collections::HashSet;
+
+use tollgate::policy::Diagnostics;
+use tollgate_envoy::{Allowed, Descriptor, EnvoyConfig, EnvoyFile, RateLimit, Unit};
+
+use crate::Imported;
+use crate::output::{Draft, Output, quoted, scalar};
+use precedence::{Level, Shadows};
+
+/// Files of envoyproxy/ratelimit as one policy; with `merge`, several may hold one domain.
+/// Everything that is wrong with each of them, else.
+///
+/// ```
+/// # use tollgate_envoy::EnvoyFile;
+/// let text = "
+/// domain: shop
+/// descriptors:
+///   - key: plan
+///     value: gold
+///     descriptors:
+///       - {key: user, rate_limit: {unit: minute, requests_per_unit: 600}}
+/// ";
+/// let file = EnvoyFile { name: "shop.yaml".into(), text: text.into() };
+/// let imported = tollgate_import::envoy(&[file], false).unwrap();
+/// assert!(imported.policy.contains("descriptor: [plan=gold, user]"));
+/// assert!(tollgate::Policy::parse(&imported.policy).is_ok());
+/// ```
+pub fn envoy(files: &[EnvoyFile], merge: bool) -> Result<Imported, Vec<(String, Diagnostics)>> {
+    let config = EnvoyConfig::read(files, merge)?;
+    let names: Vec<_> = files.iter().map(|file| file.name.as_str()).collect();
+    let mut out = Output::new("envoy", &names.join(", "));
+    out.note(
+        "Serve it with `tollgate serve --config THIS`, and let Envoy ask its rate limit service instead. To \
+         serve the files as they are, with nothing that differs: `tollgate serve --envoy-config DIR`.",
+    );
+    out.note(
+        "Every limit that fits a descriptor applies, and all descriptors of a request are decided as one. There, \
+         each descriptor has one limit: a named value goes before a pattern, and a pattern before the bare key.",
+    );
+    for domain in config.domains() {
+        let mut importer = Importer { domain: &domain.name, replaced: HashSet::new(), out: &mut out };
+        importer.collect_replaced(&domain.descriptors);
+        importer.level(&domain.descriptors, &mut Vec::new());
+    }
+    Ok(out.finish())
+}
+
+struct Importer<'c> {
+    domain: &'c str,
+    /// Names that some limit of the domain replaces.
+    replaced: HashSet<&'c str>,
+    out: &'c mut Output,
+}
+
+impl<'c> Importer<'c> {
+    fn collect_replaced(&mut self, descriptors: &'c [Descriptor]) {
+        for descriptor in descriptors {
+            let limits = descriptor.rate_limit.iter().flat_map(|limit| &limit.replaces);
+            self.replaced.extend(limits.map(|name| name.value.as_str()));
+            self.collect_replaced(&descriptor.descriptors);
+        }
+    }
+
+    /// One level of the tree, and what is below: as deep as the file, which is bounded.
+    fn level(&mut self, siblings: &'c [Descriptor], path: &mut Vec<Level<'c>>) {
+        for at in 0..siblings.len() {
+            let here = Level { siblings, at };
+            path.push(here);
+            if let Some(limit) = &here.descriptor().rate_limit {
+                self.limit(limit, path);
+            }
+            self.level(&here.descriptor().descriptors, path);
+            path.pop();
+        }
+    }
+
+    fn limit(&mut self, limit: &RateLimit, path: &[Level<'_>]) {
+        let entries: Vec<_> = path.iter().map(|level| entry(level.descriptor())).collect();
+        let origin = format!("domain {}: {}", quoted(self.domain), quoted(&entries.join(", ")));
+        let Allowed::Requests { per_unit, unit } = limit.allowed else {
+            self.out.note(format!("Unlimited, in {origin}: no limit is needed for that."));
+            return;
+        };
+        let derived = || {
+            let steps = path.iter().map(|level| level.descriptor().composite());
+            std::iter::once(self.domain.to_owned()).chain(steps).collect::<Vec<_>>().join(".")
+        };
+        let mut draft = Draft::new(&limit.name.clone().unwrap_or_else(derived));
+        draft.comment(format!("From {origin}."));
+        draft.always_list("descriptor", &entries).word("domain", self.domain);
+        if let Some(odd) = path.iter().find(|level| level.descriptor().key.value.contains('=')) {
+            let key = quoted(&odd.descriptor().key.value);
+            draft.hindered(format!("the key {key} holds a `=`, which ends a key here"));
+        }
+        if per_unit == 0 {
+            nothing_passes(unit, path, &mut draft);
+        } else {
+            grant(per_unit, unit, path, &mut draft);
+        }
+        self.rest(limit, path, &mut draft);
+        self.out.limit(draft);
+    }
+
+    /// What a limit of a policy has no word for.
+    fn rest(&self, limit: &RateLimit, path: &[Level<'_>], draft: &mut Draft) {
+        let Some(last) = path.last().map(Level::descriptor) else { return };
+        if last.shadow_mode {
+            draft.plain("mode", "shadow");
+        }
+        if !limit.replaces.is_empty() {
+            let names: Vec<_> = limit.replaces.iter().map(|name| quoted(&name.value)).collect();
+            draft.comment(format!(
+                "`replaces`: there, {} is not asked when a request meets both; here both apply, and the \
+                 stricter decides.",
+                names.join(", "),
+            ));
+        }
+        if let Some(name) = limit.name.as_deref().filter(|name| self.replaced.contains(name)) {
+            draft.comment(format!(
+                "`replaces`: there, others stand in for {}; here it applies beside them.",
+                quoted(name)
+            ));
+        }
+        if last.quota_mode {
+            draft.comment(
+                "`quota_mode`: there, it refuses only together with all other quotas of a request; here it \
+                 refuses alone.",
+            );
+        }
+        if last.detailed_metric || path.iter().any(|level| level.descriptor().value_to_metric) {
+            draft.comment(
+                "`detailed_metric`, `value_to_metric`: metrics here are by limit; who uses most of it is \
+                 what `/v1/top` says.",
+            );
+        }
+        if last.metadata.is_some() {
+            draft.comment("`metadata` is not handed to the proxy.");
+        }
+    }
+}
+
+/// `user`, `plan=gold` or `path=/v1/*`.
+fn entry(descriptor: &Descriptor) -> String {
+    let key = &descriptor.key.value;
+    descriptor.value.as_ref().map_or_else(|| key.clone(), |value| format!("{key}={value}"))
+}
+
+/// Whether more than one value fits.
+fn is_open(descriptor: &Descriptor) -> bool {
+    descriptor.value.is_none() || descriptor.is_wildcard()
+}
+
+fn grant(per_unit: u32, unit: Unit, path: &[Level<'_>], draft: &mut Draft) {
+    let open: Vec<_> = path.iter().filter(|level| is_open(level.descriptor())).collect();
+    let shared = path.iter().any(|level| level.descriptor().share_threshold);
+    if shared {
+        count_together(&open, path, draft);
+    }
+    let length = if unit == Unit::Year { "365d" } else { unit.name() };
+    draft
+        .plain("rate", format!("{per_unit}/{length}"))
+        .plain("algorithm", "fixed-window")
+        .plain("count_denied", "true");
+    let alone = open.len() == 1 && !shared;
+    let mut exceptions = Vec::new();
+    for level in open {
+        let Shadows { values, patterns, unknown } = level.shadows();
+        let key = &level.descriptor().key.value;
+        if alone {
+            exceptions.extend(values.iter().map(|value| {
+                // Where `key=` stands before a value, it is taken for the key.
+                let plain = !value.starts_with(&format!("{key}="));
+                if plain { scalar(value) } else { scalar(&format!("{key}={value}")) }
+            }));
+        } else if !values.is_empty() {
+            draft.comment(differs(key, &values));
+        }
+        if !patterns.is_empty() {
+            draft.comment(differs(key, &patterns));
+        }
+        if unknown {
+            draft.comment(format!(
+                "There, values of {} that other descriptors name do not meet this limit; here they do.",
+                quoted(key),
+            ));
+        }
+    }
+    if !exceptions.is_empty() {
+        draft.comment("The values under `overrides` have descriptors of their own, and do not meet this limit, as there.");
+        let list: Vec<_> = exceptions.iter().map(|value| format!("{value}: unlimited")).collect();
+        draft.plain("overrides", format!("{{{}}}", list.join(", ")));
+    }
+}
+
+/// The most values that a comment lists.
+const MOST_LISTED: usize = 10;
+
+fn differs(key: &str, values: &[&str]) -> String {
+    let mut list: Vec<_> = values.iter().take(MOST_LISTED).map(|value| quoted(value)).collect();
+    if values.len() > MOST_LISTED {
+        list.push(format!("{} more", values.len() - MOST_LISTED));
+    }
+    format!(
+        "There, {} with {} has descriptors of its own, and does not meet this limit; here it does.",
+        quoted(key),
+        list.join(", "),
+    )
+}
+
+/// `share_threshold`: counts by the open entries that do not share.
+fn count_together(open: &[&Level<'_>], path: &[Level<'_>], draft: &mut Draft) {
+    let mut by = Vec::new();
+    for level in open.iter().filter(|level| !level.descriptor().share_threshold) {
+        let key = &level.descriptor().key.value;
+        if path.iter().filter(|other| other.descriptor().key.value == *key).count() > 1 {
+            draft.hindered(format!("several entries are called {}, and one of them counts", quoted(key)));
+        }
+        by.push(format!("descriptor:{key}"));
+    }
+    match by.as_slice() {
+        [] => draft.plain("by", "global"),
+        _ => draft.list("by", &by),
+    };
+}
+
+/// A limit of zero: a value that is named is blocked.
+fn nothing_passes(unit: Unit, path: &[Level<'_>], draft: &mut Draft) {
+    let once = |key: &str| path.iter().filter(|level| level.descriptor().key.value == key).count() == 1;
+    let named = path.iter().rev().map(Level::descriptor).find(|it| !is_open(it) && once(&it.key.value));
+    let Some((key, value)) = named.and_then(|it| Some((&it.key.value, it.value.as_ref()?))) else {
+        draft.plain("rate", format!("0/{unit}"));
+        draft.hindered("a limit of zero admits nothing, and no value is named that could be blocked");
+        return;
+    };
+    draft.comment("`requests_per_unit: 0`: nothing passes. The rate is never used.");
+    draft
+        .word("by", &format!("descriptor:{key}"))
+        .plain("rate", format!("1/{}", if unit == Unit::Year { "365d" } else { unit.name() }));
+    draft.plain("algorithm", "fixed-window").plain("overrides", format!("{{{}: blocked}}", scalar(value)));
+}

@@ -1,0 +1,62 @@
+//! Which values a descriptor does not get, because another goes before it.
+
+use tollgate::policy::Glob;
+use tollgate_envoy::Descriptor;
+
+/// A pattern is compared with so many others at most: a file of patterns is not to take
+/// the square of its length.
+const MOST_COMPARED: usize = 1_000;
+
+/// A descriptor among those that it stands beside.
+#[derive(Clone, Copy)]
+pub(super) struct Level<'c> {
+    pub(super) siblings: &'c [Descriptor],
+    pub(super) at: usize,
+}
+
+/// What goes before a descriptor.
+#[derive(Default)]
+pub(super) struct Shadows<'c> {
+    /// Values.
+    pub(super) values: Vec<&'c str>,
+    /// Patterns.
+    pub(super) patterns: Vec<&'c str>,
+    /// There are too many to say.
+    pub(super) unknown: bool,
+}
+
+impl<'c> Level<'c> {
+    pub(super) fn descriptor(&self) -> &'c Descriptor {
+        &self.siblings[self.at]
+    }
+
+    /// A named value goes before all patterns, a pattern before later ones, all before the bare key.
+    pub(super) fn shadows(&self) -> Shadows<'c> {
+        let own = self.descriptor();
+        let glob = own.value.as_deref().and_then(Glob::parse);
+        let mut found = Shadows::default();
+        let others = self.siblings.iter().enumerate().filter(|(_, it)| it.key.value == own.key.value);
+        for (compared, (at, other)) in others.enumerate() {
+            let Some(value) = other.value.as_deref() else { continue };
+            if glob.is_some() && compared > MOST_COMPARED {
+                found.unknown = true;
+                return found;
+            }
+            match &glob {
+                None if other.is_wildcard() => found.patterns.push(value),
+                None => found.values.push(value),
+                Some(glob) if other.is_wildcard() => {
+                    found.patterns.extend((at < self.at && may_overlap(glob, value)).then_some(value));
+                }
+                Some(glob) => found.values.extend(glob.fits(value).then_some(value)),
+            }
+        }
+        found
+    }
+}
+
+/// Whether two patterns may have values in common: not if they begin differently.
+fn may_overlap(one: &Glob, other: &str) -> bool {
+    let head = other.split('*').next().unwrap_or_default();
+    head.starts_with(one.prefix()) || one.prefix().starts_with(head)
+}

@@ -1,0 +1,354 @@
+//! `limit_req` and `limit_conn` of nginx as a policy.
+//!
+//! nginx counts the excess over a rate, and a burst is how much of it there may be: with
+//! `nodelay` that is a bucket of `burst + 1`, to the request. Without `nodelay` the same
+//! requests are admitted, but nginx makes them wait; Tollgate does not.
+//!
+//! What differs most: of all locations nginx picks one, and only its limits hold; a policy
+//! checks every limit that fits. And a zone is one count wherever it is used, a limit counts
+//! on its own. The comments say where that matters.
+//!
+//! Not here: reading the file (`words`, `tree`), what holds where (`scope`).
+
+mod key;
+mod location;
+mod scope;
+mod tree;
+mod words;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tollgate::policy::{Diagnostics, Place, Problems};
+
+use crate::Imported;
+use crate::output::{Draft, Output, quoted};
+use key::Key;
+use scope::{Delay, Found, How, Rate, Spot, Use};
+
+/// How long a slot is held at most: nginx gives it back when a request ends, however long that takes.
+const TTL: &str = "10m";
+/// Limits, times the places where limits hold: more than any configuration has.
+const MOST_WORK: usize = 20_000_000;
+/// The most locations that one comment lists.
+const MOST_LISTED: usize = 5;
+
+/// An nginx configuration, a part of one, or the output of `nginx -T`, as a policy.
+///
+/// ```
+/// let wrong = tollgate_import::nginx("nginx.conf", "limit_req_zone $remote_addr zone=a:1m rate=5/s;").unwrap_err();
+/// assert!(wrong.render("nginx.conf").contains("a whole number, and `r/s` or `r/m`"));
+/// ```
+pub fn nginx(name: &str, text: &str) -> Result<Imported, Diagnostics> {
+    let mut problems = Problems::default();
+    let tree = tree::read(text, &mut problems);
+    if problems.has_errors() {
+        return Err(problems.about_text(text));
+    }
+    let found = scope::find(&tree.directives, &mut problems);
+    let uses = uses(&found);
+    let start = Place { source: 0, line: 1, column: 1, width: 1 };
+    if uses.is_empty() && !problems.has_errors() {
+        let problem = problems.error(start, "no `limit_req` or `limit_conn` is in force in this file");
+        problem.help("to read all files that nginx reads: `nginx -T | tollgate import nginx -`");
+        if let Some((file, place)) = tree.not_included.first() {
+            problem.related(*place, format!("{} was not read", quoted(file)));
+        }
+    }
+    let held: usize = uses.iter().map(|it| it.spots.len()).sum();
+    if uses.len().saturating_mul(held.max(found.spots.len())) > MOST_WORK {
+        problems.error(start, "more limits in more places than can be looked through");
+    }
+    if problems.has_errors() {
+        return Err(problems.about_text(text));
+    }
+    let mut out = Output::new("nginx", name);
+    for (file, place) in &tree.not_included {
+        out.note(format!(
+            "Line {}: {} was not read. `nginx -T | tollgate import nginx -` reads all files.",
+            place.line,
+            quoted(file)
+        ));
+    }
+    head(&found, &mut out);
+    let drafts: Vec<_> = uses.iter().map(|used| (used, drafts(used, &found))).collect();
+    for (used, group) in &drafts {
+        let of_zone = |(other, _): &&(&Used<'_>, Vec<Draft>)| other.what.zone == used.what.zone;
+        let mut in_zone: usize = drafts.iter().filter(of_zone).map(|(_, group)| group.len()).sum();
+        if counts_apart(used, &found) {
+            in_zone = 1;
+        }
+        for draft in group {
+            let mut draft = draft.clone();
+            if in_zone > 1 {
+                draft.comment(format!(
+                    "nginx counts zone {} once, wherever it is used; the {in_zone} limits made of it here count apart.",
+                    quoted(&used.what.zone)
+                ));
+            }
+            out.limit(draft);
+        }
+    }
+    Ok(out.finish())
+}
+
+/// Whether nginx, too, counts the limits that are made of this one apart.
+fn counts_apart(used: &Used<'_>, found: &Found) -> bool {
+    let key = found.zones.get(&used.what.zone).and_then(|it| key::key(&it.key, &found.tables).ok());
+    key.is_some_and(|it| it.per_server || it.per_host)
+}
+
+/// What is to be said once.
+fn head(found: &Found, out: &mut Output) {
+    let statuses: BTreeSet<_> = found.statuses.iter().map(String::as_str).collect();
+    let statuses: Vec<_> = if statuses.is_empty() { vec!["503"] } else { statuses.into_iter().collect() };
+    if statuses != ["429"] {
+        let statuses: Vec<_> = statuses.iter().map(|it| quoted(it)).collect();
+        out.note(format!("Refusals are answered with 429; nginx answers with {} here.", statuses.join(", ")));
+    }
+    let by_address = found.zones.values().any(|zone| zone.key.contains("remote_addr"));
+    if by_address {
+        out.note(
+            "nginx counts each IPv6 address by itself, Tollgate those of one /64 together; \
+             `client: {ipv6_prefix: 128}` does as nginx.",
+        );
+    }
+    for (word, line) in &found.untold {
+        out.note(format!("Line {line}: {} has no place in a policy.", quoted(word)));
+    }
+    let used: BTreeSet<_> =
+        found.spots.iter().flat_map(|it| it.scope.uses()).map(|(it, _)| it.zone).collect();
+    for (name, zone) in found.zones.iter().filter(|(name, _)| !used.contains(*name)) {
+        out.note(format!("Line {}: zone {} is never used.", zone.line, quoted(name)));
+    }
+}
+
+/// A limit of nginx, and where it holds.
+struct Used<'f> {
+    what: Use,
+    line: u32,
+    spots: Vec<&'f Spot>,
+}
+
+/// All limits that hold somewhere, in file order.
+fn uses(found: &Found) -> Vec<Used<'_>> {
+    let mut uses: Vec<Used<'_>> = Vec::new();
+    let mut places = BTreeMap::new();
+    for spot in &found.spots {
+        for (what, line) in spot.scope.uses() {
+            let at = *places.entry(what.clone()).or_insert_with(|| {
+                uses.push(Used { what, line, spots: Vec::new() });
+                uses.len() - 1
+            });
+            let spots = &mut uses[at].spots;
+            if !spots.last().is_some_and(|last| std::ptr::eq(*last, spot)) {
+                spots.push(spot);
+            }
+        }
+    }
+    uses.sort_by_key(|it| it.line);
+    uses
+}
+
+/// Servers that get one limit, and for which endpoints.
+struct Group<'f> {
+    servers: Vec<usize>,
+    hosts: Vec<String>,
+    endpoints: Vec<String>,
+    spots: Vec<&'f Spot>,
+}
+
+/// The limits that one of nginx becomes.
+fn drafts(used: &Used<'_>, found: &Found) -> Vec<Draft> {
+    let zone = found.zones.get(&used.what.zone);
+    let key = zone.map(|zone| key::key(&zone.key, &found.tables));
+    let mut drafts = Vec::new();
+    for group in groups(used, found, key.as_ref().and_then(|it| it.as_ref().ok())) {
+        let mut draft = begin(used, &group.spots, found);
+        draft.list("host", &group.hosts);
+        if group.endpoints != ["/**"] {
+            draft.list("endpoint", &group.endpoints);
+        }
+        rest_of(&mut draft, used, found, key.as_ref());
+        around(&mut draft, &group, used, found);
+        drafts.push(draft);
+    }
+    // Locations that cannot be said are not lost.
+    for spot in &used.spots {
+        if let Err(why) = &spot.endpoints {
+            let mut draft = begin(used, &[spot], found);
+            draft.plain("endpoint", "/say/which/**");
+            rest_of(&mut draft, used, found, key.as_ref());
+            draft.hindered(format!("{} of line {}: {why}", quoted(&spot.title), spot.line));
+            drafts.push(draft);
+        }
+    }
+    drafts
+}
+
+fn begin(used: &Used<'_>, spots: &[&Spot], found: &Found) -> Draft {
+    let mut draft = Draft::new(&used.what.zone);
+    let lines = spots.iter().flat_map(|it| it.scope.uses()).filter(|(it, _)| *it == used.what);
+    let lines: BTreeSet<_> = lines.map(|(_, line)| line).collect();
+    let lines: Vec<_> = lines.into_iter().take(MOST_LISTED).map(|it| it.to_string()).collect();
+    let word = if matches!(used.what.how, How::Connections(_)) { "limit_conn" } else { "limit_req" };
+    let zone = found.zones.get(&used.what.zone);
+    let zone = zone.map_or_else(String::new, |it| format!(" (line {}) by {}", it.line, quoted(&it.key)));
+    draft.comment(format!("Line {}: `{word}`, zone {}{zone}", lines.join(", "), quoted(&used.what.zone)));
+    draft
+}
+
+/// All but where it holds.
+fn rest_of(draft: &mut Draft, used: &Used<'_>, found: &Found, key: Option<&Result<Key, String>>) {
+    match key {
+        Some(Ok(key)) => {
+            let by = if key.by.is_empty() { vec!["global".to_owned()] } else { key.by.clone() };
+            draft.list("by", &by);
+            if let Some(missing) = key.missing {
+                draft.plain("missing", missing);
+            }
+            for note in &key.notes {
+                draft.comment(note.as_str());
+            }
+        }
+        Some(Err(why)) => {
+            draft.plain("by", "ip").hindered(why.as_str());
+        }
+        None => {
+            let why = format!("zone {} is not defined in this file", quoted(&used.what.zone));
+            draft.plain("by", "ip").hindered(why);
+        }
+    }
+    let rate = found.zones.get(&used.what.zone).and_then(|it| it.rate);
+    match (&used.what.how, rate) {
+        (How::Requests { burst, delay }, Some(rate)) => bucket(draft, rate, *burst, *delay),
+        (How::Requests { burst, .. }, None) => {
+            draft.plain("bucket", format!("1/second, burst {}", burst + 1));
+            if key.is_some() {
+                draft.hindered("its zone is one of `limit_conn`, and has no rate");
+            }
+        }
+        (How::Connections(number), _) => {
+            draft.plain("slots", number.to_string()).plain("ttl", TTL);
+            draft.comment(format!(
+                "A request that runs longer than {TTL} gives its slot back meanwhile; nginx keeps it to the end."
+            ));
+        }
+    }
+    if used.what.dry_run {
+        draft.plain("mode", "shadow");
+    }
+}
+
+fn bucket(draft: &mut Draft, rate: Rate, burst: u64, delay: Delay) {
+    let Rate { count, per_minute } = rate;
+    let unit = if per_minute { "minute" } else { "second" };
+    draft.plain("bucket", format!("{count}/{unit}, burst {}", burst + 1));
+    let thousandths = count * 1_000 / 60;
+    if per_minute && thousandths * 60 != count * 1_000 {
+        let real = thousandths * 60;
+        draft.comment(format!(
+            "nginx rounds {count} a minute down, to {}.{:03}; here it is {count}.",
+            real / 1_000,
+            real % 1_000
+        ));
+    }
+    if let Delay::Beyond(beyond) = delay
+        && burst > 0
+    {
+        let but = if beyond > 0 { format!(" after the first {}", beyond + 1) } else { String::new() };
+        draft.comment(format!(
+            "nginx passes a burst on at {count} a {unit}{but}: who comes early waits. Here {} pass at once, and \
+             the same requests are refused. To spread them, `bucket: {count}/{unit}, burst 1` refuses who comes early.",
+            burst + 1
+        ));
+    }
+}
+
+/// Puts together the servers in which a limit covers the same endpoints.
+fn groups<'f>(used: &Used<'f>, found: &Found, key: Option<&Key>) -> Vec<Group<'f>> {
+    let mut groups: Vec<Group<'f>> = Vec::new();
+    let mut servers: BTreeMap<usize, Vec<&'f Spot>> = BTreeMap::new();
+    for spot in &used.spots {
+        servers.entry(spot.server).or_default().push(spot);
+    }
+    for (number, spots) in servers {
+        let covered = spots.iter().filter_map(|it| it.endpoints.as_ref().ok()).flat_map(|it| &it.patterns);
+        let mut known = BTreeSet::new();
+        let mut endpoints: Vec<_> = covered.filter(|it| known.insert(*it)).cloned().collect();
+        if endpoints.iter().any(|it| it == "/**") {
+            endpoints = vec!["/**".to_owned()];
+        }
+        if endpoints.is_empty() {
+            continue;
+        }
+        let apart = key.is_some_and(|it| it.per_server || it.per_host);
+        let same = groups.iter_mut().find(|it| !apart && it.endpoints == endpoints);
+        match same {
+            Some(group) => {
+                group.servers.push(number);
+                group.spots.extend(spots);
+            }
+            None => groups.push(Group { servers: vec![number], hosts: Vec::new(), endpoints, spots }),
+        }
+    }
+    for group in &mut groups {
+        let everywhere = group.servers.len() == found.servers.len();
+        let named = !group.servers.iter().any(|it| found.servers[*it].others);
+        if named && (!everywhere || key.is_some_and(|it| it.per_host)) {
+            let hosts: BTreeSet<_> = group.servers.iter().flat_map(|it| &found.servers[*it].hosts).collect();
+            group.hosts = hosts.into_iter().cloned().collect();
+        }
+    }
+    if !key.is_some_and(|it| it.per_host) {
+        return groups;
+    }
+    // One limit for each host counts by host.
+    let each = |group: Group<'f>| -> Vec<Group<'f>> {
+        let alone = |host: &String| Group {
+            hosts: vec![host.clone()],
+            servers: group.servers.clone(),
+            endpoints: group.endpoints.clone(),
+            spots: group.spots.clone(),
+        };
+        if group.hosts.len() < 2 { vec![group] } else { group.hosts.iter().map(alone).collect() }
+    };
+    groups.into_iter().flat_map(each).collect()
+}
+
+/// What a limit covers more or less than it did.
+fn around(draft: &mut Draft, group: &Group<'_>, used: &Used<'_>, found: &Found) {
+    let differs: BTreeSet<_> =
+        group.spots.iter().filter_map(|it| it.endpoints.as_ref().ok()).flat_map(|it| &it.differs).collect();
+    for note in differs {
+        draft.comment(note.as_str());
+    }
+    let others = group.servers.iter().any(|it| found.servers[*it].others);
+    if others && found.servers.len() > 1 && group.servers.len() < found.servers.len() {
+        draft.comment("Its server answers hosts that cannot be listed, so that it is for all hosts here.");
+    }
+    let elsewhere = found.spots.iter().filter(|spot| {
+        group.servers.contains(&spot.server)
+            && !spot.scope.uses().any(|(it, _)| it == used.what)
+            && spot
+                .endpoints
+                .as_ref()
+                .is_ok_and(|it| it.patterns.iter().all(|it| covers(&group.endpoints, it)))
+    });
+    let mut names: Vec<_> = elsewhere.map(|it| format!("{} (line {})", quoted(&it.title), it.line)).collect();
+    if names.is_empty() {
+        return;
+    }
+    if names.len() > MOST_LISTED {
+        let more = names.len() - MOST_LISTED;
+        names.truncate(MOST_LISTED);
+        names.push(format!("{more} more"));
+    }
+    draft.comment(format!("nginx does not apply it in {}; here it holds there too.", names.join(", ")));
+}
+
+/// Whether one of the endpoints is for all that another is for.
+fn covers(endpoints: &[String], other: &str) -> bool {
+    endpoints.iter().any(|it| {
+        it == other || it.strip_suffix("**").is_some_and(|folder| other.starts_with(folder) || folder == "/")
+    })
+}

@@ -1,0 +1,260 @@
+//! Which endpoints a `location` is for.
+//!
+//! Prefixes and exact paths are said as they are. Of regular expressions, those that describe
+//! whole segments: `^/users/[^/]+/posts$`, `^/(login|register)$`.
+//!
+//! Not here: which of several locations nginx picks (`scope` notes where they overlap).
+
+use super::tree::Directive;
+use crate::output::quoted;
+
+/// Groups of alternatives multiply: more endpoints than this are not written.
+const MOST: usize = 64;
+/// Stands for one segment, until the text is made.
+const ONE: char = '\u{1}';
+/// Stands for anything at the end, until the text is made.
+const REST: char = '\u{2}';
+
+/// Endpoints, and what they cover more or less than the location did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Endpoints {
+    pub(super) patterns: Vec<String>,
+    pub(super) differs: Vec<String>,
+}
+
+/// What a location is called in messages: `location ~ \.php$`.
+pub(super) fn title(location: &Directive) -> String {
+    let words: Vec<_> = location.arguments.iter().map(|(word, _)| word.as_str()).collect();
+    format!("location {}", words.join(" "))
+}
+
+/// The endpoints of a location, or why they cannot be said.
+pub(super) fn endpoints(location: &Directive) -> Result<Endpoints, String> {
+    match (location.argument(0), location.argument(1)) {
+        (Some("="), Some(path)) => {
+            Ok(Endpoints { patterns: vec![literal(path)?.to_owned()], ..Endpoints::default() })
+        }
+        (Some("~"), Some(regex)) => expression(regex),
+        (Some("~*"), Some(regex)) => {
+            let mut found = expression(regex)?;
+            found
+                .differs
+                .push("nginx does not care about upper and lower case here, Tollgate does.".to_owned());
+            Ok(found)
+        }
+        (Some(name), None) if name.starts_with('@') => {
+            Err("a named location is reached from inside nginx only".to_owned())
+        }
+        (Some("^~"), Some(path)) | (Some(path), None) => prefix(path),
+        _ => Err("there is no path".to_owned()),
+    }
+}
+
+/// A path without anything that an endpoint would take for a pattern.
+fn literal(path: &str) -> Result<&str, String> {
+    if path.starts_with('/') && !path.contains(['*', '{', '}', '?', '#', '%', '$']) {
+        return Ok(path);
+    }
+    Err(format!("the path {} cannot be said as an endpoint", quoted(path)))
+}
+
+fn prefix(path: &str) -> Result<Endpoints, String> {
+    let whole = literal(path)?;
+    let Some(folder) = whole.strip_suffix('/') else {
+        if !whole.ends_with(|it: char| it.is_ascii_alphanumeric()) {
+            return Err(format!(
+                "{} is the beginning of names, and endpoints are whole segments",
+                quoted(path)
+            ));
+        }
+        let differs = format!(
+            "nginx also takes {} for this location, since it begins alike; here it is {} and what is below.",
+            quoted(&format!("{whole}-and-more")),
+            quoted(whole)
+        );
+        return Ok(Endpoints { patterns: vec![format!("{whole}/**")], differs: vec![differs] });
+    };
+    Ok(Endpoints { patterns: vec![format!("{folder}/**")], ..Endpoints::default() })
+}
+
+/// The endpoints that a regular expression describes.
+fn expression(regex: &str) -> Result<Endpoints, String> {
+    let too_much = || format!("endpoints cannot say the regular expression {}", quoted(regex));
+    let body = regex.strip_prefix('^').ok_or_else(too_much)?;
+    let mut narrower = false;
+    let mut texts = vec![String::new()];
+    let mut rest = body;
+    let mut ended = false;
+    while !rest.is_empty() {
+        let (choices, behind) = piece(rest, &mut narrower).ok_or_else(too_much)?;
+        if ended || texts.len() * choices.len() > MOST {
+            return Err(too_much());
+        }
+        rest = behind;
+        ended = choices.iter().any(|it| it.contains('$'));
+        texts = texts.iter().flat_map(|text| choices.iter().map(move |it| format!("{text}{it}"))).collect();
+    }
+    let mut found = Endpoints::default();
+    for text in texts {
+        let one = pattern(&text, ended).ok_or_else(too_much)?;
+        found.patterns.extend(one.patterns);
+        found.differs.extend(one.differs);
+    }
+    found.differs.dedup();
+    if narrower {
+        found.differs.push(format!("`*` is any segment; nginx wants what {} says.", quoted(regex)));
+    }
+    Ok(found)
+}
+
+/// One step of an expression: what may stand there, and what is behind it. `$` marks the end.
+fn piece<'t>(text: &'t str, narrower: &mut bool) -> Option<(Vec<String>, &'t str)> {
+    for (end, meaning) in [("/?$", "$"), ("(/|$)", "/\u{2}$"), ("(?:/|$)", "/\u{2}$"), ("$", "$")] {
+        if text == end {
+            return Some((vec![meaning.to_owned()], ""));
+        }
+    }
+    for (segment, exact) in [("[^/]+", true), ("[^/]*", true), ("\\d+", false), ("\\w+", false)] {
+        for form in [segment.to_owned(), format!("({segment})")] {
+            if let Some(rest) = text.strip_prefix(form.as_str()) {
+                *narrower |= !exact;
+                return Some((vec![ONE.to_string()], rest));
+            }
+        }
+    }
+    if matches!(text, ".*" | ".+" | ".*$" | ".+$" | "(.*)" | "(.*)$" | "(.+)" | "(.+)$") {
+        return Some((vec![format!("{REST}$")], ""));
+    }
+    let first = text.chars().next()?;
+    let behind = &text[first.len_utf8()..];
+    match first {
+        '[' => {
+            let (class, rest) = behind.split_once(']')?;
+            let plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.');
+            *narrower = true;
+            (class.chars().all(plain) && !class.is_empty())
+                .then_some((vec![ONE.to_string()], rest.strip_prefix('+')?))
+        }
+        '(' => {
+            let behind = behind.strip_prefix("?:").unwrap_or(behind);
+            let (group, rest) = behind.split_once(')')?;
+            let choices: Option<Vec<_>> = group.split('|').map(plain_text).collect();
+            (!rest.starts_with(['?', '*', '+', '{'])).then_some((choices?, rest))
+        }
+        '\\' => {
+            let char = behind.chars().next().filter(char::is_ascii_punctuation)?;
+            let rest = &behind[char.len_utf8()..];
+            (!rest.starts_with(['?', '*', '+', '{'])).then_some((vec![char.to_string()], rest))
+        }
+        '.' | '*' | '+' | '?' | '{' | '}' | ')' | ']' | '|' | '^' | '$' => None,
+        _ if behind.starts_with(['?', '*', '+', '{']) => None,
+        _ => Some((vec![first.to_string()], behind)),
+    }
+}
+
+/// A text without anything special in it, its escapes resolved.
+fn plain_text(text: &str) -> Option<String> {
+    let mut out = String::new();
+    let mut chars = text.chars();
+    while let Some(char) = chars.next() {
+        match char {
+            '\\' => out.push(chars.next().filter(char::is_ascii_punctuation)?),
+            '.' | '*' | '+' | '?' | '{' | '}' | '(' | '[' | ']' | '^' | '$' => return None,
+            _ => out.push(char),
+        }
+    }
+    Some(out)
+}
+
+/// A described text as an endpoint; without an end it is a prefix.
+fn pattern(text: &str, ended: bool) -> Option<Endpoints> {
+    let text = text.trim_end_matches('$');
+    if let Some(folder) = text.strip_suffix(REST) {
+        let folder = segments(folder.strip_suffix('/')?)?;
+        return Some(Endpoints { patterns: vec![format!("{folder}/**")], ..Endpoints::default() });
+    }
+    let text = segments(text)?;
+    if ended {
+        return text.starts_with('/').then(|| Endpoints { patterns: vec![text], ..Endpoints::default() });
+    }
+    if let Some(folder) = text.strip_suffix("/*") {
+        // `[^/]+` without an end: at least one segment, and anything behind it.
+        return Some(Endpoints { patterns: vec![format!("{folder}/*/**")], ..Endpoints::default() });
+    }
+    let folder = text.replace('*', "x");
+    let mut found = prefix(&folder).ok()?;
+    found.patterns = vec![format!("{}/**", text.trim_end_matches('/'))];
+    Some(found)
+}
+
+/// Each segment a literal, or any one.
+fn segments(text: &str) -> Option<String> {
+    let one = ONE.to_string();
+    let written = text.split('/').map(|segment| match segment {
+        _ if segment == one => Some("*"),
+        _ if segment.contains([ONE, REST, '*', '{', '}', '?', '#', '%', '$']) => None,
+        _ => Some(segment),
+    });
+    Some(written.collect::<Option<Vec<_>>>()?.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate::policy::Place;
+
+    fn found(words: &str) -> Result<Endpoints, String> {
+        let place = Place { source: 0, line: 1, column: 1, width: 1 };
+        let arguments = words.split(' ').map(|it| (it.to_owned(), place)).collect();
+        endpoints(&Directive { name: "location".into(), place, arguments, block: Vec::new() })
+    }
+
+    #[test]
+    fn locations_that_endpoints_can_say() {
+        for (location, expected) in [
+            ("/", "/**"),
+            ("/api/", "/api/**"),
+            ("/api", "/api/**"),
+            ("^~ /static/", "/static/**"),
+            ("= /login", "/login"),
+            ("~ ^/api/", "/api/**"),
+            ("~ ^/login$", "/login"),
+            ("~ ^/login/?$", "/login"),
+            ("~ ^/(login|sign-up)$", "/login /sign-up"),
+            ("~ ^/(?:a|b)/x", "/a/x/** /b/x/**"),
+            ("~ ^/users/[^/]+/posts$", "/users/*/posts"),
+            ("~ ^/users/(\\d+)$", "/users/*"),
+            ("~ ^/v[0-9]+/x$", ""),
+            ("~ ^/wp-login\\.php$", "/wp-login.php"),
+            ("~* ^/api/.*$", "/api/**"),
+            ("~ ^/api(/|$)", "/api/**"),
+            ("~ ^/u/[a-z0-9-]+/p$", "/u/*/p"),
+            ("~ ^/u/[^/]+", "/u/*/**"),
+            ("~ \\.php$", ""),
+            ("~ ^/a.b$", ""),
+            ("~ ^/ab?$", ""),
+            ("~ ^/(a|b)+$", ""),
+            ("~ ^/((a|b)|c)$", ""),
+            ("~ ^$", ""),
+            ("@named", ""),
+            ("/a*", ""),
+            ("/down-", ""),
+            ("relative", ""),
+            ("~ ^/{", ""),
+            ("~ ^/a$b", ""),
+        ] {
+            let patterns = found(location).map(|it| it.patterns.join(" ")).unwrap_or_default();
+            assert_eq!(patterns, expected, "{location}: {:?}", found(location));
+        }
+    }
+
+    #[test]
+    fn what_an_endpoint_covers_more_or_less_is_said() {
+        for location in ["/api", "~* ^/api/", "~ ^/users/\\d+$", "~ ^/api"] {
+            assert!(!found(location).unwrap().differs.is_empty(), "{location}");
+        }
+        for location in ["/api/", "= /api", "~ ^/api/", "~ ^/users/[^/]+$"] {
+            assert!(found(location).unwrap().differs.is_empty(), "{location}");
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Writes a policy whose every word was given by somebody else's file.
+//!
+//! Values are quoted, comments are kept to their line, names are made unique. A limit that
+//! [`Policy::parse`] would refuse is written as a comment with the reason, so that what
+//! comes out can always be read.
+
+use std::collections::{HashMap, HashSet};
+
+use tollgate::Policy;
+
+use crate::Imported;
+
+/// Comments are broken at this many characters.
+const WIDE: usize = 110;
+/// The most of one foreign text that a comment quotes.
+const MOST_QUOTED: usize = 200;
+/// As many as a name may have (`FORMAT.md`).
+const LONGEST_NAME: usize = 64;
+
+/// A limit in the making.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Draft {
+    name: String,
+    /// Above the limit: where it is from, what differs.
+    comments: Vec<String>,
+    /// Word and value, the value as YAML.
+    fields: Vec<(&'static str, String)>,
+    /// Why it cannot be in force.
+    hindrances: Vec<String>,
+}
+
+impl Draft {
+    /// A limit by a name that need not be valid or unique yet.
+    pub(crate) fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
+
+    /// A line above the limit.
+    pub(crate) fn comment(&mut self, text: impl Into<String>) -> &mut Self {
+        self.comments.push(text.into());
+        self
+    }
+
+    /// A value as it is: numbers and rates of our own making.
+    pub(crate) fn plain(&mut self, word: &'static str, value: impl Into<String>) -> &mut Self {
+        self.fields.push((word, value.into()));
+        self
+    }
+
+    /// A value that may hold anything.
+    pub(crate) fn word(&mut self, word: &'static str, value: &str) -> &mut Self {
+        self.plain(word, scalar(value))
+    }
+
+    /// One or several values; nothing for none.
+    pub(crate) fn list(&mut self, word: &'static str, values: &[String]) -> &mut Self {
+        match values {
+            [] => self,
+            [one] => self.word(word, one),
+            _ => self.always_list(word, values),
+        }
+    }
+
+    /// Values that are a list also when there is one.
+    pub(crate) fn always_list(&mut self, word: &'static str, values: &[String]) -> &mut Self {
+        let values: Vec<_> = values.iter().map(|it| scalar(it)).collect();
+        self.plain(word, format!("[{}]", values.join(", ")))
+    }
+
+    /// Says why this limit cannot be in force as it stands.
+    pub(crate) fn hindered(&mut self, reason: impl Into<String>) -> &mut Self {
+        self.hindrances.push(reason.into());
+        self
+    }
+
+    fn lines(&self, name: &str) -> Vec<String> {
+        let mut lines = vec![format!("- name: {}", scalar(name))];
+        lines.extend(self.fields.iter().map(|(word, value)| format!("  {word}: {value}")));
+        lines
+    }
+}
+
+/// The policy in the making.
+pub(crate) struct Output {
+    head: String,
+    body: String,
+    in_force: usize,
+    notes: Vec<String>,
+    names: HashSet<String>,
+    /// How often each name was wanted: where to go on counting.
+    wanted: HashMap<String, usize>,
+}
+
+impl Output {
+    /// Begins a policy made of `file` by `tollgate import KIND`.
+    pub(crate) fn new(kind: &str, file: &str) -> Self {
+        let mut out = Self {
+            head: String::new(),
+            body: String::new(),
+            in_force: 0,
+            notes: Vec::new(),
+            names: HashSet::new(),
+            wanted: HashMap::new(),
+        };
+        let origin = format!("Made by `tollgate import {kind}` from {}.", quoted(file));
+        comment(&mut out.head, "", &origin);
+        comment(&mut out.head, "", "Comments say what differs. What begins with `#` is not in force.");
+        out
+    }
+
+    /// Something about the whole file.
+    pub(crate) fn note(&mut self, text: impl Into<String>) {
+        let text = printable(&text.into());
+        comment(&mut self.head, "", &text);
+        self.notes.push(text);
+    }
+
+    /// Adds a limit, or what would have been one.
+    pub(crate) fn limit(&mut self, mut draft: Draft) {
+        let name = self.unique(&draft.name);
+        let lines = draft.lines(&name);
+        if draft.hindrances.is_empty()
+            && let Err(mistakes) = Policy::parse(&format!("limits:\n  {}\n", lines.join("\n  ")))
+        {
+            let said = mistakes.first().map_or("it is no valid limit", |it| it.message.as_str());
+            draft.hindrances.push(said.to_owned());
+        }
+        if !self.body.is_empty() {
+            self.body.push('\n');
+        }
+        for text in &draft.comments {
+            comment(&mut self.body, "  ", text);
+        }
+        self.notes.extend(draft.comments.iter().skip(1).map(|it| format!("{name}: {}", printable(it))));
+        for text in &draft.hindrances {
+            comment(&mut self.body, "  ", &format!("NOT IN FORCE: {text}"));
+            self.notes.push(format!("{name}: not in force: {}", printable(text)));
+        }
+        let mark = if draft.hindrances.is_empty() { "" } else { "# " };
+        for line in lines {
+            self.body.extend(["  ", mark, &line, "\n"]);
+        }
+        self.in_force += usize::from(draft.hindrances.is_empty());
+    }
+
+    /// The policy, and the notes.
+    pub(crate) fn finish(mut self) -> Imported {
+        if self.in_force == 0 {
+            // What follows is comments only, and a list has to be one.
+            self.notes.push("no limit of the file is in force".to_owned());
+            let policy = format!("{}limits: []\n{}", self.head, self.body);
+            return Imported { policy, notes: self.notes };
+        }
+        let policy = format!("{}limits:\n{}", self.head, self.body);
+        Imported { policy, notes: self.notes }
+    }
+
+    /// A valid name that no limit has yet.
+    fn unique(&mut self, wanted: &str) -> String {
+        let stem = slug(wanted);
+        let mut name = stem.clone();
+        let count = self.wanted.entry(stem.clone()).or_insert(1);
+        while !self.names.insert(name.clone()) {
+            *count += 1;
+            let ending = format!("-{count}");
+            name = format!("{}{ending}", &stem[..stem.len().min(LONGEST_NAME - ending.len())]);
+        }
+        name
+    }
+}
+
+/// What may stand in a name, the rest as single hyphens.
+fn slug(text: &str) -> String {
+    let mut out = String::new();
+    for char in text.chars() {
+        if char.is_ascii_alphanumeric() || matches!(char, '.' | '_') {
+            out.push(char);
+        } else if !out.is_empty() && !out.ends_with('-') {
+            out.push('-');
+        }
+        if out.len() >= LONGEST_NAME {
+            break;
+        }
+    }
+    let out = out.trim_end_matches('-');
+    if out.is_empty() { "limit".to_owned() } else { out.to_owned() }
+}
+
+/// A text between backticks, printable and not too long.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut short: String = text.chars().take(MOST_QUOTED).collect();
+    if short.len() < text.len() {
+        short.push_str("...");
+    }
+    format!("`{}`", printable(&short))
+}
+
+/// Text that stays on its line and cannot steer a terminal.
+pub(crate) fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for char in text.chars() {
+        if is_odd(char) { out.extend(char.escape_unicode()) } else { out.push(char) }
+    }
+    out
+}
+
+/// Control characters, line ends of any kind, marks that turn the direction of writing or have no width.
+fn is_odd(char: char) -> bool {
+    char.is_control()
+        || matches!(char, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{feff}' | '\u{fff0}'..='\u{ffff}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// One comment, over as many lines as it takes.
+fn comment(out: &mut String, indent: &str, text: &str) {
+    let mut line = String::new();
+    for word in printable(text).split(' ') {
+        if !line.is_empty() && line.chars().count() + word.chars().count() >= WIDE {
+            out.extend([indent, "# ", &line, "\n"]);
+            line = String::from("  ");
+        } else if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    out.extend([indent, "# ", line.trim_end(), "\n"]);
+}
+
+/// A text as a YAML scalar, between quotes unless it is plainly a word.
+pub(crate) fn scalar(text: &str) -> String {
+    let plain = text.starts_with(|it: char| it.is_ascii_alphabetic() || it == '/')
+        && text.ends_with(|it: char| it.is_ascii_alphanumeric() || matches!(it, '/' | '*' | '-' | '_'))
+        && text.bytes().all(|it| it.is_ascii_alphanumeric() || b"_./:*=-".contains(&it))
+        && !["null", "true", "false", "yes", "no", "on", "off", "y", "n"]
+            .contains(&text.to_ascii_lowercase().as_str());
+    if plain {
+        return text.to_owned();
+    }
+    let mut out = String::from("\"");
+    for char in text.chars() {
+        match char {
+            '"' | '\\' => out.extend(['\\', char]),
+            _ if is_odd(char) => out.extend(["\\U", &format!("{:08X}", u32::from(char))]),
+            _ => out.push(char),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate::policy::Document;
+
+    #[test]
+    fn a_quoted_text_is_read_back_as_it_was() {
+        for text in
+            ["a", "", " a", "a: b", "a #b", "\"", "\\", "a\nb", "\u{85}\u{2028}", "null", "*", "- x", "漢"]
+        {
+            let yaml = format!("a: {}\nb: [{}]\n", scalar(text), scalar(text));
+            let document = Document::parse(&yaml).unwrap_or_else(|error| panic!("{error} in {yaml}"));
+            let read = document.root().get("a").and_then(|it| it.text());
+            assert_eq!(read, Some(text), "{yaml}");
+        }
+    }
+
+    #[test]
+    fn a_comment_never_becomes_a_line_of_the_policy() {
+        for text in ["a\nlimits: []", "a\rb: c", "a\u{2028}b", "a\u{85}b", "a\0b"] {
+            let mut draft = Draft::new(text);
+            draft.comment(text).hindered(text).word("by", text);
+            let mut out = Output::new("nginx", text);
+            out.note(text);
+            out.limit(draft);
+            let policy = out.finish().policy;
+            let lines = policy.split(['\n', '\r', '\u{85}', '\u{2028}']).filter(|it| !it.trim().is_empty());
+            assert!(
+                lines.clone().all(|it| it.trim_start().starts_with('#') || it == "limits: []"),
+                "{policy}"
+            );
+            assert!(Policy::parse(&policy).is_ok(), "{policy}");
+        }
+    }
+
+    #[test]
+    fn names_are_valid_and_unique() {
+        let mut out = Output::new("nginx", "x");
+        let long = "x".repeat(100);
+        for wanted in ["a b", "a-b", "", "...", "héé", &long, &long] {
+            let mut draft = Draft::new(wanted);
+            draft.word("by", "ip").plain("bucket", "1/second");
+            out.limit(draft);
+        }
+        let imported = out.finish();
+        let policy = Policy::parse(&imported.policy).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(policy.limits().len(), 7, "{}", imported.policy);
+    }
+}

@@ -1,0 +1,161 @@
+//! What was imported decides as the original did.
+//!
+//! nginx's arithmetic is written down here as `ngx_http_limit_req_module` does it, in
+//! thousandths of a request and in milliseconds; and the real nginx is asked, too.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+
+use tollgate::policy::Descriptor;
+use tollgate::{Call, Limiter, ManualClock, MemoryStore, Policy, Span, Timestamp};
+use tollgate_import::{limitador, nginx};
+use tollgate_testkit::{Program, Scratch, free_port, wait_for_port};
+
+/// A key's state in nginx, and its zone's numbers.
+struct Nginx {
+    rate: i64,
+    burst: i64,
+    state: Option<(i64, i64)>,
+}
+
+impl Nginx {
+    fn admits(&mut self, now: i64) -> bool {
+        let Some((excess, last)) = self.state else {
+            self.state = Some((0, now));
+            return true;
+        };
+        let elapsed = (now - last).max(0);
+        let excess = (excess - self.rate * elapsed / 1000 + 1000).max(0);
+        let admitted = excess <= self.burst * 1000;
+        if admitted {
+            self.state = Some((excess, now));
+        }
+        admitted
+    }
+}
+
+fn limiter(policy: &str, clock: &ManualClock) -> Limiter<MemoryStore<ManualClock>> {
+    let policy = Policy::parse(policy).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    Limiter::with_store(policy, MemoryStore::with_clock(1_000, clock.clone()))
+}
+
+/// For rates of whole requests a second, request by request, over random traffic.
+#[test]
+fn a_burst_without_delay_admits_the_requests_that_nginx_admits() {
+    let mut random = fastrand::Rng::with_seed(7);
+    for (rate, burst) in [(1, 0), (10, 0), (10, 5), (5, 20), (100, 3), (2, 1), (1000, 50)] {
+        let text = format!(
+            "limit_req_zone $binary_remote_addr zone=z:1m rate={rate}r/s;\n\
+             server {{ location / {{ limit_req zone=z burst={burst} nodelay; }} }}"
+        );
+        let clock = ManualClock::at(Timestamp::from_micros(1_700_000_000_000_000));
+        let limiter = limiter(&nginx("nginx.conf", &text).unwrap().policy, &clock);
+        let mut model = Nginx { rate: rate * 1000, burst, state: None };
+        let (mut now, mut admitted) = (0, 0);
+        for step in 0..5_000 {
+            let wait = if random.u8(0..4) == 0 { random.i64(0..3_000 / rate) } else { 0 };
+            now += wait;
+            clock.advance(Span::from_millis(wait.unsigned_abs()));
+            let call = Call::new("GET", "/x").ip([203, 0, 113, 9]);
+            let expected = model.admits(now);
+            assert_eq!(limiter.check(&call).is_allowed(), expected, "{rate}r/s burst={burst}, step {step}");
+            admitted += u32::from(expected);
+        }
+        assert!(admitted > 10, "{rate}r/s burst={burst} admitted {admitted}");
+    }
+}
+
+/// The same with delays: the same requests get through, if later.
+#[test]
+fn a_burst_with_delay_admits_as_many_and_holds_none_back() {
+    let clock = ManualClock::at(Timestamp::from_micros(1_700_000_000_000_000));
+    let text = "limit_req_zone $remote_addr zone=z:1m rate=10r/s; server { limit_req zone=z burst=5; }";
+    let limiter = limiter(&nginx("nginx.conf", text).unwrap().policy, &clock);
+    let call = Call::new("GET", "/").ip([203, 0, 113, 9]);
+    let admitted = (0..20).filter(|_| limiter.check(&call).is_allowed()).count();
+    assert_eq!(admitted, 6);
+}
+
+/// The real nginx, at a rate so low that the time the test takes does not matter.
+#[test]
+fn the_real_nginx_admits_as_many_as_what_was_imported_from_its_file() {
+    let (files, address) = (Scratch::new(), SocketAddr::from(([127, 0, 0, 1], free_port())));
+    let text = format!(
+        "daemon off; master_process off; pid nginx.pid; error_log error.log;\n\
+         events {{}}\n\
+         http {{\n\
+             access_log off; client_body_temp_path bodies; proxy_temp_path proxied; fastcgi_temp_path fastcgi;\n\
+             uwsgi_temp_path uwsgi; scgi_temp_path scgi;\n\
+             limit_req_zone $binary_remote_addr zone=ip:1m rate=1r/m;\n\
+             limit_req_zone $http_x_key zone=key:1m rate=1r/m;\n\
+             limit_req_status 429;\n\
+             server {{\n\
+                 listen {address};\n\
+                 root {root};\n\
+                 location /nodelay/ {{ limit_req zone=ip burst=9 nodelay; try_files /ok =404; }}\n\
+                 location ~ ^/(a|b)$ {{ limit_req zone=key burst=3 nodelay; try_files /ok =404; }}\n\
+                 location = /none {{ limit_req zone=key; try_files /ok =404; }}\n\
+             }}\n\
+         }}\n",
+        root = files.path().display(),
+    );
+    files.write("ok", "ok");
+    let main = files.write("nginx.conf", &text);
+    let mut command = Command::new("nginx");
+    command.arg("-p").arg(files.path()).arg("-c").arg(main).args(["-e", "error.log"]);
+    let mut program = Program::start(command);
+    wait_for_port(&mut program, address);
+
+    let clock = ManualClock::at(Timestamp::from_micros(1_700_000_000_000_000));
+    let limiter = limiter(&nginx("nginx.conf", &text).unwrap().policy, &clock);
+    for (path, key) in [
+        ("/nodelay/x", ""),
+        ("/a", "ann"),
+        ("/b", "ann"),
+        ("/b", "bob"),
+        ("/a", ""),
+        ("/none", "zoe"),
+        ("/other", ""),
+        ("/nodelay/y", ""),
+    ] {
+        let (mut real, mut imported) = (0, 0);
+        for _ in 0..15 {
+            real += u32::from(status(address, path, key) != 429);
+            let call = Call::new("GET", path).ip([127, 0, 0, 1]);
+            let call = if key.is_empty() { call } else { call.header("X-Key", key) };
+            imported += u32::from(limiter.check(&call).is_allowed());
+        }
+        assert_eq!(imported, real, "{path} with {key:?}");
+    }
+}
+
+fn status(address: SocketAddr, path: &str, key: &str) -> u16 {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let key = if key.is_empty() { String::new() } else { format!("X-Key: {key}\r\n") };
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{key}\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_window_of_limitador_begins_with_its_first_request_and_counts_by_its_variables() {
+    let text = "- {namespace: shop, max_value: 3, seconds: 60, conditions: [\"method == 'POST'\"], variables: [user]}";
+    let clock = ManualClock::at(Timestamp::from_micros(1_700_000_030_000_000));
+    let limiter = limiter(&limitador("limits.yaml", text).unwrap().policy, &clock);
+    let admitted = |domain, method, user| {
+        let entries = [("method", method), ("user", user)];
+        let request = Call::described(Descriptor { domain, entries: &entries });
+        (0..5).filter(|_| limiter.check(&request).is_allowed()).count()
+    };
+    assert_eq!(admitted("shop", "POST", "ann"), 3);
+    assert_eq!(admitted("shop", "POST", "bob"), 3, "each user counts apart");
+    assert_eq!(admitted("shop", "GET", "ann"), 5, "the condition does not hold");
+    assert_eq!(admitted("other", "POST", "ann"), 5, "another namespace");
+    clock.advance(Span::from_secs(59));
+    assert_eq!(admitted("shop", "POST", "ann"), 0, "no new window before a whole one is over");
+    clock.advance(Span::from_secs(1));
+    assert_eq!(admitted("shop", "POST", "ann"), 3);
+}

@@ -1,0 +1,105 @@
+//! Files of envoyproxy/ratelimit and the policies they become: they can be read, and where
+//! nothing is said to differ, they decide alike.
+//!
+//! `TOLLGATE_BLESS=1 cargo test -p tollgate-import --test envoy` writes the policies anew;
+//! read them before you commit them.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tollgate::policy::Descriptor;
+use tollgate::{Call, Decision, Limiter, ManualClock, MemoryStore, Policy, Timestamp};
+use tollgate_envoy::{Domains, EnvoyConfig, EnvoyFile, Found};
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("gallery/envoy").join(name)
+}
+
+fn file(name: &str) -> EnvoyFile {
+    EnvoyFile { name: name.into(), text: fs::read_to_string(path(name)).unwrap() }
+}
+
+#[allow(clippy::disallowed_methods, reason = "a switch for whoever runs the test, not for the product")]
+fn blessing() -> bool {
+    std::env::var("TOLLGATE_BLESS").is_ok()
+}
+
+#[test]
+fn every_file_becomes_the_policy_beside_it_and_that_can_be_read() {
+    for name in ["shop.yaml", "odd.yaml"] {
+        let imported = tollgate_import::envoy(&[file(name)], false).unwrap();
+        Policy::parse(&imported.policy).unwrap_or_else(|wrong| panic!("{wrong}\n{}", imported.policy));
+        let control = imported.policy.chars().find(|it| it.is_control() && *it != '\n');
+        assert_eq!(control, None, "{name}: it can be printed");
+        let expected = path(name).with_extension("policy.yaml");
+        if blessing() {
+            fs::write(&expected, &imported.policy).unwrap();
+        }
+        assert_eq!(fs::read_to_string(expected).unwrap(), imported.policy, "{name}");
+    }
+}
+
+fn limiter(policy: Policy) -> Limiter<MemoryStore<ManualClock>> {
+    let clock = ManualClock::at(Timestamp::from_secs(1_800_000_000));
+    Limiter::with_store(policy, MemoryStore::with_clock(1_000, clock))
+}
+
+/// As the rate limit service decides by the files themselves.
+fn by_files(limiter: &Limiter<MemoryStore<ManualClock>>, domain: &str, entries: &[(&str, &str)]) -> bool {
+    match Domains::of(limiter.policy()).unwrap().find(domain, entries) {
+        Found::Limited(leaf) => {
+            let limit = leaf.limit(limiter.policy()).unwrap();
+            let decide =
+                limiter.decide_by_at_once(limit, leaf.key(entries), None, Some(1), Decision::is_allowed);
+            decide.unwrap()
+        }
+        _ => true,
+    }
+}
+
+#[test]
+fn the_policy_decides_as_the_files_do() {
+    let files = [file("shop.yaml")];
+    let imported = tollgate_import::envoy(&files, false).unwrap();
+    let native = limiter(Policy::parse(&imported.policy).unwrap());
+    let config = EnvoyConfig::read(&files, false).unwrap();
+    let served = limiter(config.apply(Policy::default()).unwrap());
+    let (mut admitted, mut refused) = (0, 0);
+    for entries in [
+        &[("client", "warehouse")][..],
+        &[("client", "auditor")],
+        &[("client", "scraper")],
+        &[("client", "ann")],
+        &[("client", "tom")],
+        &[("client", "ann"), ("more", "x")],
+        &[("plan", "silver"), ("user", "ann")],
+        &[("plan", "silver"), ("user", "tom")],
+        &[("plan", "silver")],
+        &[("file", "images/a")],
+        &[("file", "images/b")],
+        &[("file", "texts/b")],
+        &[("path", "/v1/a/export")],
+        &[("path", "/v1/b/export")],
+        &[("path", "/v1/b")],
+        &[("path", "/v2/b")],
+        &[("campaign", "autumn")],
+        &[("intranet", "wiki")],
+        &[("unknown", "x")],
+    ] {
+        for round in 0..7 {
+            let expected = by_files(&served, "shop", entries);
+            let found = native.check(&Call::described(Descriptor { domain: "shop", entries })).is_allowed();
+            assert_eq!(found, expected, "{entries:?}, round {round}\n{}", imported.policy);
+            if found { admitted += 1 } else { refused += 1 }
+        }
+    }
+    assert!(admitted > 20 && refused > 20, "{admitted} and {refused}");
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said_as_for_files_that_are_served() {
+    let file = EnvoyFile { name: "x.yaml".into(), text: "domain: x\ndescriptors: [{kye: a}]".into() };
+    let wrong = tollgate_import::envoy(&[file], false).unwrap_err();
+    assert!(wrong[0].1.render("x.yaml").contains("did you mean `key`?"));
+}
