@@ -1,6 +1,6 @@
 //! A service behind the gateway that does as its paths say.
 //!
-//! - `/large`: four megabytes
+//! - `/large`: sixteen megabytes, which is more than a kernel takes for a client that does not
 //! - `/wait/MS`: answers after so many milliseconds
 //! - `/pause/MS`: stops that long in the middle of its body
 //! - anything else: `ok`
@@ -10,6 +10,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
+
+/// What `/large` is made of.
+static PIECE: [u8; 64 * 1024] = [b'x'; 64 * 1024];
+const PIECES: usize = 256;
 
 /// A service behind the gateway.
 pub(crate) struct Upstream {
@@ -47,9 +51,10 @@ fn serve(stream: TcpStream, waits: &Sender<()>) -> io::Result<()> {
         let stream = stream.get_mut();
         let time = path.rsplit('/').next().and_then(|it| it.parse().ok()).map(Duration::from_millis);
         if path.starts_with("/large") {
-            let body = vec![b'x'; 4 << 20];
-            stream.write_all(head(body.len()).as_bytes())?;
-            stream.write_all(&body)?;
+            stream.write_all(head(PIECES * PIECE.len()).as_bytes())?;
+            for _ in 0..PIECES {
+                stream.write_all(&PIECE)?;
+            }
         } else if path.starts_with("/wait/") {
             let _nobody_listens = waits.send(());
             thread::sleep(time.unwrap_or_default());
