@@ -7,7 +7,7 @@ ARGS ?=
 export PATH := $(PATH):/usr/sbin:/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-loom lint bench bench-engine bench-gateway bench-policy bench-redis faults screenshots generate setup setup-test clean
+.PHONY: help run test test-loom lint bench bench-engine bench-gateway bench-policy bench-redis bench-service faults screenshots generate setup setup-test clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -30,6 +30,7 @@ setup-test: setup
 	@setup/python crates/tollgate-cli/tests/tools/requirements.txt target/tools
 	@setup/node crates/tollgate-cli/tests/clients
 	@setup/node crates/tollgate-cli/tests/page target/page
+	@setup/envoy
 
 test: setup-test test-loom ## all tests, from nothing
 	cargo test --workspace --no-fail-fast
@@ -45,7 +46,7 @@ lint: setup ## formatting and clippy, with warnings as errors
 	for crate in crates/*; do cargo check --quiet -p $$(basename $$crate) || exit 1; done # each on its own
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 
-bench: bench-engine bench-policy bench-gateway bench-redis ## every benchmark
+bench: bench-engine bench-policy bench-gateway bench-redis bench-service ## every benchmark
 
 bench-engine: setup ## in-process checks against governor, throttlecrab and others, one table
 	@setup/debian valgrind=valgrind
@@ -63,6 +64,12 @@ bench-policy: setup ## compiling and matching 10,000 limits
 bench-redis: setup ## decisions in Redis against one EVALSHA for each, one core each
 	@setup/debian redis-server=redis-server taskset=util-linux
 	cargo run --release -p tollgate-bench --bin redis
+
+bench-service: setup ## RESP, HTTP and gRPC against throttlecrab-server and Redis, one core each
+	@setup/debian redis-server=redis-server redis-benchmark=redis-tools wrk=wrk h2load=nghttp2-client curl=curl taskset=util-linux
+	@setup/throttlecrab
+	cargo build --release -p tollgate-cli
+	cargo run --release -p tollgate-bench --bin service
 
 # One test at a time: what is measured is not what other tests leave of the machine.
 faults: setup-test ## breaks Redis in every way under load, and rewrites docs/faults.md

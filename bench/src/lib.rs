@@ -4,6 +4,8 @@
 //! - [`case`]: what they are put to.
 //! - [`contest`]: rounds in turn, so that noise hits all alike.
 //! - [`stream`], [`zipf`]: the keys, in the order they arrive.
+//! - [`service`]: the questions that other services ask, over RESP, HTTP and gRPC.
+//! - [`sample`]: what loading a whole server came to, round by round.
 //! - [`gateway`]: whole servers, with a load of their own.
 //! - [`redis`]: decisions that Redis makes, against a plain call for each.
 //! - [`server`], [`process`], [`cores`]: a program that runs, what the kernel knows of it, and where.
@@ -21,7 +23,9 @@ pub mod heap;
 pub mod process;
 pub mod redis;
 pub mod report;
+pub mod sample;
 pub mod server;
+pub mod service;
 pub mod stopwatch;
 pub mod stream;
 pub mod subject;

@@ -8,10 +8,11 @@ use std::{fs, io};
 use tollgate_bench::cores::Cores;
 use tollgate_bench::gateway::contestant::{Envoy, Nginx, Tollgate, Watch};
 use tollgate_bench::gateway::perf::{HOW_TO_COUNT, Perf};
-use tollgate_bench::gateway::report::{Row, Setting};
+use tollgate_bench::gateway::report::Setting;
 use tollgate_bench::gateway::trial::Track;
 use tollgate_bench::gateway::{Contestant, Duty, GatewayReport, idle, upstream, wrk};
 use tollgate_bench::report::{self, Machine};
+use tollgate_bench::sample::Row;
 
 const USAGE: &str = "usage: gateway [OPTION VALUE]...
   --tollgate PATH    the program, instead of the one beside this one
@@ -146,7 +147,7 @@ fn measure(track: &Track, contestants: &[Box<dyn Contestant>], rounds: usize) ->
         }
     }
     let rows = entries.iter().zip(samples);
-    Ok(rows.map(|((duty, contestant), rounds)| Row::new(*duty, contestant.name(), rounds)).collect())
+    Ok(rows.map(|((duty, contestant), rounds)| Row::new((duty.name(), contestant.name()), rounds)).collect())
 }
 
 fn remarks(cores: &Cores, contestants: &[Box<dyn Contestant>]) -> Vec<String> {

@@ -4,15 +4,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use serde::Serialize;
-
 use super::contestant::{self, Contestant, Duty};
 use super::perf::Perf;
 use super::probe::{self, Answer};
 use super::upstream;
 use super::wrk::{self, Seen};
 use crate::cores::Cores;
-use crate::process::{are_disturbing, others};
+use crate::sample::Sample;
 use crate::server::Server;
 
 /// Seconds of load before anything counts.
@@ -21,9 +19,6 @@ const WARM_UP: u64 = 1;
 /// One request in so many may be admitted where all should be refused: a limit
 /// of nginx cannot be less than one a minute.
 const FEW: u64 = 1_000;
-
-/// How often a measurement is tried, on a machine where others are at work.
-const PATIENCE: usize = 4;
 
 /// What all measurements of a run share.
 pub struct Track {
@@ -39,54 +34,10 @@ pub struct Track {
     pub perf: Option<Perf>,
 }
 
-/// What one measurement came to.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Sample {
-    /// Answers that wrk counted.
-    pub requests: u64,
-    /// Answers in a second.
-    pub per_second: f64,
-    /// Time on a core for each, in microseconds.
-    pub cpu_us: f64,
-    /// The kernel's part of that.
-    pub system_us: f64,
-    /// Half of the answers took at most so long.
-    pub p50_us: f64,
-    /// And 99 of 100.
-    pub p99_us: f64,
-    /// Share of the time that the contestant used its core. Well below one, the load held it back.
-    pub busy: f64,
-    /// Share of the time that it was able to run and had no core. Well above zero, others were at work.
-    pub waited: f64,
-    /// Cores that other programs used meanwhile.
-    pub others: f64,
-    /// In user space, for each request.
-    pub instructions: Option<f64>,
-    /// Head and body of one answer.
-    pub answer_bytes: usize,
-}
-
-impl Sample {
-    /// Whether other programs took time from the contestant or the load.
-    pub fn is_disturbed(&self) -> bool {
-        are_disturbing(self.waited, self.others)
-    }
-}
-
 impl Track {
     /// Measures a contestant, again if others disturbed it, and takes the calmest.
     pub fn measure(&self, contestant: &dyn Contestant, duty: Duty) -> io::Result<Sample> {
-        let mut calmest = self.measure_once(contestant, duty)?;
-        for _ in 1..PATIENCE {
-            if !calmest.is_disturbed() {
-                break;
-            }
-            let again = self.measure_once(contestant, duty)?;
-            if again.waited + again.others < calmest.waited + calmest.others {
-                calmest = again;
-            }
-        }
-        Ok(calmest)
+        Sample::calmest(|| self.measure_once(contestant, duty))
     }
 
     /// Starts a contestant, proves that it does its duty, and measures it.
@@ -113,28 +64,12 @@ impl Track {
         let family = server.family()?;
         let before = self.perf.as_ref().map_or_else(Vec::new, |perf| perf.before(&family));
         let answer_bytes = probe::ask(server.address())?.text.len();
-        let (earlier, others_earlier) = (family.time()?, others()?);
-        let seen = wrk::run(server.address(), self.seconds, &before)?;
-        let spent = family.time()?.since(&earlier);
-        let others = others()?.saturating_sub(others_earlier);
+        let load = || wrk::run(server.address(), self.seconds, &before);
+        let (sample, seen) = Sample::take(&family, load, |seen| seen.pace)?;
         all_as_expected(contestant.name(), duty, &seen)?;
-        let requests = seen.requests as f64;
-        // wrk takes a moment to start and to stop, in which the contestant has nothing to do.
-        let seconds = requests / seen.per_second;
         let counted = self.perf.as_ref().map(Perf::counted).transpose()?;
-        Ok(Sample {
-            requests: seen.requests,
-            per_second: seen.per_second,
-            cpu_us: spent.busy().as_secs_f64() * 1e6 / requests,
-            system_us: spent.system.as_secs_f64() * 1e6 / requests,
-            p50_us: seen.p50_us,
-            p99_us: seen.p99_us,
-            busy: spent.busy().as_secs_f64() / seconds,
-            waited: spent.waited.as_secs_f64() / seconds,
-            others: others.as_secs_f64() / seconds,
-            instructions: counted.map(|counted| counted as f64 / requests),
-            answer_bytes,
-        })
+        let instructions = counted.map(|counted| counted as f64 / sample.requests as f64);
+        Ok(Sample { instructions, answer_bytes, ..sample })
     }
 }
 
@@ -160,15 +95,15 @@ fn dutiful(name: &str, duty: Duty, answer: &Answer) -> io::Result<()> {
 
 /// Wants every answer of a run to be the same.
 fn all_as_expected(name: &str, duty: Duty, seen: &Seen) -> io::Result<()> {
+    let requests = seen.pace.requests;
     let (wrong, tolerated) = match duty {
         Duty::Off | Duty::Admit => (seen.refused, 0),
-        Duty::Refuse => (seen.requests.saturating_sub(seen.refused), seen.requests / FEW),
+        Duty::Refuse => (requests.saturating_sub(seen.refused), requests / FEW),
     };
-    if seen.requests > 0 && seen.errors == 0 && wrong <= tolerated {
+    if requests > 0 && seen.errors == 0 && wrong <= tolerated {
         return Ok(());
     }
-    let Seen { requests, errors, .. } = seen;
-    let duty = duty.name();
+    let (errors, duty) = (seen.errors, duty.name());
     Err(io::Error::other(format!(
         "{name}, {duty}: {wrong} of {requests} answers were wrong, and {errors} connections failed"
     )))
@@ -177,6 +112,7 @@ fn all_as_expected(name: &str, duty: Duty, seen: &Seen) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::Pace;
 
     #[test]
     fn an_answer_must_be_the_one_that_the_duty_calls_for() {
@@ -201,7 +137,8 @@ mod tests {
     }
 
     fn check(duty: Duty, refused: u64, errors: u64, counts: bool) {
-        let seen = Seen { requests: 10_000, refused, errors, per_second: 1.0, p50_us: 1.0, p99_us: 1.0 };
+        let pace = Pace { requests: 10_000, per_second: 1.0, p50_us: 1.0, p99_us: 1.0 };
+        let seen = Seen { pace, refused, errors };
         assert_eq!(all_as_expected("x", duty, &seen).is_ok(), counts, "{duty:?} {seen:?}");
     }
 }

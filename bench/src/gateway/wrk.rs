@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 use super::{API_KEY, PATH};
+use crate::sample::Pace;
 
 /// Connections that ask at a time.
 pub const CONNECTIONS: usize = 64;
@@ -12,18 +13,12 @@ pub const CONNECTIONS: usize = 64;
 /// What wrk saw.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seen {
-    /// Answers of any kind.
-    pub requests: u64,
+    /// Answers of any kind, and how fast they came.
+    pub pace: Pace,
     /// Answers other than 2xx and 3xx.
     pub refused: u64,
     /// Connections that could not be opened, broke, or gave no answer in time.
     pub errors: u64,
-    /// Answers in a second.
-    pub per_second: f64,
-    /// Half of the answers took at most so many microseconds.
-    pub p50_us: f64,
-    /// And 99 of 100.
-    pub p99_us: f64,
 }
 
 /// What wrk says of itself.
@@ -34,7 +29,7 @@ pub fn version() -> io::Result<String> {
     Ok(said.split_whitespace().take(2).collect::<Vec<_>>().join(" "))
 }
 
-/// Loads a server for so many seconds. `before` is a program that wraps wrk, and
+/// Loads a gateway for so many seconds. `before` is a program that wraps wrk, and
 /// its arguments; empty for none.
 pub fn run(address: SocketAddr, seconds: u64, before: &[String]) -> io::Result<Seen> {
     let mut command = match before {
@@ -45,9 +40,14 @@ pub fn run(address: SocketAddr, seconds: u64, before: &[String]) -> io::Result<S
             command
         }
     };
+    command.arg("--header").arg(format!("X-Api-Key: {API_KEY}")).arg(format!("http://{address}{PATH}"));
+    run_as(command, seconds)
+}
+
+/// Runs wrk with all that is not its alone to say: whom it asks for what.
+pub fn run_as(mut command: Command, seconds: u64) -> io::Result<Seen> {
     command.arg("--threads=1").arg(format!("--connections={CONNECTIONS}"));
     command.arg(format!("--duration={seconds}s")).arg("--latency");
-    command.arg("--header").arg(format!("X-Api-Key: {API_KEY}")).arg(format!("http://{address}{PATH}"));
     let output = command.output().map_err(|error| io::Error::other(format!("cannot start wrk: {error}")))?;
     let said = String::from_utf8_lossy(&output.stdout);
     let seen = parse(&said).filter(|_| output.status.success());
@@ -67,18 +67,17 @@ fn parse(said: &str) -> Option<Seen> {
         // "connect 0, read 3, write 0, timeout 0"
         kinds.split([' ', ',']).filter_map(|word| word.parse::<u64>().ok()).sum()
     });
-    Some(Seen {
+    let pace = Pace {
         requests,
-        refused,
-        errors,
         per_second: after("Requests/sec:")?.parse().ok()?,
         p50_us: microseconds(after("50%")?)?,
         p99_us: microseconds(after("99%")?)?,
-    })
+    };
+    Some(Seen { pace, refused, errors })
 }
 
-/// wrk chooses the unit: `812.00us`, `1.02ms`, `2.00s`, `1.00m`.
-fn microseconds(text: &str) -> Option<f64> {
+/// wrk chooses the unit, as h2load does: `812.00us`, `1.02ms`, `2.00s`, `1.00m`.
+pub(crate) fn microseconds(text: &str) -> Option<f64> {
     let unit = text.find(|letter: char| letter.is_ascii_alphabetic())?;
     let (number, unit) = text.split_at(unit);
     let scale = match unit {
@@ -93,7 +92,7 @@ fn microseconds(text: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Seen, parse};
+    use super::{Pace, Seen, parse};
 
     const SAID: &str = "Running 4s test @ http://127.0.0.1:9002/api/v1/posts
   1 threads and 64 connections
@@ -126,14 +125,8 @@ mod tests {
 
     fn check(more: &str, refused: u64, errors: u64) {
         let said = format!("{SAID}{more}Requests/sec:  28194.76\nTransfer/sec:      4.52MB\n");
-        let expected = Seen {
-            requests: 112_933,
-            refused,
-            errors,
-            per_second: 28_194.76,
-            p50_us: 840.0,
-            p99_us: 17_070.0,
-        };
+        let pace = Pace { requests: 112_933, per_second: 28_194.76, p50_us: 840.0, p99_us: 17_070.0 };
+        let expected = Seen { pace, refused, errors };
         assert_eq!(parse(&said), Some(expected), "{more}");
     }
 }

@@ -19,7 +19,7 @@ use super::{ours, told};
 
 /// A token bucket in as few commands as it takes. Arguments: microseconds that a
 /// unit costs, and those that a full bucket is worth.
-const MINIMAL: &str = "
+pub const MINIMAL: &str = "
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 local tat = tonumber(redis.call('GET', KEYS[1]) or 0)

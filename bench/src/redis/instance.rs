@@ -39,10 +39,7 @@ impl Instance {
     /// Starts one on this core, with its log in this folder.
     pub async fn start(core: usize, folder: &Path) -> io::Result<Self> {
         let address = free_address()?;
-        let mut command = Command::new("redis-server");
-        command.args(["--bind", &address.ip().to_string(), "--port", &address.port().to_string()]);
-        command.args(["--save", "", "--appendonly", "no", "--dir"]).arg(folder);
-        let server = Server::start(&command, Some(core), address, folder, pong)?;
+        let server = Server::start(&command(address, folder), Some(core), address, folder, pong)?;
         let client = Client::open(format!("redis://{address}")).map_err(|error| told(&error))?;
         let control = connect(&client).await?;
         let instance = Self { server, client, control, version: String::new() };
@@ -132,6 +129,14 @@ impl Account {
             scripts: self.scripts - earlier.scripts,
         }
     }
+}
+
+/// How one is started at this address, without persistence, in this folder.
+pub fn command(address: SocketAddr, folder: &Path) -> Command {
+    let mut command = Command::new("redis-server");
+    command.args(["--bind", &address.ip().to_string(), "--port", &address.port().to_string()]);
+    command.args(["--save", "", "--appendonly", "no", "--dir"]).arg(folder);
+    command
 }
 
 async fn connect(client: &Client) -> io::Result<MultiplexedConnection> {

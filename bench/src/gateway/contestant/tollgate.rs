@@ -95,7 +95,7 @@ impl Contestant for Tollgate {
         let mut command = Command::new(&self.program);
         command.arg("serve").arg("--config").arg(config);
         command.arg("--set").arg(format!("listen.gateway={}", place.listen));
-        command.args(["--set", "listen.api=off"]);
+        command.args(["--set", "listen.api=off", "--set", "listen.rls=off", "--set", "listen.resp=off"]);
         command
     }
 }

@@ -1,0 +1,144 @@
+//! Tollgate's surfaces against throttlecrab-server and Redis: one run, one table, one JSON file.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::{fs, io};
+
+use tollgate_bench::cores::Cores;
+use tollgate_bench::gateway::wrk;
+use tollgate_bench::report::{self, Machine};
+use tollgate_bench::sample::Row;
+use tollgate_bench::service::question::{grpc, resp};
+use tollgate_bench::service::report::Setting;
+use tollgate_bench::service::trial::Track;
+use tollgate_bench::service::{Contestant, Programs, ServiceReport};
+
+const USAGE: &str = "usage: service [OPTION VALUE]...
+  --tollgate PATH      the program, instead of the one beside this one
+  --throttlecrab PATH  the program, instead of the one that setup/throttlecrab builds
+  --only WORD,...      cases (resp_p1, resp_p16, http, grpc) or subjects (tollgate, throttlecrab, redis-incr, ...)
+  --rounds N           how often each is measured (3)
+  --seconds N          about how long, each time, 1 to 20 (4)";
+
+/// Longer, and a load reaches a limit that is to be ample.
+const LONGEST: u64 = 20;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.iter().any(|it| it == "--help") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    let done = Options::read(&arguments).and_then(|options| run(options).map_err(|error| error.to_string()));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("service: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What was asked for.
+struct Options {
+    programs: Programs,
+    only: Vec<String>,
+    rounds: usize,
+    seconds: u64,
+}
+
+impl Options {
+    fn read(arguments: &[String]) -> Result<Self, String> {
+        let tollgate = std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("tollgate");
+        let target = report::target().map_err(|error| error.to_string())?;
+        let throttlecrab = target.join("throttlecrab/bin/throttlecrab-server");
+        let programs = Programs { tollgate, throttlecrab };
+        let mut options = Self { programs, only: Vec::new(), rounds: 3, seconds: 4 };
+        let mut words = arguments.iter();
+        while let Some(option) = words.next() {
+            let value = words.next().ok_or(USAGE)?;
+            let wrong = || format!("`{option} {value}`\n{USAGE}");
+            match option.as_str() {
+                "--tollgate" => options.programs.tollgate = PathBuf::from(value),
+                "--throttlecrab" => options.programs.throttlecrab = PathBuf::from(value),
+                "--only" => options.only = value.split(',').map(str::to_owned).collect(),
+                "--rounds" => options.rounds = value.parse().ok().filter(|it| *it > 0).ok_or_else(wrong)?,
+                "--seconds" => {
+                    let seconds = value.parse().ok();
+                    options.seconds = seconds.filter(|it| (1..=LONGEST).contains(it)).ok_or_else(wrong)?;
+                }
+                _ => return Err(wrong()),
+            }
+        }
+        Ok(options)
+    }
+
+    /// A case or a subject that is named is run; of both, those that are both.
+    fn contestants(&self) -> io::Result<Vec<Contestant>> {
+        let mut all = Contestant::all();
+        let named = |of: fn(&Contestant) -> &'static str, all: &[Contestant]| -> Vec<String> {
+            self.only.iter().filter(|word| all.iter().any(|it| of(it) == **word)).cloned().collect()
+        };
+        let (cases, subjects) = (named(|it| it.case, &all), named(|it| it.subject, &all));
+        if let Some(word) = self.only.iter().find(|word| !cases.contains(word) && !subjects.contains(word)) {
+            return Err(io::Error::other(format!("nothing is called `{word}`\n{USAGE}")));
+        }
+        all.retain(|it| cases.is_empty() || cases.iter().any(|case| case == it.case));
+        all.retain(|it| subjects.is_empty() || subjects.iter().any(|subject| subject == it.subject));
+        Ok(all)
+    }
+}
+
+fn run(options: Options) -> io::Result<()> {
+    let contestants = options.contestants()?;
+    let generators =
+        [("wrk", wrk::version()?), ("redis-benchmark", resp::version()?), ("h2load", grpc::version()?)];
+    let versions: BTreeMap<_, _> = options.programs.versions()?.into_iter().chain(generators).collect();
+    let Options { programs, rounds, seconds, only } = options;
+    // Looked at before this program gives up a core.
+    let setting = Setting { machine: Machine::here(), versions, seconds };
+    let cores = Cores::shared_out()?;
+    cores.move_aside()?;
+    let folder = report::target()?.join("bench/service");
+    fs::create_dir_all(&folder)?;
+    let remarks = remarks(&cores, !only.is_empty());
+    let track = Track { cores, programs, folder, seconds };
+    let rows = measure(&track, &contestants, rounds)?;
+    let report = ServiceReport::new(setting, rows, remarks);
+    println!("{report}");
+    println!("\nwritten to {}", report::write("service", &report)?.display());
+    println!("configurations are in {}", track.folder.display());
+    Ok(())
+}
+
+/// Rounds in turn, so that noise hits all alike.
+fn measure(track: &Track, contestants: &[Contestant], rounds: usize) -> io::Result<Vec<Row>> {
+    let mut samples = vec![Vec::new(); contestants.len()];
+    for round in 1..=rounds {
+        for (contestant, samples) in contestants.iter().zip(&mut samples) {
+            let sample = track.measure(contestant)?;
+            let Contestant { case, subject, .. } = contestant;
+            eprintln!(
+                "round {round} of {rounds}: {case}, {subject}: {:.0} requests/s, {:.2} us each",
+                sample.per_second, sample.cpu_us
+            );
+            samples.push(sample);
+        }
+    }
+    let rows = contestants.iter().zip(samples);
+    Ok(rows.map(|(it, rounds)| Row::new((it.case, it.subject), rounds)).collect())
+}
+
+fn remarks(cores: &Cores, some_only: bool) -> Vec<String> {
+    let load: Vec<String> = cores.load.iter().map(usize::to_string).collect();
+    let mut remarks =
+        vec![format!("the server alone on core {}; the load on core {}", cores.contestant, load.join(", "))];
+    if cores.are_siblings() {
+        remarks.push("these are threads of one core: the load slows the server down".into());
+    }
+    if some_only {
+        remarks.push("only some were run".into());
+    }
+    remarks
+}

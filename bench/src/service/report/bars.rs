@@ -1,0 +1,80 @@
+//! What was promised of the service, and what came of it.
+
+use crate::report::Bar;
+use crate::sample::{Row, Sample, ratio};
+use crate::service::contestant::{GRPC, HTTP, RESP_1, RESP_16};
+
+pub(super) fn all(rows: &[Row]) -> Vec<Bar> {
+    let of = |case, ours, peer, number: fn(&Sample) -> f64| ratio(rows, (case, ours), (case, peer), number);
+    let speed = |case, ours, peer| of(case, ours, peer, |it| it.per_second);
+    // Over the fastest peer is the least of what it is over each; over the one that needs least CPU, the most.
+    let peers = |number| ["throttlecrab", "redis-script"].map(|peer| of(RESP_1, "tollgate", peer, number));
+    let [crab, script] = peers(|it| it.per_second);
+    let fastest = crab.zip(script).map(|(crab, script)| crab.min(script));
+    let [crab, script] = peers(|it| it.cpu_us);
+    let thriftiest = crab.zip(script).map(|(crab, script)| crab.max(script));
+    vec![
+        Bar::at_least(1.0, "RESP: tollgate / fastest peer", fastest),
+        Bar::at_most(1.0, "RESP: CPU per request, tollgate / any peer", thriftiest),
+        Bar::at_least(0.35, "RESP, 16 in flight: tollgate / INCR", speed(RESP_16, "tollgate", "redis-incr")),
+        Bar::at_least(
+            2.5,
+            "RESP, 16 in flight: tollgate / script",
+            speed(RESP_16, "tollgate", "redis-script"),
+        ),
+        Bar::at_least(1.5, "HTTP: /v1/check / throttlecrab", speed(HTTP, "tollgate", "throttlecrab")),
+        Bar::at_least(
+            1.5,
+            "HTTP: /throttle / throttlecrab",
+            speed(HTTP, "tollgate-throttle", "throttlecrab"),
+        ),
+        Bar::at_least(1.5, "gRPC: ShouldRateLimit / throttlecrab", speed(GRPC, "tollgate", "throttlecrab")),
+        Bar::at_least(
+            1.5,
+            "gRPC: with Envoy's files / throttlecrab",
+            speed(GRPC, "tollgate-envoy", "throttlecrab"),
+        ),
+        Bar::at_least(1.5, "gRPC: Throttle / throttlecrab", speed(GRPC, "tollgate-throttle", "throttlecrab")),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fastest_peer_and_the_thriftiest_are_those_to_beat() {
+        let rows = [
+            row(RESP_1, "tollgate", 40.0, 10.0),
+            row(RESP_1, "throttlecrab", 39.0, 9.0),
+            row(RESP_1, "redis-script", 50.0, 30.0),
+        ];
+        let bars = all(&rows);
+        assert_eq!(bars[0].got.map(f64::to_bits), Some(0.8_f64.to_bits()));
+        assert_eq!((bars[0].met, bars[1].met), (Some(false), Some(false)));
+        assert!(bars[2..].iter().all(|bar| bar.met.is_none()), "nothing else was measured");
+    }
+
+    #[test]
+    fn bars_are_those_that_were_set() {
+        let mut rows = Vec::new();
+        for (case, subject, per_second) in [
+            (RESP_16, "tollgate", 350.0),
+            (RESP_16, "redis-incr", 1_000.0),
+            (RESP_16, "redis-script", 140.0),
+            (HTTP, "tollgate", 149.0),
+            (HTTP, "throttlecrab", 100.0),
+            (GRPC, "tollgate", 150.0),
+            (GRPC, "throttlecrab", 100.0),
+        ] {
+            rows.push(row(case, subject, per_second, 1.0));
+        }
+        let met: Vec<_> = all(&rows).iter().map(|bar| bar.met).collect();
+        let [yes, no] = [Some(true), Some(false)];
+        assert_eq!(met, [None, None, yes, yes, no, None, yes, None, None]);
+    }
+
+    fn row(case: &'static str, subject: &'static str, per_second: f64, cpu_us: f64) -> Row {
+        Row::new((case, subject), vec![Sample { per_second, cpu_us, busy: 1.0, ..Sample::default() }; 3])
+    }
+}

@@ -1,0 +1,122 @@
+//! redis-py, node-redis and ioredis hold the same conversation, and hear the same.
+//!
+//! A script prints `restart` when it wants the server to be started again, waits for a
+//! line, and prints at its end what it has heard, as JSON.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::{PASSWORD, Server};
+
+/// What every client hears, whatever it is written in. `proto` is the protocol that it speaks by itself.
+fn heard(proto: u8) -> Value {
+    json!({
+        "ping": "PONG",
+        "cell": [0, 16, 15, -1, 2],
+        "cell_refused": [1, 1, 0, 86400, 86400],
+        "crab": [1, 15, 14, 2, 0],
+        "gcra": [0, 16, 15, -1, 2],
+        "check": [0, 5, 4, -1, 12000],
+        "check_refused": 1,
+        "pipeline": (0..100).rev().collect::<Vec<_>>(),
+        "unknown": "unknown command 'FLY', with args beginning with: 'away'",
+        "no_limit": "no limit is called `per-usr`; did you mean `per-user`?",
+        "same_connection": true,
+        "proto": proto,
+        "password": [0, 16, 15, -1, 2],
+        "wrong_password": "WRONGPASS",
+        "no_password": "NOAUTH",
+        "restarted": [0, 16, 15, -1, 2],
+    })
+}
+
+#[track_caller]
+fn check(mut command: Command, script: &Path, proto: u8) {
+    let (mut open, locked) = (Server::open(), Server::locked());
+    let ports = [&open, &locked].map(|server| server.address.port().to_string());
+    command.args(ports).arg(PASSWORD).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut client = command.spawn().unwrap();
+    let (mut tell, said) = (client.stdin.take().unwrap(), client.stdout.take().unwrap());
+    let mut printed = None;
+    for line in BufReader::new(said).lines().map(Result::unwrap) {
+        if line == "restart" {
+            open.restart();
+            tell.write_all(b"it is there again\n").unwrap();
+        } else {
+            printed = Some(line);
+        }
+    }
+    let status = client.wait().unwrap();
+    let printed = printed.unwrap_or_else(|| panic!("{}: it printed nothing, {status}", script.display()));
+    let got: Value = serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}"));
+    for (what, expected) in heard(proto).as_object().unwrap() {
+        assert_eq!(&got[what], expected, "{what}, {}", script.display());
+    }
+    assert!(status.success(), "{}: {status}", script.display());
+}
+
+fn scripts(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/resp").join(name)
+}
+
+#[track_caller]
+fn installed(what: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target").join(what);
+    assert!(path.exists(), "target/{what} is missing: run `make test`, which installs it");
+    path
+}
+
+#[track_caller]
+fn python(script: &str, option: &str, proto: u8) {
+    let script = scripts("python").join(script);
+    let mut command = Command::new(installed("python/bin/python"));
+    command.arg("-B").arg(&script).arg(option);
+    check(command, &script, proto);
+}
+
+/// Packages are looked for from the current folder, if the script is no file.
+#[track_caller]
+fn node(script: &str, option: &str, proto: u8) {
+    let script = scripts("node").join(script);
+    let text = |path: &Path| std::fs::read_to_string(path).unwrap();
+    let both = format!("{}\n{}", text(&scripts("node/talk.mjs")), text(&script));
+    let mut command = Command::new("node");
+    command.current_dir(installed("node/node_modules").parent().unwrap());
+    command.args(["--input-type=module", "--eval", &both, "--", option]);
+    check(command, &script, proto);
+}
+
+#[test]
+fn redis_py_is_understood_as_it_comes() {
+    python("call_redis.py", "default", 3);
+}
+
+#[test]
+fn redis_py_is_understood_in_resp2() {
+    python("call_redis.py", "2", 2);
+}
+
+#[test]
+fn redis_py_is_understood_in_resp3() {
+    python("call_redis.py", "3", 3);
+}
+
+#[test]
+fn redis_py_on_asyncio_is_understood_in_both_protocols() {
+    python("call_redis_asyncio.py", "2", 2);
+    python("call_redis_asyncio.py", "3", 3);
+}
+
+#[test]
+fn node_redis_is_understood_in_both_protocols() {
+    node("call_redis.mjs", "2", 2);
+    node("call_redis.mjs", "3", 3);
+}
+
+#[test]
+fn ioredis_is_understood() {
+    node("call_ioredis.mjs", "2", 2);
+}

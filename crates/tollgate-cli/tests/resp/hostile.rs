@@ -1,0 +1,201 @@
+//! Clients that want to do harm: they get an error or nothing, cost little, and others hardly notice.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::Server;
+use crate::process::{connections, memory};
+use crate::wire::{Wire, command};
+
+/// How many of them come at once.
+const CROWD: usize = 300;
+/// How much memory, in MiB, they may take together.
+const MOST_MEMORY: u64 = 96;
+/// What nobody should wait for an answer meanwhile, on however busy a machine.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// Asks until told to stop, on a connection that stays and on new ones; how often.
+fn ask_meanwhile(address: SocketAddr, stop: &AtomicBool) -> usize {
+    let mut kept = Wire::connect(address).unwrap();
+    let mut asked = 0;
+    while !stop.load(Ordering::Relaxed) || asked < 10 {
+        let start = Instant::now();
+        let mut other = Wire::connect(address).unwrap();
+        for wire in [&mut kept, &mut other] {
+            wire.send(&command(&["CL.THROTTLE", &format!("good-{asked}"), "15", "30", "60"])).unwrap();
+            let answer: Vec<_> = (0..6).map(|_| wire.line().unwrap()).collect();
+            assert!(answer.starts_with(&["*5".into(), ":0".into(), ":16".into()]), "{answer:?}");
+        }
+        assert!(start.elapsed() < LONGEST_WAIT, "others wait {:?}", start.elapsed());
+        asked += 1;
+        thread::sleep(Duration::from_millis(2));
+    }
+    asked
+}
+
+/// Lets some do harm while another one asks, and looks at the memory.
+#[track_caller]
+fn beside(harm: impl FnOnce(SocketAddr) + Send) {
+    let mut server = Server::open();
+    let (address, process) = (server.address, server.process());
+    let before = memory(process).resident;
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let good = scope.spawn(|| ask_meanwhile(address, &stop));
+        let harmed = scope.spawn(|| harm(address)).join();
+        stop.store(true, Ordering::Relaxed);
+        let asked = good.join();
+        harmed.unwrap();
+        assert!(asked.unwrap() >= 10);
+    });
+    let after = memory(process);
+    assert!(after.peak - before < MOST_MEMORY, "{before} MiB before, then {after:?}");
+    let tollgate = server.tollgate.as_mut().unwrap();
+    tollgate.program.wait_until("end of all connections", || connections(address).held == 0);
+    let log = tollgate.log();
+    assert!(!log.contains("panic"), "{log}");
+}
+
+/// What is not the protocol is told so, and the connection ends.
+#[track_caller]
+fn refused(frames: &'static [&'static [u8]], said: &'static str) {
+    beside(move |address| {
+        for number in 0..CROWD {
+            let frame = frames[number % frames.len()];
+            let mut wire = Wire::connect(address).unwrap();
+            wire.send(frame).unwrap();
+            let answer = wire.rest();
+            assert_eq!(answer, format!("-ERR Protocol error: {said}\r\n"), "{}", frame.escape_ascii());
+        }
+    });
+}
+
+#[test]
+fn a_bulk_of_a_gibibyte_is_refused_when_it_is_announced() {
+    refused(
+        &[
+            b"*1\r\n$1073741824\r\n",
+            b"*5\r\n$11\r\nCL.THROTTLE\r\n$1073741824\r\n",
+            b"*1\r\n$9223372036854775807\r\n",
+            b"*1\r\n$-2\r\n",
+        ],
+        "invalid bulk length",
+    );
+}
+
+#[test]
+fn a_billion_arguments_are_refused_when_they_are_announced() {
+    refused(
+        &[b"*1073741824\r\n", b"*9223372036854775807\r\n", b"*99999999999999999999\r\n", b"*one\r\n"],
+        "invalid multibulk length",
+    );
+}
+
+#[test]
+fn arrays_in_arrays_are_refused() {
+    refused(&[b"*1\r\n*1\r\n*1\r\n*1\r\n", b"*2\r\n*2\r\n$4\r\nPING\r\n"], "expected '$', got '*'");
+}
+
+#[test]
+fn lengths_that_lie_end_the_connection() {
+    refused(&[b"*1\r\n$4\r\nPINGPING\r\n", b"*2\r\n$1\r\nECHO\r\n$1\r\na\r\n"], "invalid bulk length");
+}
+
+/// A length that is too large swallows what comes next, and that is all: it comes back on one line.
+#[test]
+fn what_a_lying_length_swallows_does_not_come_back_as_lines_of_its_own() {
+    let server = Server::open();
+    let mut wire = Wire::connect(server.address).unwrap();
+    wire.send(b"*1\r\n$13\r\nPING\r\n+OK\r\n:1\r\n").unwrap();
+    let line = wire.line().unwrap();
+    assert!(line.starts_with("-ERR unknown command"), "{line}");
+    wire.send(b"PING\r\n").unwrap();
+    assert_eq!(wire.line().unwrap(), "+PONG", "nothing else was said, and the connection lives on");
+}
+
+#[test]
+fn lines_without_an_end_are_refused() {
+    beside(|address| {
+        for _ in 0..CROWD / 10 {
+            let mut wire = Wire::connect(address).unwrap();
+            wire.stuff(&[b'a'; 4096], 1 << 20, Duration::from_secs(5));
+            let answer = wire.rest();
+            // What the server did not read any more may have reset the connection before this came.
+            assert!(
+                answer.is_empty() || answer.starts_with("-ERR Protocol error: too big inline"),
+                "{answer}"
+            );
+        }
+    });
+}
+
+/// Hundreds begin a command of tens of thousands of bytes, and send it in drops.
+#[test]
+fn slow_writers_cost_what_they_sent_and_are_answered_in_the_end() {
+    const KEY: usize = 60_000;
+    beside(|address| {
+        let mut slow: Vec<_> = (0..CROWD).map(|_| Wire::connect(address).unwrap()).collect();
+        let key = "k".repeat(KEY);
+        let whole = command(&["CL.THROTTLE", &key, "15", "30", "60"]);
+        let (most, drops) = whole.split_at(whole.len() - 50);
+        for wire in &mut slow {
+            wire.send(most).unwrap();
+        }
+        for drop in drops.chunks(5) {
+            for wire in &mut slow {
+                wire.send(drop).unwrap();
+            }
+        }
+        let mut admitted = 0;
+        for wire in &mut slow {
+            let answer: Vec<_> = (0..6).map(|_| wire.line().unwrap()).collect();
+            assert_eq!(answer[0], "*5");
+            admitted += usize::from(answer[1] == ":0");
+        }
+        // They all asked about one key. Some come back on a slow machine.
+        assert!((16..CROWD).contains(&admitted), "{admitted}");
+    });
+}
+
+/// They ask for the longest answers there are, and take none of them: nothing more is read then.
+#[test]
+fn whoever_takes_no_answers_is_not_listened_to() {
+    const MOST: usize = 16 << 20;
+    beside(|address| {
+        let questions = command(&["COMMAND", "DOCS"]).repeat(1_000);
+        let mut greedy: Vec<_> = (0..CROWD / 10).map(|_| Wire::connect(address).unwrap()).collect();
+        for wire in &mut greedy {
+            let taken = wire.stuff(&questions, MOST, Duration::from_millis(200));
+            assert!(taken < MOST, "it takes all that is sent");
+        }
+    });
+}
+
+#[test]
+fn a_request_of_http_is_not_taken_for_commands() {
+    let server = Server::open();
+    for request in [
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 40\r\n\r\nCL.THROTTLE a 1 1 1\r\n",
+        "GET / HTTP/1.1\r\nHost: localhost\r\n\r\nCL.THROTTLE a 1 1 1\r\n",
+    ] {
+        let mut wire = Wire::connect(server.address).unwrap();
+        wire.send(request.as_bytes()).unwrap();
+        let answer = wire.rest();
+        assert!(!answer.contains('*'), "{request} was answered {answer}");
+    }
+}
+
+#[test]
+fn strangers_may_not_even_announce_much() {
+    let server = Server::locked();
+    for (frame, said) in [
+        (&b"*11\r\n"[..], "unauthenticated multibulk length"),
+        (b"*2\r\n$4\r\nAUTH\r\n$60000\r\n", "unauthenticated bulk length"),
+    ] {
+        let mut wire = Wire::connect(server.address).unwrap();
+        wire.send(frame).unwrap();
+        assert_eq!(wire.rest(), format!("-ERR Protocol error: {said}\r\n"));
+    }
+}
