@@ -199,7 +199,7 @@ async fn serve_api(
             }
         })
     };
-    HttpServer { tls, ..HttpServer::default() }.serve(listener, make, drain).await
+    HttpServer { tls, small_answers: true, ..HttpServer::default() }.serve(listener, make, drain).await
 }
 
 /// What this comes to, unless that takes too long. Nearly always it is there at once, and

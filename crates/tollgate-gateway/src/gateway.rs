@@ -90,7 +90,8 @@ impl<S: Store> Gateway<S> {
             return Err(StartError::NobodyTrusted);
         }
         let proxy_protocol = settings.proxy_protocol.then(|| trusted_by(&limiter));
-        let server = HttpServer { caps: settings.caps.clone(), tls: tls.transpose()?, proxy_protocol };
+        let (caps, tls) = (settings.caps.clone(), tls.transpose()?);
+        let server = HttpServer { caps, tls, proxy_protocol, ..HttpServer::default() };
         let tarpit = Tarpit::new(settings.tarpit, sleep);
         Ok(Self { settings, limiter, upstreams: Arc::new(upstreams), connector, server, tarpit })
     }

@@ -46,6 +46,9 @@ pub struct HttpServer {
     pub tls: Option<Tls>,
     /// Requires a PROXY header, and believes it from these peers.
     pub proxy_protocol: Option<Trusts>,
+    /// Answers are small: copying a body behind its head is cheaper than telling the kernel
+    /// of both.
+    pub small_answers: bool,
 }
 
 /// What is the same for every connection.

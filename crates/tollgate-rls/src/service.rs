@@ -101,7 +101,8 @@ impl<S: Store> Rls<S> {
         let answered = match request.uri().path() {
             SHOULD_RATE_LIMIT => inner.should_rate_limit(request.into_body()).await,
             THROTTLE => inner.throttle(request.into_body()).await,
-            _ => inner.answer_other(request).await,
+            // Boxed: nobody else carries what talking about oneself takes.
+            _ => Box::pin(inner.answer_other(request)).await,
         };
         answered.unwrap_or_else(|refusal| {
             inner.counters.turned_down(refusal.code);

@@ -86,7 +86,7 @@ pub(super) async fn serve<Make, S, B>(
         let close = http2::Connection::graceful_shutdown;
         drive(connection.as_mut(), close, &pulse, caps, false, drain.reached(Phase::Draining)).await
     } else {
-        serve_http1(wire, service, &pulse, caps, &mut drain).await
+        serve_http1(wire, service, &pulse, &shared.server, &mut drain).await
     };
     log_end(peer, end);
 }
@@ -98,7 +98,7 @@ async fn serve_http1<S, B>(
     mut wire: Wire,
     mut service: Answering<S>,
     pulse: &Pulse,
-    caps: &Caps,
+    server: &HttpServer,
     drain: &mut Drain,
 ) -> End
 where
@@ -108,9 +108,9 @@ where
     B::Data: Send,
     B::Error: Into<BoxError>,
 {
-    let mut may_rest = true;
+    let (mut may_rest, caps) = (true, &server.caps);
     loop {
-        let connection = http1_builder(caps).serve_connection(TokioIo::new(wire), service);
+        let connection = http1_builder(server).serve_connection(TokioIo::new(wire), service);
         let mut connection = Box::new(connection.with_upgrades());
         let close = http1::UpgradeableConnection::graceful_shutdown;
         let ending = drain.reached(Phase::Closing);
@@ -173,8 +173,11 @@ async fn open(mut stream: TcpStream, peer: SocketAddr, server: &HttpServer) -> i
     Ok(Some(Opened { transport: Transport::Plain(stream), ahead: ahead.freeze(), connection, http2 }))
 }
 
-fn http1_builder(caps: &Caps) -> http1::Builder {
-    let mut builder = http1::Builder::new();
+fn http1_builder(server: &HttpServer) -> http1::Builder {
+    let (caps, mut builder) = (&server.caps, http1::Builder::new());
+    if server.small_answers {
+        builder.writev(false);
+    }
     builder.max_header_size(caps.header_bytes).max_buf_size(caps.header_bytes.max(SMALLEST_BUFFER));
     if caps.headers != Caps::default().headers {
         // Hyper's own default is the same, and quicker.
