@@ -1,12 +1,16 @@
 //! Envoy's rate limit service and the Redis protocol, as the binary serves them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+#[path = "surfaces/streams.rs"]
+mod streams;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
+use streams::Streams;
 use tollgate_testkit::{Finished, Scratch, Tollgate};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
@@ -81,6 +85,18 @@ fn both_are_served_said_and_counted() {
     }
     tollgate.program.signal("TERM");
     assert_eq!(tollgate.program.wait().code(), Some(0));
+}
+
+#[test]
+fn streams_that_nobody_ends_do_not_hold_up_the_end() {
+    let mut tollgate = Tollgate::start(BINARY, BOTH);
+    let streams = Streams::open(tollgate.rls.unwrap());
+    tollgate.program.signal("TERM");
+    assert_eq!(tollgate.program.wait().code(), Some(0));
+    assert!(!tollgate.log().contains("cut off"), "{}", tollgate.log());
+    let [watched, talked] = streams.ended();
+    assert_eq!((watched.told, watched.status.as_str()), (vec![0, 0, 0, 0, 2, 8, 2], "14"), "NOT_SERVING");
+    assert_eq!((talked.told, talked.status.as_str()), (vec![], "0"));
 }
 
 #[test]

@@ -139,7 +139,7 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
             kind: QUOTA_EXCEEDED,
             title: "Quota Exceeded",
             detail,
-            violated: decision.limits().filter(refusing).map(|limit| limit.name()).collect(),
+            violated: each_once(decision.limits().filter(refusing).map(|limit| limit.name())),
             retry_after,
         }
     }
@@ -214,4 +214,15 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
         let _full = headers.try_insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         write_headers(headers, self.decision, self.id, settings, self.retry_after);
     }
+}
+
+/// One limit may refuse several of the requests that were decided together.
+fn each_once<'n>(names: impl Iterator<Item = &'n str>) -> SmallVec<[&'n str; 4]> {
+    let mut once = SmallVec::new();
+    for name in names {
+        if !once.contains(&name) {
+            once.push(name);
+        }
+    }
+    once
 }

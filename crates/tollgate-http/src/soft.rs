@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use http::request::Parts;
 use http::{HeaderName, HeaderValue};
+use smallvec::SmallVec;
 use tollgate::{Decision, Span};
 
 /// The header that names the limits whose soft threshold is reached.
@@ -48,14 +49,16 @@ pub fn soft_value(decision: &Decision<'_>) -> Option<HeaderValue> {
     joined(soft_limits(decision))
 }
 
-/// Each limit once, with how long it holds requests back. Its windows are neighbours.
+/// Each limit once, with how long it holds requests back.
 fn reached<'d>(decision: &'d Decision<'_>) -> impl Iterator<Item = (&'d str, Span)> {
     let allowed = decision.is_allowed();
     let soft = decision.limits().filter(move |limit| allowed && limit.is_soft());
-    let mut last = None;
+    let mut known = SmallVec::<[&str; 4]>::new();
     soft.filter_map(move |it| {
         let (name, tarpit) = (it.limit().name(), it.limit().soft()?.tarpit);
-        (last.replace(name) != Some(name)).then_some((name, tarpit))
+        let is_new = !known.contains(&name);
+        known.push(name);
+        is_new.then_some((name, tarpit))
     })
 }
 

@@ -62,8 +62,10 @@ impl<S: Store> Inner<S> {
             if told.iter().any(Option::is_none) {
                 return Ok(AtOnce::Waits(told));
             }
+            upstream::count(&self.statistics, limiter, asked, &met, &told);
             return Ok(AtOnce::Answered(form.write(&upstream::answer(asked, &met, &mut told))));
         }
+        self.statistics.count_domain(limiter, asked.domain);
         let answered = if asked.domain == described::DOMAIN {
             self.batch_at_once(limiter, asked, &Batch::described(asked)?, form)
         } else {
@@ -79,17 +81,21 @@ impl<S: Store> Inner<S> {
         batch: &Batch<R>,
         form: Form,
     ) -> Option<Answered> {
-        if batch.parts.len() < asked.descriptors.len() {
+        if batch.parts.len() < asked.descriptors.len() || !batch.looks().is_empty() {
             return None;
         }
         limiter.decide_together_at_once(&batch.parts, |decision| {
-            let mut ahead = Ahead::new();
+            let (mut ahead, mut after) = (Ahead::new(), None);
             for (part, units, valid) in native::wishes(decision, batch.parts.len()) {
                 let more = [batch.parts[part].costing(units)];
-                let handed = |more: &Decision<'_>| native::handed_out(limiter, more, units, valid);
-                let handed = limiter.decide_together_at_once(&more, handed).flatten();
-                ahead.extend(handed.map(|quota| (part, quota)));
+                let hand_out = |more: &Decision<'_>| {
+                    let quota = native::handed_out(limiter, more, units, valid)?;
+                    after.get_or_insert_with(|| decision.clone()).follow(native::most(part as u64), more);
+                    Some((part, quota))
+                };
+                ahead.extend(limiter.decide_together_at_once(&more, hand_out).flatten());
             }
+            let decision = after.as_ref().unwrap_or(decision);
             let mut answer = native::answer(decision, &batch.places, asked.descriptors.len(), &ahead);
             added::add(&mut answer, limiter, decision, self.headers_native());
             form.write(&answer)
@@ -115,6 +121,7 @@ impl<S: Store> Inner<S> {
                 }
             });
             let mut told = join_all(all).await.into();
+            upstream::count(&self.statistics, limiter, asked, &met, &told);
             return Ok(form.write(&upstream::answer(asked, &met, &mut told)));
         }
         if asked.domain == described::DOMAIN {
@@ -132,12 +139,15 @@ impl<S: Store> Inner<S> {
         form: Form,
     ) -> Result<Answered, Refusal> {
         let headers = self.headers_native();
-        let decision = limiter.decide_together(&batch.parts).await;
+        let mut decision = batch.decide(limiter).await;
         let mut ahead = Ahead::new();
         for (part, units, valid) in native::wishes(&decision, batch.parts.len()) {
             let more = [batch.parts[part].costing(units)];
             let more = limiter.decide_together(&more).await;
-            ahead.extend(native::handed_out(limiter, &more, units, valid).map(|quota| (part, quota)));
+            if let Some(quota) = native::handed_out(limiter, &more, units, valid) {
+                decision.follow(native::most(part as u64), &more);
+                ahead.push((part, quota));
+            }
         }
         let mut answer = native::answer(&decision, &batch.places, asked.descriptors.len(), &ahead);
         added::add(&mut answer, limiter, &decision, headers);
@@ -157,7 +167,10 @@ impl<S: Store> Inner<S> {
         answer: &mut Answer<'l>,
     ) -> Result<(), Refusal> {
         let status = if let Some(instead) = descriptor.instead {
-            if answer.over && !descriptor.gives_back {
+            // Beside Envoy's files, a domain that nothing is about counts nothing: so does upstream.
+            let knows_files = Domains::of(limiter.policy()).is_some();
+            let is_unknown = knows_files && !self.statistics.is_covered(limiter, asked.domain);
+            if is_unknown || (answer.over && !descriptor.gives_back) {
                 return Ok(());
             }
             let (requests, unit) = (instead.requests, instead.unit()?);

@@ -3,6 +3,9 @@
 //!
 //! So a proxy that asks for itself is limited by the same file, and from the same
 //! allowances, as one that Tollgate stands in front of.
+//!
+//! Which parts of a request there are is the proxy's doing, and may be a mistake; what they hold
+//! is the client's, and never is one.
 
 use std::net::IpAddr;
 
@@ -44,21 +47,17 @@ impl<'m> Batch<Call<'m>> {
 /// The request that these entries describe.
 pub(crate) fn describe<'m>(entries: &[(&'m str, &'m str)]) -> Result<Call<'m>, Refusal> {
     let of = |word: &str| entries.iter().find(|(key, _)| *key == word).map(|(_, value)| *value);
-    let path = of("path").unwrap_or("/");
-    if !path.starts_with('/') {
-        return Err(Refusal::senseless("the value of `path` must begin with `/`".to_owned()));
-    }
-    let mut call = Call::new(of("method").unwrap_or("GET"), path);
+    // `OPTIONS *` and CONNECT have a path that begins with no slash; it is matched as if it did.
+    let mut call = Call::new(of("method").unwrap_or("GET"), of("path").unwrap_or("/"));
     for (key, value) in entries {
         call = match *key {
             "method" | "path" => call,
             "host" => call.host(value),
-            "ip" | "remote_address" => {
-                let address = value.parse::<IpAddr>();
-                call.ip(
-                    address.map_err(|_| Refusal::senseless(format!("the value of `{key}` is no address")))?
-                )
-            }
+            // A header that a client wrote may hold anything: then the address is not known.
+            "ip" | "remote_address" => match value.parse::<IpAddr>() {
+                Ok(address) => call.ip(address),
+                Err(_) => call,
+            },
             "user" => call.user(value),
             "api_key" => call.api_key(value),
             "tenant" => call.tenant(value),

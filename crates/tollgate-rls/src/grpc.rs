@@ -116,6 +116,14 @@ pub(crate) fn went_well() -> HeaderMap {
     trailers
 }
 
+/// The trailers of a stream that ends because the server does (`UNAVAILABLE`): whoever wants to hear
+/// more asks another.
+pub(crate) fn ends_early() -> HeaderMap {
+    let mut trailers = HeaderMap::with_capacity(1);
+    trailers.insert(&GRPC_STATUS, HeaderValue::from_static("14"));
+    trailers
+}
+
 /// An answer that went well, with this body.
 pub(crate) fn response(body: RlsBody) -> Response<RlsBody> {
     let mut response = Response::new(body);

@@ -1,6 +1,7 @@
 //! `grpc.health.v1.Health`: whether the service serves.
 //!
-//! It does until it is told that the end has begun. Whoever watches is told then.
+//! It does until it is told that the end has begun. Whoever watches is told then, and streams that
+//! go on for as long as somebody listens end: an end that waits for them would wait for ever.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -11,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use http_body::{Body, Frame};
 
-use crate::grpc::{Code, Refusal, framed};
+use crate::grpc::{Code, Refusal, ends_early, framed};
 use crate::wire::{Reader, Write as _};
 
 /// The whole server, envoyproxy/ratelimit's name for its service, and the services' own.
@@ -40,8 +41,12 @@ impl Serving {
         }
     }
 
+    fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
+    }
+
     fn status(&self) -> u64 {
-        if self.has_ended.load(Ordering::Acquire) { NOT_SERVING } else { SERVING }
+        if self.has_ended() { NOT_SERVING } else { SERVING }
     }
 
     /// The answer to `Check`.
@@ -67,6 +72,35 @@ impl Serving {
     }
 }
 
+/// A stream that ends when the service does.
+#[derive(Debug)]
+pub(crate) struct Until {
+    serving: Arc<Serving>,
+    id: u64,
+}
+
+impl Until {
+    pub(crate) fn end_of(serving: &Arc<Serving>) -> Self {
+        let id = serving.next.fetch_add(1, Ordering::Relaxed);
+        Self { serving: Arc::clone(serving), id }
+    }
+
+    /// Whether the end has begun; the task is woken when it does.
+    pub(crate) fn has_come(&self, cx: &Context<'_>) -> bool {
+        if !self.serving.has_ended() {
+            self.serving.watch(self.id, cx.waker());
+        }
+        // It may have begun just before.
+        self.serving.has_ended()
+    }
+}
+
+impl Drop for Until {
+    fn drop(&mut self) {
+        self.serving.forget(self.id);
+    }
+}
+
 /// Whether the request asks about something that is here.
 fn is_known(message: &[u8]) -> Result<bool, Refusal> {
     let (mut fields, mut service) = (Reader::new(message), "");
@@ -82,24 +116,23 @@ fn response(status: u64) -> Bytes {
     framed(|out| out.put_uint(1, status))
 }
 
-/// The answer to `Watch`: the status, and each that follows. It ends with the connection.
+/// The answer to `Watch`: the status, the one that follows, and the end.
 #[derive(Debug)]
 pub(crate) struct Watching {
-    serving: Arc<Serving>,
-    id: u64,
+    end: Until,
     is_known: bool,
     last: Option<u64>,
+    is_over: bool,
 }
 
 impl Watching {
     pub(crate) fn new(serving: &Arc<Serving>, message: &[u8]) -> Result<Self, Refusal> {
         let is_known = is_known(message)?;
-        let id = serving.next.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { serving: Arc::clone(serving), id, is_known, last: None })
+        Ok(Self { end: Until::end_of(serving), is_known, last: None, is_over: false })
     }
 
     fn status(&self) -> u64 {
-        if self.is_known { self.serving.status() } else { SERVICE_UNKNOWN }
+        if self.is_known { self.end.serving.status() } else { SERVICE_UNKNOWN }
     }
 }
 
@@ -111,21 +144,23 @@ impl Body for Watching {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if self.last == Some(self.status()) {
-            self.serving.watch(self.id, cx.waker());
-            // It may have ended just before.
-            if self.last == Some(self.status()) {
-                return Poll::Pending;
-            }
+        if self.is_over {
+            return Poll::Ready(None);
         }
+        let ends = self.end.has_come(cx);
         let status = self.status();
-        self.last = Some(status);
-        Poll::Ready(Some(Ok(Frame::data(response(status)))))
+        if self.last != Some(status) {
+            self.last = Some(status);
+            return Poll::Ready(Some(Ok(Frame::data(response(status)))));
+        }
+        if !ends {
+            return Poll::Pending;
+        }
+        self.is_over = true;
+        Poll::Ready(Some(Ok(Frame::trailers(ends_early()))))
     }
-}
 
-impl Drop for Watching {
-    fn drop(&mut self) {
-        self.serving.forget(self.id);
+    fn is_end_stream(&self) -> bool {
+        self.is_over
     }
 }

@@ -68,13 +68,25 @@ struct Number<T>(T);
 impl<'de, T: TryFrom<u64>> Deserialize<'de> for Number<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let number = match Value::deserialize(from)? {
-            Value::Number(number) => number.as_u64(),
-            Value::String(digits) => digits.parse().ok(),
+            Value::Number(number) => whole(&number),
+            Value::String(digits) => serde_json::from_str(&digits).ok().and_then(|it| whole(&it)),
             _ => None,
         };
         let number = number.and_then(|number| T::try_from(number).ok());
         number.map(Self).ok_or_else(|| D::Error::custom("a whole number is expected that fits its field"))
     }
+}
+
+/// A whole number in any spelling: `3`, `3.0`, `3e0`.
+fn whole(number: &serde_json::Number) -> Option<u64> {
+    // Beyond this not every whole number has a spelling of its own.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let of_fraction = || {
+        let number = number.as_f64().filter(|it| it.fract() == 0.0 && (0.0..=EXACT).contains(it))?;
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, and in range")]
+        Some(number as u64)
+    };
+    number.as_u64().or_else(of_fraction)
 }
 
 /// A unit, by name or number.
@@ -84,7 +96,7 @@ struct WrittenUnit(u64);
 impl<'de> Deserialize<'de> for WrittenUnit {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let number = match Value::deserialize(from)? {
-            Value::Number(number) => number.as_u64(),
+            Value::Number(number) => whole(&number),
             Value::String(name) => Unit::number_of(&name),
             _ => None,
         };
@@ -145,6 +157,9 @@ pub(crate) fn render(answer: &Answer<'_>) -> Bytes {
     if let Some(metadata) = &answer.metadata {
         out.insert("dynamicMetadata".to_owned(), Value::Object(metadata.clone()));
     }
+    if let Some(quota) = &answer.quota {
+        out.insert("quota".to_owned(), handed_out(quota));
+    }
     Value::Object(out).to_string().into()
 }
 
@@ -174,16 +189,20 @@ fn status(status: &Status<'_>) -> Value {
     if let Some(seconds) = status.reset {
         out.insert("durationUntilReset".to_owned(), format!("{seconds}s").into());
     }
-    if let Some(Quota { requests, until, id }) = &status.quota {
-        let until = until.as_micros();
-        let until = jiff::Timestamp::from_microsecond(i64::try_from(until).unwrap_or(i64::MAX));
-        let mut quota = Map::from_iter([("requests".to_owned(), (*requests).into())]);
-        if let Ok(until) = until {
-            quota.insert("validUntil".to_owned(), until.to_string().into());
-        }
-        quota.insert("id".to_owned(), id.to_string().into());
-        out.insert("quota".to_owned(), Value::Object(quota));
+    if let Some(quota) = &status.quota {
+        out.insert("quota".to_owned(), handed_out(quota));
     }
+    Value::Object(out)
+}
+
+fn handed_out(Quota { requests, until, id }: &Quota) -> Value {
+    let until = until.as_micros();
+    let until = jiff::Timestamp::from_microsecond(i64::try_from(until).unwrap_or(i64::MAX));
+    let mut out = Map::from_iter([("requests".to_owned(), (*requests).into())]);
+    if let Ok(until) = until {
+        out.insert("validUntil".to_owned(), until.to_string().into());
+    }
+    out.insert("id".to_owned(), id.to_string().into());
     Value::Object(out)
 }
 

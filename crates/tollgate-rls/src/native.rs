@@ -6,7 +6,7 @@
 //! - In the domain `tollgate` a descriptor describes a request (`described`), and meets the
 //!   limits on paths.
 //! - Hits that are not said are what the limit says a request costs. Zero hits only look, and
-//!   are over the limit where nothing is left.
+//!   are refused where one would be.
 //! - Hits that are given back (`given`) and overrides (`overridden`) are no part of the batch:
 //!   they are done one by one, overrides only where the batch was admitted.
 //! - A limit that says `quota: N` hands out up to N more with what it admits.
@@ -49,7 +49,7 @@ impl Request for Described<'_> {
 }
 
 /// A request that can be asked again at another cost.
-pub(crate) trait Costing: Request + Sync + Send + Sized {
+pub(crate) trait Costing: Request + Clone + Sync + Send {
     fn costing(&self, cost: u64) -> Self;
 }
 
@@ -76,6 +76,31 @@ impl<'m> Batch<Described<'m>> {
             }
         }
         batch
+    }
+}
+
+impl<R: Costing> Batch<R> {
+    /// The parts that only look.
+    pub(crate) fn looks(&self) -> SmallVec<[usize; 2]> {
+        let looks = self.parts.iter().enumerate().filter(|(_, part)| part.cost() == Some(0));
+        looks.map(|(at, _)| at).collect()
+    }
+
+    /// What they look for: whether there is one. Others ask as they do.
+    fn looked_for(&self) -> SmallVec<[R; 2]> {
+        let one = |part: &R| if part.cost() == Some(0) { part.costing(1) } else { part.clone() };
+        self.parts.iter().map(one).collect()
+    }
+
+    /// Decides about all parts as one.
+    pub(crate) async fn decide<'l, S: Store>(&self, limiter: &'l Limiter<S>) -> Decision<'l> {
+        let looks = self.looks();
+        if !looks.is_empty()
+            && let Some(refused) = limiter.refuse_together(&self.looked_for(), &looks).await
+        {
+            return refused;
+        }
+        limiter.decide_together(&self.parts).await
     }
 }
 
@@ -143,7 +168,8 @@ pub(crate) fn answer<'d>(
     descriptors: usize,
     ahead: &Ahead,
 ) -> Answer<'d> {
-    let mut answer = Answer { over: !decision.is_allowed(), ..Answer::default() };
+    let quota = ahead.first().filter(|_| descriptors == 1).map(|(_, quota)| *quota);
+    let mut answer = Answer { over: !decision.is_allowed(), quota, ..Answer::default() };
     answer.statuses.resize(descriptors, Status::default());
     // Without counting, nobody knows whose fault it was; it is everybody's.
     let uncounted = answer.over && decision.fate() != Fate::Refused;
@@ -169,7 +195,7 @@ fn spoken_of<'d>(limits: impl Iterator<Item = LimitOutcome<'d>>) -> Option<Limit
     })
 }
 
-/// Whoever only looks is over the limit where nothing is left.
+/// Whoever only looks is over the limit where nothing is left, also while no store tells before.
 fn is_over(limit: &LimitOutcome<'_>) -> bool {
     let outcome = limit.outcome();
     !outcome.is_admitted() || (limit.cost() == 0 && outcome.remaining == 0)

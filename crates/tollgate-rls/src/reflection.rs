@@ -1,20 +1,22 @@
 //! `grpc.reflection`: what is served here, for clients that do not know.
 //!
 //! Both versions have the same messages under other names, and get the same answers. A stream
-//! goes on for as long as the client asks: each question is answered when it has arrived.
+//! goes on for as long as the client asks, or until the server ends: each question is answered when
+//! it has arrived.
 //!
 //! The descriptors are generated from `proto/` (`make generate`).
 
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::LazyLock;
-use std::task::{Context, Poll, ready};
+use std::sync::{Arc, LazyLock};
+use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes, BytesMut};
 use http_body::{Body, Frame};
 
 use crate::grpc::{PREFIX, Refusal, announced, framed, went_well};
+use crate::health::{Serving, Until};
 use crate::wire::{Malformed, Reader, Write as _};
 
 /// A `FileDescriptorSet` of everything in `proto/`, and what that imports.
@@ -171,12 +173,14 @@ fn answer(message: &[u8]) -> Result<Bytes, Malformed> {
 pub(crate) struct Talk<B> {
     questions: Pin<Box<B>>,
     arrived: BytesMut,
+    end: Until,
     is_over: bool,
 }
 
 impl<B: Body> Talk<B> {
-    pub(crate) fn new(questions: B) -> Self {
-        Self { questions: Box::pin(questions), arrived: BytesMut::new(), is_over: false }
+    pub(crate) fn new(serving: &Arc<Serving>, questions: B) -> Self {
+        let end = Until::end_of(serving);
+        Self { questions: Box::pin(questions), arrived: BytesMut::new(), end, is_over: false }
     }
 
     /// The answer to the next question that has arrived in full.
@@ -211,9 +215,13 @@ impl<B: Body> Body for Talk<B> {
                     return Poll::Ready(Some(Ok(Frame::trailers(refusal.trailers()))));
                 }
             }
-            let Some(Ok(frame)) = ready!(this.questions.as_mut().poll_frame(cx)) else {
-                this.is_over = true;
-                return Poll::Ready(Some(Ok(Frame::trailers(went_well()))));
+            let frame = match this.questions.as_mut().poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => frame,
+                Poll::Pending if !this.end.has_come(cx) => return Poll::Pending,
+                Poll::Pending | Poll::Ready(_) => {
+                    this.is_over = true;
+                    return Poll::Ready(Some(Ok(Frame::trailers(went_well()))));
+                }
             };
             // What is kept is less than one question and one frame, and those are bounded.
             if let Ok(mut data) = frame.into_data() {

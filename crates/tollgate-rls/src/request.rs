@@ -1,12 +1,18 @@
 //! A `RateLimitRequest`, read without copying.
 //!
-//! Bounded: whoever sends more descriptors or entries than any proxy makes is told so.
+//! Bounded in what a proxy's settings decide: whoever sends more descriptors or entries than any
+//! proxy makes is told so. What a client chooses, the values, is as long as the message has room
+//! for and may be any bytes (`mended`): a call must not fail for it, since most proxies let pass
+//! what has no answer.
 //!
 //! Not here: the same as JSON (`json`).
+
+use std::sync::OnceLock;
 
 use smallvec::SmallVec;
 
 use crate::grpc::Refusal;
+use crate::mended::mended;
 use crate::unit::Unit;
 use crate::wire::{Malformed, Reader, Value};
 
@@ -14,8 +20,6 @@ use crate::wire::{Malformed, Reader, Value};
 pub(crate) const MOST_DESCRIPTORS: usize = 100;
 /// The most entries of one descriptor.
 pub(crate) const MOST_ENTRIES: usize = 50;
-/// The most bytes of an entry, key and value together.
-pub(crate) const MOST_ENTRY_BYTES: usize = 8 * 1024;
 
 /// What a proxy asks.
 #[derive(Clone, Debug, Default)]
@@ -58,8 +62,22 @@ impl Override {
 }
 
 impl<'m> Asked<'m> {
-    /// Reads a message, and looks whether it makes sense.
-    pub(crate) fn read(message: &'m [u8]) -> Result<Self, Refusal> {
+    /// Reads a message, and looks whether it makes sense. The place is for another spelling of it,
+    /// where values are no text.
+    #[inline]
+    pub(crate) fn read(message: &'m [u8], place: &'m OnceLock<Vec<u8>>) -> Result<Self, Refusal> {
+        Self::read_text(message).or_else(|refusal| Self::read_mended(message, place, refusal))
+    }
+
+    #[cold]
+    fn read_mended(message: &[u8], place: &'m OnceLock<Vec<u8>>, refusal: Refusal) -> Result<Self, Refusal> {
+        match mended(message) {
+            Ok(Some(text)) => Self::read_text(place.get_or_init(|| text)),
+            _ => Err(refusal),
+        }
+    }
+
+    fn read_text(message: &'m [u8]) -> Result<Self, Refusal> {
         let mut asked = Self::default();
         let mut fields = Reader::new(message);
         while let Some((number, value)) = fields.next()? {
@@ -145,14 +163,9 @@ impl<'m> Descriptor<'m> {
         if self.entries.len() > MOST_ENTRIES {
             return Err(too_many_entries());
         }
-        for (key, value) in &self.entries {
+        for (key, _) in &self.entries {
             if key.is_empty() {
                 return Err(Refusal::senseless(format!("an entry of rate limit descriptor {at} has no key")));
-            }
-            if key.len() + value.len() > MOST_ENTRY_BYTES {
-                return Err(Refusal::senseless(format!(
-                    "an entry of rate limit descriptor {at} has more than {MOST_ENTRY_BYTES} bytes"
-                )));
             }
         }
         self.instead.map_or(Ok(()), |it| it.unit().map(drop))

@@ -27,6 +27,8 @@ pub(crate) struct Answer<'a> {
     /// For a client that is refused.
     pub(crate) raw_body: Bytes,
     pub(crate) metadata: Option<Map<String, Value>>,
+    /// Of the whole request: there where it has one descriptor.
+    pub(crate) quota: Option<Quota>,
 }
 
 /// What is said about one descriptor.
@@ -76,6 +78,9 @@ impl Answer<'_> {
         if let Some(metadata) = &self.metadata {
             out.put_message(6, |out| write_struct(out, metadata));
         }
+        if let Some(quota) = &self.quota {
+            out.put_message(7, |out| quota.write(out));
+        }
     }
 }
 
@@ -94,16 +99,20 @@ impl Status<'_> {
             out.put_message(4, |out| out.put_uint(1, seconds));
         }
         if let Some(quota) = &self.quota {
-            out.put_message(5, |out| {
-                let micros = quota.until.as_micros();
-                out.put_uint(1, u64::from(quota.requests));
-                out.put_message(2, |out| {
-                    out.put_uint(1, micros / 1_000_000);
-                    out.put_uint(2, micros % 1_000_000 * 1_000);
-                });
-                out.put_bytes(3, &quota.id.digits());
-            });
+            out.put_message(5, |out| quota.write(out));
         }
+    }
+}
+
+impl Quota {
+    fn write(&self, out: &mut Vec<u8>) {
+        let micros = self.until.as_micros();
+        out.put_uint(1, u64::from(self.requests));
+        out.put_message(2, |out| {
+            out.put_uint(1, micros / 1_000_000);
+            out.put_uint(2, micros % 1_000_000 * 1_000);
+        });
+        out.put_bytes(3, &self.id.digits());
     }
 }
 

@@ -1,6 +1,6 @@
 //! The service: which call is which, and what each is answered.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::{Buf, Bytes};
 use http::{Request, Response, StatusCode};
@@ -14,6 +14,7 @@ use crate::counters::{Counters, Surface};
 use crate::decide::{Answered, AtOnce, Form};
 use crate::grpc::{self, Refusal, no_call, read_message};
 use crate::health::Serving;
+use crate::hits::Statistics;
 use crate::request::Asked;
 use crate::upstream::AllTold;
 use crate::{health, json, reflection, throttle};
@@ -56,6 +57,7 @@ pub(crate) struct Inner<S> {
     pub(crate) limiter: SharedLimiter<S>,
     settings: RlsSettings,
     counters: Counters,
+    pub(crate) statistics: Statistics<S>,
     serving: Arc<Serving>,
 }
 
@@ -68,8 +70,8 @@ impl<S> Clone for Rls<S> {
 impl<S: Store> Rls<S> {
     /// Decides with this limiter.
     pub fn new(limiter: SharedLimiter<S>, settings: RlsSettings) -> Self {
-        let (counters, serving) = (Counters::default(), Arc::default());
-        Self(Arc::new(Inner { limiter, settings, counters, serving }))
+        let (counters, statistics, serving) = (Counters::default(), Statistics::new(), Arc::default());
+        Self(Arc::new(Inner { limiter, settings, counters, statistics, serving }))
     }
 
     /// The limiter in force.
@@ -77,7 +79,8 @@ impl<S: Store> Rls<S> {
         &self.0.limiter
     }
 
-    /// From now on health says `NOT_SERVING`, also to those who watch. Calls are answered on.
+    /// From now on health says `NOT_SERVING`, and streams that go on for as long as somebody listens
+    /// end: those who watch are told first. Calls are answered on.
     pub fn drain(&self) {
         self.0.serving.end();
     }
@@ -85,6 +88,9 @@ impl<S: Store> Rls<S> {
     /// Appends what was answered so far, in the text format of Prometheus.
     pub fn metrics(&self, out: &mut String) {
         self.0.counters.write(out);
+        // Limits that nobody has met yet are there, with nothing.
+        self.0.in_force();
+        self.0.statistics.write(out);
     }
 
     /// Answers a call.
@@ -140,6 +146,14 @@ impl<S: Store> Inner<S> {
         self.settings.headers.unwrap_or(Headers::Refusals)
     }
 
+    /// The limiter to decide with, and to count for.
+    #[inline]
+    fn in_force(&self) -> Arc<Limiter<S>> {
+        let limiter = self.limiter.load();
+        self.statistics.prepare(&limiter);
+        limiter
+    }
+
     #[inline]
     async fn should_rate_limit<B: Body>(&self, body: B) -> Result<Response<RlsBody>, Refusal> {
         let message = read_message(body).await?;
@@ -154,8 +168,9 @@ impl<S: Store> Inner<S> {
     /// Apart, so that nothing of it is kept while a body is waited for.
     #[inline(never)]
     fn limit_at_once(&self, message: &[u8]) -> Result<Result<Bytes, Box<Waiting<S>>>, Refusal> {
-        let asked = Asked::read(message)?;
-        let limiter = self.limiter.load();
+        let place = OnceLock::new();
+        let asked = Asked::read(message, &place)?;
+        let limiter = self.in_force();
         Ok(match self.decide_at_once(&limiter, &asked, Form::Framed)? {
             AtOnce::Answered(answered) => Ok(self.counted(Surface::Envoy, answered).bytes),
             AtOnce::Waits(told) => Err(Box::new(Waiting { limiter, told })),
@@ -164,7 +179,8 @@ impl<S: Store> Inner<S> {
 
     /// The rest of it, with what was told by then: that is not counted again.
     async fn limit(&self, message: Bytes, waiting: Box<Waiting<S>>) -> Result<Bytes, Refusal> {
-        let asked = Asked::read(&message)?;
+        let place = OnceLock::new();
+        let asked = Asked::read(&message, &place)?;
         let Waiting { limiter, told } = *waiting;
         let answered = self.decide(&limiter, &asked, told, Form::Framed).await?;
         Ok(self.counted(Surface::Envoy, answered).bytes)
@@ -177,7 +193,7 @@ impl<S: Store> Inner<S> {
 
     /// Decides, and waits where that takes long.
     async fn decide_now(&self, asked: &Asked<'_>, form: Form, surface: Surface) -> Result<Answered, Refusal> {
-        let limiter = self.limiter.load();
+        let limiter = self.in_force();
         let answered = match self.decide_at_once(&limiter, asked, form)? {
             AtOnce::Answered(answered) => answered,
             AtOnce::Waits(told) => self.decide(&limiter, asked, told, form).await?,
@@ -212,7 +228,9 @@ impl<S: Store> Inner<S> {
                 let message = read_message(request.into_body()).await?;
                 RlsBody::stream(health::Watching::new(&self.serving, &message)?)
             }
-            REFLECTION | REFLECTION_ALPHA => RlsBody::stream(reflection::Talk::new(request.into_body())),
+            REFLECTION | REFLECTION_ALPHA => {
+                RlsBody::stream(reflection::Talk::new(&self.serving, request.into_body()))
+            }
             _ => return Err(Refusal::unimplemented("no such method is served here".to_owned())),
         }))
     }

@@ -23,6 +23,7 @@ use tollgate_envoy::{Domains, Found, Leaf, Metadata};
 
 use crate::added::{self, Headers};
 use crate::grpc::Refusal;
+use crate::hits::{Statistics, Stood};
 use crate::native::most;
 use crate::request::{Asked, Descriptor};
 use crate::response::{Answer, CurrentLimit, Status};
@@ -31,7 +32,7 @@ use crate::unit::Unit;
 /// What a descriptor without limit has left, as envoyproxy/ratelimit puts it.
 const UNLIMITED: u32 = u32::MAX;
 /// Names the rules of overrides where no limit is configured.
-const OVERRIDE: &str = "(override)";
+const OVERRIDE: &str = "override";
 
 /// What one descriptor meets.
 pub(crate) enum Met<'p> {
@@ -52,9 +53,12 @@ pub(crate) struct Told {
     exceeded: bool,
     /// Whether that refuses anybody.
     binding: bool,
+    limit: u64,
     remaining: u64,
     /// When; `None` where nothing was counted.
     at: Option<Timestamp>,
+    /// How long it takes until hits that were given back make no difference.
+    back_for: Option<Span>,
     wait: Span,
     /// Headers and a body, where there is something to say.
     words: Option<Box<Answer<'static>>>,
@@ -166,6 +170,7 @@ impl Told {
             Some(counted) => Self {
                 exceeded: !counted.outcome().is_admitted(),
                 binding: counted.is_binding(),
+                limit: counted.outcome().limit,
                 remaining: counted.outcome().remaining,
                 at: decision.at(),
                 ..Self::default()
@@ -240,7 +245,30 @@ pub(crate) async fn decide<S: Store>(
 /// reason to refuse.
 pub(crate) async fn give_back<S: Store>(limiter: &Limiter<S>, rule: &Rule, key: &Key, units: u64) -> Told {
     let adjusted = limiter.store().adjust(rule, key.as_bytes(), Adjustment::Grant { units }).await;
-    adjusted.map_or_else(|_gone| Told::default(), |it| Told { remaining: it.remaining, ..Told::default() })
+    adjusted.map_or_else(
+        |_gone| Told::default(),
+        |it| Told { remaining: it.remaining, back_for: Some(it.reset_after), ..Told::default() },
+    )
+}
+
+/// Counts what was told of limits of the files, when all is told: hits that were given back, or
+/// that nobody could count, are not.
+pub(crate) fn count<S>(
+    statistics: &Statistics<S>,
+    limiter: &Limiter<S>,
+    asked: &Asked<'_>,
+    met: &AllMet<'_>,
+    told: &AllTold,
+) {
+    for ((met, descriptor), told) in met.iter().zip(&asked.descriptors).zip(told) {
+        let (Met::Limit { leaf, .. } | Met::Override { leaf: Some(leaf), .. }) = met else { continue };
+        if let Some(told) = told.as_ref().filter(|told| told.at.is_some()) {
+            let remaining = (!told.exceeded).then_some(told.remaining);
+            let (hits, limit, binding) = (hits(asked, descriptor), told.limit, told.binding);
+            let stood = Stood { hits, limit, remaining, binding };
+            statistics.count(limiter, leaf, &descriptor.entries, stood);
+        }
+    }
 }
 
 /// What all of it comes to.
@@ -263,9 +291,12 @@ pub(crate) fn answer<'p>(asked: &Asked<'_>, met: &AllMet<'p>, told: &mut AllTold
 }
 
 pub(crate) fn status<'p>(met: &Met<'p>, told: &Told) -> Status<'p> {
+    let passed_uncounted = !told.exceeded && told.at.is_none() && told.back_for.is_none();
     let (requests, unit, name) = match met {
         Met::Nothing => return Status::default(),
         Met::Unlimited(_) => return Status { remaining: UNLIMITED, ..Status::default() },
+        // Switched off, or nobody could count: how the limit stands nobody knows.
+        _ if passed_uncounted => return Status::default(),
         Met::Limit { leaf, .. } => {
             let unit = leaf.unit().and_then(|unit| Unit::of_span(unit.length()));
             let Some(unit) = unit else { return Status::default() };
@@ -277,7 +308,10 @@ pub(crate) fn status<'p>(met: &Met<'p>, told: &Told) -> Status<'p> {
         over: told.is_over(),
         limit: Some(CurrentLimit { requests, unit: Some(unit), name }),
         remaining: if told.exceeded { 0 } else { most(told.remaining) },
-        reset: told.at.map(|at| unit.secs() - at.as_micros() / 1_000_000 % unit.secs()),
+        reset: match told.at {
+            Some(at) => Some(unit.secs() - at.as_micros() / 1_000_000 % unit.secs()),
+            None => told.back_for.map(Span::as_secs_ceil),
+        },
         quota: None,
     }
 }

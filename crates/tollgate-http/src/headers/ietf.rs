@@ -3,7 +3,7 @@
 //! Draft 11 lists every limit that applied under its name: its quota `q` and
 //! window `w` in the policy, what is left `r` and for how long that holds `t` in
 //! the other. Draft 6 has three plain headers (`triple`) and a policy without
-//! names. Limits in shadow mode decide nothing and are not spoken of.
+//! names. Limits in shadow mode decide nothing and are not spoken of. No name comes twice.
 //!
 //! Windows are whole seconds above zero, so short ones are rounded up: a client
 //! that believes them sends less than it may, never more.
@@ -41,9 +41,22 @@ pub(super) fn write_draft_11(sheet: &mut Sheet, decision: &Decision<'_>) {
     });
 }
 
-/// Limits in shadow mode bind nobody.
+/// Limits in shadow mode bind nobody. Where several requests were decided together, a name still
+/// stands for one policy: whose state matters most speaks for it.
 fn spoken_of<'d>(decision: &'d Decision<'_>) -> impl Iterator<Item = LimitOutcome<'d>> {
-    decision.limits().filter(LimitOutcome::is_binding)
+    let several = decision.limits().any(|limit| limit.part() > 0);
+    let binding = || decision.limits().filter(LimitOutcome::is_binding);
+    binding().enumerate().filter_map(move |(at, limit)| {
+        let order = |at: usize, limit: &LimitOutcome<'_>| {
+            (limit.outcome().is_admitted(), limit.outcome().remaining, at)
+        };
+        let own = order(at, &limit);
+        let matters_less = several
+            && binding()
+                .enumerate()
+                .any(|(at, other)| other.name() == limit.name() && order(at, &other) < own);
+        (!matters_less).then_some(limit)
+    })
 }
 
 /// Slots come back when requests end: there is no window, and no time to tell.

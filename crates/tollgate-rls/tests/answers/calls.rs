@@ -34,31 +34,81 @@ fn health_knows_the_server_and_its_services() {
     assert_eq!(health(&service, ""), ("0".to_owned(), Some(json!({"status": "NOT_SERVING"}))));
 }
 
-/// The next message of a stream, if there is one by now.
-fn next(body: &mut RlsBody) -> Option<Bytes> {
+/// What a stream brings next, if anything by now: a message, or gRPC's status and the end.
+#[derive(Debug, PartialEq)]
+enum Next {
+    Nothing,
+    Message(Bytes),
+    End(String),
+}
+
+fn next(body: &mut RlsBody) -> Next {
     let mut cx = Context::from_waker(Waker::noop());
-    match pin!(body).poll_frame(&mut cx) {
-        Poll::Ready(Some(Ok(frame))) => Some(frame.into_data().expect("a message").slice(5..)),
-        Poll::Ready(_) => panic!("the stream has ended"),
-        Poll::Pending => None,
+    let Poll::Ready(frame) = pin!(&mut *body).poll_frame(&mut cx) else { return Next::Nothing };
+    match frame.expect("the stream goes on").unwrap().into_data() {
+        Ok(data) => Next::Message(data.slice(5..)),
+        Err(trailers) => {
+            assert!(matches!(pin!(body).poll_frame(&mut cx), Poll::Ready(None)), "trailers are the end");
+            let trailers = trailers.into_trailers().unwrap();
+            Next::End(trailers["grpc-status"].to_str().unwrap().to_owned())
+        }
     }
 }
 
 #[test]
-fn whoever_watches_is_told_of_the_end() {
+fn whoever_watches_is_told_of_the_end_and_then_the_stream_ends() {
     let service = service();
     let watch = |name: &str| {
         let message = encode("grpc.health.v1.HealthCheckRequest", &json!({"service": name}));
         service.send("/grpc.health.v1.Health/Watch", framed(&message)).into_body()
     };
-    let status = |message: Option<Bytes>| decode("grpc.health.v1.HealthCheckResponse", &message.unwrap());
+    let is = |status: &str| {
+        Next::Message(Bytes::from(encode("grpc.health.v1.HealthCheckResponse", &json!({"status": status}))))
+    };
     let (mut known, mut unknown) = (watch("ratelimit"), watch("other"));
-    assert_eq!(status(next(&mut known)), json!({"status": "SERVING"}));
-    assert_eq!(status(next(&mut unknown)), json!({"status": "SERVICE_UNKNOWN"}));
-    assert_eq!((next(&mut known), next(&mut unknown)), (None, None));
+    assert_eq!((next(&mut known), next(&mut unknown)), (is("SERVING"), is("SERVICE_UNKNOWN")));
+    assert_eq!((next(&mut known), next(&mut unknown)), (Next::Nothing, Next::Nothing));
     service.rls.drain();
-    assert_eq!(status(next(&mut known)), json!({"status": "NOT_SERVING"}));
-    assert_eq!((next(&mut known), next(&mut unknown)), (None, None));
+    assert_eq!((next(&mut known), next(&mut unknown)), (is("NOT_SERVING"), Next::End("14".to_owned())));
+    assert_eq!(next(&mut known), Next::End("14".to_owned()));
+    let mut late = watch("ratelimit");
+    assert_eq!((next(&mut late), next(&mut late)), (is("NOT_SERVING"), Next::End("14".to_owned())));
+}
+
+/// Questions that never end: these, and then silence.
+struct Open(Option<Bytes>);
+
+impl http_body::Body for Open {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+        self.0.take().map_or(Poll::Pending, |it| Poll::Ready(Some(Ok(http_body::Frame::data(it)))))
+    }
+}
+
+#[test]
+fn reflection_answers_what_was_asked_and_ends_with_the_server() {
+    let service = service();
+    let question = encode("grpc.reflection.v1.ServerReflectionRequest", &json!({"listServices": "*"}));
+    let talk = || {
+        let request =
+            Request::post("http://rls.test/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
+                .header("content-type", "application/grpc")
+                .body(Open(Some(Bytes::from(framed(&question)))))
+                .unwrap();
+        pollster::block_on(service.rls.answer(request)).into_body()
+    };
+    let (mut before, mut late) = (talk(), talk());
+    assert!(matches!(next(&mut before), Next::Message(_)));
+    assert_eq!(next(&mut before), Next::Nothing);
+    service.rls.drain();
+    assert_eq!(next(&mut before), Next::End("0".to_owned()));
+    assert!(matches!(next(&mut late), Next::Message(_)), "the question had come");
+    assert_eq!(next(&mut late), Next::End("0".to_owned()));
 }
 
 /// All answers to these questions, which came at once.

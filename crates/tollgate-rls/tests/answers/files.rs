@@ -2,7 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Service, applied, of, of_file};
+use tollgate::Policy;
+use tollgate::policy::Mode;
+use tollgate_rls::Headers;
+
+use crate::support::{Service, applied, applied_to, of, of_file, of_policy};
 
 const SHOP: &str = "
 domain: shop
@@ -99,8 +103,41 @@ fn hits_that_are_given_back_lower_the_count() {
     );
     let mut back = one("user", "a");
     (back["hitsAddend"], back["isNegativeHits"]) = (2.into(), true.into());
-    assert_eq!(remaining(&service, &shop(&[back])), 2);
+    let told = service.ask(&shop(&[back]));
+    assert_eq!(
+        told["statuses"][0],
+        json!({"code": "OK", "limitRemaining": 2, "durationUntilReset": "30s",
+            "currentLimit": {"requestsPerUnit": 3, "unit": "MINUTE", "name": "per_user"}})
+    );
     assert_eq!(remaining(&service, &shop(&[one("user", "a")])), 1);
+}
+
+#[test]
+fn a_limit_that_is_switched_off_is_not_told_of() {
+    let service = of(applied(SHOP).with_modes(|_| Mode::Off), None);
+    let told = service.ask(&shop(&[one("user", "a")]));
+    assert_eq!(told, json!({"overallCode": "OK", "statuses": [{"code": "OK"}]}));
+}
+
+#[test]
+fn an_override_in_a_domain_that_nothing_is_about_counts_nothing() {
+    let mut instead = one("user", "a");
+    instead["limit"] = json!({"requestsPerUnit": 1, "unit": "DAY"});
+    let ask = |service: &Service, domain: &str| {
+        let request = json!({"domain": domain, "descriptors": [instead]});
+        [service.codes(&request), service.codes(&request)]
+    };
+    let (passes, counts) = (["OK: OK", "OK: OK"], ["OK: OK", "OVER_LIMIT: OVER_LIMIT"]);
+    let service = of_file(SHOP);
+    assert_eq!(ask(&service, "nowhere"), passes);
+    assert_eq!(ask(&service, "shop"), counts);
+    // A limit of the policy knows domains, too.
+    let policy = Policy::parse("limits: [{domain: edge, descriptor: [x], bucket: 1/day}]").unwrap();
+    let service = of(applied_to(policy, SHOP), Some(Headers::Off));
+    assert_eq!(ask(&service, "nowhere"), passes);
+    assert_eq!(ask(&service, "edge"), counts);
+    // And without files, whoever brings numbers is believed.
+    assert_eq!(ask(&of_policy("limits: []"), "nowhere"), counts);
 }
 
 #[test]

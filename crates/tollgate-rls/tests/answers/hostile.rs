@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{SHOULD_RATE_LIMIT, encode, framed, of_policy, read};
+use crate::support::{SHOULD_RATE_LIMIT, decode, encode, framed, of_file, of_policy, read};
 
 const REQUEST: &str = "envoy.service.ratelimit.v3.RateLimitRequest";
 
@@ -21,16 +21,78 @@ fn requests_that_make_no_sense_are_turned_down() {
         json!({"domain": "d", "descriptors": [{"entries": [{"value": "v"}]}]}),
         json!({"domain": "d", "descriptors": [{"entries": many(51)}]}),
         json!({"domain": "d", "descriptors": vec![user.clone(); 101]}),
-        json!({"domain": "d", "descriptors": [{"entries": [{"key": "k", "value": "v".repeat(9_000)}]}]}),
         json!({"domain": "d", "descriptors": [no_unit]}),
         json!({"domain": "tollgate", "descriptors": [{"entries": [{"key": "colour", "value": "red"}]}]}),
-        json!({"domain": "tollgate", "descriptors": [{"entries": [{"key": "ip", "value": "red"}]}]}),
-        json!({"domain": "tollgate", "descriptors": [{"entries": [{"key": "path", "value": "red"}]}]}),
     ] {
         let told = service.call(SHOULD_RATE_LIMIT, &encode(REQUEST, &request));
         assert_eq!(told, ("3".to_owned(), None), "{request}");
     }
     assert_eq!(service.ask(&json!({"domain": "d", "descriptors": [user]}))["overallCode"], "OK");
+}
+
+/// A request with one entry, whose value is these bytes.
+fn of_bytes(domain: &str, key: &str, value: &[u8]) -> Vec<u8> {
+    let stand_in = "=".repeat(value.len());
+    let entry = json!({"key": key, "value": stand_in});
+    let mut message = encode(REQUEST, &json!({"domain": domain, "descriptors": [{"entries": [entry]}]}));
+    let at = message.windows(value.len()).position(|it| it == stand_in.as_bytes()).unwrap();
+    message[at..at + value.len()].copy_from_slice(value);
+    message
+}
+
+#[test]
+fn whatever_a_client_puts_into_a_value_is_counted() {
+    let native = of_policy("limits: [{descriptor: [user], bucket: 2/minute}, {by: ip, bucket: 2/minute}]");
+    let files = of_file(
+        "domain: d\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 2}, detailed_metric: true}]",
+    );
+    let long = vec![b'v'; 900_000];
+    let values: [&[u8]; 6] = [&long, b"\xff\xfe", b"a\xc3", b"\0", "é".as_bytes(), &[0x80; 9_000]];
+    for value in values {
+        for (service, domain, key) in [
+            (&native, "d", "user"),
+            (&files, "d", "user"),
+            (&native, "tollgate", "path"),
+            (&native, "tollgate", "method"),
+            (&native, "tollgate", "ip"),
+            (&native, "tollgate", "header:x-a"),
+        ] {
+            let ask = || {
+                let (status, told) = service.call(SHOULD_RATE_LIMIT, &of_bytes(domain, key, value));
+                assert_eq!(status, "0", "{domain} {key} {:?}", &value[..2.min(value.len())]);
+                decode("envoy.service.ratelimit.v3.RateLimitResponse", &told.unwrap())["overallCode"].clone()
+            };
+            let codes = [ask(), ask(), ask()];
+            assert_eq!(codes[2], "OVER_LIMIT", "{domain} {key}: {codes:?}");
+        }
+    }
+}
+
+#[test]
+fn a_key_or_a_domain_that_is_no_text_is_turned_down() {
+    let service = of_policy("limits: []");
+    let mut message = of_bytes("<d>", "<k>", b"\xff");
+    assert_eq!(service.call(SHOULD_RATE_LIMIT, &message).0, "0");
+    let key = message.windows(3).position(|it| it == b"<k>").unwrap();
+    message[key] = 0xff;
+    assert_eq!(service.call(SHOULD_RATE_LIMIT, &message).0, "3");
+    message[key] = b'<';
+    let domain = message.windows(3).position(|it| it == b"<d>").unwrap();
+    message[domain] = 0xff;
+    assert_eq!(service.call(SHOULD_RATE_LIMIT, &message).0, "3");
+}
+
+#[test]
+fn paths_that_begin_with_no_slash_meet_the_limits_on_all_paths() {
+    let service = of_policy("limits: [{endpoint: '/**', by: global, bucket: 2/minute}]");
+    let path = |path: &str| {
+        let entries = json!([{"key": "method", "value": "OPTIONS"}, {"key": "path", "value": path}]);
+        service.codes(&json!({"domain": "tollgate", "descriptors": [{"entries": entries}]}))
+    };
+    assert_eq!(
+        [path("*"), path("example.com:443"), path("")],
+        ["OK: OK", "OK: OK", "OVER_LIMIT: OVER_LIMIT"]
+    );
 }
 
 #[test]
@@ -105,6 +167,6 @@ fn what_is_read_is_what_protobuf_reads() {
     let unknown = [0xf8, 1, 1, 0xfa, 1, 2, b'h', b'i', 0xfd, 1, 1, 2, 3, 4, 0xf9, 1, 1, 2, 3, 4, 5, 6, 7, 8];
     let (status, told) = service.call(SHOULD_RATE_LIMIT, &[&one[..], &unknown, &two].concat());
     assert_eq!(status, "0");
-    let told = crate::support::decode("envoy.service.ratelimit.v3.RateLimitResponse", &told.unwrap());
+    let told = decode("envoy.service.ratelimit.v3.RateLimitResponse", &told.unwrap());
     assert_eq!(told["statuses"][0]["limitRemaining"], 7);
 }

@@ -3,6 +3,7 @@
 
 mod calls;
 mod files;
+mod hits;
 mod hostile;
 mod policies;
 mod support;

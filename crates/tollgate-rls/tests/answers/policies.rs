@@ -81,6 +81,7 @@ fn hits_are_what_was_said_last() {
     assert_eq!(left(&with_hits(0)), ok(3));
     assert_eq!(left(&with_hits(3)), ok(0));
     assert_eq!(left(&with_hits(0)).0, "OVER_LIMIT", "nothing is left");
+    assert_eq!(left(&with_hits(0)).0, "OVER_LIMIT");
     let mut back = user("b");
     (back["hitsAddend"], back["isNegativeHits"]) = (2.into(), true.into());
     assert_eq!(left(&json!({"domain": "edge", "descriptors": [back]})), ok(2));
@@ -131,6 +132,110 @@ fn a_quota_is_handed_out_ahead_and_charged() {
     let told = service.ask(&json!({"domain": "edge", "descriptors": [user("ann")]}));
     assert_eq!(told["overallCode"], "OVER_LIMIT");
     assert_eq!(told["statuses"][0].get("quota"), None);
+}
+
+#[test]
+fn what_was_handed_out_is_no_longer_left() {
+    let policy = "limits: [{name: q, descriptor: [user], bucket: '60/minute, burst 20', quota: 5}]";
+    let service = of(Policy::parse(policy).unwrap(), None);
+    let told = service.ask(&json!({"domain": "edge", "descriptors": [user("ann")]}));
+    assert_eq!(told["statuses"][0]["limitRemaining"], 14);
+    assert_eq!(told["statuses"][0]["durationUntilReset"], "6s");
+    assert_eq!(header(&told, "x-ratelimit-remaining"), "14");
+    assert_eq!(header(&told, "ratelimit"), r#""q";r=14;t=6"#);
+    assert_eq!((&told["quota"], &told["quota"]["requests"]), (&told["statuses"][0]["quota"], &json!(5)));
+    // Of several, each has its own.
+    let both = json!({"domain": "edge", "descriptors": [user("ann"), user("bob")]});
+    let told = service.ask(&both);
+    let left = |at: usize| told["statuses"][at]["limitRemaining"].as_u64();
+    assert_eq!((left(0), left(1), told.get("quota")), (Some(8), Some(14), None));
+    let body = both.to_string();
+    let (_, text) = pollster::block_on(service.rls.json(body.as_bytes()));
+    let text: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!((&text["statuses"][0]["limitRemaining"], text.get("quota")), (&json!(2), None));
+}
+
+/// A header that the answer asks to add.
+#[track_caller]
+fn header(told: &serde_json::Value, name: &str) -> String {
+    let headers = told["responseHeadersToAdd"].as_array().expect("headers");
+    let header = headers.iter().find(|it| it["key"] == name).unwrap_or_else(|| panic!("{name} in {told}"));
+    header["value"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_look_that_finds_nothing_left_is_a_refusal_in_every_word() {
+    let policy = "limits:
+        - {name: slow, descriptor: [user], bucket: 2/minute}
+        - {name: wide, descriptor: [plan=free], bucket: 9/minute}";
+    let service = of(Policy::parse(policy).unwrap(), None);
+    let ask = |hits: u64| {
+        let mut look = user("ann");
+        look["hitsAddend"] = hits.into();
+        service.ask(&json!({"domain": "edge", "descriptors": [free(), look]}))
+    };
+    let left = |told: &serde_json::Value| {
+        (0..2).map(|at| told["statuses"][at]["limitRemaining"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(left(&ask(0)), [8, 2], "it cost ann nothing");
+    assert_eq!(left(&ask(2)), [json!(7), json!(null)]);
+    let refused = ask(0);
+    assert_eq!(refused["overallCode"], "OVER_LIMIT");
+    assert_eq!(refused["statuses"][1]["code"], "OVER_LIMIT");
+    assert_eq!(refused["statuses"][1]["durationUntilReset"], "30s", "until there is one");
+    assert_eq!(header(&refused, "retry-after"), "30");
+    assert_eq!(header(&refused, "content-type"), "application/problem+json");
+    assert!(refused["rawBody"].is_string(), "{refused}");
+    service.pass(30);
+    assert_eq!(left(&ask(0))[1], 1, "looking spends nothing, nor does a refused look");
+}
+
+#[test]
+fn a_limit_that_two_descriptors_meet_is_told_of_once() {
+    let service =
+        of(Policy::parse("limits: [{name: per-user, descriptor: [user], bucket: 2/minute}]").unwrap(), None);
+    let ask = |users: [&str; 2]| service.ask(&json!({"domain": "edge", "descriptors": users.map(user)}));
+    let told = ask(["ann", "ann"]);
+    assert_eq!(header(&told, "ratelimit-policy"), r#""per-user";q=2;w=60"#);
+    assert_eq!(header(&told, "ratelimit"), r#""per-user";r=0;t=60"#, "the least that is left");
+    let told = ask(["bob", "ann"]);
+    assert_eq!(header(&told, "ratelimit"), r#""per-user";r=0;t=30"#, "ann's, who is refused");
+    let told = ask(["ann", "ann"]);
+    let body = of_base64(told["rawBody"].as_str().unwrap());
+    assert_eq!(body["violated-policies"], json!(["per-user"]));
+}
+
+/// The JSON in bytes that JSON has as base64.
+fn of_base64(text: &str) -> serde_json::Value {
+    let digit = |byte: u8| match byte {
+        b'A'..=b'Z' => byte - b'A',
+        b'a'..=b'z' => byte - b'a' + 26,
+        b'0'..=b'9' => byte - b'0' + 52,
+        b'+' => 62,
+        _ => 63,
+    };
+    let (mut bits, mut held, mut bytes) = (0_u32, 0, Vec::new());
+    for byte in text.bytes().filter(|it| *it != b'=') {
+        bits = bits << 6 | u32::from(digit(byte));
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            bytes.push(u8::try_from(bits >> held & 0xff).unwrap());
+        }
+    }
+    serde_json::from_slice(&bytes).unwrap()
+}
+
+#[test]
+fn an_override_is_called_override() {
+    let service = of(Policy::default(), None);
+    let mut instead = user("ann");
+    instead["limit"] = json!({"requestsPerUnit": 1, "unit": "DAY"});
+    let request = json!({"domain": "edge", "descriptors": [instead]});
+    service.ask(&request);
+    let refused = service.ask(&request);
+    assert_eq!(header(&refused, "ratelimit-policy"), r#""override";q=1;w=86400"#);
+    assert_eq!(of_base64(refused["rawBody"].as_str().unwrap())["violated-policies"], json!(["override"]));
 }
 
 #[test]

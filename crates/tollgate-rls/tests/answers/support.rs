@@ -32,11 +32,16 @@ pub(crate) fn of_file(text: &str) -> Service {
 }
 
 pub(crate) fn applied(text: &str) -> Policy {
+    applied_to(Policy::default(), text)
+}
+
+/// A policy, and a file of envoyproxy/ratelimit's beside it.
+pub(crate) fn applied_to(policy: Policy, text: &str) -> Policy {
     let file = EnvoyFile { name: "test.yaml".to_owned(), text: text.to_owned() };
     let config = EnvoyConfig::read(&[file], false).unwrap_or_else(|wrong| {
         panic!("{}", wrong.iter().map(|(name, it)| it.render(name)).collect::<String>())
     });
-    config.apply(Policy::default()).unwrap()
+    config.apply(policy).unwrap()
 }
 
 pub(crate) fn of(policy: Policy, headers: Option<Headers>) -> Service {

@@ -36,6 +36,8 @@ fn names_and_numbers_may_be_written_in_every_way_of_protobuf() {
         r#"{"domain":"d","descriptors":[{"entries":[{"key":"user","value":"a"}],"hits_addend":0,"is_negative_hits":false}],"hits_addend":7}"#,
         r#"{"domain":"d","descriptors":[{"entries":[{"key":"x"}],"limit":{"requestsPerUnit":1,"unit":"HOUR"}}],"hitsAddend":null}"#,
         r#"{"domain":"d","descriptors":[{"entries":[{"key":"y"}],"limit":{"requests_per_unit":1,"unit":3}}]}"#,
+        r#"{"domain":"d","descriptors":[{"entries":[{"key":"z"}],"limit":{"requestsPerUnit":1.0,"unit":3.0}}],"hitsAddend":1e0}"#,
+        r#"{"domain":"d","descriptors":[{"entries":[{"key":"z"}],"hitsAddend":"2.0"}]}"#,
     ] {
         assert_eq!(post(&service, question).0, 200, "{question}");
     }
@@ -53,6 +55,8 @@ fn what_makes_no_sense_is_a_bad_request_that_says_why() {
         (r#"{"domain":"d","descriptors":[{"entries":[{"value":"x"}]}]}"#, "has no key"),
         (r#"{"domain":"d","descriptor":[]}"#, "unknown field"),
         (r#"{"domain":"d","hitsAddend":-1}"#, "a whole number"),
+        (r#"{"domain":"d","hitsAddend":1.5}"#, "a whole number"),
+        (r#"{"domain":"d","hitsAddend":1e10}"#, "a whole number"),
         (
             r#"{"domain":"d","descriptors":[{"entries":[{"key":"a"}],"limit":{"unit":"FORTNIGHT"}}]}"#,
             "a unit is",

@@ -1,0 +1,116 @@
+//! Streams of gRPC that a client holds open: `Watch` of health, and reflection.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::mpsc;
+use std::task::{Context, Poll};
+use std::thread::{self, JoinHandle};
+
+use http_body_util::BodyExt as _;
+use hyper::Request;
+use hyper::body::{Body, Bytes, Frame, Incoming};
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+
+/// `list_services: "*"`, behind the prefix of gRPC.
+const LIST_SERVICES: &[u8] = &[0, 0, 0, 0, 3, 7 << 3 | 2, 1, b'*'];
+
+/// One of each, which were answered once.
+pub(crate) struct Streams(JoinHandle<[End; 2]>);
+
+/// What came until a stream ended.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) told: Vec<u8>,
+    /// gRPC's.
+    pub(crate) status: String,
+}
+
+impl Streams {
+    pub(crate) fn open(rls: SocketAddr) -> Self {
+        let (opened, is_open) = mpsc::channel();
+        let streams = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let watch = Stream::open(rls, "grpc.health.v1.Health/Watch", Asked::all(&[0; 5])).await;
+                let reflection = "grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+                let talk = Stream::open(rls, reflection, Asked::so_far(LIST_SERVICES)).await;
+                opened.send(()).unwrap();
+                [watch.end().await, talk.end().await]
+            })
+        });
+        is_open.recv().unwrap();
+        Self(streams)
+    }
+
+    /// How they ended.
+    pub(crate) fn ended(self) -> [End; 2] {
+        self.0.join().unwrap()
+    }
+}
+
+/// On a connection of its own, which is there as long as somebody may use it.
+struct Stream {
+    answer: Incoming,
+    _client: SendRequest<Asked>,
+}
+
+impl Stream {
+    async fn open(rls: SocketAddr, method: &str, asked: Asked) -> Self {
+        let wire = TokioIo::new(TcpStream::connect(rls).await.unwrap());
+        let (mut client, connection) = handshake(TokioExecutor::new(), wire).await.unwrap();
+        tokio::spawn(connection);
+        let request = Request::post(format!("http://{rls}/{method}"));
+        let request = request.header("content-type", "application/grpc").header("te", "trailers");
+        let mut answer = client.send_request(request.body(asked).unwrap()).await.unwrap().into_body();
+        assert!(answer.frame().await.unwrap().unwrap().is_data());
+        Self { answer, _client: client }
+    }
+
+    async fn end(mut self) -> End {
+        let (mut told, mut status) = (Vec::new(), String::new());
+        while let Some(frame) = self.answer.frame().await {
+            match frame.unwrap().into_data() {
+                Ok(data) => told.extend_from_slice(&data),
+                Err(frame) => {
+                    frame.into_trailers().unwrap()["grpc-status"].to_str().unwrap().clone_into(&mut status);
+                }
+            }
+        }
+        End { told, status }
+    }
+}
+
+/// What a client asks, and whether it may ask more.
+struct Asked {
+    question: Option<Bytes>,
+    is_all: bool,
+}
+
+impl Asked {
+    const fn all(question: &'static [u8]) -> Self {
+        Self { question: Some(Bytes::from_static(question)), is_all: true }
+    }
+
+    const fn so_far(question: &'static [u8]) -> Self {
+        Self { question: Some(Bytes::from_static(question)), is_all: false }
+    }
+}
+
+impl Body for Asked {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match self.question.take() {
+            Some(question) => Poll::Ready(Some(Ok(Frame::data(question)))),
+            None if self.is_all => Poll::Ready(None),
+            None => Poll::Pending,
+        }
+    }
+}
