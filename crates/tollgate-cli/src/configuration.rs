@@ -4,6 +4,7 @@
 //! What was typed ([`Inputs`]) is kept, and read anew at each reload, so that a
 //! reload means exactly what a restart would.
 //!
+//! - `envoys`: what is odd about Envoy's files beside the policy.
 //! - `files`: reading them; `folder`: all of one folder; `look`: how they look from outside.
 //! - `address`: `host:port` or `off`.
 //! - `admin`: who may use the API.
@@ -20,6 +21,7 @@
 mod address;
 mod admin;
 mod endpoint;
+mod envoys;
 mod files;
 mod folder;
 mod look;
@@ -166,6 +168,12 @@ impl Inputs {
             .filter(|(_, it)| !it.is_empty())
             .map(|(name, it)| (it.render(name), it.brief(name)))
             .unzip();
+        let odd = match (&envoy.path, &envoy_files, &envoy_config) {
+            (Some(path), Some(folder), Some(config)) => envoys::warnings(path, folder, config, &policy),
+            _ => Vec::new(),
+        };
+        warnings.extend(odd.iter().cloned());
+        brief_warnings.extend(odd);
         let policy = match envoy_config {
             Some(config) => config.apply(policy).map_err(|error| Failure::new(in_full(&error)))?,
             None => policy,

@@ -32,6 +32,8 @@ struct Unnamed {
     wish: Wish,
     quota: Quota,
     mode: Mode,
+    domain: String,
+    path: Vec<Step>,
 }
 
 impl EnvoyConfig {
@@ -45,12 +47,16 @@ impl EnvoyConfig {
             compiler.level(&domain.name, root, &domain.descriptors, &mut Vec::new())?;
         }
         let Compiler { domains, limits, .. } = compiler;
-        let (wishes, limits): (Vec<_>, Vec<_>) =
-            limits.into_iter().map(|limit| (limit.wish, (limit.quota, limit.mode))).unzip();
         let taken: HashSet<&str> = policy.limits().iter().map(tollgate::Limit::name).collect();
-        let names = name::all(&wishes, &taken);
-        let build = |(name, (quota, mode)): (String, (Quota, Mode))| {
-            LimitBuilder::new(name).apart().count_denied().by(KeySource::Descriptor).mode(mode).quota(quota)
+        let names = name::all(limits.iter().map(|limit| &limit.wish), &taken);
+        let build = |(name, limit): (String, Unnamed)| {
+            let entries = limit.path.iter().map(|step| (&*step.key, step.value.as_deref()));
+            LimitBuilder::new(name)
+                .apart(&limit.domain, entries)
+                .count_denied()
+                .by(KeySource::Descriptor)
+                .mode(limit.mode)
+                .quota(limit.quota)
         };
         let limits: Vec<_> = names.into_iter().zip(limits).map(build).collect();
         Ok(policy.extended(limits)?.with_extension(domains))
@@ -96,7 +102,13 @@ impl Compiler {
         let Allowed::Requests { per_unit, unit } = limit.allowed else { return Ok(None) };
         let mode = if descriptor.shadow_mode { Mode::Shadow } else { Mode::Enforce };
         let place = self.place + self.limits.len();
-        self.limits.push(Unnamed { wish: Wish::new(domain, path), quota: quota(per_unit, unit)?, mode });
+        self.limits.push(Unnamed {
+            wish: Wish::new(domain, path),
+            quota: quota(per_unit, unit)?,
+            mode,
+            domain: domain.to_owned(),
+            path: path.to_vec(),
+        });
         Ok(Some(place))
     }
 }

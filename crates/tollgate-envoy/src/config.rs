@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tollgate::PolicyError as Diagnostics;
 use tollgate::policy::{Diagnostic, Document, Located, Problems};
+use tollgate::{Limit, Policy, PolicyError as Diagnostics};
 
 use crate::section::quoted;
 use crate::written::{self, Descriptor, shown};
@@ -48,6 +48,8 @@ pub struct EnvoyConfig {
 pub struct Domain {
     /// As the proxy sends it.
     pub name: String,
+    /// The file that it is in; the first, if there are several.
+    pub file: String,
     /// What a first entry may be, in the order of the files.
     pub descriptors: Vec<Descriptor>,
 }
@@ -68,7 +70,7 @@ impl EnvoyConfig {
         let mut read = Vec::new();
         let mut left = MOST_DESCRIPTORS;
         for file in files {
-            match Document::parse(&file.text) {
+            match Document::parse_expanded(&file.text) {
                 Ok(document) => {
                     let mut problems = Problems::default();
                     let content = written::read(document.root(), &mut left, &mut problems);
@@ -90,7 +92,7 @@ impl EnvoyConfig {
                 config.warnings.push((name.to_owned(), found));
             }
             if let Some((domain, descriptors)) = content {
-                config.add(domain.value, descriptors);
+                config.add(domain.value, name, descriptors);
             }
         }
         if mistakes.is_empty() {
@@ -111,10 +113,18 @@ impl EnvoyConfig {
         &self.domains
     }
 
-    fn add(&mut self, name: String, descriptors: Vec<Descriptor>) {
+    /// The limits of a policy on descriptors of a domain that the files decide, each with that
+    /// domain: there the files are asked alone, so such a limit is never.
+    pub fn decided_alone<'p>(&self, policy: &'p Policy) -> Vec<(&'p Limit, &Domain)> {
+        let domain = |name: &str| self.domains.iter().find(|domain| domain.name == name);
+        let found = |limit: &'p Limit| limit.domains().filter_map(domain).map(move |it| (limit, it));
+        policy.limits().iter().filter(|limit| limit.candidate_of().is_none()).flat_map(found).collect()
+    }
+
+    fn add(&mut self, name: String, file: &str, descriptors: Vec<Descriptor>) {
         match self.domains.iter_mut().find(|domain| domain.name == name) {
             Some(domain) => domain.descriptors.extend(descriptors),
-            None => self.domains.push(Domain { name, descriptors }),
+            None => self.domains.push(Domain { name, file: file.to_owned(), descriptors }),
         }
     }
 }
@@ -122,6 +132,10 @@ impl EnvoyConfig {
 /// Advice for policies is none for these files.
 fn reword(mistake: &mut Diagnostic) {
     mistake.help.retain(|help| !help.contains("`endpoint`") && !help.contains("behind the API"));
+    if mistake.label == "to YAML this is a reference" {
+        mistake.label("to YAML this is an alias, and no such anchor stands above it");
+        mistake.help = vec!["write it between quotes: \"*\"".to_owned()];
+    }
     if mistake.label.contains("policy") {
         mistake.label("one file holds one domain");
     }

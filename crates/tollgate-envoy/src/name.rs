@@ -73,12 +73,12 @@ fn id(domain: &str, path: &[Step]) -> u64 {
 }
 
 /// A name for each wish, in their order. `taken` are names that others have.
-pub(crate) fn all(wishes: &[Wish], taken: &HashSet<&str>) -> Vec<String> {
+pub(crate) fn all<'w>(wishes: impl Iterator<Item = &'w Wish> + Clone, taken: &HashSet<&str>) -> Vec<String> {
     let mut often: HashMap<&str, u32> = HashMap::new();
-    for wish in wishes.iter().filter(|wish| wish.faithful) {
+    for wish in wishes.clone().filter(|wish| wish.faithful) {
         *often.entry(&wish.readable).or_default() += 1;
     }
-    let mut used: HashSet<String> = HashSet::with_capacity(wishes.len());
+    let mut used: HashSet<String> = HashSet::new();
     let name = |wish: &Wish| {
         let readable = wish.readable.as_str();
         let alone = wish.faithful && often.get(readable) == Some(&1) && !taken.contains(readable);
@@ -92,5 +92,5 @@ pub(crate) fn all(wishes: &[Wish], taken: &HashSet<&str>) -> Vec<String> {
         used.insert(name.clone());
         name
     };
-    wishes.iter().map(name).collect()
+    wishes.map(name).collect()
 }

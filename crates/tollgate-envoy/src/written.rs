@@ -101,7 +101,11 @@ fn descriptors(fields: &Fields<'_>, left: &mut usize, problems: &mut Problems) -
         let id = (descriptor.key.value.clone(), descriptor.value.clone());
         if let Some(first) = seen.get(&id) {
             problems
-                .error(descriptor.key.place, format!("{} is written twice", shown(&descriptor)))
+                .error(
+                    // What an alias stands for is written once; the alias itself is what is too much.
+                    if descriptor.key.place == *first { node.place } else { descriptor.key.place },
+                    format!("{} is written twice", shown(&descriptor)),
+                )
                 .label("again here")
                 .related(*first, "first here")
                 .help("put what both say under one of them");

@@ -99,3 +99,32 @@ fn no_files_are_no_domains_and_no_mistake() {
     assert!(!Domains::of(&policy).unwrap().knows("d"));
     assert!(Domains::of(&Policy::default()).is_none());
 }
+
+#[test]
+fn a_limit_says_which_descriptors_it_is_for() {
+    let text = "domain: shop\ndescriptors:
+  - key: plan
+    value: gold
+    descriptors: [{key: 'w: a', rate_limit: {unit: day, requests_per_unit: 1}}]
+  - {key: api_key, value: sk-live-51secret, rate_limit: {unit: day, requests_per_unit: 1}}
+";
+    let policy = applied(text, NATIVE);
+    let shown: Vec<_> = policy.limits().iter().filter_map(|it| it.apart()).map(ToString::to_string).collect();
+    assert_eq!(shown[0], "shop: plan=gold, w: a");
+    assert!(shown[1].starts_with("shop: api_key=") && !shown[1].contains("51secret"), "{}", shown[1]);
+    assert_eq!(shown.len(), 2, "the limit of the policy stands for itself");
+}
+
+#[test]
+fn limits_of_a_policy_that_files_leave_unasked_are_found() {
+    let native = "limits:
+  - {name: dead, descriptor: [a], domain: shop, bucket: 1/s, candidate: {bucket: 2/s}}
+  - {name: alive, descriptor: [a], bucket: 1/s}
+";
+    let policy = Policy::parse(native).unwrap();
+    let config = EnvoyConfig::read(&[file("domain: shop\n")], false).unwrap();
+    let found = config.decided_alone(&policy);
+    let found: Vec<_> =
+        found.iter().map(|(limit, domain)| (limit.name(), &*domain.name, &*domain.file)).collect();
+    assert_eq!(found, [("dead", "shop", "shop.yaml")]);
+}

@@ -12,7 +12,7 @@ mod precedence;
 
 use std::collections::HashSet;
 
-use tollgate::policy::Diagnostics;
+use tollgate::policy::{Diagnostic, Diagnostics};
 use tollgate_envoy::{Allowed, Descriptor, EnvoyConfig, EnvoyFile, RateLimit, Unit};
 
 use crate::Imported;
@@ -38,7 +38,7 @@ use precedence::{Level, Shadows};
 /// assert!(tollgate::Policy::parse(&imported.policy).is_ok());
 /// ```
 pub fn envoy(files: &[EnvoyFile], merge: bool) -> Result<Imported, Vec<(String, Diagnostics)>> {
-    let config = EnvoyConfig::read(files, merge)?;
+    let config = EnvoyConfig::read(files, merge).map_err(reworded)?;
     let names: Vec<_> = files.iter().map(|file| file.name.as_str()).collect();
     let mut out = Output::new("envoy", &names.join(", "));
     out.note(
@@ -49,12 +49,26 @@ pub fn envoy(files: &[EnvoyFile], merge: bool) -> Result<Imported, Vec<(String, 
         "Every limit that fits a descriptor applies, and all descriptors of a request are decided as one. There, \
          each descriptor has one limit: a named value goes before a pattern, and a pattern before the bare key.",
     );
+    out.note(
+        "Refused requests are counted by all their limits, as there. A question that costs nothing (`hits_addend: 0`) \
+         is refused here when nothing is left; there, only when more than the limit was counted.",
+    );
     for domain in config.domains() {
         let mut importer = Importer { domain: &domain.name, replaced: HashSet::new(), out: &mut out };
         importer.collect_replaced(&domain.descriptors);
         importer.level(&domain.descriptors, &mut Vec::new());
     }
     Ok(out.finish())
+}
+
+/// The advice is for the server, which reads a folder; this is a command.
+fn reworded(mistakes: Vec<(String, Diagnostics)>) -> Vec<(String, Diagnostics)> {
+    let reword = |mistake: &mut Diagnostic| {
+        for help in mistake.help.iter_mut().filter(|help| help.contains("merge_domains")) {
+            "put them together, or let files of one domain be merged: `--merge`".clone_into(help);
+        }
+    };
+    mistakes.into_iter().map(|(file, mistakes)| (file, mistakes.reworded(reword))).collect()
 }
 
 struct Importer<'c> {
@@ -168,9 +182,8 @@ fn grant(per_unit: u32, unit: Unit, path: &[Level<'_>], draft: &mut Draft) {
     if shared {
         count_together(&open, path, draft);
     }
-    let length = if unit == Unit::Year { "365d" } else { unit.name() };
     draft
-        .plain("rate", format!("{per_unit}/{length}"))
+        .plain("rate", format!("{per_unit}/{}", length(unit)))
         .plain("algorithm", "fixed-window")
         .plain("count_denied", "true");
     let alone = open.len() == 1 && !shared;
@@ -235,18 +248,34 @@ fn count_together(open: &[&Level<'_>], path: &[Level<'_>], draft: &mut Draft) {
     };
 }
 
-/// A limit of zero: a value that is named is blocked.
+/// A unit as a rate writes it.
+const fn length(unit: Unit) -> &'static str {
+    if matches!(unit, Unit::Year) { "365d" } else { unit.name() }
+}
+
+/// A limit of zero: a value that is named is blocked, and of others as little passes as a
+/// limit can say. Never nothing at all in its place: that would open what was closed.
 fn nothing_passes(unit: Unit, path: &[Level<'_>], draft: &mut Draft) {
     let once = |key: &str| path.iter().filter(|level| level.descriptor().key.value == key).count() == 1;
     let named = path.iter().rev().map(Level::descriptor).find(|it| !is_open(it) && once(&it.key.value));
     let Some((key, value)) = named.and_then(|it| Some((&it.key.value, it.value.as_ref()?))) else {
-        draft.plain("rate", format!("0/{unit}"));
-        draft.hindered("a limit of zero admits nothing, and no value is named that could be blocked");
+        let shadows = path.iter().map(Level::shadows);
+        let alone =
+            shadows.into_iter().all(|it| it.values.is_empty() && it.patterns.is_empty() && !it.unknown);
+        let whose = if alone { "in all" } else { "of each value" };
+        draft.comment(format!(
+            "ALMOST: `requests_per_unit: 0` admits nothing there. A limit cannot say that of values that are not \
+             named: this one admits a single request in 365 days, {whose}."
+        ));
+        if alone {
+            draft.plain("by", "global").plain("rate", "1/365d");
+            draft.plain("algorithm", "fixed-window").plain("count_denied", "true");
+        } else {
+            grant(1, Unit::Year, path, draft);
+        }
         return;
     };
     draft.comment("`requests_per_unit: 0`: nothing passes. The rate is never used.");
-    draft
-        .word("by", &format!("descriptor:{key}"))
-        .plain("rate", format!("1/{}", if unit == Unit::Year { "365d" } else { unit.name() }));
+    draft.word("by", &format!("descriptor:{key}")).plain("rate", format!("1/{}", length(unit)));
     draft.plain("algorithm", "fixed-window").plain("overrides", format!("{{{}: blocked}}", scalar(value)));
 }

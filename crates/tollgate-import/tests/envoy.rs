@@ -103,3 +103,53 @@ fn what_is_wrong_with_a_file_is_said_as_for_files_that_are_served() {
     let wrong = tollgate_import::envoy(&[file], false).unwrap_err();
     assert!(wrong[0].1.render("x.yaml").contains("did you mean `key`?"));
 }
+
+#[test]
+fn files_of_one_domain_are_merged_by_the_option_of_this_command() {
+    let file = |name: &str| EnvoyFile { name: name.into(), text: "domain: x\n".into() };
+    let files = [file("a.yaml"), file("b.yaml")];
+    let said = tollgate_import::envoy(&files, false).unwrap_err()[0].1.render("b.yaml");
+    assert!(said.contains("`--merge`") && !said.contains("merge_domains"), "{said}");
+    assert!(tollgate_import::envoy(&files, true).is_ok());
+}
+
+#[test]
+fn what_was_closed_is_not_opened() {
+    let text = "domain: d\ndescriptors:
+  - {key: address, value: 10.*, rate_limit: {unit: day, requests_per_unit: 0}}
+  - {key: bot, rate_limit: {unit: day, requests_per_unit: 0}}
+  - {key: bot, value: good, rate_limit: {unlimited: true}}
+";
+    let files = [EnvoyFile { name: "d.yaml".into(), text: text.into() }];
+    let imported = tollgate_import::envoy(&files, false).unwrap();
+    assert_eq!(imported.notes.iter().filter(|it| it.contains("ALMOST")).count(), 2, "{:?}", imported.notes);
+    let limiter = limiter(Policy::parse(&imported.policy).unwrap());
+    let admitted = |entries: &[(&str, &str)]| {
+        let call = Call::described(Descriptor { domain: "d", entries });
+        (0..5).filter(|_| limiter.check(&call).is_allowed()).count()
+    };
+    // One in a year, as the comments say: of all addresses together, of each bot.
+    assert_eq!(admitted(&[("address", "10.1.1.1")]), 1);
+    assert_eq!(admitted(&[("address", "10.1.1.2")]), 0);
+    assert_eq!(admitted(&[("bot", "bad")]), 1);
+    assert_eq!(admitted(&[("bot", "good")]), 5);
+}
+
+#[test]
+fn a_refused_request_is_counted_by_all_its_descriptors_as_there() {
+    let text = "domain: d\ndescriptors:
+  - {key: a, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: b, rate_limit: {unit: day, requests_per_unit: 5}}
+";
+    let files = [EnvoyFile { name: "d.yaml".into(), text: text.into() }];
+    let imported = tollgate_import::envoy(&files, false).unwrap();
+    let limiter = limiter(Policy::parse(&imported.policy).unwrap());
+    let call = |entries| Call::described(Descriptor { domain: "d", entries });
+    let both = [call(&[("a", "x")]), call(&[("b", "x")])];
+    let passed = (0..3)
+        .filter(|_| limiter.decide_together_at_once(&both, |it: &Decision<'_>| it.is_allowed()).unwrap())
+        .count();
+    assert_eq!(passed, 1);
+    let rest = (0..5).filter(|_| limiter.check(&call(&[("b", "x")])).is_allowed()).count();
+    assert_eq!(rest, 2, "five, less the three that were asked");
+}

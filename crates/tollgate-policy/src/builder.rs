@@ -5,6 +5,7 @@
 
 use tollgate_core::{Quota, Rule, RuleId, Span};
 
+use crate::apart::Apart;
 use crate::descriptor::index::Index;
 use crate::descriptor::{DescriptorPattern, EntryPattern, MOST_ENTRIES, domain};
 use crate::limit::{Cost, Limit, Missing, Mode, Soft, is_limit_name};
@@ -43,7 +44,7 @@ pub struct LimitBuilder {
     count_denied: bool,
     dialects: Vec<Dialect>,
     soft: Option<Soft>,
-    apart: bool,
+    apart: Option<Apart>,
     descriptor: Vec<String>,
     domains: Vec<String>,
     ahead: Option<u64>,
@@ -118,17 +119,22 @@ impl LimitBuilder {
             count_denied: false,
             dialects: Vec::new(),
             soft: None,
-            apart: false,
+            apart: None,
             descriptor: Vec::new(),
             domains: Vec::new(),
             ahead: None,
         }
     }
 
-    /// Found by no request of itself: whoever asks names it.
+    /// Found by no request of itself: whoever asks names it. People who look at the limit are
+    /// shown the domain and the entries that it is asked for; an entry without a value has any.
     #[must_use]
-    pub const fn apart(mut self) -> Self {
-        self.apart = true;
+    pub fn apart<'e>(
+        mut self,
+        domain: &str,
+        entries: impl IntoIterator<Item = (&'e str, Option<&'e str>)>,
+    ) -> Self {
+        self.apart = Some(Apart::new(domain, entries));
         self
     }
 
@@ -256,7 +262,7 @@ impl LimitBuilder {
             let of_descriptors = !domains.is_empty()
                 || self.ahead.is_some()
                 || self.by.iter().any(KeySource::is_of_descriptor);
-            return if of_descriptors && !self.apart {
+            return if of_descriptors && self.apart.is_none() {
                 Err("it does not say which entries they have".to_owned())
             } else {
                 Ok((None, domains))
@@ -267,6 +273,9 @@ impl LimitBuilder {
         }
         if !(self.endpoints.is_empty() && self.methods.is_empty()) {
             return Err("it covers paths or methods already".to_owned());
+        }
+        if self.quotas.iter().any(|quota| matches!(quota, Quota::Concurrency(_))) {
+            return Err("nobody says when a request ends, so slots would never come back".to_owned());
         }
         let pattern = DescriptorPattern::new(entries);
         if self.by.is_empty() {
@@ -307,7 +316,7 @@ impl LimitBuilder {
                 }
             }
         }
-        if endpoints.is_empty() && !self.apart && descriptor.is_none() {
+        if endpoints.is_empty() && self.apart.is_none() && descriptor.is_none() {
             endpoints.push(PathPattern::everything());
         }
         for parameter in self.by.iter().filter_map(KeySource::path_parameter) {
@@ -328,6 +337,7 @@ impl LimitBuilder {
             headers: Vec::new(),
             descriptor,
             domains,
+            apart: self.apart,
             ahead: self.ahead,
             by: self.by,
             missing: self.missing,
@@ -399,7 +409,7 @@ impl Policy {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_core::{Bucket, FixedWindow, Rate};
+    use tollgate_core::{Bucket, Concurrency, FixedWindow, Rate};
 
     use super::*;
     use crate::{Call, Checks};
@@ -439,6 +449,14 @@ mod tests {
             (vec![LimitBuilder::new("x").by(KeySource::Ip)], "limit `x` has no quota"),
             (vec![good().quota(hourly())], "two windows of limit `good` are 1h long"),
             (vec![good().endpoint("users")], "limit `good` cannot cover `users`"),
+            (
+                vec![
+                    LimitBuilder::new("x")
+                        .descriptor(["a"])
+                        .quota(Concurrency::new(2, Span::from_secs(60)).unwrap()),
+                ],
+                "limit `x` cannot cover descriptors: nobody says when a request ends",
+            ),
             (vec![good().by(KeySource::Path("id".into()))], "no request to `/**` has the key `path:id`"),
         ] {
             let said = message(limits);

@@ -13,6 +13,7 @@ mod passwords;
 mod sources;
 mod store;
 
+use std::collections::HashSet;
 use std::fmt;
 
 pub(crate) use excerpt::source_line;
@@ -209,6 +210,9 @@ impl Problems {
 
     pub(crate) fn about(mut self, sources: &Sources) -> Diagnostics {
         self.found.sort_by_key(|it| (it.place, it.severity));
+        // What an alias stands for is read again for each alias.
+        let mut said = HashSet::new();
+        self.found.retain(|it| said.insert((it.place, it.message.clone())));
         let left_out = self.left_out.0 + self.left_out.1 + self.found.len().saturating_sub(MOST_SHOWN);
         self.found.truncate(MOST_SHOWN);
         Diagnostics { items: self.found, left_out, sources: sources.clone() }

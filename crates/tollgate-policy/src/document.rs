@@ -7,7 +7,8 @@
 //! Left out of YAML on purpose: aliases, anchors, merge keys and tags (a file
 //! that is read aloud has no cross references, a mistake has one place, and ten
 //! lines cannot unfold into a billion), several documents, tabs as indentation,
-//! duplicate keys.
+//! duplicate keys. Files of another format that has aliases and merge keys are read with
+//! [`Document::parse_expanded`], which writes them out within bounds (`references`).
 //!
 //! Not here: what the words mean. The policy's sections are read by `written`,
 //! the server's by the server, both with [`Node`]'s questions.
@@ -15,11 +16,13 @@
 mod node;
 mod overlay;
 mod reader;
+mod references;
 mod syntax;
 
 pub use node::{Fields, Words};
 pub(crate) use node::{short, whole_number};
 pub use overlay::Setting;
+pub(crate) use references::References;
 
 use crate::diagnostic::{Diagnostics, Located, Place, Problems, Sources};
 
@@ -86,7 +89,28 @@ impl Node {
 impl Document {
     /// Reads YAML, or says everything that is wrong with it as YAML.
     pub fn parse(text: &str) -> Result<Self, Diagnostics> {
-        let (root, problems, sources) = Self::read(text);
+        Self::parse_with(text, References::Refused)
+    }
+
+    /// The same for a format that has anchors, aliases and merge keys: they are written out,
+    /// unless that is more than anybody means.
+    ///
+    /// ```
+    /// # use tollgate_policy::Document;
+    /// let text = "a: &few {unit: day, count: 5}\nb: {<<: *few, count: 6}\n";
+    /// let doc = Document::parse_expanded(text)?;
+    /// let b = doc.root().get("b").unwrap();
+    /// assert_eq!(b.get("unit").and_then(|it| it.text()), Some("day"));
+    /// assert_eq!(b.get("count").and_then(|it| it.text()), Some("6"));
+    /// assert!(Document::parse(text).is_err());
+    /// # Ok::<(), tollgate_policy::Diagnostics>(())
+    /// ```
+    pub fn parse_expanded(text: &str) -> Result<Self, Diagnostics> {
+        Self::parse_with(text, References::Expanded)
+    }
+
+    fn parse_with(text: &str, references: References) -> Result<Self, Diagnostics> {
+        let (root, problems, sources) = Self::read(text, references);
         match root {
             Some(root) if !problems.has_errors() => Ok(Self { root, sources }),
             _ => Err(problems.about(&sources)),
@@ -95,10 +119,10 @@ impl Document {
 
     /// A tree may come with problems: those a reader can go on after, so that
     /// they are reported together with what the reader finds.
-    pub(crate) fn read(text: &str) -> (Option<Node>, Problems, Sources) {
+    pub(crate) fn read(text: &str, references: References) -> (Option<Node>, Problems, Sources) {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut problems = Problems::default();
-        let root = reader::read(text, &mut problems);
+        let root = reader::read(text, references, &mut problems);
         // A file too large to read is not worth keeping for its first line.
         let kept = if root.is_none() && text.len() > reader::LARGEST { "" } else { text };
         (root, problems, Sources::file(kept))

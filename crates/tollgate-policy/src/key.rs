@@ -84,6 +84,14 @@ impl Key {
         key
     }
 
+    /// The key that a caller names in one of several rooms, each with keys of its own.
+    pub fn named_in(room: u8, name: &[u8]) -> Self {
+        let mut key = Self::default();
+        key.push_bounded(tag::WORD, format!("db{room}").as_bytes());
+        key.push_bounded(tag::NAMED, name);
+        key
+    }
+
     /// The key of a descriptor: a part for each word and value, in their order.
     pub fn of_entries<'a>(entries: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut key = Self::default();

@@ -1,6 +1,7 @@
 //! The policy file of Tollgate: what is limited, by what, and how much.
 #![doc = include_str!("../FORMAT.md")]
 
+mod apart;
 mod builder;
 mod compile;
 mod descriptor;
@@ -22,9 +23,11 @@ mod settings;
 mod source;
 mod suggest;
 mod survey;
+mod typed;
 mod veil;
 mod written;
 
+pub use apart::Apart;
 pub use builder::{BuildError, LimitBuilder};
 pub use descriptor::{Descriptor, DescriptorPattern, EntryPattern, Glob};
 pub use diagnostic::{Diagnostic, Diagnostics, Located, Place, Problems, Severity, veiled};

@@ -6,6 +6,7 @@
 use foldhash::HashMap;
 use tollgate_core::{Rule, RuleId, Span};
 
+use crate::apart::Apart;
 use crate::descriptor::DescriptorPattern;
 use crate::key::Key;
 use crate::pattern::{HostPattern, PathPattern};
@@ -40,6 +41,8 @@ pub struct Limit {
     pub(crate) descriptor: Option<DescriptorPattern>,
     /// Of descriptors; empty means all.
     pub(crate) domains: Vec<Box<str>>,
+    /// What it covers, if no request finds it of itself.
+    pub(crate) apart: Option<Apart>,
     pub(crate) ahead: Option<u64>,
     pub(crate) by: Vec<KeySource>,
     pub(crate) missing: Missing,
@@ -167,6 +170,7 @@ impl Limit {
             headers: Vec::new(),
             descriptor: None,
             domains: Vec::new(),
+            apart: None,
             ahead: None,
             by: vec![KeySource::Global],
             missing: Missing::default(),
@@ -230,6 +234,11 @@ impl Limit {
     /// The domains whose descriptors it covers; none means all.
     pub fn domains(&self) -> impl Iterator<Item = &str> {
         self.domains.iter().map(|domain| &**domain)
+    }
+
+    /// What a limit covers that no request finds of itself.
+    pub const fn apart(&self) -> Option<&Apart> {
+        self.apart.as_ref()
     }
 
     /// How much more is handed out with an admitted answer, at most, for a proxy to admit

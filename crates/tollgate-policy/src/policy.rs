@@ -12,7 +12,7 @@ use tollgate_core::Rule;
 use crate::compile::compile;
 use crate::descriptor::index::Index;
 use crate::diagnostic::Diagnostics;
-use crate::document::Document;
+use crate::document::{Document, References};
 use crate::identify::{Identify, View};
 use crate::key::Key;
 use crate::limit::{Allowance, Limit, Mode};
@@ -22,6 +22,7 @@ use crate::net::Net;
 use crate::request::Request;
 use crate::settings::{ClientAddress, HeaderSettings, KeyPrivacy};
 use crate::source::KeySource;
+use crate::typed;
 
 /// A policy file that was understood.
 ///
@@ -95,7 +96,7 @@ impl Default for Policy {
 impl Policy {
     /// Reads a policy, or says everything that is wrong with it.
     pub fn parse(text: &str) -> Result<Self, Diagnostics> {
-        let (root, problems, sources) = Document::read(text);
+        let (root, problems, sources) = Document::read(text, References::Refused);
         match root {
             Some(root) => compile(&Document::new(root, sources), problems),
             None => Err(problems.about(&sources)),
@@ -213,7 +214,8 @@ impl Policy {
     /// `None` when their number is wrong, or an address is none.
     ///
     /// For a limit by all entries of a descriptor, those are the values of its entries, or only
-    /// of those that are open; each may be written as it is shown, `user=ann`.
+    /// of those that are open; each may be written as it is shown, `user=ann`, and so may all
+    /// as one, `plan=gold, user=ann`. Entries that are not those of the limit are no key.
     ///
     /// ```
     /// # use tollgate_policy::{Call, Checks, Policy};
@@ -231,11 +233,7 @@ impl Policy {
             return Some(key);
         }
         if let [KeySource::Descriptor] = limit.by() {
-            let entries = match limit.descriptor() {
-                Some(pattern) => pattern.typed(values)?,
-                // Whoever finds the limit knows its entries: nothing is known here to add to them.
-                None => values.iter().map(|value| value.split_once('=')).collect::<Option<_>>()?,
-            };
+            let entries = typed::entries(limit, values)?;
             return (!entries.is_empty()).then(|| Key::of_entries(entries));
         }
         if limit.by().len() != values.len() {

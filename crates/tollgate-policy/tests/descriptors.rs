@@ -197,6 +197,11 @@ fn operators_type_keys_as_they_are_shown_or_only_what_is_open() {
     assert_eq!(key("gold", &["plan=gold", "user=ann", "path=/v1/x"]), whole);
     assert_eq!(key("gold", &["gold", "ann", "/v1/x"]), whole);
     assert_eq!(key("gold", &["ann", "/v1/x"]), whole);
+    assert_eq!(key("gold", &["plan=gold, user=ann, path=/v1/x"]), whole);
+    assert_eq!(
+        key("gold", &["plan=gold, user=a, b=c, path=/v1/x"]).unwrap(),
+        "plan=gold, user=a, b=c, path=/v1/x"
+    );
     assert_eq!(key("users", &["ann"]), Some("user=ann".into()));
     assert_eq!(key("users", &["user=ann"]), Some("user=ann".into()));
     assert_eq!(key("one", &["ann"]), Some("ann".into()));
@@ -206,6 +211,8 @@ fn operators_type_keys_as_they_are_shown_or_only_what_is_open() {
         ("gold", &["silver", "ann", "/v1/x"][..]),
         ("gold", &["ann", "/v2/x"]),
         ("gold", &["ann"]),
+        ("gold", &["plan=silver, user=ann, path=/v1/x"]),
+        ("gold", &["plan=gold, user=ann"]),
         ("gold", &[]),
         ("users", &[]),
         ("one", &[""]),

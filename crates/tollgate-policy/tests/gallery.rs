@@ -80,10 +80,36 @@ fn what_is_probably_not_meant_is_a_warning() {
             "client: {trusted_proxies: 0.0.0.0/0}\nlimits: [{by: ip, bucket: 1/s}]",
             "every caller is trusted to say who it is",
         ),
+        (
+            "limits: [{descriptor: [a], bucket: 1/s, quota: 5}]",
+            "a quota is charged when it is handed out, used or not",
+        ),
+        (
+            // Once, however many there are.
+            "limits: [{by: ip, rate: 1/s, algorithm: fixed-window}, {endpoint: /b, by: ip, rate: 2/s, algorithm: fixed-window}]",
+            "a fixed window admits up to twice its rate around its border",
+        ),
         ("client: {ipv6_prefix: 128}\nlimits: [{by: ip, bucket: 1/s}]", "one customer owns at least a /64"),
     ] {
         let policy = Policy::parse(text).unwrap();
         let found: Vec<&str> = policy.warnings().iter().map(|it| it.message.as_str()).collect();
         assert_eq!(found, [message], "{text}");
     }
+}
+
+#[test]
+fn a_warning_of_many_limits_says_how_many_and_where() {
+    let limit = |at: usize| {
+        format!("  - {{name: l{at}, endpoint: /{at}, by: ip, rate: 1/s, algorithm: fixed-window}}\n")
+    };
+    let said = |count: usize| {
+        let limits: String = (0..count).map(limit).collect();
+        let policy = Policy::parse(&format!("limits:\n{limits}")).unwrap();
+        assert_eq!(policy.warnings().len(), 1);
+        policy.warnings()[0].help.concat()
+    };
+    assert!(!said(1).contains("more limit"));
+    assert!(said(2).ends_with("one more limit is such a window: line 3"));
+    assert!(said(3).ends_with("2 more limits are such windows: lines 3, 4"));
+    assert!(said(500).ends_with("499 more limits are such windows: lines 3, 4, 5, 6, 7, ..."));
 }

@@ -101,8 +101,33 @@ fn requests(fields: &Fields<'_>, at: Place, problems: &mut Problems) -> Option<A
             .help("write it without the zero");
         return None;
     }
+    if let Some(per_unit) = node.text().and_then(otherwise_written) {
+        return Some(Allowed::Requests { per_unit, unit: unit? });
+    }
     let number = node.whole("`requests_per_unit`", 0..=u64::from(u32::MAX), problems)?;
     Some(Allowed::Requests { per_unit: u32::try_from(number.value).unwrap_or(u32::MAX), unit: unit? })
+}
+
+/// A number in a way that YAML 1.1 has beside digits alone: `0x10`, `0b101`, `1e3`.
+fn otherwise_written(text: &str) -> Option<u32> {
+    // Not signs: `from_str_radix` takes `+` behind the prefix.
+    let digits =
+        |prefix| text.strip_prefix(prefix).filter(|it| it.starts_with(|it: char| it.is_ascii_hexdigit()));
+    if let Some(hexadecimal) = digits("0x") {
+        return u32::from_str_radix(hexadecimal, 16).ok();
+    }
+    if let Some(binary) = digits("0b") {
+        return u32::from_str_radix(binary, 2).ok();
+    }
+    let (mantissa, exponent) = text.split_once(['e', 'E'])?;
+    let exponent: u32 = exponent.trim_start_matches('+').parse().ok()?;
+    // Whole, so that nothing is rounded: 1.5e3 is, 1.5 is not.
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let zeros = exponent.checked_sub(u32::try_from(fraction.len()).ok()?)?;
+    let is_digits = |it: &str| it.bytes().all(|byte| byte.is_ascii_digit());
+    let digits = format!("{whole}{fraction}");
+    let number: u32 = digits.parse().ok().filter(|_| is_digits(&digits) && !whole.is_empty())?;
+    number.checked_mul(10_u32.checked_pow(zeros)?)
 }
 
 fn replaces(fields: &Fields<'_>, own: Option<&str>, problems: &mut Problems) -> Vec<Located<String>> {
@@ -138,4 +163,34 @@ fn replaces(fields: &Fields<'_>, own: Option<&str>, problems: &mut Problems) -> 
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_in_all_ways_that_are_whole() {
+        for (text, number) in [
+            ("0x10", Some(16)),
+            ("0xffffffff", Some(u32::MAX)),
+            ("0b101", Some(5)),
+            ("1e3", Some(1_000)),
+            ("1E+3", Some(1_000)),
+            ("1.5e3", Some(1_500)),
+            ("4e9", Some(4_000_000_000)),
+            ("5e9", None),
+            ("1.5e0", None),
+            ("1e-3", None),
+            ("0x100000000", None),
+            ("0x+5", None),
+            ("-1e3", None),
+            ("+1e3", None),
+            ("e3", None),
+            ("1e99999999999", None),
+            ("10", None),
+        ] {
+            assert_eq!(otherwise_written(text), number, "{text}");
+        }
+    }
 }

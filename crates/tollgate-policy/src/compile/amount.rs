@@ -34,6 +34,9 @@ impl<'l> Amount<'l> {
         }
         let inferred = if limit.slots.is_some() { Algorithm::Concurrency } else { Algorithm::TokenBucket };
         let algorithm = limit.algorithm.map_or(inferred, |it| it.value);
+        if algorithm == Algorithm::Concurrency && runs_unseen(limit, problems) {
+            return None;
+        }
         if !options_belong(limit, algorithm, problems) {
             return None;
         }
@@ -189,6 +192,24 @@ fn has_one_amount(limit: &Limit, problems: &mut Problems) -> bool {
             false
         }
     }
+}
+
+/// Slots are given back at the end of a request, which nobody tells of a descriptor.
+fn runs_unseen(limit: &Limit, problems: &mut Problems) -> bool {
+    let Some(descriptor) = &limit.descriptor else { return false };
+    let (word, place) = match (&limit.slots, &limit.algorithm) {
+        (Some(slots), _) => ("slots", slots.place),
+        (None, Some(algorithm)) => ("algorithm: concurrency", algorithm.place),
+        (None, None) => return false,
+    };
+    problems
+        .error(place, format!("`{word}` cannot stand beside `descriptor`"))
+        .label("a proxy does not say when a request ends")
+        .related(descriptor.place, "it only describes requests that begin")
+        .help(
+            "limit how often they begin (`bucket`), or how many run with a limit on paths behind the gateway",
+        );
+    true
 }
 
 /// Reports options of other algorithms.

@@ -46,13 +46,6 @@ pub(super) fn keys_exist(limit: &Limit, problems: &mut Problems) {
             .label("a whole number")
             .help("a proxy that knows better says itself what a request costs (`hits_addend`)");
     }
-    if let (Some(quota), Some(slots)) = (&limit.quota, &limit.slots) {
-        problems
-            .error(quota.place, "slots are not handed out ahead")
-            .label("remove this")
-            .related(slots.place, "a slot is for one request that runs")
-            .help("`quota` goes with rates");
-    }
 }
 
 fn entry_exists(

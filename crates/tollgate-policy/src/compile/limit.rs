@@ -227,6 +227,7 @@ impl Draft<'_> {
             headers: limit.headers.clone(),
             descriptor: limit.descriptor.as_ref().map(|it| it.value.clone()),
             domains: limit.domain.iter().map(|it| it.value.clone()).collect(),
+            apart: None,
             ahead: limit.quota.map(|it| it.value),
             by: limit.by.iter().map(|it| it.value.clone()).collect(),
             missing: limit.missing.map(|it| it.value).unwrap_or_default(),

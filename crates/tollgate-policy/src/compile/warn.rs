@@ -23,6 +23,13 @@ pub(super) fn about_limits(file: &File, problems: &mut Problems) {
                 .help("remove the line");
         }
         odd_entries(limit, problems);
+        if let Some(quota) = &limit.quota {
+            let all = quota.value.saturating_add(1);
+            problems
+                .warning(quota.place, "a quota is charged when it is handed out, used or not")
+                .label(format!("Envoy ignores it: each of its requests is charged {all}"))
+                .help("keep it if your proxy uses quotas; else remove the line");
+        }
     }
     if let Some(default) = file.plans.as_ref().and_then(|plans| plans.default.as_ref())
         && !file.limits.iter().flat_map(|limit| &limit.plans).any(|(name, _)| name.value == default.value)
@@ -69,14 +76,25 @@ fn fixed_windows_alone(limits: &[Limit], problems: &mut Problems) {
     };
     let key = |limit: &Limit| -> Vec<String> { limit.by.iter().map(|it| it.value.to_string()).collect() };
     let beside: HashSet<_> = limits.iter().filter(|limit| fixed(limit).is_none()).map(key).collect();
-    for limit in limits {
-        if let Some(algorithm) = fixed(limit)
-            && !beside.contains(&key(limit))
-        {
-            problems
-                .warning(algorithm.place, "a fixed window admits up to twice its rate around its border")
-                .label("the end of one window and the start of the next")
-                .help("`sliding-window` does not, at the same price; or add a shorter limit beside it");
+    let alone = limits.iter().filter(|limit| !beside.contains(&key(limit))).filter_map(fixed);
+    let places: Vec<_> = alone.map(|algorithm| algorithm.place).collect();
+    // Once: an imported policy has hundreds of them.
+    let Some((first, others)) = places.split_first() else { return };
+    let problem = problems
+        .warning(*first, "a fixed window admits up to twice its rate around its border")
+        .label("the end of one window and the start of the next")
+        .help("`sliding-window` does not, at the same price; or add a shorter limit beside it");
+    match others {
+        [] => {}
+        [other] => drop(problem.help(format!("one more limit is such a window: line {}", other.line))),
+        _ => {
+            let lines: Vec<_> = others.iter().take(5).map(|it| it.line.to_string()).collect();
+            let more = if others.len() > lines.len() { ", ..." } else { "" };
+            problem.help(format!(
+                "{} more limits are such windows: lines {}{more}",
+                others.len(),
+                lines.join(", ")
+            ));
         }
     }
 }

@@ -5,7 +5,7 @@
 //! section reads them too, and finds their mistakes with the same words. Each
 //! keeps the text it was typed as; a message shows that and not a line of the file.
 
-use super::{Document, Entry, Kind, Node, short};
+use super::{Document, Entry, Kind, Node, References, short};
 use crate::diagnostic::{Diagnostics, Located, Place, Problems, Source};
 
 /// Paths are typed by hand: nothing is this deep.
@@ -49,7 +49,7 @@ impl Document {
         let source = Source { name: Some(setting.origin.into()), text: text.into(), is_file: false };
         let source = sources.add(source);
 
-        let (value, problems, _) = Self::read(setting.value);
+        let (value, problems, _) = Self::read(setting.value, References::Refused);
         let behind = small(setting.typed.chars().count());
         let mut problems = problems.moved(source, behind);
         let path = segments(setting, source, &mut problems);

@@ -1,13 +1,14 @@
 //! From YAML events to the tree.
 //!
 //! Invariant: what is built is bounded by what was written. No node is made
-//! twice, nothing nests deeper than [`DEEPEST`], and nothing here recurses.
-//! Held by `tests/hostile.rs`.
+//! twice but by an alias ([`references`](super::references) bounds those), nothing
+//! nests deeper than [`DEEPEST`], and nothing here recurses. Held by `tests/hostile.rs`.
 
 use std::collections::HashMap;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span as Marks};
 
+use super::references::{Anchors, References, merged};
 use super::{Entry, Kind, Node};
 use crate::diagnostic::{Located, Place, Problems};
 
@@ -19,16 +20,42 @@ const MOST_NODES: usize = 1_000_000;
 /// A list or map that is not finished.
 struct Open {
     place: Place,
+    /// Zero: none.
+    anchor: usize,
     kind: Collecting,
 }
 
 enum Collecting {
     List(Vec<Node>),
-    Map { entries: Vec<Entry>, names: HashMap<String, Place>, name: Option<Located<String>> },
+    Map(Map),
+}
+
+/// A map that is not finished.
+#[derive(Default)]
+struct Map {
+    entries: Vec<Entry>,
+    names: HashMap<String, Place>,
+    name: Option<Located<String>>,
+    /// Whether `name` is `<<`, and means it.
+    merges: bool,
+    /// What was taken over: where the map itself says nothing, the first of them holds.
+    merged: Vec<Entry>,
+}
+
+impl Map {
+    fn finish(mut self) -> Kind {
+        for entry in self.merged {
+            if !self.names.contains_key(&entry.name.value) {
+                self.names.insert(entry.name.value.clone(), entry.name.place);
+                self.entries.push(entry);
+            }
+        }
+        Kind::Map(self.entries)
+    }
 }
 
 /// The tree, unless the text is beyond reading.
-pub(super) fn read(text: &str, problems: &mut Problems) -> Option<Node> {
+pub(super) fn read(text: &str, references: References, problems: &mut Problems) -> Option<Node> {
     if text.len() > LARGEST {
         problems
             .error(START, format!("the file is larger than {} MiB", LARGEST >> 20))
@@ -38,7 +65,8 @@ pub(super) fn read(text: &str, problems: &mut Problems) -> Option<Node> {
     if has_unreadable_characters(text, problems) {
         return None;
     }
-    let mut builder = Builder { open: Vec::new(), root: None, nodes: 0, problems };
+    let anchors = (references == References::Expanded).then(Anchors::new);
+    let mut builder = Builder { open: Vec::new(), root: None, nodes: 0, anchors, problems };
     let mut parser = Parser::new_from_str(text);
     while let Some(event) = parser.next_event() {
         let done = match event {
@@ -59,6 +87,8 @@ struct Builder<'p> {
     open: Vec<Open>,
     root: Option<Node>,
     nodes: usize,
+    /// None where references are refused.
+    anchors: Option<Anchors>,
     problems: &'p mut Problems,
 }
 
@@ -72,28 +102,29 @@ impl Builder<'_> {
                 let quoted = style != ScalarStyle::Plain;
                 let null = !quoted && matches!(&*text, "" | "~" | "null");
                 let kind = if null { Kind::Null } else { Kind::Scalar { text: text.into_owned(), quoted } };
-                self.finish(Node { place, kind })
+                self.finish(Node { place, kind }, anchor)
             }
             Event::SequenceStart(anchor, tag) => {
                 self.refuse_references(place, anchor, tag.is_some())?;
-                self.begin(place, Collecting::List(Vec::new()))
+                self.begin(place, anchor, Collecting::List(Vec::new()))
             }
             Event::MappingStart(anchor, tag) => {
                 self.refuse_references(place, anchor, tag.is_some())?;
-                let kind = Collecting::Map { entries: Vec::new(), names: HashMap::new(), name: None };
-                self.begin(place, kind)
+                self.begin(place, anchor, Collecting::Map(Map::default()))
             }
             Event::SequenceEnd | Event::MappingEnd => {
-                let Some(Open { place, kind }) = self.open.pop() else { return Some(()) };
+                let Some(Open { place, anchor, kind }) = self.open.pop() else { return Some(()) };
                 let kind = match kind {
                     Collecting::List(items) => Kind::List(items),
-                    Collecting::Map { entries, .. } => Kind::Map(entries),
+                    Collecting::Map(map) => map.finish(),
                 };
-                self.finish(Node { place, kind })
+                self.finish(Node { place, kind }, anchor)
             }
-            Event::Alias(_) => {
-                self.refuse_references(place, 1, false)?;
-                None
+            Event::Alias(anchor) => {
+                self.refuse_references(place, anchor, false)?;
+                let levels = DEEPEST.saturating_sub(self.open.len());
+                let copy = self.anchors.as_mut()?.copy(anchor, place, levels, self.problems)?;
+                self.finish(copy, 0)
             }
             Event::DocumentStart(_) if self.root.is_some() => {
                 self.problems
@@ -107,7 +138,7 @@ impl Builder<'_> {
     }
 
     fn refuse_references(&mut self, place: Place, anchor: usize, tagged: bool) -> Option<()> {
-        if anchor > 0 {
+        if anchor > 0 && self.anchors.is_none() {
             self.problems
                 .error(place, "anchors and aliases (`&name`, `*name`) are not part of the format")
                 .label("write the value out here")
@@ -125,19 +156,19 @@ impl Builder<'_> {
         Some(())
     }
 
-    fn begin(&mut self, place: Place, kind: Collecting) -> Option<()> {
+    fn begin(&mut self, place: Place, anchor: usize, kind: Collecting) -> Option<()> {
         if self.open.len() >= DEEPEST {
             self.problems
                 .error(place, format!("lists and maps are nested more than {DEEPEST} deep"))
                 .label("too deep");
             return None;
         }
-        self.open.push(Open { place, kind });
+        self.open.push(Open { place, anchor, kind });
         Some(())
     }
 
     /// Puts a finished node where it belongs.
-    fn finish(&mut self, node: Node) -> Option<()> {
+    fn finish(&mut self, node: Node, anchor: usize) -> Option<()> {
         self.nodes += 1;
         if self.nodes > MOST_NODES {
             self.problems
@@ -145,16 +176,24 @@ impl Builder<'_> {
                 .label("from here on it is too much");
             return None;
         }
+        let expands = self.anchors.is_some();
+        if let Some(anchors) = self.anchors.as_mut().filter(|_| anchor > 0) {
+            anchors.keep(anchor, &node, self.problems)?;
+        }
         let Some(Open { kind, .. }) = self.open.last_mut() else {
             self.root = Some(node);
             return Some(());
         };
         match kind {
             Collecting::List(items) => items.push(node),
-            Collecting::Map { entries, names, name } => match name.take() {
+            Collecting::Map(map) => match map.name.take() {
+                Some(_) if map.merges => {
+                    map.merges = false;
+                    map.merged.extend(merged(node, self.problems)?);
+                }
                 Some(name) => {
                     // The first of two stays, so that reading can go on.
-                    if let Some(first) = names.get(&name.value) {
+                    if let Some(first) = map.names.get(&name.value) {
                         self.problems
                             .error(
                                 name.place,
@@ -164,13 +203,16 @@ impl Builder<'_> {
                             .related(*first, "first here")
                             .help("keep one of them");
                     } else {
-                        names.insert(name.value.clone(), name.place);
-                        entries.push(Entry { name, value: node });
+                        map.names.insert(name.value.clone(), name.place);
+                        map.entries.push(Entry { name, value: node });
                     }
                 }
                 None => match node.kind {
-                    Kind::Scalar { text, .. } => *name = Some(Located::new(text, node.place)),
-                    Kind::Null => *name = Some(Located::new("null".into(), node.place)),
+                    Kind::Scalar { text, quoted } => {
+                        map.merges = expands && !quoted && text == "<<";
+                        map.name = Some(Located::new(text, node.place));
+                    }
+                    Kind::Null => map.name = Some(Located::new("null".into(), node.place)),
                     Kind::List(_) | Kind::Map(_) => {
                         self.problems
                             .error(node.place, format!("{} cannot be a name", node.describe()))
