@@ -1,6 +1,7 @@
 //! What is said at the start: what listens where, and which limits are in force.
 
 use std::fmt::{Display, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tollgate::Policy;
 use tollgate::policy::{Limit, Mode};
@@ -46,10 +47,8 @@ pub(crate) fn banner(
     match addresses.resp {
         Some(address) => {
             let tls = secure(addresses.resp_tls);
-            line(
-                "resp",
-                &format_args!("{address}{tls}: redis-cli -p {} CL.THROTTLE user:1 15 30 60", address.port()),
-            );
+            let command = redis_cli(address, addresses.resp_tls, settings.resp.password_file.is_some());
+            line("resp", &format_args!("{address}{tls}: {command} CL.THROTTLE user:1 15 30 60"));
         }
         None => line("resp", &"off"),
     }
@@ -82,6 +81,23 @@ pub(crate) fn banner(
     out
 }
 
+/// What to type to reach a server: as little as works.
+fn redis_cli(address: SocketAddr, tls: bool, password: bool) -> String {
+    let mut command = "redis-cli".to_owned();
+    match address.ip() {
+        // Where it goes by itself.
+        IpAddr::V4(Ipv4Addr::LOCALHOST | Ipv4Addr::UNSPECIFIED) => {}
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => command.push_str(" -h ::1"),
+        other => {
+            let _ = write!(command, " -h {other}");
+        }
+    }
+    let _ = write!(command, " -p {}", address.port());
+    command.push_str(if tls { " --tls" } else { "" });
+    command.push_str(if password { " --askpass" } else { "" });
+    command
+}
+
 fn limits(limits: &[Limit]) -> String {
     let off = limits.iter().filter(|limit| limit.mode() == Mode::Off).count();
     let in_force = match limits.len() - off {
@@ -109,6 +125,7 @@ fn row(limit: &Limit) -> [String; 4] {
     let mut covers: Vec<_> = limit.methods().map(str::to_owned).collect();
     covers.extend(limit.endpoints().iter().map(ToString::to_string));
     covers.extend(limit.descriptor().map(ToString::to_string));
+    covers.extend(limit.apart().map(ToString::to_string));
     let by: Vec<_> = limit.by().iter().map(ToString::to_string).collect();
     let mut quota: Vec<_> = limit.rules().iter().map(|rule| rule.quota.to_string()).collect();
     match limit.mode() {
@@ -213,6 +230,18 @@ mod tests {
             let addresses = Addresses { api: api.parse().ok(), api_tls: tls, ..Addresses::default() };
             let said = said(&Inputs::default(), &addresses);
             assert!(said.contains(expected), "{expected} in:\n{said}");
+        }
+    }
+
+    #[test]
+    fn the_command_for_the_redis_protocol_reaches_it() {
+        for (address, tls, password, expected) in [
+            ("127.0.0.1:7379", false, false, "redis-cli -p 7379"),
+            ("0.0.0.0:7379", true, false, "redis-cli -p 7379 --tls"),
+            ("[::]:7379", false, true, "redis-cli -h ::1 -p 7379 --askpass"),
+            ("192.0.2.1:6379", true, true, "redis-cli -h 192.0.2.1 -p 6379 --tls --askpass"),
+        ] {
+            assert_eq!(redis_cli(address.parse().unwrap(), tls, password), expected);
         }
     }
 

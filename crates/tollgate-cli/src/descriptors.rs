@@ -5,6 +5,22 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+/// The most connections of one surface on one worker.
+const MOST: usize = 20_000;
+/// A surface gets so much of what may be open, so that none takes it all.
+const PART: usize = 4;
+
+/// How many connections a surface may have at once, on each of so many workers. What is left is
+/// for the others, and for files.
+pub(crate) fn share(workers: usize) -> usize {
+    share_of(getrlimit(Resource::Nofile).current, workers)
+}
+
+fn share_of(all: Option<u64>, workers: usize) -> usize {
+    let all = all.and_then(|all| usize::try_from(all).ok()).unwrap_or(usize::MAX);
+    (all / PART / workers.max(1)).clamp(1, MOST)
+}
+
 /// Raises what this process may open to what it is allowed to raise it to.
 pub(crate) fn allow_most() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -13,5 +29,24 @@ pub(crate) fn allow_most() {
     }
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
         tracing::warn!(%error, "only {} files and connections can be open at once", current.unwrap_or(u64::MAX));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_surface_takes_all_that_may_be_open() {
+        for (all, workers, each) in [
+            (None, 4, MOST),
+            (Some(1_000_000), 2, MOST),
+            (Some(300), 2, 37),
+            (Some(20_000), 2, 2_500),
+            (Some(8), 4, 1),
+        ] {
+            assert_eq!(share_of(all, workers), each, "{all:?} for {workers}");
+        }
+        assert_eq!(share_of(Some(1_000), 0), 250);
     }
 }

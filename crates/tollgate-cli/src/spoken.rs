@@ -13,21 +13,24 @@ use hyper::header::HeaderValue;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use tollgate_http::SharedLimiter;
-use tollgate_net::{Connection, Drain, HttpServer, Tls};
+use tollgate_net::{Caps, Connection, Drain, HttpServer, Tls};
 use tollgate_resp::{Password, Resp, RespSettings};
 use tollgate_rls::{Rls, RlsBody, RlsSettings};
 use tollgate_server::Api;
 
 use crate::configuration::Settings;
+use crate::descriptors;
 use crate::reload::Secrets;
 use crate::store::AnyStore;
-use crate::surfaces::in_time;
+use crate::surfaces::{in_time, workers};
 
 /// Both. Clones are the same.
 #[derive(Clone)]
 pub(crate) struct Spoken {
     rls: Rls<AnyStore>,
     resp: Resp<AnyStore>,
+    /// The most connections of each, on one worker.
+    connections: usize,
 }
 
 impl Spoken {
@@ -35,8 +38,9 @@ impl Spoken {
     pub(crate) fn new(settings: &Settings, limiter: &SharedLimiter<AnyStore>, secrets: &Secrets) -> Self {
         let rls = Rls::new(limiter.clone(), RlsSettings { headers: settings.rls.headers });
         let password = secrets.resp.as_deref().and_then(Password::new);
-        let resp = Resp::new(limiter.clone(), RespSettings { password, ..RespSettings::default() });
-        Self { rls, resp }
+        let connections = descriptors::share(workers(settings));
+        let asked = RespSettings { password, connections, ..RespSettings::default() };
+        Self { rls, resp: Resp::new(limiter.clone(), asked), connections }
     }
 
     /// The API answers `POST /json` as envoyproxy/ratelimit does.
@@ -65,7 +69,8 @@ impl Spoken {
                 }
             })
         };
-        HttpServer { tls, ..HttpServer::default() }.serve(listener, make, drain).await
+        let caps = Caps { connections: self.connections, ..Caps::default() };
+        HttpServer { tls, caps, ..HttpServer::default() }.serve(listener, make, drain).await
     }
 
     /// Serves clients of Redis on this listener, until drained.

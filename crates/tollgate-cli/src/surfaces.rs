@@ -26,7 +26,7 @@ use tollgate_http::{SharedLimiter, Tarpit};
 use tollgate_net::{BindError, Connection, Drain, Drainer, HttpServer, Sockets, Tls};
 use tollgate_server::{Api, Caller};
 
-use crate::configuration::{Configuration, Listen, ServedTls, Tokens};
+use crate::configuration::{Configuration, Listen, ServedTls, Settings, Tokens};
 use crate::failure::Failure;
 use crate::ready::Addresses;
 use crate::spoken::Spoken;
@@ -40,6 +40,12 @@ const ASKED_WITHIN: Duration = Duration::from_secs(10);
 
 /// How much is read of a body that nobody wanted.
 const UNREAD: usize = 64 * 1024;
+
+/// How many threads serve.
+pub(crate) fn workers(settings: &Settings) -> usize {
+    let cores = || thread::available_parallelism().map_or(1, usize::from);
+    settings.forwarding.workers.unwrap_or_else(cores)
+}
 
 /// Everything that listens.
 pub(crate) struct Surfaces {
@@ -76,8 +82,7 @@ impl Surfaces {
             rls: load(&settings.rls.tls, "Envoy", false)?,
             resp: load(&settings.resp.tls, "clients of Redis", false)?,
         };
-        let (cores, wanted) = (thread::available_parallelism(), settings.forwarding.workers);
-        let workers = wanted.unwrap_or_else(|| cores.map_or(1, usize::from));
+        let workers = workers(settings);
         let mut warnings = Vec::new();
         let mut listen = |listen: &Listen, setting: &str| bind(listen, setting, workers, &mut warnings);
         let gateway_sockets = listen(&settings.gateway, "listen.gateway")?;

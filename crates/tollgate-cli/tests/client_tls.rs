@@ -1,49 +1,23 @@
 //! Commands that ask a server over TLS: whom they believe, and what they show.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+#[path = "service/authority.rs"]
+mod authority;
+
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use authority::Authority;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
-use tollgate_testkit::{Finished, Scratch};
-
-/// Somebody who signs, with what they signed for a server and for a client.
-struct Authority {
-    files: Scratch,
-    issuer: Issuer<'static, KeyPair>,
-    ca: String,
-}
+use tollgate_testkit::Finished;
 
 impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let ca = params.self_signed(&key).unwrap().pem();
-        let files = Scratch::new();
-        files.write("ca.pem", &ca);
-        Self { files, issuer: Issuer::new(params, key), ca }
-    }
-
-    /// A certificate and its key.
-    fn sign(&self, name: &str) -> (String, String) {
-        let key = KeyPair::generate().unwrap();
-        let made =
-            CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, &self.issuer).unwrap();
-        (made.pem(), key.serialize_pem())
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.files.path().join(name).to_str().unwrap().to_owned()
-    }
-
     /// A server with a certificate for that name; perhaps it wants to see one too.
     fn serve(&self, name: &str, wants_one: bool) -> String {
         let (certificate, key) = self.sign(name);

@@ -16,7 +16,8 @@ mod message;
 mod proxy;
 
 use std::fs;
-use std::net::SocketAddr;
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpStream};
 use std::thread;
 
 use app::App;
@@ -103,19 +104,73 @@ fn of_several_descriptors_the_one_without_rest_refuses_and_nothing_is_charged_th
     assert_eq!(ask(&envoy, "GET /", "X-Api-Key: bob\r\n").status(), 429, "the address has spent all");
 }
 
+/// The copied file, in the domain whose descriptors describe requests.
+fn describing() -> String {
+    let described = "- request_headers: {header_name: \":method\", descriptor_key: method}\n\
+        \u{20}                                 - request_headers: {header_name: \":path\", descriptor_key: path}";
+    let text = replaced(&copied(), "domain: edge", "domain: tollgate");
+    replaced(&text, "- generic_key: {descriptor_key: route, descriptor_value: login}", described)
+}
+
 #[test]
 fn in_the_domain_tollgate_a_descriptor_is_a_request_and_limits_on_endpoints_hold() {
     let app = App::start();
     let policy =
         "limits:\n- {name: login, endpoint: /login, method: POST, by: ip, bucket: \"1/day, burst 2\"}\n";
     let (_tollgate, rls) = tollgate(policy);
-    let described = "- request_headers: {header_name: \":method\", descriptor_key: method}\n\
-        \u{20}                                 - request_headers: {header_name: \":path\", descriptor_key: path}";
-    let text = replaced(&copied(), "domain: edge", "domain: tollgate");
-    let text = replaced(&text, "- generic_key: {descriptor_key: route, descriptor_value: login}", described);
-    let envoy = Envoy::start(&text, Between { rls, app: app.address });
+    let envoy = Envoy::start(&describing(), Between { rls, app: app.address });
     assert_eq!(statuses(&envoy, "POST /login?a=b", "", 3), [200, 200, 429]);
     assert_eq!(statuses(&envoy, "GET /login", "", 3), [200; 3]);
+}
+
+/// The statuses of some requests with this head, which is bytes: a client may send any.
+fn statuses_of(envoy: &Envoy, request: &str, header: &[u8]) -> Vec<u16> {
+    let send = |_| {
+        let mut stream = TcpStream::connect(envoy.address).unwrap();
+        let first = format!("{request} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n");
+        stream.write_all(&[first.as_bytes(), header, b"\r\n"].concat()).unwrap();
+        Message::read(&mut stream).unwrap().status()
+    };
+    (0..4).map(send).collect()
+}
+
+#[test]
+fn no_header_that_a_client_sends_takes_its_limits_away() {
+    let policy = "limits:\n\
+        - {name: addresses, domain: edge, descriptor: [remote_address], bucket: \"1/day, burst 6\"}\n\
+        - {name: keys, domain: edge, descriptor: [api_key], bucket: \"1/day, burst 2\"}\n";
+    let file = "domain: edge\ndescriptors:\n\
+        - {key: remote_address, rate_limit: {unit: year, requests_per_unit: 12}}\n\
+        - {key: api_key, rate_limit: {unit: year, requests_per_unit: 2}}\n";
+    let app = App::start();
+    let (_native, on_policy) = tollgate(policy);
+    let (_files, on_files, _folder) = on_envoys_files(file);
+    let headers = [
+        format!("X-Api-Key: {}\r\n", "a".repeat(9_000)).into_bytes(),
+        format!("X-Api-Key: {}\r\n", "b".repeat(50_000)).into_bytes(),
+        b"X-Api-Key: \xff\xfe\r\n".to_vec(),
+    ];
+    for rls in [on_policy, on_files] {
+        let envoy = Envoy::start(&copied(), Between { rls, app: app.address });
+        for header in &headers {
+            assert_eq!(statuses_of(&envoy, "GET /", header), [200, 200, 429, 429], "{}", header.len());
+        }
+        assert_eq!(statuses_of(&envoy, "GET /", &headers[2]), [429; 4]);
+        assert_eq!(ask(&envoy, "GET /", "").status(), 429, "the address has spent all");
+        assert_eq!(envoy.counted("cluster.app.ratelimit.error"), 0);
+    }
+}
+
+#[test]
+fn no_query_that_a_client_sends_takes_the_limits_on_endpoints_away() {
+    let app = App::start();
+    let policy = "limits:\n- {name: login, endpoint: /login, by: ip, bucket: \"1/day, burst 2\"}\n";
+    let (_tollgate, rls) = tollgate(policy);
+    let envoy = Envoy::start(&describing(), Between { rls, app: app.address });
+    assert_eq!(statuses(&envoy, "GET /login", "", 3), [200, 200, 429]);
+    let query = format!("GET /login?{}", "a".repeat(9_000));
+    assert_eq!(statuses(&envoy, &query, "", 3), [429; 3]);
+    assert_eq!(envoy.counted("cluster.app.ratelimit.error"), 0);
 }
 
 #[test]

@@ -52,6 +52,32 @@ fn send_traffic(tollgate: &Tollgate) {
     assert_eq!(statuses, [200, 200, 200, 429, 429]);
 }
 
+/// A limit that names values of callers in its metrics, and one that does not.
+const ENVOYS: &str = "
+domain: shop
+descriptors:
+  - {key: user, rate_limit: {unit: year, requests_per_unit: 2}}
+  - {key: guide, detailed_metric: true, rate_limit: {unit: year, requests_per_unit: 2}}
+";
+
+/// Three questions of a proxy for each of the limits: two are within it. One in a domain that is unknown.
+fn ask_as_a_proxy(tollgate: &Tollgate) {
+    let mut client = Client::connect(tollgate.api).unwrap();
+    let mut ask = |domain: &str, key: &str, value: &str| {
+        let entries = format!(r#"[{{"entries":[{{"key":"{key}","value":"{value}"}}]}}]"#);
+        let body = format!(r#"{{"domain":"{domain}","descriptors":{entries}}}"#);
+        let length = body.len();
+        let host = tollgate.api;
+        let request =
+            format!("POST /json HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\n\r\n{body}");
+        client.ask(&request).unwrap().status
+    };
+    for (key, value) in [("user", "z-from-a-caller"), ("guide", "tom \\\"\\n{}")] {
+        assert_eq!([(); 3].map(|()| ask("shop", key, value)), [200, 200, 429]);
+    }
+    assert_eq!(ask("d-from-a-caller", "user", "ann"), 200);
+}
+
 fn metrics(api: SocketAddr) -> String {
     let answer = get(api, "/metrics");
     assert_eq!(answer.status, 200);
@@ -68,18 +94,26 @@ fn declared(text: &str) -> BTreeSet<(String, String)> {
 fn what_the_server_exposes_is_clean_and_in_the_document_and_the_other_way_round() {
     let redis = Redis::start();
     let on_redis = format!("store: {{url: '{}', deadline: 10s}}\n{POLICY}", redis.url());
+    let folder = Scratch::new();
+    folder.write("shop.yaml", ENVOYS);
     let mut exposed = BTreeSet::new();
     for policy in [POLICY, &on_redis] {
-        let tollgate = Tollgate::start(BINARY, policy);
+        let envoy_config = ["--envoy-config", folder.path().to_str().unwrap()];
+        let tollgate = Tollgate::start_with(BINARY, policy, &envoy_config);
         send_traffic(&tollgate);
+        ask_as_a_proxy(&tollgate);
         let text = metrics(tollgate.api);
         assert_eq!(promtool::complaints(&text), "", "{text}");
         for line in [
-            "tollgate_decisions_total{outcome=\"limited\"} 2",
+            "tollgate_decisions_total{outcome=\"limited\"} 4",
             "tollgate_limit_decisions_total{limit=\"api\",outcome=\"allowed\"} 3",
             "tollgate_limit_decisions_total{limit=\"trial\",outcome=\"shadow_limited\"} 4",
             "tollgate_limit_soft_total{limit=\"api\"} 2",
             "tollgate_candidate_decisions_total{limit=\"api.candidate\",live=\"allowed\",candidate=\"limited\"} 1",
+            "tollgate_rls_limit_hits_total{domain=\"shop\",limit=\"shop.user\",result=\"within\"} 2",
+            "tollgate_rls_limit_hits_total{domain=\"shop\",limit=\"shop.user\",result=\"over\"} 1",
+            "tollgate_rls_limit_hits_total{domain=\"shop\",limit=\"shop.guide_tom \\\"\u{fffd}{}\",result=\"near\"} 1",
+            "tollgate_rls_domain_not_found_total 1",
         ] {
             assert!(text.lines().any(|it| it == line), "{line} in:\n{text}");
         }

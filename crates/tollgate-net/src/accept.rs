@@ -4,16 +4,19 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use crate::drain::Drain;
 
 /// How long accepting pauses when the process is out of file descriptors.
 const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
+/// Between two warnings of that.
+const BETWEEN_WARNINGS: Duration = Duration::from_secs(1);
 
 /// Starts every connection that arrives, with the place that it holds until its end, and at
 /// most so many at once. Ends when draining has begun and the last connection has ended.
@@ -61,11 +64,25 @@ async fn accept(
             // Gone before it was accepted.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
-                tracing::warn!(%error, "cannot accept connections; trying again");
+                if is_news() {
+                    tracing::warn!(%error, "cannot accept connections; trying again");
+                }
                 tokio::time::sleep(OUT_OF_DESCRIPTORS).await;
             }
         }
     }
+}
+
+/// Whether nobody was warned in the last second, of any listener of this process: when one
+/// cannot accept, none can.
+fn is_news() -> bool {
+    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
+    let (now, mut last) = (Instant::now(), LAST.lock().unwrap_or_else(PoisonError::into_inner));
+    let is_news = last.is_none_or(|last| now.duration_since(last) >= BETWEEN_WARNINGS);
+    if is_news {
+        *last = Some(now);
+    }
+    is_news
 }
 
 /// A connection that waits to be accepted, if any does. The kernel is asked: the
@@ -80,5 +97,15 @@ fn accept_waiting(listener: &StdListener) -> Option<(TcpStream, SocketAddr)> {
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(_none) => return None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_news;
+
+    #[test]
+    fn nobody_is_warned_twice_in_a_second() {
+        assert!((0..100).filter(|_| is_news()).count() <= 1);
     }
 }

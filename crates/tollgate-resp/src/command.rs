@@ -22,6 +22,11 @@ pub(crate) enum Command {
     Info,
     Config,
     Time,
+    Multi,
+    Exec,
+    Discard,
+    Watch,
+    Unwatch,
     /// Anything else.
     Unknown,
 }
@@ -42,7 +47,7 @@ const fn about(command: Command, name: &'static str, arity: i8, key: u8, summary
 }
 
 /// All commands, in the order of [`Command`].
-pub(crate) const COMMANDS: [About; 19] = [
+pub(crate) const COMMANDS: [About; 24] = [
     // It words a wrong number of arguments by itself.
     about(Command::ClThrottle, "cl.throttle", -1, 1, "Spends units of a key, as redis-cell does"),
     about(Command::Throttle, "throttle", -5, 1, "Spends units of a key, as throttlecrab does"),
@@ -57,12 +62,17 @@ pub(crate) const COMMANDS: [About; 19] = [
     about(Command::Auth, "auth", -2, 0, "Authenticates the connection"),
     about(Command::Quit, "quit", -1, 0, "Closes the connection"),
     about(Command::Reset, "reset", 1, 0, "Resets the connection"),
-    about(Command::Select, "select", 2, 0, "Accepted: there is one set of keys"),
+    about(Command::Select, "select", 2, 0, "Changes the selected database"),
     about(Command::Client, "client", -2, 0, "What is known of this connection"),
     about(Command::Commands, "command", -1, 0, "Returns information about the commands"),
     about(Command::Info, "info", -1, 0, "Returns information about the server"),
     about(Command::Config, "config", -2, 0, "Nothing can be configured here"),
     about(Command::Time, "time", 1, 0, "Returns the server time"),
+    about(Command::Multi, "multi", 1, 0, "Starts a transaction"),
+    about(Command::Exec, "exec", 1, 0, "Executes all commands in a transaction"),
+    about(Command::Discard, "discard", 1, 0, "Discards a transaction"),
+    about(Command::Watch, "watch", -2, 0, "Accepted: nothing can be watched"),
+    about(Command::Unwatch, "unwatch", 1, 0, "Accepted: nothing can be watched"),
 ];
 
 /// How many commands there are, unknown ones as one more.
@@ -86,6 +96,11 @@ impl Command {
         let Some(about) = COMMANDS.get(self as usize) else { return true };
         let wanted = usize::from(about.arity.unsigned_abs());
         if about.arity < 0 { words >= wanted } else { words == wanted }
+    }
+
+    /// Whether it is answered at once in a transaction too.
+    pub(crate) const fn is_never_queued(self) -> bool {
+        matches!(self, Self::Multi | Self::Exec | Self::Discard | Self::Watch | Self::Quit | Self::Reset)
     }
 
     /// Whether it is answered before a password is given.

@@ -12,8 +12,8 @@ use crate::telling::REDIS_VERSION;
 
 /// The longest name of a connection or its library.
 const LONGEST_NAME: usize = 256;
-/// How many databases a client may choose from. They are all the same one.
-const DATABASES: i64 = 16;
+/// How many databases a client may choose from. Each has keys of its own.
+const DATABASES: u8 = 16;
 
 const WRONG_PASSWORD: &[u8] = b"WRONGPASS invalid username-password pair or user is disabled.";
 
@@ -101,9 +101,10 @@ impl<S: Store> Session<S> {
         let is_user = user.is_none_or(|user| user == b"default");
         let is_password = self.inner.settings.password.as_ref().is_none_or(|right| right.is(password));
         if is_user && is_password {
-            self.is_stranger = false;
+            (self.is_stranger, self.wrong_passwords) = (false, 0);
         } else {
-            self.inner.counters.wrong_password();
+            self.wrong_passwords += 1;
+            self.inner.wrong_password(self.peer);
         }
         is_user && is_password
     }
@@ -111,15 +112,20 @@ impl<S: Store> Session<S> {
     pub(crate) fn reset(&mut self, out: &mut Vec<u8>) -> Came {
         self.protocol = Protocol::default();
         self.is_stranger = self.inner.settings.password.is_some();
-        self.name = Box::default();
+        (self.name, self.database, self.transaction) = (Box::default(), 0, None);
         simple(out, "RESET")
     }
 
-    pub(crate) fn select(words: Words<'_>, out: &mut Vec<u8>) -> Came {
-        match integer(words.get(1)) {
-            None => wrong(out, b"ERR value is not an integer or out of range"),
-            Some(0..DATABASES) => simple(out, "OK"),
-            Some(_) => wrong(out, b"ERR DB index is out of range"),
+    pub(crate) fn select(&mut self, words: Words<'_>, out: &mut Vec<u8>) -> Came {
+        let Some(number) = integer(words.get(1)) else {
+            return wrong(out, b"ERR value is not an integer or out of range");
+        };
+        match u8::try_from(number) {
+            Ok(number @ 0..DATABASES) => {
+                self.database = number;
+                simple(out, "OK")
+            }
+            _ => wrong(out, b"ERR DB index is out of range"),
         }
     }
 
@@ -173,7 +179,7 @@ impl<S: Store> Session<S> {
 
     /// This connection on a line, in the words of Redis.
     fn described(&self) -> String {
-        let mut line = format!("id={} addr={} name={} db=0", self.id, self.peer, self.name);
+        let mut line = format!("id={} addr={} name={} db={}", self.id, self.peer, self.name, self.database);
         let [name, version] = &self.library;
         let user = if self.is_stranger { "(none)" } else { "default" };
         let _infallible =

@@ -12,19 +12,26 @@ use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep, sleep_until};
 use tollgate::Store;
 use tollgate_net::{Drain, Stream};
 
 use crate::metrics::Closed;
 use crate::server::Inner;
-use crate::session::{Progress, Session};
+use crate::session::{MOST_REPLIES, Progress, Session};
+use crate::settings::RespSettings;
 use crate::waiting::Waiting;
 
 /// After how much quiet a connection gives its buffers back.
 const REST: Duration = Duration::from_secs(1);
-/// How much is read at once.
+/// How much is read at once, and of those who have yet to give the password.
 const READ: usize = 16 * 1024;
+const READ_OF_STRANGERS: usize = 1024;
+/// How long a client may take to read what is ready for it when everything ends, and how much of what it goes
+/// on sending is answered.
+const LAST_REPLIES: Duration = Duration::from_secs(2);
+const LAST_BYTES: usize = 1 << 20;
 
 /// How a connection came to its end.
 enum End {
@@ -39,6 +46,9 @@ enum End {
 struct Connection<S> {
     stream: Stream,
     session: Session<S>,
+    drain: Drain,
+    /// When everything ends, when its client is given up.
+    gives_up: Option<Instant>,
     buffer: BytesMut,
     out: Vec<u8>,
     waiting: Waiting,
@@ -51,6 +61,8 @@ pub(crate) async fn serve<S: Store>(stream: Stream, drain: Drain, inner: Arc<Inn
     let mut connection = Connection {
         stream,
         session,
+        drain: drain.clone(),
+        gives_up: None,
         buffer: BytesMut::new(),
         out: Vec::new(),
         waiting: Waiting::default(),
@@ -70,14 +82,19 @@ pub(crate) async fn serve<S: Store>(stream: Stream, drain: Drain, inner: Arc<Inn
 
 impl<S: Store> Connection<S> {
     async fn run(&mut self, mut drain: Drain) -> End {
-        let idle = self.session.inner.settings.idle;
+        let RespSettings { idle, handshake, .. } = self.session.inner.settings;
         let mut closing = pin!(drain.closing());
         let mut timer = pin!(sleep(REST.min(idle)));
-        let mut is_resting = false;
+        let mut acquaintance = pin!(sleep(handshake));
+        let (mut is_resting, mut was_stranger) = (false, true);
         loop {
             tokio::select! {
                 biased;
                 () = &mut closing => return self.finish().await,
+                () = &mut acquaintance, if self.session.is_stranger => {
+                    self.session.inner.counters.close(Closed::Stranger);
+                    return End::Close;
+                }
                 read = self.stream.read_buf(&mut self.buffer) => match read {
                     Ok(1..) => {}
                     Ok(0) | Err(_) => return End::Gone,
@@ -104,6 +121,11 @@ impl<S: Store> Connection<S> {
                 is_resting = false;
                 timer.as_mut().reset(Instant::now() + REST.min(idle));
             }
+            // Whoever asks to be forgotten is to give the password again.
+            if !was_stranger && self.session.is_stranger {
+                acquaintance.as_mut().reset(Instant::now() + handshake);
+            }
+            was_stranger = self.session.is_stranger;
         }
     }
 
@@ -116,42 +138,98 @@ impl<S: Store> Connection<S> {
             if !self.waiting.is_empty() {
                 self.waiting.all(&mut self.session.tally, &mut self.out).await;
             }
-            let inner = &self.session.inner;
-            inner.counters.add(&mut self.session.tally);
+            self.session.inner.counters.add(&mut self.session.tally);
             if !self.out.is_empty() {
-                match send(&mut self.stream, &self.out, inner.settings.stalled).await {
+                match self.send().await {
                     Ok(true) => self.out.clear(),
                     Ok(false) => return Some(End::Stalled),
                     Err(_) => return Some(End::Gone),
                 }
+                // One large reply is no reason to keep as much.
+                self.out.shrink_to(2 * MOST_REPLIES);
             }
             match progress {
                 Progress::Done => break,
-                Progress::More => {}
+                // Others come first who have asked for less.
+                Progress::More => yield_now().await,
                 Progress::Close => return Some(End::Close),
                 Progress::Malformed => {
-                    inner.counters.close(Closed::Malformed);
+                    self.session.inner.counters.close(Closed::Malformed);
                     return Some(End::Close);
                 }
             }
         }
-        if self.buffer.capacity() - self.buffer.len() < READ / 4 {
-            self.buffer.reserve(READ);
+        let read = if self.session.is_stranger { READ_OF_STRANGERS } else { READ };
+        if self.buffer.capacity() - self.buffer.len() < read / 4 {
+            self.buffer.reserve(read);
         }
         None
     }
 
-    /// The end of everything: what has arrived by now is answered, and nothing more.
+    /// The end of everything: what has arrived by now is answered, and no more than [`LAST_BYTES`] of a client
+    /// that goes on sending.
     async fn finish(&mut self) -> End {
-        let arrived = tokio::select! {
-            biased;
-            read = self.stream.read_buf(&mut self.buffer) => read,
-            () = std::future::ready(()) => Ok(0),
+        let mut left = LAST_BYTES;
+        loop {
+            let arrived = tokio::select! {
+                biased;
+                read = self.stream.read_buf(&mut self.buffer) => read,
+                () = std::future::ready(()) => Ok(0),
+            };
+            let end = match arrived {
+                Ok(some @ 1..) if some < left => {
+                    left -= some;
+                    self.answer().await
+                }
+                Ok(1..) => Some(self.answer().await.unwrap_or(End::Close)),
+                Ok(0) => Some(End::Close),
+                Err(_) => Some(End::Gone),
+            };
+            if let Some(end) = end {
+                return end;
+            }
+        }
+    }
+
+    /// Sends all replies. False if the client did not take them in time; a timer is only set for one that does
+    /// not take them at once.
+    async fn send(&mut self) -> io::Result<bool> {
+        let (stream, bytes) = (&mut self.stream, &self.out);
+        let mut written = 0;
+        let all = poll_fn(|cx| {
+            match Pin::new(&mut *stream).poll_write(cx, bytes) {
+                Poll::Ready(some) => written = some?,
+                Poll::Pending => {}
+            }
+            let flushed = Pin::new(&mut *stream).poll_flush(cx);
+            Poll::Ready(match flushed {
+                Poll::Ready(result) => result.map(|()| written == bytes.len()),
+                Poll::Pending => Ok(false),
+            })
+        })
+        .await?;
+        if all {
+            return Ok(true);
+        }
+        let rest = async {
+            stream.write_all(&bytes[written..]).await?;
+            stream.flush().await
         };
-        match arrived {
-            Ok(1..) => self.answer().await.unwrap_or(End::Close),
-            Ok(0) => End::Close,
-            Err(_) => End::Gone,
+        let RespSettings { stalled, handshake, .. } = self.session.inner.settings;
+        let stalled = if self.session.is_stranger { handshake } else { stalled };
+        let (drain, gives_up) = (&mut self.drain, &mut self.gives_up);
+        let late = async {
+            tokio::select! {
+                () = drain.closing() => {
+                    sleep_until(*gives_up.get_or_insert_with(|| Instant::now() + LAST_REPLIES)).await;
+                }
+                () = sleep(stalled) => {}
+            }
+        };
+        tokio::select! {
+            biased;
+            sent = rest => sent.map(|()| true),
+            () = late => Ok(false),
         }
     }
 
@@ -162,34 +240,5 @@ impl<S: Store> Connection<S> {
             self.buffer = BytesMut::new();
         }
         self.session.rest();
-    }
-}
-
-/// Sends all of it. False if the client did not take it in time; a timer is only set for one that does not
-/// take it at once.
-async fn send(stream: &mut Stream, bytes: &[u8], stalled: Duration) -> io::Result<bool> {
-    let mut written = 0;
-    let all = poll_fn(|cx| {
-        match Pin::new(&mut *stream).poll_write(cx, bytes) {
-            Poll::Ready(some) => written = some?,
-            Poll::Pending => {}
-        }
-        let flushed = Pin::new(&mut *stream).poll_flush(cx);
-        Poll::Ready(match flushed {
-            Poll::Ready(result) => result.map(|()| written == bytes.len()),
-            Poll::Pending => Ok(false),
-        })
-    })
-    .await?;
-    if all {
-        return Ok(true);
-    }
-    let rest = async {
-        stream.write_all(&bytes[written..]).await?;
-        stream.flush().await
-    };
-    match timeout(stalled, rest).await {
-        Ok(sent) => sent.map(|()| true),
-        Err(_late) => Ok(false),
     }
 }

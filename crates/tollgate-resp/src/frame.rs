@@ -26,7 +26,8 @@ const MOST_FRAME: usize = 128 * 1024;
 const MOST_DIGITS: usize = 21;
 /// What those may send who have yet to say who they are.
 const MOST_ARGUMENTS_OF_STRANGERS: usize = 10;
-const MOST_BULK_OF_STRANGERS: usize = 16 * 1024;
+const MOST_BULK_OF_STRANGERS: usize = 4 * 1024;
+const MOST_FRAME_OF_STRANGERS: usize = 8 * 1024;
 
 /// What is not this protocol. The connection is closed after it, as Redis does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +118,7 @@ impl Frames {
                 Step::Command(_) => self.arguments(bytes, is_stranger)?,
                 other => other,
             },
-            (None, Some(_)) => self.line(bytes)?,
+            (None, Some(_)) => self.line(bytes, is_stranger)?,
             (Some(_), Some(_)) => self.arguments(bytes, is_stranger)?,
         };
         self.is_done = step != Step::Incomplete;
@@ -144,7 +145,7 @@ impl Frames {
 
     /// The arguments of the command that was just read, its name first.
     pub(crate) fn words<'b>(&'b self, bytes: &'b [u8]) -> Words<'b> {
-        Words { places: &self.words, bytes: if self.is_line { &self.line } else { bytes } }
+        Words::new(&self.words, if self.is_line { &self.line } else { bytes })
     }
 
     fn count(&mut self, bytes: &[u8], is_stranger: bool) -> Result<Step, Malformed> {
@@ -181,7 +182,7 @@ impl Frames {
                         if length > MOST_BULK {
                             return Err(Malformed::Length);
                         }
-                        if end + length > MOST_FRAME {
+                        if end + length > if is_stranger { MOST_FRAME_OF_STRANGERS } else { MOST_FRAME } {
                             return Err(Malformed::FrameTooBig);
                         }
                         (self.at, self.bulk) = (end, Some(length));
@@ -205,27 +206,23 @@ impl Frames {
         Ok(if left == 0 { Step::Command(self.at) } else { Step::Incomplete })
     }
 
-    fn line(&mut self, bytes: &[u8]) -> Result<Step, Malformed> {
+    fn line(&mut self, bytes: &[u8], is_stranger: bool) -> Result<Step, Malformed> {
+        let most = if is_stranger { MOST_FRAME_OF_STRANGERS } else { MOST_LINE };
         let end = bytes.iter().skip(self.at).position(|byte| *byte == b'\n').map(|at| at + self.at);
-        let Some(end) = end.filter(|end| *end <= MOST_LINE) else {
+        let Some(end) = end.filter(|end| *end <= most) else {
             self.at = bytes.len();
-            return if bytes.len() > MOST_LINE { Err(Malformed::InlineTooBig) } else { Ok(Step::Incomplete) };
+            return if bytes.len() > most { Err(Malformed::InlineTooBig) } else { Ok(Step::Incomplete) };
         };
         let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
         self.is_line = true;
         let (words, text) = (&mut self.words, &mut self.line);
-        inline::split(line, MOST_ARGUMENTS, text, |start, length| words.push(place(start, length)))?;
+        inline::split(line, MOST_ARGUMENTS, text, |start, length| words.push(Words::place(start, length)))?;
         Ok(if self.words.is_empty() { Step::Nothing(end + 1) } else { Step::Command(end + 1) })
     }
 
     fn push(&mut self, start: usize, length: usize) {
-        self.words.push(place(start, length));
+        self.words.push(Words::place(start, length));
     }
-}
-
-/// Both are below the size of a frame.
-fn place(start: usize, length: usize) -> (u32, u32) {
-    (u32::try_from(start).unwrap_or(u32::MAX), u32::try_from(length).unwrap_or(0))
 }
 
 /// The number that stands here, up to the end of its line, and where the next line begins.
@@ -285,6 +282,17 @@ pub(crate) struct Words<'b> {
 }
 
 impl<'b> Words<'b> {
+    /// Words at these places in these bytes.
+    pub(crate) const fn new(places: &'b [(u32, u32)], bytes: &'b [u8]) -> Self {
+        Self { places, bytes }
+    }
+
+    /// Where a word begins, and its length. Both are far below what fits.
+    #[inline]
+    pub(crate) fn place(start: usize, length: usize) -> (u32, u32) {
+        (u32::try_from(start).unwrap_or(u32::MAX), u32::try_from(length).unwrap_or(0))
+    }
+
     /// How many there are, the name included.
     pub(crate) const fn len(&self) -> usize {
         self.places.len()

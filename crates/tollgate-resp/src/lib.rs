@@ -5,7 +5,7 @@
 //! - [`Resp`]: the server. [`RespSettings`] and [`Password`]: what it is told at the start.
 //! - `frame`, `inline`, `reply`: bytes to commands, replies to bytes.
 //! - `session`: what one connection knows, and the walk of a command.
-//! - `throttling`, `named`, `connecting`, `telling`: the commands.
+//! - `throttling`, `named`, `connecting`, `telling`: the commands. `transaction`: several as one.
 //! - `waiting`: commands of one pipeline that wait for a store, together.
 //!
 //! Not here: arithmetic (`tollgate_core`), sockets and draining (`tollgate_net`).
@@ -23,6 +23,7 @@ mod session;
 mod settings;
 mod telling;
 mod throttling;
+mod transaction;
 mod waiting;
 
 pub use server::Resp;

@@ -34,9 +34,11 @@ pub(crate) enum Closed {
     Stalled,
     /// It did not speak the protocol.
     Malformed,
+    /// It did not give the password in time, or too many wrong ones.
+    Stranger,
 }
 
-const REASONS: [&str; 3] = ["idle", "stalled", "malformed"];
+const REASONS: [&str; 4] = ["idle", "stalled", "malformed", "stranger"];
 
 /// What all connections have counted. No other memory depends on it, so no order is needed.
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! `TG.CHECK`, `TG.PEEK`, `TG.ACQUIRE`, `TG.RELEASE`: keys of limits that stand in the policy.
 //!
 //! A limit that counts by several things takes as many words for its key, in the order of its `by`; one for
-//! everybody takes none. Times are in milliseconds, rounded up, so that no caller comes early.
+//! everybody takes none; one for descriptors takes their entries, with their names. Times are in milliseconds, rounded up, so that no caller comes early.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tollgate::policy::{Granted, Key, nearest};
 use tollgate::store::{Check, Outcomes};
 use tollgate::{
     Adjustment, Decision, Demand, Fate, KeySource, Limit, Limiter, Outcome, Owner, Policy, Quota, Rule, Span,
-    Store,
+    Store, advised_wait,
 };
 
 use crate::command::Command;
@@ -67,16 +67,7 @@ impl<S: Store> Session<S> {
             Ok(cost) => cost,
             Err(mistake) => return Ok(wrong(waiting.end(out), mistake)),
         };
-        let protocol = self.protocol;
-        let at_once = limiter.decide_by_at_once(named.limit, named.key.clone(), None, cost, |decision| {
-            write_decision(limiter, decision, false, protocol, waiting.end(out));
-            came(decision.is_allowed())
-        });
-        if let Some(came) = at_once {
-            return Ok(came);
-        }
-        waiting.push(Command::Check, later(limiter, named, cost, false, protocol));
-        Err(Flow::On)
+        self.decide(Command::Check, named, cost, limiter, out, waiting)
     }
 
     fn acquire(
@@ -89,16 +80,28 @@ impl<S: Store> Session<S> {
         if let Some(mistake) = without_slots(named.limit) {
             return Ok(wrong(waiting.end(out), mistake.as_bytes()));
         }
-        let protocol = self.protocol;
-        let at_once = limiter.decide_by_at_once(named.limit, named.key.clone(), None, None, |decision| {
-            write_decision(limiter, decision, true, protocol, waiting.end(out));
+        self.decide(Command::Acquire, named, None, limiter, out, waiting)
+    }
+
+    /// Decides, without waiting if the store can.
+    fn decide(
+        &self,
+        command: Command,
+        named: &Named<'_>,
+        cost: Option<u64>,
+        limiter: &Arc<Limiter<S>>,
+        out: &mut Vec<u8>,
+        waiting: &mut Waiting,
+    ) -> Result<Came, Flow> {
+        let (is_slot, protocol) = (command == Command::Acquire, self.protocol);
+        let at_once = limiter.decide_by_at_once(named.limit, named.key.clone(), None, cost, |decision| {
+            write_decision(limiter, decision, is_slot, protocol, waiting.end(out));
             came(decision.is_allowed())
         });
-        if let Some(came) = at_once {
-            return Ok(came);
-        }
-        waiting.push(Command::Acquire, later(limiter, named, None, true, protocol));
-        Err(Flow::On)
+        at_once.ok_or_else(|| {
+            waiting.push(command, later(limiter, named, cost, is_slot, protocol));
+            Flow::On
+        })
     }
 
     fn release(
@@ -156,7 +159,7 @@ impl<S: Store> Session<S> {
             return Err(Flow::NotYet);
         }
         let answer = async move {
-            let mut tightest: Option<Outcome> = None;
+            let mut tightest: Option<(Outcome, &Rule)> = None;
             for rule in rules_of(limiter.policy(), &name, &key) {
                 let Some(outcome) = look(limiter.store(), rule, &key, cost).await else {
                     let mut out = Vec::new();
@@ -164,16 +167,17 @@ impl<S: Store> Session<S> {
                     return (out, came);
                 };
                 let order = |it: &Outcome| (it.is_admitted(), it.remaining);
-                if tightest.as_ref().is_none_or(|other| order(&outcome) < order(other)) {
-                    tightest = Some(outcome);
+                if tightest.as_ref().is_none_or(|(other, _)| order(&outcome) < order(other)) {
+                    tightest = Some((outcome, rule));
                 }
             }
             let granted = limiter.policy().limit(&name).map(|it| limiter.policy().granted(it, &key, None));
             let is_open = !matches!(granted, Some(Granted::Blocked(_)));
-            let (outcome, mut out) = (tightest.as_ref(), Vec::with_capacity(64));
+            let (outcome, mut out) = (tightest.as_ref().map(|it| &it.0), Vec::with_capacity(64));
+            let wait = tightest.as_ref().and_then(|(outcome, rule)| advised_wait(rule, outcome));
             reply::array(&mut out, 5);
             let allowed = outcome.map_or(is_open, Outcome::is_admitted);
-            write_outcome(outcome, allowed, outcome.and_then(Outcome::retry_after), &mut out);
+            write_outcome(outcome, allowed, wait, &mut out);
             (out, Came::Ok)
         };
         waiting.push(Command::Peek, Box::pin(answer));
@@ -253,14 +257,14 @@ fn find<'l>(policy: &'l Policy, words: Words<'l>, command: Command) -> Result<Na
             None => format!("ERR no limit is called `{name}`"),
         });
     };
-    let parts = if limit.by() == [KeySource::Global] { 0 } else { limit.by().len() };
+    let texts: Option<Vec<&str>> = words.from(2).map(|word| std::str::from_utf8(word).ok()).collect();
+    let texts = texts.unwrap_or_default();
+    let parts = limit.key_words(&texts);
     // A cost or a token may follow; a token must.
     let least = 2 + parts + usize::from(command == Command::Release);
     let most = 2 + parts + usize::from(command != Command::Acquire);
-    let values: Option<Vec<&str>> =
-        (2..2 + parts).map(|at| std::str::from_utf8(words.get(at)).ok()).collect();
-    let key = values.filter(|_| (least..=most).contains(&words.len()));
-    let key = key.and_then(|values| policy.key(limit, &values));
+    let values = texts.get(..parts).filter(|_| (least..=most).contains(&words.len()));
+    let key = values.and_then(|values| policy.key(limit, values));
     let last = (words.len() > 2 + parts).then(|| words.get(2 + parts));
     match key {
         Some(key) => Ok(Named { limit, key, last }),
@@ -269,11 +273,12 @@ fn find<'l>(policy: &'l Policy, words: Words<'l>, command: Command) -> Result<Na
 }
 
 fn wrong_key(limit: &Limit, command: Command) -> String {
-    let parts: Vec<_> = limit.by().iter().map(ToString::to_string).collect();
-    let parts = match &parts[..] {
-        [only] if only == "global" => String::new(),
-        parts => format!(" {}", parts.join(" ")),
+    let parts: Vec<_> = match limit.by() {
+        [KeySource::Global] => Vec::new(),
+        [KeySource::Descriptor] => limit.entry_keys().iter().map(|key| format!(" {key}=VALUE")).collect(),
+        by => by.iter().map(|part| format!(" {part}")).collect(),
     };
+    let parts = parts.concat();
     let last = match command {
         Command::Release => " token",
         Command::Acquire => "",

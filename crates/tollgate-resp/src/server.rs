@@ -1,16 +1,20 @@
 //! The server: what all its connections share.
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate::{Clock as _, Store, SystemClock, Timestamp};
+use tollgate::{Clock as _, Span, Store, SystemClock, Timestamp};
 use tollgate_http::SharedLimiter;
 use tollgate_net::{Drain, StreamServer, Tls};
 
 use crate::connection;
 use crate::metrics::Counters;
 use crate::settings::RespSettings;
+
+/// Between two warnings of wrong passwords.
+const BETWEEN_WARNINGS: Span = Span::from_secs(60);
 
 /// Serves the Redis protocol. Clones are the same server: one for each worker.
 pub struct Resp<S>(Arc<Inner<S>>);
@@ -22,14 +26,35 @@ pub(crate) struct Inner<S> {
     pub(crate) counters: Counters,
     pub(crate) clock: SystemClock,
     pub(crate) begun: Timestamp,
+    /// When somebody was last warned of a wrong password, in microseconds.
+    warned: AtomicU64,
+}
+
+impl<S> Inner<S> {
+    pub(crate) fn new(limiter: SharedLimiter<S>, settings: RespSettings) -> Self {
+        let clock = SystemClock::new();
+        let (begun, warned) = (clock.now(), AtomicU64::new(0));
+        Self { limiter, settings, counters: Counters::default(), clock, begun, warned }
+    }
+
+    /// Counts a wrong password, and says so in the log once in a while.
+    pub(crate) fn wrong_password(&self, peer: SocketAddr) {
+        self.counters.wrong_password();
+        let now = self.clock.now().as_micros();
+        // No other memory depends on it: at worst two threads say the same.
+        let last = self.warned.load(Ordering::Relaxed);
+        if last != 0 && now.saturating_sub(last) < BETWEEN_WARNINGS.as_micros() {
+            return;
+        }
+        self.warned.store(now, Ordering::Relaxed);
+        tracing::warn!(%peer, "a wrong password was given over the Redis protocol; more are only counted for a minute");
+    }
 }
 
 impl<S: Store> Resp<S> {
     /// A server that asks this limiter.
     pub fn new(limiter: SharedLimiter<S>, settings: RespSettings) -> Self {
-        let clock = SystemClock::new();
-        let begun = clock.now();
-        Self(Arc::new(Inner { limiter, settings, counters: Counters::default(), clock, begun }))
+        Self(Arc::new(Inner::new(limiter, settings)))
     }
 
     /// Serves every connection that arrives, until draining has ended.

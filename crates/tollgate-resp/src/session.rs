@@ -14,14 +14,19 @@ use tollgate::{Limiter, Store};
 
 use crate::command::Command;
 use crate::frame::{Frames, Malformed, Step, Words};
-use crate::metrics::{Came, Tally};
+use crate::metrics::{Came, Closed, Tally};
 use crate::reply::{self, Protocol};
 use crate::server::Inner;
 use crate::throttling::{Asked, Dialect, Wanted};
+use crate::transaction::Transaction;
 use crate::waiting::Waiting;
 
 /// Replies are sent off when there is so much of them.
-const MOST_REPLIES: usize = 64 * 1024;
+pub(crate) const MOST_REPLIES: usize = 64 * 1024;
+/// For those who have yet to give the password.
+const MOST_REPLIES_TO_STRANGERS: usize = 4 * 1024;
+/// After so many wrong passwords a connection is closed.
+const MOST_WRONG_PASSWORDS: u32 = 10;
 /// How much of a word is repeated to whoever sent it.
 const MOST_REPEATED: usize = 128;
 
@@ -34,6 +39,13 @@ pub(crate) struct Session<S> {
     pub(crate) protocol: Protocol,
     /// Whether the password is still to be given.
     pub(crate) is_stranger: bool,
+    /// How many wrong ones were given since the last right one.
+    pub(crate) wrong_passwords: u32,
+    /// The database that was chosen.
+    pub(crate) database: u8,
+    /// What was sent since `MULTI`, and what runs since `EXEC`.
+    pub(crate) transaction: Option<Box<Transaction>>,
+    pub(crate) running: Option<Box<Transaction>>,
     pub(crate) id: u64,
     pub(crate) peer: SocketAddr,
     pub(crate) name: Box<str>,
@@ -76,6 +88,10 @@ impl<S: Store> Session<S> {
             tally: Tally::default(),
             protocol: Protocol::default(),
             is_stranger,
+            wrong_passwords: 0,
+            database: 0,
+            transaction: None,
+            running: None,
             id,
             peer,
             name: Box::default(),
@@ -96,30 +112,39 @@ impl<S: Store> Session<S> {
         let mut at = 0;
         let progress = loop {
             let rest = &bytes[at..];
-            match frames.next(rest, self.is_stranger) {
-                Ok(Step::Incomplete) => break Progress::Done,
-                Ok(Step::Nothing(length)) => at += length,
-                Ok(Step::Command(length)) => {
-                    match self.execute(frames.words(rest), &limiter, out, waiting) {
-                        Flow::On => at += length,
-                        Flow::NotYet => break Progress::More,
-                        Flow::Alone => {
-                            at += length;
-                            break Progress::More;
-                        }
-                        Flow::Close => {
-                            at += length;
-                            break Progress::Close;
-                        }
+            let (length, flow) = if self.running.is_some() {
+                (0, self.run_on(&limiter, out, waiting))
+            } else {
+                match frames.next(rest, self.is_stranger) {
+                    Ok(Step::Incomplete) => break Progress::Done,
+                    Ok(Step::Nothing(length)) => {
+                        at += length;
+                        continue;
                     }
-                    if out.len() >= MOST_REPLIES || waiting.is_full() {
-                        break Progress::More;
+                    Ok(Step::Command(length)) => {
+                        (length, self.execute(frames.words(rest), &limiter, out, waiting))
+                    }
+                    Err(malformed) => {
+                        refuse(malformed, waiting.end(out));
+                        break Progress::Malformed;
                     }
                 }
-                Err(malformed) => {
-                    refuse(malformed, waiting.end(out));
-                    break Progress::Malformed;
+            };
+            match flow {
+                Flow::On => at += length,
+                Flow::NotYet => break Progress::More,
+                Flow::Alone => {
+                    at += length;
+                    break Progress::More;
                 }
+                Flow::Close => {
+                    at += length;
+                    break Progress::Close;
+                }
+            }
+            let most = if self.is_stranger { MOST_REPLIES_TO_STRANGERS } else { MOST_REPLIES };
+            if out.len() + waiting.bytes() >= most || waiting.is_full() {
+                break Progress::More;
             }
         };
         self.frames = frames;
@@ -135,6 +160,23 @@ impl<S: Store> Session<S> {
         waiting: &mut Waiting,
     ) -> Flow {
         let command = Command::named(words.get(0));
+        if self.transaction.is_some()
+            && let Some(flow) = self.enqueue(command, words, waiting.end(out))
+        {
+            return flow;
+        }
+        self.answer(command, words, limiter, out, waiting)
+    }
+
+    #[inline]
+    pub(crate) fn answer(
+        &mut self,
+        command: Command,
+        words: Words<'_>,
+        limiter: &Arc<Limiter<S>>,
+        out: &mut Vec<u8>,
+        waiting: &mut Waiting,
+    ) -> Flow {
         let came = if self.is_stranger && !command.is_for_strangers() {
             wrong(waiting.end(out), b"NOAUTH Authentication required.")
         } else if !command.takes(words.len()) {
@@ -177,7 +219,12 @@ impl<S: Store> Session<S> {
             Command::Hello => self.hello(words, out),
             Command::Auth => self.auth(words, out),
             Command::Reset => self.reset(out),
-            Command::Select => Self::select(words, out),
+            Command::Select => self.select(words, out),
+            Command::Multi => self.multi(out),
+            Command::Exec => self.exec(out),
+            Command::Discard => self.discard(out),
+            Command::Watch => self.watch(out),
+            Command::Unwatch => simple(out, "OK"),
             Command::Client => self.client(words, out),
             Command::Commands => self.command(words, out),
             Command::Info => self.info(words, out),
@@ -186,7 +233,11 @@ impl<S: Store> Session<S> {
             _ if is_http(words.get(0)) => return (Came::Error, Flow::Close),
             _ => wrong(out, &unknown(words)),
         };
-        (came, Flow::On)
+        if self.wrong_passwords < MOST_WRONG_PASSWORDS {
+            return (came, Flow::On);
+        }
+        self.inner.counters.close(Closed::Stranger);
+        (came, Flow::Close)
     }
 
     #[inline]
@@ -203,6 +254,7 @@ impl<S: Store> Session<S> {
             Ok(asked) => asked,
             Err(mistake) => return Ok(wrong(waiting.end(out), &mistake)),
         };
+        let (database, name) = (self.database, words.get(1));
         let rule = match self.throttles.rule(throttle) {
             Ok(rule) => rule,
             Err(error) => {
@@ -216,7 +268,7 @@ impl<S: Store> Session<S> {
                     return Err(Flow::NotYet);
                 }
                 let (limiter, rule) = (Arc::clone(limiter), Arc::clone(rule));
-                let key = Key::named(words.get(1));
+                let key = key_in(database, name);
                 let answer = async move {
                     let mut out = Vec::with_capacity(64);
                     let came = match limiter.throttle_back(&rule, &key, units).await {
@@ -232,12 +284,12 @@ impl<S: Store> Session<S> {
                 return Err(Flow::Alone);
             }
         };
-        if let Some(throttled) = limiter.throttle_at_once(rule, Key::named(words.get(1)), units) {
+        if let Some(throttled) = limiter.throttle_at_once(rule, key_in(database, name), units) {
             dialect.write(&throttled, waiting.end(out));
             return Ok(came(throttled.allowed));
         }
         let (limiter, rule) = (Arc::clone(limiter), Arc::clone(rule));
-        let key = Key::named(words.get(1));
+        let key = key_in(database, name);
         let answer = async move {
             let throttled = limiter.throttle(&rule, key, units).await;
             let mut out = Vec::with_capacity(64);
@@ -260,6 +312,12 @@ impl<S> Drop for Session<S> {
         self.inner.counters.add(&mut self.tally);
         self.inner.counters.end();
     }
+}
+
+/// Whose units are asked for. Each database has keys of its own.
+#[inline]
+fn key_in(database: u8, name: &[u8]) -> Key {
+    if database == 0 { Key::named(name) } else { Key::named_in(database, name) }
 }
 
 /// What is said where no store answers and nothing was decided.
@@ -302,7 +360,7 @@ pub(crate) fn unknown_subcommand(words: Words<'_>) -> Vec<u8> {
 }
 
 /// What Redis says of a command that nobody knows.
-fn unknown(words: Words<'_>) -> Vec<u8> {
+pub(crate) fn unknown(words: Words<'_>) -> Vec<u8> {
     let mut arguments = Vec::new();
     for word in words.from(1) {
         if arguments.len() >= MOST_REPEATED {
@@ -320,6 +378,32 @@ pub(crate) fn cut(word: &[u8]) -> &[u8] {
 }
 
 /// Whether somebody makes a browser send commands in a request: the rest of it is not listened to.
-fn is_http(name: &[u8]) -> bool {
+pub(crate) fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate::Policy;
+    use tollgate_http::SharedLimiter;
+    use tollgate_redis::{RedisSettings, RedisStore};
+
+    use super::*;
+    use crate::settings::RespSettings;
+
+    #[test]
+    fn what_is_answered_behind_a_command_that_waits_is_bounded() {
+        // Never asked: what waits for it only waits.
+        let store = RedisStore::new(RedisSettings::parse(&["redis://127.0.0.1:1"]).unwrap());
+        let limiter = SharedLimiter::from(Limiter::with_store(Policy::default(), store));
+        let inner = Inner::new(limiter, RespSettings::default());
+        let mut session = Session::new(Arc::new(inner), ([127, 0, 0, 1], 1).into());
+        let bytes = [&b"CL.THROTTLE k 1 1 60\r\n"[..], &b"COMMAND DOCS\r\n".repeat(1_200)].concat();
+        let (mut out, mut waiting) = (Vec::new(), Waiting::default());
+        let (used, progress) = session.run(&bytes, &mut out, &mut waiting);
+        assert_eq!(progress, Progress::More);
+        assert!(!waiting.is_empty() && out.is_empty());
+        assert!((MOST_REPLIES..MOST_REPLIES + 8_192).contains(&waiting.bytes()), "{}", waiting.bytes());
+        assert!(used < bytes.len() / 10, "{used} bytes were answered");
+    }
 }

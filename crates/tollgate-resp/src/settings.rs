@@ -14,7 +14,7 @@ pub struct RespSettings {
     pub idle: Duration,
     /// How long a client may take to read what is ready for it.
     pub stalled: Duration,
-    /// How long a TLS handshake may take.
+    /// How long a TLS handshake may take, and then the password to be given.
     pub handshake: Duration,
 }
 

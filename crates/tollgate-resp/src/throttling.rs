@@ -137,12 +137,12 @@ fn read_crab(words: Words<'_>) -> Result<Asked, Mistake> {
     let period = number(4, "period")?;
     let quantity = if words.len() == 6 { number(5, "quantity")? } else { 1 };
     let Ok(units) = u64::try_from(quantity) else {
-        return Err(Dialect::Crab.refuse(&format!("negative quantity: {quantity}")));
+        return Err(Dialect::Crab.refuse(&format!("Rate limit check failed: negative quantity: {quantity}")));
     };
     let positive = |number: i64| u64::try_from(number).ok().filter(|number| *number > 0);
     let (Some(capacity), Some(count), Some(period)) = (positive(burst), positive(count), positive(period))
     else {
-        return Err(Dialect::Crab.refuse("invalid rate limit parameters"));
+        return Err(Dialect::Crab.refuse("Rate limit check failed: invalid rate limit parameters"));
     };
     let throttle = Throttle { capacity, count, period: Span::from_secs(period) };
     Ok(Asked { throttle, wanted: Wanted::Units(units) })

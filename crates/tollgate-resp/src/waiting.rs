@@ -19,7 +19,11 @@ pub(crate) type Answer = Pin<Box<dyn Future<Output = (Vec<u8>, Came)> + Send>>;
 
 /// Commands that wait.
 #[derive(Default)]
-pub(crate) struct Waiting(Vec<One>);
+pub(crate) struct Waiting {
+    all: Vec<One>,
+    /// How much was answered after all of them but the last.
+    answered: usize,
+}
 
 struct One {
     command: Command,
@@ -35,29 +39,36 @@ enum State {
 
 impl Waiting {
     pub(crate) const fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 
     pub(crate) const fn is_full(&self) -> bool {
-        self.0.len() >= MOST_WAITING
+        self.all.len() >= MOST_WAITING
     }
 
     /// One more waits.
     pub(crate) fn push(&mut self, command: Command, answer: Answer) {
-        self.0.push(One { command, answer: State::Asked(answer), after: Vec::new() });
+        self.answered = self.bytes();
+        self.all.push(One { command, answer: State::Asked(answer), after: Vec::new() });
+    }
+
+    /// How much was answered at once to commands that come after one that waits.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.all.last().map_or(0, |last| self.answered + last.after.len())
     }
 
     /// Where the next reply goes: behind the last command that waits, if any does.
     #[inline]
     pub(crate) fn end<'o>(&'o mut self, out: &'o mut Vec<u8>) -> &'o mut Vec<u8> {
-        self.0.last_mut().map_or(out, |last| &mut last.after)
+        self.all.last_mut().map_or(out, |last| &mut last.after)
     }
 
     /// Waits for all of them.
     pub(crate) async fn all(&mut self, tally: &mut Tally, out: &mut Vec<u8>) {
         poll_fn(|cx| {
             let mut pending = false;
-            for one in &mut self.0 {
+            for one in &mut self.all {
                 if let State::Asked(answer) = &mut one.answer {
                     match answer.as_mut().poll(cx) {
                         Poll::Ready((reply, came)) => one.answer = State::Answered(reply, came),
@@ -68,7 +79,7 @@ impl Waiting {
             if pending { Poll::Pending } else { Poll::Ready(()) }
         })
         .await;
-        for one in self.0.drain(..) {
+        for one in self.all.drain(..) {
             if let State::Answered(reply, came) = one.answer {
                 tally.count(one.command, came);
                 out.extend_from_slice(&reply);

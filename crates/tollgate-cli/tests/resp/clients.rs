@@ -22,6 +22,7 @@ fn heard(proto: u8) -> Value {
         "check": [0, 5, 4, -1, 12000],
         "check_refused": 1,
         "pipeline": (0..100).rev().collect::<Vec<_>>(),
+        "transaction": [99, 98, 97],
         "unknown": "unknown command 'FLY', with args beginning with: 'away'",
         "no_limit": "no limit is called `per-usr`; did you mean `per-user`?",
         "same_connection": true,

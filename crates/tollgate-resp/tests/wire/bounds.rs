@@ -1,8 +1,9 @@
 //! Connections that misbehave: an error in the protocol's own way, and others unaffected.
 
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use tollgate_resp::RespSettings;
+use tollgate_resp::{Password, RespSettings};
 
 use crate::support::{Server, encoded, in_memory, plain};
 
@@ -90,6 +91,70 @@ fn no_more_connections_are_served_than_there_is_room_for() {
     assert!(server.metrics().contains("tollgate_resp_connections 2\n"));
     one.ask("QUIT", "+OK\r\n");
     three.expect("+PONG\r\n");
+}
+
+#[test]
+fn strangers_may_send_little_and_not_for_long() {
+    let password = Password::new("hunter2");
+    let handshake = Duration::from_millis(300);
+    let (limiter, _clock) = in_memory("limits: []");
+    let settings = RespSettings { password, handshake, ..RespSettings::default() };
+    let server = Server::start(limiter, settings, None);
+    for (bytes, said) in [
+        (encoded(&["AUTH", &"x".repeat(4_097)]), "unauthenticated bulk length"),
+        (encoded(&["AUTH", &"x".repeat(4_000), &"y".repeat(4_000), &"z".repeat(4_000)]), "too big request"),
+        (vec![b'x'; 9_000], "too big inline request"),
+    ] {
+        let mut client = server.connect();
+        client.send(&bytes);
+        assert_eq!(client.rest(), format!("-ERR Protocol error: {said}\r\n"));
+    }
+    let begun = Instant::now();
+    let (mut silent, mut chatty, mut known) = (server.connect(), server.connect(), server.connect());
+    known.ask("AUTH hunter2", "+OK\r\n");
+    while chatty.0.write_all(b"PING\r\n").is_ok() {
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+    assert_eq!(silent.rest(), "");
+    known.ask("PING", "+PONG\r\n");
+    // Whoever is forgotten has as long again.
+    known.ask("RESET", "+RESET\r\n");
+    known.ask("AUTH hunter2", "+OK\r\n");
+    known.ask("RESET", "+RESET\r\n");
+    assert_eq!(known.rest(), "");
+    assert!(server.metrics().contains("{reason=\"stranger\"} 3\n"), "{}", server.metrics());
+}
+
+#[test]
+fn a_drain_does_not_wait_for_who_does_not_read() {
+    let (mut server, _clock) = plain();
+    let mut greedy = server.connect();
+    greedy.0.set_nonblocking(true).unwrap();
+    let begun = Instant::now();
+    // As long as the server takes any.
+    let mut taken = Instant::now();
+    while taken.elapsed() < Duration::from_millis(300) {
+        if greedy.0.write(&b"COMMAND DOCS\n".repeat(1_000)).is_ok() {
+            taken = Instant::now();
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20));
+    }
+    let begun = Instant::now();
+    server.drain();
+    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_drain_answers_all_that_has_arrived() {
+    let (mut server, _clock) = plain();
+    let mut client = server.connect();
+    client.ask("PING", "+PONG\r\n");
+    // More than is read at once, and less than the kernel holds.
+    client.send(&b"PING\r\n".repeat(10_000));
+    let drained = std::thread::spawn(move || server.drain());
+    assert_eq!(client.rest().len(), 10_000 * "+PONG\r\n".len());
+    drained.join().unwrap();
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn clients_are_greeted_in_both_protocols() {
     client.ask("CLIENT ID", ":1\r\n");
     client.ask("CLIENT NO-EVICT on", "+OK\r\n");
     client.ask("CLIENT KILL x", "-ERR unknown subcommand 'KILL'. Try CLIENT HELP.\r\n");
-    client.ask("COMMAND COUNT", ":19\r\n");
+    client.ask("COMMAND COUNT", ":24\r\n");
     client.ask("COMMAND GETKEYS CL.THROTTLE k 1 2 3", "*1\r\n$1\r\nk\r\n");
     client.ask("AUTH x", "-ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?\r\n");
     client.ask("QUIT", "+OK\r\n");
@@ -90,6 +90,42 @@ fn nothing_is_answered_without_the_password() {
     assert_eq!(stranger.rest(), "-ERR Protocol error: unauthenticated multibulk length\r\n");
     assert!(server.metrics().contains("tollgate_resp_wrong_passwords_total 3\n"));
     assert!(!server.metrics().contains("hunter"));
+}
+
+#[test]
+fn whoever_guesses_passwords_is_closed() {
+    let server = with_password("hunter2");
+    let mut client = server.connect();
+    client.send(&b"AUTH guess\r\n".repeat(20));
+    let wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+    assert_eq!(client.rest(), wrong.repeat(10));
+    // A right one makes up for those before it.
+    let mut clumsy = server.connect();
+    for _ in 0..3 {
+        clumsy.send(&b"AUTH guess\r\n".repeat(9));
+        clumsy.expect(&wrong.repeat(9));
+        clumsy.ask("AUTH hunter2", "+OK\r\n");
+    }
+    let metrics = server.metrics();
+    assert!(metrics.contains("{reason=\"stranger\"} 1\n"), "{metrics}");
+    assert!(metrics.contains("tollgate_resp_wrong_passwords_total 37\n"), "{metrics}");
+}
+
+#[test]
+fn each_database_has_keys_of_its_own() {
+    let (server, _clock) = plain();
+    let mut client = server.connect();
+    for database in ["0", "1", "15"] {
+        client.ask(&format!("SELECT {database}"), "+OK\r\n");
+        client.ask_numbers("CL.THROTTLE u 15 30 60", &[0, 16, 15, -1, 2]);
+    }
+    client.ask("SELECT 1", "+OK\r\n");
+    client.ask_numbers("CL.THROTTLE u 15 30 60", &[0, 16, 14, -1, 4]);
+    client.send(b"CLIENT INFO\r\n");
+    client.line();
+    assert!(client.line().contains(" db=1 "));
+    client.ask("RESET", "+RESET\r\n");
+    client.ask_numbers("CL.THROTTLE u 15 30 60 0", &[0, 16, 15, -1, 2]);
 }
 
 #[test]

@@ -56,6 +56,18 @@ fn a_key_has_one_arrival_time_whatever_numbers_it_is_asked_with() {
     client.ask_numbers("CL.THROTTLE u 15 30 60 0", &[0, 16, 14, -1, 4]);
 }
 
+/// Under these numbers a key never has as much as it has spent under others: now < tat - limit * period / count.
+#[test]
+fn whoever_asks_for_nothing_of_a_key_that_is_far_behind_is_limited() {
+    let (server, clock) = plain();
+    let mut client = server.connect();
+    client.ask_numbers("CL.THROTTLE u 15 30 60 16", &[0, 16, 0, -1, 32]);
+    client.ask_numbers("CL.THROTTLE u 0 1 2 0", &[1, 1, 0, 30, 32]);
+    client.ask_numbers("CL.THROTTLE u 15 30 60 0", &[0, 16, 0, -1, 32]);
+    clock.advance(Span::from_secs(30));
+    client.ask_numbers("CL.THROTTLE u 0 1 2 0", &[0, 1, 0, -1, 2]);
+}
+
 #[test]
 fn redis_cell_words_its_errors() {
     let (server, _clock) = plain();
@@ -103,9 +115,9 @@ fn throttlecrab_is_answered_in_its_order_and_truncated() {
         ("THROTTLE k 1 x 3", "-ERR invalid count_per_period\r\n"),
         ("THROTTLE k 1 2 x", "-ERR invalid period\r\n"),
         ("THROTTLE k 1 2 3 x", "-ERR invalid quantity\r\n"),
-        ("THROTTLE k 1 2 3 -4", "-ERR negative quantity: -4\r\n"),
-        ("THROTTLE k 0 2 3", "-ERR invalid rate limit parameters\r\n"),
-        ("THROTTLE k 1 -2 3", "-ERR invalid rate limit parameters\r\n"),
+        ("THROTTLE k 1 2 3 -4", "-ERR Rate limit check failed: negative quantity: -4\r\n"),
+        ("THROTTLE k 0 2 3", "-ERR Rate limit check failed: invalid rate limit parameters\r\n"),
+        ("THROTTLE k 1 -2 3", "-ERR Rate limit check failed: invalid rate limit parameters\r\n"),
     ] {
         client.ask(line, error);
     }

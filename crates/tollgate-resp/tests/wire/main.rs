@@ -9,3 +9,4 @@ mod dialects;
 mod named;
 mod over_redis;
 mod support;
+mod transactions;

@@ -1,9 +1,10 @@
 //! Limits of the policy, by name.
 
-use tollgate::Span;
+use tollgate::policy::{KeySource, LimitBuilder};
+use tollgate::{Bucket, Policy, Rate, Span};
 use tollgate_resp::RespSettings;
 
-use crate::support::{Server, in_memory};
+use crate::support::{Server, in_memory, on_a_standing_clock};
 
 const POLICY: &str = "
 limits:
@@ -54,6 +55,58 @@ fn limits_of_the_policy_are_reached_by_name() {
     assert!(server.metrics().contains("{command=\"tg.check\",result=\"limited\"} 2\n"));
 }
 
+/// Those of Envoy's files stand apart, and have entries too.
+#[test]
+fn limits_of_descriptors_are_reached_by_their_entries() {
+    let policy = Policy::parse(
+        "limits:
+  - {name: gold, descriptor: [plan=gold, user], bucket: 5/minute}
+  - {name: fixed, descriptor: [plan=free], bucket: 5/minute}
+",
+    )
+    .unwrap();
+    let apart = LimitBuilder::new("shop.plan_gold.user")
+        .apart("shop", [("plan", Some("gold")), ("user", None)])
+        .by(KeySource::Descriptor)
+        .quota(Bucket::new(Rate::per_minute(5)).unwrap());
+    let policy = policy.extended(vec![apart]).unwrap();
+    let server = Server::start(on_a_standing_clock(policy).0, RespSettings::default(), None);
+    let mut client = server.connect();
+    let mut left = |line: &str| {
+        client.send(format!("{line}\r\n").as_bytes());
+        let first = client.line();
+        if first.starts_with('-') {
+            return first;
+        }
+        let numbers: Vec<_> = (0..5).map(|_| client.line()).collect();
+        if first == "*6" {
+            client.line();
+            client.line();
+        }
+        numbers[2][1..].to_owned()
+    };
+    for (line, expected) in [
+        ("TG.CHECK gold ann", "4"),
+        ("TG.CHECK gold plan=gold user=ann", "3"),
+        ("TG.CHECK gold \"plan=gold, user=ann\" 2", "1"),
+        ("TG.PEEK gold user=ann", "1"),
+        ("TG.CHECK fixed", "4"),
+        ("TG.CHECK fixed 2", "2"),
+        ("TG.CHECK fixed plan=free 2", "0"),
+        ("TG.CHECK shop.plan_gold.user plan=gold user=ann", "4"),
+        ("TG.CHECK shop.plan_gold.user plan=gold user=ann 2", "2"),
+        ("TG.PEEK shop.plan_gold.user \"plan=gold, user=ann\"", "2"),
+        ("TG.PEEK shop.plan_gold.user plan=gold user=bob", "5"),
+    ] {
+        assert_eq!(left(line), expected, "{line}");
+    }
+    let usage = "plan=VALUE user=VALUE [cost] (each part of the key not empty, an ip as an address)";
+    for wrong in ["ann", "plan=gold", "user=ann plan=gold", "\"plan=gold, who=ann\"", "plan=gold who=ann 1"] {
+        let said = left(&format!("TG.CHECK shop.plan_gold.user {wrong}"));
+        assert_eq!(said, format!("-ERR usage: tg.check shop.plan_gold.user {usage}"), "{wrong}");
+    }
+}
+
 #[test]
 fn slots_are_taken_and_given_back() {
     let (limiter, _clock) = in_memory(POLICY);
@@ -62,7 +115,7 @@ fn slots_are_taken_and_given_back() {
     client.ask("TG.ACQUIRE exports ann", "*6\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:60000\r\n$32\r\n");
     let token = client.line();
     client.ask("TG.ACQUIRE exports ann", "*6\r\n:1\r\n:1\r\n:0\r\n:1000\r\n:60000\r\n$-1\r\n");
-    client.ask_numbers("TG.PEEK exports ann", &[1, 1, 0, 60_000, 60_000]);
+    client.ask_numbers("TG.PEEK exports ann", &[1, 1, 0, 1_000, 60_000]);
     client.ask(
         "TG.RELEASE exports ann nonsense",
         "-ERR the token of a slot is what TG.ACQUIRE answered last\r\n",
@@ -70,7 +123,7 @@ fn slots_are_taken_and_given_back() {
     // Another's token frees nothing.
     let other: String = token.chars().rev().collect();
     client.ask(&format!("TG.RELEASE exports ann {other}"), "+OK\r\n");
-    client.ask_numbers("TG.PEEK exports ann", &[1, 1, 0, 60_000, 60_000]);
+    client.ask_numbers("TG.PEEK exports ann", &[1, 1, 0, 1_000, 60_000]);
     // By another connection, twice.
     let mut second = server.connect();
     for _ in 0..2 {

@@ -69,6 +69,31 @@ fn over_redis_a_key_has_one_arrival_time_whatever_numbers_it_is_asked_with() {
 }
 
 #[test]
+fn a_transaction_over_redis_is_answered_as_one_array() {
+    let redis = Redis::start();
+    let server = server_on(&redis);
+    let mut client = server.connect();
+    let mut calls = b"MULTI\r\n".to_vec();
+    for _ in 0..200 {
+        calls.extend_from_slice(b"CL.THROTTLE t 299 1 36000\r\n");
+    }
+    // Gives back between two that spend, and looks after them.
+    calls.extend_from_slice(
+        b"CL.THROTTLE t 299 1 36000 -1\r\nCL.THROTTLE t 299 1 36000\r\nTG.PEEK api ann\r\n",
+    );
+    calls.extend_from_slice(b"EXEC\r\nPING\r\n");
+    client.send(&calls);
+    client.expect(&format!("+OK\r\n{}*203\r\n", "+QUEUED\r\n".repeat(203)));
+    for left in (100..300).rev().chain([101, 100]) {
+        client.expect(&format!("*5\r\n:0\r\n:300\r\n:{left}\r\n"));
+        client.line();
+        client.line();
+    }
+    client.expect(&numbered(&[0, 3, 3, -1, 0]));
+    client.expect("+PONG\r\n");
+}
+
+#[test]
 fn named_limits_and_slots_work_over_redis() {
     let redis = Redis::start();
     let server = server_on(&redis);

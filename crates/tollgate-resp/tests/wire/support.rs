@@ -78,9 +78,13 @@ impl<S: Store> Drop for Server<S> {
 
 /// A store in memory, on a clock that stands until it is moved.
 pub(crate) fn in_memory(policy: &str) -> (Limiter<MemoryStore<ManualClock>>, ManualClock) {
+    on_a_standing_clock(Policy::parse(policy).unwrap())
+}
+
+pub(crate) fn on_a_standing_clock(policy: Policy) -> (Limiter<MemoryStore<ManualClock>>, ManualClock) {
     let clock = ManualClock::at(Timestamp::from_secs(1_700_000_000));
     let store = MemoryStore::with_clock(10_000, clock.clone());
-    (Limiter::with_store(Policy::parse(policy).unwrap(), store), clock)
+    (Limiter::with_store(policy, store), clock)
 }
 
 /// A server in memory whose policy has no limits.

@@ -12,6 +12,9 @@ const many = async (all) => {
   });
 };
 const heard = await converse(call, many);
+const transaction = client.multi();
+for (let at = 0; at < 3; at += 1) transaction.call(...TRANSACTION);
+heard.transaction = (await transaction.exec()).map(([raised, answer]) => raised ?? answer[2]);
 
 const locksmith = (options) => {
   const it = new Redis({ port: locked, retryStrategy: null, maxRetriesPerRequest: 0, ...options });

@@ -10,6 +10,9 @@ await client.connect();
 const call = (words) => client.sendCommand(words);
 // What is sent without a pause in between is sent together.
 const heard = await converse(call, (all) => Promise.all(all.map(call)));
+const transaction = client.multi();
+for (let at = 0; at < 3; at += 1) transaction.addCommand(TRANSACTION);
+heard.transaction = (await transaction.exec()).map((answer) => answer[2]);
 
 const at = { host: "127.0.0.1", port: locked, reconnectStrategy: false };
 const knows = create({ socket: at, password });

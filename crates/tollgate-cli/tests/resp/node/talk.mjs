@@ -11,6 +11,7 @@ const CHECK_REFUSED = ["TG.CHECK", "per-user", "dan", "5"];
 const UNKNOWN = ["FLY", "away"];
 const NO_LIMIT = ["TG.CHECK", "per-usr", "dan"];
 const PIPELINE = ["CL.THROTTLE", "pipe", "99", "100", "8640000"];
+const TRANSACTION = ["CL.THROTTLE", "all", "99", "100", "8640000"];
 
 // What HELLO answers is a list of names and values, or a map of them.
 function proto(hello) {

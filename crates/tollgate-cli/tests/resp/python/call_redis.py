@@ -27,6 +27,11 @@ pipeline = client.pipeline(transaction=False)
 for _ in range(100):
     pipeline.execute_command(*PIPELINE)
 heard["pipeline"] = [answer[2] for answer in pipeline.execute()]
+# As it comes, a pipeline is a transaction.
+transaction = client.pipeline()
+for _ in range(3):
+    transaction.execute_command(*TRANSACTION)
+heard["transaction"] = [answer[2] for answer in transaction.execute()]
 
 before = client.client_id()
 heard["unknown"] = error(call, *UNKNOWN)

@@ -31,6 +31,11 @@ async def main():
     for _ in range(100):
         pipeline.execute_command(*PIPELINE)
     heard["pipeline"] = [answer[2] for answer in await pipeline.execute()]
+    # As it comes, a pipeline is a transaction.
+    transaction = client.pipeline()
+    for _ in range(3):
+        transaction.execute_command(*TRANSACTION)
+    heard["transaction"] = [answer[2] for answer in await transaction.execute()]
 
     before = await client.client_id()
     heard["unknown"] = await error(call, *UNKNOWN)

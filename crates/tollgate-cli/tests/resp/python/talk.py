@@ -20,6 +20,7 @@ CHECK_REFUSED = ("TG.CHECK", "per-user", "dan", 5)
 UNKNOWN = ("FLY", "away")
 NO_LIMIT = ("TG.CHECK", "per-usr", "dan")
 PIPELINE = ("CL.THROTTLE", "pipe", 99, 100, 8640000)
+TRANSACTION = ("CL.THROTTLE", "all", 99, 100, 8640000)
 
 
 def proto(hello):

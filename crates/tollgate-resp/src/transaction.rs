@@ -1,0 +1,144 @@
+//! `MULTI` and `EXEC`: commands that are kept until the last of them is there, and answered as one array.
+//!
+//! The pipelines of some clients are transactions unless told otherwise. What is in one is decided in its order,
+//! each by itself: commands of others may come in between. Nothing can be watched, so nothing that is watched
+//! ever changes.
+//!
+//! Invariant: what is kept is bounded, and a transaction with a mistake in it spends nothing.
+
+use tollgate::{Limiter, Store};
+
+use crate::command::Command;
+use crate::frame::Words;
+use crate::metrics::Came;
+use crate::reply;
+use crate::session::{Flow, Session, is_http, simple, unknown, wrong, wrong_arity};
+use crate::waiting::Waiting;
+
+/// The most commands of a transaction.
+const MOST_COMMANDS: usize = 1024;
+/// The most memory that they may take.
+const MOST_BYTES: usize = 128 * 1024;
+
+/// Commands that were sent after `MULTI`.
+#[derive(Debug, Default)]
+pub(crate) struct Transaction {
+    bytes: Vec<u8>,
+    /// Where words begin, and their lengths.
+    places: Vec<(u32, u32)>,
+    /// Where the places of each command end.
+    ends: Vec<usize>,
+    /// The next to be run, once `EXEC` has come.
+    next: usize,
+    /// One of them was a mistake: none is to be run.
+    is_broken: bool,
+}
+
+impl Transaction {
+    /// Keeps a command, if there is room for it.
+    fn push(&mut self, words: Words<'_>) -> bool {
+        let more: usize = words.from(0).map(<[u8]>::len).sum();
+        let places = self.places.len() + words.len();
+        let bytes = self.bytes.len() + more + places * size_of::<(u32, u32)>();
+        if self.ends.len() >= MOST_COMMANDS || bytes > MOST_BYTES {
+            return false;
+        }
+        if self.is_broken {
+            return true;
+        }
+        for word in words.from(0) {
+            self.places.push(Words::place(self.bytes.len(), word.len()));
+            self.bytes.extend_from_slice(word);
+        }
+        self.ends.push(places);
+        true
+    }
+
+    /// None of them will be run.
+    fn spoil(&mut self) {
+        *self = Self { is_broken: true, ..Self::default() };
+    }
+
+    /// The next to be run.
+    fn words(&self) -> Words<'_> {
+        let start = self.next.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let end = self.ends.get(self.next).copied().unwrap_or(start);
+        Words::new(&self.places[start..end], &self.bytes)
+    }
+}
+
+impl<S: Store> Session<S> {
+    /// Keeps a command of a transaction. `None` for one that is answered at once, in a transaction too.
+    #[cold]
+    pub(crate) fn enqueue(&mut self, command: Command, words: Words<'_>, out: &mut Vec<u8>) -> Option<Flow> {
+        let transaction = self.transaction.as_mut()?;
+        if command.is_never_queued() || is_http(words.get(0)) {
+            return None;
+        }
+        let mistake = if command == Command::Unknown {
+            unknown(words)
+        } else if !command.takes(words.len()) {
+            wrong_arity(words.get(0))
+        } else if !transaction.push(words) {
+            b"ERR too many commands in a transaction".to_vec()
+        } else {
+            reply::simple(out, "QUEUED");
+            return Some(Flow::On);
+        };
+        transaction.spoil();
+        self.tally.count(command, wrong(out, &mistake));
+        Some(Flow::On)
+    }
+
+    pub(crate) fn multi(&mut self, out: &mut Vec<u8>) -> Came {
+        if self.transaction.is_some() {
+            return wrong(out, b"ERR MULTI calls can not be nested");
+        }
+        self.transaction = Some(Box::default());
+        simple(out, "OK")
+    }
+
+    pub(crate) fn discard(&mut self, out: &mut Vec<u8>) -> Came {
+        match self.transaction.take() {
+            Some(_) => simple(out, "OK"),
+            None => wrong(out, b"ERR DISCARD without MULTI"),
+        }
+    }
+
+    pub(crate) fn watch(&self, out: &mut Vec<u8>) -> Came {
+        match self.transaction {
+            Some(_) => wrong(out, b"ERR WATCH inside MULTI is not allowed"),
+            None => simple(out, "OK"),
+        }
+    }
+
+    /// Begins the array. Its elements come one after the other ([`run_on`](Self::run_on)).
+    pub(crate) fn exec(&mut self, out: &mut Vec<u8>) -> Came {
+        let Some(transaction) = self.transaction.take() else {
+            return wrong(out, b"ERR EXEC without MULTI");
+        };
+        if transaction.is_broken {
+            return wrong(out, b"EXECABORT Transaction discarded because of previous errors.");
+        }
+        reply::array(out, transaction.ends.len());
+        self.running = Some(transaction).filter(|it| !it.ends.is_empty());
+        Came::Ok
+    }
+
+    /// Runs the next command of the transaction that runs.
+    pub(crate) fn run_on(
+        &mut self,
+        limiter: &std::sync::Arc<Limiter<S>>,
+        out: &mut Vec<u8>,
+        waiting: &mut Waiting,
+    ) -> Flow {
+        let Some(mut running) = self.running.take() else { return Flow::On };
+        let words = running.words();
+        let flow = self.answer(Command::named(words.get(0)), words, limiter, out, waiting);
+        running.next += usize::from(flow != Flow::NotYet);
+        if running.next < running.ends.len() {
+            self.running = Some(running);
+        }
+        flow
+    }
+}
