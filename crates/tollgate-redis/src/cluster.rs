@@ -185,7 +185,10 @@ async fn ask(link: Arc<Link>) -> Result<Vec<Range>, Failure> {
     let (mut connection, number) = link.connection().await?;
     let mut command = Cmd::new();
     command.arg("CLUSTER").arg("SLOTS");
-    let told = connection.query(&command).await.map_err(|error| link.failed(number, &error))?;
+    let told = match connection.query(&command).await {
+        Ok(told) => told.map_err(|error| link.failed(number, &error))?,
+        Err(unsent) => return Err(link.ended(number, &unsent)),
+    };
     let Value::Array(ranges) = told else { return Err(Failure::failed("`CLUSTER SLOTS` told no slots")) };
     Ok(ranges.iter().filter_map(|range| read_range(range, &link)).collect())
 }

@@ -44,7 +44,7 @@ pub(crate) struct Draft {
 
 /// A key of the call.
 pub(crate) struct Key {
-    hash: u64,
+    pub(crate) hash: u64,
     /// Which of the rules counts it.
     pub(crate) rule: usize,
     /// Which rules it has replaced; their names for the key follow its own.

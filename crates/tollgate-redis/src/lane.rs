@@ -12,11 +12,12 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use redis::{Cmd, Value};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tollgate_core::{Adjustment, Outcome, Rule, Timestamp};
 use tollgate_store::{Check, Clock as _};
 
@@ -31,6 +32,10 @@ use crate::way::{Answered, Sent, Way};
 /// How many calls of one lane are under way at once: while Redis works on one, the next
 /// is on its way.
 const CALLS: usize = 2;
+
+/// How often what landed too late is tried to be given back, and how far apart.
+const TRIES: usize = 20;
+const BETWEEN_TRIES: Duration = Duration::from_millis(100);
 
 /// The lanes of one thread, and its way to Redis.
 pub(crate) struct Hub {
@@ -204,9 +209,15 @@ impl Hub {
     async fn take_back(self: Arc<Self>, lane: usize, call: impl Future<Output = (Draft, Called)> + Send) {
         let (draft, Ok((told, _))) = call.await else { return };
         for (key, adjustment) in take_back(&draft, told) {
-            let answer = self.change(lane, (&draft.rule_of(key), draft.bare(key)), adjustment);
-            // If that fails too, time gives it back.
-            let _given_back = answer.await;
+            // The connection was given up meanwhile, perhaps: what was not sent is tried again.
+            for _ in 0..TRIES {
+                let answer = self.change(lane, (&draft.rule_of(key), draft.bare(key)), adjustment);
+                if !matches!(answer.await, Ok(Err(Failure::Refused(_)))) {
+                    break;
+                }
+                sleep(BETWEEN_TRIES).await;
+            }
+            // If all that fails, time gives it back.
         }
     }
 
@@ -343,7 +354,7 @@ fn numbers(answer: Value) -> Result<Vec<i64>, Failure> {
     numbers.ok_or_else(|| Failure::failed("the script did not answer with numbers"))
 }
 
-/// Remembers refusals.
+/// Remembers refusals, and what became of their keys.
 struct Memory<'h> {
     shared: &'h Shared,
     asked: Timestamp,
@@ -362,6 +373,12 @@ impl Witness for Memory<'_> {
         let rule = draft.rules[draft.keys[key].rule].0;
         let (quota, when) = (quota_of(draft, key), (at, self.asked, self.answered));
         self.shared.refusals.remember((rule, quota), draft.bare(key), standing, wait, when);
+    }
+
+    fn admitted(&self, draft: &Draft, key: usize, standing: &Standing, at: Timestamp) {
+        let known = &draft.keys[key];
+        let (rule, when) = (draft.rules[known.rule].0, (at, self.asked, self.answered));
+        self.shared.refusals.renew(known.hash, (rule, draft.bare(key)), standing, when);
     }
 
     fn changed(&self, draft: &Draft, key: usize) {

@@ -6,9 +6,15 @@
 //! that is gone without a word never says so. Between two attempts there is a rest, so
 //! that a server which takes connections and refuses work is not stormed.
 //!
+//! A connection whose end was noticed while nobody used it takes nothing more: whoever
+//! asks then learns that nothing was sent, and may ask again ([`Unsent`]).
+//!
 //! Not here: what is sent (`lane`), which server of a cluster (`cluster`).
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use redis::aio::{ConnectionLike as _, MultiplexedConnection};
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
@@ -17,7 +23,7 @@ use tollgate_core::{Span, Timestamp};
 use tollgate_store::Clock as _;
 
 use crate::connect::{Target, connect, longest_attempt};
-use crate::failure::Failure;
+use crate::failure::{Failure, explain};
 use crate::shared::Shared;
 
 /// Between two attempts to connect.
@@ -30,17 +36,36 @@ const SILENT: u32 = 2;
 #[derive(Clone)]
 pub(crate) struct Connection(pub(crate) MultiplexedConnection);
 
+/// The connection had ended before anything was sent.
+pub(crate) struct Unsent(pub(crate) RedisError);
+
 impl Connection {
-    pub(crate) async fn query(&mut self, command: &Cmd) -> RedisResult<Value> {
-        self.0.req_packed_command(command).await?.extract_error()
+    pub(crate) async fn query(&mut self, command: &Cmd) -> Result<RedisResult<Value>, Unsent> {
+        let answer = sent_or_not(self.0.req_packed_command(command)).await?;
+        Ok(answer.and_then(Value::extract_error))
     }
 
     /// Asks a server about keys that are on their way to it.
-    pub(crate) async fn query_asking(&mut self, command: Cmd) -> RedisResult<Value> {
+    pub(crate) async fn query_asking(&mut self, command: Cmd) -> Result<RedisResult<Value>, Unsent> {
         let mut both = Pipeline::with_capacity(2);
         both.cmd("ASKING").add_command(command);
-        let answers = self.0.req_packed_commands(&both, 0, 2).await?;
-        answers.into_iter().nth(1).unwrap_or(Value::Nil).extract_error()
+        let answers = sent_or_not(self.0.req_packed_commands(&both, 0, 2)).await?;
+        Ok(answers.and_then(|them| them.into_iter().nth(1).unwrap_or(Value::Nil).extract_error()))
+    }
+}
+
+/// Tells a question that was never sent from one that was and brought an error.
+///
+/// The library gives both the same error. But a question is handed to the task that writes,
+/// and that is gone once the connection has ended: so the first look at such a question
+/// finds it over, before anybody could have written a byte of it.
+async fn sent_or_not<T>(question: impl Future<Output = RedisResult<T>>) -> Result<RedisResult<T>, Unsent> {
+    let mut question = pin!(question);
+    let first = poll_fn(|context| Poll::Ready(question.as_mut().poll(context))).await;
+    match first {
+        Poll::Ready(Err(error)) if error.is_connection_dropped() => Err(Unsent(error)),
+        Poll::Ready(answer) => Ok(answer),
+        Poll::Pending => Ok(question.await),
     }
 }
 
@@ -134,6 +159,19 @@ impl Link {
                 *state = self.down(format!("{} has been silent", self.target.of(&self.shared.settings)));
             }
         }
+    }
+
+    /// The connection had ended before. A new one may be made at once: nobody has asked for
+    /// anything that was refused.
+    pub(crate) fn ended(&self, number: u64, unsent: &Unsent) -> Failure {
+        let failure = Failure::refused(explain(&unsent.0));
+        let mut state = self.state();
+        if let State::Up { number: current, .. } = &*state
+            && *current == number
+        {
+            *state = State::Down { why: failure.to_string().into(), until: Timestamp::EPOCH };
+        }
+        failure
     }
 
     /// An error came. Gives the connection up if it is good for nothing more.

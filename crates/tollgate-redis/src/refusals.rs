@@ -5,6 +5,11 @@
 //! is remembered, and the same arithmetic decides the next request by it, at a time
 //! that is never before Redis' own: what is refused here, Redis would refuse too.
 //!
+//! What this process charges to such a key is seen here as well, so that the next refusal
+//! tells how the key stands since. What other nodes charge is noticed when it is asked for
+//! anew. A key that is not remembered costs a look at four numbers, and nothing at all while
+//! nobody has been refused.
+//!
 //! Some things can make that wrong: somebody gives back (a grant, a reset, a refund, a
 //! settlement; on a cluster, a request that reserved in one partition and was refused in
 //! another), or Redis' clock is set forward. What this process itself
@@ -59,6 +64,10 @@ struct Seen {
 }
 
 impl Seen {
+    fn is(&self, rule: RuleId, key: &[u8]) -> bool {
+        self.rule == rule && *self.key == *key
+    }
+
     /// What Redis' clock shows now at most, and at least. Clocks do not run alike to the
     /// last part in a thousand.
     fn between(&self, now: Timestamp) -> (Timestamp, Timestamp) {
@@ -127,9 +136,41 @@ impl Refusals {
         if asked.as_micros() <= self.changed[at / WAYS].load(Ordering::Acquire) {
             return;
         }
+        let newer = |it: &Seen| it.is(rule.0, key) && it.at > told && answered.since(it.asked) <= self.keep;
+        if place.as_ref().is_some_and(newer) {
+            return;
+        }
         *place = Some(seen);
         self.hashes[at].store(hash, Ordering::Release);
         self.used.store(true, Ordering::Relaxed);
+    }
+
+    /// A request was admitted, and this is how one of its keys stands since. `hash`: the key's.
+    pub(crate) fn renew(
+        &self,
+        hash: u64,
+        (rule, key): (RuleId, &[u8]),
+        standing: &Standing,
+        (told, asked, answered): (Timestamp, Timestamp, Timestamp),
+    ) {
+        if !self.used.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(at) = self.find(hash.max(1)) else { return };
+        let mut place = self.lock(at);
+        // Calls may be told in another order than Redis has made them.
+        if let Some(seen) = place.as_mut().filter(|it| it.is(rule, key) && it.at <= told) {
+            let standing = standing.clone();
+            *seen = Seen {
+                rule,
+                key: std::mem::take(&mut seen.key),
+                standing,
+                wait: None,
+                at: told,
+                asked,
+                answered,
+            };
+        }
     }
 
     /// Somebody has changed this key, or is about to.
@@ -167,7 +208,7 @@ impl Refusals {
                 _ => return None,
             };
             let guard = self.lock(self.find(hash(check.rule.id, check.key).max(1))?);
-            let seen = guard.as_ref().filter(|it| it.rule == check.rule.id && *it.key == *check.key)?;
+            let seen = guard.as_ref().filter(|it| it.is(check.rule.id, check.key))?;
             if now.since(seen.asked) > self.keep {
                 return None;
             }

@@ -26,6 +26,8 @@ pub(crate) trait Witness {
         wait: Option<(u64, i64)>,
         at: Timestamp,
     );
+    /// A request was admitted, and this is how one of its keys stands since.
+    fn admitted(&self, draft: &Draft, key: usize, standing: &Standing, at: Timestamp);
     /// A key was changed by somebody's hand.
     fn changed(&self, draft: &Draft, key: usize);
 }
@@ -43,15 +45,19 @@ pub(crate) fn replay(draft: &Draft, crowd: Crowd, told: Told, witness: &impl Wit
     for (item, waiters) in draft.items.iter().zip(crowd.0) {
         match (item, waiters) {
             (Item::Change { key, .. }, Waiters::Change(waiting)) => {
-                drop(waiting.send(play.change(*key)));
+                let outcome = play.change(*key);
                 witness.changed(draft, *key);
+                drop(waiting.send(outcome));
             }
             (Item::Requests { checks, many }, Waiters::Requests(waiting)) => {
                 let mut waiting = waiting.into_iter();
                 match play.turn(checks) {
                     Ok((admitted, mut turn)) => {
                         for it in waiting.by_ref().take(admitted) {
-                            drop(it.send(Ok(turn.admit())));
+                            let decided = turn.admit();
+                            // First, since whoever is told may ask again.
+                            turn.show(witness);
+                            drop(it.send(Ok(decided)));
                         }
                         if admitted < *many {
                             let answer = turn.refuse();
@@ -246,6 +252,15 @@ impl Turn<'_> {
             outcomes.push(standing.describe(quota, told, self.now));
         }
         Answer { admitted: false, at: self.now, outcomes }
+    }
+
+    /// Hands every key of an admitted request to whoever remembers refusals.
+    fn show(&self, witness: &impl Witness) {
+        for asked in self.checks {
+            if let Some(standing) = &self.standings[asked.key] {
+                witness.admitted(self.draft, asked.key, standing, self.now);
+            }
+        }
     }
 
     /// Hands every key of a refused request to whoever remembers refusals.

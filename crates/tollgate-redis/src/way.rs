@@ -69,6 +69,8 @@ impl Way {
     ) -> Result<Answered, Failure> {
         let mut asked = self.link(lane).await?;
         let mut asking = false;
+        // What was not sent is asked again, once: the next connection is a new one.
+        let mut again = true;
         for _ in 0..REDIRECTIONS {
             let (mut connection, number) = asked.connection().await.inspect_err(|_| self.doubt())?;
             *sent.lock().unwrap_or_else(PoisonError::into_inner) =
@@ -78,14 +80,23 @@ impl Way {
             } else {
                 connection.query(command).await
             };
-            asking = false;
             let error = match answer {
-                Ok(value) => {
+                Ok(Ok(value)) => {
                     asked.answered(number);
                     return Ok(Answered::With(value));
                 }
-                Err(error) => error,
+                Ok(Err(error)) => error,
+                Err(unsent) => {
+                    *sent.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                    self.doubt();
+                    let failure = asked.ended(number, &unsent);
+                    if std::mem::take(&mut again) {
+                        continue;
+                    }
+                    return Err(failure);
+                }
             };
+            asking = false;
             match (self, error.kind()) {
                 (_, ErrorKind::Server(ServerErrorKind::NoScript)) => {
                     asked.answered(number);

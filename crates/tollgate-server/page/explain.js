@@ -156,6 +156,7 @@ function explanation(told) {
 /** Whose numbers these are, if not the limit's own. */
 function grantedBy({ granted_by: by }) {
   if (!by) return "";
+  if (by === "call") return ", as the call said";
   const plan = by.startsWith("plan ") ? by.slice("plan ".length) : null;
   return plan === null ? ` by an ${visible(by)}` : [" by plan `", foreign(plan, ""), "`"];
 }

@@ -112,7 +112,7 @@ impl Access {
     ) -> Result<Role, Problem> {
         let headers = &asked.headers;
         match route {
-            Some(Route::Health | Route::Ready) => return Ok(Role::Reader),
+            Some(Route::Health | Route::Alive | Route::Ready) => return Ok(Role::Reader),
             // Links to the page may stand anywhere.
             Some(Route::Auth | Route::Index) => {}
             _ => refuse_foreign_pages(asked)?,

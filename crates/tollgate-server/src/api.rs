@@ -233,7 +233,7 @@ impl<S: Store> Inner<S> {
         match route {
             // What is asked for each request of somebody's; the state of all else would be moved about with it.
             Route::Check => self.check(&collect(&parts.headers, body, MOST).await?).await,
-            Route::Throttle => self.throttle(&collect(&parts.headers, body, MOST).await?).await,
+            Route::Throttle => self.throttle(&parts.headers, body).await,
             _ => Box::pin(self.reply_otherwise(route, role, parts, body, caller)).await,
         }
     }
@@ -258,12 +258,13 @@ impl<S: Store> Inner<S> {
             Route::Named(name, operation) => {
                 self.named(name, operation, &collect(headers, body, MOST).await?, role).await
             }
-            Route::Throttle => self.throttle(&collect(headers, body, MOST).await?).await,
+            Route::Throttle => self.throttle(headers, body).await,
             Route::Json => self.json(collect(headers, body, MOST).await?).await,
             Route::Settle => self.settle(&collect(headers, body, MOST).await?).await,
             Route::Release => self.release(&collect(headers, body, MOST).await?).await,
             Route::Limits => Ok(self.list_limits()),
             Route::Health => Ok(text("ok\n")),
+            Route::Alive => Ok(text("OK")),
             Route::Ready => Ok(self.readiness(self.access.may_read(parts, &caller))),
             Route::Metrics => Ok(self.measure()),
             Route::OpenApi => Ok(json(described())),

@@ -1,7 +1,7 @@
 //! `GET /v1/limits`: what the policy in force limits.
 
 use serde::Serialize;
-use tollgate::policy::{Cost, OnOutage};
+use tollgate::policy::{Apart, Cost, OnOutage};
 use tollgate::{Limit, Missing, Policy, Store};
 
 use crate::api::Inner;
@@ -52,7 +52,11 @@ struct ToldSoft {
 }
 
 fn entries(limit: &Limit) -> Vec<String> {
-    limit.descriptor().map_or_else(Vec::new, |it| it.entries().iter().map(ToString::to_string).collect())
+    match (limit.descriptor(), limit.apart()) {
+        (Some(pattern), _) => pattern.entries().iter().map(ToString::to_string).collect(),
+        (None, Some(apart)) => apart.entries().map(str::to_owned).collect(),
+        (None, None) => Vec::new(),
+    }
 }
 
 impl<'p> ToldLimit<'p> {
@@ -65,7 +69,7 @@ impl<'p> ToldLimit<'p> {
             hosts: limit.hosts().iter().map(ToString::to_string).collect(),
             methods: limit.methods().collect(),
             descriptor: entries(limit),
-            domains: limit.domains().collect(),
+            domains: limit.domains().chain(limit.apart().map(Apart::domain)).collect(),
             by: limit.by().iter().map(ToString::to_string).collect(),
             algorithm: limit.rules().first().map_or("none", |rule| rule.quota.algorithm()),
             quotas: limit.rules().iter().map(|rule| tollgate_http::promise(&rule.quota)).collect(),

@@ -25,7 +25,9 @@ pub fn openapi() -> Value {
             "title": "Tollgate",
             "version": env!("CARGO_PKG_VERSION"),
             "description": "Decides whether requests may pass. A refusal is an answer, and so 200; \
-                            errors are application/problem+json with a detail that says what to change.",
+                            errors are application/problem+json with a detail that says what to change. Not described here: \
+                            `POST /json`, Envoy's `RateLimitRequest` in the JSON of protobuf (envoy.service.ratelimit.v3), \
+                            where a refusal is 429.",
             "license": {"name": "Apache-2.0 OR MIT", "identifier": "Apache-2.0 OR MIT"},
         },
         "servers": [{"url": "/"}],
@@ -56,6 +58,9 @@ fn paths() -> Value {
             "text/plain": {"schema": {"type": "string"}}, "text/html": {"schema": {"type": "string"}},
         })),
         "/healthz": page("healthz", "Whether the process is alive", json!({"text/plain": {"schema": {"type": "string"}}})),
+        "/health": page(
+            "health", "The same, where throttlecrab's clients look", json!({"text/plain": {"schema": {"type": "string"}}})
+        ),
         "/readyz": readyz(),
         "/metrics": page(
             "metrics", "Counts, in the text format of Prometheus", json!({"text/plain": {"schema": {"type": "string"}}})

@@ -15,6 +15,8 @@ pub(crate) struct Problem {
     status: StatusCode,
     detail: Cow<'static, str>,
     header: Option<(HeaderName, HeaderValue)>,
+    /// Whether the detail is told as `error`, too.
+    with_error: bool,
 }
 
 #[derive(Serialize)]
@@ -23,11 +25,13 @@ struct Told<'p> {
     title: &'static str,
     status: u16,
     detail: &'p str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'p str>,
 }
 
 impl Problem {
     fn new(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, detail: detail.into(), header: None }
+        Self { status, detail: detail.into(), header: None, with_error: false }
     }
 
     /// 400: it cannot be read.
@@ -140,12 +144,18 @@ impl Problem {
         Self { detail: format!("{what}: {}", self.detail).into(), ..self }
     }
 
+    /// The same for clients that look for `error`.
+    pub(crate) fn with_error(self) -> Self {
+        Self { with_error: true, ..self }
+    }
+
     pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
         let told = Told {
             r#type: "about:blank",
             title: self.status.canonical_reason().unwrap_or("Error"),
             status: self.status.as_u16(),
             detail: &self.detail,
+            error: self.with_error.then_some(&*self.detail),
         };
         // Writing text to memory does not fail; if it did, the status says enough.
         let body = serde_json::to_vec(&told).unwrap_or_default();

@@ -14,6 +14,8 @@ pub(crate) enum Route<'p> {
     Index,
     /// `/healthz`
     Health,
+    /// `/health`: the same, where throttlecrab's clients look
+    Alive,
     /// `/readyz`
     Ready,
     /// `/metrics`
@@ -93,6 +95,7 @@ impl<'p> Route<'p> {
             "/v1/limits" => Self::Limits,
             "/" => Self::Index,
             "/healthz" => Self::Health,
+            "/health" => Self::Alive,
             "/readyz" => Self::Ready,
             "/metrics" => Self::Metrics,
             "/openapi.json" => Self::OpenApi,
@@ -132,6 +135,7 @@ impl<'p> Route<'p> {
             | Self::Index
             | Self::Page(_)
             | Self::Health
+            | Self::Alive
             | Self::Ready
             | Self::Metrics
             | Self::OpenApi

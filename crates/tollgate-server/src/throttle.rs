@@ -1,21 +1,25 @@
 //! `POST /throttle`: throttlecrab's question, whose limit comes with each call, in its words.
 //!
 //! Seconds are whole and cut, as its clients expect: a wait of 900 ms is told as 0. Who wants to
-//! know better asks `/v1/check`. Fields that it does not know are passed over, as there.
+//! know better asks `/v1/check`. Fields that it does not know are passed over, as there. Mistakes are
+//! problems as everywhere here, and say what is wrong in `error` as well, where its clients look.
 //!
 //! Not here: the arithmetic (`tollgate::throttle`).
 
 use std::cell::RefCell;
+use std::error::Error;
 use std::io::Write;
 use std::sync::Arc;
 
+use http::HeaderMap;
+use http_body::Body;
 use serde::Deserialize;
 use tollgate::policy::Key;
 use tollgate::throttle::{Throttle, Throttled, Throttles};
 use tollgate::{Rule, Span, Store};
 
 use crate::api::Inner;
-use crate::body::read;
+use crate::body::{MOST, collect, read};
 use crate::json::{Text, Units};
 use crate::problem::Problem;
 use crate::reply::{Reply, json};
@@ -38,7 +42,19 @@ thread_local! {
 }
 
 impl<S: Store> Inner<S> {
-    pub(crate) async fn throttle(&self, body: &[u8]) -> Result<Reply, Problem> {
+    pub(crate) async fn throttle<B>(&self, headers: &HeaderMap, body: B) -> Result<Reply, Problem>
+    where
+        B: Body,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let answer = match collect(headers, body, MOST).await {
+            Ok(body) => self.throttle_asked(&body).await,
+            Err(problem) => Err(problem),
+        };
+        answer.map_err(Problem::with_error)
+    }
+
+    async fn throttle_asked(&self, body: &[u8]) -> Result<Reply, Problem> {
         let asked: Asked<'_> = read(body, FIELDS)?;
         let (rule, quantity) = asked.rule()?;
         let (limiter, key) = (self.limiter.load(), || Key::named(asked.key.as_str().as_bytes()));

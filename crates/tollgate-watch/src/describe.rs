@@ -25,6 +25,9 @@ const HOST: usize = 128;
 /// How much of a key. More is shown only of keys that are made to be long.
 const KEY: usize = 160;
 
+/// Who grants numbers that stand in no policy.
+pub(crate) const CALL: &str = "call";
+
 /// What a record needs besides the decision.
 pub(crate) struct Describer<'a> {
     pub(crate) policy: &'a Policy,
@@ -50,9 +53,9 @@ impl Describer<'_> {
             decision.limits().position(|it| std::ptr::eq(it.outcome(), decider.outcome()))
         });
         let limit = match decision.fate() {
-            Fate::Blocked(block) => Some(block.limit),
-            Fate::Uncountable => decision.uncountable().next(),
-            _ => decider.map(|decider| decider.limit()),
+            Fate::Blocked(block) => Some(self.name(block.limit)),
+            Fate::Uncountable => decision.uncountable().next().map(|limit| self.name(limit)),
+            _ => decider.map(|decider| self.name_of(&decider)),
         };
         Record {
             seq: 0,
@@ -73,7 +76,7 @@ impl Describer<'_> {
             client: request
                 .and_then(Request::client)
                 .map(|client| show_address(client, self.policy, self.secret).into()),
-            limit: limit.map(|limit| self.name(limit)),
+            limit,
             tag: match decision.fate() {
                 Fate::Blocked(block) => Some(self.tag_of_client(block.limit, request)),
                 _ => decider.map(|decider| self.tag(&decider)),
@@ -90,14 +93,14 @@ impl Describer<'_> {
     fn limit(&self, it: &LimitOutcome<'_>, decision: &Decision<'_>, spot: u64) -> LimitRecord {
         let limit = it.limit();
         LimitRecord {
-            name: self.name(limit),
+            name: self.name_of(it),
             window: window(it).map(Box::from),
             key: self.key(it),
             tag: self.tag(it),
             spot,
             quota: it.rule().quota.clone(),
             whole: decision.is_degraded().then(|| it.policy_rule().quota.clone()),
-            granted_by: granted_by(it).map(Into::into),
+            granted_by: self.granted_by(it).map(Into::into),
             mode: limit.mode(),
             is_candidate: limit.candidate_of().is_some(),
             count_denied: limit.count_denied() && !decision.is_allowed(),
@@ -124,6 +127,26 @@ impl Describer<'_> {
         }
     }
 
+    /// The same of a limit that was counted. A rule that stands in no policy has a name of its own.
+    pub(crate) fn name_of(&self, it: &LimitOutcome<'_>) -> Arc<str> {
+        self.names.get(it.limit().place()).map_or_else(|| it.name().into(), Arc::clone)
+    }
+
+    /// Whose numbers a limit answered by, if not its own.
+    fn granted_by(&self, it: &LimitOutcome<'_>) -> Option<String> {
+        let (limit, rule) = (it.limit(), it.policy_rule());
+        if limit.name() == self.policy.unwritten().name() {
+            return Some(CALL.to_owned());
+        }
+        let among = |rules: &[Rule]| rules.iter().any(|known| std::ptr::eq(known, rule));
+        if among(limit.rules()) {
+            return None;
+        }
+        let mut plans = limit.plans();
+        let plan = plans.find(|(_, granted)| matches!(granted, Allowance::Rules(rules) if among(rules)));
+        Some(plan.map_or_else(|| "override".to_owned(), |(name, _)| format!("plan {name}")))
+    }
+
     /// A key, as it may be seen.
     pub(crate) fn key(&self, it: &LimitOutcome<'_>) -> Box<str> {
         shortened(&self.policy.show_key(it.limit(), it.key(), self.secret), KEY)
@@ -146,18 +169,6 @@ impl Describer<'_> {
 /// Whether all limits are switched off, if there are any.
 fn is_off(policy: &Policy) -> bool {
     !policy.limits().is_empty() && policy.limits().iter().all(|limit| limit.mode() == Mode::Off)
-}
-
-/// Whose numbers a limit answered by, if not its own.
-fn granted_by(it: &LimitOutcome<'_>) -> Option<String> {
-    let (limit, rule) = (it.limit(), it.policy_rule());
-    let among = |rules: &[Rule]| rules.iter().any(|known| std::ptr::eq(known, rule));
-    if among(limit.rules()) {
-        return None;
-    }
-    let mut plans = limit.plans();
-    let plan = plans.find(|(_, granted)| matches!(granted, Allowance::Rules(rules) if among(rules)));
-    Some(plan.map_or_else(|| "override".to_owned(), |(name, _)| format!("plan {name}")))
 }
 
 /// The trace that a request says it belongs to.

@@ -66,7 +66,7 @@ impl PolicyWatch {
             } else if refused.is_some() || outcome.limit > 1 {
                 all.zero.empty(spot, it.policy_rule().id, refused, event.at, || {
                     let describer = self.describer();
-                    (describer.name(it.limit()), describer.key(it), describer.tag(it))
+                    (describer.name_of(it), describer.key(it), describer.tag(it))
                 });
             }
         }
@@ -106,9 +106,8 @@ impl PolicyWatch {
         match event.decision.fate() {
             Fate::Refused => {
                 let Some(decider) = event.decision.adviser() else { return 0 };
-                let limit = decider.limit();
                 let tag = describer.tag(&decider);
-                all.top.refused(tag, event.at, || (describer.name(limit), describer.key(&decider)));
+                all.top.refused(tag, event.at, || (describer.name_of(&decider), describer.key(&decider)));
                 tag
             }
             Fate::Blocked(block) => {

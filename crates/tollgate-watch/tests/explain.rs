@@ -5,6 +5,8 @@ mod gone;
 
 use std::sync::Arc;
 
+use tollgate::policy::Key;
+use tollgate::throttle::Throttle;
 use tollgate::{
     Call, Clock as _, Decision, Limiter, ManualClock, MemoryStore, Mode, Policy, Quota, Span, Timestamp,
     Verdict,
@@ -231,6 +233,22 @@ fn a_record_says_which_plan_or_override_set_the_numbers() {
         let record = record_of(&limiter, &watcher, &limiter.check(&call));
         assert_eq!(record.limits[0].granted_by.as_deref(), expected, "{user} on {plan:?}");
     }
+}
+
+#[test]
+fn numbers_that_came_with_the_call_are_said_to_be_so_and_have_a_name() {
+    let (limiter, watcher, clock) = watched("limits: [{name: api, by: user, bucket: 1/minute}]");
+    let rule = Throttle { capacity: 1, count: 30, period: Span::from_secs(60) }.rule().unwrap();
+    let ask = || pollster::block_on(limiter.decide_rule(&rule, Key::named(b"user:ann"), 1));
+    ask();
+    let record = record_of(&limiter, &watcher, &ask());
+    let limit = &record.limits[0];
+    assert_eq!((record.limit.as_deref(), &*limit.name, &limit.window), (Some("throttle"), "throttle", &None));
+    assert_eq!(limit.granted_by.as_deref(), Some("call"));
+    assert_eq!(limit.promise(), "30 a minute, as the call said, at most 1 at once");
+    assert!(record.summary().starts_with("Refused by `throttle`: "), "{}", record.summary());
+    let top = watcher.top(clock.now(), 10);
+    assert_eq!((&*top.keys[0].limit, &*top.keys[0].key), ("throttle", "user:ann"));
 }
 
 #[test]

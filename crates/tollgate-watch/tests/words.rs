@@ -540,6 +540,15 @@ fn whose_numbers_they_are_is_said() {
     let window = Quota::from(FixedWindow::epoch(Rate::per_minute(6)).unwrap());
     let limit = LimitRecord { granted_by: Some("override".into()), ..record(&window, 1, outcome) };
     assert_eq!(limit.promise(), "6 in each minute by an override for this key");
+    let limit = LimitRecord { granted_by: Some("call".into()), ..record(&six, 1, outcome) };
+    assert_eq!(limit.promise(), "6 a minute, as the call said, at most 6 at once");
+    assert_eq!(limit.arithmetic(at_noon())[0], "6 tokens a minute, as the call said, in a bucket of 6");
+    let one = Quota::from(Bucket::new(Rate::per_minute(1)).unwrap());
+    let share = LimitRecord { whole: Some(six), degraded: true, quota: one, ..limit };
+    assert_eq!(
+        share.promise(),
+        "6 a minute, as the call said, at most 6 at once; in this outage this node grants its share: 1 a minute, at most 1 at once"
+    );
 }
 
 #[test]

@@ -161,6 +161,15 @@ impl<'l> Decision<'l> {
         }
     }
 
+    /// Tells what is left after a later decision about one of the requests that were decided
+    /// together, by the same limits.
+    pub fn follow(&mut self, part: u32, later: &Decision<'_>) {
+        let of_part = self.checks.iter().zip(&mut self.outcomes).filter(|(check, _)| check.part == part);
+        for ((_, outcome), later) in of_part.zip(&later.outcomes) {
+            (outcome.remaining, outcome.reset_after) = (later.remaining, later.reset_after);
+        }
+    }
+
     /// Refusals without counting by limits in shadow mode: what would have happened.
     pub fn shadowed(&self) -> &[Block<'l>] {
         self.checks.shadowed()
@@ -290,6 +299,13 @@ impl<'d> Iterator for Limits<'d> {
 
 impl ExactSizeIterator for Limits<'_> {}
 
+/// How long callers are told to wait for a rule that answered so: what
+/// [`LimitOutcome::advised_wait`] is, for whoever only looked.
+pub fn advised_wait(rule: &Rule, outcome: &Outcome) -> Option<Span> {
+    let wait = outcome.retry_after()?;
+    Some(if matches!(rule.quota, Quota::Concurrency(_)) { SHORTLY } else { wait })
+}
+
 impl<'d> LimitOutcome<'d> {
     /// The limit in the policy.
     pub const fn limit(&self) -> &'d Limit {
@@ -314,8 +330,7 @@ impl<'d> LimitOutcome<'d> {
     /// minute for most, and callers who believed that would sleep while slots stand empty:
     /// they are asked to come back shortly.
     pub fn advised_wait(&self) -> Option<Span> {
-        let wait = self.outcome.retry_after()?;
-        Some(if matches!(self.rule.quota, Quota::Concurrency(_)) { SHORTLY } else { wait })
+        advised_wait(self.rule, self.outcome)
     }
 
     /// The rule's name: the limit's, with its window where it has several.

@@ -55,7 +55,7 @@ pub mod outage;
 mod receipt;
 pub mod throttle;
 
-pub use decision::{Decision, Fate, LimitOutcome};
+pub use decision::{Decision, Fate, LimitOutcome, advised_wait};
 pub use gate::Gate;
 pub use id::{DecisionId, NotADecisionId};
 pub use limiter::Limiter;

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use tollgate_core::{Adjustment, Bucket, Outcome, Quota, QuotaError, Rate, Rule, Span, Verdict};
-use tollgate_policy::Key;
+use tollgate_policy::{Key, Mode};
 use tollgate_store::{Store, StoreError};
 
 use crate::decision::Decision;
@@ -109,7 +109,9 @@ impl Throttled {
     fn of(decision: &Decision<'_>, rule: &Rule, quantity: u64) -> Self {
         let allowed = decision.is_allowed();
         if let Some(counted) = decision.limits().next() {
-            return Self::counted(*counted.outcome(), allowed, rule, quantity);
+            let throttled = Self::counted(*counted.outcome(), allowed, rule, quantity);
+            let is_look = quantity == 0 && counted.limit().mode() == Mode::Enforce;
+            return if is_look { throttled.looked_at(counted.rule()) } else { throttled };
         }
         // Switched off, or the store gave no answer and nobody counted.
         let limit = rule.quota.capacity();
@@ -134,6 +136,19 @@ impl Throttled {
             _ => retry_after.unwrap_or(Span::ZERO),
         };
         Self { allowed, limit, remaining, retry_after, short_by, reset_after }
+    }
+}
+
+impl Throttled {
+    /// Whoever asks for nothing is limited, too, where a key has spent more than these numbers ever grant:
+    /// under others, before.
+    fn looked_at(mut self, rule: &Rule) -> Self {
+        let all = worth(rule, rule.quota.capacity());
+        if self.allowed && self.reset_after > all {
+            let wait = Span::from_micros(self.reset_after.as_micros() - all.as_micros());
+            (self.allowed, self.retry_after, self.short_by) = (false, Some(wait), wait);
+        }
+        self
     }
 }
 

@@ -7,6 +7,7 @@ mod conformance;
 mod differential;
 mod doubt;
 mod model;
+mod owed;
 mod questions;
 mod refusals;
 mod servers;

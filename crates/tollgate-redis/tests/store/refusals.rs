@@ -169,3 +169,44 @@ async fn a_refusal_under_some_numbers_is_none_under_others_that_share_its_state(
     assert!(take(&store, &roomy, 4).await, "four of five days are left");
     assert!(!take(&store, &roomy, 1).await && !take(&store, &tight, 1).await);
 }
+
+/// What is left, and how long to wait.
+async fn asked(store: &RedisStore, rule: &Rule, cost: u64) -> (bool, u64, Span) {
+    let answer = store.decide(&[Check::new(rule, b"key", cost)]).await.unwrap();
+    (answer.admitted, answer.outcomes[0].remaining, answer.outcomes[0].reset_after)
+}
+
+#[tokio::test]
+async fn a_refusal_tells_what_this_node_has_spent_since_the_last() {
+    let redis = Redis::start();
+    let store = store(&[redis.url()]);
+    for (name, quota) in each(Rate::per_day(3)) {
+        let rule = Rule::new(name, quota);
+        assert!(!asked(&store, &rule, 4).await.0, "{name}");
+        let (admitted, left, spent) = asked(&store, &rule, 2).await;
+        assert_eq!((admitted, left), (true, 1), "{name}");
+        let remembered = store.counters().remembered;
+        let (admitted, left, reset) = asked(&store, &rule, 4).await;
+        assert_eq!((admitted, left), (false, 1), "{name}");
+        assert!(reset <= spent && reset > Span::ZERO, "{name}: {reset}");
+        // A log is asked for anew: when how much of it is free, only Redis knows.
+        assert_eq!(store.counters().remembered - remembered, u64::from(name != "log"), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_tells_what_was_spent_since_under_other_numbers_of_one_state() {
+    let redis = Redis::start();
+    let store = store(&[redis.url()]);
+    let bucket = |rate, burst| {
+        let bucket = Bucket::new(rate).unwrap().with_burst(burst).unwrap();
+        Rule::new("shared", bucket.shared())
+    };
+    let (tight, roomy) =
+        (bucket(Rate::new(1, Span::from_secs(200)), 1), bucket(Rate::new(30, Span::from_secs(6_000)), 16));
+    assert!(take(&store, &tight, 1).await && !take(&store, &tight, 1).await);
+    assert!(take(&store, &roomy, 15).await);
+    let answer = store.decide(&[Check::new(&tight, b"key", 1)]).await.unwrap();
+    let wait = answer.outcomes[0].retry_after().unwrap();
+    assert!(wait > Span::from_secs(3_100) && wait <= Span::from_secs(3_200), "{wait}");
+}

@@ -408,7 +408,7 @@ fn explanation() -> Map<String, Value> {
             whole(json!({
                 "name": text("The limit."), "window": perhaps(text("Which of its windows.")), "key": key_shown(), "tag": perhaps(tag()),
                 "algorithm": algorithm(), "quota": text("What it promises."),
-                "granted_by": perhaps(text("The plan or the override that the numbers are of; null: the limit's own.")), "mode": mode(),
+                "granted_by": perhaps(text("The plan or the override that the numbers are of; `call`: they came with the call; null: the limit's own.")), "mode": mode(),
                 "candidate": flag("Tried beside another."), "decided": flag("Whether it decided."),
                 "allowed": flag("Whether it had room."), "cost": count(), "limit": count(), "remaining": count(),
                 "retry_after_ms": wait(), "reset_after_ms": count(),

@@ -47,7 +47,7 @@ pub(super) fn all() -> Value {
             "retry_after": {"type": "integer", "minimum": 0, "description": "Whole seconds, cut; 0 for what is allowed."},
         })),
         "StoreHealth": store_health(),
-        "Problem": object(&["type", "title", "status", "detail"], problem_members()),
+        "Problem": problem(),
         "Refusal": refusal(),
     })
 }
@@ -280,6 +280,12 @@ fn problem_members() -> Value {
         "status": {"type": "integer", "minimum": 400, "maximum": 599},
         "detail": {"type": "string", "description": "What to change."},
     })
+}
+
+fn problem() -> Value {
+    let mut members = problem_members();
+    members["error"] = json!({"type": "string", "description": "Of `/throttle`: the detail once more, where throttlecrab's clients look."});
+    object(&["type", "title", "status", "detail"], members)
 }
 
 fn refusal() -> Value {

@@ -138,6 +138,7 @@ fn wrong_methods_are_told_the_right_ones() {
     for (path, allowed) in [
         ("/", "GET, HEAD"),
         ("/healthz", "GET, HEAD"),
+        ("/health", "GET, HEAD"),
         ("/readyz", "GET, HEAD"),
         ("/openapi.json", "GET, HEAD"),
         ("/v1/limits", "GET, HEAD"),

@@ -30,6 +30,7 @@ const ROUTES: &[(&str, &str, Takes)] = &[
     ("GET", "/", Nothing),
     ("GET", "/page/index.html", Nothing),
     ("GET", "/healthz", Nothing),
+    ("GET", "/health", Nothing),
     ("GET", "/readyz", Nothing),
     ("GET", "/metrics", Reader),
     ("GET", "/openapi.json", Reader),

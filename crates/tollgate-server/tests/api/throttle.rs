@@ -66,9 +66,17 @@ fn numbers_that_make_no_sense_are_named() {
         let answer = subject.post("/throttle", body.to_owned());
         assert_eq!(answer.status, status, "{body}: {}", answer.text());
         assert!(answer.problem().contains(said), "{body}: {}", answer.text());
+        let told = answer.json();
+        assert_eq!(told["error"], told["detail"], "{body}: where throttlecrab's clients look");
     }
     let unknown = r#"{"key":"a","max_burst":1,"count_per_period":1,"period":1,"timestamp":5}"#;
     assert_eq!(subject.ask("/throttle", unknown)["allowed"], true, "throttlecrab passes it over, too");
+}
+
+#[test]
+fn health_is_told_in_the_word_of_throttlecrab() {
+    let answer = subject(NONE).get("/health");
+    assert_eq!((answer.status.as_u16(), answer.text()), (200, "OK"));
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! What a limit promises, in words: the first line of a sum, and how lists show it.
 //!
-//! With it, whose numbers they are where a plan or an override set them, and of a limit that
+//! With it, whose numbers they are where a plan, an override or the call set them, and of a limit that
 //! is counted on this node alone both what the policy says and what this node grants.
 
 use tollgate::{CalendarUnit, Quota, Window};
 
 use super::figures::{exactly, per, stretch};
 use super::tokens;
+use crate::describe::CALL;
 use crate::record::LimitRecord;
 
 /// What a limit promises, shortly.
@@ -18,6 +19,7 @@ pub(crate) fn promise(limit: &LimitRecord) -> String {
 pub(super) fn promised(limit: &LimitRecord, word: fn(&Quota, &str) -> String) -> String {
     let by = match limit.granted_by.as_deref() {
         None => String::new(),
+        Some(CALL) => ", as the call said".to_owned(),
         Some(by) => match by.strip_prefix("plan ") {
             Some(plan) => format!(" by plan `{plan}`"),
             None => " by an override for this key".to_owned(),
@@ -25,8 +27,9 @@ pub(super) fn promised(limit: &LimitRecord, word: fn(&Quota, &str) -> String) ->
     };
     match &limit.whole {
         Some(whole) if *whole != limit.quota => format!(
-            "{} in the file; in this outage this node grants its share: {}",
+            "{}{}; in this outage this node grants its share: {}",
             word(whole, &by),
+            if limit.granted_by.as_deref() == Some(CALL) { "" } else { " in the file" },
             word(&limit.quota, "")
         ),
         _ => word(&limit.quota, &by),

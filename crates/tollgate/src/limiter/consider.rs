@@ -11,8 +11,8 @@ use tollgate_core::{Demand, Owner, Quota};
 use tollgate_policy::{Request, Survey};
 use tollgate_store::{Check, Store, StoreError};
 
-use super::{Limiter, ask};
-use crate::decision::Decision;
+use super::{Batch, Limiter, ask};
+use crate::decision::{Decision, LimitOutcome};
 
 impl<S: Store> Limiter<S> {
     /// What would be decided about a request now. Nothing is charged, nobody is told, and
@@ -55,6 +55,50 @@ impl<S: Store> Limiter<S> {
         // Nothing was taken, so there is nothing to hold.
         decision.owner = None;
         Ok(decision)
+    }
+
+    /// Refuses several requests as one if a limit would refuse one of `looks`, which are places
+    /// among them. Nothing is charged. `None`: they are to be decided, with nothing for whoever
+    /// only looks.
+    ///
+    /// ```
+    /// # use tollgate::{Call, Limiter};
+    /// # pollster::block_on(async {
+    /// let limiter = Limiter::from_policy("limits: [{by: ip, bucket: 1/minute}]").unwrap();
+    /// let call = Call::new("GET", "/").ip([203, 0, 113, 9]);
+    /// assert!(limiter.refuse_together(&[call.clone()], &[0]).await.is_none());
+    /// assert!(limiter.check(&call).is_allowed());
+    /// let refused = limiter.refuse_together(&[call], &[0]).await.unwrap();
+    /// assert_eq!(refused.advised_wait().map(|it| it.as_secs_ceil()), Some(60));
+    /// # });
+    /// ```
+    pub async fn refuse_together<R: Request + Sync>(
+        &self,
+        requests: &[R],
+        looks: &[usize],
+    ) -> Option<Decision<'_>> {
+        let begun = self.begin();
+        let mut decision = Decision::undecided();
+        if self.policy.survey_all(requests, &mut decision.checks) != Survey::Applies {
+            return None;
+        }
+        let asked = decision.checks.iter().map(|check| Check { count_denied: false, ..ask(check, None) });
+        let mut batch: Batch<'_> = asked.collect();
+        let first = *batch.first()?;
+        batch.push(Check { demand: never(&first.rule.quota), binding: true, ..first });
+        let mut answer = self.ask_store(&batch).await.ok()?;
+        drop(batch);
+        answer.outcomes.truncate(decision.checks.len());
+        decision.outcomes = answer.outcomes;
+        let refuses = |it: LimitOutcome<'_>| {
+            it.is_binding() && !it.outcome().is_admitted() && looks.contains(&(it.part() as usize))
+        };
+        if !decision.limits().any(refuses) {
+            return None;
+        }
+        decision.count(false, answer.at);
+        self.tell(requests.first().map(|it| it as &dyn Request), &mut decision, begun);
+        Some(decision)
     }
 }
 

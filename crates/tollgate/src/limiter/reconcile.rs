@@ -4,11 +4,11 @@
 //! back, and the others are charged. Whether the store as a whole is worth asking is the
 //! breaker's to say, here as for requests.
 
-use tollgate_core::{Adjustment, Overdraft};
+use tollgate_core::{Adjustment, Overdraft, Rule};
 use tollgate_store::{Store, StoreError};
 
 use super::Limiter;
-use crate::outage::{Health, Landed, Name, Pass};
+use crate::outage::{Health, Landed, Name, Pass, Share};
 
 /// A pass ends after so many failures in a row: each may take a whole deadline.
 const MOST_IN_A_ROW: u32 = 8;
@@ -70,14 +70,24 @@ impl<S: Store> Limiter<S> {
         self.outage.health()
     }
 
+    /// The rule that a debt is charged under: the one that counts the key by now. Rules that
+    /// stand in no policy are brought along by whoever asks, so there it is the debt's own.
+    fn rule_of<'d>(&'d self, share: &'d Share, name: &Name) -> Option<&'d Rule> {
+        if *share.limit == *self.policy.unwritten().name() {
+            return Some(&share.whole);
+        }
+        self.policy.limit(&share.limit)?.rule_after(name.0, &name.1)
+    }
+
     async fn replay(&self, name: &Name, pass: &Pass) -> Replay {
         let Some(attempt) = self.outage.attempt() else { return Replay::LeftAlone };
         let Some(debt) = self.outage.take_debt(name) else { return Replay::Nothing };
-        let limit = debt.share().and_then(|share| self.policy.limit(&share.limit));
-        // Without a rule nobody asks any more.
-        let rule = limit.and_then(|limit| limit.rule_after(name.0, &name.1));
-        let (Some(rule), units @ 1..) = (rule, debt.units()) else {
+        let units @ 1.. = debt.units() else {
             debt.settle(0);
+            return Replay::Nothing;
+        };
+        let Some(rule) = debt.share().and_then(|share| self.rule_of(share, name)) else {
+            // Nobody asks for it any more: dropped, and told to be lost.
             return Replay::Nothing;
         };
         let charge = Adjustment::Charge { units, overdraft: Overdraft::None };

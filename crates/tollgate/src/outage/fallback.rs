@@ -111,7 +111,7 @@ impl Outage {
             let check = &checks[part.check];
             let units = if admitted {
                 outcomes.get(at).map_or(check.cost, Outcome::units)
-            } else if check.limit.count_denied() {
+            } else if ask(check, None).count_denied {
                 check.cost
             } else {
                 0

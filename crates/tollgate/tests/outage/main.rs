@@ -6,3 +6,4 @@ mod receipts;
 mod reconciling;
 mod rules;
 mod support;
+mod unwritten;

@@ -216,7 +216,7 @@ fn a_node_that_nobody_asks_finds_the_store_if_it_owes_it_something() {
 }
 
 #[test]
-fn after_a_reload_it_is_charged_to_the_rule_that_counts_by_then() {
+fn after_a_reload_it_is_charged_to_the_rule_that_counts_by_then_or_lost_without_one() {
     let mut subject =
         subject("limits: [{name: api, by: user, bucket: 100/day}, {name: gone, by: ip, bucket: 9/day}]");
     open(&subject);
@@ -224,7 +224,7 @@ fn after_a_reload_it_is_charged_to_the_rule_that_counts_by_then() {
     subject.limiter = subject.limiter.with_policy(parse("limits: [{name: api, by: user, bucket: 200/day}]"));
     recover(&subject);
     assert_eq!((subject.reconcile(), subject.left()), (1, 199));
-    assert_eq!((subject.limiter.health().ledger_keys, subject.limiter.health().lost_entries), (0, 0));
+    assert_eq!((subject.limiter.health().ledger_keys, subject.limiter.health().lost_entries), (0, 1));
 }
 
 #[test]
