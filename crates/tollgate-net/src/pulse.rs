@@ -33,6 +33,8 @@ pub(crate) struct Pulse {
     stalled_since: AtomicU64,
     /// Whether our side is being closed.
     ends: AtomicBool,
+    /// Whether an answer was cut off in its middle.
+    cut: AtomicBool,
     /// Over HTTP/2 the connection may be fine and one answer not be taken: since
     /// when each is not. Those that are done are forgotten when there are too many.
     offers: Mutex<Vec<Weak<AtomicU64>>>,
@@ -78,6 +80,7 @@ impl Pulse {
             head_since: AtomicU64::new(head_since),
             stalled_since: AtomicU64::new(NOTHING),
             ends: AtomicBool::new(false),
+            cut: AtomicBool::new(false),
             offers: Mutex::default(),
         })
     }
@@ -142,6 +145,16 @@ impl Pulse {
     /// Whether the client takes nothing of what is ready for it.
     pub(crate) fn is_stalled(&self) -> bool {
         self.stalled_since.load(Ordering::Relaxed) != NOTHING
+    }
+
+    /// An answer was cut off in its middle.
+    pub(crate) fn cut(&self) {
+        self.cut.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether an answer was cut off in its middle.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut.load(Ordering::Relaxed)
     }
 
     /// A head is complete; its request runs until the guard is dropped.

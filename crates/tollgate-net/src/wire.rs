@@ -91,16 +91,23 @@ impl Wire {
 
 /// Resets a connection that is given up while its client takes nothing: closed in any
 /// other way, the kernel would keep what is left of the answer, and offer it for minutes.
+/// Of an answer that was cut off in its middle the client may take what was sent so far, but
+/// not for longer than others may at their end.
 impl Drop for Wire {
     fn drop(&mut self) {
-        if self.pulse.is_stalled() {
-            let stream = match &self.transport {
-                Transport::Plain(stream) => stream,
-                Transport::Tls(stream) => stream.get_ref().0,
-            };
-            // A socket that is broken already keeps nothing.
-            let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+        if !self.pulse.is_stalled() && !self.pulse.is_cut() {
+            return;
         }
+        let stream = match &self.transport {
+            Transport::Plain(stream) => stream,
+            Transport::Tls(stream) => stream.get_ref().0,
+        };
+        // A socket that is broken already keeps nothing.
+        let _ = if self.pulse.is_stalled() {
+            SockRef::from(stream).set_linger(Some(Duration::ZERO))
+        } else {
+            SockRef::from(stream).set_tcp_user_timeout(Some(LINGER))
+        };
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Whoever was refused can check the sum: what the limit promises, what was left, what was
 //! asked for, how much was missing, when that comes back. Every number comes from the
-//! answer that was given, so words and decision cannot disagree (`tests/words.rs` reads the
+//! answer that was given, so words and decision cannot disagree (`tests/words` reads the
 //! numbers back out and holds them to it).
 //!
 //! What is told is how the key stood *before* the request. A refusal changes nothing, but

@@ -19,7 +19,7 @@ const SLOW: usize = 300;
 /// before the last come, and the tool then has to say how it went.
 const SOME: usize = 10;
 /// How long the tool goes on if nobody ends its connections, in seconds.
-const LONGEST: &str = "30";
+const LONGEST: &str = "20";
 /// How much memory, in MiB, so many may take: what is kept for each is bounded, not what it is sent.
 const MOST_MEMORY: u64 = 96;
 

@@ -225,6 +225,10 @@ where
     std::future::poll_fn(|cx: &mut Context<'_>| {
         loop {
             if let Poll::Ready(end) = connection.as_mut().poll(cx) {
+                // The body of an answer failed: what was sent of it is of no use.
+                if end.as_ref().is_err_and(hyper::Error::is_user) {
+                    pulse.cut();
+                }
                 return Poll::Ready(End::Closed(end));
             }
             if !closing && ending.as_mut().poll(cx).is_ready() {
