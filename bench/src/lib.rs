@@ -10,12 +10,14 @@
 //! - [`redis`]: decisions that Redis makes, against a plain call for each.
 //! - [`server`], [`process`], [`cores`]: a program that runs, what the kernel knows of it, and where.
 //! - [`callgrind`], [`heap`], [`stopwatch`]: instructions, bytes, time.
+//! - [`command_line`]: what was asked for.
 //! - [`report`]: the table, the JSON, the bars.
 //!
 //! Not here: judgement. Timing never decides a test; the bars are printed.
 
 pub mod callgrind;
 pub mod case;
+pub mod command_line;
 pub mod contest;
 pub mod cores;
 pub mod gateway;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::{fs, io};
 
+use tollgate_bench::command_line;
 use tollgate_bench::cores::Cores;
 use tollgate_bench::gateway::contestant::{Envoy, Nginx, Tollgate, Watch};
 use tollgate_bench::gateway::perf::{HOW_TO_COUNT, Perf};
@@ -25,19 +26,9 @@ const USAGE: &str = "usage: gateway [OPTION VALUE]...
 const LONGEST: u64 = 30;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments.iter().any(|it| it == "--help") {
-        println!("{USAGE}");
-        return ExitCode::SUCCESS;
-    }
-    let done = Options::read(&arguments).and_then(|options| run(&options).map_err(|error| error.to_string()));
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("gateway: {message}");
-            ExitCode::FAILURE
-        }
-    }
+    command_line::run("gateway", USAGE, |arguments| {
+        Options::read(arguments).and_then(|options| run(&options).map_err(|error| error.to_string()))
+    })
 }
 
 /// What was asked for.
@@ -54,22 +45,17 @@ impl Options {
         let beside = std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("tollgate");
         let envoy = report::target().map_err(|error| error.to_string())?.join("envoy/envoy");
         let mut options = Self { tollgate: beside, envoy, only: Vec::new(), rounds: 3, seconds: 5 };
-        let mut words = arguments.iter();
-        while let Some(option) = words.next() {
-            let value = words.next().ok_or(USAGE)?;
-            let wrong = || format!("`{option} {value}`\n{USAGE}");
-            match option.as_str() {
+        command_line::read(arguments, USAGE, |option, value| {
+            match option {
                 "--tollgate" => options.tollgate = value.into(),
                 "--envoy" => options.envoy = value.into(),
-                "--only" => options.only = value.split(',').map(str::to_owned).collect(),
-                "--rounds" => options.rounds = value.parse().ok().filter(|it| *it > 0).ok_or_else(wrong)?,
-                "--seconds" => {
-                    let seconds = value.parse().ok();
-                    options.seconds = seconds.filter(|it| (1..=LONGEST).contains(it)).ok_or_else(wrong)?;
-                }
-                _ => return Err(wrong()),
+                "--only" => options.only = command_line::names(value),
+                "--rounds" => options.rounds = command_line::number(value, 1..=usize::MAX)?,
+                "--seconds" => options.seconds = command_line::number(value, 1..=LONGEST)?,
+                _ => return None,
             }
-        }
+            Some(())
+        })?;
         Ok(options)
     }
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use std::{fs, io};
 
+use tollgate_bench::command_line;
 use tollgate_bench::cores::Cores;
 use tollgate_bench::redis::report::{Measured, Pair, Row, Setting};
 use tollgate_bench::redis::{Case, IN_FLIGHT, Instance, RedisReport, exactness, latency};
@@ -25,23 +26,13 @@ const LONGEST: f64 = 10.0;
 const SHORTEST: f64 = 0.1;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments.iter().any(|it| it == "--help") {
-        println!("{USAGE}");
-        return ExitCode::SUCCESS;
-    }
-    let told = |error: io::Error| error.to_string();
-    let done = match &*arguments {
-        [word, url, key] if word == exactness::WORD => spend(url, key).map_err(told),
-        _ => Options::read(&arguments).and_then(|options| run(&options).map_err(told)),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("redis: {message}");
-            ExitCode::FAILURE
+    command_line::run("redis", USAGE, |arguments| {
+        let told = |error: io::Error| error.to_string();
+        match arguments {
+            [word, url, key] if word == exactness::WORD => spend(url, key).map_err(told),
+            _ => Options::read(arguments).and_then(|options| run(&options).map_err(told)),
         }
-    }
+    })
 }
 
 /// What was asked for.
@@ -53,20 +44,14 @@ struct Options {
 impl Options {
     fn read(arguments: &[String]) -> Result<Self, String> {
         let mut options = Self { rounds: 5, seconds: 1.5 };
-        let mut words = arguments.iter();
-        while let Some(option) = words.next() {
-            let value = words.next().ok_or(USAGE)?;
-            let wrong = || format!("`{option} {value}`\n{USAGE}");
-            match option.as_str() {
-                "--rounds" => options.rounds = value.parse().ok().filter(|it| *it > 0).ok_or_else(wrong)?,
-                "--seconds" => {
-                    let seconds = value.parse().ok();
-                    options.seconds =
-                        seconds.filter(|it| (SHORTEST..=LONGEST).contains(it)).ok_or_else(wrong)?;
-                }
-                _ => return Err(wrong()),
+        command_line::read(arguments, USAGE, |option, value| {
+            match option {
+                "--rounds" => options.rounds = command_line::number(value, 1..=usize::MAX)?,
+                "--seconds" => options.seconds = command_line::number(value, SHORTEST..=LONGEST)?,
+                _ => return None,
             }
-        }
+            Some(())
+        })?;
         Ok(options)
     }
 }

@@ -1,10 +1,10 @@
 //! Tollgate's surfaces against throttlecrab-server and Redis: one run, one table, one JSON file.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::{fs, io};
 
+use tollgate_bench::command_line;
 use tollgate_bench::cores::Cores;
 use tollgate_bench::gateway::wrk;
 use tollgate_bench::report::{self, Machine};
@@ -25,19 +25,9 @@ const USAGE: &str = "usage: service [OPTION VALUE]...
 const LONGEST: u64 = 20;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments.iter().any(|it| it == "--help") {
-        println!("{USAGE}");
-        return ExitCode::SUCCESS;
-    }
-    let done = Options::read(&arguments).and_then(|options| run(options).map_err(|error| error.to_string()));
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("service: {message}");
-            ExitCode::FAILURE
-        }
-    }
+    command_line::run("service", USAGE, |arguments| {
+        Options::read(arguments).and_then(|options| run(options).map_err(|error| error.to_string()))
+    })
 }
 
 /// What was asked for.
@@ -55,22 +45,17 @@ impl Options {
         let throttlecrab = target.join("throttlecrab/bin/throttlecrab-server");
         let programs = Programs { tollgate, throttlecrab };
         let mut options = Self { programs, only: Vec::new(), rounds: 3, seconds: 4 };
-        let mut words = arguments.iter();
-        while let Some(option) = words.next() {
-            let value = words.next().ok_or(USAGE)?;
-            let wrong = || format!("`{option} {value}`\n{USAGE}");
-            match option.as_str() {
-                "--tollgate" => options.programs.tollgate = PathBuf::from(value),
-                "--throttlecrab" => options.programs.throttlecrab = PathBuf::from(value),
-                "--only" => options.only = value.split(',').map(str::to_owned).collect(),
-                "--rounds" => options.rounds = value.parse().ok().filter(|it| *it > 0).ok_or_else(wrong)?,
-                "--seconds" => {
-                    let seconds = value.parse().ok();
-                    options.seconds = seconds.filter(|it| (1..=LONGEST).contains(it)).ok_or_else(wrong)?;
-                }
-                _ => return Err(wrong()),
+        command_line::read(arguments, USAGE, |option, value| {
+            match option {
+                "--tollgate" => options.programs.tollgate = value.into(),
+                "--throttlecrab" => options.programs.throttlecrab = value.into(),
+                "--only" => options.only = command_line::names(value),
+                "--rounds" => options.rounds = command_line::number(value, 1..=usize::MAX)?,
+                "--seconds" => options.seconds = command_line::number(value, 1..=LONGEST)?,
+                _ => return None,
             }
-        }
+            Some(())
+        })?;
         Ok(options)
     }
 
