@@ -15,6 +15,7 @@ mod bucket;
 mod concurrency;
 mod fixed_window;
 mod sliding_log;
+mod sliding_parts;
 mod sliding_window;
 mod window;
 
@@ -22,6 +23,7 @@ pub use bucket::{Bucket, BucketState, TickBucket};
 pub use concurrency::{Concurrency, Lease, Leases, Owner};
 pub use fixed_window::{FixedWindow, FixedWindowState};
 pub use sliding_log::{SlidingLog, SlidingLogState};
+pub use sliding_parts::{SlidingParts, SlidingPartsState};
 pub use sliding_window::{SlidingWindow, SlidingWindowState};
 pub use window::{Calendar, CalendarUnit, Window};
 

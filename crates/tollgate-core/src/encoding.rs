@@ -6,7 +6,8 @@
 //! more than the input is long.
 
 use crate::algorithm::{
-    BucketState, FixedWindowState, Lease, Leases, Owner, SlidingLogState, SlidingWindowState,
+    BucketState, FixedWindowState, Lease, Leases, Owner, SlidingLogState, SlidingPartsState,
+    SlidingWindowState,
 };
 use crate::quota::State;
 use crate::time::Timestamp;
@@ -44,7 +45,8 @@ impl State {
             Self::SlidingWindow(state) => {
                 out.push(header(2));
                 put(&mut out, state.newest);
-                state.counts.iter().for_each(|&count| put(&mut out, count.into()));
+                put(&mut out, state.current.into());
+                put(&mut out, state.previous.into());
             }
             Self::SlidingLog(state) => {
                 out.push(header(3));
@@ -60,6 +62,18 @@ impl State {
                 for lease in &leases.held {
                     out.extend_from_slice(&lease.owner.0.to_le_bytes());
                     put(&mut out, lease.expires.as_micros());
+                }
+            }
+            Self::SlidingParts(state) => {
+                out.push(header(5));
+                put(&mut out, state.newest().as_micros());
+                // Newest first, each told back from the one after it.
+                let mut from = 0;
+                for (first, last, count) in state.parts().rev() {
+                    put(&mut out, u64::from(last - from));
+                    put(&mut out, u64::from(first - last));
+                    put(&mut out, count.into());
+                    from = first;
                 }
             }
         }
@@ -83,16 +97,15 @@ impl State {
         let state = match first & 0x0f {
             0 => Self::Bucket(BucketState { tat: rest.time()?, grains: rest.small()? }),
             1 => Self::FixedWindow(FixedWindowState { end: rest.time()?, count: rest.number()? }),
-            2 => {
-                let newest = rest.number()?;
-                let mut counts = Vec::new();
-                while !rest.0.is_empty() {
-                    counts.push(rest.small()?);
-                }
-                Self::SlidingWindow(SlidingWindowState { newest, counts: counts.into() })
-            }
+            // With more counts than two it is of a window in equal parts, which is no more.
+            2 => Self::SlidingWindow(SlidingWindowState {
+                newest: rest.number()?,
+                current: rest.small()?,
+                previous: rest.small()?,
+            }),
             3 => Self::SlidingLog(rest.log()?),
             4 => Self::Concurrency(rest.leases()?),
+            5 => Self::SlidingParts(rest.parts()?),
             _ => return Err(DecodeError::Unknown(first)),
         };
         if rest.0.is_empty() { Ok(state) } else { Err(DecodeError::Damaged) }
@@ -151,6 +164,24 @@ impl Reader<'_> {
             entries.push((Timestamp::from_micros(last), count));
         }
         Ok(SlidingLogState { entries })
+    }
+
+    fn parts(&mut self) -> Result<SlidingPartsState, DecodeError> {
+        let newest = self.time()?;
+        let (mut parts, mut from) = (Vec::new(), 0u16);
+        while !self.0.is_empty() {
+            let last = self.back(from)?;
+            let first = self.back(last)?;
+            parts.push((first, last, self.small()?));
+            from = first;
+        }
+        SlidingPartsState::new(newest, parts.into_iter().rev()).ok_or(DecodeError::Damaged)
+    }
+
+    /// A step so many before another one.
+    fn back(&mut self, from: u16) -> Result<u16, DecodeError> {
+        let by = u16::try_from(self.number()?).map_err(|_| DecodeError::Damaged)?;
+        from.checked_add(by).ok_or(DecodeError::Damaged)
     }
 
     fn leases(&mut self) -> Result<Leases, DecodeError> {

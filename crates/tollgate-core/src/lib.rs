@@ -27,8 +27,8 @@ pub mod vectors;
 
 pub use algorithm::{
     Algorithm, Bucket, BucketState, Calendar, CalendarUnit, Concurrency, FixedWindow, FixedWindowState,
-    Lease, Leases, Overdraft, Owner, SlidingLog, SlidingLogState, SlidingWindow, SlidingWindowState,
-    TickBucket, Window,
+    Lease, Leases, Overdraft, Owner, SlidingLog, SlidingLogState, SlidingParts, SlidingPartsState,
+    SlidingWindow, SlidingWindowState, TickBucket, Window,
 };
 pub use demand::{Adjustment, Demand};
 pub use encoding::DecodeError;

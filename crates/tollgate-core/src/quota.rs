@@ -6,12 +6,12 @@
 use std::fmt;
 
 use crate::algorithm::{
-    Algorithm, Bucket, BucketState, Concurrency, FixedWindow, FixedWindowState, Leases, Overdraft,
-    SlidingLog, SlidingLogState, SlidingWindow, SlidingWindowState, Window,
+    Algorithm, Bucket, BucketState, Concurrency, FixedWindow, FixedWindowState, Lease, Leases, Overdraft,
+    SlidingLog, SlidingLogState, SlidingParts, SlidingPartsState, SlidingWindow, SlidingWindowState, Window,
 };
 use crate::demand::{Adjustment, Demand};
 use crate::outcome::{Outcome, Verdict};
-use crate::rate::Rate;
+use crate::rate::{QuotaError, Rate};
 use crate::time::{Span, Timestamp};
 
 /// One limit's promise: an algorithm with its numbers.
@@ -35,6 +35,8 @@ pub enum Quota {
     FixedWindow(FixedWindow),
     /// So many in any stretch, estimated.
     SlidingWindow(SlidingWindow),
+    /// So many in any stretch, from a few parts.
+    SlidingParts(SlidingParts),
     /// So many in any stretch, exactly.
     SlidingLog(SlidingLog),
     /// So many at once.
@@ -50,13 +52,15 @@ pub enum State {
     FixedWindow(FixedWindowState),
     /// Of a [`SlidingWindow`].
     SlidingWindow(SlidingWindowState),
+    /// Of [`SlidingParts`].
+    SlidingParts(SlidingPartsState),
     /// Of a [`SlidingLog`].
     SlidingLog(SlidingLogState),
     /// Of a [`Concurrency`].
     Concurrency(Leases),
 }
 
-/// Runs `$body` with the algorithm and its state bound, for the four that count
+/// Runs `$body` with the algorithm and its state bound, for those that count
 /// units; `$slots` for the one that has slots. A state of another algorithm
 /// counts as none: which state belongs to which quota is the store's business,
 /// and it files them apart.
@@ -66,6 +70,7 @@ macro_rules! with_units {
             Quota::Bucket($algorithm) => with_units!(@ Bucket $algorithm $state, $inner => $body),
             Quota::FixedWindow($algorithm) => with_units!(@ FixedWindow $algorithm $state, $inner => $body),
             Quota::SlidingWindow($algorithm) => with_units!(@ SlidingWindow $algorithm $state, $inner => $body),
+            Quota::SlidingParts($algorithm) => with_units!(@ SlidingParts $algorithm $state, $inner => $body),
             Quota::SlidingLog($algorithm) => with_units!(@ SlidingLog $algorithm $state, $inner => $body),
             Quota::Concurrency($limit) => {
                 if !matches!($state, State::Concurrency(_)) {
@@ -86,12 +91,22 @@ macro_rules! with_units {
 }
 
 impl Quota {
+    /// A sliding window: of one part the two-counter estimate, of 2 to 64 one that places
+    /// its own borders.
+    pub fn sliding_window(rate: Rate, parts: u32) -> Result<Self, QuotaError> {
+        match parts {
+            1 => SlidingWindow::new(rate).map(Self::from),
+            _ => SlidingParts::new(rate, parts).map(Self::from),
+        }
+    }
+
     /// The state of a key never seen.
     pub fn fresh(&self) -> State {
         match self {
             Self::Bucket(it) => State::Bucket(it.fresh()),
             Self::FixedWindow(it) => State::FixedWindow(it.fresh()),
             Self::SlidingWindow(it) => State::SlidingWindow(it.fresh()),
+            Self::SlidingParts(it) => State::SlidingParts(it.fresh()),
             Self::SlidingLog(it) => State::SlidingLog(it.fresh()),
             Self::Concurrency(_) => State::Concurrency(Leases::default()),
         }
@@ -103,6 +118,7 @@ impl Quota {
             Self::Bucket(it) => it.capacity(),
             Self::FixedWindow(it) => it.capacity(),
             Self::SlidingWindow(it) => it.capacity(),
+            Self::SlidingParts(it) => it.capacity(),
             Self::SlidingLog(it) => it.capacity(),
             Self::Concurrency(it) => u64::from(it.slots()),
         }
@@ -114,6 +130,7 @@ impl Quota {
             Self::Bucket(it) => it.fill_time(),
             Self::FixedWindow(it) => it.window().longest(),
             Self::SlidingWindow(it) => it.rate().period,
+            Self::SlidingParts(it) => it.rate().period,
             Self::SlidingLog(it) => it.rate().period,
             Self::Concurrency(it) => it.ttl(),
         }
@@ -124,7 +141,7 @@ impl Quota {
         match self {
             Self::Bucket(_) => "token-bucket",
             Self::FixedWindow(_) => "fixed-window",
-            Self::SlidingWindow(_) => "sliding-window",
+            Self::SlidingWindow(_) | Self::SlidingParts(_) => "sliding-window",
             Self::SlidingLog(_) => "sliding-log",
             Self::Concurrency(_) => "concurrency",
         }
@@ -143,6 +160,8 @@ impl Quota {
                 let ticks = if it.grains_per_tick() == 1 { "whole ticks" } else { "grains" };
                 format!("{} shared, in {ticks}", self.algorithm())
             }
+            // Parts were once equal slices of the window: their states meant something else.
+            Self::SlidingParts(_) => format!("{self} with borders of their own"),
             Self::FixedWindow(it) if it.is_tally() => format!("{} tally, {}", self.algorithm(), it.window()),
             _ => self.to_string(),
         }
@@ -165,6 +184,7 @@ impl Quota {
             (Self::Bucket(it), State::Bucket(inner)) => it.describe(inner, verdict, now),
             (Self::FixedWindow(it), State::FixedWindow(inner)) => it.describe(inner, verdict, now),
             (Self::SlidingWindow(it), State::SlidingWindow(inner)) => it.describe(inner, verdict, now),
+            (Self::SlidingParts(it), State::SlidingParts(inner)) => it.describe(inner, verdict, now),
             (Self::SlidingLog(it), State::SlidingLog(inner)) => it.describe(inner, verdict, now),
             (Self::Concurrency(it), State::Concurrency(leases)) => it.describe(leases, verdict, now),
             _ => self.describe(&self.fresh(), verdict, now),
@@ -197,6 +217,7 @@ impl Quota {
             (Self::Bucket(it), State::Bucket(inner)) => it.used(inner, now),
             (Self::FixedWindow(it), State::FixedWindow(inner)) => it.used(inner, now),
             (Self::SlidingWindow(it), State::SlidingWindow(inner)) => it.used(inner, now),
+            (Self::SlidingParts(it), State::SlidingParts(inner)) => it.used(inner, now),
             (Self::SlidingLog(it), State::SlidingLog(inner)) => it.used(inner, now),
             (Self::Concurrency(it), State::Concurrency(leases)) => {
                 let standing = it.describe(leases, Verdict::admitted(0), now);
@@ -212,6 +233,7 @@ impl Quota {
             (Self::Bucket(it), State::Bucket(inner)) => it.forgettable_at(inner),
             (Self::FixedWindow(it), State::FixedWindow(inner)) => it.forgettable_at(inner),
             (Self::SlidingWindow(it), State::SlidingWindow(inner)) => it.forgettable_at(inner),
+            (Self::SlidingParts(it), State::SlidingParts(inner)) => it.forgettable_at(inner),
             (Self::SlidingLog(it), State::SlidingLog(inner)) => it.forgettable_at(inner),
             (Self::Concurrency(it), State::Concurrency(leases)) => it.forgettable_at(leases),
             _ => Timestamp::EPOCH,
@@ -251,6 +273,18 @@ impl Quota {
     }
 }
 
+impl State {
+    /// What it holds on the heap, in bytes.
+    pub fn bytes_aside(&self) -> usize {
+        match self {
+            Self::Bucket(_) | Self::FixedWindow(_) | Self::SlidingWindow(_) => 0,
+            Self::SlidingParts(state) => state.bytes_aside(),
+            Self::SlidingLog(log) => log.entries.capacity() * size_of::<(Timestamp, u32)>(),
+            Self::Concurrency(leases) => leases.held.capacity() * size_of::<Lease>(),
+        }
+    }
+}
+
 /// The quota as one line, the same for the same numbers: people read it, and
 /// rule ids are made from it ([`Quota::identity`]).
 impl fmt::Display for Quota {
@@ -269,8 +303,8 @@ impl fmt::Display for Quota {
                 }?;
                 f.write_str(if it.is_tally() { ", counts refusals" } else { "" })
             }
-            Self::SlidingWindow(it) if it.parts() == 1 => write!(f, "{name} {}", it.rate()),
-            Self::SlidingWindow(it) => write!(f, "{name} {} in {} parts", it.rate(), it.parts()),
+            Self::SlidingWindow(it) => write!(f, "{name} {}", it.rate()),
+            Self::SlidingParts(it) => write!(f, "{name} {} in {} parts", it.rate(), it.parts()),
             Self::SlidingLog(it) => write!(f, "{name} {}", it.rate()),
             Self::Concurrency(it) => write!(f, "{name} {} for {}", it.slots(), it.ttl()),
         }
@@ -286,4 +320,4 @@ macro_rules! from_algorithm {
         }
     )*};
 }
-from_algorithm!(Bucket, FixedWindow, SlidingWindow, SlidingLog, Concurrency);
+from_algorithm!(Bucket, FixedWindow, SlidingWindow, SlidingParts, SlidingLog, Concurrency);

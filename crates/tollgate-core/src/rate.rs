@@ -104,9 +104,9 @@ pub enum QuotaError {
     /// The interval between two units has no exact short form.
     #[error("this many units in this period cannot be spaced exactly; choose a rounder number")]
     TooFine,
-    /// More sub-windows than are any use, or none.
-    #[error("a window has between 1 and 64 sub-windows")]
-    SubWindows,
+    /// More parts than are any use, or none.
+    #[error("a sliding window is counted in 1 to 64 parts")]
+    Parts,
     /// A sliding log remembers each unit, so its limit bounds its memory.
     #[error("a sliding log remembers every unit and holds at most 65536 of them")]
     LogTooLong,

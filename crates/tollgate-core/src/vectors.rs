@@ -10,16 +10,17 @@ use crate as core;
 use crate::{Adjustment, Demand, Outcome, Owner, Span, Timestamp, Verdict};
 use serde::{Deserialize, Serialize};
 
-const TEXTS: [(&str, &str); 5] = [
+const TEXTS: [(&str, &str); 6] = [
     ("token-bucket", include_str!("../vectors/token-bucket.json")),
     ("fixed-window", include_str!("../vectors/fixed-window.json")),
     ("sliding-window", include_str!("../vectors/sliding-window.json")),
+    ("sliding-window-in-parts", include_str!("../vectors/sliding-window-in-parts.json")),
     ("sliding-log", include_str!("../vectors/sliding-log.json")),
     ("concurrency", include_str!("../vectors/concurrency.json")),
 ];
 
 /// The files' texts, by the algorithm each is about.
-pub const fn texts() -> [(&'static str, &'static str); 5] {
+pub const fn texts() -> [(&'static str, &'static str); 6] {
     TEXTS
 }
 
@@ -188,8 +189,7 @@ impl Quota {
                 core::FixedWindow::tally(*count, window.build()).map(Into::into)
             }
             Self::SlidingWindow { count, period_us, parts } => {
-                let window = core::SlidingWindow::new(rate(count, period_us));
-                window.and_then(|it| it.with_parts(*parts)).map(Into::into)
+                core::Quota::sliding_window(rate(count, period_us), *parts)
             }
             Self::SlidingLog { count, period_us } => {
                 core::SlidingLog::new(rate(count, period_us)).map(Into::into)

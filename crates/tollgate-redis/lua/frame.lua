@@ -4,7 +4,8 @@
 -- A key's state is x[k] and y[k], whatever its kind makes of them:
 --   buckets          x: arrival time      y: grains of the next tick
 --   fixed windows    x: end               y: count
---   sliding windows  x: newest part       y: counts, the newest first
+--   sliding windows  x: newest window     y: counts, the newest first
+--   in parts         x: newest time       y: first, last and count of each, the oldest first
 --   logs             x: units in view     y: time of the newest, 0 if none
 --   slots            x: leases that run   y: when the last of them ends, 0 if none
 local call, floor = redis.call, math.floor
@@ -15,7 +16,7 @@ local x, y, changed, foreign = {}, {}, {}, {}
 local marked = {}
 local rule_of = {}
 -- One for each algorithm; those that a call does not need are not part of its script.
-local bucket, fixed, sliding, log, slots
+local bucket, fixed, sliding, parts, log, slots
 local added
 
 -- floor((a * b + c) / d) and the rest, exactly, for a < 2^53 and d, b * 31 < 2^48 or so:

@@ -17,8 +17,8 @@
 -- slot was held before), and of slots when the last lease then ends; of changes the
 -- state after. Or 2, now: a calendar's pages do not cover now; nothing was done.
 local a, at = cmsgpack.unpack(ARGV[1]), 1
-local kinds = { bucket, fixed, sliding, log, slots }
-local LOG, SLOTS = 4, 5
+local kinds = { bucket, fixed, sliding, parts, log, slots }
+local LOG, SLOTS = 5, 6
 local out = { 1, now }
 
 local rules = {}

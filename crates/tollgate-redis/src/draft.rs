@@ -277,7 +277,7 @@ pub(crate) const fn shares_states(quota: &Quota) -> bool {
         Quota::Bucket(bucket) => bucket.is_shared(),
         Quota::FixedWindow(window) => window.is_tally(),
         Quota::Concurrency(_) => true,
-        Quota::SlidingWindow(_) | Quota::SlidingLog(_) => false,
+        Quota::SlidingWindow(_) | Quota::SlidingParts(_) | Quota::SlidingLog(_) => false,
     }
 }
 

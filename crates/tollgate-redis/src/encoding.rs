@@ -126,11 +126,14 @@ fn write_quota(out: &mut Writer, quota: &Quota, now: Timestamp) {
             }
         }
         Quota::SlidingWindow(window) => {
-            let rate = window.rate();
-            out.counted(&[3, rate.count, rate.period.as_micros(), window.parts().into()]);
+            out.counted(&[3, window.rate().count, window.rate().period.as_micros()]);
         }
-        Quota::SlidingLog(log) => out.counted(&[4, log.rate().count, log.rate().period.as_micros()]),
-        Quota::Concurrency(slots) => out.counted(&[5, slots.slots().into(), slots.ttl().as_micros()]),
+        Quota::SlidingParts(it) => {
+            let (rate, step) = (it.rate(), it.resolution().as_micros());
+            out.counted(&[4, rate.count, rate.period.as_micros(), it.parts().into(), step]);
+        }
+        Quota::SlidingLog(log) => out.counted(&[5, log.rate().count, log.rate().period.as_micros()]),
+        Quota::Concurrency(slots) => out.counted(&[6, slots.slots().into(), slots.ttl().as_micros()]),
     }
 }
 

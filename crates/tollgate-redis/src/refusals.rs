@@ -12,7 +12,8 @@
 //!
 //! Some things can make that wrong: somebody gives back (a grant, a reset, a refund, a
 //! settlement; on a cluster, a request that reserved in one partition and was refused in
-//! another), or Redis' clock is set forward. What this process itself
+//! another), or Redis' clock is set forward. Of a sliding window in parts, what another
+//! node charges may merge two parts, of which some units then leave sooner. What this process itself
 //! gives back is forgotten here at once; for all else the settings bound for how long
 //! anything is remembered (`deny_cache`, a second), and that is how late another
 //! node can be.

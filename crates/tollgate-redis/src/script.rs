@@ -11,10 +11,11 @@ use std::sync::OnceLock;
 use tollgate_core::Quota;
 
 /// Each algorithm's part of the general script, in the order of their numbers there.
-const PARTS: [&str; 5] = [
+const PARTS: [&str; 6] = [
     include_str!("../lua/bucket.lua"),
     include_str!("../lua/fixed_window.lua"),
     include_str!("../lua/sliding_window.lua"),
+    include_str!("../lua/sliding_parts.lua"),
     include_str!("../lua/sliding_log.lua"),
     include_str!("../lua/slots.lua"),
 ];
@@ -25,8 +26,9 @@ const fn part(quota: &Quota) -> usize {
         Quota::Bucket(_) => 0,
         Quota::FixedWindow(_) => 1,
         Quota::SlidingWindow(_) => 2,
-        Quota::SlidingLog(_) => 3,
-        Quota::Concurrency(_) => 4,
+        Quota::SlidingParts(_) => 3,
+        Quota::SlidingLog(_) => 4,
+        Quota::Concurrency(_) => 5,
     }
 }
 

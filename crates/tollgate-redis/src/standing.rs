@@ -5,9 +5,10 @@
 //! can be long, so of them only what an answer needs is told: how much is used,
 //! until when, and when the next unit is free.
 
+use smallvec::SmallVec;
 use tollgate_core::{
     Adjustment, Algorithm, BucketState, Demand, FixedWindowState, Outcome, Overdraft, Quota,
-    SlidingWindowState, Span, State, Timestamp, Verdict,
+    SlidingPartsState, SlidingWindowState, Span, State, Timestamp, Verdict,
 };
 
 /// How a key stands.
@@ -57,6 +58,10 @@ impl<I: Iterator<Item = i64>> Numbers<I> {
         u64::try_from(self.0.next()?).ok()
     }
 
+    pub(crate) fn small<N: TryFrom<i64>>(&mut self) -> Option<N> {
+        N::try_from(self.0.next()?).ok()
+    }
+
     pub(crate) fn time(&mut self) -> Option<Timestamp> {
         self.whole().map(Timestamp::from_micros)
     }
@@ -72,16 +77,21 @@ impl Standing {
             Quota::Bucket(bucket) => {
                 // In whole ticks there are none.
                 let has_grains = bucket.grains_per_tick() > 1;
-                let grains = if has_grains { u32::try_from(numbers.whole()?).ok()? } else { 0 };
+                let grains = if has_grains { numbers.small()? } else { 0 };
                 Self::Whole(State::Bucket(BucketState { tat: at, grains }))
             }
             Quota::FixedWindow(_) => {
                 Self::Whole(State::FixedWindow(FixedWindowState { end: at, count: numbers.whole()? }))
             }
-            Quota::SlidingWindow(window) => {
-                let counts = (0..=window.parts()).map(|_| u32::try_from(numbers.whole()?).ok());
-                let counts = counts.collect::<Option<Vec<u32>>>()?.into_boxed_slice();
-                Self::Whole(State::SlidingWindow(SlidingWindowState { newest: first, counts }))
+            Quota::SlidingWindow(_) => {
+                let (current, previous) = (numbers.small()?, numbers.small()?);
+                Self::Whole(State::SlidingWindow(SlidingWindowState { newest: first, current, previous }))
+            }
+            Quota::SlidingParts(_) => {
+                let many = numbers.small::<u8>()?;
+                let part = |_| Some((numbers.small()?, numbers.small()?, numbers.small()?));
+                let parts = (0..many).map(part).collect::<Option<SmallVec<[_; 8]>>>()?;
+                Self::Whole(State::SlidingParts(SlidingPartsState::new(at, parts)?))
             }
             Quota::SlidingLog(_) | Quota::Concurrency(_) => {
                 Self::Summed(Sum { used: first, last: numbers.time()? })

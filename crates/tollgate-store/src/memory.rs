@@ -113,8 +113,13 @@ impl<C: Clock> MemoryStore<C> {
         Usage {
             keys: self.table.live(now) + self.wide.live(now),
             bytes: self.table.bytes() + self.wide.bytes(),
-            evictions: self.table.evictions() + self.wide.evictions(),
+            evictions: self.evictions(),
         }
+    }
+
+    /// How many keys gave way to others while they still counted. Walks nothing.
+    pub fn evictions(&self) -> u64 {
+        self.table.evictions() + self.wide.evictions()
     }
 
     /// Decides a batch at once: everything is charged or nothing is.

@@ -1,6 +1,6 @@
 //! A flood of keys neither grows the store nor gets anybody more than a limit allows.
 
-use tollgate_core::{Bucket, FixedWindow, Quota, Rate, Rule, SlidingLog, Span, Timestamp};
+use tollgate_core::{Bucket, FixedWindow, Quota, Rate, Rule, SlidingLog, SlidingParts, Span, Timestamp};
 use tollgate_store::{Check, ManualClock, MemoryStore};
 
 const NOW: Timestamp = Timestamp::from_secs(1_772_366_400);
@@ -53,6 +53,7 @@ fn windows_hold_out_like_buckets() {
 #[test]
 fn wide_states_are_bounded_too() {
     flood(SlidingLog::new(Rate::per_hour(10)).unwrap(), 300_000, 1);
+    flood(SlidingParts::new(Rate::per_hour(10), 7).unwrap(), 300_000, 1);
 }
 
 #[test]
@@ -126,4 +127,20 @@ fn a_flood_under_ever_other_numbers_frees_nobody_and_wipes_out_no_debt() {
     }
     assert!(!take(&store, &slow, u64::MAX, 1), "what is owed for five days is owed");
     assert!(store.usage().keys <= 200);
+}
+
+/// The table's own entry, the parts, and what sets leave empty.
+#[test]
+fn a_key_of_seven_parts_costs_two_cache_lines_in_all() {
+    let (store, rule) = (store(), Rule::new("parts", SlidingParts::new(Rate::per_minute(100), 7).unwrap()));
+    let empty = store.usage().bytes;
+    for second in 0..10 {
+        for key in 0..MAX_KEYS as u64 {
+            take(&store, &rule, key, 1);
+        }
+        store.clock().set(NOW + Span::from_secs(second + 1));
+    }
+    let usage = store.usage();
+    let each = (usage.bytes - empty) / usage.keys;
+    assert!(each <= 128, "{each} bytes a key");
 }

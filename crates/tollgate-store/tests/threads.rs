@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{
-    Adjustment, Bucket, Concurrency, Demand, FixedWindow, Owner, Quota, Rate, Rule, SlidingLog,
+    Adjustment, Bucket, Concurrency, Demand, FixedWindow, Owner, Quota, Rate, Rule, SlidingLog, SlidingParts,
     SlidingWindow, Span, Timestamp, Window,
 };
 use tollgate_store::{Check, ManualClock, MemoryStore};
@@ -45,12 +45,13 @@ fn threads_lose_no_hit_of_a_tally_under_whichever_limit_it_came() {
 #[test]
 fn threads_never_admit_one_more_than_the_limit() {
     let rate = Rate::per_hour(1_000);
-    let quotas: [Quota; 6] = [
+    let quotas: [Quota; 7] = [
         Bucket::new(rate).unwrap().into(),
         Bucket::new(Rate::new(1_000, Span::from_micros(3_599_999_983))).unwrap().into(),
         FixedWindow::epoch(rate).unwrap().into(),
         FixedWindow::anchored(rate).unwrap().into(),
-        SlidingWindow::new(rate).unwrap().with_parts(4).unwrap().into(),
+        SlidingWindow::new(rate).unwrap().into(),
+        SlidingParts::new(rate, 4).unwrap().into(),
         SlidingLog::new(rate).unwrap().into(),
     ];
     for quota in quotas {

@@ -13,6 +13,7 @@ pub(crate) mod calendar;
 mod concurrency;
 mod fixed_window;
 mod sliding_log;
+mod sliding_parts;
 mod sliding_window;
 mod token_bucket;
 
@@ -47,6 +48,7 @@ pub(crate) fn of(quota: &Quota) -> Box<dyn Model> {
         Quota::Bucket(it) => Box::new(token_bucket::TokenBucket::new(it)),
         Quota::FixedWindow(it) => Box::new(fixed_window::Counter::new(it)),
         Quota::SlidingWindow(it) => Box::new(sliding_window::Estimate::new(it)),
+        Quota::SlidingParts(it) => Box::new(sliding_parts::Pieces::new(it)),
         Quota::SlidingLog(it) => Box::new(sliding_log::Log::new(it)),
         Quota::Concurrency(_) => unreachable!("slots are not units: ask `Slots`"),
     }

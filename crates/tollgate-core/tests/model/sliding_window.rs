@@ -1,7 +1,7 @@
 //! `estimate = P·(W - e)/W + C`; allow iff `estimate + n <= L`.
 //!
-//! With `k` sub-windows, time is measured in sub-windows: `x = t·k/W`. Those
-//! wholly in view count in full, the oldest by the share still in view.
+//! Time is measured in windows, `x = t/W`: the present one counts in full, the one before
+//! by the share still in view.
 
 use std::collections::BTreeMap;
 
@@ -12,24 +12,23 @@ use super::{Exact, Model, admitted, first_tick, span, ticks, whole};
 pub(crate) struct Estimate {
     limit: i128,
     period: i128,
-    parts: i128,
-    /// Units by the number of their sub-window.
+    /// Units by the number of their window.
     spent: BTreeMap<i128, i128>,
-    /// The latest sub-window the key was written in: it does not go back before that.
+    /// The latest window the key was written in: it does not go back before that.
     reached: i128,
 }
 
 impl Estimate {
     pub(super) fn new(quota: &SlidingWindow) -> Self {
         let (limit, period) = (quota.rate().count.into(), quota.rate().period.as_micros().into());
-        Self { limit, period, parts: quota.parts().into(), spent: BTreeMap::new(), reached: 0 }
+        Self { limit, period, spent: BTreeMap::new(), reached: 0 }
     }
 
     fn position(&self, at: i128) -> Exact {
-        Exact::new(at * self.parts, self.period)
+        Exact::new(at, self.period)
     }
 
-    fn part(&self, at: i128) -> i128 {
+    fn window(&self, at: i128) -> i128 {
         self.position(at).floor().to_integer()
     }
 
@@ -41,15 +40,15 @@ impl Estimate {
     /// More than two windows ahead of the clock: everything is moved back to
     /// now, and what was fading out counts in full again.
     fn settle(&mut self, now: i128) {
-        let here = self.part(now);
+        let here = self.window(now);
         if self.spent.is_empty() {
             self.reached = 0;
         }
-        if self.reached - here > 2 * self.parts + 1 {
-            let (back, fading) = (self.reached - here, self.reached - self.parts);
+        if self.reached - here > 3 {
+            let (back, fading) = (self.reached - here, self.reached - 1);
             let spent = std::mem::take(&mut self.spent);
-            for (part, units) in spent.range(fading..) {
-                *self.spent.entry(part.max(&(fading + 1)) - back).or_default() += units;
+            for (window, units) in spent.range(fading..) {
+                *self.spent.entry(window.max(&(fading + 1)) - back).or_default() += units;
             }
             self.reached = here;
         }
@@ -58,8 +57,8 @@ impl Estimate {
     fn estimate(&self, at: i128) -> Exact {
         let place = self.place(at);
         let newest = place.floor().to_integer();
-        let oldest = newest - self.parts;
-        let rest: i128 = self.spent.range(oldest + 1..=newest).map(|(_, units)| units).sum();
+        let oldest = newest - 1;
+        let rest = self.spent.get(&newest).copied().unwrap_or(0);
         let faded = place - Exact::from_integer(newest);
         let fading = Exact::from_integer(self.spent.get(&oldest).copied().unwrap_or(0));
         fading * (Exact::from_integer(1) - faded) + Exact::from_integer(rest)
@@ -72,7 +71,7 @@ impl Estimate {
     /// Writes at `now`, forgetting what is out of view.
     fn write(&mut self, now: i128, change: impl FnOnce(&mut BTreeMap<i128, i128>, i128)) {
         self.reached = self.place(now).floor().to_integer();
-        self.spent = self.spent.split_off(&(self.reached - self.parts));
+        self.spent = self.spent.split_off(&(self.reached - 1));
         change(&mut self.spent, self.reached);
         self.spent.retain(|_, units| *units > 0);
     }
@@ -103,15 +102,15 @@ impl Model for Estimate {
             let retry_after = span(first_tick(now, |at| self.fits(asked, at)) - now);
             return self.answer(Verdict::Refused { retry_after }, now);
         }
-        self.write(now, |spent, part| *spent.entry(part).or_default() += asked);
+        self.write(now, |spent, window| *spent.entry(window).or_default() += asked);
         self.answer(admitted(units), now)
     }
 
     fn refund(&mut self, units: u64, taken_at: Timestamp, now: Timestamp) {
         self.settle(ticks(now));
-        let taken_in = self.part(ticks(taken_at));
-        self.write(ticks(now), |spent, part| {
-            if let Some(left) = spent.get_mut(&taken_in.min(part)) {
+        let taken_in = self.window(ticks(taken_at));
+        self.write(ticks(now), |spent, window| {
+            if let Some(left) = spent.get_mut(&taken_in.min(window)) {
                 *left -= i128::from(units).min(*left);
             }
         });
@@ -138,7 +137,7 @@ impl Model for Estimate {
             Overdraft::OneCapacity => 2 * self.limit,
         };
         let room = (Exact::from_integer(most) - self.estimate(now)).floor().to_integer().max(0);
-        self.write(now, |spent, part| *spent.entry(part).or_default() += room.min(units.into()));
+        self.write(now, |spent, window| *spent.entry(window).or_default() += room.min(units.into()));
     }
 
     fn used(&mut self, now: Timestamp) -> u64 {

@@ -71,6 +71,11 @@ fn a_sliding_window_answers_like_the_estimate() {
 }
 
 #[test]
+fn a_sliding_window_in_parts_answers_like_its_pieces() {
+    check_agreement(500, quotas::sliding_parts());
+}
+
+#[test]
 fn a_sliding_log_answers_like_a_list_of_units() {
     check_agreement(500, quotas::sliding_logs());
 }

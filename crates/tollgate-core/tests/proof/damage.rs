@@ -5,7 +5,7 @@ use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use tollgate_core::{
     Adjustment, BucketState, Concurrency, Demand, FixedWindowState, Lease, Leases, Overdraft, Owner, Quota,
-    SlidingLogState, SlidingWindowState, Span, State, Timestamp, Verdict,
+    SlidingLogState, SlidingPartsState, SlidingWindowState, Span, State, Timestamp, Verdict,
 };
 
 use crate::quotas;
@@ -41,9 +41,24 @@ fn any_state() -> impl Strategy<Value = State> {
         .prop_map(|(tat, grains)| State::Bucket(BucketState { tat: at(tat), grains }));
     let fixed = (extreme(), extreme())
         .prop_map(|(end, count)| State::FixedWindow(FixedWindowState { end: at(end), count }));
-    let counts = vec(prop_oneof![Just(0), count()], 0..70).prop_map(Vec::into_boxed_slice);
-    let sliding = (extreme(), prop_oneof![counts, vec(count(), 2).prop_map(Vec::into_boxed_slice)])
-        .prop_map(|(newest, counts)| State::SlidingWindow(SlidingWindowState { newest, counts }));
+    let counts = || prop_oneof![Just(0), count()];
+    let sliding = (extreme(), counts(), counts()).prop_map(|(newest, current, previous)| {
+        State::SlidingWindow(SlidingWindowState { newest, current, previous })
+    });
+    // Some of them with more parts than any quota has.
+    let steps = prop_oneof![0..4u16, 1..=u16::MAX];
+    let parts = (extreme(), vec((steps.clone(), steps, count()), 0..70)).prop_map(|(newest, sizes)| {
+        let (mut back, mut parts) = (0u16, Vec::new());
+        for (gap, length, count) in sizes {
+            let gap = if parts.is_empty() { 0 } else { gap.max(1) };
+            let Some(last) = back.checked_add(gap) else { break };
+            let length = if count == 1 { 0 } else { length.min(u16::MAX - last) };
+            back = last + length;
+            parts.insert(0, (back, last, count));
+        }
+        let newest = if parts.is_empty() { 0 } else { newest };
+        State::SlidingParts(SlidingPartsState::new(at(newest), parts).expect("parts that follow each other"))
+    });
     let log = btree_map(extreme(), count(), 0..6).prop_map(|entries| {
         let entries = entries.into_iter().map(|(stamp, count)| (at(stamp), count)).collect();
         State::SlidingLog(SlidingLogState { entries })
@@ -53,7 +68,7 @@ fn any_state() -> impl Strategy<Value = State> {
         let lease = |(owner, expires)| Lease { owner: Owner(owner), expires: at(expires) };
         State::Concurrency(Leases { held: held.into_iter().map(lease).collect() })
     });
-    prop_oneof![bucket, fixed, sliding, log, leases]
+    prop_oneof![bucket, fixed, sliding, parts, log, leases]
 }
 
 fn at(micros: u64) -> Timestamp {
@@ -67,8 +82,8 @@ fn one_of_each() -> impl Strategy<Value = Vec<Quota>> {
         Quota::Bucket(bucket) if shared => bucket.shared().into(),
         quota => quota,
     });
-    (buckets, fixed, quotas::sliding_windows(), quotas::sliding_logs(), slots())
-        .prop_map(|(a, b, c, d, e)| vec![a, b, c, d, e])
+    (buckets, fixed, quotas::sliding_windows(), quotas::sliding_parts(), quotas::sliding_logs(), slots())
+        .prop_map(|(a, b, c, d, e, f)| vec![a, b, c, d, e, f])
 }
 
 /// Every operation, at every extreme, one after another.
@@ -137,7 +152,7 @@ fn no_state_that_bytes_can_hold_makes_any_algorithm_panic() {
 
 #[test]
 fn random_bytes_never_panic() {
-    let bytes = (0x0f..=0x15u8, vec(any::<u8>(), 0..64));
+    let bytes = (0x0f..=0x16u8, vec(any::<u8>(), 0..64));
     check(4_000, (one_of_each(), bytes, extreme()), |(quotas, (first, mut bytes), now)| {
         bytes.insert(0, first);
         let Ok(state) = State::decode(&bytes) else { return Ok(()) };
@@ -167,7 +182,8 @@ fn a_damaged_state_is_an_error_or_a_state_that_can_be_used() {
 #[test]
 fn a_state_cut_short_is_never_taken_for_whole() {
     // A list has no length of its own, so only the fixed shapes can tell.
-    check(300, (prop_oneof![quotas::buckets(), quotas::fixed_windows()], wild()), |(quota, trace)| {
+    let fixed = prop_oneof![quotas::buckets(), quotas::fixed_windows(), quotas::sliding_windows()];
+    check(300, (fixed, wild()), |(quota, trace)| {
         let bytes = Key::after(&quota, &trace).state.encode();
         for length in 0..bytes.len() {
             prop_assert!(State::decode(&bytes[..length]).is_err());

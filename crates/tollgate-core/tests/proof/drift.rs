@@ -1,6 +1,8 @@
 //! Ten million steps later the clock and the count still agree, to the tick.
 
-use tollgate_core::{Algorithm, Bucket, FixedWindow, QuotaError, Rate, SlidingLog, Span};
+use tollgate_core::{
+    Algorithm, Bucket, FixedWindow, QuotaError, Rate, SlidingLog, SlidingParts, SlidingWindow, Span,
+};
 
 use crate::trace::START;
 
@@ -72,11 +74,19 @@ fn windows_do_not_drift() -> Result<(), QuotaError> {
 /// windows it admits its limit a window, and at most one limit on top.
 #[test]
 fn the_estimate_admits_its_limit_a_window_in_the_long_run() -> Result<(), QuotaError> {
-    for parts in [1, 7] {
-        let limit = tollgate_core::SlidingWindow::new(Rate::per_minute(7))?.with_parts(parts)?;
-        let (admitted, took) = always_at_retry(&limit, 1_000_000);
+    let holds = |(admitted, took): (u64, Span)| {
         let exact = took.as_micros() * 7 / 60_000_000;
         assert!(admitted <= exact + 7, "{admitted} in {took}, that is {exact}");
+        admitted - exact.min(admitted)
+    };
+    let rate = Rate::per_minute(7);
+    holds(always_at_retry(&SlidingWindow::new(rate)?, 1_000_000));
+    for parts in [2, 3, 7] {
+        let more = holds(always_at_retry(&SlidingParts::new(rate, parts)?, 1_000_000));
+        assert_eq!(
+            more, 7,
+            "{parts} parts lose nothing either: the first window, and then its limit a window"
+        );
     }
     Ok(())
 }

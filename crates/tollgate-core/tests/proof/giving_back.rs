@@ -13,7 +13,7 @@ fn refund(key: &mut Key<'_>, units: u64, taken_at: Timestamp) {
 
 #[test]
 fn a_refund_right_after_a_take_undoes_it() {
-    check(800, (quotas::any(), steady(), 1..=1_000u64, steady()), |(quota, history, share, future)| {
+    check(800, (quotas::whole(), steady(), 1..=1_000u64, steady()), |(quota, history, share, future)| {
         let mut untouched = Key::after(&quota, &history);
         let mut refunded = untouched.clone();
         let units = (refunded.peek().remaining / share).max(1);

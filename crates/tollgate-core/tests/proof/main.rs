@@ -16,6 +16,7 @@ mod drift;
 mod giving_back;
 #[path = "../model/mod.rs"]
 mod model;
+mod parts;
 mod promises;
 mod quotas;
 mod seed;

@@ -131,7 +131,12 @@ fn a_forgettable_state_answers_like_a_fresh_one_and_not_before() {
 #[test]
 fn what_is_empty_is_forgettable_whatever_the_clock_does() {
     let rest = prop_oneof![Just(0u64), 1..=u64::MAX >> 8];
-    let windows = prop_oneof![quotas::fixed_windows(), quotas::sliding_windows(), quotas::sliding_logs()];
+    let windows = prop_oneof![
+        quotas::fixed_windows(),
+        quotas::sliding_windows(),
+        quotas::sliding_parts(),
+        quotas::sliding_logs()
+    ];
     check(300, (windows, wild(), rest), |(quota, trace, now)| {
         let mut key = Key::after(&quota, &trace);
         key.take(1);

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 use tollgate_core::{
-    Algorithm as _, Bucket, Calendar, CalendarUnit, FixedWindow, Quota, Rate, SlidingLog, SlidingWindow,
-    Span, Window,
+    Algorithm as _, Bucket, Calendar, CalendarUnit, FixedWindow, Quota, Rate, SlidingLog, SlidingParts,
+    SlidingWindow, Span, Window,
 };
 
 const SECOND: u64 = 1_000_000;
@@ -97,11 +97,17 @@ pub(crate) fn calendars() -> impl Strategy<Value = Calendar> {
 }
 
 pub(crate) fn sliding_windows() -> impl Strategy<Value = Quota> {
-    let parts = prop_oneof![Just(1), 1..=7u32, Just(60), Just(64)];
+    prop_oneof![rate(), small_rate(20), small_rate(1_000)].prop_map(|rate| {
+        SlidingWindow::new(Rate::new(rate.count.min(1 << 30), rate.period)).expect("a valid rate").into()
+    })
+}
+
+pub(crate) fn sliding_parts() -> impl Strategy<Value = Quota> {
+    let parts = prop_oneof![2..=3u32, Just(7), 2..=64u32];
     let rate = prop_oneof![rate(), small_rate(20), small_rate(1_000)];
     (rate, parts).prop_map(|(rate, parts)| {
-        let limit = SlidingWindow::new(Rate::new(rate.count.min(1 << 30), rate.period));
-        limit.and_then(|limit| limit.with_parts(parts)).expect("a valid rate").into()
+        let rate = Rate::new(rate.count.min(1 << 30), rate.period);
+        SlidingParts::new(rate, parts).expect("a valid rate").into()
     })
 }
 
@@ -112,5 +118,10 @@ pub(crate) fn sliding_logs() -> impl Strategy<Value = Quota> {
 
 /// Any quota that counts units.
 pub(crate) fn any() -> impl Strategy<Value = Quota> {
+    prop_oneof![whole(), sliding_parts()]
+}
+
+/// Those of a state that nothing is lost from: what was given back leaves no trace.
+pub(crate) fn whole() -> impl Strategy<Value = Quota> {
     prop_oneof![buckets(), fixed_windows(), sliding_windows(), sliding_logs()]
 }

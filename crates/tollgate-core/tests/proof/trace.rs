@@ -239,14 +239,11 @@ fn shift(at: Timestamp, by: i64) -> Timestamp {
 }
 
 fn edge(quota: &Quota, now: Timestamp) -> Timestamp {
-    let multiple = |of: u64, by: u64| {
-        let (of, by) = (u128::from(of), u128::from(by));
-        let next = ((u128::from(now.as_micros()) * by / of + 1) * of).div_ceil(by);
-        Timestamp::from_micros(u64::try_from(next).unwrap_or(u64::MAX))
-    };
+    let multiple = |of: u64| Timestamp::from_micros((now.as_micros() / of + 1).saturating_mul(of));
     match quota {
         Quota::FixedWindow(it) => it.window().closes(now),
-        Quota::SlidingWindow(it) => multiple(it.rate().period.as_micros(), it.parts().into()),
-        other => multiple(other.period().as_micros(), 1),
+        // Of what is in view, the oldest steps leave.
+        Quota::SlidingParts(it) => multiple(it.resolution().as_micros()),
+        other => multiple(other.period().as_micros()),
     }
 }

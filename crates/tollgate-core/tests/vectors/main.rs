@@ -10,7 +10,8 @@ mod model;
 mod subject;
 
 use subject::Subject;
-use tollgate_core::vectors::{Expect, File, texts};
+use tollgate_core::Quota;
+use tollgate_core::vectors::{Case, Expect, File, texts};
 
 #[allow(clippy::disallowed_methods, reason = "a test is the binary here: it reads its switch once, at start")]
 fn blessing() -> bool {
@@ -66,7 +67,11 @@ fn every_case_is_of_its_file_and_has_a_name_of_its_own() {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), cases.len(), "{name}.json has two cases of one name");
-        assert!(cases.iter().all(|case| case.quota.build().algorithm() == name), "{name}.json");
+        let mut algorithms = cases.iter().map(|case| case.quota.build().algorithm());
+        let in_parts = name.strip_suffix("-in-parts");
+        assert!(algorithms.all(|algorithm| algorithm == in_parts.unwrap_or(name)), "{name}.json");
+        let are_in_parts = |case: &Case| matches!(case.quota.build(), Quota::SlidingParts(_));
+        assert!(cases.iter().all(|case| are_in_parts(case) == in_parts.is_some()), "{name}.json");
     }
 }
 

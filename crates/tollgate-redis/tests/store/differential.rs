@@ -8,7 +8,7 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 use tollgate_core::{
     Adjustment, Bucket, Concurrency, Demand, FixedWindow, Overdraft, Owner, Quota, Rate, Rule, SlidingLog,
-    SlidingWindow, Span, Timestamp, Window,
+    SlidingParts, SlidingWindow, Span, Timestamp, Window,
 };
 use tollgate_redis::{RedisSettings, RedisStore};
 use tollgate_store::{Check, Store};
@@ -40,14 +40,16 @@ fn quota(dice: &mut fastrand::Rng) -> Quota {
         let count = if dice.bool() { dice.u64(1..20) } else { up_to_bits(48, dice) };
         let rate = Rate::new(count, period);
         let small = Rate::new(dice.u64(1..40), period);
-        let made = match dice.u8(..10) {
+        let made = match dice.u8(..12) {
             0..3 => {
                 let burst = if dice.bool() { count } else { up_to_bits(40, dice) };
                 Bucket::new(rate).and_then(|it| it.with_burst(burst)).map(Quota::from)
             }
             3 => FixedWindow::epoch(rate).map(Quota::from),
             4 => FixedWindow::anchored(rate).map(Quota::from),
-            5 => SlidingWindow::new(rate).and_then(|it| it.with_parts(dice.u32(1..8))).map(Quota::from),
+            5 => SlidingWindow::new(rate).map(Quota::from),
+            10 => SlidingParts::new(small, dice.u32(2..5)).map(Quota::from),
+            11 => SlidingParts::new(rate, dice.u32(2..65)).map(Quota::from),
             6 => SlidingLog::new(small).map(Quota::from),
             8 => FixedWindow::tally(count - 1, Window::Epoch(period)).map(Quota::from),
             9 => Bucket::new(rate).map(|it| it.shared().into()),

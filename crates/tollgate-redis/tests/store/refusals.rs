@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    Adjustment, Bucket, Concurrency, Demand, FixedWindow, Owner, Quota, Rate, Rule, SlidingLog,
+    Adjustment, Bucket, Concurrency, Demand, FixedWindow, Owner, Quota, Rate, Rule, SlidingLog, SlidingParts,
     SlidingWindow, Span, Window,
 };
 use tollgate_redis::{RedisSettings, RedisStore};
@@ -16,11 +16,12 @@ async fn take(store: &RedisStore, rule: &Rule, cost: u64) -> bool {
     store.decide(&[Check::new(rule, b"key", cost)]).await.unwrap().admitted
 }
 
-fn each(rate: Rate) -> [(&'static str, Quota); 4] {
+fn each(rate: Rate) -> [(&'static str, Quota); 5] {
     [
         ("bucket", Bucket::new(rate).unwrap().into()),
         ("window", FixedWindow::anchored(rate).unwrap().into()),
         ("sliding", SlidingWindow::new(rate).unwrap().into()),
+        ("parts", SlidingParts::new(rate, 7).unwrap().into()),
         ("log", SlidingLog::new(rate).unwrap().into()),
     ]
 }

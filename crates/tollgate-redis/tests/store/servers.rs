@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_core::{
     Adjustment, Bucket, Calendar, CalendarUnit, Concurrency, Demand, FixedWindow, Owner, Quota, Rate, Rule,
-    SlidingLog, SlidingWindow, Span, Window,
+    SlidingLog, SlidingParts, SlidingWindow, Span, Window,
 };
 use tollgate_redis::{RedisSettings, RedisStore, Tls};
 use tollgate_store::{Check, Store, StoreError};
@@ -39,7 +39,8 @@ fn each() -> Vec<Quota> {
         FixedWindow::new(5, Window::Calendar(Calendar::new(CalendarUnit::Day, "Europe/Paris").unwrap()))
             .unwrap()
             .into(),
-        SlidingWindow::new(rate).unwrap().with_parts(3).unwrap().into(),
+        SlidingWindow::new(rate).unwrap().into(),
+        SlidingParts::new(rate, 3).unwrap().into(),
         SlidingLog::new(rate).unwrap().into(),
         Concurrency::new(5, Span::from_secs(60)).unwrap().into(),
     ]
@@ -70,6 +71,24 @@ async fn every_key_expires_by_itself_and_not_before_it_counts() {
         store.adjust(&rule, b"key", Adjustment::Reset).await.unwrap();
         assert_eq!(redis.cli(&["DBSIZE"]), "0", "{}: looking leaves nothing, a reset neither", rule.quota);
     }
+}
+
+#[tokio::test]
+async fn a_key_of_seven_parts_takes_sixty_four_bytes_and_is_not_taken_for_another() {
+    let redis = Redis::start();
+    let rule = Rule::new("seven", SlidingParts::new(Rate::new(5_000, Span::from_secs(60)), 7).unwrap());
+    let store = store(&[redis.url()]);
+    while redis.cli(&["STRLEN", redis.cli(&["KEYS", "tg1:*:*:*"]).trim()]) != "64" {
+        assert!(left(&store, &rule).await.unwrap() > 0, "seven instants in five thousand");
+    }
+    for _ in 0..100 {
+        left(&store, &rule).await.unwrap();
+    }
+    let name = redis.cli(&["KEYS", &format!("*:{:016x}:*", rule.id.0)]);
+    assert_eq!(redis.cli(&["STRLEN", &name]), "64", "and stays so");
+    redis.cli(&["SET", &name, &"x".repeat(64)]);
+    assert!(matches!(left(&store, &rule).await, Err(StoreError::Foreign(_))));
+    assert_eq!(redis.cli(&["GET", &name]), "x".repeat(64), "it is left alone");
 }
 
 #[tokio::test]

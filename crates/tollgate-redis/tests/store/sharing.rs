@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tollgate_core::{
-    Adjustment, Bucket, Concurrency, Demand, FixedWindow, Owner, Quota, Rate, Rule, SlidingLog,
+    Adjustment, Bucket, Concurrency, Demand, FixedWindow, Owner, Quota, Rate, Rule, SlidingLog, SlidingParts,
     SlidingWindow, Span, Window,
 };
 use tollgate_redis::RedisStore;
@@ -146,6 +146,7 @@ fn never_one_more(urls: &[String]) {
         ("bucket", Quota::from(Bucket::new(rate).unwrap())),
         ("window", FixedWindow::anchored(rate).unwrap().into()),
         ("sliding", SlidingWindow::new(rate).unwrap().into()),
+        ("parts", SlidingParts::new(rate, 7).unwrap().into()),
         ("log", SlidingLog::new(rate).unwrap().into()),
         ("slots", Concurrency::new(100, Span::from_hours(1)).unwrap().into()),
     ];

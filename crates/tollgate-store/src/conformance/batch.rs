@@ -1,6 +1,6 @@
 //! Several rules at once: all are charged or none.
 
-use tollgate_core::{Bucket, FixedWindow, Rate, SlidingLog, SlidingWindow};
+use tollgate_core::{Bucket, FixedWindow, Rate, SlidingLog, SlidingParts, SlidingWindow};
 
 use super::{Harness, Suite, hourly, rule};
 use crate::store::Check;
@@ -21,6 +21,7 @@ impl<H: Harness> Suite<'_, H> {
             rule("nothing/bucket", Bucket::new(rate)),
             rule("nothing/window", FixedWindow::epoch(rate)),
             rule("nothing/sliding", SlidingWindow::new(rate)),
+            rule("nothing/parts", SlidingParts::new(rate, 2)),
             rule("nothing/log", SlidingLog::new(rate)),
         ];
         let narrow = hourly("nothing/narrow", 1);
@@ -31,7 +32,7 @@ impl<H: Harness> Suite<'_, H> {
             let answer = self.decide(&checks).await;
             assert!(!answer.admitted);
             let refusing: Vec<_> = answer.outcomes.iter().map(tollgate_core::Outcome::is_admitted).collect();
-            assert_eq!(refusing, [true, true, false, true, true], "the narrow one, in its place");
+            assert_eq!(refusing, [true, true, false, true, true, true], "the narrow one, in its place");
             for rule in &wide {
                 assert_eq!(self.remaining(rule, "key").await, 9, "{} was charged for a refusal", rule.name);
             }

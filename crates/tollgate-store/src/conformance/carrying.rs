@@ -1,19 +1,23 @@
 //! A rule whose numbers change keeps what keys have spent.
 
-use tollgate_core::{Adjustment, Bucket, FixedWindow, Quota, QuotaError, Rate, Rule, SlidingLog};
+use tollgate_core::{
+    Adjustment, Bucket, FixedWindow, Quota, QuotaError, Rate, Rule, SlidingLog, SlidingParts,
+};
 
 use super::{Harness, Suite, hourly, rule};
 use crate::store::Check;
 
 /// Slow quotas, and fast ones that replace them: ten a day, then ten a second.
-fn quickened() -> Result<[(&'static str, [Quota; 2]); 5], QuotaError> {
+fn quickened() -> Result<[(&'static str, [Quota; 2]); 7], QuotaError> {
     let (slow, fast) = (Rate::per_day(10), Rate::per_second(10));
     let bucket = Quota::from(Bucket::new(fast)?);
     Ok([
         ("bucket", [Bucket::new(slow)?.into(), bucket.clone()]),
         ("epoch window", [FixedWindow::epoch(slow)?.into(), bucket.clone()]),
         ("anchored window", [FixedWindow::anchored(slow)?.into(), bucket.clone()]),
+        ("parts", [SlidingParts::new(slow, 7)?.into(), bucket.clone()]),
         ("log", [SlidingLog::new(slow)?.into(), bucket]),
+        ("bucket to parts", [Bucket::new(slow)?.into(), SlidingParts::new(fast, 7)?.into()]),
         ("bucket to log", [Bucket::new(slow)?.into(), SlidingLog::new(fast)?.into()]),
     ])
 }

@@ -1,7 +1,8 @@
 //! One rule, one key: what a limit is.
 
 use tollgate_core::{
-    Bucket, Demand, FixedWindow, Quota, QuotaError, Rate, SlidingLog, SlidingWindow, Span, Verdict,
+    Bucket, Demand, FixedWindow, Quota, QuotaError, Rate, SlidingLog, SlidingParts, SlidingWindow, Span,
+    Verdict,
 };
 
 use super::{Harness, Suite, hourly, rule};
@@ -19,7 +20,7 @@ fn each(rate: Rate) -> Result<[(&'static str, Quota); 8], QuotaError> {
         ),
         ("anchored window", FixedWindow::anchored(rate)?.into()),
         ("sliding window", SlidingWindow::new(rate)?.into()),
-        ("sliding window in parts", SlidingWindow::new(rate)?.with_parts(7)?.into()),
+        ("sliding window in parts", SlidingParts::new(rate, 7)?.into()),
         ("sliding log", SlidingLog::new(rate)?.into()),
     ])
 }
@@ -71,6 +72,7 @@ impl<H: Harness> Suite<'_, H> {
         for (name, quota) in [
             ("bucket", Bucket::new(rate).map(Quota::from)),
             ("sliding window", SlidingWindow::new(rate).map(Quota::from)),
+            ("sliding window in parts", SlidingParts::new(rate, 7).map(Quota::from)),
             ("sliding log", SlidingLog::new(rate).map(Quota::from)),
             ("fixed window", FixedWindow::epoch(rate).map(Quota::from)),
         ] {

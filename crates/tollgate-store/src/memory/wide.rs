@@ -1,4 +1,4 @@
-//! The table of states that do not fit a word: logs, sub-windows, leases, and
+//! The table of states that do not fit a word: logs, sliding windows, leases, and
 //! rates with an unusually fine grain.
 //!
 //! Keys fall into sets; a set is a short list behind a lock, held for one step.
@@ -24,6 +24,14 @@ const MOST_KEYS: usize = 1 << 28;
 /// A whole quota, as shares of it are counted.
 const WHOLE: u64 = 1 << 16;
 
+/// How finely a share fades, in microseconds: with a life of nine years in 32 bits, an entry
+/// takes no more than a cache line.
+const MOMENT: u64 = 1 << 16;
+
+/// So many places a set gets at a time. Sets are short and there are many: doubling would
+/// leave a third of all places empty.
+const ROOM: usize = 2;
+
 /// States by hash.
 pub(super) struct WideTable {
     /// Made when the first key comes: a store without such rules pays nothing.
@@ -38,10 +46,11 @@ struct Entry {
     /// Both hashes of the key: the key itself is not kept.
     key: [u64; 2],
     state: State,
-    written: Timestamp,
     forgettable: Timestamp,
     /// How much of the quota was spent when last written, in `WHOLE`ths, rounded up.
-    spent: u64,
+    spent: u32,
+    /// How long before it is forgotten that was, in `MOMENT`s, rounded up.
+    life: u32,
 }
 
 impl WideTable {
@@ -62,10 +71,14 @@ impl WideTable {
         self.made().iter().map(|set| lock(set).iter().filter(|it| it.forgettable > now).count()).sum()
     }
 
-    /// What the table occupies, but for what logs and leases hold on the side.
+    /// What the table occupies, with what its states hold on the side.
     pub(super) fn bytes(&self) -> usize {
-        let held: usize = self.made().iter().map(|set| lock(set).capacity() * size_of::<Entry>()).sum();
-        size_of_val(self.made()) + held
+        let held = self.made().iter().map(|set| {
+            let set = lock(set);
+            let aside: usize = set.iter().map(|entry| entry.state.bytes_aside()).sum();
+            set.capacity() * size_of::<Entry>() + aside
+        });
+        size_of_val(self.made()) + held.sum::<usize>()
     }
 
     fn made(&self) -> &[Set] {
@@ -164,7 +177,12 @@ impl WideTable {
     /// Puts a newcomer into its place; how long to wait if it has none.
     fn file(&self, set: &mut Vec<Entry>, place: Place, entry: Entry) -> Result<(), Span> {
         match place {
-            Place::New => set.push(entry),
+            Place::New => {
+                if set.len() == set.capacity() {
+                    set.reserve_exact(ROOM);
+                }
+                set.push(entry);
+            }
             Place::Forgotten(index) => set[index] = entry,
             Place::Of(index) => {
                 set[index] = entry;
@@ -178,22 +196,27 @@ impl WideTable {
 
 impl Entry {
     fn new(key: [u64; 2], state: State, quota: &Quota, now: Timestamp) -> Self {
-        let mut entry = Self { key, state, written: now, forgettable: now, spent: 0 };
+        let mut entry = Self { key, state, forgettable: now, spent: 0, life: 0 };
         entry.note(quota, now);
         entry
     }
 
     fn note(&mut self, quota: &Quota, now: Timestamp) {
-        self.written = now;
         self.forgettable = quota.forgettable_at(&self.state);
-        self.spent = quota.used(&self.state, now).saturating_mul(WHOLE).div_ceil(quota.capacity().max(1));
+        self.life = self.moments_left(now);
+        let spent = quota.used(&self.state, now).saturating_mul(WHOLE).div_ceil(quota.capacity().max(1));
+        self.spent = u32::try_from(spent).unwrap_or(u32::MAX);
+    }
+
+    fn moments_left(&self, now: Timestamp) -> u32 {
+        let left = self.forgettable.since(now).as_micros().div_ceil(MOMENT);
+        u32::try_from(left).unwrap_or(u32::MAX)
     }
 
     /// The share spent, fading evenly from when it was written to when it is forgotten.
     fn spent_at(&self, now: Timestamp) -> u64 {
-        let life = self.forgettable.since(self.written).as_micros().max(1);
-        let left = self.forgettable.since(now).as_micros().min(life);
-        (u128::from(self.spent) * u128::from(left) / u128::from(life)) as u64
+        let life = self.life.max(1);
+        u64::from(self.spent) * u64::from(self.moments_left(now).min(life)) / u64::from(life)
     }
 }
 

@@ -168,7 +168,11 @@ pub(super) fn clock(at: Timestamp) -> String {
 /// A time to come, rounded up: with its date where that is not today's.
 pub(super) fn moment(then: Timestamp, now: Timestamp) -> String {
     let tenth = SECOND / 10;
-    let then = Timestamp::from_micros(then.as_micros().div_ceil(tenth).saturating_mul(tenth));
+    past(Timestamp::from_micros(then.as_micros().div_ceil(tenth).saturating_mul(tenth)), now)
+}
+
+/// A time gone by, rounded down: with its date where that is not today's.
+pub(super) fn past(then: Timestamp, now: Timestamp) -> String {
     if then.as_micros() / DAY == now.as_micros() / DAY {
         return clock(then);
     }

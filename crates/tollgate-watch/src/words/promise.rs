@@ -70,16 +70,14 @@ pub(super) fn definition(quota: &Quota, by: &str) -> String {
         },
         Quota::SlidingWindow(it) => {
             let stretch = stretch(it.rate().period);
-            match it.parts() {
-                1 => {
-                    format!("{capacity} in any {stretch}, estimated from this one and the last, which fades")
-                }
-                parts => {
-                    format!(
-                        "{capacity} in any {stretch}, estimated from {parts} parts, the oldest of which fades"
-                    )
-                }
-            }
+            format!("{capacity} in any {stretch}, estimated from this one and the last, which fades")
+        }
+        Quota::SlidingParts(it) => {
+            format!(
+                "{capacity} in any {}, counted in {} parts at most",
+                stretch(it.rate().period),
+                it.parts()
+            )
         }
         Quota::SlidingLog(it) => format!("{capacity} in any {}, each counted", stretch(it.rate().period)),
         Quota::Concurrency(it) => format!("{capacity} at once, each for {} at most", exactly(it.ttl())),

@@ -1,8 +1,7 @@
 //! Seeded dice, and quotas made of them.
 
 use tollgate::{
-    Bucket, Calendar, CalendarUnit, Concurrency, FixedWindow, Quota, Rate, SlidingLog, SlidingWindow, Span,
-    Window,
+    Bucket, Calendar, CalendarUnit, Concurrency, FixedWindow, Quota, Rate, SlidingLog, Span, Window,
 };
 
 /// `SplitMix64`.
@@ -55,9 +54,7 @@ impl Dice {
                 }
                 5 => {
                     let parts = self.one_of(&[1, 1, 6, 64]);
-                    SlidingWindow::new(rate(self, 1 << 20))
-                        .and_then(|it| it.with_parts(parts))
-                        .map(Quota::from)
+                    Quota::sliding_window(rate(self, 1 << 20), parts)
                 }
                 6 => SlidingLog::new(rate(self, 1 << 10)).map(Quota::from),
                 7 => FixedWindow::tally(self.count(20) - 1, Window::Epoch(self.period())).map(Quota::from),

@@ -5,7 +5,7 @@ mod dice;
 
 use tollgate::{
     Bucket, Calendar, CalendarUnit, Concurrency, Demand, FixedWindow, Mode, Outcome, Overdraft, Owner, Quota,
-    Rate, SlidingLog, SlidingWindow, Span, Timestamp, Verdict, Window,
+    Rate, SlidingLog, SlidingParts, SlidingWindow, Span, Timestamp, Verdict, Window,
 };
 use tollgate_watch::LimitRecord;
 
@@ -369,17 +369,17 @@ fn what_slides_and_what_is_held_has_its_own_words() {
         ],
     );
     check(
-        sliding.with_parts(6).unwrap(),
+        SlidingParts::new(Rate::per_hour(100), 7).unwrap(),
         1,
         Verdict::admitted(1),
         99,
         Span::from_secs(4_000),
         &[
-            "100 in any hour, estimated from 6 parts, the oldest of which fades",
+            "100 in any hour, counted in 7 parts at most",
             "100 of 100 left at 12:00:03.2 UTC",
             "1 asked for: 99 left after it",
             "all is back in 1 h 7 min",
-            "this part began at 12:00:00.0 UTC, 3.3 s ago; the oldest counts for 99 % now",
+            "what came by 11:00:03.2 UTC no longer counts",
         ],
     );
     check(

@@ -1,0 +1,185 @@
+-- Sliding window in parts: when the first and the last unit of each part came, and how
+-- many. Times are in steps, told back from that of the newest unit, whose time is known
+-- to the microsecond; the rule brings the step.
+-- rule: kind, limit, period, parts, step.
+--
+-- Offsets are below 2^16 and counts below 2^32, so every product is below 2^50 and exact.
+-- A state's table is never changed once it is made: who undoes a request puts the old
+-- one back.
+parts = {}
+
+-- Now, as the key knows it, and how many steps before the newest a unit has left. A clock
+-- that stepped back stands still at the newest unit. That one leaves to the microsecond,
+-- the others to the step.
+local function view(k, rule)
+    local instant = math.max(now, x[k])
+    local border = instant - rule[3]
+    if border >= x[k] then return instant, 0 end
+    return instant, math.ceil(x[k] / rule[5]) - floor(border / rule[5])
+end
+
+-- How many units of a part have left.
+local function gone(first, last, count, reach)
+    if last >= reach then return count end
+    if first < reach then return 0 end
+    return floor((count - 1) * (first - reach) / (first - last)) + 1
+end
+
+-- The parts without what has left, and how many units they hold.
+local function in_view(k, rule)
+    local instant, reach = view(k, rule)
+    local old, new, weight = y[k], {}, 0
+    for i = 1, #old, 3 do
+        local first, last, count = old[i], old[i + 1], old[i + 2]
+        local left = gone(first, last, count, reach)
+        if left < count then
+            if left > 0 then
+                first = first - math.ceil(left * (first - last) / (count - 1))
+                count = count - left
+            end
+            local n = #new
+            new[n + 1], new[n + 2], new[n + 3] = first, last, count
+            weight = weight + count
+        end
+    end
+    return new, weight, instant, reach
+end
+
+-- Makes one of the two neighbours that lie closest.
+local function merge(all)
+    local best, at
+    for i = 1, #all - 5, 3 do
+        local distance = (all[i + 1] - all[i + 3]) * (all[i + 2] + all[i + 5])
+        if not best or distance < best then best, at = distance, i end
+    end
+    all[at + 1], all[at + 2] = all[at + 4], all[at + 2] + all[at + 5]
+    for _ = 1, 3 do table.remove(all, at + 3) end
+end
+
+-- Writes units behind the parts in view.
+local function append(k, rule, all, units, instant)
+    local n, later = #all, math.ceil(instant / rule[5]) - math.ceil(x[k] / rule[5])
+    if n > 0 and later == 0 then
+        all[n] = all[n] + units
+    else
+        for i = 1, n, 3 do all[i], all[i + 1] = all[i] + later, all[i + 1] + later end
+        all[n + 1], all[n + 2], all[n + 3] = 0, 0, units
+        if n / 3 >= rule[4] then merge(all) end
+    end
+    x[k], y[k], changed[k] = instant, all, true
+end
+
+-- Takes units from a part, as far as it has them.
+local function reduce(all, at, units)
+    local taken = math.min(units, all[at + 2])
+    local left = all[at + 2] - taken
+    if left == 0 then
+        for _ = 1, 3 do table.remove(all, at) end
+    else
+        all[at + 2] = left
+        -- Which of them is left nobody knows: it stays as long as any of them would.
+        if left == 1 then all[at] = all[at + 1] end
+    end
+    return taken
+end
+
+-- Tells steps from the newest unit that is left. If that is another than before, its step
+-- is all that is known of it.
+local function rebase(k, rule, all)
+    local n = #all
+    if n == 0 then
+        x[k] = 0
+    elseif all[n - 1] > 0 then
+        local by = all[n - 1]
+        for i = 1, n, 3 do all[i], all[i + 1] = all[i] - by, all[i + 1] - by end
+        x[k] = (math.ceil(x[k] / rule[5]) - by) * rule[5]
+    end
+    y[k], changed[k] = all, true
+end
+
+-- Each part in eight bytes, the oldest first, then the time of the newest unit, whose
+-- highest byte is zero: the mark of a state that was carried over cannot be taken for it.
+function parts.load(k, rule, raw)
+    local all = {}
+    x[k], y[k] = 0, all
+    if not raw then return true end
+    local n = #raw / 8 - 1
+    if n < 1 or n > 64 or n % 1 > 0 then return false end
+    local before = 65536
+    for i = 0, n - 1 do
+        local first, last, count = struct.unpack('<I2I2I4', raw, 8 * i + 1)
+        if first >= before or last > first or count == 0 or (count == 1 and first ~= last) then
+            return false
+        end
+        all[3 * i + 1], all[3 * i + 2], all[3 * i + 3] = first, last, count
+        before = last
+    end
+    local low, high = struct.unpack('<I4I4', raw, 8 * n + 1)
+    if before ~= 0 or high >= 2097152 then return false end
+    x[k] = high * 4294967296 + low
+    local ahead = x[k] - now
+    if ahead > 2 * rule[3] then x[k], changed[k] = x[k] - floor(ahead / rule[5]) * rule[5], true end
+    return true
+end
+
+function parts.save(k, rule)
+    local all, out = y[k], {}
+    if #all == 0 then return keep(k, '', 0) end
+    for i = 1, #all, 3 do out[#out + 1] = struct.pack('<I2I2I4', all[i], all[i + 1], all[i + 2]) end
+    local low = x[k] % 4294967296
+    out[#out + 1] = struct.pack('<I4I4', low, (x[k] - low) / 4294967296)
+    keep(k, table.concat(out), x[k] + rule[3])
+end
+
+function parts.state(k, out)
+    local n = #out
+    out[n + 1], out[n + 2] = x[k], #y[k] / 3
+    for i, number in ipairs(y[k]) do out[n + 2 + i] = number end
+end
+
+function parts.left(k, rule)
+    local _, weight = in_view(k, rule)
+    return math.max(rule[2] - weight, 0)
+end
+
+function parts.spend(k, rule, cost)
+    local all, weight, instant = in_view(k, rule)
+    if weight + cost > rule[2] then return false end
+    append(k, rule, all, cost, instant)
+    return true
+end
+
+function parts.give(k, rule, units)
+    local all = in_view(k, rule)
+    for at = #all - 2, 1, -3 do units = units - reduce(all, at, units) end
+    rebase(k, rule, all)
+end
+
+function parts.refund(k, rule, units, taken_at)
+    local all, _, _, reach = in_view(k, rule)
+    local age = math.ceil(x[k] / rule[5]) - math.ceil(taken_at / rule[5])
+    if age >= 0 and age < reach then
+        for at = 1, #all, 3 do
+            if all[at + 1] <= age then
+                reduce(all, at, units)
+                break
+            end
+        end
+    end
+    rebase(k, rule, all)
+end
+
+function parts.charge(k, rule, units, overdrawn)
+    local all, weight, instant = in_view(k, rule)
+    local more = math.min(units, math.max((overdrawn and 2 * rule[2] or rule[2]) - weight, 0))
+    if more > 0 then append(k, rule, all, more, instant) else rebase(k, rule, all) end
+end
+
+function parts.used(k, rule)
+    local _, weight = in_view(k, rule)
+    return weight
+end
+
+function parts.reset(k)
+    x[k], y[k], changed[k] = 0, {}, true
+end
