@@ -5,6 +5,7 @@
 use bytes::Bytes;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
+use tollgate_http::Unreached;
 
 use crate::body::GatewayBody;
 
@@ -86,6 +87,11 @@ impl Problem {
         }
     }
 
+    /// Whether no upstream has seen the request, and that was not the client's doing.
+    const fn is_before_the_upstream(self) -> bool {
+        matches!(self, Self::Unreachable | Self::Busy | Self::TooSlow)
+    }
+
     pub(crate) fn response(self) -> Response<GatewayBody> {
         let (status, detail) = self.words();
         let title = status.canonical_reason().unwrap_or("Error");
@@ -96,6 +102,9 @@ impl Problem {
         );
         let mut response = Response::new(GatewayBody::full(Bytes::from(body)));
         *response.status_mut() = status;
+        if self.is_before_the_upstream() {
+            response.extensions_mut().insert(Unreached);
+        }
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         match self {

@@ -107,6 +107,7 @@ const GATEWAY: Words = Words {
         "caps",
         "eject",
         "keep_alive",
+        "capacity",
     ],
     elsewhere: &[
         ("upstreams", "upstream"),
@@ -116,6 +117,8 @@ const GATEWAY: Words = Words {
         ("threads", "workers"),
         ("timeout", "timeouts"),
         ("certificate", "tls"),
+        ("max_rps", "capacity"),
+        ("rps", "capacity"),
     ],
 };
 
@@ -203,6 +206,10 @@ impl GatewaySettings {
             &mut self.keep,
             fields.get("keep_alive").and_then(|it| it.whole("`keep_alive`", 0..=65_536, problems)),
         );
+        // Nothing here acts on it: `tollgate validate` compares limits with it.
+        if let Some(node) = fields.get("capacity") {
+            node.rate("`capacity`", problems);
+        }
         if let Some(timeouts) = fields.get("timeouts").and_then(|node| node.fields(&TIMEOUTS, problems)) {
             self.take_timeouts(&timeouts, problems);
         }

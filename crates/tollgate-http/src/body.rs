@@ -1,7 +1,7 @@
 //! The body of an answer: the service's own, or that of a refusal.
 //!
-//! An admitted answer passes through as it is, neither boxed nor copied. Slots
-//! that its request holds are given back with its last frame.
+//! An admitted answer passes through as it is, neither boxed nor copied. What its
+//! request owes (slots, a final cost) is found out on the way, and paid with its last frame.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::slots::HeldSlots;
+use crate::owed::Owed;
 
 pin_project! {
     /// The body of an answer that went through a [`Limit`](crate::Limit).
@@ -23,16 +23,16 @@ pin_project! {
 pin_project! {
     #[project = Projected]
     enum Origin<B> {
-        // The service answered, while its request held these slots.
-        Admitted { #[pin] body: B, slots: Option<HeldSlots> },
+        // The service answered, and its request owes this when it is over.
+        Admitted { #[pin] body: B, owed: Option<Owed> },
         // The request was refused; `None` once that is told.
         Refused { body: Option<Bytes> },
     }
 }
 
 impl<B> LimitBody<B> {
-    pub(crate) const fn admitted(body: B, slots: Option<HeldSlots>) -> Self {
-        Self { origin: Origin::Admitted { body, slots } }
+    pub(crate) const fn admitted(body: B, owed: Option<Owed>) -> Self {
+        Self { origin: Origin::Admitted { body, owed } }
     }
 
     pub(crate) fn refused(body: Bytes) -> Self {
@@ -53,10 +53,12 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         match self.project().origin.project() {
-            Projected::Admitted { body, slots } => {
+            Projected::Admitted { body, owed } => {
                 let frame = std::task::ready!(body.poll_frame(cx));
-                if frame.is_none() {
-                    slots.take();
+                match (&frame, &mut *owed) {
+                    (Some(Ok(frame)), Some(owed)) => owed.meters().frame(frame),
+                    (None, Some(_)) => *owed = None,
+                    _ => {}
                 }
                 Poll::Ready(frame)
             }

@@ -5,12 +5,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::Response;
+use http::header::ACCEPT_ENCODING;
+use http::{HeaderMap, HeaderValue, Response};
 use pin_project_lite::pin_project;
 
 use crate::body::LimitBody;
 use crate::headers::Written;
-use crate::slots::{HeldSlots, Outliving};
+use crate::owed::{Outliving, Owed, Unreached};
 use crate::soft::Soft;
 
 /// Marks an answer, in its extensions, that a layer refused.
@@ -30,7 +31,46 @@ pub(crate) enum Conclusion {
 pub(crate) struct Passing {
     /// What its answer will say about limits.
     pub(crate) written: Option<Written>,
-    pub(crate) slots: Option<HeldSlots>,
+    /// What it leaves to be paid when it is over.
+    pub(crate) owed: Option<Owed>,
+}
+
+impl Passing {
+    /// Sees to it that the answer can be read where a cost stands in it: a client that asks
+    /// for a compressed one must not be cheaper for it.
+    pub(crate) fn prepare(&mut self, headers: &mut HeaderMap) {
+        if self.owed.as_mut().is_some_and(|owed| owed.meters().read_bodies()) {
+            // A map that is full stays as it is: the alternative is a panic.
+            let _full = headers.try_insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        }
+    }
+
+    /// What becomes of an answer.
+    fn answered<R>(&mut self, mut response: Response<R>) -> Response<LimitBody<R>> {
+        let is_refused = response.extensions().get::<Refused>().is_some();
+        let mut owed = self.owed.take();
+        if let Some(owed) = &mut owed {
+            if is_refused || response.extensions().get::<Unreached>().is_some() {
+                owed.meters().was_not_reached();
+            } else {
+                // As the service wrote it, before ours are added.
+                owed.meters().head(response.headers());
+            }
+        }
+        if let Some(written) = self.written.take()
+            && !is_refused
+        {
+            written.set(response.headers_mut());
+        }
+        let owed = owed.and_then(|owed| match response.extensions().get::<Outliving>() {
+            Some(work) => {
+                work.keep(owed);
+                None
+            }
+            None => Some(owed),
+        });
+        response.map(|body| LimitBody::admitted(body, owed))
+    }
 }
 
 type Waiting<R, E> = Pin<Box<dyn Future<Output = Result<Response<LimitBody<R>>, E>> + Send>>;
@@ -56,7 +96,11 @@ pin_project! {
 }
 
 impl<F, R, E> LimitFuture<F, R, E> {
-    pub(crate) const fn passing(answer: F, passing: Passing) -> Self {
+    /// The service behind has been called.
+    pub(crate) fn passing(answer: F, mut passing: Passing) -> Self {
+        if let Some(owed) = &mut passing.owed {
+            owed.meters().begin();
+        }
         Self { stage: Stage::Passing { answer, passing } }
     }
 
@@ -78,21 +122,8 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project().stage.project() {
             Projected::Passing { answer, passing } => {
-                let mut response = ready!(answer.poll(cx))?;
-                if let Some(written) = passing.written.take()
-                    && response.extensions().get::<Refused>().is_none()
-                {
-                    written.set(response.headers_mut());
-                }
-                let slots =
-                    passing.slots.take().and_then(|slots| match response.extensions().get::<Outliving>() {
-                        Some(work) => {
-                            work.keep(slots);
-                            None
-                        }
-                        None => Some(slots),
-                    });
-                Poll::Ready(Ok(response.map(|body| LimitBody::admitted(body, slots))))
+                let response = ready!(answer.poll(cx))?;
+                Poll::Ready(Ok(passing.answered(response)))
             }
             // Futures are not polled again after their end; this one would wait for ever.
             Projected::Refused { refusal } => match refusal.take() {

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
-use tollgate::MemoryStore;
+use tollgate::{Clock, MemoryStore, SystemClock};
 use tower_layer::Layer;
 
+use crate::owed::{Background, Spawn};
 use crate::peer::Peer;
 use crate::rejection::Rejection;
 use crate::service::Limit;
 use crate::shared::SharedLimiter;
-use crate::slots::{Background, Spawn};
 use crate::tarpit::Tarpit;
 
 /// Puts a limiter in front of a service.
@@ -75,6 +75,8 @@ pub(crate) struct Wiring<S> {
     pub(crate) dice: Dice,
     pub(crate) spawn: Option<Spawn>,
     pub(crate) tarpit: Option<Tarpit>,
+    /// Measures how long answers take, where a cost is settled by that.
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 impl<S> LimitLayer<S> {
@@ -88,6 +90,7 @@ impl<S> LimitLayer<S> {
             dice: Arc::new(|| fastrand::u32(..)),
             spawn: None,
             tarpit: None,
+            clock: Arc::new(SystemClock::new()),
         };
         Self { wiring: Arc::new(wiring) }
     }
@@ -117,8 +120,9 @@ impl<S> LimitLayer<S> {
         self.wired(|wiring| wiring.dice = Arc::new(dice))
     }
 
-    /// How to finish giving back slots to a store that is not in this process,
-    /// such as `|work| { tokio::spawn(work); }`. A store in memory needs none.
+    /// How to finish what comes after a request in a store that is not in this process, such as
+    /// `|work| { tokio::spawn(work); }`: slots are given back, costs settled. A store in
+    /// memory needs none.
     #[must_use]
     pub fn with_spawn(self, spawn: impl Fn(Background) + Send + Sync + 'static) -> Self {
         self.wired(|wiring| wiring.spawn = Some(Arc::new(spawn)))
@@ -130,6 +134,12 @@ impl<S> LimitLayer<S> {
     #[must_use]
     pub fn with_tarpit(self, tarpit: Tarpit) -> Self {
         self.wired(|wiring| wiring.tarpit = Some(tarpit))
+    }
+
+    /// The clock that measures answers for limits that settle by `time:`, instead of the system's.
+    #[must_use]
+    pub fn with_clock(self, clock: impl Clock) -> Self {
+        self.wired(|wiring| wiring.clock = Arc::new(clock))
     }
 
     fn wired(self, change: impl FnOnce(&mut Wiring<S>)) -> Self {
@@ -162,6 +172,7 @@ impl<S> Clone for Wiring<S> {
             dice: Arc::clone(&self.dice),
             spawn: self.spawn.clone(),
             tarpit: self.tarpit.clone(),
+            clock: Arc::clone(&self.clock),
         }
     }
 }

@@ -11,6 +11,7 @@
 //! - [`Softened`], [`soft_value`]: what the service behind is told of soft thresholds.
 //! - [`Tarpit`]: requests over a soft threshold are held back for a while.
 //! - [`Outliving`]: work that goes on after its answer, and its slots with it.
+//! - [`Unreached`]: an answer to a request that the service behind never saw.
 //!
 //! Not here: sockets. Nothing in this crate opens, reads or waits for one.
 
@@ -20,11 +21,12 @@ mod future;
 mod headers;
 mod identity;
 mod layer;
+mod meter;
+mod owed;
 mod peer;
 mod rejection;
 mod service;
 mod shared;
-mod slots;
 mod soft;
 mod tarpit;
 mod view;
@@ -35,11 +37,11 @@ pub use future::LimitFuture;
 pub use headers::{RetryAfter, decider, write_headers};
 pub use identity::Identity;
 pub use layer::LimitLayer;
+pub use owed::{Outliving, Unreached};
 pub use peer::Peer;
 pub use rejection::{Rejection, promise};
 pub use service::Limit;
 pub use shared::SharedLimiter;
-pub use slots::Outliving;
 pub use soft::{Softened, TOLLGATE_SOFT, soft_limits, soft_value};
 pub use tarpit::Tarpit;
 pub use view::HttpRequest;

@@ -3,7 +3,7 @@
 //! ```text
 //! settle the client's address → decide ─┬─ refused ──► word it; the service is never called
 //!                                       └─ allowed ──► call the service → add headers → answer
-//!                           over a soft threshold? ┘   └ slots, if any, go with the body ┘
+//!                           over a soft threshold? ┘   └ what is owed goes with the body ┘
 //!                       held back for a while, marked
 //! ```
 //!
@@ -35,8 +35,8 @@ use crate::client_address::client_address;
 use crate::future::{Conclusion, LimitFuture, Passing, Refused};
 use crate::headers::{RetryAfter, is_limited, written};
 use crate::layer::Wiring;
+use crate::owed::Owed;
 use crate::rejection::Rejection;
-use crate::slots::HeldSlots;
 use crate::soft::{Soft, forget_claims};
 use crate::tarpit::Waiting;
 use crate::view::HttpRequest;
@@ -89,11 +89,13 @@ where
         let concluded =
             limiter.decide_at_once(&view, |decision| self.wiring.conclude(&limiter, decision, &parts));
         match concluded {
-            Some(Conclusion::Passes(passing)) => {
+            Some(Conclusion::Passes(mut passing)) => {
+                passing.prepare(&mut parts.headers);
                 LimitFuture::passing(ready.call(Request::from_parts(parts, body)), passing)
             }
             Some(Conclusion::Softened(softened)) => {
-                let (passing, soft) = *softened;
+                let (mut passing, soft) = *softened;
+                passing.prepare(&mut parts.headers);
                 let waiting = self.wiring.soften(soft, &mut parts);
                 let request = Request::from_parts(parts, body);
                 match waiting {
@@ -127,11 +129,13 @@ where
     let concluded = wiring.conclude(&limiter, &decision, &parts);
     drop(decision);
     match concluded {
-        Conclusion::Passes(passing) => {
+        Conclusion::Passes(mut passing) => {
+            passing.prepare(&mut parts.headers);
             LimitFuture::passing(inner.call(Request::from_parts(parts, body)), passing).await
         }
         Conclusion::Softened(softened) => {
-            let (passing, soft) = *softened;
+            let (mut passing, soft) = *softened;
+            passing.prepare(&mut parts.headers);
             if let Some(waiting) = wiring.soften(soft, &mut parts) {
                 waiting.over().await;
             }
@@ -167,7 +171,7 @@ impl<S: Store> Wiring<S> {
         }
         let passing = Passing {
             written: written(decision, id, settings, None),
-            slots: HeldSlots::of(limiter, decision, self.spawn.as_ref()),
+            owed: Owed::of(limiter, decision, (&self.limiter, &self.clock, self.spawn.as_ref())),
         };
         match Soft::of(decision) {
             None => Conclusion::Passes(passing),

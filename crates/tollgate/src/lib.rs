@@ -64,8 +64,8 @@ pub use outage::{BreakerState, DegradedDecisions, Health, OutageSettings};
 pub use receipt::Receipt;
 pub use tollgate_core::{
     Adjustment, Algorithm, Bucket, Calendar, CalendarUnit, Concurrency, Demand, FixedWindow, Outcome,
-    Overdraft, Owner, Quota, QuotaError, Rate, Rule, RuleId, SlidingLog, SlidingWindow, Span, Timestamp,
-    Verdict, Window,
+    Overdraft, Owner, Quota, QuotaError, Rate, Rule, RuleId, SlidingLog, SlidingParts, SlidingWindow, Span,
+    State, Timestamp, Verdict, Window,
 };
 pub use tollgate_policy::{
     BuildError, Call, Diagnostics as PolicyError, KeySource, Limit, LimitBuilder, ListEntry, Missing, Mode,

@@ -118,6 +118,16 @@ impl Receipt {
         (!charges.is_empty()).then_some(Self { at, owner, charges })
     }
 
+    /// The names of the limits that were charged, in the order of the policy.
+    pub fn limits(&self) -> impl Iterator<Item = &str> {
+        // Windows of one limit are neighbours.
+        let mut last = None;
+        self.charges
+            .iter()
+            .map(|charge| &*charge.limit)
+            .filter(move |name| last.replace(*name).is_none_or(|before| before != *name))
+    }
+
     /// How many slots were taken. They may have been given back since.
     pub fn slots(&self) -> usize {
         if self.owner.is_none() {
@@ -139,6 +149,11 @@ impl Receipt {
 }
 
 impl Charge {
+    /// The limit that was charged.
+    pub(crate) fn limit(&self) -> &str {
+        &self.limit
+    }
+
     fn rule_in<'p>(&self, policy: &'p Policy) -> Option<&'p Rule> {
         policy.limit(&self.limit)?.rule_after(self.rule, &self.key)
     }

@@ -223,3 +223,28 @@ fn the_async_way_answers_the_same() {
     assert!(pollster::block_on(limiter.decide(&ann())).is_allowed());
     assert!(!pollster::block_on(limiter.decide(&ann())).is_allowed());
 }
+
+const MIXED: &str = "limits:
+  - {name: requests, by: user, bucket: 100/hour}
+  - {name: tokens, by: user, windows: [100/hour, 1000/day], cost: {reserve: 10, settle: 'response:x-used'}}
+  - {name: time, by: user, bucket: 100/hour, mode: shadow, cost: {reserve: 20, settle: 'time:1s'}}";
+
+#[test]
+fn limits_settle_each_by_its_own_cost() {
+    let limiter = limiter(MIXED);
+    let receipt = limiter.check(&ann()).receipt().unwrap();
+    assert!(receipt.limits().eq(["requests", "tokens", "time"]));
+    let settle = |costs: &[(&str, u64)]| pollster::block_on(limiter.settle_limits(&receipt, costs)).unwrap();
+    settle(&[("tokens", 40), ("time", 5), ("unknown", 99)]);
+    let expected = [("requests", 99), ("tokens/1h", 60), ("tokens/1d", 960), ("time", 95)];
+    assert_eq!(standing(&limiter.check(&ann().cost(0))), expected);
+}
+
+#[test]
+fn one_cost_for_all_is_that_of_limits_that_settle_if_there_are_such() {
+    let limiter = limiter(MIXED);
+    let decision = limiter.check(&ann());
+    pollster::block_on(limiter.settle(&decision, 50)).unwrap();
+    let expected = [("requests", 99), ("tokens/1h", 50), ("tokens/1d", 950), ("time", 50)];
+    assert_eq!(standing(&limiter.check(&ann().cost(0))), expected);
+}

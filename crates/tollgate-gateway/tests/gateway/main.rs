@@ -13,6 +13,7 @@ mod limits;
 mod malformed;
 mod proxy_protocol;
 mod setting_up;
+mod settling;
 mod slow_readers;
 mod soft;
 mod support;

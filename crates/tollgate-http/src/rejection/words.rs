@@ -72,6 +72,7 @@ fn push_promise(quota: &Quota, words: &mut String) {
             }
         },
         Quota::SlidingWindow(it) => per(it.rate(), words),
+        Quota::SlidingParts(it) => per(it.rate(), words),
         Quota::SlidingLog(it) => per(it.rate(), words),
         Quota::Concurrency(it) => {
             number(it.slots().into(), words);

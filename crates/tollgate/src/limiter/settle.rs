@@ -26,6 +26,9 @@ impl<S: Store> Limiter<S> {
     /// before it ran. What was too much is given back; what was too little is
     /// charged even if it is not there, and repaid before the next request passes.
     ///
+    /// Where limits say `settle` in the policy, it is the cost of those: limits beside them
+    /// that say nothing, such as one that counts requests, keep what they were charged.
+    ///
     /// Once for each decision: the difference to what was charged before it ran is
     /// taken each time.
     pub async fn settle(&self, decision: &Decision<'_>, cost: u64) -> Result<(), StoreError> {
@@ -56,15 +59,47 @@ impl<S: Store> Limiter<S> {
     /// receipts remembers which are settled. What came back later cannot be told apart
     /// from what others spent since, so a second cost could not be put right.
     pub async fn settle_receipt(&self, receipt: &Receipt, cost: u64) -> Result<(), StoreError> {
+        let settles = |name: &str| self.policy.limit(name).is_some_and(|it| it.settle().is_some());
+        let only_some = self.policy.settles() && receipt.limits().any(settles);
         for (charge, rule) in receipt.units_in(&self.policy) {
-            let adjustment = if cost < charge.units {
-                Adjustment::Refund { units: charge.units - cost, taken_at: receipt.at }
-            } else {
-                Adjustment::Charge { units: cost - charge.units, overdraft: Overdraft::OneCapacity }
-            };
-            self.correct(charge, rule, adjustment).await?;
+            if !only_some || settles(charge.limit()) {
+                self.settle_charge(receipt.at, charge, rule, cost).await?;
+            }
         }
         Ok(())
+    }
+
+    /// As [`settle_receipt`](Self::settle_receipt), limit by limit: `costs` are names of limits
+    /// and what the request cost each. Limits that are not named keep what they were charged.
+    /// Where the store fails for one, the others are settled all the same.
+    pub async fn settle_limits(&self, receipt: &Receipt, costs: &[(&str, u64)]) -> Result<(), StoreError> {
+        let mut settled = Ok(());
+        for (charge, rule) in receipt.units_in(&self.policy) {
+            if let Some((_, cost)) = costs.iter().find(|(name, _)| *name == charge.limit()) {
+                let of_this = self.settle_charge(receipt.at, charge, rule, *cost).await;
+                settled = settled.and(of_this);
+            }
+        }
+        settled
+    }
+
+    /// Puts what was charged at a time right.
+    async fn settle_charge(
+        &self,
+        at: Timestamp,
+        charge: &Charge,
+        rule: &Rule,
+        cost: u64,
+    ) -> Result<(), StoreError> {
+        if cost == charge.units {
+            return Ok(());
+        }
+        let adjustment = if cost < charge.units {
+            Adjustment::Refund { units: charge.units - cost, taken_at: at }
+        } else {
+            Adjustment::Charge { units: cost - charge.units, overdraft: Overdraft::OneCapacity }
+        };
+        self.correct(charge, rule, adjustment).await
     }
 
     /// As [`release`](Self::release), of a decision that is gone. Doing so twice does no harm.
@@ -119,11 +154,10 @@ impl<S: Store> Limiter<S> {
 /// charge, which a receipt does not know: of what still counts, the newest is given back.
 fn once_replayed(adjustment: Adjustment, rule: &Rule, now: Timestamp) -> Adjustment {
     match (adjustment, &rule.quota) {
-        (Adjustment::Refund { units, taken_at }, Quota::SlidingLog(_) | Quota::SlidingWindow(_))
-            if taken_at + rule.quota.period() > now =>
-        {
-            Adjustment::Grant { units }
-        }
+        (
+            Adjustment::Refund { units, taken_at },
+            Quota::SlidingLog(_) | Quota::SlidingWindow(_) | Quota::SlidingParts(_),
+        ) if taken_at + rule.quota.period() > now => Adjustment::Grant { units },
         _ => adjustment,
     }
 }

@@ -16,7 +16,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tollgate_core::{
-    Algorithm, Bucket, Concurrency, FixedWindow, Quota, Rate, Rule, RuleId, SlidingLog, SlidingWindow, Span,
+    Algorithm, Bucket, Concurrency, FixedWindow, Quota, Rate, Rule, RuleId, SlidingLog, SlidingParts,
+    SlidingWindow, Span,
 };
 use tollgate_policy::Check;
 
@@ -110,6 +111,10 @@ impl Fraction {
         u64::try_from(share).unwrap_or(count).max(1)
     }
 
+    fn of_rate(self, rate: Rate) -> Rate {
+        Rate::new(self.of_count(rate.count), rate.period)
+    }
+
     fn of_quota(self, quota: &Quota) -> Quota {
         // None of these can fail: a part of what can be served can be, too.
         let scaled = match quota {
@@ -122,14 +127,11 @@ impl Fraction {
             Quota::FixedWindow(it) => {
                 FixedWindow::new(self.of_count(it.capacity()), it.window().clone()).ok().map(Quota::from)
             }
-            Quota::SlidingWindow(it) => {
-                let rate = Rate::new(self.of_count(it.rate().count), it.rate().period);
-                SlidingWindow::new(rate).and_then(|new| new.with_parts(it.parts())).ok().map(Quota::from)
+            Quota::SlidingWindow(it) => SlidingWindow::new(self.of_rate(it.rate())).ok().map(Quota::from),
+            Quota::SlidingParts(it) => {
+                SlidingParts::new(self.of_rate(it.rate()), it.parts()).ok().map(Quota::from)
             }
-            Quota::SlidingLog(it) => {
-                let rate = Rate::new(self.of_count(it.rate().count), it.rate().period);
-                SlidingLog::new(rate).ok().map(Quota::from)
-            }
+            Quota::SlidingLog(it) => SlidingLog::new(self.of_rate(it.rate())).ok().map(Quota::from),
             Quota::Concurrency(it) => {
                 let slots = self.of_count(it.slots().into());
                 let slots = u32::try_from(slots).unwrap_or(it.slots());
@@ -226,10 +228,11 @@ mod tests {
 
     #[test]
     fn every_quota_has_a_share_of_at_least_one() {
-        let quotas: [Quota; 5] = [
+        let quotas: [Quota; 6] = [
             Bucket::new(Rate::per_minute(1)).unwrap().into(),
             FixedWindow::epoch(Rate::per_minute(1)).unwrap().into(),
-            SlidingWindow::new(Rate::per_minute(1)).unwrap().with_parts(6).unwrap().into(),
+            SlidingWindow::new(Rate::per_minute(1)).unwrap().into(),
+            SlidingParts::new(Rate::per_minute(1), 7).unwrap().into(),
             SlidingLog::new(Rate::per_minute(1)).unwrap().into(),
             Concurrency::new(1, Span::from_secs(1)).unwrap().into(),
         ];

@@ -80,6 +80,22 @@ fn a_refund_gives_all_back() {
 }
 
 #[test]
+fn limits_settle_each_by_its_own_cost_without_the_store_too() {
+    let subject = subject(
+        "limits:
+           - {name: api, by: user, rate: 100/day, algorithm: fixed-window}
+           - {name: tokens, by: user, rate: 100/day, algorithm: fixed-window, on_outage: allow, cost: {settle: 'json:n'}}",
+    );
+    subject.store.turn(Mood::Refusing);
+    let receipt = subject.decide(&ann().cost(10)).receipt().unwrap();
+    assert!(receipt.limits().eq(["api", "tokens"]));
+    pollster::block_on(subject.limiter.settle_limits(&receipt, &[("tokens", 30)])).unwrap();
+    recover(&subject);
+    assert_eq!(subject.reconcile(), 2);
+    assert_eq!(standing(&subject.decide(&ann().cost(0))), [("api", 100, 90), ("tokens", 100, 70)]);
+}
+
+#[test]
 fn what_was_written_after_an_entry_was_charged_is_told_apart() {
     let subject = subject(POLICY);
     subject.store.turn(Mood::Refusing);

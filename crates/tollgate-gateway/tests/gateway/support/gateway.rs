@@ -5,7 +5,7 @@ use std::thread;
 
 use tokio::sync::oneshot;
 use tollgate::policy::{Document, Problems};
-use tollgate::{Limiter, Policy};
+use tollgate::{Call, Limiter, Policy};
 use tollgate_gateway::{Gateway, GatewaySettings};
 use tollgate_http::{SharedLimiter, Tarpit};
 use tollgate_net::{Drain, Drainer, Sockets};
@@ -93,6 +93,14 @@ impl Served {
     #[track_caller]
     pub(crate) fn get(&self, path: &str) -> super::Message {
         self.connect().get(path)
+    }
+
+    /// What is left of the only limit, for all callers.
+    #[track_caller]
+    pub(crate) fn left(&self) -> u64 {
+        let limiter = self.limiter.load();
+        let decision = limiter.check(&Call::new("GET", "/").cost(0));
+        decision.limits().next().unwrap().outcome().remaining
     }
 
     /// Puts another policy in force.

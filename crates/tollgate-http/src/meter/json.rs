@@ -1,0 +1,360 @@
+//! One number in JSON that passes by, found without keeping any of it.
+//!
+//! The text comes in pieces of any size and is looked at once, byte by byte. What is
+//! remembered does not grow with it: how deep it is nested, how far the names that lead to
+//! the number have been followed, and the digits of the number itself.
+//!
+//! Texts may follow one another (a line each, say). Of several numbers the last counts. What
+//! is no JSON is passed over until [`Scanner::restart`].
+//!
+//! Not here: which part of an answer is JSON (`meter`, `events`).
+
+use std::sync::Arc;
+
+use tollgate::policy::whole_units;
+
+/// Deeper than this nothing is followed: a bit is kept for each level.
+const DEEPEST: u32 = 128;
+/// Longer than any number that can be counted, with a fraction.
+const LONGEST: usize = 40;
+
+/// Looks for a number by the names of the members that lead to it.
+pub(super) struct Scanner {
+    path: Arc<[Box<str>]>,
+    /// What was found last.
+    found: Option<u64>,
+    state: State,
+    depth: u32,
+    /// One bit for each level, the innermost lowest: whether it is an object.
+    objects: u128,
+    /// How many names have been followed. The object where the next is looked for is one
+    /// level deeper.
+    followed: u32,
+    /// Whether the value that comes is the one that the next name leads to.
+    is_next: bool,
+    digits: [u8; LONGEST],
+    /// How many digits there are; more than fit is no number.
+    length: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// A value begins, or a list ends.
+    Value,
+    /// A name begins, or an object ends.
+    Name,
+    /// In a name. How much of it is that of the next one; `None`: it is another.
+    InName(Option<usize>),
+    /// Behind a backslash in a name, which is another then.
+    EscapedInName,
+    /// Behind a name.
+    Colon,
+    InText,
+    EscapedInText,
+    /// In a number, kept if it is the one that is looked for.
+    InNumber(bool),
+    /// In `true`, `false` or `null`.
+    InWord,
+    /// Behind a value.
+    Behind,
+    /// This is no JSON.
+    Lost,
+}
+
+impl Scanner {
+    pub(super) fn new(path: Arc<[Box<str>]>) -> Self {
+        Self {
+            path,
+            found: None,
+            state: State::Value,
+            depth: 0,
+            objects: 0,
+            followed: 0,
+            is_next: false,
+            digits: [0; LONGEST],
+            length: 0,
+        }
+    }
+
+    pub(super) const fn found(&self) -> Option<u64> {
+        self.found
+    }
+
+    /// A new text begins. What was found is kept.
+    pub(super) fn restart(&mut self) {
+        self.state = State::Value;
+        (self.depth, self.objects, self.followed, self.is_next) = (0, 0, 0, false);
+    }
+
+    /// Nothing of this text can be read any more.
+    pub(super) const fn give_up(&mut self) {
+        self.state = State::Lost;
+    }
+
+    /// Looks at the next piece.
+    pub(super) fn read(&mut self, mut piece: &[u8]) {
+        while let Some((&byte, rest)) = piece.split_first() {
+            piece = rest;
+            match self.state {
+                // Nearly all that there is: passed over at once.
+                State::InText if !matches!(byte, b'"' | b'\\') => {
+                    let end = rest.iter().position(|it| matches!(it, b'"' | b'\\'));
+                    piece = &rest[end.unwrap_or(rest.len())..];
+                }
+                State::Lost => return,
+                _ => self.step(byte),
+            }
+        }
+    }
+
+    fn step(&mut self, byte: u8) {
+        self.state = match (self.state, byte) {
+            (State::InText, b'"') => State::Behind,
+            (State::InText, b'\\') => State::EscapedInText,
+            (State::InText | State::EscapedInText, _) => State::InText,
+            (State::InName(matching), b'"') => {
+                self.is_next = matching.is_some_and(|it| it == self.next_name().len());
+                State::Colon
+            }
+            (State::InName(_), b'\\') => State::EscapedInName,
+            (State::InName(matching), _) => {
+                let goes_on = |at: &usize| self.next_name().get(*at) == Some(&byte);
+                State::InName(matching.filter(goes_on).map(|at| at + 1))
+            }
+            (State::EscapedInName, _) => State::InName(None),
+            (State::InNumber(kept), b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-') => {
+                self.digit(byte);
+                State::InNumber(kept)
+            }
+            (State::InWord, b'a'..=b'z') => State::InWord,
+            (State::InNumber(_) | State::InWord, _) => return self.end_plain(byte),
+            (state, b' ' | b'\t' | b'\r' | b'\n') => state,
+            (State::Colon, b':') => State::Value,
+            (State::Name, b'"') => {
+                let is_looked_at = self.depth == self.followed + 1;
+                State::InName(is_looked_at.then_some(0))
+            }
+            (State::Value, _) => self.begin(byte),
+            (State::Behind, b',') if self.depth > 0 && self.is_object() => State::Name,
+            (State::Behind, b',') if self.depth > 0 => State::Value,
+            (State::Name | State::Behind, b'}') if self.depth > 0 && self.is_object() => self.leave(),
+            (State::Behind, b']') if self.depth > 0 && !self.is_object() => self.leave(),
+            // Another text follows.
+            (State::Behind, _) if self.depth == 0 => self.begin(byte),
+            _ => State::Lost,
+        };
+    }
+
+    /// A number or a word has ended before this byte.
+    fn end_plain(&mut self, byte: u8) {
+        if self.state == State::InNumber(true)
+            && let Some(number) = self.digits.get(..self.length).and_then(units)
+        {
+            self.found = Some(number);
+        }
+        self.state = State::Behind;
+        self.step(byte);
+    }
+
+    /// A value begins with this byte.
+    fn begin(&mut self, byte: u8) -> State {
+        let is_next = std::mem::take(&mut self.is_next);
+        let is_last = self.followed as usize + 1 == self.path.len();
+        match byte {
+            b'{' => {
+                self.followed += u32::from(is_next && !is_last);
+                self.enter(true)
+            }
+            b'[' => self.enter(false),
+            b']' if self.depth > 0 && !self.is_object() => self.leave(),
+            b'"' => State::InText,
+            b'-' | b'0'..=b'9' => {
+                self.length = 0;
+                self.digit(byte);
+                State::InNumber(is_next && is_last)
+            }
+            b't' | b'f' | b'n' => State::InWord,
+            _ => State::Lost,
+        }
+    }
+
+    fn enter(&mut self, object: bool) -> State {
+        if self.depth == DEEPEST {
+            return State::Lost;
+        }
+        self.depth += 1;
+        self.objects = self.objects << 1 | u128::from(object);
+        if object { State::Name } else { State::Value }
+    }
+
+    fn leave(&mut self) -> State {
+        self.depth -= 1;
+        self.objects >>= 1;
+        // Out of the object that the last name led to.
+        if self.followed > 0 && self.depth == self.followed {
+            self.followed -= 1;
+        }
+        State::Behind
+    }
+
+    const fn is_object(&self) -> bool {
+        self.objects & 1 == 1
+    }
+
+    fn next_name(&self) -> &[u8] {
+        self.path.get(self.followed as usize).map_or(&[], |name| name.as_bytes())
+    }
+
+    fn digit(&mut self, byte: u8) {
+        if let Some(place) = self.digits.get_mut(self.length) {
+            *place = byte;
+        }
+        self.length += 1;
+    }
+}
+
+/// What a number comes to in units: a fraction counts as begun, and less than nothing is none.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "what is too large becomes the largest, which is meant"
+)]
+fn units(number: &[u8]) -> Option<u64> {
+    if let Some(units) = whole_units(number) {
+        return Some(units);
+    }
+    let number: f64 = std::str::from_utf8(number).ok()?.parse().ok()?;
+    (number >= 0.0).then(|| number.ceil() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn path(names: &[&str]) -> Arc<[Box<str>]> {
+        names.iter().map(|name| Box::from(*name)).collect()
+    }
+
+    fn found(names: &[&str], pieces: &[&[u8]]) -> Option<u64> {
+        let mut scanner = Scanner::new(path(names));
+        for piece in pieces {
+            scanner.read(piece);
+        }
+        scanner.found()
+    }
+
+    const USAGE: [&str; 2] = ["usage", "total"];
+
+    #[track_caller]
+    fn check(text: &str, expected: Option<u64>) {
+        assert_eq!(found(&USAGE, &[text.as_bytes()]), expected, "{text}");
+        let bytes: Vec<&[u8]> = text.as_bytes().chunks(1).collect();
+        assert_eq!(found(&USAGE, &bytes), expected, "byte by byte: {text}");
+    }
+
+    #[test]
+    fn a_number_is_found_where_its_names_lead_and_nowhere_else() {
+        check(r#"{"usage":{"total":12}}"#, Some(12));
+        check(" {\n \"id\" : \"x\", \"usage\" : { \"in\": 1 , \"total\" : 12 } }\n", Some(12));
+        check(
+            r#"{"a":[{"usage":{"total":1}},[]],"b":{},"c":[],"usage":{"d":{"total":2},"total":3}}"#,
+            Some(3),
+        );
+        check(r#"{"total":1}"#, None);
+        check(r#"{"usage":{"totals":1,"tota":2,"":3}}"#, None);
+        check(r#"{"usage":[{"total":1}]}"#, None);
+        check(r#"[{"usage":{"total":1}}]"#, None);
+        check(r#"{"x":{"usage":{"total":1}}}"#, None);
+        check(r#"{"usage":{"x":{"usage":{"total":1}}}}"#, None);
+        check(r#"{"usage":{"x":{"y":1}},"total":5}"#, None);
+        check(r#"{"text":"{\"usage\":{\"total\":9}}","usage":{"total":4}}"#, Some(4));
+        check(r#"{"text":"\\","usage":{"total":4}}"#, Some(4));
+        check(r#"{"us\u0061ge":{"total":4}}"#, None);
+    }
+
+    #[test]
+    fn only_what_can_be_counted_is_a_number() {
+        for (number, expected) in [
+            ("0", Some(0)),
+            ("12.0", Some(12)),
+            ("12.01", Some(13)),
+            ("1.2e3", Some(1_200)),
+            ("1E2", Some(100)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("99999999999999999999999", Some(u64::MAX)),
+            ("1e999", Some(u64::MAX)),
+            ("-1", None),
+            ("-0", Some(0)),
+            ("null", None),
+            ("true", None),
+            (r#""12""#, None),
+            ("[12]", None),
+            ("{}", None),
+            ("1-2", None),
+            (&"1".repeat(41), None),
+        ] {
+            check(&format!(r#"{{"usage":{{"total":{number}}}}}"#), expected);
+        }
+    }
+
+    #[test]
+    fn the_last_of_several_counts_and_one_that_is_cut_off_does_not() {
+        check("{\"usage\":{\"total\":1}}\n{\"usage\":{\"total\":2}}\n{\"done\":true}\n", Some(2));
+        check(r#"{"usage":{"total":1},"usage":{"total":2}}"#, Some(2));
+        check(r#"{"usage":{"total":1},"usage":{"total":null}}"#, Some(1));
+        check(r#"{"usage":{"total":12"#, None);
+        check(r#"{"usage":{"total":12}"#, Some(12));
+    }
+
+    #[test]
+    fn what_is_no_json_is_passed_over() {
+        for text in
+            ["<html>", "[DONE]", "{usage:{total:1}}", "}", r#"{"usage" "total":1}"#, "{,}", "[}", "{]"]
+        {
+            check(text, None);
+            check(&format!("{text}{{\"usage\":{{\"total\":1}}}}"), None);
+        }
+        let deep = "[".repeat(500);
+        check(&deep, None);
+        check(&format!(r#"{{"a":{}{},"usage":{{"total":7}}}}"#, "[".repeat(127), "]".repeat(127)), Some(7));
+    }
+
+    fn values() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            "[a-z\"\\\\{}:,\u{e9}]{0,8}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(5, 64, 6, |inner| {
+            let names = prop_oneof![Just("usage".to_owned()), Just("total".to_owned()), "[a-z\"\\\\]{0,6}"];
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+                prop::collection::vec((names, inner), 0..5)
+                    .prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+        #[test]
+        fn it_finds_what_a_reader_of_the_whole_text_finds(value in values(), cut in 1_usize..9, planted in any::<bool>()) {
+            let value = if planted { json!({"a": value.clone(), "usage": {"b": value, "total": 5}}) } else { value };
+            let expected = value.get("usage").and_then(|it| it.get("total")).and_then(Value::as_u64);
+            for text in [value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {
+                let pieces: Vec<&[u8]> = text.as_bytes().chunks(cut).collect();
+                prop_assert_eq!(found(&USAGE, &pieces), expected, "{}", text);
+            }
+        }
+
+        #[test]
+        fn no_bytes_break_it(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            found(&USAGE, &[&bytes]);
+        }
+    }
+}
