@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tollgate::policy::{Diagnostic, Document, Located, Problems};
+use tollgate::policy::{Diagnostic, Document, Located, Problems, Trap};
 use tollgate::{Limit, Policy, PolicyError as Diagnostics};
 
 use crate::section::quoted;
@@ -182,7 +182,11 @@ fn compare(files: &mut [Read<'_>], merge: bool) {
         each_limit(descriptors, &mut |limit| {
             for name in limit.replaces.iter().filter(|name| !known.contains(&name.value)) {
                 problems
-                    .warning(name.place, format!("no limit of this domain is called {}", quoted(&name.value)))
+                    .warning(
+                        Trap::EnvoyReplacesNothing,
+                        name.place,
+                        format!("no limit of this domain is called {}", quoted(&name.value)),
+                    )
                     .label("so nothing is replaced");
             }
         });

@@ -6,7 +6,7 @@
 //!
 //! Not here: what the words mean (`written`).
 
-use tollgate::policy::{Entry, Kind, Located, Node, Place, Problems, nearest};
+use tollgate::policy::{Entry, Kind, Located, Node, Place, Problems, Trap, nearest};
 
 /// The words of one section.
 #[derive(Debug)]
@@ -81,7 +81,11 @@ impl Section {
             let word = name.value.as_str();
             if let Some(home) = SECTIONS.iter().find(|it| it.words.contains(&word)) {
                 problems
-                    .warning(name.place, format!("`{word}` does nothing in {}", self.called))
+                    .warning(
+                        Trap::EnvoyIdleWord,
+                        name.place,
+                        format!("`{word}` does nothing in {}", self.called),
+                    )
                     .label(format!("it belongs in {}", home.called));
                 continue;
             }

@@ -7,7 +7,7 @@ mod rate_limit;
 
 use std::collections::HashMap;
 
-use tollgate::policy::{Located, Node, Place, Problems};
+use tollgate::policy::{Located, Node, Place, Problems, Trap};
 
 use crate::metadata::Metadata;
 use crate::section::{DESCRIPTOR, FILE, Fields, quoted};
@@ -136,7 +136,7 @@ fn descriptor(node: &Node, left: &mut usize, problems: &mut Problems) -> Option<
     }
     if let Some(key) = key.as_ref().filter(|key| key.value.contains('*')) {
         problems
-            .warning(key.place, "`*` in a key is a character like any other")
+            .warning(Trap::EnvoyStarInKey, key.place, "`*` in a key is a character like any other")
             .help("only in a `value` it stands for any characters");
     }
     let value = fields.text("value", problems);
@@ -157,6 +157,7 @@ fn descriptor(node: &Node, left: &mut usize, problems: &mut Problems) -> Option<
             if fields.entry(word).is_some() {
                 problems
                     .warning(
+                        Trap::EnvoyIdleWord,
                         fields.place_of(word),
                         format!("`{word}` does nothing without a `rate_limit` beside it"),
                     )

@@ -6,9 +6,10 @@
 use tollgate_core::{Quota, Rule, RuleId, Span};
 
 use crate::apart::Apart;
+use crate::cost::{Cost, Settle};
 use crate::descriptor::index::Index;
 use crate::descriptor::{DescriptorPattern, EntryPattern, MOST_ENTRIES, domain};
-use crate::limit::{Cost, Limit, Missing, Mode, Soft, is_limit_name};
+use crate::limit::{Limit, Missing, Mode, Soft, is_limit_name};
 use crate::matcher::Matcher;
 use crate::pattern::PathPattern;
 use crate::policy::Policy;
@@ -40,6 +41,7 @@ pub struct LimitBuilder {
     quotas: Vec<Quota>,
     missing: Missing,
     cost: u64,
+    settle: Option<Settle>,
     mode: Mode,
     count_denied: bool,
     dialects: Vec<Dialect>,
@@ -94,6 +96,14 @@ pub enum BuildError {
     /// A limit without a number.
     #[error("limit `{0}` has no quota")]
     NoQuota(String),
+    /// Nobody tells what its requests cost in the end.
+    #[error("limit `{name}` cannot settle costs: {why}")]
+    Settle {
+        /// The limit.
+        name: String,
+        /// Why not.
+        why: String,
+    },
     /// Two windows of one length tell nothing apart.
     #[error("two windows of limit `{name}` are {length} long")]
     SameWindow {
@@ -115,6 +125,7 @@ impl LimitBuilder {
             quotas: Vec::new(),
             missing: Missing::default(),
             cost: 1,
+            settle: None,
             mode: Mode::default(),
             count_denied: false,
             dialects: Vec::new(),
@@ -210,10 +221,17 @@ impl LimitBuilder {
         self
     }
 
-    /// What a request costs.
+    /// What a request costs; with [`settle`](Self::settle), what is taken when it comes.
     #[must_use]
     pub const fn cost(mut self, cost: u64) -> Self {
         self.cost = cost;
+        self
+    }
+
+    /// Where it is found what a request cost in the end. Not for descriptors and slots.
+    #[must_use]
+    pub fn settle(mut self, settle: Settle) -> Self {
+        self.settle = Some(settle);
         self
     }
 
@@ -307,6 +325,20 @@ impl LimitBuilder {
         if self.by.is_empty() {
             return Err(BuildError::NoKey(name));
         }
+        if self.settle.is_some() {
+            let why = if descriptor.is_some() || self.apart.is_some() {
+                Some("a proxy does not tell what was answered")
+            } else if self.quotas.iter().any(|quota| matches!(quota, Quota::Concurrency(_))) {
+                Some("every request takes one slot")
+            } else if let Some(Settle::Time(Span::ZERO)) = self.settle {
+                Some("no time at all cannot be counted")
+            } else {
+                None
+            };
+            if let Some(why) = why {
+                return Err(BuildError::Settle { name, why: why.to_owned() });
+            }
+        }
         let mut endpoints = Vec::with_capacity(self.endpoints.len().max(1));
         for endpoint in self.endpoints {
             match PathPattern::parse(&endpoint) {
@@ -342,6 +374,7 @@ impl LimitBuilder {
             by: self.by,
             missing: self.missing,
             cost: Cost::Fixed(self.cost),
+            settle: self.settle,
             mode: self.mode,
             count_denied: self.count_denied,
             on_outage: crate::limit::OnOutage::default(),

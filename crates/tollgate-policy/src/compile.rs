@@ -7,13 +7,13 @@
 //! - `descriptor`: what a limit on descriptors counts by, and whom it makes exceptions for.
 //! - `limit`: one limit, and the rules it checks.
 //! - `name`: names for limits that have none.
-//! - `warn`: what works and is probably not meant.
+//! - `traps`: what works and is probably not meant.
 
 mod amount;
 mod descriptor;
 mod limit;
 mod name;
-mod warn;
+mod traps;
 
 use crate::diagnostic::{Diagnostics, Problems};
 use crate::document::Document;
@@ -28,8 +28,8 @@ use crate::written::{File, sections};
 pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Policy, Diagnostics> {
     let mut file = File::read(document, &mut problems);
     let client = file.client.take();
-    warn::about_client(client.as_ref(), &mut problems);
-    let client = client.as_ref().map(client_address).unwrap_or_default();
+    let written_client = client;
+    let client = written_client.as_ref().map(client_address).unwrap_or_default();
     let mut drafts = Vec::with_capacity(file.limits.len());
     for limit in &file.limits {
         let live = limit::draft(limit, &client, &mut problems);
@@ -38,7 +38,6 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
         drafts.extend(live.map(|live| (live, candidate)));
     }
     let names = name::all(&file.limits, &mut problems);
-    warn::about_limits(&file, &mut problems);
     if problems.has_errors() {
         return Err(problems.errors().about(document.sources()));
     }
@@ -48,6 +47,8 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
         limits.push(live.finish(&name, None));
         limits.extend(candidate.map(|it| it.finish(&name::of_candidate(&name), Some(place))));
     }
+    traps::find(document, &file, written_client.as_ref(), &limits, &mut problems);
+    let expected = file.expect.iter().map(|it| it.value).collect();
     let (default_plan, plan_from) = file.plans.map_or((None, None), |it| (it.default, it.from));
     let list = |entries: Vec<crate::written::lists::Entry>| {
         List::new(entries.into_iter().map(|entry| (entry.meaning, entry.conditions)).collect())
@@ -63,6 +64,7 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
         headers: file.headers.map(header_settings).unwrap_or_default(),
         privacy: file.privacy.and_then(|it| it.keys).unwrap_or_default(),
         warnings: problems.about(document.sources()),
+        expected,
         ..Policy::default()
     };
     Ok(match file.max_keys {

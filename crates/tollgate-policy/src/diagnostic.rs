@@ -12,6 +12,7 @@ mod excerpt;
 mod passwords;
 mod sources;
 mod store;
+mod told;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -19,6 +20,9 @@ use std::fmt;
 pub(crate) use excerpt::source_line;
 pub use passwords::veiled;
 pub(crate) use sources::{Source, Sources};
+pub use told::Told;
+
+use crate::trap::Trap;
 
 /// The most that one run reports. Past this the file is probably not a policy.
 const MOST_SHOWN: usize = 100;
@@ -89,6 +93,8 @@ pub enum Severity {
 pub struct Diagnostic {
     /// How bad it is.
     pub severity: Severity,
+    /// Which kind of warning it is; every warning has a code, and no error.
+    pub code: Option<Trap>,
     /// What is wrong, in one line.
     pub message: String,
     /// Where.
@@ -106,11 +112,21 @@ impl Diagnostic {
     pub fn new(severity: Severity, place: Place, message: impl Into<String>) -> Self {
         Self {
             severity,
+            code: None,
             message: message.into(),
             place,
             label: String::new(),
             related: Vec::new(),
             help: Vec::new(),
+        }
+    }
+
+    /// `error`, or `warning[CODE]`.
+    pub(crate) fn kind(&self) -> String {
+        match (self.severity, self.code) {
+            (Severity::Error, _) => "error".to_owned(),
+            (Severity::Warning, None) => "warning".to_owned(),
+            (Severity::Warning, Some(code)) => format!("warning[{code}]"),
         }
     }
 
@@ -159,8 +175,8 @@ impl Problems {
     }
 
     /// Adds a warning; the result takes label and help.
-    pub fn warning(&mut self, place: Place, message: impl Into<String>) -> &mut Diagnostic {
-        self.push(Diagnostic::new(Severity::Warning, place, message))
+    pub fn warning(&mut self, code: Trap, place: Place, message: impl Into<String>) -> &mut Diagnostic {
+        self.push(Diagnostic { code: Some(code), ..Diagnostic::new(Severity::Warning, place, message) })
     }
 
     /// Adds a diagnostic made elsewhere.
@@ -180,6 +196,14 @@ impl Problems {
     /// Whether anything found so far makes the file unusable.
     pub fn has_errors(&self) -> bool {
         self.left_out.0 > 0 || self.found.iter().any(|it| it.severity == Severity::Error)
+    }
+
+    /// The warnings found so far, to be gone through as a whole.
+    pub(crate) fn take_warnings(&mut self) -> Vec<Diagnostic> {
+        let (warnings, others) =
+            std::mem::take(&mut self.found).into_iter().partition(|it| it.severity == Severity::Warning);
+        self.found = others;
+        warnings
     }
 
     /// The errors alone: what else was noticed can wait until they are gone.
@@ -240,6 +264,23 @@ impl Diagnostics {
     pub fn reworded(mut self, reword: impl FnMut(&mut Diagnostic)) -> Self {
         self.items.iter_mut().for_each(reword);
         self
+    }
+
+    /// The same, without warnings that somebody has said to expect.
+    #[must_use]
+    pub fn without(mut self, expected: impl Fn(Trap) -> bool) -> Self {
+        self.items.retain(|it| !it.code.is_some_and(&expected));
+        self
+    }
+
+    /// Each in words that may be shown, for whoever does not want text.
+    pub fn told(&self, file: &str) -> Vec<Told> {
+        self.items.iter().map(|item| Told::new(item, &self.sources, file)).collect()
+    }
+
+    /// How many more were found than are kept.
+    pub const fn left_out(&self) -> usize {
+        self.left_out
     }
 
     /// As text for a terminal, in the manner of `rustc`. `file` is how the file is called there.

@@ -20,7 +20,7 @@ mod references;
 mod syntax;
 
 pub use node::{Fields, Words};
-pub(crate) use node::{short, whole_number};
+pub(crate) use node::{byte_count, short, whole_number};
 pub use overlay::Setting;
 pub(crate) use references::References;
 

@@ -77,6 +77,12 @@ impl Key {
         Shown(self)
     }
 
+    /// Whether something stands in for a part that the request lacked: its client's address, or one key for all
+    /// such requests.
+    pub fn has_stand_in(&self) -> bool {
+        self.parts().any(|(tag, _)| matches!(tag, tag::INSTEAD | tag::SHARED | tag::UNKNOWN))
+    }
+
     /// The key that a caller names, who asks about a key and not about a request.
     pub fn named(name: &[u8]) -> Self {
         let mut key = Self::default();

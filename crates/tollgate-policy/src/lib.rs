@@ -4,6 +4,7 @@
 mod apart;
 mod builder;
 mod compile;
+mod cost;
 mod descriptor;
 mod diagnostic;
 mod document;
@@ -23,18 +24,20 @@ mod settings;
 mod source;
 mod suggest;
 mod survey;
+mod trap;
 mod typed;
 mod veil;
 mod written;
 
 pub use apart::Apart;
 pub use builder::{BuildError, LimitBuilder};
+pub use cost::{Cost, Settle, whole_units};
 pub use descriptor::{Descriptor, DescriptorPattern, EntryPattern, Glob};
-pub use diagnostic::{Diagnostic, Diagnostics, Located, Place, Problems, Severity, veiled};
+pub use diagnostic::{Diagnostic, Diagnostics, Located, Place, Problems, Severity, Told, veiled};
 pub use document::{Document, Entry, Fields, Kind, Node, Setting, Words};
 pub use identify::{Credential, Identify};
 pub use key::{Key, LONGEST_PART};
-pub use limit::{Allowance, Cost, HeaderMatch, Limit, Missing, Mode, OnOutage, Soft};
+pub use limit::{Allowance, HeaderMatch, Limit, Missing, Mode, OnOutage, Soft};
 pub use lists::ListEntry;
 pub use net::{Net, NetSet};
 pub use pattern::{HostPattern, PathPattern, without_port};
@@ -46,4 +49,5 @@ pub use settings::{
 pub use source::KeySource;
 pub use suggest::nearest;
 pub use survey::{Block, BlockReason, Check, Checks, Granted, Survey};
+pub use trap::{Of as TrapOf, Trap};
 pub use written::schema;

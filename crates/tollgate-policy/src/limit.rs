@@ -7,6 +7,7 @@ use foldhash::HashMap;
 use tollgate_core::{Rule, RuleId, Span};
 
 use crate::apart::Apart;
+use crate::cost::{Cost, Settle};
 use crate::descriptor::DescriptorPattern;
 use crate::key::Key;
 use crate::pattern::{HostPattern, PathPattern};
@@ -47,6 +48,7 @@ pub struct Limit {
     pub(crate) by: Vec<KeySource>,
     pub(crate) missing: Missing,
     pub(crate) cost: Cost,
+    pub(crate) settle: Option<Settle>,
     pub(crate) mode: Mode,
     pub(crate) count_denied: bool,
     pub(crate) on_outage: OnOutage,
@@ -130,16 +132,6 @@ pub struct Soft {
     pub tarpit: Span,
 }
 
-/// What one request costs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cost {
-    /// Always this much.
-    Fixed(u64),
-    /// What this header says. Without a number in it the request costs one, and
-    /// never less: saying nothing, or nonsense, must not be cheaper.
-    Header(Box<str>),
-}
-
 /// How answers call a limit that stands in no policy.
 const UNWRITTEN: &str = "(unwritten)";
 
@@ -175,6 +167,7 @@ impl Limit {
             by: vec![KeySource::Global],
             missing: Missing::default(),
             cost: Cost::Fixed(1),
+            settle: None,
             mode: Mode::default(),
             count_denied: false,
             on_outage: OnOutage::default(),
@@ -257,9 +250,14 @@ impl Limit {
         self.missing
     }
 
-    /// What a request costs.
+    /// What is taken when a request comes.
     pub const fn cost(&self) -> &Cost {
         &self.cost
+    }
+
+    /// Where it is found what a request cost in the end. `None`: what was taken is final.
+    pub const fn settle(&self) -> Option<&Settle> {
+        self.settle.as_ref()
     }
 
     /// Whether it refuses.
@@ -300,6 +298,11 @@ impl Limit {
     /// What it grants to one key, if it makes an exception.
     pub fn override_for(&self, key: &Key) -> Option<&Allowance> {
         if self.overrides.is_empty() { None } else { self.overrides.get(key) }
+    }
+
+    /// The keys it makes an exception for, in no order.
+    pub fn overrides(&self) -> impl Iterator<Item = (&Key, &Allowance)> {
+        self.overrides.iter()
     }
 
     /// Every rule that it counts by: its own, those of plans and those of overrides.

@@ -25,6 +25,12 @@ impl Mistake {
         self
     }
 
+    /// The same, of a text that is the end of a longer one.
+    pub(crate) fn after(mut self, bytes: usize) -> Self {
+        self.at = self.at.map(|at| at.start + bytes..at.end + bytes);
+        self
+    }
+
     pub(crate) fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
         self

@@ -22,6 +22,7 @@ use crate::net::Net;
 use crate::request::Request;
 use crate::settings::{ClientAddress, HeaderSettings, KeyPrivacy};
 use crate::source::KeySource;
+use crate::trap::Trap;
 use crate::typed;
 
 /// A policy file that was understood.
@@ -59,7 +60,11 @@ pub struct Policy {
     pub(crate) headers: HeaderSettings,
     pub(crate) privacy: KeyPrivacy,
     pub(crate) max_keys: u64,
+    /// Whether a limit settles costs after its requests.
+    pub(crate) settles: bool,
     pub(crate) warnings: Diagnostics,
+    /// What the file says to expect, beside what its limits do.
+    pub(crate) expected: Vec<Trap>,
     /// For rules that stand in no policy: whoever asks brings the numbers.
     pub(crate) unwritten: Limit,
     pub(crate) extension: Option<Extension>,
@@ -86,7 +91,9 @@ impl Default for Policy {
             headers: HeaderSettings::default(),
             privacy: KeyPrivacy::default(),
             max_keys: 1_000_000,
+            settles: false,
             warnings: Diagnostics::default(),
+            expected: Vec::new(),
             unwritten: Limit::unwritten(),
             extension: None,
         }
@@ -126,6 +133,7 @@ impl Policy {
                 limit.hosts.iter().for_each(|host| self.matcher.add(Some(host), pattern, route));
             }
         }
+        self.settles = self.limits.iter().any(|limit| limit.settle.is_some());
         self.by_name = self.limits.iter().enumerate().map(|(at, it)| (it.name.clone(), at)).collect();
         self
     }
@@ -151,6 +159,11 @@ impl Policy {
     /// What works and is probably not meant.
     pub const fn warnings(&self) -> &Diagnostics {
         &self.warnings
+    }
+
+    /// Whether the file says to expect warnings of this kind, wherever they come from.
+    pub fn expects(&self, trap: Trap) -> bool {
+        self.expected.contains(&trap)
     }
 
     /// The limits, in file order.
@@ -196,6 +209,12 @@ impl Policy {
     /// How many keys the in-memory store remembers at most.
     pub const fn max_keys(&self) -> u64 {
         self.max_keys
+    }
+
+    /// Whether it has a limit that settles costs after its requests
+    /// ([`Limit::settle`]). Where none does, nobody need look at answers.
+    pub const fn settles(&self) -> bool {
+        self.settles
     }
 
     /// How many nodes the matcher has, over all hosts.
@@ -294,6 +313,25 @@ impl Policy {
             }
         }
         self
+    }
+
+    /// This policy without plans and overrides: whom a limit makes an exception for is counted
+    /// like everybody else. For whoever wants to know which limits a request meets at all.
+    #[must_use]
+    pub fn without_exceptions(&self) -> Self {
+        let mut plain = self.clone();
+        for limit in &mut plain.limits {
+            limit.plans.clear();
+            limit.overrides.clear();
+        }
+        plain
+    }
+
+    /// The plan that counts for a request: the one it names, else the default.
+    pub fn plan_in_force<R: Request + ?Sized>(&self, request: &R) -> Option<String> {
+        let view = View { request, path: request.path(), pattern: None };
+        let named = self.plan_of(&view).map(Cow::into_owned);
+        named.or_else(|| self.default_plan.as_deref().map(str::to_owned))
     }
 
     /// The network that stands for a client.

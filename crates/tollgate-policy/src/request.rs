@@ -7,6 +7,7 @@
 
 use std::net::IpAddr;
 
+use crate::cost::whole_units;
 use crate::descriptor::Descriptor;
 
 /// A request as a policy sees it.
@@ -86,6 +87,15 @@ pub trait Request {
         None
     }
 
+    /// How long its body is, where the request says so before it comes: not where the body
+    /// comes in chunks.
+    fn body_length(&self) -> Option<u64> {
+        if self.header("transfer-encoding").is_some() {
+            return None;
+        }
+        whole_units(self.header("content-length")?.trim_ascii())
+    }
+
     /// What the request costs, where the caller knows better than the policy. Zero only looks.
     fn cost(&self) -> Option<u64> {
         None
@@ -154,6 +164,10 @@ impl<R: Request + ?Sized> Request for &R {
 
     fn claim(&self, name: &str) -> Option<&str> {
         (**self).claim(name)
+    }
+
+    fn body_length(&self) -> Option<u64> {
+        (**self).body_length()
     }
 
     fn cost(&self) -> Option<u64> {

@@ -12,10 +12,11 @@ use std::cell::OnceCell;
 use smallvec::SmallVec;
 use tollgate_core::Rule;
 
+use crate::cost::Cost;
 use crate::descriptor::Descriptor;
 use crate::identify::View;
 use crate::key::Key;
-use crate::limit::{Allowance, Cost, Limit, Missing, Mode};
+use crate::limit::{Allowance, Limit, Missing, Mode};
 use crate::lists::ListEntry;
 use crate::matcher::Found;
 use crate::net::Net;
@@ -166,7 +167,7 @@ impl Policy {
 
     /// The checks of one limit for a key that is known, as [`survey`](Self::survey)
     /// has them for a request. Without a cost, one that the limit takes from
-    /// headers is one.
+    /// requests is one.
     pub fn survey_limit<'p>(
         &'p self,
         limit: &'p Limit,
@@ -364,7 +365,8 @@ impl<'p: 'r, 'r> Surveyor<'p, 'r, '_> {
             Granted::Unlimited => return,
             Granted::Blocked(reason) => return self.block(limit, reason),
         };
-        self.out.push(limit, rules, key, cost(limit, view.request));
+        let cost = view.request.cost().unwrap_or_else(|| limit.cost.of(view.request));
+        self.out.push(limit, rules, key, cost);
     }
 
     fn block(&mut self, limit: &'p Limit, reason: BlockReason) {
@@ -427,22 +429,4 @@ enum Derived {
     Whole,
     Skipped,
     Refused,
-}
-
-fn cost<R: Request + ?Sized>(limit: &Limit, request: &R) -> u64 {
-    if let Some(cost) = request.cost() {
-        return cost;
-    }
-    match &limit.cost {
-        Cost::Fixed(cost) => *cost,
-        Cost::Header(name) => request.header(name).map_or(1, |value| number(value.trim_ascii()).max(1)),
-    }
-}
-
-/// Digits only; more than can be counted is the most that can, and no number is zero.
-fn number(digits: &[u8]) -> u64 {
-    if !digits.iter().all(u8::is_ascii_digit) {
-        return 0;
-    }
-    digits.iter().fold(0, |sum: u64, digit| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0')))
 }

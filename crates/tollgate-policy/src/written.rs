@@ -8,6 +8,7 @@
 //! Invariant: the words a section reads are the words its struct has. Held by
 //! `schema::tests::every_word_is_in_the_schema_and_every_word_of_the_schema_is_read`.
 
+mod expect;
 pub(crate) mod limit;
 pub(crate) mod lists;
 pub(crate) mod rate;
@@ -20,6 +21,7 @@ pub use schema::schema;
 
 use crate::diagnostic::{Located, Problems};
 use crate::document::{Document, Kind, Words};
+use crate::trap::Trap;
 
 /// A list, or one thing that stands for a list of one.
 #[derive(JsonSchema)]
@@ -52,6 +54,9 @@ pub(crate) struct File {
     pub(crate) headers: Option<sections::Headers>,
     /// How keys appear in logs and records.
     pub(crate) privacy: Option<sections::Privacy>,
+    /// Warnings of `tollgate validate` that are known and kept, by their codes.
+    #[schemars(with = "Option<OneOrMany<schema::TrapSchema>>")]
+    pub(crate) expect: Vec<Located<Trap>>,
     /// How many keys the in-memory store remembers at most. Default 1,000,000.
     #[schemars(with = "Option<schema::Whole>")]
     pub(crate) max_keys: Option<Located<u64>>,
@@ -66,8 +71,9 @@ pub(crate) const FOREIGN: [&str; 12] = [
 pub(crate) const WORDS: Words = Words {
     section: "a policy",
     known: &[
-        "limits", "plans", "allow", "deny", "identify", "client", "headers", "privacy", "max_keys", "listen",
-        "gateway", "rls", "resp", "store", "log", "observe", "traces", "alerts", "admin", "state", "tests",
+        "limits", "plans", "allow", "deny", "identify", "client", "headers", "privacy", "expect", "max_keys",
+        "listen", "gateway", "rls", "resp", "store", "log", "observe", "traces", "alerts", "admin", "state",
+        "tests",
     ],
     elsewhere: &[
         ("rules", "limits"),
@@ -144,6 +150,7 @@ impl File {
         file.client = section("client").and_then(|node| sections::Client::read(node, problems));
         file.headers = section("headers").and_then(|node| sections::Headers::read(node, problems));
         file.privacy = section("privacy").and_then(|node| sections::Privacy::read(node, problems));
+        file.expect = section("expect").map(|node| expect::read(node, problems)).unwrap_or_default();
         file.max_keys =
             section("max_keys").and_then(|node| node.whole("`max_keys`", 1..=1_000_000_000, problems));
         file

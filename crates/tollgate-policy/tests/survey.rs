@@ -223,6 +223,31 @@ fn deny_wins_over_allow_and_allow_over_limits() {
 }
 
 #[test]
+fn a_limit_that_settles_takes_its_reserve_first() {
+    let policy = policy(
+        "limits:
+           - {name: default, by: global, bucket: 9/s, cost: {settle: 'time:10ms'}}
+           - {name: number, by: global, bucket: 99/s, cost: {reserve: 50, settle: 'response:X-Used'}}
+           - {name: header, by: global, bucket: 9/s, cost: {reserve: 'header:X-Cost', settle: 'json:a.b-c'}}
+           - {name: body, by: global, bucket: 9/s, cost: {reserve: 'body:1KB', settle: 'json:n'}}
+           - {name: plain, by: global, bucket: 9/s, cost: 'body:1_000'}",
+    );
+    assert!(policy.settles());
+    let settled: Vec<_> = policy.limits().iter().map(|it| it.settle().map(ToString::to_string)).collect();
+    let settled: Vec<_> = settled.iter().map(Option::as_deref).collect();
+    assert_eq!(
+        settled,
+        [Some("time:10ms"), Some("response:x-used"), Some("json:a.b-c"), Some("json:n"), None]
+    );
+    let written: Vec<_> = policy.limits().iter().map(|it| it.cost().to_string()).collect();
+    assert_eq!(written, ["1", "50", "header:x-cost", "body:1KiB", "body:1000"]);
+    let mut checks = Checks::new();
+    let call = Call::new("POST", "/").header("X-Cost", "7").header("Content-Length", "3001");
+    policy.survey(&call, &mut checks);
+    assert_eq!(checks.iter().map(|it| it.cost).collect::<Vec<_>>(), [1, 50, 7, 3, 4]);
+}
+
+#[test]
 fn nonsense_in_a_cost_header_is_never_cheaper() {
     let policy = policy("limits: [{name: l, by: global, bucket: 1/s, cost: 'header:X-Cost'}]");
     let cost = |value: &'static str| {

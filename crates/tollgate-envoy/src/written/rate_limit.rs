@@ -1,6 +1,6 @@
 //! A `rate_limit`: how much is granted, and what the limit is called.
 
-use tollgate::policy::{Located, Node, Place, Problems, nearest};
+use tollgate::policy::{Located, Node, Place, Problems, Trap, nearest};
 
 use crate::section::{Fields, RATE_LIMIT, REPLACES};
 use crate::unit::Unit;
@@ -56,6 +56,7 @@ fn allows_all(fields: &Fields<'_>, problems: &mut Problems) -> Option<Allowed> {
     if fields.entry("requests_per_unit").is_some() {
         problems
             .warning(
+                Trap::EnvoyIdleWord,
                 fields.place_of("requests_per_unit"),
                 "`requests_per_unit` does nothing beside `unlimited`",
             )
@@ -86,7 +87,11 @@ fn requests(fields: &Fields<'_>, at: Place, problems: &mut Problems) -> Option<A
     let Some(node) = fields.get("requests_per_unit") else {
         if fields.lacks("requests_per_unit") {
             problems
-                .warning(at, "without `requests_per_unit`, this limit admits nothing")
+                .warning(
+                    Trap::EnvoyAdmitsNothing,
+                    at,
+                    "without `requests_per_unit`, this limit admits nothing",
+                )
                 .help("if that is meant, write `requests_per_unit: 0`");
         }
         return Some(Allowed::Requests { per_unit: 0, unit: unit? });

@@ -1,7 +1,7 @@
 //! How much a limit grants: algorithm, numbers, and the options that go with them.
 
 use tollgate_core::{
-    Bucket, Calendar, Concurrency, FixedWindow, Quota, QuotaError, SlidingLog, SlidingWindow, Span, Window,
+    Bucket, Calendar, Concurrency, FixedWindow, Quota, QuotaError, SlidingLog, Span, Window,
 };
 
 use crate::diagnostic::{Located, Place, Problems};
@@ -127,7 +127,7 @@ impl<'l> Amount<'l> {
             }
             Algorithm::SlidingWindow => {
                 let parts = self.limit.parts.map_or(1, |it| u32::try_from(it.value).unwrap_or(u32::MAX));
-                SlidingWindow::new(written.rate()).and_then(|it| it.with_parts(parts)).map(Quota::from)
+                Quota::sliding_window(written.rate(), parts)
             }
             Algorithm::SlidingLog => SlidingLog::new(written.rate()).map(Quota::from),
             Algorithm::Concurrency => return None,

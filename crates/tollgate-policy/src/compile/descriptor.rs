@@ -1,13 +1,14 @@
 //! What a limit on descriptors counts by, and whom it makes exceptions for.
 
+use crate::cost::Cost;
 use crate::descriptor::DescriptorPattern;
 use crate::diagnostic::{Located, Problems};
 use crate::document::short;
 use crate::key::Key;
-use crate::limit::Cost;
 use crate::source::KeySource;
 use crate::suggest::nearest;
 use crate::written::limit::Limit;
+use crate::written::limit::cost::CostText;
 
 /// What clients' addresses are called in descriptors.
 const ADDRESS: &str = "remote_address";
@@ -40,11 +41,30 @@ pub(super) fn keys_exist(limit: &Limit, problems: &mut Problems) {
             }
         }
     }
-    if let Some(Located { value: Cost::Header(_), place }) = &limit.cost {
+    if let Some(cost) = &limit.cost {
+        cost_is_told(&cost.value, descriptor, problems);
+    }
+}
+
+/// A proxy that sends descriptors tells neither requests nor answers.
+fn cost_is_told(cost: &CostText, descriptor: &Located<DescriptorPattern>, problems: &mut Problems) {
+    let lacking = match cost.reserve.as_ref().map(|it| (&it.value, it.place)) {
+        Some((Cost::Header(_), place)) => Some(("headers", place)),
+        Some((Cost::Body(_), place)) => Some(("body", place)),
+        Some((Cost::Fixed(_), _)) | None => None,
+    };
+    if let Some((what, place)) = lacking {
         problems
-            .error(*place, "a descriptor has no headers to take a cost from")
+            .error(place, format!("a descriptor has no {what} to take a cost from"))
             .label("a whole number")
             .help("a proxy that knows better says itself what a request costs (`hits_addend`)");
+    }
+    if let Some(settle) = &cost.settle {
+        problems
+            .error(settle.place, "`settle` cannot stand beside `descriptor`")
+            .label("a proxy does not tell what was answered")
+            .related(descriptor.place, "it only describes requests that begin")
+            .help("settle costs with a limit on paths, behind the gateway, the tower layer or the API");
     }
 }
 

@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use tollgate_core::{Quota, Rule, RuleId};
 
 use super::amount::{Amount, Granted};
+use crate::cost::Cost;
 use crate::diagnostic::{Located, Place, Problems};
 use crate::document::short;
 use crate::key::Key;
-use crate::limit::{Allowance, Cost, Limit};
+use crate::limit::{Allowance, Limit};
 use crate::net::Net;
 use crate::pattern::PathPattern;
 use crate::settings::ClientAddress;
@@ -89,7 +90,8 @@ fn keys_exist(limit: &written::Limit, problems: &mut Problems) {
 }
 
 fn cost_fits(limit: &written::Limit, base: &[Quota], whose: &str, problems: &mut Problems) {
-    let Some(Located { value: Cost::Fixed(cost), place }) = &limit.cost else { return };
+    let reserve = limit.cost.as_ref().and_then(|it| it.value.reserve.as_ref());
+    let Some(Located { value: Cost::Fixed(cost), place }) = reserve else { return };
     let Some(most) = base.iter().map(Quota::capacity).min().filter(|most| cost > most) else { return };
     problems
         .error(*place, format!("a request that costs {cost} never passes a limit of {most}{whose}"))
@@ -212,6 +214,9 @@ impl Draft<'_> {
         let exception = |(key, granted): (Key, Granted)| (key, allowance("override", granted));
         let everything = || vec![PathPattern::everything()];
         let endpoints: Vec<_> = limit.endpoint.iter().map(|it| it.value.clone()).collect();
+        let cost = limit.cost.as_ref().map(|it| &it.value);
+        let (reserve, settle) =
+            (cost.and_then(|it| it.reserve.as_ref()), cost.and_then(|it| it.settle.as_ref()));
         Limit {
             name: name.into(),
             place: 0,
@@ -231,7 +236,8 @@ impl Draft<'_> {
             ahead: limit.quota.map(|it| it.value),
             by: limit.by.iter().map(|it| it.value.clone()).collect(),
             missing: limit.missing.map(|it| it.value).unwrap_or_default(),
-            cost: limit.cost.as_ref().map_or(Cost::Fixed(1), |it| it.value.clone()),
+            cost: reserve.map_or(Cost::Fixed(1), |it| it.value.clone()),
+            settle: settle.map(|it| it.value.clone()),
             mode: limit.mode.map(|it| it.value).unwrap_or_default(),
             count_denied: limit.count_denied.is_some_and(|it| it.value),
             on_outage: limit.on_outage.map(|it| it.value).unwrap_or_default(),

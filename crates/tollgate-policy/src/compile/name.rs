@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use crate::diagnostic::{Located, Place, Problems};
 use crate::limit::LONGEST_NAME;
 use crate::source::KeySource;
+use crate::trap::Trap;
 use crate::written::limit::Limit;
 
 /// What is tried beside a limit is called after it.
@@ -43,7 +44,7 @@ pub(super) fn all(limits: &[Limit], problems: &mut Problems) -> Vec<String> {
             && let Some(first) = taken.get(&base)
         {
             problems
-                .warning(limit.place, format!("two limits would be called `{base}`"))
+                .warning(Trap::DerivedNameTwice, limit.place, format!("two limits would be called `{base}`"))
                 .label("this one gets a number, by its place in the file")
                 .related(*first, "the other one")
                 .help("usage is kept by name: give both a `name`, and moving them mixes nothing up");

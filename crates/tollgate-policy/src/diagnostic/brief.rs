@@ -53,7 +53,8 @@ impl Brief {
     pub(super) fn render(&self, it: &Diagnostic, sources: &Sources, file: &str, out: &mut String) {
         let said = |text: &str| excerpt::printable(&self.veiled(&store::said(it, sources, text)));
         out.push_str(&excerpt::whereabouts(it.place, sources, file));
-        out.push_str(if it.severity == Severity::Warning { ": warning: " } else { ": " });
+        let kind = if it.severity == Severity::Warning { it.kind() } else { String::new() };
+        out.extend([if kind.is_empty() { "" } else { ": " }, &kind, ": "]);
         out.push_str(&said(&it.message));
         let more = std::iter::once(&it.label).chain(&it.help).filter(|it| !it.is_empty());
         let more: Vec<_> = more.map(|it| said(it)).collect();

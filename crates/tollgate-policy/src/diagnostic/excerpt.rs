@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use super::passwords::secrets;
 use super::store::{hidden, said};
-use super::{Diagnostic, Located, Place, Severity, Sources};
+use super::{Diagnostic, Located, Place, Sources};
 
 /// How many terminal cells of a line are shown.
 const WIDEST: usize = 120;
@@ -28,11 +28,7 @@ pub(super) fn render(it: &Diagnostic, sources: &Sources, file: &str, out: &mut S
     let numbers = places.iter().map(|(place, ..)| place).filter(|place| numbered(place));
     let gutter = numbers.map(|place| place.line.to_string().len()).max().unwrap_or(1);
 
-    let severity = match it.severity {
-        Severity::Error => "error",
-        Severity::Warning => "warning",
-    };
-    line_of(out, &format!("{severity}: {}", printable(&said(it, sources, &it.message))));
+    line_of(out, &format!("{}: {}", it.kind(), printable(&said(it, sources, &it.message))));
     // What is wrong comes first, also where another place stands in an earlier text.
     places.sort_by_key(|(place, ..)| place.source != it.place.source);
     let mut last: Option<Place> = None;

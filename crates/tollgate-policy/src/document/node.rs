@@ -5,8 +5,8 @@ use std::ops::{Range, RangeInclusive};
 use super::{Entry, Kind, Node};
 use crate::diagnostic::{Located, Place, Problems, veiled};
 use crate::suggest::{listed, nearest};
-use crate::written::rate::duration;
-use tollgate_core::Span;
+use crate::written::rate::{RateText, duration};
+use tollgate_core::{Rate, Span};
 
 /// The words a section knows.
 #[derive(Clone, Copy, Debug)]
@@ -229,6 +229,19 @@ impl Node {
         None
     }
 
+    /// How many in how long: `500/second`. It has no burst.
+    pub fn rate(&self, what: &str, problems: &mut Problems) -> Option<Located<Rate>> {
+        let word = self.word(what, problems)?;
+        match RateText::parse(word.value) {
+            Ok(rate) if rate.burst.is_none() => return Some(word.map(|_| rate.rate())),
+            Ok(_) => {
+                problems.error(self.place, format!("{what} has no burst")).label("only how many in how long");
+            }
+            Err(mistake) => mistake.report(self, problems),
+        }
+        None
+    }
+
     /// A number of bytes within a range: `512`, `64KiB`, `8 MiB`.
     pub fn bytes(
         &self,
@@ -316,7 +329,7 @@ pub(crate) fn whole_number(text: &str) -> Option<u64> {
 }
 
 /// A whole number with `B`, `KiB`, `MiB` or `GiB`, in any case, or without.
-fn byte_count(text: &str) -> Option<u64> {
+pub(crate) fn byte_count(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|it: char| it.is_ascii_alphabetic() || it == ' ');
     let factor = match text[digits.len()..].trim().to_ascii_lowercase().as_str() {
         "" | "b" => 1,

@@ -1,11 +1,13 @@
 //! One limit as it was written.
 //!
 //! - `candidate`: the numbers that are tried beside it.
+//! - `cost`: what a request costs, known before it or after.
 //! - `descriptor`: the descriptors it covers, and what only such a limit has.
 //! - `soft`: what happens before it refuses.
 //! - `values`, `words`: what can stand behind a word, and the words themselves.
 
 pub(crate) mod candidate;
+pub(crate) mod cost;
 mod descriptor;
 pub(crate) mod soft;
 mod values;
@@ -14,7 +16,8 @@ mod words;
 use schemars::JsonSchema;
 use tollgate_core::Span;
 
-use values::{algorithm, allowances, by, cost, headers, method, name, parsed, windows};
+use cost::CostText;
+use values::{algorithm, allowances, by, headers, method, name, parsed, windows};
 pub(crate) use words::WORDS;
 use words::{
     ALIGNS, AMOUNTS, AlgorithmWord, AlignWord, MISSING, MISSING_ELSEWHERE, MODES, MODES_ELSEWHERE,
@@ -22,19 +25,21 @@ use words::{
 };
 
 use super::OneOrMany;
+use super::expect;
 use super::rate::{RateText, duration};
 use super::schema::{
     AllowanceMapSchema, CandidateSchema, CostSchema, DurationSchema, EndpointSchema, EntrySchema,
-    HeaderMapSchema, NameSchema, RateSchema, SoftSchema, SourceSchema, Whole,
+    HeaderMapSchema, NameSchema, RateSchema, SoftSchema, SourceSchema, TrapSchema, Whole,
 };
 use super::sections::{DialectWord, dialects};
 use crate::descriptor::DescriptorPattern;
 use crate::diagnostic::{Located, Place, Problems};
 use crate::document::{Fields, Kind, Node};
-use crate::limit::{Cost, HeaderMatch, Missing, Mode, OnOutage, Soft};
+use crate::limit::{HeaderMatch, Missing, Mode, OnOutage, Soft};
 use crate::pattern::{HostPattern, PathPattern};
 use crate::settings::Dialect;
 use crate::source::KeySource;
+use crate::trap::Trap;
 
 /// What one limit covers, whom it counts, and how much it grants.
 #[derive(Debug, Default, JsonSchema)]
@@ -105,15 +110,17 @@ pub(crate) struct Limit {
     /// Whose calendar, for `align: calendar`. Default `UTC`.
     #[schemars(with = "Option<String>")]
     pub(crate) timezone: Option<Located<String>>,
-    /// How many parts a sliding window is counted in, 1 to 64. Default 1.
+    /// How many parts a sliding window is counted in at most, 1 to 64. Default 1, the
+    /// estimate from two counters; 7 is nearly as good as the log.
     #[schemars(with = "Option<Whole>")]
     pub(crate) parts: Option<Located<u64>>,
     /// Whether refused requests are charged too. Default `false`.
     #[schemars(with = "Option<bool>")]
     pub(crate) count_denied: Option<Located<bool>>,
-    /// What a request costs: a number, or `header:NAME`. Default 1.
+    /// What a request costs: a number, `header:NAME` or `body:1KB`. Default 1. Where it is known
+    /// afterwards, what is reserved and how it is settled.
     #[schemars(with = "Option<CostSchema>")]
-    pub(crate) cost: Option<Located<Cost>>,
+    pub(crate) cost: Option<Located<CostText>>,
     /// Whether it refuses. Default `enforce`; `shadow` only counts, `off` does nothing.
     #[schemars(with = "Option<ModeWord>")]
     pub(crate) mode: Option<Located<Mode>>,
@@ -133,6 +140,9 @@ pub(crate) struct Limit {
     /// for a while, such as `{at: 80%, tarpit: 250ms}`.
     #[schemars(with = "Option<SoftSchema>")]
     pub(crate) soft: Option<Soft>,
+    /// Warnings of `tollgate validate` about this limit that are known and kept, by their codes.
+    #[schemars(with = "Option<OneOrMany<TrapSchema>>")]
+    pub(crate) expect: Vec<Located<Trap>>,
     /// Numbers that are tried beside it: counted, never enforced.
     #[schemars(with = "Option<CandidateSchema>")]
     pub(crate) candidate: Option<Box<Self>>,
@@ -197,13 +207,14 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Limit> {
         quota: described.quota,
         missing: get("missing")
             .and_then(|it| it.choice_known_elsewhere("`missing`", &MISSING, &MISSING_ELSEWHERE, problems)),
-        cost: get("cost").and_then(|it| parsed(it, "`cost`", cost, problems)),
+        cost: get("cost").and_then(|it| cost::read(it, problems)),
         mode: get("mode")
             .and_then(|it| it.choice_known_elsewhere("`mode`", &MODES, &MODES_ELSEWHERE, problems)),
         on_outage: get("on_outage")
             .and_then(|it| it.choice_known_elsewhere("`on_outage`", &OUTAGES, &OUTAGES_ELSEWHERE, problems)),
         dialects: get("dialects").map(|it| dialects(it, problems)).unwrap_or_default(),
         soft: get("soft").and_then(|it| soft::read(it, problems)),
+        expect: get("expect").map(|it| expect::of_limit(it, problems)).unwrap_or_default(),
         ..how_much(&fields, problems)
     };
     limit.candidate = get("candidate").and_then(|it| candidate::read(it, &limit, problems)).map(Box::new);

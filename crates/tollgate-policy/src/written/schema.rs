@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::limit::candidate;
 use super::{FOREIGN, File};
+use crate::trap::Trap;
 
 /// The JSON Schema of the policy file, generated from the structs that read it.
 ///
@@ -100,6 +101,11 @@ fn lone_type(map: &mut Map<String, Value>) {
     }
 }
 
+/// The codes of warnings that can be expected.
+fn codes() -> Vec<&'static str> {
+    Trap::ALL.iter().filter(|it| **it != Trap::UnusedExpect).map(|it| it.code()).collect()
+}
+
 /// Text that looks a certain way.
 macro_rules! text_schema {
     ($($name:ident: $schema:tt;)*) => {$(
@@ -153,8 +159,31 @@ text_schema! {
             },
         ],
     };
+    TrapSchema: {"enum": (codes())};
     CandidateSchema: {"$ref": "#/$defs/Candidate"};
-    CostSchema: {"oneOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": "^(header:.+|[0-9_]+)$"}]};
+    CostSchema: {
+        "anyOf": [
+            {"type": "integer", "minimum": 1},
+            {"type": "string", "pattern": "^(header:.+|body:.+|[0-9_]+)$", "examples": ["header:X-Cost", "body:1KB"]},
+            {
+                "type": "object",
+                "additionalProperties": false,
+                "required": ["settle"],
+                "properties": {
+                    "reserve": {
+                        "description": "What is taken when a request comes. Default 1.",
+                        "anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": "^(header:.+|body:.+|[0-9_]+)$"}],
+                    },
+                    "settle": {
+                        "description": "What it cost in the end: a header of the answer, a number in its JSON, or how long it took.",
+                        "type": "string",
+                        "pattern": "^(response:.+|json:.+|time:[0-9_]+ *[a-z]+)$",
+                        "examples": ["response:X-Tokens-Used", "json:usage.total_tokens", "time:10ms"],
+                    },
+                },
+            },
+        ],
+    };
     HeaderMapSchema: {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}};
     AllowanceMapSchema: {
         "type": "object",
@@ -192,6 +221,7 @@ mod tests {
         check("/$defs/Limit", &limit::WORDS);
         check("/$defs/Candidate", &limit::candidate::WORDS);
         check("/$defs/Limit/properties/soft/anyOf/1", &limit::soft::WORDS);
+        check("/$defs/Limit/properties/cost/anyOf/2", &limit::cost::WORDS);
         check("/$defs/Plans", &sections::PLANS);
         check("/$defs/Identify", &sections::IDENTIFY);
         check("/$defs/Client", &sections::CLIENT);

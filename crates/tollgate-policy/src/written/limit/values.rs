@@ -6,9 +6,10 @@ use super::words::{ALGORITHMS, METHODS};
 use super::{Algorithm, AllowanceText};
 use crate::diagnostic::{Located, Problems};
 use crate::document::{Entry, Fields, Kind, Node, short, whole_number};
-use crate::limit::{Cost, HeaderMatch, LONGEST_NAME, is_in_limit_name, is_limit_name};
+use crate::limit::{HeaderMatch, LONGEST_NAME, is_in_limit_name, is_limit_name};
 use crate::mistake::Mistake;
 use crate::source::{KeySource, header_name, is_token};
+use crate::trap::Trap;
 
 /// One word, read by `parse`; its mistake is reported where it stands.
 pub(super) fn parsed<T>(
@@ -90,8 +91,11 @@ pub(super) fn method(node: &Node, problems: &mut Problems) -> Option<Located<Str
         return None;
     }
     if !METHODS.contains(&&*upper) {
-        let problem =
-            problems.warning(node.place, format!("`{}` is no method that is commonly used", short(&upper)));
+        let problem = problems.warning(
+            Trap::OddMethod,
+            node.place,
+            format!("`{}` is no method that is commonly used", short(&upper)),
+        );
         if let Some(meant) = crate::suggest::nearest(&upper, METHODS) {
             problem.label(format!("did you mean `{meant}`?"));
         }
@@ -206,20 +210,6 @@ pub(super) fn algorithm(node: &Node, problems: &mut Problems) -> Option<Located<
     }
     problem.help(help);
     None
-}
-
-pub(super) fn cost(text: &str) -> Result<Cost, Mistake> {
-    if let Some(name) = text.strip_prefix("header:") {
-        return header_name(name).map(Cost::Header);
-    }
-    match whole_number(text) {
-        Some(0) => Err(Mistake::new("a cost of zero would let every request pass")
-            .label("at least 1")
-            .help("`mode: off` switches a limit off")),
-        Some(cost) => Ok(Cost::Fixed(cost)),
-        None => Err(Mistake::new(format!("`{}` is not a cost", short(text)))
-            .label("a whole number, or `header:NAME`")),
-    }
 }
 
 pub(super) fn allowances(

@@ -38,6 +38,7 @@ pub(crate) const WORDS: Words = Words {
         "dialects",
         "soft",
         "candidate",
+        "expect",
     ],
     elsewhere: &[
         ("path", "endpoint"),

@@ -1,0 +1,83 @@
+//! Whether one limit sees all that another sees: its requests, and its keys.
+//!
+//! "Yes" is certain. "No" may be wrong where two patterns together cover a third.
+
+use crate::limit::{HeaderMatch, Limit, Missing};
+use crate::pattern::{HostPattern, PathPattern, Segment};
+use crate::source::KeySource;
+
+/// Whether every request that `inner` covers is covered by `outer` too.
+pub(super) fn covers(outer: &Limit, inner: &Limit) -> bool {
+    match (outer.descriptor(), inner.descriptor()) {
+        (Some(wide), Some(narrow)) => {
+            let domain = |it: &str| outer.domains().any(|known| known == it);
+            let any_domain = outer.domains().next().is_none();
+            let entries = wide.entries().iter().zip(narrow.entries());
+            (any_domain || (inner.domains().next().is_some() && inner.domains().all(domain)))
+                && wide.entries().len() == narrow.entries().len()
+                && entries.into_iter().all(|(a, b)| a == b || (a.key() == b.key() && a.written().is_none()))
+        }
+        (None, None) => {
+            let covered = |it: &PathPattern| outer.endpoints().iter().any(|wide| covers_path(wide, it));
+            inner.endpoints().iter().all(covered)
+                && covers_methods(outer, inner)
+                && covers_hosts(outer.hosts(), inner.hosts())
+                && outer.headers().iter().all(|it| implied(it, inner.headers()))
+        }
+        _ => false,
+    }
+}
+
+/// Whether every path of `inner` is one of `outer`.
+pub(super) fn covers_path(outer: &PathPattern, inner: &PathPattern) -> bool {
+    let fits = |(wide, narrow): (&Segment, &Segment)| match (wide, narrow) {
+        (Segment::One(_), _) => true,
+        (Segment::Literal(wide), Segment::Literal(narrow)) => wide == narrow,
+        (Segment::Literal(_), Segment::One(_)) => false,
+    };
+    let (wide, narrow) = (outer.segments.len(), inner.segments.len());
+    let long_enough = if outer.tail { narrow >= wide } else { narrow == wide && !inner.tail };
+    long_enough && outer.segments.iter().zip(&inner.segments).all(fits)
+}
+
+fn covers_methods(outer: &Limit, inner: &Limit) -> bool {
+    let all = |limit: &Limit| limit.methods().next().is_none();
+    all(outer) || (!all(inner) && inner.methods().all(|it| outer.covers_method(it)))
+}
+
+fn covers_hosts(outer: &[HostPattern], inner: &[HostPattern]) -> bool {
+    let below = |host: &str, parent: &str| {
+        host.strip_suffix(parent).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
+    };
+    let covers = |wide: &HostPattern, narrow: &HostPattern| match (wide, narrow) {
+        (HostPattern::Exact(_), _) => wide == narrow,
+        (HostPattern::Below(parent), HostPattern::Exact(host)) => below(host, parent),
+        (HostPattern::Below(parent), HostPattern::Below(host)) => host == parent || below(host, parent),
+    };
+    outer.is_empty()
+        || (!inner.is_empty() && inner.iter().all(|it| outer.iter().any(|wide| covers(wide, it))))
+}
+
+/// Whether whoever has these headers has the wanted one.
+fn implied(wanted: &HeaderMatch, had: &[HeaderMatch]) -> bool {
+    had.iter().any(|it| it.name == wanted.name && (wanted.value.is_none() || wanted.value == it.value))
+}
+
+/// Whether requests that `fine` counts together are counted together by `coarse` too, and none
+/// of those is left out by it for want of a key.
+pub(super) fn counts_together(coarse: &Limit, fine: &Limit) -> bool {
+    if let [KeySource::Global] = coarse.by() {
+        return true;
+    }
+    // The segment that a name stands for depends on the endpoint that was met.
+    if coarse.by().iter().any(|part| matches!(part, KeySource::Path(_))) {
+        return false;
+    }
+    let of_descriptor = |part: &KeySource| part.is_of_descriptor();
+    if let [KeySource::Descriptor] = fine.by() {
+        return coarse.by().iter().all(of_descriptor);
+    }
+    coarse.missing() == fine.missing()
+        && coarse.missing() != Missing::Refuse
+        && coarse.by().iter().all(|part| fine.by().contains(part))
+}

@@ -1,0 +1,80 @@
+//! Endpoints that add nothing, and limits that no request meets.
+
+use super::cover::covers_path;
+use super::{MOST_PAIRS, Seen};
+use crate::diagnostic::Problems;
+use crate::limit::HeaderMatch;
+use crate::lists::Condition;
+use crate::source::KeySource;
+use crate::trap::Trap;
+use crate::written::File;
+use crate::written::lists::Entry;
+
+pub(super) fn look(seen: &[Seen<'_>], file: &File, problems: &mut Problems) {
+    for limit in seen {
+        shadowed(limit, problems);
+        contradicting(limit, problems);
+        passed_by(limit, &file.allow, problems);
+    }
+}
+
+/// An endpoint of a list that another of the same list covers.
+fn shadowed(limit: &Seen<'_>, problems: &mut Problems) {
+    // Where a segment is the key, it matters which of the patterns named it.
+    if limit.live.by().iter().any(|part| part.path_parameter().is_some()) {
+        return;
+    }
+    let all = &limit.written.endpoint;
+    let looked_at = MOST_PAIRS / all.len().max(1);
+    for (at, endpoint) in all.iter().enumerate().take(looked_at) {
+        let covering = all.iter().enumerate().find(|(other_at, other)| {
+            *other_at != at
+                && covers_path(&other.value, &endpoint.value)
+                && (*other_at < at || !covers_path(&endpoint.value, &other.value))
+        });
+        let Some((_, other)) = covering else { continue };
+        problems
+            .warning(Trap::ShadowedEndpoint, endpoint.place, "this endpoint adds nothing")
+            .label(format!("`{}` covers it", other.value))
+            .related(other.place, "this one")
+            .help("remove it; for numbers of its own it needs a limit of its own");
+    }
+}
+
+/// One header that must have two values.
+fn contradicting(limit: &Seen<'_>, problems: &mut Problems) {
+    let headers = limit.live.headers();
+    let differ = |a: &HeaderMatch, b: &HeaderMatch| {
+        a.name == b.name && a.value.is_some() && b.value.is_some() && a.value != b.value
+    };
+    let found =
+        headers.iter().enumerate().find(|(at, one)| headers[..*at].iter().any(|other| differ(one, other)));
+    if let Some((_, header)) = found {
+        problems
+            .warning(Trap::MatchesNothing, limit.written.place, "no request meets this limit")
+            .label(format!("`{}` would need two values at once", header.name))
+            .help("the case of a header's name does not matter; for either value write two limits");
+    }
+}
+
+/// A header that a limit asks for, and that `allow` lets pass.
+fn passed_by(limit: &Seen<'_>, allow: &[Entry], problems: &mut Problems) {
+    let lets_pass = |wanted: &HeaderMatch, entry: &Entry| match &entry.conditions[..] {
+        [Condition::Present(KeySource::Header(name))] => *name == wanted.name,
+        [Condition::Value(KeySource::Header(name), values)] => {
+            let value = wanted.value.as_ref();
+            *name == wanted.name
+                && value.is_some_and(|it| values.iter().any(|known| **known == *it.as_bytes()))
+        }
+        _ => false,
+    };
+    for wanted in limit.live.headers() {
+        let Some(entry) = allow.iter().find(|entry| lets_pass(wanted, entry)) else { continue };
+        problems
+            .warning(Trap::MatchesNothing, limit.written.place, "no request meets this limit")
+            .label(format!("it asks for `{}`, and whoever has that passes all limits", wanted.name))
+            .related(entry.place, "by this entry of `allow`")
+            .help("`allow` goes before all limits: remove one of the two");
+        return;
+    }
+}

@@ -1,0 +1,47 @@
+//! Warnings of one kind, told of once where they are many.
+//!
+//! An imported policy has hundreds of limits that are all alike.
+
+use crate::diagnostic::Diagnostic;
+
+/// So many of one kind are told of each on its own, if they do not say the same.
+const MOST_APART: usize = 3;
+/// So many lines are named.
+const MOST_LINES: usize = 5;
+
+pub(super) fn grouped(mut warnings: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    warnings.sort_by_key(|it| it.place);
+    let mut out: Vec<(Diagnostic, Vec<u32>)> = Vec::new();
+    for warning in warnings {
+        let alike = out.iter().filter(|(it, _)| it.code == warning.code).count();
+        let first = out
+            .iter_mut()
+            .find(|(it, _)| it.code == warning.code && (alike >= MOST_APART || it.same_words(&warning)));
+        match first {
+            Some((_, others)) if warning.code.is_some() => others.push(warning.place.line),
+            _ => out.push((warning, Vec::new())),
+        }
+    }
+    for (warning, others) in &mut out {
+        match &others[..] {
+            [] => {}
+            [other] => drop(warning.help(format!("one more is like this: line {other}"))),
+            _ => {
+                let lines: Vec<_> = others.iter().take(MOST_LINES).map(ToString::to_string).collect();
+                let more = if others.len() > lines.len() { ", ..." } else { "" };
+                let help = format!("{} more are like this: lines {}{more}", others.len(), lines.join(", "));
+                warning.help(help);
+            }
+        }
+    }
+    out.into_iter().map(|(warning, _)| warning).collect()
+}
+
+impl Diagnostic {
+    /// Whether the two say the same of two places.
+    fn same_words(&self, other: &Self) -> bool {
+        (&self.message, &self.label, &self.help) == (&other.message, &other.label, &other.help)
+            && self.related.is_empty()
+            && other.related.is_empty()
+    }
+}

@@ -1,0 +1,41 @@
+//! A diagnostic in words that may be shown, in parts: for JSON, and whoever else lays out text.
+
+use super::excerpt::printable;
+use super::store::said;
+use super::{Diagnostic, Severity, Sources};
+use crate::trap::Trap;
+
+/// One diagnostic, without passwords and control characters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Which kind of warning it is.
+    pub code: Option<Trap>,
+    /// In which file, or what was typed instead.
+    pub file: String,
+    /// In which line and column, counted from one; none where there is no file.
+    pub at: Option<(u32, u32)>,
+    /// What is wrong.
+    pub message: String,
+    /// What stands beside the place; may be empty.
+    pub label: String,
+    /// What to do about it.
+    pub help: Vec<String>,
+}
+
+impl Told {
+    pub(super) fn new(it: &Diagnostic, sources: &Sources, file: &str) -> Self {
+        let shown = |text: &str| printable(&said(it, sources, text));
+        let source = sources.get(it.place.source);
+        Self {
+            severity: it.severity,
+            code: it.code,
+            file: printable(source.name.as_deref().unwrap_or(file)),
+            at: source.is_file.then_some((it.place.line, it.place.column)),
+            message: shown(&it.message),
+            label: shown(&it.label),
+            help: it.help.iter().map(|help| printable(help)).collect(),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What works and is probably not meant, by name: the code of each warning, and the page that
+//! explains it.
+//!
+//! A code is for good: people write it into `expect` and into their pipelines. The pages are
+//! Markdown, one file for each in `traps/`; `tollgate validate --explain CODE` prints one, and
+//! `docs/traps.md` holds them all.
+//!
+//! Not here: finding any of them (`compile::traps`, and whoever reads other sections).
+//!
+//! Invariant: the first policy of a page has the trap, the second has not. Held by
+//! `tests/traps.rs` for those about a policy.
+
+use std::fmt;
+
+use crate::suggest::nearest;
+
+/// Whose words a trap is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Of {
+    /// One limit: `expect` of that limit can name it, or of the file.
+    Limit,
+    /// The rest of a policy.
+    Policy,
+    /// The settings of the server.
+    Settings,
+    /// A file of envoyproxy/ratelimit.
+    Envoy,
+}
+
+macro_rules! traps {
+    ($($name:ident $code:literal $of:ident,)*) => {
+        /// A kind of warning.
+        ///
+        /// ```
+        /// # use tollgate_policy::{Policy, Trap};
+        /// let policy = Policy::parse("limits: [{by: ip, rate: 10/minute, algorithm: fixed-window}]")?;
+        /// assert_eq!(policy.warnings()[0].code, Some(Trap::FixedWindowAlone));
+        /// assert_eq!(Trap::FixedWindowAlone.code(), "fixed-window-alone");
+        /// # Ok::<(), tollgate_policy::Diagnostics>(())
+        /// ```
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum Trap {
+            $(#[doc = concat!("`", $code, "`")] $name,)*
+        }
+
+        impl Trap {
+            /// All of them, in the order of the pages.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// What it is called in messages, in `expect` and on the command line.
+            pub const fn code(self) -> &'static str {
+                match self { $(Self::$name => $code,)* }
+            }
+
+            /// Whose words it is in.
+            pub const fn of(self) -> Of {
+                match self { $(Self::$name => Of::$of,)* }
+            }
+
+            /// What it is, what happens to whom, how to get rid of it and when to keep it.
+            pub const fn page(self) -> &'static str {
+                match self { $(Self::$name => include_str!(concat!("../traps/", $code, ".md")),)* }
+            }
+        }
+    };
+}
+
+traps! {
+    FixedWindowAlone "fixed-window-alone" Limit,
+    NeverFires "never-fires" Limit,
+    IpNarrowerThanUser "ip-narrower-than-user" Limit,
+    UnboundedKey "unbounded-key" Limit,
+    BurstAboveUpstream "burst-above-upstream" Limit,
+    LoginUnlimited "login-unlimited" Limit,
+    ShadowedEndpoint "shadowed-endpoint" Limit,
+    MatchesNothing "matches-nothing" Limit,
+    SameTwice "same-twice" Limit,
+    DefaultPlanUnlimited "default-plan-unlimited" Limit,
+    DerivedNameTwice "derived-name-twice" Limit,
+    IdleMissing "idle-missing" Limit,
+    OddMethod "odd-method" Limit,
+    OddEntry "odd-entry" Limit,
+    QuotaAhead "quota-ahead" Limit,
+    UnknownPlan "unknown-plan" Policy,
+    AllowsEverybody "allows-everybody" Policy,
+    ForgeableAllow "forgeable-allow" Policy,
+    DeniesEverybody "denies-everybody" Policy,
+    TrustsEverybody "trusts-everybody" Policy,
+    NarrowIpv6Prefix "narrow-ipv6-prefix" Policy,
+    UnusedExpect "unused-expect" Policy,
+    OpenRedisProtocol "open-redis-protocol" Settings,
+    UncountedLimits "uncounted-limits" Settings,
+    NoEnvoyFiles "no-envoy-files" Envoy,
+    NeverAsked "never-asked" Envoy,
+    EnvoyIdleWord "envoy-idle-word" Envoy,
+    EnvoyAdmitsNothing "envoy-admits-nothing" Envoy,
+    EnvoyStarInKey "envoy-star-in-key" Envoy,
+    EnvoyReplacesNothing "envoy-replaces-nothing" Envoy,
+}
+
+impl Trap {
+    /// The one with this code.
+    pub fn find(code: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|it| it.code() == code)
+    }
+
+    /// The code that was probably meant.
+    pub fn nearest(code: &str) -> Option<&'static str> {
+        nearest(code, Self::ALL.iter().map(|it| it.code()))
+    }
+
+    /// What it is, in one line: the first paragraph of its page.
+    pub fn summary(self) -> &'static str {
+        self.page().lines().skip(1).map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()
+    }
+
+    /// All pages as one document.
+    pub fn document() -> String {
+        let mut out = String::from(include_str!("../traps/README.md"));
+        let heading = |of| match of {
+            Of::Limit => "Of a limit",
+            Of::Policy => "Of a policy",
+            Of::Settings => "Of the server's settings",
+            Of::Envoy => "Of files of envoyproxy/ratelimit",
+        };
+        for of in [Of::Limit, Of::Policy, Of::Settings, Of::Envoy] {
+            out.extend(["\n**", heading(of), "**\n\n"]);
+            for trap in Self::ALL.iter().filter(|it| it.of() == of) {
+                out.extend(["- [`", trap.code(), "`](#", trap.code(), "): ", trap.summary(), "\n"]);
+            }
+        }
+        for trap in Self::ALL {
+            out.push('\n');
+            // A page of its own begins one level higher.
+            for line in trap.page().lines() {
+                out.extend([if line.starts_with('#') { "#" } else { "" }, line, "\n"]);
+            }
+        }
+        out
+    }
+}
+
+impl fmt::Display for Trap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code())
+    }
+}

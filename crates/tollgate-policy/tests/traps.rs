@@ -1,0 +1,20 @@
+//! Warnings: each has a code and a page, is found where it is, and not found where it is not.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+#[path = "traps/cases.rs"]
+mod cases;
+#[path = "traps/expecting.rs"]
+mod expecting;
+#[path = "traps/never.rs"]
+mod never;
+#[path = "traps/pages.rs"]
+mod pages;
+
+use tollgate_policy::{Document, Policy};
+
+/// The codes of a policy's warnings, in file order.
+fn codes(text: &str) -> Vec<&'static str> {
+    let policy =
+        Policy::from_document(&Document::parse(text).unwrap()).unwrap_or_else(|it| panic!("{text}\n{it}"));
+    policy.warnings().iter().map(|it| it.code.unwrap_or_else(|| panic!("{text}\n{it:?}")).code()).collect()
+}
