@@ -20,7 +20,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-rls", &["tollgate", "tollgate-envoy", "tollgate-http"]),
     ("tollgate-resp", &["tollgate", "tollgate-http", "tollgate-net"]),
     ("tollgate-import", &["tollgate", "tollgate-envoy"]),
-    ("tollgate-server", &["tollgate", "tollgate-http", "tollgate-watch"]),
+    ("tollgate-sim", &["tollgate", "tollgate-watch"]),
+    ("tollgate-suite", &["tollgate", "tollgate-http"]),
+    ("tollgate-server", &["tollgate", "tollgate-http", "tollgate-sim", "tollgate-watch"]),
     (
         "tollgate-cli",
         &[
@@ -34,6 +36,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tollgate-resp",
             "tollgate-rls",
             "tollgate-server",
+            "tollgate-sim",
+            "tollgate-suite",
             "tollgate-watch",
         ],
     ),
@@ -49,6 +53,8 @@ const ABSENT: &[(&str, &[&str], &str)] = &[
     ("tollgate-watch", &["http", "hyper", "tokio", "serde"], "it is told, and answers who asks"),
     ("tollgate-envoy", &["tokio", "http", "prost", "tonic"], "it reads text and finds limits"),
     ("tollgate-import", &["tokio", "http"], "it turns text into text"),
+    ("tollgate-sim", &["tokio", "http", "quanta"], "time is what a log or a shape says it is"),
+    ("tollgate-suite", &["tokio", "quanta"], "time is what a test says it is"),
     ("tollgate-rls", &["hyper", "tokio"], "it is handed requests and hands back answers"),
     ("tollgate-http", &["hyper", "axum"], "sockets belong to whoever serves"),
     ("tollgate-server", &["hyper", "tokio"], "it is handed requests and hands back answers"),

@@ -7,9 +7,11 @@ use std::{fs, io};
 /// A document, and who writes it.
 type Generated = (&'static str, fn(&Path) -> io::Result<Vec<u8>>);
 
-const GENERATED: [Generated; 3] = [
+const GENERATED: [Generated; 5] = [
     ("docs/policy.schema.json", |_| Ok(schema().into())),
+    ("docs/tests.schema.json", |_| Ok(tests_schema().into())),
     ("docs/openapi.json", |_| Ok(openapi().into())),
+    ("docs/traps.md", |_| Ok(tollgate_policy::Trap::document().into())),
     ("crates/tollgate-rls/proto/descriptors.bin", descriptors),
 ];
 
@@ -41,6 +43,11 @@ pub fn findings(root: &Path) -> io::Result<Vec<String>> {
 /// The policy file's JSON Schema, for editors.
 fn schema() -> String {
     format!("{:#}\n", tollgate_policy::schema())
+}
+
+/// The JSON Schema of a file of tests, for editors.
+fn tests_schema() -> String {
+    format!("{:#}\n", tollgate_suite::schema())
 }
 
 /// The decision API, for whoever writes a client.

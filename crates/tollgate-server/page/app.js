@@ -10,6 +10,7 @@ import { $, say, visible } from "./dom.js";
 import { openExplain, openWhatIf } from "./explain.js";
 import { clock, plural, setServerTime } from "./format.js";
 import { announce, drawFresh, drawOverview, drawVerdict, notice } from "./glance.js";
+import { openLab } from "./lab.js";
 import { openLimit } from "./limit.js";
 import { limitsTable } from "./limits.js";
 import { showPolicy } from "./policy.js";
@@ -232,8 +233,9 @@ function route() {
   const asked = location.hash;
   for (const it of document.querySelectorAll("dialog.drawer[open]")) it.close();
   drawer = null;
-  const [, kind, text] = /^#(explain|limit|what-if)\/?(.*)$/s.exec(asked) ?? [];
+  const [, kind, text] = /^#(explain|limit|what-if|lab)\/?(.*)$/s.exec(asked) ?? [];
   if (kind === undefined) return;
+  if (kind === "lab") return showLab(text);
   let name;
   try {
     name = decodeURIComponent(text);
@@ -259,6 +261,15 @@ function route() {
     drawer.update = openLimit(data, name, { closed, openSwitch: askSwitch });
     if (!data.byName.get(name)?.series) askStats().catch(() => {});
   }
+}
+
+/** What is chosen in the Lab changes the address while it is open. */
+function showLab(address) {
+  const mine = (opened += 1);
+  openLab(address, () => {
+    if (opened === mine && location.hash.startsWith("#lab"))
+      history.replaceState(null, "", location.pathname + location.search);
+  });
 }
 
 function askSwitch(name) {
@@ -292,6 +303,7 @@ $("find").addEventListener("submit", (event) => {
   if (id !== "") go(`explain/${encodeURIComponent(id)}`);
 });
 $("what-if").addEventListener("click", () => go("what-if"));
+$("lab").addEventListener("click", () => go("lab"));
 
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 

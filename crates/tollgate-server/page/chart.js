@@ -7,7 +7,7 @@ const LEAST_HEIGHT = 200;
 const ROOM = { left: 4, right: 44, top: 10, bottom: 24 };
 
 /** A round number at or above `most`, and how many lines to draw below it. */
-function scale(most) {
+export function scale(most) {
   if (most <= 4) return [4, 4];
   const power = 10 ** Math.floor(Math.log10(most));
   const [top, lines] = [

@@ -23,6 +23,7 @@ use crate::access::{Access, Caller, Role};
 use crate::apart::Apart;
 use crate::body::{MOST, MOST_OF_BATCH, collect};
 use crate::gauges::{Gauges, Outages};
+use crate::lab::Lab;
 use crate::openapi::openapi;
 use crate::page;
 use crate::problem::Problem;
@@ -48,6 +49,7 @@ Tollgate decides whether requests may pass.
   GET  /v1/overview                  is everything all right? /v1/stats /v1/top: limits, keys, routes
   GET  /v1/decisions                 what was decided lately; /v1/decisions/{id} why
   POST /v1/explain                   what would be decided, and why; charges nothing
+  POST /v1/lab/simulate              algorithms side by side, on traffic of a shape
   PUT  /v1/mode                      enforce, shadow or off for everything; also GET
   PUT  /v1/limits/{name}/mode        the same for one limit; GET /v1/changes: who switched what
   GET  /healthz, /readyz             alive? ready? and how is the store?
@@ -95,6 +97,7 @@ pub(crate) struct Inner<S> {
     secret: RandomState,
     switchboard: OnceLock<Switchboard<S>>,
     pub(crate) apart: Apart,
+    pub(crate) lab: Lab,
     pub(crate) outages: Outages,
     gauges: OnceLock<Gauge>,
     json: OnceLock<Json>,
@@ -140,6 +143,7 @@ impl<S: Store> Api<S> {
             secret: RandomState::new(),
             switchboard: OnceLock::new(),
             apart: Apart::default(),
+            lab: Lab::default(),
             outages: Outages::default(),
             gauges: OnceLock::new(),
             json: OnceLock::new(),
@@ -276,6 +280,7 @@ impl<S: Store> Inner<S> {
             Route::Decisions => self.decisions(parts),
             Route::Decision(id) => self.explain(parts, id),
             Route::Explain => self.consider(&collect(headers, body, MOST).await?, role).await,
+            Route::Lab => self.experiment(&collect(headers, body, MOST).await?).await,
             Route::Policy => self.policy(parts),
             Route::Changes => self.changes(parts),
             Route::Mode if parts.method == Method::PUT => {

@@ -21,6 +21,7 @@ mod decisions;
 mod explain;
 mod gauges;
 mod json;
+mod lab;
 mod limits;
 mod metrics;
 mod modes;

@@ -1,7 +1,7 @@
 //! `GET /v1/limits`: what the policy in force limits.
 
 use serde::Serialize;
-use tollgate::policy::{Apart, Cost, OnOutage};
+use tollgate::policy::{Apart, OnOutage};
 use tollgate::{Limit, Missing, Policy, Store};
 
 use crate::api::Inner;
@@ -39,6 +39,8 @@ struct ToldLimit<'p> {
     soft: Option<ToldSoft>,
     missing: &'static str,
     cost: String,
+    /// Where it is found what a request cost in the end.
+    settle: Option<String>,
     count_denied: bool,
     on_outage: &'static str,
     /// Names of plans with numbers of their own.
@@ -85,10 +87,8 @@ impl<'p> ToldLimit<'p> {
                 Missing::Shared => "shared",
                 Missing::Skip => "skip",
             },
-            cost: match limit.cost() {
-                Cost::Fixed(units) => units.to_string(),
-                Cost::Header(name) => format!("header:{name}"),
-            },
+            cost: limit.cost().to_string(),
+            settle: limit.settle().map(ToString::to_string),
             count_denied: limit.count_denied(),
             on_outage: match limit.on_outage() {
                 OnOutage::Local => "local",

@@ -5,6 +5,7 @@
 //!
 //! Not here: `/json`, whose shapes are Envoy's and stand in its protobuf files.
 
+mod lab;
 mod operator;
 mod schemas;
 
@@ -48,6 +49,7 @@ fn all_schemas() -> Value {
     let mut all = schemas::all();
     if let Some(all) = all.as_object_mut() {
         all.extend(operator::schemas());
+        all.extend(lab::schemas());
     }
     all
 }
@@ -103,6 +105,7 @@ fn paths() -> Value {
             paths.insert(format!("/v1/limits/{{name}}/{word}"), named(word, summary));
         }
         paths.extend(operator::paths());
+        paths.extend(lab::paths());
     }
     paths
 }
@@ -257,6 +260,6 @@ fn responses() -> Value {
         "413": problem("The body is too long."),
         "415": problem("The body is something else than JSON by its type, or packed; or it is a browser's and not JSON by its type."),
         "422": problem("The request can be read and makes no sense; the detail says why."),
-        "503": problem("The store gives no answer; or, of a switch, too many are made at once."),
+        "503": problem("The store gives no answer; or, of a switch or a simulation, too many are made at once."),
     })
 }

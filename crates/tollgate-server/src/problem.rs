@@ -131,6 +131,13 @@ impl Problem {
         Self { header, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
     }
 
+    /// 503: the lab works on as many questions as it may.
+    pub(crate) fn lab_is_full() -> Self {
+        let header = Some((RETRY_AFTER, HeaderValue::from_static("1")));
+        let detail = "others are simulating at the moment; try again shortly, or use `tollgate simulate`";
+        Self { header, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
+    }
+
     /// The same about a key that the caller has named, and may be told where it lies.
     pub(crate) fn outage_of_key(error: &StoreError) -> Self {
         match error {

@@ -62,6 +62,8 @@ pub(crate) enum Route<'p> {
     Throttle,
     /// `/json`
     Json,
+    /// `/v1/lab/simulate`
+    Lab,
 }
 
 /// What is done to one key of one limit.
@@ -107,6 +109,7 @@ impl<'p> Route<'p> {
             "/v1/policy" => Self::Policy,
             "/v1/mode" => Self::Mode,
             "/v1/changes" => Self::Changes,
+            "/v1/lab/simulate" => Self::Lab,
             _ => return Self::with_name(path),
         })
     }
@@ -147,7 +150,8 @@ impl<'p> Route<'p> {
             | Self::Decision(_)
             | Self::Explain
             | Self::Policy
-            | Self::Changes => Role::Reader,
+            | Self::Changes
+            | Self::Lab => Role::Reader,
             Self::Mode | Self::LimitMode(_) if *method != Method::PUT => Role::Reader,
             Self::Mode
             | Self::LimitMode(_)
@@ -176,7 +180,8 @@ impl<'p> Route<'p> {
             | Self::Release
             | Self::Throttle
             | Self::Json
-            | Self::Explain => "POST",
+            | Self::Explain
+            | Self::Lab => "POST",
             Self::Mode => "GET, HEAD, PUT",
             Self::LimitMode(_) => "PUT",
             _ => "GET, HEAD",

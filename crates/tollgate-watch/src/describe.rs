@@ -229,7 +229,7 @@ pub(crate) fn without_query(path: &str) -> &str {
 
 /// An address as the policy's `privacy` lets it be seen: by the same hash as the key of a
 /// limit that counts by address, so that the two can be seen to be one.
-pub(crate) fn show_address(address: IpAddr, policy: &Policy, secret: &RandomState) -> String {
+pub fn show_address(address: IpAddr, policy: &Policy, secret: &RandomState) -> String {
     match (policy.privacy(), address) {
         (KeyPrivacy::Plain, _) => address.to_string(),
         (KeyPrivacy::Hashed, _) => {

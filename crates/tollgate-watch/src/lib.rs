@@ -23,6 +23,7 @@
 //! - [`counts`](Counts), [`series`](Series): how many, and when.
 //! - [`TopKey`], [`HotRoute`]: who and where, from a sketch of fixed size.
 //! - [`AtZero`]: keys that have nothing left for minutes.
+//! - [`Sketch`], [`Veil`], [`show_address`]: counting and showing, for others who tell of keys (`tollgate-sim`).
 //!
 //! Not here: wording it as JSON or pages (`tollgate-server`), timers and files (the binary).
 //!
@@ -59,7 +60,7 @@ mod words;
 
 pub use at_zero::AtZero;
 pub use counts::{Counts, MOST_NAMES};
-pub use describe::{blocked, reason};
+pub use describe::{blocked, reason, show_address};
 pub use exposition::{Exposition, MetricKind};
 pub use limit_counter::LimitCounts;
 pub use past::{LimitSeries, LimitWindow};
@@ -67,7 +68,9 @@ pub use record::{LimitRecord, Record, RecordFate, ShadowBlock};
 pub use ring::Kept;
 pub use series::Series;
 pub use settings::WatchSettings;
+pub use sketch::{Entry as SketchEntry, Sketch};
 pub use spenders::Spender;
 pub use top::{HotRoute, TopKey, TopList};
 pub use traceparent::TraceParent;
+pub use veil::Veil;
 pub use watcher::Watcher;

@@ -26,8 +26,19 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as Place;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// The most frequent of a stream.
-pub(crate) struct Sketch<P> {
+/// The most frequent of a stream, from fixed memory.
+///
+/// ```
+/// # use tollgate_watch::Sketch;
+/// let mut sketch = Sketch::new(2);
+/// for spot in [7, 7, 7, 8, 9] {
+///     sketch.add(spot, 1, false, || spot.to_string());
+/// }
+/// let most = sketch.entries().iter().max_by_key(|entry| entry.count).expect("it has two entries");
+/// assert_eq!((&*most.payload, most.count, most.error), ("7", 3, 0));
+/// ```
+#[derive(Debug)]
+pub struct Sketch<P> {
     /// A heap by count, the smallest first.
     heap: Vec<Entry<P>>,
     /// Where in the heap a key is.
@@ -39,16 +50,17 @@ pub(crate) struct Sketch<P> {
 
 /// One of the frequent ones.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry<P> {
-    pub(crate) spot: u64,
+pub struct Entry<P> {
+    /// A keyed hash of it.
+    pub spot: u64,
     /// Its weight, at most.
-    pub(crate) count: u64,
+    pub count: u64,
     /// By how much that may be too high.
-    pub(crate) error: u64,
+    pub error: u64,
     /// Of its weight, what was marked since it has the entry.
-    pub(crate) marked: u64,
+    pub marked: u64,
     /// What it is called.
-    pub(crate) payload: P,
+    pub payload: P,
 }
 
 /// Spots are hashes already.
@@ -73,7 +85,7 @@ impl Hasher for AsItIs {
 
 impl<P> Sketch<P> {
     /// Counts with so many entries.
-    pub(crate) fn new(most: usize) -> Self {
+    pub fn new(most: usize) -> Self {
         let most = most.clamp(1, 1 << 24);
         Self {
             heap: Vec::with_capacity(most),
@@ -85,7 +97,7 @@ impl<P> Sketch<P> {
     }
 
     /// Counts `weight` more of a key, marked or not. `name` is asked when it is new here.
-    pub(crate) fn add(&mut self, spot: u64, weight: u64, marked: bool, name: impl FnOnce() -> P) {
+    pub fn add(&mut self, spot: u64, weight: u64, marked: bool, name: impl FnOnce() -> P) {
         self.total = self.total.saturating_add(weight);
         let marked = if marked { weight } else { 0 };
         let at = match self.places.entry(spot) {
@@ -127,7 +139,7 @@ impl<P> Sketch<P> {
     }
 
     /// All entries, in no order.
-    pub(crate) fn entries(&self) -> &[Entry<P>] {
+    pub fn entries(&self) -> &[Entry<P>] {
         &self.heap
     }
 

@@ -20,7 +20,7 @@ const HOST: &str = "{host}";
 
 /// What is to be hidden in what requests ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Veil {
+pub struct Veil {
     endpoints: Vec<Endpoint>,
     host: bool,
 }
@@ -43,7 +43,7 @@ enum Segment {
 
 impl Veil {
     /// What is to be hidden under a policy; `None`: nothing.
-    pub(crate) fn of(policy: &Policy) -> Option<Self> {
+    pub fn of(policy: &Policy) -> Option<Self> {
         if policy.privacy() == KeyPrivacy::Plain {
             return None;
         }
@@ -66,7 +66,7 @@ impl Veil {
     }
 
     /// A path as it may be seen.
-    pub(crate) fn path<'r>(&self, written: &'r str) -> Cow<'r, str> {
+    pub fn path<'r>(&self, written: &'r str) -> Cow<'r, str> {
         let normal = path::normal(written);
         if let Some(veiled) = self.veiled(&normal) {
             return veiled.into();

@@ -24,7 +24,7 @@ mod summary;
 
 use tollgate::{Bucket, Mode, Quota, SlidingWindow, Span, Timestamp, Verdict, Window};
 
-use self::figures::{Tokens, clock, exactly, local, moment, per, span, stretch};
+use self::figures::{Tokens, clock, exactly, local, moment, past, per, span, stretch};
 pub(crate) use self::promise::promise;
 use self::promise::{definition, promised};
 pub(crate) use self::summary::summary;
@@ -34,8 +34,13 @@ use crate::record::LimitRecord;
 pub(crate) fn arithmetic(limit: &LimitRecord, at: Timestamp) -> Vec<String> {
     let mut lines = vec![promised(limit, definition), standing(limit, at), demand(limit)];
     lines.extend(waiting(limit, at));
-    if let Quota::SlidingWindow(window) = &limit.quota {
-        lines.push(border(window, at));
+    match &limit.quota {
+        Quota::SlidingWindow(window) => lines.push(border(window, at)),
+        Quota::SlidingParts(window) => {
+            let border = at.before(window.rate().period);
+            lines.push(format!("what came by {} no longer counts", past(border, at)));
+        }
+        _ => {}
     }
     if limit.degraded {
         lines.push("counted on this node alone, by its share, since the store gives no answer".to_owned());
@@ -167,7 +172,9 @@ fn waiting(limit: &LimitRecord, at: Timestamp) -> Option<String> {
             Some(match &limit.quota {
                 Quota::Bucket(_) => format!("full again in {wait}"),
                 Quota::FixedWindow(_) => closing(&limit.quota, outcome.reset_after, at),
-                Quota::SlidingWindow(_) | Quota::SlidingLog(_) => format!("all is back in {wait}"),
+                Quota::SlidingWindow(_) | Quota::SlidingParts(_) | Quota::SlidingLog(_) => {
+                    format!("all is back in {wait}")
+                }
                 Quota::Concurrency(_) => format!("all are free in {wait} at the latest"),
             })
         }
@@ -192,7 +199,7 @@ fn coming_back(quota: &Quota, wait: Span, at: Timestamp) -> String {
             format!("{}: then there {are} {capacity} again", closing(quota, wait, at))
         }
         Quota::SlidingWindow(_) => format!("enough has faded in {shown}"),
-        Quota::SlidingLog(_) => format!("enough has left the window in {shown}"),
+        Quota::SlidingParts(_) | Quota::SlidingLog(_) => format!("enough has left the window in {shown}"),
         Quota::Concurrency(_) => format!("one is free in {shown} at the latest"),
     }
 }
@@ -214,15 +221,13 @@ fn closing(quota: &Quota, wait: Span, at: Timestamp) -> String {
 /// Where a window that slides stands, as far as the time tells: windows are counted from
 /// 1970.
 fn border(window: &SlidingWindow, at: Timestamp) -> String {
-    let (length, parts) = (u128::from(window.rate().period.as_micros()), u128::from(window.parts()));
-    // In one part of a microsecond each, so that parts need not divide the window.
-    let elapsed = u128::from(at.as_micros()) * parts % length.max(1);
-    let weight = (length - elapsed) * 100 / length.max(1);
-    let ago = Span::from_micros(u64::try_from(elapsed / parts.max(1)).unwrap_or(0));
-    let began = Timestamp::from_micros(at.as_micros() - ago.as_micros());
-    let (this, old) = match window.parts() {
-        1 => (stretch(window.rate().period), "the one before"),
-        _ => ("part".to_owned(), "the oldest"),
-    };
-    format!("this {this} began at {}, {} ago; {old} counts for {weight} % now", clock(began), span(ago))
+    let length = window.rate().period.as_micros().max(1);
+    let ago = Span::from_micros(at.as_micros() % length);
+    let weight = u128::from(length - ago.as_micros()) * 100 / u128::from(length);
+    format!(
+        "this {} began at {}, {} ago; the one before counts for {weight} % now",
+        stretch(window.rate().period),
+        clock(at.before(ago)),
+        span(ago)
+    )
 }

@@ -7,6 +7,7 @@ mod bad_input;
 mod check;
 mod explain;
 mod hostile;
+mod lab;
 mod named;
 mod openapi;
 mod operator;

@@ -154,6 +154,11 @@ fn what_operators_are_told_is_described_member_by_member() {
     let modes = subject.get("/v1/mode").json();
     check_members(&description, "Modes", &modes);
     check_members(&description, "LimitSwitch", &modes["limits"][0]);
+    let simulated = subject.ask("/v1/lab/simulate", "{}");
+    check_members(&description, "Simulated", &simulated);
+    check_members(&description, "SimulatedTraffic", &simulated["traffic"]);
+    check_members(&description, "SimulatedAlgorithm", &simulated["algorithms"][0]);
+    check_members(&description, "Disagreement", &simulated["algorithms"][0]["closed_loop"]);
     let changes = subject.get("/v1/changes").json();
     check_members(&description, "Changes", &changes);
     check_members(&description, "Change", &changes["changes"][0]);

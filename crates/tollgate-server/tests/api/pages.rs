@@ -11,7 +11,7 @@ const POLICY: &str = "
 limits:
   - {name: search, endpoint: [/search, '/find/{what}'], host: api.test, method: [GET, POST], by: [tenant, ip],
      windows: [2/second, 100/day], plans: {pro: [20/second, 1000/day]}, count_denied: true, on_outage: deny,
-     cost: 'header:x-cost', soft: {at: 80%, tarpit: 250ms}}
+     cost: {reserve: 'header:x-cost', settle: 'time:10ms'}, soft: {at: 80%, tarpit: 250ms}}
   - {name: jobs, by: global, slots: 3, mode: shadow}
 ";
 
@@ -24,11 +24,11 @@ fn limits_are_listed_in_words() {
              "methods": ["GET", "POST"], "descriptor": [], "domains": [], "by": ["tenant", "ip"], "algorithm": "token-bucket",
              "quotas": ["2 per second", "100 per day"],
              "ids": ["bcf4725f58479075", "0116dc5fcda7031a"], "mode": "enforce", "policy_mode": "enforce",
-             "switched": false, "candidate_of": null, "soft": {"at": 80, "tarpit_ms": 250}, "missing": "ip", "cost": "header:x-cost", "count_denied": true,
+             "switched": false, "candidate_of": null, "soft": {"at": 80, "tarpit_ms": 250}, "missing": "ip", "cost": "header:x-cost", "settle": "time:10ms", "count_denied": true,
              "on_outage": "deny", "plans": ["pro"]},
             {"name": "jobs", "endpoints": ["/**"], "hosts": [], "methods": [], "descriptor": [], "domains": [], "by": ["global"],
              "algorithm": "concurrency", "quotas": ["3 at once"], "ids": ["920281dd8af73c76"], "mode": "shadow", "policy_mode": "shadow",
-             "switched": false, "candidate_of": null, "soft": null, "missing": "ip", "cost": "1", "count_denied": false,
+             "switched": false, "candidate_of": null, "soft": null, "missing": "ip", "cost": "1", "settle": null, "count_denied": false,
              "on_outage": "local", "plans": []},
         ]})
     );

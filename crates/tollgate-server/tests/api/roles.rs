@@ -46,6 +46,7 @@ const ROUTES: &[(&str, &str, Takes)] = &[
     ("GET", "/v1/changes", Reader),
     ("GET", "/nowhere", Reader),
     ("POST", "/v1/explain", Reader),
+    ("POST", "/v1/lab/simulate", Reader),
     ("POST", "/v1/limits/api/peek", Reader),
     ("POST", "/v1/limits/api/check", Admin),
     ("POST", "/v1/limits/api/grant", Admin),

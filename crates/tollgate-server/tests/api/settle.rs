@@ -84,6 +84,20 @@ fn a_decision_is_settled_under_the_numbers_that_count_by_then() {
 }
 
 #[test]
+fn a_final_cost_is_that_of_the_limits_that_settle() {
+    let subject = subject(
+        "limits:
+           - {name: tokens, by: global, bucket: 1000/hour, cost: {reserve: 100, settle: 'json:usage.total'}}
+           - {name: requests, by: global, bucket: 100/hour}",
+    );
+    let id = id(&subject, r#"{"path":"/"}"#);
+    assert_eq!(remaining(&subject), 900);
+    settle(&subject, &id, 250);
+    let limits = subject.ask("/v1/check", r#"{"path":"/","cost":0}"#)["limits"].clone();
+    assert_eq!((&limits[0]["remaining"], &limits[1]["remaining"]), (&750.into(), &99.into()));
+}
+
+#[test]
 fn refused_and_unknown_decisions_cannot_be_settled() {
     let subject = subject("limits: [{by: global, bucket: 1/hour}]");
     let admitted = id(&subject, r#"{"path":"/"}"#);

@@ -1,0 +1,224 @@
+//! `POST /v1/lab/simulate`: algorithms side by side on a shape of traffic, in virtual time.
+//!
+//! It changes nothing and asks no store, so reading suffices. But it costs time of the processor: a question is bounded in events, worked on
+//! in slices between which this thread answers others, and no more than two are worked on at once.
+//!
+//! Not here: traffic and counting (`tollgate_sim`), the page that draws it (`page/lab.js`).
+
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+
+use serde::Deserialize;
+use tollgate::{Rate, Store};
+use tollgate_sim::simulate::{
+    Choice, Contestant, ContestantError, Network, Question, Routing, Simulation, Stores, length,
+};
+use tollgate_sim::traffic::{By, Retry, Shape, Traffic};
+
+use crate::api::Inner;
+use crate::body::{listed, quoted, read};
+use crate::problem::Problem;
+use crate::reply::{Reply, json_of};
+
+/// Requests in all, over all algorithms: some 50 ms of work.
+pub(crate) const MOST_EVENTS: u64 = 50_000;
+/// Each has a place in memory for each algorithm.
+pub(crate) const MOST_CLIENTS: u32 = 500;
+/// Each has a store for each algorithm.
+pub(crate) const MOST_NODES: u32 = 16;
+/// Worked on at once.
+const MOST_AT_ONCE: usize = 2;
+/// Events between two looks at what else there is to do: less than half a millisecond.
+const SLICE: u32 = 250;
+/// The longest text of a rate or a length of time.
+pub(crate) const LONGEST: usize = 64;
+
+const FIELDS: &[&str] = &[
+    "traffic",
+    "rate",
+    "algorithms",
+    "burst",
+    "load",
+    "clients",
+    "by",
+    "duration",
+    "seed",
+    "jitter",
+    "honours_retry_after",
+    "attempts",
+    "nodes",
+    "store",
+    "routing",
+];
+
+/// How many questions are worked on.
+#[derive(Debug, Default)]
+pub(crate) struct Lab(AtomicUsize);
+
+/// Somebody's place in the lab, given back when they are gone.
+struct Seat<'l>(&'l AtomicUsize);
+
+impl Lab {
+    fn enter(&self) -> Option<Seat<'_>> {
+        let seat = Seat(&self.0);
+        // Whoever finds no seat has been counted, and is no more when the seat is dropped.
+        (self.0.fetch_add(1, Ordering::Relaxed) < MOST_AT_ONCE).then_some(seat)
+    }
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// All of it may be left out.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    traffic: Option<String>,
+    rate: Option<String>,
+    algorithms: Option<Vec<String>>,
+    burst: Option<u64>,
+    load: Option<f64>,
+    clients: Option<u32>,
+    by: Option<String>,
+    duration: Option<String>,
+    seed: Option<u64>,
+    jitter: Option<bool>,
+    honours_retry_after: Option<bool>,
+    attempts: Option<u32>,
+    nodes: Option<u32>,
+    store: Option<String>,
+    routing: Option<String>,
+}
+
+impl<S: Store> Inner<S> {
+    /// Puts algorithms side by side.
+    pub(crate) async fn experiment(&self, body: &[u8]) -> Result<Reply, Problem> {
+        let question = read::<Asked>(body, FIELDS)?.question()?;
+        let _seat = self.lab.enter().ok_or_else(Problem::lab_is_full)?;
+        let mut simulation =
+            Simulation::new(question).map_err(|error| Problem::senseless(error.to_string()))?;
+        while simulation.step(SLICE) {
+            let_others().await;
+        }
+        Ok(json_of(&simulation.round()))
+    }
+}
+
+/// Gives way once, to whatever else waits on this thread.
+async fn let_others() {
+    let mut has_waited = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+impl Asked {
+    fn question(&self) -> Result<Question, Problem> {
+        let shape =
+            one_of("traffic", self.traffic.as_deref(), Shape::Edge, &Shape::ALL.map(|it| (it.word(), it)))?;
+        let usual = Traffic::new(shape, Rate::per_minute(1));
+        let by = one_of(
+            "by",
+            self.by.as_deref(),
+            usual.by,
+            &[By::Client, By::Everybody].map(|it| (it.word(), it)),
+        )?;
+        let (contestants, notes) = self.contestants(by)?;
+        let Some(first) = contestants.first() else {
+            return Err(Problem::senseless(
+                "`algorithms` is empty; name at least one, or leave it out for all",
+            ));
+        };
+        let traffic = self.traffic(Traffic { by, ..Traffic::new(shape, first.rate) })?;
+        let most_events = MOST_EVENTS / contestants.len() as u64;
+        Ok(Question { traffic, contestants, network: self.network()?, most_events, notes })
+    }
+
+    /// Without `algorithms`, all that take the rate.
+    fn contestants(&self, by: By) -> Result<(Vec<Contestant>, Vec<String>), Problem> {
+        let rate = bounded("rate", self.rate.as_deref().unwrap_or("10/minute"))?;
+        let senseless = |error: ContestantError| Problem::senseless(format!("`rate`: {error}"));
+        if let Some(words) = &self.algorithms {
+            let mut chosen = Vec::new();
+            for word in words {
+                let words = Choice::ALL.map(|it| (it.word(), it));
+                let choice = one_of("algorithms", Some(word.as_str()), Choice::SlidingLog, &words)?;
+                if !chosen.contains(&choice) {
+                    chosen.push(choice);
+                }
+            }
+            let made = chosen.into_iter().map(|it| Contestant::new(it, rate, self.burst, by.word()));
+            return made.collect::<Result<_, _>>().map(|made| (made, Vec::new())).map_err(senseless);
+        }
+        Contestant::all(rate, self.burst, by.word()).map_err(senseless)
+    }
+
+    fn traffic(&self, usual: Traffic) -> Result<Traffic, Problem> {
+        let duration = match self.duration.as_deref() {
+            None => usual.duration,
+            Some(text) => length(bounded("duration", text)?).ok_or_else(|| {
+                Problem::senseless(format!(
+                    "`duration` must be a number and a unit, such as 30s, 5m or 1h, not `{}`",
+                    quoted(text)
+                ))
+            })?,
+        };
+        let clients = self.clients.unwrap_or(usual.clients);
+        if clients > MOST_CLIENTS {
+            return Err(Problem::senseless(format!("`clients` may be at most {MOST_CLIENTS} here")));
+        }
+        Ok(Traffic {
+            load: self.load.unwrap_or(usual.load),
+            clients,
+            duration,
+            seed: self.seed.unwrap_or(usual.seed),
+            retry: Retry {
+                jitter: self.jitter.unwrap_or(usual.retry.jitter),
+                honours_retry_after: self.honours_retry_after.unwrap_or(usual.retry.honours_retry_after),
+                attempts: self.attempts.unwrap_or(usual.retry.attempts),
+            },
+            ..usual
+        })
+    }
+
+    fn network(&self) -> Result<Network, Problem> {
+        let nodes = self.nodes.unwrap_or(1);
+        if !(1..=MOST_NODES).contains(&nodes) {
+            return Err(Problem::senseless(format!("`nodes` must be 1 to {MOST_NODES}")));
+        }
+        let stores = [("memory", Stores::Memory), ("shared", Stores::Shared)];
+        let routings = [("round-robin", Routing::RoundRobin), ("sticky", Routing::Sticky)];
+        let store = one_of("store", self.store.as_deref(), Stores::Memory, &stores)?;
+        Ok(Network {
+            nodes,
+            store,
+            routing: one_of("routing", self.routing.as_deref(), Routing::RoundRobin, &routings)?,
+        })
+    }
+}
+
+/// What a word stands for; without one, the usual.
+fn one_of<T: Copy>(field: &str, word: Option<&str>, usual: T, known: &[(&str, T)]) -> Result<T, Problem> {
+    let Some(word) = word else { return Ok(usual) };
+    let found = known.iter().find(|(name, _)| *name == word);
+    found.map(|(_, it)| *it).ok_or_else(|| {
+        let words: Vec<_> = known.iter().map(|(name, _)| *name).collect();
+        Problem::senseless(format!("`{field}` must be one of {}, not `{}`", listed(&words), quoted(word)))
+    })
+}
+
+fn bounded<'t>(field: &str, text: &'t str) -> Result<&'t str, Problem> {
+    if text.len() > LONGEST {
+        return Err(Problem::senseless(format!("`{field}` may have at most {LONGEST} bytes")));
+    }
+    Ok(text)
+}

@@ -1,0 +1,97 @@
+//! The Lab: what it tells, and what it turns down.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use serde_json::json;
+
+use crate::support::{PEER, subject};
+
+const POLICY: &str = "limits: [{name: api, by: global, bucket: 5/minute}]";
+const LAB: &str = "/v1/lab/simulate";
+
+#[test]
+fn the_edge_of_a_fixed_window_is_told_in_numbers_and_words() {
+    let told =
+        subject(POLICY).ask(LAB, r#"{"algorithms":["fixed-window","sliding-log"],"rate":"10\/minute"}"#);
+    let [fixed, log] = told["algorithms"].as_array().unwrap().as_slice() else { panic!("{told}") };
+    assert_eq!((&fixed["algorithm"], &fixed["most_in_a_window"]), (&json!("fixed-window"), &json!(20)));
+    assert!(fixed["words"].as_str().unwrap().contains("twice the limit"), "{fixed}");
+    assert_eq!(log["most_in_a_window"], 10);
+    assert_eq!(told["limit"], 10);
+    for series in ["offered", "admitted", "window"] {
+        assert_eq!(fixed["series"][series].as_array().unwrap().len(), 240, "{series}");
+    }
+}
+
+#[test]
+fn the_same_question_has_the_same_answer_and_another_seed_another_one() {
+    let ask = |seed: u64| subject(POLICY).ask(LAB, &format!(r#"{{"traffic":"poisson","seed":{seed}}}"#));
+    assert_eq!(ask(7)["algorithms"], ask(7)["algorithms"]);
+    assert_ne!(ask(7)["algorithms"], ask(8)["algorithms"]);
+}
+
+#[test]
+fn what_is_too_much_or_makes_no_sense_is_turned_down_with_a_way_out() {
+    let subject = subject(POLICY);
+    for (body, status, expected) in [
+        (r#"{"rate":"100000/second"}"#, 422, "take a lower rate"),
+        (r#"{"rate":"10/minuet"}"#, 422, "did you mean `minute`?"),
+        (r#"{"rate":"10/minute","duration":"soon"}"#, 422, "30s, 5m or 1h"),
+        (r#"{"traffic":"tsunami"}"#, 422, "`steady`, `edge`"),
+        (r#"{"algorithms":[]}"#, 422, "at least one"),
+        (r#"{"algorithms":["leaky"]}"#, 422, "`fixed-window`"),
+        (r#"{"clients":501}"#, 422, "at most 500"),
+        (r#"{"clients":0}"#, 422, "1 to"),
+        (r#"{"nodes":17}"#, 422, "1 to 16"),
+        (r#"{"store":"redis://127.0.0.1"}"#, 422, "`memory` and `shared`"),
+        (r#"{"load":-1}"#, 422, "from 0.01 to 1000"),
+        (r#"{"attempts":1000000}"#, 422, "1 to 100"),
+        (r#"{"load":"much"}"#, 400, "line 1"),
+        (r#"{"clients":-1}"#, 400, "line 1"),
+        (r#"{"shape":"edge"}"#, 400, "unknown field `shape`"),
+        ("[]", 400, "must be a JSON object"),
+        ("", 400, "the body is empty"),
+    ] {
+        let answer = subject.post(LAB, body);
+        assert_eq!(answer.status, status, "{body}: {}", answer.text());
+        assert!(answer.problem().contains(expected), "{body}: {}", answer.text());
+    }
+    let long = format!(r#"{{"rate":"{}/minute"}}"#, "1".repeat(100));
+    assert!(subject.post(LAB, long).problem().contains("at most 64 bytes"));
+}
+
+#[test]
+fn clients_that_come_back_without_end_are_cut_short() {
+    let body = r#"{"traffic":"retry-storm","rate":"4000/minute","duration":"2m","load":1,"honours_retry_after":false,
+                   "jitter":true,"attempts":100,"algorithms":["gcra"]}"#;
+    let told = subject(POLICY).ask(LAB, body);
+    assert_eq!(told["algorithms"][0]["offered"], 50_000);
+    assert!(told["notes"][0].as_str().unwrap().starts_with("cut short"), "{}", told["notes"]);
+}
+
+#[test]
+fn others_are_answered_in_between_and_a_third_question_is_turned_away() {
+    let subject = subject(POLICY);
+    let ask = || {
+        let body = r#"{"traffic":"steady","rate":"1000/minute","duration":"5m"}"#;
+        let request = Request::post(LAB).body(Full::<Bytes>::from(body)).unwrap();
+        Box::pin(subject.api.answer(request, PEER))
+    };
+    let mut context = Context::from_waker(Waker::noop());
+    let (mut first, mut second) = (ask(), ask());
+    assert!(first.as_mut().poll(&mut context).is_pending(), "it gives way");
+    assert!(second.as_mut().poll(&mut context).is_pending());
+    let Poll::Ready(third) = pin!(ask()).poll(&mut context) else { panic!("turned away at once") };
+    assert_eq!((third.status().as_u16(), &third.headers()["retry-after"]), (503, &"1".parse().unwrap()));
+    assert_eq!(subject.get("/healthz").status, 200);
+    // Whoever leaves gives the seat back, and so does whoever is done.
+    drop(first);
+    assert_eq!(subject.post(LAB, "{}").status, 200);
+    let second = pollster::block_on(async { second.await.into_body().collect().await.unwrap().to_bytes() });
+    assert!(second.starts_with(b"{\"rate\":\"1000/minute\""));
+    assert_eq!(subject.post(LAB, "{}").status, 200);
+}

@@ -1,0 +1,178 @@
+//! Lines that are an object of JSON each.
+//!
+//! Names may be nested (`request.headers.user-agent`) or written with dots as they are; of a list the first element
+//! counts. A line is a request if it has a time and anything else that a request has: programs write other things
+//! into the same file. Who named the time themselves (`--field time=…`) means every line that has it.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::batch::Batch;
+use super::fields::{Field, Fields};
+use super::row::{Row, Wanted};
+use super::text;
+use super::time::Times;
+
+/// Reads lines of JSON.
+#[derive(Debug)]
+pub(super) struct Json {
+    tree: Node,
+    wanted: Vec<Wanted>,
+    row: Row,
+    time_suffices: bool,
+}
+
+/// The names to look for in one object: what to do with the value of each.
+#[derive(Debug, Default)]
+struct Node {
+    /// The value itself is wanted, under these names.
+    here: Vec<usize>,
+    within: HashMap<String, Node>,
+}
+
+impl Node {
+    /// Wants a name in each way that its dots can be read.
+    fn want(&mut self, name: &str, wanted: usize) {
+        self.within.entry(name.to_owned()).or_default().here.push(wanted);
+        for (dot, _) in name.match_indices('.') {
+            self.within.entry(name[..dot].to_owned()).or_default().want(&name[dot + 1..], wanted);
+        }
+    }
+
+    fn child(&self, name: &str) -> Option<&Self> {
+        if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            self.within.get(name.to_ascii_lowercase().as_str())
+        } else {
+            self.within.get(name)
+        }
+    }
+}
+
+impl Json {
+    pub(super) fn new(fields: &Fields) -> Self {
+        let (row, wanted) = Row::new(fields);
+        let mut tree = Node::default();
+        for (index, wanted) in wanted.iter().enumerate() {
+            tree.want(&wanted.name, index);
+        }
+        Self { tree, wanted, row, time_suffices: fields.names(&Field::Time) }
+    }
+
+    /// Whether a line is an object at all.
+    pub(super) fn is_object(line: &[u8]) -> bool {
+        line.trim_ascii().starts_with(b"{") && serde_json::from_slice::<IgnoredAny>(line).is_ok()
+    }
+
+    /// Reads a line into a batch. `false`: it is no request, and the batch is as it was.
+    pub(super) fn read(&mut self, line: &[u8], times: &mut Times, batch: &mut Batch) -> bool {
+        let line = std::str::from_utf8(line).map_or_else(|_| Cow::Owned(text::lossless(line)), Cow::Borrowed);
+        self.row.clear();
+        let object = Object { node: &self.tree, wanted: &self.wanted, row: &mut self.row };
+        let mut deserializer = serde_json::Deserializer::from_str(&line);
+        let is_read = object.deserialize(&mut deserializer).is_ok() && deserializer.end().is_ok();
+        is_read && (self.time_suffices || self.row.says_something()) && self.row.finish(times, batch)
+    }
+}
+
+/// An object, put into a row as far as it is wanted.
+struct Object<'a> {
+    node: &'a Node,
+    wanted: &'a [Wanted],
+    row: &'a mut Row,
+}
+
+impl Object<'_> {
+    fn take(&mut self, node: &Node, value: &str) {
+        match value.as_bytes().first() {
+            Some(b'{') if !node.within.is_empty() => {
+                let inner = Object { node, wanted: self.wanted, row: self.row };
+                // It has been found to be JSON already.
+                let _ = inner.deserialize(&mut serde_json::Deserializer::from_str(value));
+            }
+            None | Some(b'{') => {}
+            Some(b'[') => {
+                let first = serde_json::from_str::<Vec<&RawValue>>(value);
+                if let Some(first) = first.ok().and_then(|it| it.first().map(|it| it.get().to_owned()))
+                    && !first.starts_with(['[', '{'])
+                {
+                    self.take(node, &first);
+                }
+            }
+            Some(b'"') => {
+                if let Ok(text) = serde_json::from_str::<Text<'_>>(value) {
+                    self.offer(node, text.0.as_bytes());
+                }
+            }
+            Some(_) if value == "null" => {}
+            Some(_) => self.offer(node, value.as_bytes()),
+        }
+    }
+
+    fn offer(&mut self, node: &Node, value: &[u8]) {
+        for index in &node.here {
+            self.row.offer(&self.wanted[*index], value);
+        }
+    }
+}
+
+/// A string, borrowed if nothing in it is escaped.
+#[derive(serde::Deserialize)]
+struct Text<'t>(#[serde(borrow)] Cow<'t, str>);
+
+impl<'de> DeserializeSeed<'de> for Object<'_> {
+    type Value = ();
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Object<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        let node = self.node;
+        while let Some(child) = map.next_key_seed(Name(node))? {
+            match child {
+                Some(child) => {
+                    let value: &'de RawValue = map.next_value()?;
+                    self.take(child, value.get());
+                }
+                None => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The name of a value: what is wanted of it, if anything.
+struct Name<'a>(&'a Node);
+
+impl<'de, 'a> DeserializeSeed<'de> for Name<'a> {
+    type Value = Option<&'a Node>;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'a> Visitor<'_> for Name<'a> {
+    type Value = Option<&'a Node>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(self.0.child(name))
+    }
+}

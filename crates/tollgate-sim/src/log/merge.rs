@@ -1,0 +1,135 @@
+//! Several inputs as one log: whichever has the earliest request is next.
+
+use std::io;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+
+use super::reader::{self, Belt, Parcel};
+use super::reading::{Input, Reading};
+use super::sorter::Sorter;
+use super::{Requests, Skipped, Tally};
+use crate::Entry;
+
+/// Batches that may wait between the thread that reads and the one that asks.
+const AHEAD: usize = 4;
+
+/// One input: what its thread has sent, put in order.
+#[derive(Debug)]
+struct Lane {
+    parcels: Receiver<io::Result<Parcel>>,
+    spare: Sender<super::batch::Batch>,
+    sorter: Sorter,
+    is_over: bool,
+}
+
+/// A log of one or several inputs: rotated files in any order, or those of several servers.
+///
+/// ```
+/// use tollgate::Request;
+/// use tollgate_sim::Entry;
+/// use tollgate_sim::log::{Input, Log, Reading, Requests};
+///
+/// let one = r#"203.0.113.9 - - [17/May/2015:10:05:03 +0000] "GET /late HTTP/1.1" 200 5"#;
+/// let two = r#"{"ts": 1431857102.5, "ip": "2001:db8::1", "method": "GET", "path": "/early"}"#;
+/// let inputs = vec![Input::new("one.log", one.as_bytes()), Input::new("two.log", two.as_bytes())];
+///
+/// let mut log = Log::open(inputs, &Reading::default())?;
+/// let mut entry = Entry::default();
+/// assert!(log.next(&mut entry)?);
+/// assert_eq!((entry.path(), entry.at), ("/early", 1_431_857_102_500_000));
+/// assert!(log.next(&mut entry)?);
+/// assert_eq!((entry.path(), entry.status), ("/late", Some(200)));
+/// assert!(!log.next(&mut entry)?);
+/// assert_eq!((log.tally().lines, log.tally().skipped), (2, 0));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Log {
+    /// Those that are not over, in the order they were given.
+    lanes: Vec<Lane>,
+    tally: Tally,
+    first_skipped: Option<Skipped>,
+}
+
+impl Log {
+    /// Starts to read. What is wrong with an input is told by [`Requests::next`].
+    pub fn open(inputs: Vec<Input>, reading: &Reading) -> io::Result<Self> {
+        let most = reading.held_back(inputs.len());
+        let lanes = inputs
+            .into_iter()
+            .map(|input| Lane::start(input, reading.clone(), most))
+            .collect::<io::Result<_>>()?;
+        Ok(Self { lanes, tally: Tally::default(), first_skipped: None })
+    }
+
+    /// Sees to it that what each lane has at its head is what it should be.
+    fn fill(&mut self) -> io::Result<()> {
+        let mut has_ended = false;
+        for lane in &mut self.lanes {
+            while !lane.is_over && !lane.sorter.is_full() {
+                // The thread has gone: everything was sent.
+                let Ok(parcel) = lane.parcels.recv() else {
+                    lane.is_over = true;
+                    continue;
+                };
+                let parcel = parcel?;
+                self.tally.lines += parcel.lines;
+                self.tally.skipped += parcel.skipped;
+                self.tally.bytes += parcel.bytes;
+                self.tally.named += parcel.batch.named();
+                if self.first_skipped.is_none() {
+                    self.first_skipped = parcel.first_skipped;
+                }
+                if parcel.batch.len() > 0 {
+                    let late = lane.sorter.late();
+                    lane.sorter.push(parcel.batch);
+                    self.tally.late += lane.sorter.late() - late;
+                }
+            }
+            has_ended |= lane.sorter.head().is_none();
+        }
+        if has_ended {
+            self.lanes.retain(|lane| lane.sorter.head().is_some());
+        }
+        Ok(())
+    }
+}
+
+impl Requests for Log {
+    fn next(&mut self, entry: &mut Entry) -> io::Result<bool> {
+        if let Err(error) = self.fill() {
+            self.lanes.clear();
+            return Err(error);
+        }
+        // The first of those with the earliest: `min_by_key` takes it.
+        let Some(lane) = self.lanes.iter_mut().min_by_key(|lane| lane.sorter.head()) else {
+            return Ok(false);
+        };
+        let is_there = lane.sorter.pop(entry);
+        while let Some(mut batch) = lane.sorter.done() {
+            batch.clear();
+            // If the thread has gone, nobody needs it.
+            let _ = lane.spare.send(batch);
+        }
+        Ok(is_there)
+    }
+
+    fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    fn first_skipped(&self) -> Option<&Skipped> {
+        self.first_skipped.as_ref()
+    }
+}
+
+impl Lane {
+    fn start(input: Input, reading: Reading, most: usize) -> io::Result<Self> {
+        let (sender, parcels) = mpsc::sync_channel(AHEAD);
+        let (spare, returned) = mpsc::channel();
+        let belt = Belt { parcels: sender, spare: returned };
+        let thread = thread::Builder::new().name("log".to_owned());
+        thread.spawn(move || reader::run(input, &reading, &belt))?;
+        Ok(Self { parcels, spare, sorter: Sorter::new(most), is_over: false })
+    }
+}

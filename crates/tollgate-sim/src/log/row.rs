@@ -1,0 +1,132 @@
+//! What one line of JSON or CSV says, field by field, until it is a request.
+
+use super::address::Client;
+use super::batch::{Batch, Facts};
+use super::fields::{Field, Fields};
+use super::target::{put_host, put_request, put_target};
+use super::time::Times;
+use crate::entry::Slot;
+
+/// A name to look for, the field it stands for, and how many names of that field are better.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    pub(super) name: String,
+    cell: usize,
+    rank: usize,
+}
+
+/// Where the text of a cell is, and how good the name was that it came under.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    rank: usize,
+    start: usize,
+    end: usize,
+}
+
+/// The fields of one line. Made once, and used again for each line.
+#[derive(Debug)]
+pub(super) struct Row {
+    fields: Vec<Field>,
+    cells: Vec<Option<Cell>>,
+    text: Vec<u8>,
+}
+
+impl Row {
+    /// An empty one, and the names to look for.
+    pub(super) fn new(fields: &Fields) -> (Self, Vec<Wanted>) {
+        let all = fields.all();
+        let wanted = all.iter().enumerate().flat_map(|(cell, (_, names))| {
+            names.iter().enumerate().map(move |(rank, name)| Wanted { name: name.clone(), cell, rank })
+        });
+        let wanted = wanted.collect();
+        let fields: Vec<Field> = all.into_iter().map(|(field, _)| field).collect();
+        (Self { cells: vec![None; fields.len()], fields, text: Vec::new() }, wanted)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.cells.fill(None);
+        self.text.clear();
+    }
+
+    /// A value under one of the names. What says nothing does not hide what stands under another name.
+    pub(super) fn offer(&mut self, wanted: &Wanted, value: &[u8]) {
+        let value = value.trim_ascii();
+        if value.is_empty() || value == b"-" {
+            return;
+        }
+        let cell = &mut self.cells[wanted.cell];
+        if cell.is_none_or(|it| wanted.rank < it.rank) {
+            let start = self.text.len();
+            self.text.extend_from_slice(value);
+            *cell = Some(Cell { rank: wanted.rank, start, end: self.text.len() });
+        }
+    }
+
+    /// Whether a name stands for the time.
+    pub(super) fn is_time(&self, wanted: &Wanted) -> bool {
+        self.fields[wanted.cell] == Field::Time
+    }
+
+    /// Whether the line said anything but the time.
+    pub(super) fn says_something(&self) -> bool {
+        self.fields.iter().zip(&self.cells).any(|(field, cell)| *field != Field::Time && cell.is_some())
+    }
+
+    /// Puts it into a batch. `false`: it has no time, and so it is no request.
+    pub(super) fn finish(&self, times: &mut Times, batch: &mut Batch) -> bool {
+        let Some(at) = self.get(&Field::Time).and_then(|text| times.read(text)) else { return false };
+        if let Some(request) = self.get(&Field::Request) {
+            put_request(batch, request);
+        } else {
+            if let Some(method) = self.get(&Field::Method) {
+                batch.put(Slot::Method, method);
+            }
+            if let Some(path) = self.get(&Field::Path) {
+                put_target(batch, path);
+            }
+        }
+        if let Some(query) = self.get(&Field::Query) {
+            batch.put(Slot::Query, query.strip_prefix(b"?").unwrap_or(query));
+        }
+        if let Some(host) = self.get(&Field::Host) {
+            put_host(batch, host);
+        }
+        let who = [
+            (Field::User, Slot::User),
+            (Field::ApiKey, Slot::ApiKey),
+            (Field::Tenant, Slot::Tenant),
+            (Field::Plan, Slot::Plan),
+        ];
+        for (field, slot) in who {
+            if let Some(value) = self.get(&field) {
+                batch.put(slot, value);
+            }
+        }
+        for (field, cell) in self.fields.iter().zip(&self.cells) {
+            if let (Field::Header(name), Some(cell)) = (field, cell) {
+                batch.put_header(name, &self.text[cell.start..cell.end]);
+            }
+        }
+        let client = self.get(&Field::Ip).map_or(Client::Unknown, Client::read);
+        let cost = self.get(&Field::Cost).and_then(rounded_up);
+        let status = self.get(&Field::Status).and_then(rounded_up).and_then(|it| it.try_into().ok());
+        batch.finish(Facts { at, client, cost, status });
+        true
+    }
+
+    fn get(&self, field: &Field) -> Option<&[u8]> {
+        let cell = self.fields.iter().position(|it| it == field).and_then(|at| self.cells[at])?;
+        Some(&self.text[cell.start..cell.end])
+    }
+}
+
+/// A number that is not negative; part of a unit costs a whole one.
+fn rounded_up(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let whole: u64 = whole.parse().ok()?;
+    whole.checked_add(u64::from(fraction.bytes().any(|byte| byte != b'0')))
+}

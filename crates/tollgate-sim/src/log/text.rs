@@ -1,0 +1,117 @@
+//! The bytes of a log as text: escapes undone, UTF-8 made sure.
+//!
+//! What is no UTF-8 is written as a path would write it, `%FF`: two texts that differ stay different, unless one of
+//! them spells such an escape out, and a path stays the path it is.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// Appends bytes as text.
+pub(super) fn append(text: &mut String, bytes: &[u8]) {
+    match std::str::from_utf8(bytes) {
+        Ok(valid) => text.push_str(valid),
+        Err(_) => {
+            for chunk in bytes.utf8_chunks() {
+                text.push_str(chunk.valid());
+                for byte in chunk.invalid() {
+                    let _ = write!(text, "%{byte:02X}");
+                }
+            }
+        }
+    }
+}
+
+/// Bytes as text.
+pub(super) fn lossless(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() + 64);
+    append(&mut text, bytes);
+    text
+}
+
+/// Undoes what nginx (`\x22`) and Apache (`\"`, `\\`, `\n`, `\x16`) write for bytes that would break a line.
+pub(super) fn unescaped(bytes: &[u8]) -> Cow<'_, [u8]> {
+    let Some(first) = memchr::memchr(b'\\', bytes) else { return Cow::Borrowed(bytes) };
+    let mut plain = Vec::with_capacity(bytes.len());
+    let (head, mut rest) = bytes.split_at(first);
+    plain.extend_from_slice(head);
+    loop {
+        let (byte, after) = match rest {
+            [] => return Cow::Owned(plain),
+            [b'\\', b'x', high, low, behind @ ..] => match hex(*high, *low) {
+                Some(byte) => (byte, behind),
+                None => (b'\\', &rest[1..]),
+            },
+            [b'\\', b'"', after @ ..] => (b'"', after),
+            [b'\\', b'\\', after @ ..] => (b'\\', after),
+            [b'\\', b'n', after @ ..] => (b'\n', after),
+            [b'\\', b'r', after @ ..] => (b'\r', after),
+            [b'\\', b't', after @ ..] => (b'\t', after),
+            [byte, after @ ..] => (*byte, after),
+        };
+        plain.push(byte);
+        rest = after;
+    }
+}
+
+fn hex(high: u8, low: u8) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    u8::try_from(digit(high)? << 4 | digit(low)?).ok()
+}
+
+/// How a line begins, for a message: printable, and not too much of it.
+pub(super) fn sample(line: &[u8]) -> String {
+    const MOST: usize = 120;
+    let start = &line[..line.len().min(4 * MOST)];
+    let text = String::from_utf8_lossy(start);
+    let mut shown = String::with_capacity(MOST);
+    for char in text.chars().take(MOST) {
+        match char {
+            // These break nothing, and half a log consists of them.
+            '"' | '\'' | '\\' => shown.push(char),
+            _ => shown.extend(char.escape_debug()),
+        }
+    }
+    if text.chars().nth(MOST).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_of_both_servers_are_undone_and_others_left_alone() {
+        let cases: [(&str, &[u8]); 9] = [
+            ("plain", b"plain"),
+            (r"a\x22b", b"a\"b"),
+            (r#"a\"b"#, b"a\"b"),
+            (r"a\\b", b"a\\b"),
+            (r"\x16\x03\xff", b"\x16\x03\xff"),
+            (r"..\windows\xzz", br"..\windows\xzz"),
+            (r"tab\tend\n", b"tab\tend\n"),
+            (r"end\", b"end\\"),
+            (r"\x5", br"\x5"),
+        ];
+        for (written, meant) in cases {
+            assert_eq!(&*unescaped(written.as_bytes()), meant, "{written}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_told_apart() {
+        assert_eq!(lossless("grün".as_bytes()), "grün");
+        assert_eq!(lossless(b"gr\xfcn"), "gr%FCn");
+        assert_ne!(lossless(b"\xfe"), lossless(b"\xff"));
+    }
+
+    #[test]
+    fn a_sample_is_one_printable_line() {
+        let shown = sample(b"\x16\x03\x01 \"x\"\n\xff");
+        assert!(!shown.contains(char::is_control), "{shown}");
+        assert!(shown.contains("\"x\""), "{shown}");
+        assert_eq!(sample(br"\x22"), r"\x22");
+        assert_eq!(sample(&[b'a'; 5_000]).chars().count(), 121);
+    }
+}

@@ -1,0 +1,153 @@
+//! The page in the making: text is escaped on its way in, and numbers carry where they stand in the JSON.
+
+use std::fmt::Write;
+
+use crate::foreign::{markup, shown};
+use crate::plot::number;
+
+/// Characters of a name from outside that are shown, and that who points at it is told.
+const SHOWN: usize = 64;
+const TOLD: usize = 400;
+
+/// A number, and where it stands in the JSON.
+#[derive(Clone, Debug)]
+pub(super) struct Figure {
+    pub(super) path: String,
+    pub(super) value: u64,
+}
+
+impl Figure {
+    pub(super) fn new(path: impl Into<String>, value: u64) -> Self {
+        Self { path: path.into(), value }
+    }
+}
+
+/// The page so far.
+#[derive(Debug, Default)]
+pub(super) struct Sheet {
+    out: String,
+}
+
+impl Sheet {
+    pub(super) fn new() -> Self {
+        Self::default()
+    }
+
+    pub(super) fn finish(self) -> String {
+        self.out
+    }
+
+    /// Markup of our own.
+    pub(super) fn raw(&mut self, markup: &str) {
+        self.out.push_str(markup);
+    }
+
+    /// Words, escaped.
+    pub(super) fn text(&mut self, text: &str) {
+        self.out.push_str(&markup(text));
+    }
+
+    /// A name from outside: cut, spelt out, and kept from turning its neighbours around.
+    pub(super) fn foreign(&mut self, text: &str) {
+        let short = shown(text, SHOWN);
+        let _ = write!(self.out, "<bdi class=\"foreign\"");
+        if short != text {
+            let _ = write!(self.out, " title=\"{}\"", markup(&shown(text, TOLD)));
+        }
+        let _ = write!(self.out, ">{}</bdi>", markup(if short.is_empty() { "–" } else { &short }));
+    }
+
+    /// A number.
+    pub(super) fn number(&mut self, it: &Figure) {
+        let (path, text) = (markup(&it.path), number::count(it.value));
+        let _ = write!(self.out, "<data data-path=\"{path}\" value=\"{}\">{text}</data>", it.value);
+    }
+
+    /// A number and what it counts.
+    pub(super) fn plural(&mut self, it: &Figure, one: &str, many: &str) {
+        self.number(it);
+        self.raw(" ");
+        self.text(if it.value == 1 { one } else { many });
+    }
+
+    /// What part of `whole` these are together.
+    pub(super) fn share(&mut self, parts: &[&Figure], whole: &Figure) {
+        let sum = parts.iter().fold(0_u64, |sum, it| sum.saturating_add(it.value));
+        let paths: Vec<_> = parts.iter().map(|it| markup(&it.path)).collect();
+        let (paths, of, text) = (paths.join(" "), markup(&whole.path), number::share(sum, whole.value));
+        let _ = write!(
+            self.out,
+            "<data class=\"share\" data-path=\"{paths}\" data-of=\"{of}\">{}</data>",
+            markup(&text)
+        );
+    }
+
+    /// A time in seconds, in the largest unit that it is a whole number of.
+    pub(super) fn seconds(&mut self, it: &Figure) {
+        const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3600, "h"), (60, "min"), (1, "s")];
+        let fits = |unit: &&(u64, &str)| it.value >= unit.0 && it.value.is_multiple_of(unit.0);
+        let (unit, word) = UNITS.iter().find(fits).copied().unwrap_or((1, "s"));
+        let (path, text) = (markup(&it.path), number::count(it.value / unit));
+        let _ = write!(self.out, "<data data-path=\"{path}\" data-unit=\"{unit}\">{text}</data> {word}");
+    }
+
+    /// A time of RFC 3339, as people read it.
+    pub(super) fn time(&mut self, text: &str) {
+        let time = text.parse::<jiff::Timestamp>();
+        let short = time.map_or_else(|_| shown(text, 40), |it| it.strftime("%-d %b %Y %H:%M:%S").to_string());
+        let _ = write!(self.out, "<time datetime=\"{}\">{}</time>", markup(&shown(text, 40)), markup(&short));
+    }
+
+    /// By how much something differs.
+    pub(super) fn factor(&mut self, path: &str, value: f64) {
+        let text = number::short(value, value * 0.1);
+        let _ = write!(self.out, "× <data data-path=\"{}\" data-about>{text}</data>", markup(path));
+    }
+
+    /// A bar that is as full as `part` of `whole`; the number stands beside it.
+    #[allow(clippy::cast_precision_loss, reason = "a bar of a few hundred pixels")]
+    pub(super) fn meter(&mut self, part: u64, whole: u64) {
+        let full = if whole == 0 { 0.0 } else { (part as f64 / whole as f64).clamp(0.0, 1.0) * 100.0 };
+        let _ = write!(
+            self.out,
+            "<span class=\"meter\" aria-hidden=\"true\"><span style=\"inline-size:{full:.2}%\"></span></span>"
+        );
+    }
+
+    /// The head of a table. A column that starts with `#` holds numbers; an empty one a bar.
+    pub(super) fn table(&mut self, class: &str, caption: &str, columns: &[&str]) {
+        let _ = write!(
+            self.out,
+            "<table class=\"{class}\"><caption class=\"unseen\">{}</caption><thead><tr>",
+            markup(caption)
+        );
+        for column in columns {
+            let _ = match column.strip_prefix('#') {
+                Some(name) => write!(self.out, "<th scope=\"col\" class=\"number\">{}</th>", markup(name)),
+                None if column.is_empty() => write!(self.out, "<td class=\"c-meter\"></td>"),
+                None => write!(self.out, "<th scope=\"col\">{}</th>", markup(column)),
+            };
+        }
+        self.raw("</tr></thead><tbody>\n");
+    }
+
+    pub(super) fn end_table(&mut self) {
+        self.raw("</tbody></table>\n");
+    }
+
+    /// A cell with a number.
+    pub(super) fn number_cell(&mut self, it: &Figure) {
+        self.raw("<td class=\"number\">");
+        self.number(it);
+        self.raw("</td>");
+    }
+
+    /// A cell with a part of a whole, and one with a bar of it.
+    pub(super) fn share_cells(&mut self, part: &Figure, whole: &Figure) {
+        self.raw("<td class=\"number\">");
+        self.share(&[part], whole);
+        self.raw("</td><td class=\"c-meter\">");
+        self.meter(part.value, whole.value);
+        self.raw("</td>");
+    }
+}

@@ -1,0 +1,117 @@
+//! A chart measured: both scales, and every point at its place. Pictures and terminals draw from the same one.
+
+use super::ink::Ink;
+use super::scale::{Ends, Scale};
+use super::{Chart, Mark, Series};
+use crate::foreign;
+
+/// A chart measured.
+#[derive(Clone, Debug)]
+pub(super) struct Frame {
+    pub(super) x: Scale,
+    pub(super) y: Scale,
+    pub(super) series: Vec<Placed>,
+    /// Horizontal lines: their place, and their word.
+    pub(super) levels: Vec<(f64, String)>,
+    /// Vertical lines, from left to right: their place, and their word.
+    pub(super) moments: Vec<(f64, String)>,
+}
+
+/// A series measured.
+#[derive(Clone, Debug)]
+pub(super) struct Placed {
+    pub(super) name: String,
+    pub(super) mark: Mark,
+    pub(super) ink: Ink,
+    pub(super) points: Vec<PlacedPoint>,
+}
+
+/// One point.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PlacedPoint {
+    /// From 0, left, to 1.
+    pub(super) x: f64,
+    /// Where its bar ends.
+    pub(super) until: f64,
+    /// From 0, bottom, to 1.
+    pub(super) y: f64,
+    /// What it stands for.
+    pub(super) value: (f64, f64),
+}
+
+impl Frame {
+    /// With at most so many numbers beside the axes.
+    pub(super) fn new(chart: &Chart, most_across: usize, most_up: usize) -> Self {
+        let bars: Vec<_> = chart.series.iter().map(bar).collect();
+        let ends = chart.series.iter().zip(&bars).flat_map(|(series, bar)| {
+            series.points.iter().flat_map(move |(x, _)| [*x, x + bar]).filter(|it| it.is_finite())
+        });
+        let x = Scale::new(&chart.x, ends, Ends::Tight, most_across);
+        let values = chart.series.iter().flat_map(|it| it.points.iter().map(|(_, y)| *y));
+        let y =
+            Scale::new(&chart.y, values.chain(chart.levels.iter().map(|it| it.0)), Ends::FromZero, most_up);
+        let series = chart
+            .series
+            .iter()
+            .zip(bars)
+            .map(|(series, bar)| Placed {
+                name: foreign::shown(&series.name, 40),
+                mark: series.mark,
+                ink: Ink::Role(series.role),
+                points: placed(series, bar, &x, &y),
+            })
+            .collect();
+        let levels = chart
+            .levels
+            .iter()
+            .filter_map(|(at, word)| Some((y.place(*at)?, foreign::shown(word, 40))))
+            .collect();
+        let mut moments: Vec<_> = chart
+            .moments
+            .iter()
+            .filter(|(at, _)| x.holds(*at))
+            .filter_map(|(at, word)| Some((x.place(*at)?, foreign::shown(word, 40))))
+            .collect();
+        moments.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Self { x, y, series, levels, moments }
+    }
+
+    /// What the chart shows, in words.
+    pub(super) fn words(&self, title: &str) -> String {
+        let mut words = foreign::shown(title, super::scene::LONGEST);
+        for series in self.series.iter().filter(|it| !it.name.is_empty()) {
+            let most = series.points.iter().map(|it| it.value.1).fold(0.0, f64::max);
+            if !words.is_empty() {
+                words.push_str("; ");
+            }
+            words.push_str(&series.name);
+            words.push_str(": at most ");
+            words.push_str(&self.y.read(most));
+        }
+        words
+    }
+}
+
+/// How wide its bars are: as the smallest distance between two of them.
+fn bar(series: &Series) -> f64 {
+    if series.mark != Mark::Bars {
+        return 0.0;
+    }
+    let mut places: Vec<_> = series.points.iter().map(|it| it.0).filter(|it| it.is_finite()).collect();
+    places.sort_by(f64::total_cmp);
+    let least =
+        places.windows(2).map(|it| it[1] - it[0]).filter(|it| *it > 0.0).fold(f64::INFINITY, f64::min);
+    if least.is_finite() { least } else { 1.0 }
+}
+
+fn placed(series: &Series, bar: f64, x: &Scale, y: &Scale) -> Vec<PlacedPoint> {
+    let place = |&(at, value): &(f64, f64)| {
+        Some(PlacedPoint {
+            x: x.place(at).filter(|_| x.holds(at))?,
+            until: x.place(at + bar)?,
+            y: y.place(value)?,
+            value: (at, value),
+        })
+    };
+    series.points.iter().filter_map(place).collect()
+}

@@ -1,0 +1,70 @@
+//! What holds for every picture: finite whatever the numbers, inert whatever the words, legible for whoever sees fewer colours.
+
+mod colours;
+mod drawn;
+pub(crate) mod markup;
+
+use super::*;
+
+pub(super) fn series(name: &str, mark: Mark, role: Role, points: Vec<(f64, f64)>) -> Series {
+    Series { name: name.to_owned(), mark, role, points }
+}
+
+#[test]
+fn a_chart_in_plain_ascii_shows_its_axes_its_level_and_its_lines() {
+    let chart = Chart {
+        title: "Edge".to_owned(),
+        x: Axis { label: "seconds".to_owned(), ..Axis::default() },
+        y: Axis { label: "admitted".to_owned(), ..Axis::default() },
+        series: vec![
+            series("all", Mark::Bars, Role::Offered, (0..10).map(|it| (f64::from(it), 20.0)).collect()),
+            series("some", Mark::Steps, Role::Admitted, vec![(0.0, 5.0), (5.0, 15.0)]),
+        ],
+        levels: vec![(10.0, "limit".to_owned())],
+        moments: vec![(5.0, "border".to_owned())],
+    };
+    let expected = "\
+Edge
+* all   + some   -- limit   ! border
+admitted
+20 +***********************************
+   |***********************************
+   |***********************************
+15 +*****************++++++++++++++++++
+   |*****************+*****************
+   |*****************+*****************
+10 +-----------------+-----------------
+   |*****************+*****************
+ 5 +++++++++++++++++++*****************
+   |***********************************
+   |***********************************
+ 0 +***********************************
+    0                5               10
+                                seconds
+";
+    let drawn = chart.terminal(39, false);
+    assert_eq!(drawn, expected, "\n{drawn}");
+}
+
+#[test]
+fn a_strip_is_darkest_where_most_was_refused() {
+    let cells = (0..24).map(|hour| (if hour < 4 { 0 } else { 100 }, u64::saturating_sub(hour, 20))).collect();
+    let strip = Strip { label: "login".to_owned(), from: 1_700_006_400.0, step: 3600.0, cells };
+    let drawn = strip.terminal(24, false);
+    assert_eq!(drawn, "login\n    .................*@@\n15 Nov    12:00   16 Nov\n", "\n{drawn}");
+    assert!(strip.svg().contains("<title>15 Nov 2023 23:00:00: 3 of 100 refused</title>"));
+}
+
+#[test]
+fn many_points_make_a_small_picture_that_keeps_its_peaks() {
+    let mut points: Vec<_> = (0..200_000).map(|it| (f64::from(it), f64::from(it % 7))).collect();
+    points[77_777].1 = 100.0;
+    let chart = Chart { series: vec![series("", Mark::Line, Role::Offered, points)], ..Chart::default() };
+    let svg = chart.svg();
+    assert!(svg.len() < 100_000, "{} bytes", svg.len());
+    let calm = Chart { y: Axis { to: Some(100.0), ..Axis::default() }, ..chart.clone() };
+    assert_eq!(svg, calm.svg(), "its axis goes up to the peak");
+    let top = svg.split("<path").skip(1).find(|it| it.contains("tg-offered")).unwrap().split(['L', 'M', '"']);
+    let heights = top.filter_map(|it| it.split_once(' ')?.1.parse::<f64>().ok());
+    assert!(heights.fold(f64::INFINITY, f64::min) < 10.0, "and so does its line");
+}

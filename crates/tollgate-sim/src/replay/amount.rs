@@ -1,0 +1,90 @@
+//! Numbers of limits: as a policy writes them, and other numbers in their place.
+//!
+//! Not here: which other numbers are tried (`candidates`).
+
+use tollgate::{Bucket, CalendarUnit, FixedWindow, Quota, Rate, SlidingLog, Window};
+
+/// A quota as a policy writes it: `10/minute, burst 20`.
+pub(super) fn written(quota: &Quota) -> String {
+    match quota {
+        Quota::Bucket(it) if quota.capacity() == it.rate().count => it.rate().to_string(),
+        Quota::Bucket(it) => format!("{}, burst {}", it.rate(), quota.capacity()),
+        Quota::FixedWindow(it) => match it.window() {
+            Window::Epoch(length) | Window::Anchored(length) => {
+                Rate::new(quota.capacity(), *length).to_string()
+            }
+            Window::Calendar(calendar) => {
+                let unit = match calendar.unit() {
+                    CalendarUnit::Hour => "hour",
+                    CalendarUnit::Day => "day",
+                    CalendarUnit::Week => "week",
+                    CalendarUnit::Month => "month",
+                };
+                format!("{}/{unit}", quota.capacity())
+            }
+        },
+        Quota::SlidingWindow(it) => it.rate().to_string(),
+        Quota::SlidingParts(it) => it.rate().to_string(),
+        Quota::SlidingLog(it) => it.rate().to_string(),
+        Quota::Concurrency(it) => it.slots().to_string(),
+    }
+}
+
+/// The quotas of a limit, one for each window: `10/second and 1000/hour`.
+pub(super) fn all_written<'q>(quotas: impl IntoIterator<Item = &'q Quota>) -> String {
+    quotas.into_iter().map(written).collect::<Vec<_>>().join(" and ")
+}
+
+/// How many units come back in a period; `None` for slots.
+pub(super) fn count(quota: &Quota) -> Option<u64> {
+    match quota {
+        Quota::Bucket(it) => Some(it.rate().count),
+        Quota::Concurrency(_) => None,
+        windowed => Some(windowed.capacity()),
+    }
+}
+
+/// The same quota with another count; of a bucket, with this burst. `None` where that cannot be served.
+pub(super) fn with_count(quota: &Quota, count: u64, burst: u64) -> Option<Quota> {
+    match quota {
+        Quota::Bucket(it) => {
+            let rate = Rate::new(count, it.rate().period);
+            Bucket::new(rate).and_then(|bucket| bucket.with_burst(burst)).map(Quota::from).ok()
+        }
+        Quota::FixedWindow(it) if it.is_tally() => {
+            FixedWindow::tally(count, it.window().clone()).map(Quota::from).ok()
+        }
+        Quota::FixedWindow(it) => FixedWindow::new(count, it.window().clone()).map(Quota::from).ok(),
+        Quota::SlidingWindow(it) => Quota::sliding_window(Rate::new(count, it.rate().period), 1).ok(),
+        Quota::SlidingParts(it) => Quota::sliding_window(Rate::new(count, it.rate().period), it.parts()).ok(),
+        Quota::SlidingLog(it) => SlidingLog::new(Rate::new(count, it.rate().period)).map(Quota::from).ok(),
+        Quota::Concurrency(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate::Policy;
+
+    use super::*;
+
+    /// What is written is read as the same numbers.
+    #[test]
+    fn amounts_are_written_as_policies_write_them() {
+        for (word, amount, rest) in [
+            ("bucket", "10/minute", ""),
+            ("bucket", "1000/minute, burst 200", ""),
+            ("rate", "5/2s, burst 1", ", algorithm: gcra"),
+            ("rate", "100/15m", ", algorithm: sliding-window, parts: 4"),
+            ("rate", "100/hour", ", algorithm: sliding-log"),
+            ("rate", "100/day", ", algorithm: fixed-window, align: first-request"),
+            ("rate", "10000/month", ", algorithm: fixed-window, align: calendar"),
+            ("slots", "20", ""),
+        ] {
+            let limit = format!("limits: [{{name: a, by: ip, {word}: \"{amount}\"{rest}}}]");
+            let limit = if word == "slots" { limit.replace('"', "") } else { limit };
+            let policy = Policy::parse(&limit).unwrap();
+            assert_eq!(written(&policy.limits()[0].rules()[0].quota), amount);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Which other numbers are tried in a limit's place.
+//!
+//! The curve goes from a tenth of the limit's own rate to ten times as much, with the burst in proportion, and over bursts at its own rate.
+//! Where numbers are to be proposed, a finer and wider grid is tried besides, of numbers that people would write: what is proposed was
+//! tried exactly as it is printed.
+//!
+//! Not here: trying them (`curve`), choosing one (`suggest`).
+
+use tollgate::Quota;
+
+use super::amount;
+
+/// The points of a curve, in per cent of the limit's own number.
+const PERCENT: [u64; 13] = [10, 20, 30, 50, 70, 85, 100, 120, 150, 200, 300, 500, 1_000];
+/// The same for bursts, of which fewer tell as much.
+const BURST_PERCENT: [u64; 7] = [10, 20, 50, 100, 200, 500, 1_000];
+/// How far below and above the limit's own number the grid reaches, as a factor.
+const REACH: u64 = 64;
+/// Numbers that people write, within one power of ten, in tenths: about 10 % apart.
+const NICE: [u64; 24] =
+    [10, 11, 12, 13, 15, 16, 18, 20, 22, 24, 27, 30, 33, 36, 40, 43, 47, 50, 56, 60, 68, 75, 80, 90];
+
+/// What differs from the limit's own numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Axis {
+    /// The rate, with the burst in proportion.
+    Rate,
+    /// The burst.
+    Burst,
+}
+
+/// Numbers that are tried in a limit's place.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    pub(super) axis: Axis,
+    /// The count of the first window, or the burst.
+    pub(super) value: u64,
+    /// One for each window.
+    pub(super) quotas: Vec<Quota>,
+    /// Whether it is a point of the curve.
+    pub(super) on_curve: bool,
+    /// Whether people would write it: a point of the grid, or the limit's own numbers.
+    pub(super) is_nice: bool,
+}
+
+/// All that is tried for one limit.
+#[derive(Clone, Debug)]
+pub(super) struct Candidates {
+    /// By axis, then by value.
+    pub(super) all: Vec<Candidate>,
+    /// No larger than any of them in rate and in burst: what this admits, all admit.
+    pub(super) floor: Vec<Quota>,
+    /// The limit's own count and burst.
+    pub(super) own: (u64, u64),
+}
+
+impl Candidates {
+    /// What is tried in the place of these windows; with `grid`, also to find numbers to propose. `None` where nothing can be varied: slots.
+    pub(super) fn of(own: &[Quota], grid: bool) -> Option<Self> {
+        let first = own.first()?;
+        let own_count = amount::count(first).filter(|&count| count > 0)?;
+        let own_burst = first.capacity();
+        let mut all = Vec::new();
+        let mut add = |axis, value, on_curve| {
+            let quotas = match axis {
+                Axis::Rate => scaled(own, value, own_count, on_curve),
+                Axis::Burst => amount::with_count(first, own_count, value).map(|quota| vec![quota]),
+            };
+            all.extend(quotas.map(|quotas| {
+                let is_nice = !on_curve || quotas == own;
+                Candidate { axis, value, quotas, on_curve, is_nice }
+            }));
+        };
+        let has_burst = matches!(own, [Quota::Bucket(_)]);
+        let axes = [(Axis::Rate, own_count, &PERCENT[..]), (Axis::Burst, own_burst, &BURST_PERCENT)];
+        for (axis, own, percent) in axes.into_iter().take(if has_burst { 2 } else { 1 }) {
+            for &percent in percent {
+                add(axis, rounded(own, percent, 100), true);
+            }
+            if grid {
+                nice(own.div_ceil(REACH), own.saturating_mul(REACH))
+                    .for_each(|value| add(axis, value, false));
+            }
+        }
+        all.sort_by_key(|it| (it.axis == Axis::Burst, it.value, !it.on_curve));
+        all.dedup_by(|later, first| {
+            let same = (later.axis, &later.quotas) == (first.axis, &first.quotas);
+            first.is_nice |= same && later.is_nice;
+            same
+        });
+        let least = |axis| all.iter().filter(|it| it.axis == axis).map(|it| it.value).min();
+        let count = least(Axis::Rate)?;
+        let burst = all.iter().filter_map(|it| it.quotas.first()).map(Quota::capacity).min()?;
+        let floor = if has_burst {
+            vec![amount::with_count(first, count.min(own_count), burst)?]
+        } else {
+            scaled(own, count.min(own_count), own_count, true)?
+        };
+        Some(Self { all, floor, own: (own_count, own_burst) })
+    }
+}
+
+/// The windows of a limit at `count` of what is `own` now, the burst in proportion.
+fn scaled(windows: &[Quota], count: u64, own: u64, exactly: bool) -> Option<Vec<Quota>> {
+    let each = windows.iter().enumerate().map(|(place, quota)| {
+        let counted = amount::count(quota)?;
+        let units = if place == 0 { count } else { rounded(counted, count, own) };
+        let burst = match quota.capacity() {
+            same if same == counted => units,
+            burst if exactly => rounded(burst, count, own),
+            burst => nice_from(rounded(burst, count, own)),
+        };
+        amount::with_count(quota, units, burst)
+    });
+    each.collect()
+}
+
+/// `number · by / of`, to the nearest, and one at least.
+fn rounded(number: u64, by: u64, of: u64) -> u64 {
+    let product = u128::from(number) * u128::from(by) + u128::from(of / 2);
+    u64::try_from(product / u128::from(of.max(1))).unwrap_or(u64::MAX).max(1)
+}
+
+/// The numbers that people write from one to another.
+fn nice(from: u64, to: u64) -> impl Iterator<Item = u64> {
+    let mut next = nice_from(from);
+    std::iter::from_fn(move || {
+        let this = next;
+        next = nice_from(this.saturating_add(1));
+        (this <= to && this < next).then_some(this)
+    })
+}
+
+/// The smallest number that people write which is not below this one.
+fn nice_from(number: u64) -> u64 {
+    if number <= 10 {
+        return number.max(1);
+    }
+    let mut ten = 1_u64;
+    while number / ten >= 100 {
+        ten = ten.saturating_mul(10);
+    }
+    // Two digits are left, and more behind them.
+    let digits = number.div_ceil(ten);
+    let found = NICE.into_iter().find(|&nice| nice >= digits).unwrap_or(100);
+    found.saturating_mul(ten)
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate::{Bucket, FixedWindow};
+
+    use super::*;
+
+    fn bucket(text: (u64, u64)) -> Quota {
+        Bucket::new(tollgate::Rate::per_minute(text.0)).unwrap().with_burst(text.1).unwrap().into()
+    }
+
+    #[test]
+    fn numbers_that_people_write_are_never_below_what_they_stand_for() {
+        for (number, expected) in [
+            (1, 1),
+            (7, 7),
+            (10, 10),
+            (14, 15),
+            (91, 100),
+            (100, 100),
+            (101, 110),
+            (1_234, 1_300),
+            (9_001, 10_000),
+        ] {
+            assert_eq!(nice_from(number), expected, "{number}");
+        }
+        let all: Vec<_> = nice(8, 30).collect();
+        assert_eq!(all, [8, 9, 10, 11, 12, 13, 15, 16, 18, 20, 22, 24, 27, 30]);
+    }
+
+    #[test]
+    fn a_curve_holds_the_limit_itself_and_goes_up() {
+        for own in [
+            bucket((100, 20)),
+            bucket((1, 1)),
+            FixedWindow::epoch(tollgate::Rate::per_hour(7)).unwrap().into(),
+        ] {
+            let tried = Candidates::of(std::slice::from_ref(&own), true).unwrap();
+            for axis in [Axis::Rate, Axis::Burst] {
+                let of_axis: Vec<_> = tried.all.iter().filter(|it| it.axis == axis).collect();
+                let has_axis = axis == Axis::Rate || matches!(own, Quota::Bucket(_));
+                assert_eq!(!of_axis.is_empty(), has_axis, "{own}");
+                assert!(of_axis.windows(2).all(|pair| pair[0].value <= pair[1].value));
+                assert!(!has_axis || of_axis.iter().any(|it| it.quotas[0] == own && it.on_curve), "{own}");
+            }
+            let floor = &tried.floor[0];
+            for tried in &tried.all {
+                assert!(tried.quotas[0].capacity() >= floor.capacity(), "{own}: {:?}", tried.quotas);
+                assert!(amount::count(&tried.quotas[0]) >= amount::count(floor), "{own}: {:?}", tried.quotas);
+            }
+        }
+    }
+
+    #[test]
+    fn windows_keep_their_proportion() {
+        let own: Vec<Quota> = [tollgate::Rate::per_second(10), tollgate::Rate::per_hour(1_000)]
+            .map(|rate| FixedWindow::epoch(rate).unwrap().into())
+            .to_vec();
+        let tried = Candidates::of(&own, false).unwrap();
+        let amounts: Vec<_> = tried.all.iter().map(|it| amount::all_written(&it.quotas)).collect();
+        assert!(amounts.contains(&"20/second and 2000/hour".to_owned()), "{amounts:?}");
+        assert_eq!(amounts[0], "1/second and 100/hour");
+    }
+}

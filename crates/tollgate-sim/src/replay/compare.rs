@@ -1,0 +1,131 @@
+//! Two policies side by side: which requests change fate, whose, and by which limit.
+//!
+//! Not here: what each policy did by itself (`run`).
+
+use tollgate::policy::Mode;
+use tollgate::{Policy, Request as _};
+use tollgate_watch::{Sketch, SketchEntry};
+
+use super::endpoint;
+use super::report::{Comparison, Example, Moved, PolicyReport};
+use super::run::{Run, Verdict};
+use crate::Entry;
+use crate::sample::spot;
+
+/// How many clients and endpoints compete for the lists of those that changed most.
+const COMPETING: usize = 1_024;
+/// How many examples are kept of each kind.
+const EXAMPLES: usize = 5;
+/// How much of a path an example shows, in characters.
+const LONGEST_PATH: usize = 120;
+/// How those are called that the `deny` list did.
+const DENY_LIST: &str = "deny list";
+
+/// What changes fate from the first policy to another.
+#[derive(Debug, Default)]
+pub(super) struct Fates {
+    newly_refused: u64,
+    newly_admitted: u64,
+    clients: Ranking,
+    endpoints: Ranking,
+    limits: Ranking,
+    examples: Vec<(bool, Example)>,
+}
+
+/// Whose requests changed fate most.
+#[derive(Debug, Default)]
+struct Ranking(Option<Sketch<String>>);
+
+impl Ranking {
+    fn note(&mut self, name: String, newly_refused: bool) {
+        let spot = spot(name.as_bytes());
+        self.0.get_or_insert_with(|| Sketch::new(COMPETING)).add(spot, 1, newly_refused, || name);
+    }
+
+    fn top(&self, most: usize) -> Vec<Moved> {
+        let mut entries: Vec<_> = self.0.iter().flat_map(Sketch::entries).collect();
+        let sure = |entry: &SketchEntry<String>| entry.count - entry.error;
+        entries.sort_by(|a, b| sure(b).cmp(&sure(a)).then_with(|| a.payload.cmp(&b.payload)));
+        let moved = entries.into_iter().take(most).map(|entry| Moved {
+            name: entry.payload.clone(),
+            newly_refused: entry.marked,
+            newly_admitted: sure(entry).saturating_sub(entry.marked),
+            estimated: entry.error > 0,
+        });
+        moved.collect()
+    }
+}
+
+impl Fates {
+    /// A request, and what became of it under either policy.
+    pub(super) fn note(&mut self, entry: &Entry, before: (&Run, Verdict), after: (&Run, Verdict)) {
+        let newly_refused = match (before.1.is_admitted(), after.1.is_admitted()) {
+            (true, false) => true,
+            (false, true) => false,
+            _ => return,
+        };
+        *(if newly_refused { &mut self.newly_refused } else { &mut self.newly_admitted }) += 1;
+        let (run, verdict) = if newly_refused { after } else { before };
+        self.limits.note(decider(run.policy(), verdict).to_owned(), newly_refused);
+        // What one of the policies hides is not shown because the other does not.
+        let strict = [before.0, after.0].into_iter().find(|run| hides(run.policy())).unwrap_or(after.0);
+        let client = strict.shown.client(entry, strict.policy());
+        let path = strict.shown.path(entry);
+        let endpoint = endpoint::folded(entry.method(), &path);
+        let shown_path = if hides(strict.policy()) {
+            endpoint.split_once(' ').map_or("", |(_, path)| path).to_owned()
+        } else {
+            path.chars().take(LONGEST_PATH).collect()
+        };
+        if self.examples.iter().filter(|(kind, _)| *kind == newly_refused).count() < EXAMPLES {
+            let example = Example {
+                at: super::moment(entry.at()),
+                client: client.clone(),
+                method: entry.method().chars().take(16).collect(),
+                path: shown_path,
+                before: fate(before.0.policy(), before.1),
+                after: fate(after.0.policy(), after.1),
+            };
+            self.examples.push((newly_refused, example));
+        }
+        if !client.is_empty() {
+            self.clients.note(client, newly_refused);
+        }
+        self.endpoints.note(endpoint, newly_refused);
+    }
+
+    /// What is told of it.
+    pub(super) fn finish(self, policy: PolicyReport, top: usize) -> Comparison {
+        Comparison {
+            policy,
+            newly_refused: self.newly_refused,
+            newly_admitted: self.newly_admitted,
+            clients_moved: self.clients.top(top),
+            endpoints_moved: self.endpoints.top(top),
+            limits_moved: self.limits.top(top),
+            examples: self.examples.into_iter().map(|(_, example)| example).collect(),
+        }
+    }
+}
+
+fn hides(policy: &Policy) -> bool {
+    policy.privacy() != tollgate::policy::KeyPrivacy::Plain
+}
+
+fn decider(policy: &Policy, verdict: Verdict) -> &str {
+    match verdict {
+        Verdict::Refused(place) => policy.limits().get(place).map_or("", |limit| {
+            debug_assert!(limit.mode() == Mode::Enforce, "others refuse nobody");
+            limit.name()
+        }),
+        Verdict::Denied | Verdict::Admitted => DENY_LIST,
+    }
+}
+
+fn fate(policy: &Policy, verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Admitted => "admitted".to_owned(),
+        Verdict::Refused(_) => format!("refused by {}", decider(policy, verdict)),
+        Verdict::Denied => "refused by the deny list".to_owned(),
+    }
+}

@@ -1,0 +1,111 @@
+//! Who: how many different keys came, how many of them were refused, and the ones that were refused most.
+//!
+//! Not here: what keys are called (`tollgate::policy`), which requests are theirs.
+
+use tollgate_watch::Sketch;
+
+use super::report::{Keys, TopKey};
+use crate::sample::{Sample, Weighs};
+
+/// How many keys compete for the list of the worst. Whoever has more than one in so many of the refusals is on it.
+const WORST: usize = 1_024;
+
+/// The keys of a limit, or the clients of a log.
+#[derive(Debug)]
+pub(super) struct Population {
+    keys: Sample<Met>,
+    /// Made when the first one is refused: most limits of most policies refuse nobody.
+    worst: Option<Sketch<String>>,
+}
+
+/// What one key did.
+#[derive(Clone, Copy, Debug, Default)]
+struct Met {
+    requests: u64,
+    refused: u64,
+}
+
+impl Weighs for Met {
+    fn weight(&self) -> usize {
+        1
+    }
+}
+
+impl Population {
+    /// Room for so many keys before they are estimated.
+    pub(super) fn new(most: usize) -> Self {
+        Self { keys: Sample::new(most), worst: None }
+    }
+
+    /// A request of a key. `name` is asked for when it comes onto the list of the worst.
+    pub(super) fn met(&mut self, spot: u64, refused: bool, name: impl FnOnce() -> String) {
+        self.keys.with(spot, Met::default, |met| {
+            met.requests += 1;
+            met.refused += u64::from(refused);
+        });
+        if refused {
+            self.worst.get_or_insert_with(|| Sketch::new(WORST)).add(spot, 1, false, name);
+        }
+    }
+
+    pub(super) fn keys(&self) -> Keys {
+        let (mut seen, mut refused) = (0, 0);
+        for met in self.keys.values() {
+            seen += 1;
+            refused += u64::from(met.refused > 0);
+        }
+        let scaled = |keys| self.keys.scaled(keys);
+        Keys { seen: scaled(seen), refused: scaled(refused), estimated: self.keys.is_thinned() }
+    }
+
+    /// The keys with the most refusals, the worst first; of equals, in the order of their names.
+    pub(super) fn top(&self, most: usize) -> Vec<TopKey> {
+        let Some(worst) = &self.worst else { return Vec::new() };
+        let mut top: Vec<_> = worst
+            .entries()
+            .iter()
+            .map(|entry| {
+                let key = entry.payload.clone();
+                match self.keys.get(entry.spot) {
+                    Some(&Met { requests, refused }) => TopKey { key, requests, refused, estimated: false },
+                    None => TopKey { key, requests: 0, refused: entry.count - entry.error, estimated: true },
+                }
+            })
+            .collect();
+        top.sort_by(|a, b| b.refused.cmp(&a.refused).then_with(|| a.key.cmp(&b.key)));
+        top.truncate(most);
+        top
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::spot;
+
+    #[test]
+    fn who_is_refused_most_is_named_with_all_that_it_asked() {
+        let mut population = Population::new(100);
+        for request in 0_u64..90 {
+            let key = request % 3;
+            population.met(spot(&key.to_le_bytes()), request % 9 == 1, || format!("key {key}"));
+        }
+        let keys = population.keys();
+        assert_eq!((keys.seen, keys.refused, keys.estimated), (3, 1, false));
+        let top = population.top(5);
+        assert_eq!(top.len(), 1);
+        assert_eq!((&*top[0].key, top[0].requests, top[0].refused), ("key 1", 30, 10));
+    }
+
+    #[test]
+    fn the_worst_is_found_among_more_keys_than_are_remembered() {
+        let mut population = Population::new(64);
+        for request in 0_u64..40_000 {
+            let key = if request % 10 == 0 { u64::MAX } else { request };
+            population.met(spot(&key.to_le_bytes()), true, || key.to_string());
+        }
+        let top = population.top(1);
+        assert_eq!(top[0].key, u64::MAX.to_string());
+        assert!(population.keys().estimated && (3_900..=4_000).contains(&top[0].refused));
+    }
+}

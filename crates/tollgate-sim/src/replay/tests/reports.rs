@@ -1,0 +1,145 @@
+//! What a report says besides its totals.
+
+use super::*;
+
+fn at(second: u64, client: u8, path: &'static str) -> Request {
+    Request { at: (1_700_000_000 + second) * 1_000_000, client, path, cost: 1 }
+}
+
+#[test]
+fn lists_blocks_shadows_and_switched_off_limits_do_as_they_are_served() {
+    let policy = "
+deny: [{ip: 203.0.113.9}]
+allow: [{ip: 203.0.113.8}]
+limits:
+  - {name: live, by: ip, bucket: 1/hour, overrides: {203.0.113.3: blocked, 203.0.113.4: unlimited, 203.0.113.5: 2/hour}}
+  - {name: tried, by: ip, bucket: 2/hour, mode: shadow}
+  - {name: idle, by: ip, bucket: 1/hour, mode: off}
+  - {name: busy, by: ip, slots: 1}
+  - {name: other, endpoint: /nowhere, by: ip, bucket: 1/hour}
+";
+    let log: Vec<_> = [9, 8, 8, 3, 4, 4, 5, 5, 5, 1, 1]
+        .iter()
+        .zip(0..)
+        .map(|(&client, second)| at(second, client, "/"))
+        .collect();
+    let report = replayed(&[policy], Settings::default(), &log);
+    let policy = &report.policy;
+    assert_eq!((policy.requests, policy.refused, policy.deny_listed, policy.allow_listed), (11, 4, 1, 2));
+    let [live, tried, idle, busy, other] = &policy.limits[..] else { panic!("five limits") };
+    assert_eq!((live.checked, live.refused, live.decided, live.blocked), (6, 3, 3, 1));
+    // The third of client 5: refused by its override, so that the shadow was not charged, and has no room either.
+    assert_eq!((tried.mode.as_str(), tried.checked, tried.refused, tried.decided), ("shadow", 7, 1, 0));
+    assert_eq!((idle.checked, busy.checked, other.checked), (0, 0, 0));
+    assert!(report.notes.iter().any(|note| note.contains("limit `busy`: left out")), "{:?}", report.notes);
+    assert!(
+        report.notes.iter().any(|note| note.contains("limit `other`: never asked")),
+        "{:?}",
+        report.notes
+    );
+    assert!(!report.notes.iter().any(|note| note.contains("`idle`")), "{:?}", report.notes);
+    // Its own numbers met client 1 alone.
+    assert_eq!(live.curve.as_ref().map(|curve| (curve.requests, curve.keys)), Some((2, 1)));
+}
+
+#[test]
+fn two_policies_are_compared_request_by_request() {
+    let (strict, lax) = (
+        "limits: [{name: tight, by: ip, bucket: 1/hour}]",
+        "limits: [{name: login, endpoint: /login, by: global, bucket: 1/hour}]",
+    );
+    let log = [
+        at(0, 1, "/search"),
+        at(1, 1, "/search"),
+        at(2, 2, "/login"),
+        at(3, 3, "/login"),
+        at(4, 3, "/login"),
+    ];
+    let report = replayed(&[strict, lax], Settings::default(), &log);
+    let [other] = &report.compared[..] else { panic!("one beside the first") };
+    assert_eq!((report.policy.refused, other.policy.refused), (2, 2));
+    // The second search passes now, the first login of client 3 does not; its second one is refused by both.
+    assert_eq!((other.newly_refused, other.newly_admitted), (1, 1));
+    let moved = |list: &[crate::replay::Moved]| -> Vec<(String, u64, u64)> {
+        list.iter().map(|it| (it.name.clone(), it.newly_refused, it.newly_admitted)).collect()
+    };
+    assert_eq!(moved(&other.limits_moved), [("login".to_owned(), 1, 0), ("tight".to_owned(), 0, 1)]);
+    assert_eq!(
+        moved(&other.clients_moved),
+        [("203.0.113.1".to_owned(), 0, 1), ("203.0.113.3".to_owned(), 1, 0)]
+    );
+    assert_eq!(
+        moved(&other.endpoints_moved),
+        [("GET /login".to_owned(), 1, 0), ("GET /search".to_owned(), 0, 1)]
+    );
+    let fates: Vec<_> = other.examples.iter().map(|it| (it.before.as_str(), it.after.as_str())).collect();
+    assert_eq!(fates, [("refused by tight", "admitted"), ("admitted", "refused by login")]);
+    assert_eq!(other.examples[0].at, "2023-11-14T22:13:21Z");
+}
+
+#[test]
+fn keys_are_shown_as_privacy_says_and_who_is_missing_is_told() {
+    let hidden = "
+privacy: {keys: hashed}
+limits: [{name: a, endpoint: '/users/{name}', by: 'path:name', bucket: 1/hour}]";
+    let plain = "limits: [{name: a, by: api_key, bucket: 5/hour}]";
+    let log = [at(0, 1, "/users/ann"), at(1, 1, "/users/ann")];
+    let report = replayed(&[hidden, plain], Settings::default(), &log);
+    let json = serde_json::to_string(&report).unwrap();
+    assert!(!json.contains("ann\"") && !json.contains("/ann"), "{json}");
+    assert!(json.contains("hash:") && !report.compared[0].examples.is_empty());
+    assert_eq!(report.compared[0].policy.limits[0].without_key, 2);
+    assert!(report.notes.iter().any(|note| note.contains("--field api_key=NAME")), "{:?}", report.notes);
+}
+
+#[test]
+fn an_empty_log_is_a_report_of_nothing() {
+    let report = replayed(&["limits: [{name: a, by: ip, bucket: 1/s}]"], Settings::default(), &[]);
+    assert_eq!((report.policy.requests, report.policy.limits.len(), report.notes.len()), (0, 1, 0));
+    assert!(report.from.is_none() && report.policy.limits[0].curve.is_none());
+}
+
+#[test]
+fn one_limit_can_be_told_of_alone_and_all_decide() {
+    let policy = "limits: [{name: a, by: ip, bucket: 1/hour}, {name: b, by: global, bucket: 1/hour}]";
+    let settings = Settings { limit: Some("b".to_owned()), ..Settings::default() };
+    let report = replayed(&[policy], settings, &[at(0, 1, "/"), at(1, 1, "/"), at(2, 2, "/")]);
+    assert_eq!(report.policy.refused, 2);
+    let names: Vec<_> = report.policy.limits.iter().map(|it| (it.name.as_str(), it.refused)).collect();
+    assert_eq!(names, [("b", 2)]);
+}
+
+#[test]
+fn a_gap_of_decades_and_a_request_that_is_late_are_counted() {
+    let policy = "limits: [{name: a, by: ip, bucket: 1/hour}]";
+    let mut log = vec![Request { at: 5, client: 1, path: "/", cost: 1 }, at(0, 1, "/"), at(1, 1, "/")];
+    log.push(Request { at: 7, client: 1, path: "/", cost: 1 });
+    log.push(at(4_000, 1, "/"));
+    let report = replayed(&[policy], Settings::default(), &log);
+    assert_eq!((report.policy.requests, report.policy.refused), (5, 2));
+    assert_eq!(report.policy.heat.requests.iter().sum::<u64>(), 5);
+}
+
+/// Windows together, refusals that count, parts of a sliding window: alone, a candidate with the limit's own numbers is the limit.
+#[test]
+fn every_kind_of_limit_refuses_alone_what_its_own_point_says() {
+    for amount in [
+        "windows: [3/2s, 8/20s], algorithm: fixed-window",
+        "windows: [3/2s, 8/20s]",
+        "rate: 4/10s, algorithm: fixed-window, count_denied: true",
+        "bucket: 4/10s, count_denied: true",
+        "rate: 6/10s, algorithm: sliding-window, parts: 7",
+        "rate: 6/10s, algorithm: fixed-window, align: first-request",
+        "rate: 60/hour, algorithm: fixed-window, align: calendar",
+    ] {
+        for seed in 0..4 {
+            let policy = format!("limits: [{{name: a, by: ip, {amount}}}]");
+            let report = replayed(&[&policy], Settings::default(), &log(seed, 800, 3));
+            let curve = report.policy.limits[0].curve.as_ref().unwrap();
+            let own =
+                curve.rates.iter().find(|point| point.amount == report.policy.limits[0].amount).unwrap();
+            assert_eq!(own.refused, report.policy.refused, "seed {seed}: {amount}");
+            assert!(own.refused > 0 && curve.rates[0].refused > own.refused, "seed {seed}: {amount}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What is remembered of each key, in memory that does not grow: of all keys while there is room, then of a sample of them.
+//!
+//! Keys are known by a hash. When there is no more room, every other key is forgotten, by a bit of its hash, and never looked at again;
+//! then every other of those that are left, and so on (Wegman's adaptive sampling). So whoever is in the sample was in it from its first
+//! request on: what is remembered of it is exact, and each key has the same chance to be in it.
+//!
+//! Not here: what is remembered.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher as _;
+
+use foldhash::fast::FixedState as Placed;
+use foldhash::quality::FixedState;
+
+/// The same key has the same spot in every run, so that a report can be made again.
+const SEED: u64 = 0x746f_6c6c_6761_7465;
+/// One key in 2^this is the rarest sample.
+const RAREST: u32 = 30;
+/// The bits of a spot that say whether it is in the sample: others than those that a hash table looks at.
+const FIRST_BIT: u32 = 24;
+
+/// Where a key is remembered.
+pub(crate) fn spot(key: &[u8]) -> u64 {
+    FixedState::with_seed(SEED).hash_one(key)
+}
+
+/// Something whose size counts.
+pub(crate) trait Weighs {
+    /// How much room it takes, in units of the caller's choice.
+    fn weight(&self) -> usize;
+}
+
+/// What is remembered of each key, or of a sample of them.
+#[derive(Debug)]
+pub(crate) struct Sample<T> {
+    kept: HashMap<u64, T, Placed>,
+    /// One key in 2^this is kept.
+    rarity: u32,
+    weight: usize,
+    most: usize,
+}
+
+impl<T: Weighs> Sample<T> {
+    /// Room for so much weight.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { kept: HashMap::with_hasher(Placed::with_seed(SEED)), rarity: 0, weight: 0, most }
+    }
+
+    /// Does something with what is remembered of a key; nothing if it is not in the sample.
+    pub(crate) fn with<R>(
+        &mut self,
+        spot: u64,
+        new: impl FnOnce() -> T,
+        act: impl FnOnce(&mut T) -> R,
+    ) -> Option<R> {
+        if !is_in(spot, self.rarity) {
+            return None;
+        }
+        let mut before = 0;
+        let kept = self.kept.entry(spot).and_modify(|known| before = known.weight()).or_insert_with(new);
+        let result = act(kept);
+        self.weight = self.weight + kept.weight() - before;
+        while self.weight > self.most && self.rarity < RAREST {
+            self.thin();
+        }
+        Some(result)
+    }
+
+    fn thin(&mut self) {
+        self.rarity += 1;
+        self.kept.retain(|&spot, _| is_in(spot, self.rarity));
+        self.weight = self.kept.values().map(Weighs::weight).sum();
+    }
+
+    /// What is remembered of one key.
+    pub(crate) fn get(&self, spot: u64) -> Option<&T> {
+        self.kept.get(&spot)
+    }
+
+    /// All that is remembered.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
+        self.kept.values()
+    }
+
+    /// Whether some keys were forgotten.
+    pub(crate) const fn is_thinned(&self) -> bool {
+        self.rarity > 0
+    }
+
+    /// For how many keys so many of the sample stand.
+    pub(crate) const fn scaled(&self, keys: u64) -> u64 {
+        keys.saturating_mul(1 << self.rarity)
+    }
+}
+
+const fn is_in(spot: u64, rarity: u32) -> bool {
+    (spot >> FIRST_BIT) & ((1 << rarity) - 1) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Times(u64);
+
+    impl Weighs for Times {
+        fn weight(&self) -> usize {
+            1
+        }
+    }
+
+    fn fill(keys: u64, most: usize) -> Sample<Times> {
+        let mut sample = Sample::new(most);
+        for _ in 0..2 {
+            for key in 0..keys {
+                sample.with(spot(&key.to_le_bytes()), || Times(0), |times| times.0 += 1);
+            }
+        }
+        sample
+    }
+
+    #[test]
+    fn every_key_is_kept_while_there_is_room() {
+        let sample = fill(1_000, 1_000);
+        assert!(!sample.is_thinned() && sample.scaled(sample.values().count() as u64) == 1_000);
+    }
+
+    #[test]
+    fn a_sample_is_bounded_fair_and_exact_about_whom_it_holds() {
+        let sample = fill(200_000, 4_096);
+        let held = sample.values().count();
+        assert!(sample.is_thinned() && held <= 4_096, "{held}");
+        let estimate = sample.scaled(held as u64);
+        assert!((185_000..215_000).contains(&estimate), "{estimate}");
+        assert!(sample.values().all(|times| times.0 == 2));
+    }
+}

@@ -1,0 +1,34 @@
+//! Algorithms side by side: on one shape of traffic, or on a log.
+//!
+//! ```text
+//! Flow (or log) ──arrival──► Contest: nodes decide ──answer──► Flow, which may send somebody back
+//!                               └─► counts, busiest window, series, distance from the exact log
+//! ```
+//!
+//! Each algorithm is a policy of one limit, decided by the limiter that serves, in virtual time. On a shape each has a flow of its own, since
+//! clients react to answers; a log is read once, and all are asked about each line.
+//!
+//! [`Simulation`] works in steps, so that whoever has other things to do can do them in between.
+//!
+//! Not here: drawing (`plot`), arguments (`tollgate-cli`), the Lab (`tollgate-server`).
+
+mod busiest;
+mod contest;
+mod contestant;
+mod nodes;
+mod on_log;
+mod picture;
+mod report;
+mod run;
+mod series;
+mod size;
+#[cfg(test)]
+mod tests;
+mod words;
+
+pub use contestant::{About, Choice, Contestant, ContestantError, SUB_WINDOWS, length};
+pub use nodes::{MOST_NODES, Network, Routing, Stores};
+pub use on_log::OnLog;
+pub use picture::{arrivals, window};
+pub use report::{AlgorithmReport, Round, SeriesReport, TrafficReport};
+pub use run::{Question, QuestionError, Simulation};

@@ -1,0 +1,225 @@
+//! One algorithm at work: it decides, and everything about it is counted.
+
+use std::collections::HashMap;
+
+use tollgate::{Request, Span, Timestamp};
+
+use super::busiest::Busiest;
+use super::contestant::{Contestant, ContestantError};
+use super::nodes::{Decided, Network, Nodes};
+use super::report::{AlgorithmReport, SeriesReport};
+use super::series::Series;
+use super::size::Sizes;
+use super::words;
+use crate::distance::Distance;
+use crate::traffic::Next;
+
+/// More clients than these are not told apart by how they fare.
+const MOST_CLIENTS: usize = 1 << 16;
+
+/// Somebody who asks.
+#[derive(Clone, Copy)]
+pub(super) struct Asking {
+    pub(super) at: Timestamp,
+    /// Who, for whoever sends a client to the same node each time.
+    pub(super) client: u64,
+    /// Whether they ask for the first time, and when that was.
+    pub(super) is_first: bool,
+    pub(super) first: Timestamp,
+}
+
+/// One algorithm at work.
+pub(super) struct Contest {
+    contestant: Contestant,
+    nodes: Nodes,
+    begin: Timestamp,
+    counts: Counts,
+    clients: HashMap<u64, Served>,
+    busiest: Busiest,
+    series: Series,
+    /// The first cell whose standing window is not known yet; `None`: nobody wants to know.
+    next_cell: Option<usize>,
+    distance: Option<Distance>,
+    sizes: Sizes,
+}
+
+#[derive(Default)]
+struct Counts {
+    offered: u64,
+    admitted: u64,
+    requests: u64,
+    wasted_retries: u64,
+    given_up: u64,
+    longest_told: Span,
+    longest_wait: Span,
+}
+
+#[derive(Default)]
+struct Served {
+    requests: u64,
+    admitted: u64,
+}
+
+impl Contest {
+    /// On a shape of traffic that lasts so long.
+    pub(super) fn on_shape(
+        contestant: Contestant,
+        network: Network,
+        keys: usize,
+        begin: Timestamp,
+        length: Span,
+    ) -> Result<Self, ContestantError> {
+        Self::new(contestant, network, keys, begin, Series::over(begin, length), Some(0))
+    }
+
+    /// On a log that begins then. Which window was the fullest at each time is left out: there may be millions of keys.
+    pub(super) fn on_log(
+        contestant: Contestant,
+        keys: usize,
+        begin: Timestamp,
+    ) -> Result<Self, ContestantError> {
+        Self::new(contestant, Network::default(), keys, begin, Series::open(begin), None)
+    }
+
+    fn new(
+        contestant: Contestant,
+        network: Network,
+        keys: usize,
+        begin: Timestamp,
+        series: Series,
+        next_cell: Option<usize>,
+    ) -> Result<Self, ContestantError> {
+        Ok(Self {
+            nodes: Nodes::new(&contestant, network, keys, begin)?,
+            begin,
+            counts: Counts::default(),
+            clients: HashMap::new(),
+            busiest: Busiest::new(contestant.rate.period),
+            series,
+            next_cell,
+            distance: Distance::new(&contestant.quota),
+            sizes: Sizes::default(),
+            contestant,
+        })
+    }
+
+    /// Decides. `None`: no limit counts such a request.
+    pub(super) fn ask<R: Request + Sync>(&mut self, request: &R, asking: Asking) -> Option<Decided> {
+        let Asking { at, client, is_first, first } = asking;
+        let decided = self.nodes.decide(request, client, at)?;
+        self.stand_until(at);
+        let counts = &mut self.counts;
+        counts.offered += 1;
+        counts.requests += u64::from(is_first);
+        counts.wasted_retries += u64::from(!is_first && !decided.admitted);
+        let room = self.clients.len() < MOST_CLIENTS || self.clients.contains_key(&client);
+        if room {
+            let served = self.clients.entry(client).or_default();
+            served.requests += u64::from(is_first);
+            served.admitted += u64::from(decided.admitted);
+        }
+        if decided.admitted {
+            counts.admitted += 1;
+            counts.longest_wait = counts.longest_wait.max(at.since(first));
+            let lately = self.busiest.admit(decided.key, decided.cost, at);
+            let cell = self.series.cell(at);
+            cell.admitted += 1;
+            cell.window = cell.window.max(lately);
+        } else {
+            counts.longest_told = counts.longest_told.max(decided.retry_after.unwrap_or_default());
+        }
+        self.series.cell(at).offered += 1;
+        if let Some(distance) = &mut self.distance {
+            distance.request(decided.key, decided.cost, at, decided.admitted);
+        }
+        self.sizes.request(&self.contestant.quota, decided.key, decided.cost, at);
+        Some(decided)
+    }
+
+    /// What the client does after the answer.
+    pub(super) fn then(&mut self, next: Next) {
+        self.counts.given_up += u64::from(next == Next::GivesUp);
+    }
+
+    /// At the start of each cell up to now, how full the fullest window stands.
+    fn stand_until(&mut self, at: Timestamp) {
+        let Some(mut next) = self.next_cell else { return };
+        while next <= self.series.index(at) {
+            let start = self.series.start_of(next);
+            let standing = self.busiest.standing(start);
+            let cell = self.series.cell(start);
+            cell.window = cell.window.max(standing);
+            next += 1;
+        }
+        self.next_cell = Some(next);
+    }
+
+    /// Nothing comes after this time.
+    pub(super) fn end(&mut self, at: Timestamp) {
+        self.stand_until(Timestamp::from_micros(at.as_micros().saturating_sub(1)));
+    }
+
+    pub(super) fn evictions(&self) -> u64 {
+        self.nodes.evictions()
+    }
+
+    pub(super) const fn contestant(&self) -> &Contestant {
+        &self.contestant
+    }
+
+    pub(super) const fn series(&self) -> &Series {
+        &self.series
+    }
+
+    pub(super) fn report(&self) -> AlgorithmReport {
+        let (counts, contestant) = (&self.counts, &self.contestant);
+        let (most, at) = self.busiest.most();
+        let limit = contestant.rate.count;
+        let (least_served, most_served) = self.fairness().unzip();
+        let mut report = AlgorithmReport {
+            algorithm: contestant.choice,
+            quota: contestant.quota.to_string(),
+            offered: counts.offered,
+            admitted: counts.admitted,
+            refused: counts.offered - counts.admitted,
+            requests: counts.requests,
+            retries: counts.offered - counts.requests,
+            wasted_retries: counts.wasted_retries,
+            given_up: counts.given_up,
+            most_in_a_window: most,
+            times_the_limit: ratio(most, limit),
+            most_at_s: at.map(|at| seconds(at.since(self.begin))),
+            longest_wait_told_s: seconds(counts.longest_told),
+            longest_wait_s: seconds(counts.longest_wait),
+            least_served,
+            most_served,
+            closed_loop: self.distance.as_ref().map(Distance::closed),
+            open_loop: self.distance.as_ref().and_then(Distance::open),
+            state_bytes: self.sizes.largest(),
+            words: String::new(),
+            series: SeriesReport::of(self.series.cells(), self.next_cell.is_some()),
+        };
+        report.words = words::of(&report, contestant);
+        report
+    }
+
+    /// Which share of its requests the client got admitted who fared worst, and who fared best.
+    fn fairness(&self) -> Option<(f64, f64)> {
+        if !(2..MOST_CLIENTS).contains(&self.clients.len()) {
+            return None;
+        }
+        let shares =
+            self.clients.values().filter(|it| it.requests > 0).map(|it| ratio(it.admitted, it.requests));
+        Some(shares.fold((1.0, 0.0), |(least, most): (f64, f64), it| (least.min(it), most.max(it))))
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a ratio of counts, for people")]
+fn ratio(of: u64, whole: u64) -> f64 {
+    of as f64 / whole.max(1) as f64
+}
+
+#[allow(clippy::cast_precision_loss, reason = "for people")]
+pub(super) fn seconds(span: Span) -> f64 {
+    span.as_micros() as f64 / 1e6
+}

@@ -1,0 +1,254 @@
+//! What is put side by side: an algorithm with numbers, made of the words of a policy.
+//!
+//! So a rate is read here as it is there, and a mistake in it is told in the same words.
+
+use serde::Serialize;
+use serde_json::json;
+use tollgate::policy::{Diagnostic, Severity, nearest};
+use tollgate::{Policy, Quota, Rate, Span};
+
+/// How many parts the sliding window in parts has here: what the documents recommend.
+pub const SUB_WINDOWS: u32 = 7;
+
+/// An algorithm, as it is chosen here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Choice {
+    /// So many until the window closes.
+    FixedWindow,
+    /// Two counters and an estimate.
+    SlidingWindow,
+    /// A few counters that lie where the traffic is.
+    SlidingParts,
+    /// Every request remembered: what the others are measured by.
+    SlidingLog,
+    /// A bucket as large as the rate's count, unless a burst is given.
+    TokenBucket,
+    /// Evenly spaced, unless a burst is given.
+    Gcra,
+}
+
+impl Choice {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::FixedWindow,
+        Self::SlidingWindow,
+        Self::SlidingParts,
+        Self::SlidingLog,
+        Self::TokenBucket,
+        Self::Gcra,
+    ];
+
+    /// As it is typed.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::FixedWindow => "fixed-window",
+            Self::SlidingWindow => "sliding-window",
+            Self::SlidingParts => "sliding-parts",
+            Self::SlidingLog => "sliding-log",
+            Self::TokenBucket => "token-bucket",
+            Self::Gcra => "gcra",
+        }
+    }
+
+    /// The one of this word.
+    pub fn of(word: &str) -> Result<Self, ContestantError> {
+        Self::ALL.into_iter().find(|it| it.word() == word).ok_or_else(|| {
+            let words = Self::ALL.map(Self::word);
+            let meant = nearest(word, words.iter().copied());
+            let meant = meant.map(|it| format!("did you mean `{it}`? ")).unwrap_or_default();
+            ContestantError {
+                message: format!("no algorithm is called `{}`", word.escape_debug()),
+                help: format!("{meant}there are {}", words.join(", ")),
+                about: About::Algorithm,
+            }
+        })
+    }
+
+    const fn takes_burst(self) -> bool {
+        matches!(self, Self::TokenBucket | Self::Gcra)
+    }
+
+    /// As policies spell it, with its parts if it has any.
+    const fn spelt(self) -> (&'static str, Option<u32>) {
+        match self {
+            Self::SlidingParts => ("sliding-window", Some(SUB_WINDOWS)),
+            other => (other.word(), None),
+        }
+    }
+}
+
+/// An algorithm with its numbers.
+#[derive(Clone)]
+pub struct Contestant {
+    /// Which algorithm.
+    pub choice: Choice,
+    /// How many in how long.
+    pub rate: Rate,
+    pub(super) quota: Quota,
+    /// Whom it counts, as policies spell it.
+    pub(super) by: String,
+    /// The policy's text: one limit.
+    text: String,
+}
+
+/// Why there is no such contestant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContestantError {
+    message: String,
+    help: String,
+    /// What is wrong with it.
+    pub about: About,
+}
+
+/// What a mistake is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// The name of an algorithm.
+    Algorithm,
+    /// The numbers of a rate.
+    Rate,
+    /// Whom it counts.
+    Key,
+}
+
+impl ContestantError {
+    /// What is wrong, in one line.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What to do about it; may be empty.
+    pub fn help(&self) -> &str {
+        &self.help
+    }
+
+    fn of(diagnostic: &Diagnostic, about: About) -> Self {
+        let mut help = diagnostic.label.clone();
+        for more in &diagnostic.help {
+            let between = if help.is_empty() {
+                ""
+            } else if help.ends_with('?') {
+                " "
+            } else {
+                "; "
+            };
+            help = format!("{help}{between}{more}");
+        }
+        Self { message: diagnostic.message.clone(), help, about }
+    }
+}
+
+impl std::fmt::Display for ContestantError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)?;
+        if self.help.is_empty() { Ok(()) } else { write!(f, "; {}", self.help) }
+    }
+}
+
+impl std::error::Error for ContestantError {}
+
+impl Contestant {
+    /// This algorithm with a rate such as `10/minute`, counting by what a policy's `by` says. A burst is for those that have one, and
+    /// passed over by the others; a rate that says its own (`10/minute, burst 20`) keeps it.
+    ///
+    /// ```
+    /// # use tollgate_sim::simulate::{Choice, Contestant};
+    /// let bucket = Contestant::new(Choice::TokenBucket, "10/minute", Some(20), "ip")?;
+    /// assert_eq!(bucket.quota().to_string(), "token-bucket 10/minute, burst 20");
+    /// let error = Contestant::new(Choice::Gcra, "10/minuet", None, "ip").err().expect("no unit");
+    /// assert!(error.to_string().contains("minute"));
+    /// # Ok::<(), tollgate_sim::simulate::ContestantError>(())
+    /// ```
+    pub fn new(choice: Choice, rate: &str, burst: Option<u64>, by: &str) -> Result<Self, ContestantError> {
+        let (algorithm, parts) = choice.spelt();
+        let (numbers, own) =
+            rate.split_once(',').map_or((rate, None), |(it, burst)| (it, Some(burst.trim())));
+        let rate = match (choice.takes_burst(), own, burst) {
+            (true, None, Some(burst)) => format!("{rate}, burst {burst}"),
+            // Whether it makes sense is seen by those that have one.
+            (false, Some(burst), _) if burst.starts_with("burst") => numbers.to_owned(),
+            _ => rate.to_owned(),
+        };
+        let text = |by: &str| {
+            let mut limit = json!({"name": "simulated", "by": by, "algorithm": algorithm, "rate": rate});
+            if let (Some(parts), Some(limit)) = (parts, limit.as_object_mut()) {
+                limit.insert("parts".to_owned(), parts.into());
+            }
+            // JSON is YAML: whatever was typed stays one value.
+            json!({"limits": [limit]}).to_string()
+        };
+        // With a key that everybody knows first: whatever is wrong then is the rate.
+        parsed(&text("ip"), About::Rate)?;
+        let text = text(by);
+        let policy = parsed(&text, About::Key)?;
+        let quota =
+            policy.limits().first().and_then(|limit| limit.rules().first()).map(|rule| rule.quota.clone());
+        let quota = quota.ok_or_else(|| ContestantError {
+            message: format!("`{rate}` limits nothing"),
+            help: String::new(),
+            about: About::Rate,
+        })?;
+        let rate = match &quota {
+            Quota::Bucket(bucket) => bucket.rate(),
+            other => Rate::new(other.capacity(), other.period()),
+        };
+        Ok(Self { choice, rate, quota, by: by.to_owned(), text })
+    }
+
+    /// Its numbers.
+    pub const fn quota(&self) -> &Quota {
+        &self.quota
+    }
+
+    /// A policy of this limit alone. It was read once already.
+    pub(super) fn policy(&self) -> Result<Policy, ContestantError> {
+        parsed(&self.text, About::Rate)
+    }
+
+    /// All algorithms that take the rate; of those that do not, why. Where none does, the mistake.
+    pub fn all(
+        rate: &str,
+        burst: Option<u64>,
+        by: &str,
+    ) -> Result<(Vec<Self>, Vec<String>), ContestantError> {
+        let (mut made, mut left_out) = (Vec::new(), Vec::new());
+        for choice in Choice::ALL {
+            match Self::new(choice, rate, burst, by) {
+                Ok(contestant) => made.push(contestant),
+                Err(error) => left_out.push((choice, error)),
+            }
+        }
+        if made.is_empty() {
+            return Err(left_out.swap_remove(0).1);
+        }
+        let told = |(choice, error): (Choice, ContestantError)| {
+            format!("{} is left out: {}", choice.word(), error.message)
+        };
+        Ok((made, left_out.into_iter().map(told).collect()))
+    }
+}
+
+fn parsed(text: &str, about: About) -> Result<Policy, ContestantError> {
+    Policy::parse(text).map_err(|wrong| {
+        let first = wrong.iter().find(|it| it.severity == Severity::Error).or(wrong.first());
+        let unworded = || ContestantError { message: wrong.to_string(), help: String::new(), about };
+        first.map_or_else(unworded, |first| ContestantError::of(first, about))
+    })
+}
+
+/// A length of time as policies write it: `90s`, `10m`. `None`: it is none.
+///
+/// ```
+/// # use tollgate::Span;
+/// # use tollgate_sim::simulate::length;
+/// assert_eq!(length("90s"), Some(Span::from_secs(90)));
+/// assert_eq!(length("soon"), None);
+/// ```
+pub fn length(text: &str) -> Option<Span> {
+    let text = text.trim();
+    if !text.starts_with(|first: char| first.is_ascii_digit()) || text.contains(['/', ',']) {
+        return None;
+    }
+    Contestant::new(Choice::FixedWindow, &format!("1/{text}"), None, "ip").ok().map(|it| it.rate.period)
+}

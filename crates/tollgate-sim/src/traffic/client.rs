@@ -1,0 +1,157 @@
+//! When one client asks, by itself: the open half of a shape.
+//!
+//! Times are microseconds since the beginning. What is evenly spaced is computed from its number, so nothing drifts.
+
+use fastrand::Rng;
+
+use super::{By, Shape, Traffic};
+
+/// Before and behind the border, as a share of the window.
+const EDGE: f64 = 0.05;
+/// Of a flash crowd: what there is before, when it rises (as a share of the whole), and how fast it ebbs.
+const CALM: f64 = 0.25;
+const RISES_AT: f64 = 1.0 / 3.0;
+const EBB: f64 = 0.125;
+/// Everybody asks at once, once in so many windows.
+const WAVE_EVERY: f64 = 4.0;
+
+/// The requests of one client.
+pub(super) struct Client {
+    shape: Shape,
+    /// Microseconds between two of its requests, on average.
+    gap: f64,
+    /// The rate's window, and how long all of it goes on.
+    window: f64,
+    duration: f64,
+    /// Where in its cycle this client begins: from zero to one.
+    phase: f64,
+    /// How many come together, where they come together.
+    burst: u64,
+    /// How many were told.
+    told: u64,
+    /// When the last one came, where the next depends on it.
+    last: f64,
+    dice: Rng,
+}
+
+impl Client {
+    #[allow(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "loads are estimates; sizes of bursts are positive and rounded"
+    )]
+    pub(super) fn new(traffic: &Traffic, number: u32) -> Self {
+        let mut dice = Rng::with_seed(mixed(traffic.seed, u64::from(number) + 1));
+        let sharers = match traffic.by {
+            By::Client => 1.0,
+            By::Everybody => f64::from(traffic.clients),
+        };
+        let window = traffic.rate.period.as_micros() as f64;
+        let together = match traffic.shape {
+            Shape::RetryStorm => WAVE_EVERY,
+            _ => 1.0,
+        };
+        // What all who share a budget send together, dealt out so that no part is lost.
+        let all = (traffic.load * traffic.rate.count as f64 * together).round().max(1.0) as u64;
+        let burst = match traffic.by {
+            By::Client => all,
+            By::Everybody => {
+                let upto =
+                    |clients: u32| u128::from(all) * u128::from(clients) / u128::from(traffic.clients.max(1));
+                u64::try_from(upto(number + 1) - upto(number)).unwrap_or(u64::MAX)
+            }
+        };
+        Self {
+            shape: traffic.shape,
+            gap: window * sharers / (traffic.load * traffic.rate.count as f64),
+            window,
+            duration: traffic.duration.as_micros() as f64,
+            phase: dice.f64(),
+            burst,
+            told: 0,
+            last: 0.0,
+            dice,
+        }
+    }
+
+    /// The next one, in microseconds since the beginning; `None` after the end.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between zero and the end")]
+    pub(super) fn next(&mut self) -> Option<u64> {
+        loop {
+            let at = match self.shape {
+                Shape::Steady => (self.number() + self.phase) * self.gap,
+                Shape::Edge => self.in_bursts(|it, burst| {
+                    // Two bursts to a border, and a border in two windows.
+                    let border = it.window * (2.0 * (burst / 2.0).floor() + 1.0);
+                    let from = if burst % 2.0 < 1.0 { border - EDGE * it.window } else { border };
+                    (from, EDGE * it.window)
+                })?,
+                Shape::OnOff => {
+                    let on = self.number() * self.gap / 2.0;
+                    let whole = (on / self.window).floor();
+                    2.0 * whole * self.window + (on - whole * self.window) - self.phase * 2.0 * self.window
+                }
+                Shape::Poisson => self.exponential(self.gap),
+                Shape::FlashCrowd => self.crowd(),
+                Shape::RetryStorm => self.in_bursts(|it, wave| {
+                    let spread = (it.window / 100.0).min(100_000.0);
+                    (it.window * (0.5 + WAVE_EVERY * wave), spread)
+                })?,
+                Shape::Ramp => ((self.number() + self.phase) * self.gap * self.duration).sqrt(),
+            };
+            self.told += 1;
+            if at >= self.duration {
+                return None;
+            }
+            // A cycle that began before the beginning.
+            if at >= 0.0 {
+                return Some(at as u64);
+            }
+        }
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "nobody is told 2^52 requests")]
+    const fn number(&self) -> f64 {
+        self.told as f64
+    }
+
+    /// One of a burst, which begins and lasts as `place` says of its number.
+    #[allow(clippy::cast_precision_loss, reason = "as above")]
+    fn in_bursts(&mut self, place: impl Fn(&Self, f64) -> (f64, f64)) -> Option<f64> {
+        if self.burst == 0 {
+            return None;
+        }
+        let (burst, within) = (self.told / self.burst, self.told % self.burst);
+        let (from, length) = place(self, burst as f64);
+        Some(from + length * (within as f64 + self.dice.f64()) / self.burst as f64)
+    }
+
+    fn exponential(&mut self, mean: f64) -> f64 {
+        self.last -= (1.0 - self.dice.f64()).ln() * mean;
+        self.last
+    }
+
+    /// By thinning: as many as at the height of it, of which only the share stays that belongs to its time. What is above calm is such
+    /// that the mean over all the time is the load.
+    fn crowd(&mut self) -> f64 {
+        let rise = (1.0 - CALM) / (EBB * (1.0 - (-(1.0 - RISES_AT) / EBB).exp()));
+        let most = CALM + rise;
+        loop {
+            let at = self.exponential(self.gap / most);
+            let since = at / self.duration - RISES_AT;
+            let now = if since < 0.0 { CALM } else { CALM + rise * (-since / EBB).exp() };
+            if at >= self.duration || self.dice.f64() * most < now {
+                return at;
+            }
+        }
+    }
+}
+
+/// One number of two, such that neighbours have nothing in common (`SplitMix64`).
+pub(super) const fn mixed(seed: u64, number: u64) -> u64 {
+    let mut z = seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

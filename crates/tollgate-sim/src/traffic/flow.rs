@@ -1,0 +1,155 @@
+//! One arrival after the other, in the order of their times; and those who come back.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use fastrand::Rng;
+use tollgate::{Span, Timestamp};
+
+use super::client::{Client, mixed};
+use super::{Retry, Traffic};
+
+/// Noon of New Year's Day 2026 in seconds, or shortly before: a border of windows, whatever their length.
+const ABOUT: u64 = 1_767_268_800;
+
+/// How long somebody waits for the first time who does not heed what they are told, if the window is not shorter than a minute.
+const FIRST_WAIT: u64 = 1_000_000;
+/// Nobody is back sooner.
+const LEAST_WAIT: u64 = 1_000;
+
+/// Somebody asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// When.
+    pub at: Timestamp,
+    /// Who, from zero.
+    pub client: u32,
+    /// How often they have asked for the same before.
+    pub tries: u32,
+    /// When they asked for the first time.
+    pub first: Timestamp,
+}
+
+/// What a client does after an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// It has what it wanted, or never asks twice.
+    Done,
+    /// It will ask again.
+    ComesBack,
+    /// It has asked often enough.
+    GivesUp,
+}
+
+/// What is to come, the soonest first; what comes at once, in the order in which it was decided to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Due {
+    at: u64,
+    order: u64,
+    client: u32,
+    tries: u32,
+    first: u64,
+}
+
+/// Traffic that runs. See [`Traffic::start`].
+pub struct Flow {
+    begin: u64,
+    end: u64,
+    retries: bool,
+    retry: Retry,
+    first_wait: u64,
+    window: u64,
+    clients: Vec<Client>,
+    queue: BinaryHeap<Reverse<Due>>,
+    order: u64,
+    dice: Rng,
+}
+
+impl Flow {
+    pub(super) fn new(traffic: &Traffic) -> Self {
+        let window = traffic.rate.period.as_micros().max(1);
+        let begin = ABOUT * 1_000_000 / window * window;
+        let mut flow = Self {
+            begin,
+            end: begin.saturating_add(traffic.duration.as_micros()),
+            retries: traffic.shape.retries(),
+            retry: traffic.retry,
+            first_wait: FIRST_WAIT.min(window / 60).max(LEAST_WAIT),
+            window,
+            clients: (0..traffic.clients).map(|number| Client::new(traffic, number)).collect(),
+            queue: BinaryHeap::new(),
+            order: 0,
+            dice: Rng::with_seed(mixed(traffic.seed, 0)),
+        };
+        (0..traffic.clients).for_each(|client| flow.ask_anew(client));
+        flow
+    }
+
+    /// When it begins: at a border of windows.
+    pub const fn begin(&self) -> Timestamp {
+        Timestamp::from_micros(self.begin)
+    }
+
+    /// What became of an arrival: admitted, or refused, perhaps with a time to wait for. Says what the client does then.
+    pub fn told(&mut self, arrival: &Arrival, admitted: bool, retry_after: Option<Span>) -> Next {
+        if admitted || !self.retries {
+            return Next::Done;
+        }
+        if arrival.tries + 1 >= self.retry.attempts {
+            return Next::GivesUp;
+        }
+        let Some(wait) = self.wait(arrival.tries, retry_after) else { return Next::GivesUp };
+        let at = arrival.at.as_micros().saturating_add(wait);
+        self.push(at, arrival.client, arrival.tries + 1, arrival.first.as_micros());
+        Next::ComesBack
+    }
+
+    /// How long somebody waits before the next try; `None`: waiting does not help.
+    fn wait(&mut self, tries: u32, retry_after: Option<Span>) -> Option<u64> {
+        let wait = if self.retry.honours_retry_after {
+            // `Retry-After` has whole seconds.
+            let told = retry_after?.as_secs_ceil().saturating_mul(1_000_000);
+            // Not sooner than told, and not all at once.
+            if self.retry.jitter {
+                told.saturating_add(self.dice.u64(0..=told.max(self.first_wait)))
+            } else {
+                told
+            }
+        } else {
+            let doubled = self.first_wait.saturating_mul(1 << tries.min(20)).min(self.window);
+            if self.retry.jitter { self.dice.u64(0..=doubled) } else { doubled }
+        };
+        Some(wait.max(LEAST_WAIT))
+    }
+
+    fn ask_anew(&mut self, client: u32) {
+        if let Some(after) = self.clients[client as usize].next() {
+            let at = self.begin.saturating_add(after);
+            self.push(at, client, 0, at);
+        }
+    }
+
+    fn push(&mut self, at: u64, client: u32, tries: u32, first: u64) {
+        self.order += 1;
+        self.queue.push(Reverse(Due { at, order: self.order, client, tries, first }));
+    }
+}
+
+/// Whoever would come back after the end does not.
+impl Iterator for Flow {
+    type Item = Arrival;
+
+    fn next(&mut self) -> Option<Arrival> {
+        let Reverse(due) = self.queue.pop()?;
+        if due.at >= self.end {
+            // Nothing that is left comes sooner.
+            self.queue.clear();
+            return None;
+        }
+        if due.tries == 0 {
+            self.ask_anew(due.client);
+        }
+        let (at, first) = (Timestamp::from_micros(due.at), Timestamp::from_micros(due.first));
+        Some(Arrival { at, client: due.client, tries: due.tries, first })
+    }
+}

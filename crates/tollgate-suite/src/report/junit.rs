@@ -1,0 +1,93 @@
+//! A report as the XML of `JUnit`, as CI servers read it.
+//!
+//! Only elements and attributes that the schema of Jenkins' reader knows: other readers (GitLab, GitHub's
+//! actions, Azure) take the same or less.
+//!
+//! Invariant: whatever is in names and values, the XML is well-formed: what XML cannot hold is shown as an escape.
+
+use std::fmt::Write;
+
+use tollgate::Span;
+
+use super::{FileReport, Report, printable, seconds};
+
+impl Report {
+    /// For CI servers.
+    pub fn junit(&self) -> String {
+        let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+        let took = self.tests().map(|it| it.took.as_micros()).sum();
+        let _ = writeln!(
+            out,
+            "<testsuites name=\"tollgate test\" tests=\"{}\" failures=\"{}\" errors=\"0\" time=\"{}\">",
+            self.tests().count(),
+            self.failed(),
+            seconds(Span::from_micros(took)),
+        );
+        for file in &self.files {
+            write_file(file, &mut out);
+        }
+        out.push_str("</testsuites>\n");
+        out
+    }
+}
+
+fn write_file(file: &FileReport, out: &mut String) {
+    let failed = file.tests.iter().filter(|it| !it.verdict.has_passed()).count();
+    let took = file.tests.iter().map(|it| it.took.as_micros()).sum();
+    let name = xml(&file.file);
+    let _ = writeln!(
+        out,
+        "  <testsuite name=\"{name}\" tests=\"{}\" failures=\"{failed}\" errors=\"0\" skipped=\"0\" time=\"{}\">",
+        file.tests.len(),
+        seconds(Span::from_micros(took)),
+    );
+    for test in &file.tests {
+        let verdict = &test.verdict;
+        let _ = write!(
+            out,
+            "    <testcase name=\"{}\" classname=\"{name}\" time=\"{}\"",
+            xml(&verdict.name),
+            seconds(test.took)
+        );
+        let Some(surprise) = &verdict.surprise else {
+            out.push_str("/>\n");
+            continue;
+        };
+        let first = surprise.mismatches.first();
+        let message =
+            first.map_or_else(String::new, |it| format!("expected {}, came {}", it.expected, it.came));
+        let _ = write!(out, ">\n      <failure message=\"{}\" type=\"mismatch\">", xml(&message));
+        let lines: Vec<_> = surprise.lines(&file.file).iter().map(|line| xml(line)).collect();
+        let _ = writeln!(out, "{}</failure>\n    </testcase>", lines.join("\n"));
+    }
+    out.push_str("  </testsuite>\n");
+}
+
+/// A text within an attribute or an element.
+fn xml(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for char in printable(text).chars() {
+        match char {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&apos;"),
+            _ => out.push(char),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_xml_cannot_hold_is_an_escape() {
+        assert_eq!(
+            xml("a<b & \"c\"'\u{1b}[31m\u{0}\n\u{fffe}"),
+            "a&lt;b &amp; &quot;c&quot;&apos;\\u{1b}[31m\\0\\n\\u{fffe}"
+        );
+    }
+}

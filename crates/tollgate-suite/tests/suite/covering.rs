@@ -1,0 +1,63 @@
+//! Coverage says what no test has met.
+
+use crate::{run, steps};
+
+const POLICY: &str = "
+plans: {default: free}
+limits:
+  - name: search
+    by: api_key
+    bucket: 2/day
+    plans: {free: 1/day, pro: unlimited, gone: blocked}
+    overrides: {k-9: 5/day, k-0: unlimited}
+  - {name: posts, endpoint: /posts, by: ip, bucket: 1/day}
+  - {name: quiet, by: ip, bucket: 3/day, mode: shadow}
+  - {name: off, by: ip, bucket: 1/day, mode: off}
+";
+
+/// The limits as `name asked refused`, and what was met of plans and overrides.
+fn covered(written: &str) -> (Vec<String>, Vec<String>, u8) {
+    let (verdicts, coverage) = run(POLICY, &steps(written));
+    assert_eq!(verdicts[0].surprise, None);
+    let limits = coverage.limits();
+    let seen = limits.iter().map(|it| format!("{} {} {}", it.name, it.asked, it.refused)).collect();
+    let exceptions = limits.iter().flat_map(|it| it.plans.iter().chain(&it.overrides));
+    let met = exceptions.filter(|it| it.met).map(|it| it.name.clone()).collect();
+    (seen, met, coverage.percent())
+}
+
+#[test]
+fn a_limit_is_covered_by_being_asked_and_by_refusing() {
+    let (seen, met, percent) =
+        covered("      - {request: GET /, api_key: k, times: 2, expect: {allowed: 1}}\n");
+    assert_eq!(seen, ["search true true", "posts false false", "quiet true false"]);
+    assert_eq!(met, ["free"]);
+    // Asked two of three, refused one of three, met one of five.
+    assert_eq!(u32::from(percent), 4 * 100 / 11);
+}
+
+#[test]
+fn exceptions_are_met_also_where_they_spare_the_counting() {
+    let (seen, met, _) = covered(
+        "
+      - {request: GET /, api_key: k, plan: pro, times: 3, expect: allowed}
+      - {request: GET /, api_key: k, plan: gone, expect: refused}
+      - {request: GET /, api_key: k-0, plan: free, expect: allowed}
+",
+    );
+    assert_eq!(seen, ["search true true", "posts false false", "quiet true true"]);
+    assert_eq!(met, ["gone", "pro", "k-0"]);
+}
+
+#[test]
+fn all_of_it_is_a_hundred_per_cent_and_one_less_is_not() {
+    let most = "
+      - {request: GET /, api_key: k, times: 2, expect: {allowed: 1}}
+      - {request: GET /, api_key: k, plan: pro, expect: allowed}
+      - {request: GET /, api_key: k, plan: gone, expect: refused}
+      - {request: GET /, api_key: k-0, times: 3, expect: allowed}
+      - {request: GET /posts, api_key: k, plan: pro, times: 2, expect: {allowed: 1}}
+";
+    assert_eq!(covered(most).2, 90);
+    assert_eq!(covered(&format!("{most}      - {{request: GET /, api_key: k-9, expect: allowed}}\n")).2, 100);
+}
