@@ -7,7 +7,7 @@ ARGS ?=
 export PATH := $(PATH):/usr/sbin:/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-loom lint bench bench-engine bench-gateway bench-policy bench-redis bench-service faults screenshots generate setup setup-test clean
+.PHONY: help run test test-loom lint bench bench-engine bench-gateway bench-policy bench-redis bench-replay bench-service faults screenshots pictures generate setup setup-test clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -46,7 +46,7 @@ lint: setup ## formatting and clippy, with warnings as errors
 	for crate in crates/*; do cargo check --quiet -p $$(basename $$crate) || exit 1; done # each on its own
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 
-bench: bench-engine bench-policy bench-gateway bench-redis bench-service ## every benchmark
+bench: bench-engine bench-policy bench-gateway bench-redis bench-service bench-replay ## every benchmark
 
 bench-engine: setup ## in-process checks against governor, throttlecrab and others, one table
 	@setup/debian valgrind=valgrind
@@ -65,6 +65,11 @@ bench-redis: setup ## decisions in Redis against one EVALSHA for each, one core 
 	@setup/debian redis-server=redis-server taskset=util-linux
 	cargo run --release -p tollgate-bench --bin redis
 
+bench-replay: setup ## a log put to a policy against goaccess, which counts it: lines a second, memory
+	@setup/debian goaccess=goaccess time=time
+	cargo build --release -p tollgate-cli
+	cargo run --release -p tollgate-bench --bin replay
+
 bench-service: setup ## RESP, HTTP and gRPC against throttlecrab-server and Redis, one core each
 	@setup/debian redis-server=redis-server redis-benchmark=redis-tools wrk=wrk h2load=nghttp2-client curl=curl taskset=util-linux
 	@setup/throttlecrab
@@ -80,6 +85,18 @@ faults: setup-test ## breaks Redis in every way under load, and rewrites docs/fa
 screenshots: setup-test ## photographs the dashboard under traffic, and rewrites docs/images
 	mkdir -p docs/images
 	TOLLGATE_SCREENSHOTS="$(CURDIR)/docs/images" cargo test -p tollgate-cli --test page -- --ignored --nocapture
+
+# Chance has a seed, so the same pictures come out each time.
+PICTURE = $${CARGO_TARGET_DIR:-target}/release/tollgate simulate
+pictures: setup ## draws the pictures of docs/simulate.md with the tool itself
+	cargo build --quiet --release -p tollgate-cli
+	mkdir -p docs/images
+	$(PICTURE) --traffic edge --algorithm fixed-window,sliding-window,sliding-log --svg docs/images/simulate-edge.svg >/dev/null
+	$(PICTURE) --traffic on-off --rate 60/minute --algorithm sliding-log,token-bucket,gcra --burst 20 --svg docs/images/simulate-bursts.svg >/dev/null
+	$(PICTURE) --traffic flash-crowd --rate 60/minute --algorithm fixed-window,sliding-parts,token-bucket --chart arrivals --svg docs/images/simulate-flash-crowd.svg >/dev/null
+	$(PICTURE) --traffic retry-storm --rate 100/minute --algorithm fixed-window --no-jitter --svg docs/images/simulate-herd.svg >/dev/null
+	$(PICTURE) --traffic retry-storm --rate 100/minute --algorithm fixed-window --svg docs/images/simulate-jitter.svg >/dev/null
+	$(PICTURE) --traffic steady --load 8 --rate 60/minute --nodes 4 --algorithm fixed-window,sliding-log --svg docs/images/simulate-nodes.svg >/dev/null
 
 generate: setup ## rewrites the documents that the code generates
 	cargo run --quiet -p xtask -- generate

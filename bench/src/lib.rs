@@ -8,6 +8,7 @@
 //! - [`sample`]: what loading a whole server came to, round by round.
 //! - [`gateway`]: whole servers, with a load of their own.
 //! - [`redis`]: decisions that Redis makes, against a plain call for each.
+//! - [`replay`]: a log put to a policy, against a program that only counts it.
 //! - [`server`], [`process`], [`cores`]: a program that runs, what the kernel knows of it, and where.
 //! - [`callgrind`], [`heap`], [`stopwatch`]: instructions, bytes, time.
 //! - [`command_line`]: what was asked for.
@@ -24,6 +25,7 @@ pub mod gateway;
 pub mod heap;
 pub mod process;
 pub mod redis;
+pub mod replay;
 pub mod report;
 pub mod sample;
 pub mod server;

@@ -4,6 +4,10 @@
 //! reads them, with the same messages as for a file.
 
 mod asking;
+mod replay;
+mod simulate;
+mod test;
+mod validate;
 
 use std::path::PathBuf;
 
@@ -13,6 +17,10 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 pub(crate) use asking::{
     Amount, Api, Caller, Changes, Check, DEFAULT_API, Explain, Mode, Named, Switch, Top,
 };
+pub(crate) use replay::{LogFiles, Replay};
+pub(crate) use simulate::{Picture, Route, Simulate};
+pub(crate) use test::Test;
+pub(crate) use validate::Validate;
 
 const HELP: &str = "\
 Try it:
@@ -27,6 +35,11 @@ Then with a policy of your own, in policy.yaml:
 
   tollgate validate policy.yaml
   tollgate serve --config policy.yaml --upstream http://127.0.0.1:3000
+
+Before it is enforced:
+  tollgate replay --policy policy.yaml access.log  what it would have done to yesterday's traffic, and to whom
+  tollgate simulate                                why a fixed window lets twice its limit through
+  tollgate test policy.yaml                        runs policy.test.yaml beside it
 
 At 3 a.m.:
   tollgate top                                     what happens now
@@ -50,6 +63,12 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Checks a file, and shows each mistake with its line and what was probably meant
     Validate(Validate),
+    /// Runs the tests that stand beside a policy, in virtual time
+    Test(Test),
+    /// Says what a policy would have done to the traffic of an access log, and to whom
+    Replay(Replay),
+    /// Puts algorithms side by side on one shape of traffic, in numbers and pictures
+    Simulate(Simulate),
     /// Turns the configuration of another limiter into a policy, with comments on what differs
     Import(Import),
     /// Asks a running Tollgate to decide about a request, and charges it
@@ -70,13 +89,18 @@ pub(crate) enum Command {
     Mode(Mode),
     /// Shows who switched what, and when
     Changes(Changes),
-    /// Prints the JSON Schema of the policy file, for editors
+    /// Prints the JSON Schema of the policy file, or of its tests, for editors
     #[command(after_help = "\
-Example:
+Examples:
   tollgate schema > policy.schema.json
+  tollgate schema --tests > tests.schema.json
 and as first line of the policy, for editors with the YAML language server:
   # yaml-language-server: $schema=policy.schema.json")]
-    Schema,
+    Schema {
+        /// Of a file of tests, as `tollgate test` reads it
+        #[arg(long)]
+        tests: bool,
+    },
     /// Prints completions for a shell
     #[command(after_help = "\
 Examples:
@@ -154,27 +178,6 @@ pub(crate) struct Serve {
     /// Written when everything listens, with the addresses as JSON; removed at the end
     #[arg(long, value_name = "FILE")]
     pub(crate) ready_file: Option<PathBuf>,
-}
-
-/// Checks a file
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  tollgate validate policy.yaml
-  tollgate validate policy.yaml --settings settings.yaml
-  tollgate validate --envoy-config /etc/ratelimit/config
-
-Exit status 0 when it can be served, warnings or not; 2 when it cannot.")]
-pub(crate) struct Validate {
-    /// The policy, and settings too if it has them
-    #[arg(value_name = "FILE", required_unless_present = "envoy_config")]
-    pub(crate) config: Option<PathBuf>,
-    /// Settings in a file of their own
-    #[arg(long, value_name = "FILE")]
-    pub(crate) settings: Option<PathBuf>,
-    /// A folder with configuration files of envoyproxy/ratelimit
-    #[arg(long, value_name = "DIR")]
-    pub(crate) envoy_config: Option<PathBuf>,
 }
 
 /// Turns the configuration of another limiter into a policy

@@ -11,6 +11,7 @@
 //! - `endpoint`: where something is sent.
 //! - `observing`: what is watched, and who is told.
 //! - `overlay`: values from outside the files.
+//! - `remark`: what works and is probably not meant.
 //! - `settings`: the sections of the server; `speaking`: of Envoy's and Redis' protocols.
 //! - `served_tls`: TLS of a surface.
 //! - `store`: where counts are kept.
@@ -27,6 +28,7 @@ mod folder;
 mod look;
 mod observing;
 mod overlay;
+mod remark;
 mod served_tls;
 mod settings;
 mod speaking;
@@ -36,7 +38,7 @@ mod token;
 use std::path::{Path, PathBuf};
 
 use tollgate::Policy;
-use tollgate::policy::{Diagnostics, Document, Kind, Node, Problems, Setting, Words};
+use tollgate::policy::{Diagnostics, Document, Kind, Node, Problems, Setting, Trap, Words};
 use tollgate_envoy::{EnvoyConfig, EnvoyFile};
 use tollgate_watch::MOST_NAMES;
 
@@ -48,6 +50,7 @@ pub(crate) use folder::{Folder, look_at as look_at_folder};
 pub(crate) use look::{Look, look};
 pub(crate) use observing::{Observing, Receiver, Refusals, TraceSettings};
 pub(crate) use overlay::{Overlay, literal, yaml};
+pub(crate) use remark::Remark;
 pub(crate) use served_tls::ServedTls;
 pub(crate) use settings::{Level, LogFormat, Settings};
 pub(crate) use speaking::{RespSection, RlsSection};
@@ -68,8 +71,10 @@ pub(crate) const SECTIONS: [&str; 11] =
     ["listen", "gateway", "rls", "resp", "store", "log", "admin", "state", "observe", "traces", "alerts"];
 
 /// Sections that belong to the policy.
-const POLICY_WORDS: [&str; 10] =
-    ["limits", "plans", "allow", "deny", "identify", "client", "headers", "privacy", "max_keys", "tests"];
+const POLICY_WORDS: [&str; 11] = [
+    "limits", "plans", "allow", "deny", "identify", "client", "headers", "privacy", "expect", "max_keys",
+    "tests",
+];
 
 /// Everything that was typed and bears on the configuration.
 #[derive(Clone, Debug, Default)]
@@ -100,7 +105,9 @@ pub(crate) struct Configuration {
     pub(crate) policy: Policy,
     /// How it is served.
     pub(crate) settings: Settings,
-    /// What works and is probably not meant, ready to print.
+    /// What works and is probably not meant.
+    pub(crate) remarks: Vec<Remark>,
+    /// The same, ready to print.
     pub(crate) warnings: Vec<String>,
     /// The same, for readers who may not see the file.
     pub(crate) brief_warnings: Vec<String>,
@@ -162,27 +169,29 @@ impl Inputs {
         let name = self.name();
         let own = [(name.as_str(), policy.warnings()), (name.as_str(), &about_settings)];
         let envoys = envoy_config.iter().flat_map(EnvoyConfig::warnings).map(|(name, it)| (&**name, it));
-        let (mut warnings, mut brief_warnings): (Vec<_>, Vec<_>) = own
-            .into_iter()
-            .chain(envoys)
-            .filter(|(_, it)| !it.is_empty())
-            .map(|(name, it)| (it.render(name), it.brief(name)))
-            .unzip();
-        let odd = match (&envoy.path, &envoy_files, &envoy_config) {
-            (Some(path), Some(folder), Some(config)) => envoys::warnings(path, folder, config, &policy),
-            _ => Vec::new(),
-        };
-        warnings.extend(odd.iter().cloned());
-        brief_warnings.extend(odd);
+        let found = own.into_iter().chain(envoys).map(|(name, it)| Remark::found(name, it.clone()));
+        let mut remarks: Vec<_> = found.flatten().collect();
+        if let (Some(path), Some(folder), Some(config)) = (&envoy.path, &envoy_files, &envoy_config) {
+            remarks.extend(envoys::remarks(path, folder, config, &policy));
+        }
         let policy = match envoy_config {
             Some(config) => config.apply(policy).map_err(|error| Failure::new(in_full(&error)))?,
             None => policy,
         };
-        if let Some(warning) = too_many(&policy, &settings) {
-            warnings.push(warning.clone());
-            brief_warnings.push(warning);
-        }
-        Ok(Configuration { policy, settings, warnings, brief_warnings, document, envoy, envoy_files })
+        remarks.extend(too_many(&policy, &settings));
+        let expected = |trap| policy.expects(trap);
+        let remarks: Vec<_> = remarks.into_iter().filter_map(|it| it.without(expected)).collect();
+        let (warnings, brief_warnings) = remarks.iter().map(|it| (it.text(), it.brief())).unzip();
+        Ok(Configuration {
+            policy,
+            settings,
+            remarks,
+            warnings,
+            brief_warnings,
+            document,
+            envoy,
+            envoy_files,
+        })
     }
 
     /// The files and all that wins over them, as one. Without a policy it is the sample, but
@@ -250,15 +259,19 @@ impl EnvoyFolder {
 }
 
 /// More limits than are counted each on its own, if there are and anything is counted.
-fn too_many(policy: &Policy, settings: &Settings) -> Option<String> {
+fn too_many(policy: &Policy, settings: &Settings) -> Option<Remark> {
     settings.observing.watched()?;
     let limits = policy.limits().len();
-    (limits > MOST_NAMES).then(|| {
-        format!(
-            "warning: {limits} limits, and {MOST_NAMES} are counted each on its own: all others share the metrics of \
-             `_other`, and the page has no numbers for them\n  \
-             = help: they are enforced all the same; one limit with `overrides` or `plans` often stands for many\n"
-        )
+    let message = format!(
+        "{limits} limits, and {MOST_NAMES} are counted each on its own: all others share the metrics of `_other`, and \
+         the page has no numbers for them"
+    );
+    let help = "they are enforced all the same; one limit with `overrides` or `plans` often stands for many";
+    (limits > MOST_NAMES).then(|| Remark::Plain {
+        code: Trap::UncountedLimits,
+        messages: vec![message],
+        more: 0,
+        help: help.to_owned(),
     })
 }
 

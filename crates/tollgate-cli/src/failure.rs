@@ -6,35 +6,48 @@
 
 use std::fmt;
 
-use tollgate::policy::Diagnostics;
+use tollgate::policy::{Diagnostics, Severity, Told};
 
 /// A report for whoever typed the command, complete and ready to print.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     text: String,
     brief: String,
+    /// The same in parts, and how many were left out.
+    told: Vec<Told>,
+    left_out: usize,
 }
 
 impl Failure {
     /// One sentence, in lower case.
     pub(crate) fn new(message: impl fmt::Display) -> Self {
-        Self::same(format!("error: {message}\n"))
+        Self::same(&message, None)
     }
 
     /// One sentence, and what to do about it.
     pub(crate) fn with_help(message: impl fmt::Display, help: impl fmt::Display) -> Self {
-        Self::same(format!("error: {message}\n  = help: {help}\n"))
+        Self::same(&message, Some(&help))
     }
 
     /// What is wrong with a file.
     pub(crate) fn about(diagnostics: &Diagnostics, file: &str) -> Self {
-        Self { text: diagnostics.render(file), brief: diagnostics.brief(file) }
+        Self {
+            text: diagnostics.render(file),
+            brief: diagnostics.brief(file),
+            told: diagnostics.told(file),
+            left_out: diagnostics.left_out(),
+        }
     }
 
     /// Several at once: one run names them all.
     pub(crate) fn all(failures: &[Self]) -> Self {
         let texts: Vec<_> = failures.iter().map(|it| it.text.as_str()).collect();
-        Self { text: texts.join("\n"), brief: failures.iter().map(|it| it.brief.as_str()).collect() }
+        Self {
+            text: texts.join("\n"),
+            brief: failures.iter().map(|it| it.brief.as_str()).collect(),
+            told: failures.iter().flat_map(|it| it.told.clone()).collect(),
+            left_out: failures.iter().map(|it| it.left_out).sum(),
+        }
     }
 
     /// For readers who may not see the file.
@@ -42,9 +55,28 @@ impl Failure {
         self.brief.trim_end()
     }
 
+    /// Each thing that is wrong, in parts, and how many more there are.
+    pub(crate) fn told(&self) -> (&[Told], usize) {
+        (&self.told, self.left_out)
+    }
+
     /// Nothing in it comes from a file.
-    fn same(text: String) -> Self {
-        Self { brief: text.clone(), text }
+    fn same(message: &dyn fmt::Display, help: Option<&dyn fmt::Display>) -> Self {
+        let help: Vec<_> = help.iter().map(ToString::to_string).collect();
+        let mut text = format!("error: {message}\n");
+        for help in &help {
+            text.extend(["  = help: ", help, "\n"]);
+        }
+        let told = Told {
+            severity: Severity::Error,
+            code: None,
+            file: String::new(),
+            at: None,
+            message: message.to_string(),
+            label: String::new(),
+            help,
+        };
+        Self { brief: text.clone(), text, told: vec![told], left_out: 0 }
     }
 }
 

@@ -1,7 +1,8 @@
 //! The binary `tollgate`.
 //!
 //! What was typed (`arguments`) becomes what it means (`configuration`) and is
-//! then done (`serve`, `client`, `top`, `validate`, `import`).
+//! then done (`serve`, `client`, `top`, `validate`, `test`,
+//! `replay`, `simulate`, `import`).
 //!
 //! Exit status: 0 fine, 1 a finding (a check that was refused), 2 a mistake in
 //! usage or configuration. Answers go to standard output, all else to standard
@@ -23,11 +24,14 @@ mod plain;
 mod ready;
 mod refusal_log;
 mod reload;
+mod replay;
 mod serve;
+mod simulate;
 mod spoken;
 mod state;
 mod store;
 mod surfaces;
+mod test;
 mod top;
 mod traces;
 mod validate;
@@ -61,6 +65,9 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Serve(arguments) => serve::run(&arguments, &environment),
         Command::Validate(arguments) => validate::run(&arguments),
+        Command::Test(arguments) => test::run(&arguments),
+        Command::Replay(arguments) => replay::run(&arguments, &environment),
+        Command::Simulate(arguments) => simulate::run(&arguments, &environment),
         Command::Import(arguments) => import::run(&arguments),
         Command::Check(arguments) => client::check(&arguments, &environment),
         Command::Peek(arguments) => client::named(Operation::Peek, &arguments, &environment),
@@ -71,8 +78,9 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Top(arguments) => top::run(&arguments, &environment),
         Command::Mode(arguments) => client::mode(&arguments, &environment),
         Command::Changes(arguments) => client::changes(&arguments, &environment),
-        Command::Schema => {
-            output::line(&format!("{:#}", tollgate::policy::schema()))?;
+        Command::Schema { tests } => {
+            let schema = if tests { tollgate_suite::schema() } else { tollgate::policy::schema() };
+            output::line(&format!("{schema:#}"))?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Completions { shell } => {

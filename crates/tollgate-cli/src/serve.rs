@@ -161,16 +161,18 @@ fn work(
 
 /// A warning that is ready to print, as fields.
 fn warn(text: &str) {
-    let (message, help) = parts(text);
-    tracing::warn!(help, "{message}");
+    let (code, message, help) = parts(text);
+    tracing::warn!(code, help, "{message}");
 }
 
-/// What is the matter, and what to do about it.
-fn parts(warning: &str) -> (&str, Option<&str>) {
+/// Of which kind it is, what is the matter, and what to do about it.
+fn parts(warning: &str) -> (Option<&str>, &str, Option<&str>) {
     let text = warning.trim().trim_start_matches("warning: ");
+    let coded = text.strip_prefix("warning[").and_then(|rest| rest.split_once("]: "));
+    let (code, text) = coded.map_or((None, text), |(code, rest)| (Some(code), rest));
     match text.rsplit_once("= help: ") {
-        Some((message, help)) => (message.trim_end(), Some(help)),
-        None => (text, None),
+        Some((message, help)) => (code, message.trim_end(), Some(help)),
+        None => (code, text, None),
     }
 }
 
@@ -349,7 +351,7 @@ fn inputs(arguments: &Serve, environment: &Environment) -> Result<Inputs, Failur
     })
 }
 
-const TYPED: &str = "on the command line";
+pub(crate) const TYPED: &str = "on the command line";
 
 /// Flags that stand for one value of the file.
 fn flags(arguments: &Serve) -> Vec<Overlay> {
@@ -435,9 +437,10 @@ mod tests {
 
     #[test]
     fn a_warning_has_parts() {
-        assert_eq!(parts("warning: a: b\n  = help: do c\n"), ("a: b", Some("do c")));
-        assert_eq!(parts("warning: a\n"), ("a", None));
-        assert_eq!(parts("a"), ("a", None));
+        assert_eq!(parts("warning: a: b\n  = help: do c\n"), (None, "a: b", Some("do c")));
+        assert_eq!(parts("warning: a\n"), (None, "a", None));
+        assert_eq!(parts("warning[x-y]: a\n  = help: do c\n"), (Some("x-y"), "a", Some("do c")));
+        assert_eq!(parts("a"), (None, "a", None));
     }
 
     #[test]

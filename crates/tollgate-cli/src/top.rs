@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &Top, environment: &Environment) -> Result<ExitCode
 }
 
 /// A count with its thousands apart: `1,234,567`.
-fn number(count: u64) -> String {
+pub(crate) fn number(count: u64) -> String {
     let digits = count.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {

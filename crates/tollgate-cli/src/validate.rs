@@ -1,32 +1,135 @@
-//! `tollgate validate`: whether a file could be served, and what looks odd in it.
+//! `tollgate validate`: whether files could be served, and what looks odd in them.
 //!
-//! Variables and flags are left out: it is the file that is asked about, and the files
-//! that it names. Nobody is connected to.
+//! Variables are left out, and flags but for those that add to the file: it is the file that
+//! is asked about, and the files that it names. Nobody is connected to.
+//!
+//! Not here: finding anything (`configuration`, `tollgate_policy`).
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use serde_json::{Value, json};
+use tollgate::policy::{Told, Trap};
+
 use crate::arguments::Validate;
-use crate::configuration::{Inputs, Reading};
+use crate::configuration::{Inputs, Overlay, Reading, Remark, literal};
 use crate::failure::Failure;
 use crate::output;
-use crate::serve::envoy_config;
+use crate::serve::{TYPED, envoy_config};
+
+/// What is said of one file.
+struct Verdict {
+    name: String,
+    /// How many limits it has, and what looks odd; or what is wrong.
+    found: Result<(usize, Vec<Remark>), Failure>,
+}
 
 pub(crate) fn run(arguments: &Validate) -> Result<ExitCode, Failure> {
-    let inputs = Inputs {
-        config: arguments.config.clone(),
+    if let Some(asked) = arguments.explain {
+        output::text(&asked.map_or_else(all, |trap| trap.page().to_owned()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let files = arguments.files.iter().cloned().map(Some);
+    let files: Vec<_> = if arguments.files.is_empty() { vec![None] } else { files.collect() };
+    let (mut mistakes, mut odd) = (false, false);
+    for file in files {
+        let verdict = verdict(file, arguments);
+        match &verdict.found {
+            Ok((_, remarks)) => odd |= !remarks.is_empty(),
+            Err(_) => mistakes = true,
+        }
+        if arguments.json {
+            output::line(&verdict.json().to_string())?;
+        } else {
+            verdict.say()?;
+        }
+    }
+    if odd && !arguments.json {
+        output::complain(
+            "`tollgate validate --explain CODE` says what happens, how to fix it and when to keep it\n",
+        );
+    }
+    Ok(match (mistakes, odd && arguments.strict) {
+        (true, _) => ExitCode::from(2),
+        (false, true) => ExitCode::FAILURE,
+        (false, false) => ExitCode::SUCCESS,
+    })
+}
+
+fn verdict(file: Option<PathBuf>, arguments: &Validate) -> Verdict {
+    let capacity = arguments.capacity.as_deref().map(|rate| Overlay {
+        origin: TYPED,
+        typed: "--capacity ".to_owned(),
+        path: "gateway.capacity".to_owned(),
+        value: literal(rate),
+    });
+    let mut inputs = Inputs {
+        config: file,
         settings: arguments.settings.clone(),
-        overlays: arguments.envoy_config.as_deref().map(envoy_config).into_iter().collect(),
+        overlays: arguments.envoy_config.as_deref().map(envoy_config).into_iter().chain(capacity).collect(),
         envoy: None,
     };
-    let configuration = inputs.load(Reading::First)?;
-    let inputs = Inputs { envoy: Some(configuration.envoy.clone()), ..inputs };
-    configuration.settings.check_files()?;
-    for warning in &configuration.warnings {
-        output::complain(&format!("{warning}\n"));
+    let found = inputs.load(Reading::First).and_then(|configuration| {
+        inputs.envoy = Some(configuration.envoy.clone());
+        configuration.settings.check_files()?;
+        let allowed = |trap: Trap| arguments.allow.contains(&trap);
+        let remarks = configuration.remarks.into_iter().filter_map(|it| it.without(allowed)).collect();
+        Ok((configuration.policy.limits().len(), remarks))
+    });
+    Verdict { name: inputs.name(), found }
+}
+
+impl Verdict {
+    fn say(&self) -> Result<(), Failure> {
+        let (count, remarks) = match &self.found {
+            Ok(found) => found,
+            Err(failure) => {
+                output::complain(&failure.to_string());
+                return Ok(());
+            }
+        };
+        for remark in remarks {
+            output::complain(&format!("{}\n", remark.text()));
+        }
+        let odd: usize = remarks.iter().map(|it| it.told().len() + it.left_out()).sum();
+        let odd = if odd == 0 { String::new() } else { format!(", {}", counted(odd, "warning")) };
+        output::line(&format!("{}: {}, no mistakes{odd}", self.name, counted(*count, "limit")))
     }
-    let count = configuration.policy.limits().len();
-    let limits = if count == 1 { "1 limit".to_owned() } else { format!("{count} limits") };
-    let verdict = if configuration.warnings.is_empty() { "no mistakes" } else { "no mistakes, but warnings" };
-    output::line(&format!("{}: {limits}, {verdict}", inputs.name()))?;
-    Ok(ExitCode::SUCCESS)
+
+    fn json(&self) -> Value {
+        let each = |told: &[Told]| -> Vec<Value> { told.iter().map(one).collect() };
+        match &self.found {
+            Ok((limits, remarks)) => {
+                let told: Vec<_> = remarks.iter().flat_map(Remark::told).collect();
+                let left_out: usize = remarks.iter().map(Remark::left_out).sum();
+                json!({"file": self.name, "valid": true, "limits": limits, "errors": [], "warnings": each(&told),
+                    "left_out": left_out})
+            }
+            Err(failure) => {
+                let (told, left_out) = failure.told();
+                json!({"file": self.name, "valid": false, "limits": null, "errors": each(told), "warnings": [],
+                    "left_out": left_out})
+            }
+        }
+    }
+}
+
+fn one(told: &Told) -> Value {
+    let mut one = json!({"file": told.file, "line": told.at.map(|it| it.0), "column": told.at.map(|it| it.1),
+        "message": told.message, "label": told.label, "help": told.help});
+    if let (Some(code), Some(members)) = (told.code, one.as_object_mut()) {
+        members.insert("code".to_owned(), code.code().into());
+    }
+    one
+}
+
+fn counted(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+/// Every code, and what it is in a line.
+fn all() -> String {
+    let widest = Trap::ALL.iter().map(|it| it.code().len()).max().unwrap_or(0);
+    let line = |it: &Trap| format!("{:widest$}  {}", it.code(), it.summary());
+    Trap::ALL.iter().map(line).collect::<Vec<_>>().join("\n") + "\n"
 }

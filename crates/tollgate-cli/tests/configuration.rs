@@ -407,11 +407,8 @@ fn a_good_file_is_said_to_be_good() {
 
     let odd = format!("{POLICY}listen: {{resp: \"0.0.0.0:7379\"}}\n");
     let odd = tollgate(&[("policy.yaml", &odd)], &[], &validate);
-    assert_eq!(
-        (odd.code, odd.stdout.as_str()),
-        (Some(0), "policy.yaml: 1 limit, no mistakes, but warnings\n")
-    );
-    let said = "warning: whoever reaches the Redis protocol here can spend anybody's allowance\n";
+    assert_eq!((odd.code, odd.stdout.as_str()), (Some(0), "policy.yaml: 1 limit, no mistakes, 1 warning\n"));
+    let said = "warning[open-redis-protocol]: whoever reaches the Redis protocol here can spend anybody's allowance\n";
     assert!(odd.stderr.starts_with(said), "{}", odd.stderr);
 }
 

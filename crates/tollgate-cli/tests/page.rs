@@ -1,4 +1,4 @@
-//! The dashboard of a running `tollgate serve`, in a real Chromium.
+//! The dashboard of a running `tollgate serve`, and the report of a `tollgate replay`, in a real Chromium.
 //!
 //! Each test starts a server and runs one script of `page/` against it; the scripts say
 //! what is clicked and what must be seen. `make test` installs Chromium and what
@@ -202,6 +202,11 @@ fn where_nothing_is_observed_the_page_says_so_and_asks_for_nothing() {
 }
 
 #[test]
+fn the_lab_works_out_what_is_chosen_and_keeps_it_in_the_address() {
+    run("lab.mjs", POLICY);
+}
+
+#[test]
 fn a_token_decides_what_the_page_may_do() {
     let tokens = Scratch::new();
     let admin = tokens.write("admin", "token-for-everything");
@@ -218,6 +223,55 @@ fn a_thousand_limits_and_ten_thousand_keys_are_shown_right() {
             .unwrap();
     }
     run("large.mjs", &config);
+}
+
+/// A log in which few ask a lot, and some are called what no page should show as it is.
+fn hostile_log() -> String {
+    let names = [
+        "ada",
+        "<script>window.pwned=1</script>",
+        "<img src=x onerror=window.pwned=1>",
+        "\u{202e}gnp.exe",
+        "</script><!--",
+        "\u{1b}[31mred\n",
+        &"x".repeat(10_000),
+    ];
+    let mut log = String::new();
+    for number in 0..3000_u32 {
+        let time = 1_700_000_000 + number * 7;
+        let user = if number % 97 == 0 { names[6] } else { names[number as usize % 6] };
+        let path = if number % 5 == 0 { "/login?<b>" } else { "/users/17/posts" };
+        let user = user.replace('\u{1b}', "\\u001b").replace('\n', "\\n");
+        let address = number % 23;
+        writeln!(log, "{{\"time\":{time},\"ip\":\"192.0.2.{address}\",\"method\":\"GET\",\"path\":\"{path}\",\"user\":\"{user}\"}}")
+            .unwrap();
+    }
+    log + "no request\n"
+}
+
+#[test]
+fn a_report_of_a_replay_asks_no_network_and_shows_the_numbers_of_its_json() {
+    let _alone = BROWSER.lock().unwrap_or_else(PoisonError::into_inner);
+    let files = Scratch::new();
+    let policy = |rate: &str| {
+        format!(
+            "limits: [{{name: login, endpoint: /login, by: ip, algorithm: sliding-window, rate: 2/hour}}, {{name: each, by: user, bucket: \"{rate}\"}}]"
+        )
+    };
+    let today = files.write("today.yaml", &policy("1/minute, burst 5"));
+    let tomorrow = files.write("tomorrow.yaml", &policy("30/hour, burst 9"));
+    let log = files.write("access.json", &hostile_log());
+    let page = files.path().join("report.html");
+    let mut replay = Command::new(BINARY);
+    replay.args(["replay", "--json", "--quiet", "--suggest", "1%", "--html"]).arg(&page);
+    let told = replay.arg("--policy").arg(today).arg("--policy").arg(tomorrow).arg(log).output().unwrap();
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    let json = files.path().join("report.json");
+    fs::write(&json, told.stdout).unwrap();
+    let said = node("report.mjs", &files).env("REPORT", page).env("NUMBERS", json).output().unwrap();
+    let [out, err] = [&said.stdout, &said.stderr].map(|it| String::from_utf8_lossy(it).into_owned());
+    println!("report.mjs:\n{out}");
+    assert!(said.status.success(), "{out}{err}");
 }
 
 #[test]

@@ -104,6 +104,47 @@ fn what_was_spent_outlives_the_server() {
     assert_eq!(get(second.gateway, "/").status, 429);
 }
 
+/// A service that says what each answer cost.
+fn costing(used: u32) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _head = stream.read(&mut [0; 4096]);
+            let body = format!(r#"{{"usage":{{"total":{used}}}}}"#);
+            let head =
+                format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            let _gone = stream.write_all((head + &body).as_bytes());
+        }
+    });
+    address
+}
+
+#[test]
+fn what_an_answer_cost_is_settled_in_redis_and_slots_beside_it_come_back() {
+    let redis = Redis::start();
+    let policy = format!(
+        "store: {{deadline: 10s, url: '{}'}}\ngateway: {{workers: 1, upstream: 'http://{}'}}\n\
+         limits:\n  - {{name: tokens, by: global, bucket: 1000/day, cost: {{reserve: 100, settle: 'json:usage.total'}}}}\n  \
+         - {{name: requests, by: global, bucket: 50/day}}\n  - {{name: at-once, by: global, slots: 1}}\n",
+        redis.url(),
+        costing(250),
+    );
+    let (mut one, other) = (Tollgate::start(BINARY, &policy), Tollgate::start(BINARY, &policy));
+    let left = |api| {
+        let limits = asked(api, "/v1/check", r#"{"path":"/","cost":0}"#)["limits"].clone();
+        [0, 1, 2].map(|at| limits[at]["remaining"].as_u64().unwrap())
+    };
+    for (round, expected) in [[750, 49, 1], [500, 48, 1], [250, 47, 1]].into_iter().enumerate() {
+        assert_eq!(get(one.gateway, "/").status, 200);
+        let api = other.api;
+        one.program.wait_until(&format!("settling number {round}"), || left(api) == expected);
+    }
+    stop(other);
+    stop(one);
+}
+
 #[test]
 fn a_flag_and_a_variable_name_the_store_too() {
     let redis = Redis::start();

@@ -2,50 +2,48 @@
 //!
 //! Not here: what is odd within one of the files (`tollgate_envoy`).
 
-use std::fmt::Write as _;
 use std::path::Path;
 
-use tollgate::Policy;
-use tollgate_envoy::EnvoyConfig;
+use tollgate::policy::Trap;
+use tollgate::{Limit, Policy};
+use tollgate_envoy::{Domain, EnvoyConfig};
 
-use super::{Folder, shown};
+use super::{Folder, Remark, shown};
 
 /// As many limits are named as a person reads.
 const MOST_NAMED: usize = 10;
 
-/// Everything, ready to print. None of it quotes a file.
-pub(super) fn warnings(path: &Path, folder: &Folder, config: &EnvoyConfig, policy: &Policy) -> Vec<String> {
+/// Everything. None of it quotes a file.
+pub(super) fn remarks(path: &Path, folder: &Folder, config: &EnvoyConfig, policy: &Policy) -> Vec<Remark> {
     no_files(path, folder).into_iter().chain(never_asked(config, policy)).collect()
 }
 
 /// A folder in the wrong place passes everything.
-fn no_files(path: &Path, folder: &Folder) -> Option<String> {
-    folder.files.is_empty().then(|| {
-        format!(
-            "warning: {} holds no *.yaml or *.yml file, so no limit of Envoy's is in force\n  \
-             = help: is it the right folder? Files that begin with a dot or lie deeper are not read\n",
+fn no_files(path: &Path, folder: &Folder) -> Option<Remark> {
+    folder.files.is_empty().then(|| Remark::Plain {
+        code: Trap::NoEnvoyFiles,
+        messages: vec![format!(
+            "{} holds no *.yaml or *.yml file, so no limit of Envoy's is in force",
             shown(path)
-        )
+        )],
+        more: 0,
+        help: "is it the right folder? Files that begin with a dot or lie deeper are not read".to_owned(),
     })
 }
 
 /// Limits on descriptors of a domain that a file decides alone.
-fn never_asked(config: &EnvoyConfig, policy: &Policy) -> Option<String> {
+fn never_asked(config: &EnvoyConfig, policy: &Policy) -> Option<Remark> {
     let found = config.decided_alone(policy);
-    let mut out = String::new();
-    for (limit, domain) in found.iter().take(MOST_NAMED) {
-        let (limit, domain, file) = (limit.name(), &domain.name, &domain.file);
-        let _ = writeln!(
-            out,
-            "warning: limit `{limit}` is never asked in the domain `{domain}`: {} decides there alone",
-            file.escape_debug()
-        );
-    }
-    if found.len() > MOST_NAMED {
-        let _ = writeln!(out, "  and {} more", found.len() - MOST_NAMED);
-    }
-    let help = "  = help: write it into that file, or send its descriptors in another domain\n";
-    (!out.is_empty()).then(|| out + help)
+    let message = |(limit, domain): &(&Limit, &Domain)| {
+        let (limit, domain, file) = (limit.name(), &domain.name, domain.file.escape_debug());
+        format!("limit `{limit}` is never asked in the domain `{domain}`: {file} decides there alone")
+    };
+    (!found.is_empty()).then(|| Remark::Plain {
+        code: Trap::NeverAsked,
+        messages: found.iter().take(MOST_NAMED).map(message).collect(),
+        more: found.len().saturating_sub(MOST_NAMED),
+        help: "write it into that file, or send its descriptors in another domain".to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -88,12 +86,11 @@ mod tests {
             "e.yaml",
             "domain: edge\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 1}}]\n",
         );
-        let limit =
-            |name: &str, domain: &str| format!("{{name: {name}, descriptor: [n], {domain} bucket: 1/day}}");
+        let limit = |name: &str, rest: &str| format!("{{name: {name}, descriptor: [n], {rest}}}");
         let limits = [
-            limit("dead", "domain: edge,"),
-            limit("half", "domain: [shop, edge],"),
-            limit("alive", "domain: shop,"),
+            limit("dead", "domain: edge, bucket: 1/day"),
+            limit("half", "domain: [shop, edge], bucket: 3/day"),
+            limit("alive", "domain: shop, bucket: 2/day"),
             "{name: path, by: ip, bucket: 1/s}".to_owned(),
         ];
         let configuration = load(&files, &format!("[{}]", limits.join(", ")));

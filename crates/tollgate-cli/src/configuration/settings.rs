@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use tollgate::policy::{Kind, Located, Node, Problems, Words};
+use tollgate::policy::{Kind, Located, Node, Problems, Trap, Words};
 use tollgate_gateway::GatewaySettings;
 
 use super::observing::{Observing, Refusals};
@@ -203,7 +203,11 @@ impl Settings {
         share_nothing(&all, problems);
         if let Some(resp) = resp.as_ref().filter(|it| !it.value.is_private() && !self.resp.knows_callers()) {
             problems
-                .warning(resp.place, "whoever reaches the Redis protocol here can spend anybody's allowance")
+                .warning(
+                    Trap::OpenRedisProtocol,
+                    resp.place,
+                    "whoever reaches the Redis protocol here can spend anybody's allowance",
+                )
                 .label("other machines reach this")
                 .help("ask for a password: `resp: {password_file: FILE}`, or keep it to this machine");
         }

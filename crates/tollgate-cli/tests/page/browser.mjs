@@ -26,12 +26,13 @@ const browser = await chromium.launch({
   args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--force-color-profile=srgb"],
 });
 
-/** Opens the page. `noise`: what its log may say, where a test provokes it. */
+/** Opens the page, or a file. `noise`: what its log may say, where a test provokes it. */
 export async function open({
   width = 1440,
   height = 900,
   scheme = "light",
   hash = "",
+  file = null,
   noise = null,
   init = null,
 } = {}) {
@@ -51,14 +52,15 @@ export async function open({
   });
   page.on("pageerror", (it) => wrong.push(`script: ${it.message}`));
   page.on("request", (it) => {
-    if (!it.url().startsWith(`${API}/`) && !it.url().startsWith("data:")) wrong.push(`asked another host: ${it.url()}`);
+    const ours = file ? it.url() === file : it.url().startsWith(`${API}/`);
+    if (!ours && !it.url().startsWith("data:")) wrong.push(`asked another host: ${it.url()}`);
   });
   page.on("response", (it) => {
     const path = new URL(it.url()).pathname;
     if (path === "/" || path.startsWith("/page/")) sizes.push(it.request().sizes());
   });
   const start = performance.now();
-  await page.goto(`${API}/${hash}`);
+  await page.goto(file ?? `${API}/${hash}`);
   return {
     page,
     /** Waits for the first answer to be drawn; tells how long that took. */

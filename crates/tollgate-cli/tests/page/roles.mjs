@@ -50,6 +50,11 @@ await says(page.locator("dialog.drawer"), "would be passed");
 await page.keyboard.press("Escape");
 await until("nothing is open", () => new URL(page.url()).hash === "");
 
+await page.getByRole("button", { name: "Lab", exact: true }).click();
+await says(page.locator("dialog.drawer .lead"), "twice the limit");
+await page.keyboard.press("Escape");
+await until("nothing is open", () => new URL(page.url()).hash === "");
+
 // A reload keeps the token, another tab does not have it.
 await page.reload();
 await visit.ready();

@@ -1,0 +1,141 @@
+//! `tollgate replay`: what a policy would have done to the traffic of a log.
+//!
+//! - `input`: opening logs, progress.
+//! - `text`: the report for people.
+//!
+//! Not here: deciding and counting (`tollgate_sim::replay`), the page (`tollgate_sim::page`).
+
+pub(crate) mod input;
+mod text;
+
+use std::fs;
+use std::io::{self, IsTerminal as _};
+use std::path::Path;
+use std::process::ExitCode;
+
+use tollgate::policy::nearest;
+use tollgate::{Limit, Policy};
+use tollgate_sim::log::{Format, Requests};
+use tollgate_sim::page;
+use tollgate_sim::replay::{Replay, Report, Settings, Share, Suggest};
+
+use crate::arguments;
+use crate::client::printable;
+use crate::configuration::{Inputs, Reading, StoreSettings, shown};
+use crate::environment::Environment;
+use crate::failure::Failure;
+use crate::output;
+
+pub(crate) fn run(arguments: &arguments::Replay, environment: &Environment) -> Result<ExitCode, Failure> {
+    let settings = settings(arguments)?;
+    let (policies, notes) = load(arguments)?;
+    let log = &arguments.log;
+    let mut requests = input::open(&log.logs, &input::reading(log)?, log.quiet)?;
+    let mut replay = Replay::new(policies, settings);
+    replay.run(&mut requests).map_err(Failure::new)?;
+    let tally = requests.tally();
+    // Whoever asked for the wrong file would otherwise read that nothing was refused.
+    if tally.lines > 0 && tally.lines == tally.skipped {
+        return Err(nothing_read(&requests, tally.lines));
+    }
+    let mut report = replay.finish(&tally);
+    report.notes.extend(notes);
+    if tally.named > 0 {
+        report
+            .notes
+            .push(format!("{} requests have a name in the place of the client's address", tally.named));
+    }
+    if let Some(path) = &arguments.html {
+        write_page(path, &report)?;
+    }
+    if arguments.json {
+        let json = serde_json::to_string_pretty(&report)
+            .map_err(|error| Failure::new(format_args!("the report cannot be written as JSON: {error}")))?;
+        output::line(&json)?;
+    } else if arguments.html.is_none() {
+        let colours = io::stdout().is_terminal() && environment.common("NO_COLOR").is_none();
+        output::text(&text::report(&report, text::Style { colours }))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is to be found out.
+fn settings(arguments: &arguments::Replay) -> Result<Settings, Failure> {
+    let share = |typed: &Option<String>, flag: &str| {
+        let Some(typed) = typed else { return Ok(None) };
+        Share::parse(typed).map(Some).ok_or_else(|| {
+            Failure::with_help(
+                format_args!("`{flag} {}` is no share", printable(typed)),
+                "write it in per cent, from 0% to 100%: 1%, 0.5%",
+            )
+        })
+    };
+    Ok(Settings {
+        curves: !arguments.totals,
+        exactness: !arguments.totals,
+        suggest: Suggest {
+            requests: share(&arguments.suggest, "--suggest")?,
+            clients: share(&arguments.suggest_clients, "--suggest-clients")?,
+        },
+        top: usize::from(arguments.top),
+        limit: arguments.limit.clone(),
+    })
+}
+
+/// A policy, by its file.
+type Named = (String, Policy);
+
+/// The policies, and what is to be known of their settings.
+fn load(arguments: &arguments::Replay) -> Result<(Vec<Named>, Vec<String>), Failure> {
+    let (mut policies, mut notes, mut failures) = (Vec::new(), Vec::new(), Vec::new());
+    for path in &arguments.policy {
+        let inputs = Inputs { config: Some(path.clone()), ..Inputs::default() };
+        match inputs.load(Reading::First) {
+            Ok(configuration) => {
+                if matches!(configuration.settings.store, StoreSettings::Redis(_)) {
+                    notes.push(format!(
+                        "{} keeps its counts in Redis: replayed in memory, as one node",
+                        shown(path)
+                    ));
+                }
+                policies.push((shown(path), configuration.policy));
+            }
+            Err(failure) => failures.push(failure),
+        }
+    }
+    if !failures.is_empty() {
+        return Err(Failure::all(&failures));
+    }
+    if let Some(name) = &arguments.limit {
+        let names: Vec<_> =
+            policies.iter().flat_map(|(_, policy)| policy.limits()).map(Limit::name).collect();
+        if !names.contains(&name.as_str()) {
+            let help = nearest(name, names.iter().copied()).map_or_else(
+                || format!("there are {}", names.join(", ")),
+                |near| format!("did you mean `{near}`?"),
+            );
+            return Err(Failure::with_help(format_args!("no limit is called `{}`", printable(name)), help));
+        }
+    }
+    Ok((policies, notes))
+}
+
+/// Not one line is a request.
+fn nothing_read(requests: &impl Requests, lines: u64) -> Failure {
+    let formats = Format::NAMES.join(", ");
+    let first = requests.first_skipped().map_or_else(String::new, |skipped| {
+        format!("; line {} of {} begins: {}", skipped.line, skipped.input, printable(&skipped.text))
+    });
+    Failure::with_help(
+        format_args!("none of {lines} lines is a request{first}"),
+        format_args!(
+            "formats are {formats}: name one with `--format`; of JSON and CSV, name the fields too: `--field \
+             time=NAME --field ip=NAME`"
+        ),
+    )
+}
+
+fn write_page(path: &Path, report: &Report) -> Result<(), Failure> {
+    fs::write(path, page::html(report))
+        .map_err(|error| Failure::new(format_args!("cannot write {}: {error}", shown(path))))
+}

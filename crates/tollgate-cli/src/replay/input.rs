@@ -1,0 +1,211 @@
+//! Opens the logs that a command names, and shows how far they have been read.
+//!
+//! For `replay` and `simulate`: `input::open(&logs, &input::reading(&files)?, quiet)?` is `Requests`.
+//!
+//! Not here: compression, formats, order (`tollgate_sim::log`).
+
+use std::fs::File;
+use std::io::{self, IsTerminal as _};
+use std::path::{Path, PathBuf};
+
+use tollgate::{Clock as _, Span, SystemClock, Timestamp};
+use tollgate_sim::Entry;
+use tollgate_sim::log::{Fields, Input, Log, Reading, Requests, Skipped, Tally};
+
+use crate::arguments::LogFiles;
+use crate::configuration::shown;
+use crate::failure::Failure;
+use crate::output;
+use crate::top::number;
+
+/// What the flags say about how logs are read.
+pub(crate) fn reading(files: &LogFiles) -> Result<Reading, Failure> {
+    let mut reading = Reading::default().fields(Fields::parse(&files.fields).map_err(Failure::new)?);
+    if let Some(format) = &files.format {
+        reading = reading.format(format.parse().map_err(Failure::new)?);
+    }
+    if let Some(lines) = files.reorder {
+        reading = reading.reorder(lines);
+    }
+    if let Some(zone) = &files.timezone {
+        reading = reading.timezone(zone).map_err(Failure::new)?;
+    }
+    Ok(reading)
+}
+
+/// Opens all of them before anything is read: a name that is wrong costs no time.
+pub(crate) fn open(logs: &[PathBuf], reading: &Reading, is_quiet: bool) -> Result<Opened, Failure> {
+    let (mut inputs, mut size) = (Vec::with_capacity(logs.len()), Some(0));
+    for (index, path) in logs.iter().enumerate() {
+        if logs[..index].contains(path) {
+            return Err(Failure::with_help(
+                format_args!("{} is given twice", shown(path)),
+                "each of its requests would count twice; name it once",
+            ));
+        }
+        let (input, bytes) = one(path)?;
+        inputs.push(input);
+        size = size.zip(bytes).map(|(sum, bytes): (u64, u64)| sum.saturating_add(bytes));
+    }
+    let log = Log::open(inputs, reading)
+        .map_err(|error| Failure::new(format_args!("cannot start to read the logs: {error}")))?;
+    let is_shown = !is_quiet && io::stderr().is_terminal();
+    Ok(Opened { log, progress: is_shown.then(|| Progress::new(size)) })
+}
+
+/// An input, and its size if that is known beforehand.
+fn one(path: &Path) -> Result<(Input, Option<u64>), Failure> {
+    if path.as_os_str() == "-" {
+        return Ok((Input::new("standard input", io::stdin()), None));
+    }
+    let name = shown(path);
+    let cannot = |error: io::Error| Failure::new(format_args!("cannot read {name}: {error}"));
+    let file = File::open(path).map_err(cannot)?;
+    let metadata = file.metadata().map_err(cannot)?;
+    if metadata.is_dir() {
+        return Err(Failure::with_help(
+            format_args!("{name} is a folder"),
+            format_args!("name the logs in it, as in {}/access.log*", name.trim_end_matches('/')),
+        ));
+    }
+    let size = metadata.is_file().then_some(metadata.len());
+    Ok((Input::new(name, file), size))
+}
+
+/// Logs under way. Shows how far they are, on a terminal.
+pub(crate) struct Opened {
+    log: Log,
+    progress: Option<Progress>,
+}
+
+impl Requests for Opened {
+    fn next(&mut self, entry: &mut Entry) -> io::Result<bool> {
+        let next = self.log.next(entry);
+        if let Some(progress) = &mut self.progress {
+            if matches!(next, Ok(true)) {
+                progress.tick(|| self.log.tally());
+            } else {
+                // Nothing of it is left before whatever is said next.
+                self.progress = None;
+            }
+        }
+        next
+    }
+
+    fn tally(&self) -> Tally {
+        self.log.tally()
+    }
+
+    fn first_skipped(&self) -> Option<&Skipped> {
+        self.log.first_skipped()
+    }
+}
+
+/// Requests between two looks at the clock.
+const STRIDE: u32 = 4_096;
+
+/// How often the line is drawn anew.
+const PAUSE: Span = Span::from_micros(100_000);
+
+/// A line on standard error that is drawn over and over, and gone at the end.
+struct Progress {
+    clock: SystemClock,
+    start: Timestamp,
+    drawn: Timestamp,
+    size: Option<u64>,
+    ticks: u32,
+    /// How much of the line is in use.
+    width: usize,
+}
+
+impl Progress {
+    fn new(size: Option<u64>) -> Self {
+        let clock = SystemClock::new();
+        let start = clock.now();
+        Self { clock, start, drawn: start, size, ticks: 0, width: 0 }
+    }
+
+    fn tick(&mut self, tally: impl FnOnce() -> Tally) {
+        self.ticks += 1;
+        if self.ticks < STRIDE {
+            return;
+        }
+        self.ticks = 0;
+        let now = self.clock.now();
+        if now.since(self.drawn) >= PAUSE {
+            self.drawn = now;
+            let line = line(&tally(), self.size, now.since(self.start));
+            self.draw(&line);
+        }
+    }
+
+    /// With blanks over what was longer before: every terminal knows those.
+    fn draw(&mut self, line: &str) {
+        let width = line.chars().count();
+        output::complain(&format!("\r{line:<was$}", was = self.width));
+        self.width = width;
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.width > 0 {
+            output::complain(&format!("\r{:<was$}\r", "", was = self.width));
+        }
+    }
+}
+
+/// `[========>           ]  42 %  1,234,567 lines  2,345,678 lines/s  0:12 left`.
+fn line(tally: &Tally, size: Option<u64>, elapsed: Span) -> String {
+    const BAR: u64 = 20;
+    let micros = elapsed.as_micros().max(1);
+    let over = |part: u64, whole: u64, of: u64| {
+        u64::try_from(u128::from(part) * u128::from(of) / u128::from(whole.max(1))).unwrap_or(u64::MAX)
+    };
+    let rate = over(tally.lines, micros, 1_000_000);
+    let counts = format!("{} lines  {} lines/s", number(tally.lines), number(rate));
+    let Some(size) = size.filter(|size| *size > 0) else { return counts };
+    // A file that grows meanwhile does not go beyond its end.
+    let bytes = tally.bytes.min(size);
+    let filled = usize::try_from(over(bytes, size, BAR)).unwrap_or(0);
+    let bar = format!("{:=<filled$}>", "");
+    let left = over(size - bytes, bytes, micros) / 1_000_000;
+    format!(
+        "[{bar:<width$}] {:>3} %  {counts}  {} left",
+        over(bytes, size, 100),
+        clock_like(left),
+        width = usize::try_from(BAR).unwrap_or(0) + 1
+    )
+}
+
+/// `0:12`, `1:02:03`.
+fn clock_like(seconds: u64) -> String {
+    let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_tells_how_far_how_fast_and_how_long_still() {
+        let tally = Tally { lines: 1_234_567, bytes: 250, ..Tally::default() };
+        let cases = [
+            (Some(1_000), 4, "[=====>               ]  25 %  1,234,567 lines  308,641 lines/s  0:12 left"),
+            (Some(250), 4, "[====================>] 100 %  1,234,567 lines  308,641 lines/s  0:00 left"),
+            (Some(100), 4, "[====================>] 100 %  1,234,567 lines  308,641 lines/s  0:00 left"),
+            (
+                Some(250_000_000),
+                4,
+                "[>                    ]   0 %  1,234,567 lines  308,641 lines/s  1111:06:36 left",
+            ),
+            (None, 4, "1,234,567 lines  308,641 lines/s"),
+            (Some(0), 4, "1,234,567 lines  308,641 lines/s"),
+        ];
+        for (size, seconds, expected) in cases {
+            assert_eq!(line(&tally, size, Span::from_secs(seconds)), expected);
+        }
+        assert!(line(&Tally::default(), Some(1), Span::ZERO).contains("0 %"));
+    }
+}

@@ -1,0 +1,184 @@
+//! A report for people: what matters first, no wider than 100 columns.
+//!
+//! - `limit`: one limit. `comparison`: one policy beside the first.
+//! - `figures`: numbers, bars and rows of blocks.
+//!
+//! Not here: the numbers (`tollgate_sim::replay::Report`), the page (`tollgate_sim::page`).
+
+mod comparison;
+mod figures;
+mod limit;
+
+use std::fmt::Write as _;
+
+use tollgate_sim::replay::{PolicyReport, Report, TopKey};
+
+use self::figures::{cells_in_a_block, counted, number, share, stretch, strip};
+use crate::client::printable;
+
+/// How wide a row of blocks is at most.
+const STRIP: usize = 72;
+/// How much of a key or a path is shown.
+const KEY: usize = 48;
+
+/// What may be coloured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Style {
+    /// Whether the reader is a terminal that wants colours.
+    pub(crate) colours: bool,
+}
+
+impl Style {
+    fn wrapped(self, text: &str, code: &str) -> String {
+        if self.colours { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+
+    /// What is read first.
+    fn strong(self, text: &str) -> String {
+        self.wrapped(text, "1")
+    }
+
+    /// Refusals.
+    fn refused(self, text: &str) -> String {
+        self.wrapped(text, "31")
+    }
+
+    /// What can be skipped.
+    fn faint(self, text: &str) -> String {
+        self.wrapped(text, "2")
+    }
+}
+
+/// The whole report.
+pub(crate) fn report(report: &Report, style: Style) -> String {
+    let mut out = String::new();
+    headline(&report.policy, style, &mut out);
+    period(report, style, &mut out);
+    for note in &report.notes {
+        let _never =
+            writeln!(out, "{}", style.faint(&folded(&format!("note: {}", printable(note)), 98, "      ")));
+    }
+    all_limits(&report.policy, style, &mut out);
+    for limit in &report.policy.limits {
+        limit::limit(limit, style, &mut out);
+    }
+    for other in &report.compared {
+        comparison::comparison(other, &report.policy.policy, style, &mut out);
+    }
+    out
+}
+
+/// What matters first.
+fn headline(policy: &PolicyReport, style: Style, out: &mut String) {
+    let (refused, requests) = (policy.refused, policy.requests);
+    let verdict = match (requests, refused) {
+        (0, _) => "the log has no requests".to_owned(),
+        (_, 0) => format!("refused none of {}", counted(requests, "request")),
+        _ => format!(
+            "refused {} of {} ({})",
+            number(refused),
+            counted(requests, "request"),
+            share(refused, requests)
+        ),
+    };
+    let clients = &policy.clients;
+    let about = if clients.estimated { "about " } else { "" };
+    let whom = match (clients.seen, refused) {
+        (0, _) => String::new(),
+        (seen, 0) => format!(", from {about}{}", counted(seen, "client")),
+        (seen, _) => format!(", {about}{} of {}", number(clients.refused), counted(seen, "client")),
+    };
+    let verdict = if refused > 0 { style.refused(&verdict) } else { verdict };
+    let _never = writeln!(out, "{}: {verdict}{whom}", style.strong(&printable(&policy.policy)));
+}
+
+fn period(report: &Report, style: Style, out: &mut String) {
+    let (Some(from), Some(to)) = (&report.from, &report.to) else { return };
+    let mut facts = vec![format!("{from} to {to}")];
+    if report.skipped_lines > 0 {
+        facts.push(format!("{} skipped", counted(report.skipped_lines, "line")));
+    }
+    if report.late_lines > 0 {
+        facts.push(format!("{} too late to be put in order", counted(report.late_lines, "line")));
+    }
+    let policy = &report.policy;
+    for (count, what) in [
+        (policy.allow_listed, "on the allow list"),
+        (policy.deny_listed, "on the deny list"),
+        (policy.without_limit, "covered by no limit"),
+    ] {
+        if count > 0 {
+            facts.push(format!("{} {what}", number(count)));
+        }
+    }
+    let _never = writeln!(out, "{}", style.faint(&folded(&facts.join("; "), 98, "")));
+}
+
+/// When, and which clients, all limits together. With one limit that says it all itself.
+fn all_limits(policy: &PolicyReport, style: Style, out: &mut String) {
+    if policy.refused == 0 || policy.limits.len() == 1 {
+        return;
+    }
+    let _never = writeln!(out);
+    when(&policy.heat, style, out);
+    let whom: Vec<_> = policy.top_clients.iter().take(3).map(|top| cut(&printable(&top.key), KEY)).collect();
+    if !whom.is_empty() {
+        let _never = writeln!(out, "  who    mostly {}", whom.join(", "));
+    }
+}
+
+/// A row of blocks, and how long each is.
+fn when(heat: &tollgate_sim::replay::Heat, style: Style, out: &mut String) {
+    let cells = heat.requests.len();
+    let each = heat.step * cells_in_a_block(cells, STRIP);
+    let row = strip(&heat.requests, &heat.refused, STRIP);
+    let _never = writeln!(
+        out,
+        "  when   {}  {}",
+        style.refused(&row),
+        style.faint(&format!("{} each", stretch(each)))
+    );
+}
+
+/// Who, each with its share of its own traffic.
+fn who(top: &[TopKey], style: Style, out: &mut String) {
+    let shown: Vec<_> = top.iter().map(|it| (cut(&printable(&it.key), KEY), it)).collect();
+    let widest = shown.iter().map(|(key, _)| key.chars().count()).max().unwrap_or(0);
+    for (place, (key, it)) in shown.iter().enumerate() {
+        let label = if place == 0 { "who" } else { "" };
+        let of = match (it.requests, it.estimated) {
+            (0, _) => "at least".to_owned(),
+            (requests, _) => {
+                format!("of {} of its own ({})", counted(requests, "request"), share(it.refused, requests))
+            }
+        };
+        let refused = style.refused(&format!("{:>9}", number(it.refused)));
+        let padding = " ".repeat(widest - key.chars().count());
+        let _never = writeln!(out, "  {label:<6} {key}{padding} {refused} {of}");
+    }
+}
+
+/// The beginning of a text.
+fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    text.chars().take(most - 1).chain(['…']).collect()
+}
+
+/// A text in lines that are not too wide, the later ones indented.
+fn folded(text: &str, widest: usize, indent: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last().map_or(0, |line| line.chars().count());
+        if line > 0 && line + 1 + word.chars().count() > widest {
+            lines.push(format!("{indent}{word}"));
+        } else if let Some(last) = lines.last_mut() {
+            if line > 0 {
+                last.push(' ');
+            }
+            last.push_str(word);
+        }
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,60 @@
+//! One policy beside the first: which requests change fate.
+
+use std::fmt::Write as _;
+
+use tollgate_sim::replay::{Comparison, Moved};
+
+use super::figures::{counted, number};
+use super::{KEY, Style, cut, headline, limit};
+use crate::client::printable;
+
+/// What a policy does differently from the first.
+pub(super) fn comparison(it: &Comparison, first: &str, style: Style, out: &mut String) {
+    let _never = writeln!(out);
+    headline(&it.policy, style, out);
+    let (more, fewer) = (it.newly_refused, it.newly_admitted);
+    if more + fewer == 0 {
+        let _never = writeln!(out, "  no request changes fate from {}", printable(first));
+    } else {
+        let _never = writeln!(
+            out,
+            "  from {} to it, {} change fate: {} newly refused, {} newly admitted",
+            printable(first),
+            counted(more + fewer, "request"),
+            number(more),
+            number(fewer),
+        );
+    }
+    for (title, moved) in
+        [("limits", &it.limits_moved), ("clients", &it.clients_moved), ("endpoints", &it.endpoints_moved)]
+    {
+        table(title, moved, style, out);
+    }
+    if !it.examples.is_empty() {
+        let _never = writeln!(out, "  {}", style.faint("the first of them:"));
+    }
+    for example in &it.examples {
+        let request = cut(&printable(&format!("{} {}", example.method, example.path)), KEY);
+        let client = cut(&printable(&example.client), KEY);
+        let _never = writeln!(out, "  {}  {client}  {request}", example.at);
+        let _never = writeln!(out, "      {}, now {}", example.before, example.after);
+    }
+    for limit in &it.policy.limits {
+        limit::limit(limit, style, out);
+    }
+}
+
+fn table(title: &str, moved: &[Moved], style: Style, out: &mut String) {
+    if moved.is_empty() {
+        return;
+    }
+    let shown: Vec<_> = moved.iter().map(|it| (cut(&printable(&it.name), KEY), it)).collect();
+    let widest = shown.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).max(title.len());
+    let heading = format!("{title:<widest$} {:>14} {:>14}", "newly refused", "newly admitted");
+    let _never = writeln!(out, "  {}", style.faint(&heading));
+    for (name, it) in &shown {
+        let padding = " ".repeat(widest - name.chars().count());
+        let (refused, admitted) = (number(it.newly_refused), number(it.newly_admitted));
+        let _never = writeln!(out, "  {name}{padding} {refused:>14} {admitted:>14}");
+    }
+}

@@ -1,0 +1,95 @@
+//! Numbers, shares and rows of blocks, as people read them in a terminal.
+
+pub(crate) use crate::top::number;
+
+/// So many of something: `1 request`, `2 requests`.
+pub(crate) fn counted(count: u64, one: &str) -> String {
+    if count == 1 { format!("1 {one}") } else { format!("{} {one}s", number(count)) }
+}
+
+/// A part of a whole: `1.5 %`, `<0.01 %`; nothing of nothing is `0 %`.
+#[allow(clippy::cast_precision_loss)] // for people: three digits are shown
+pub(crate) fn share(part: u64, whole: u64) -> String {
+    if part == 0 || whole == 0 {
+        return "0 %".to_owned();
+    }
+    match 100.0 * part as f64 / whole as f64 {
+        percent if percent < 0.01 => "<0.01 %".to_owned(),
+        percent if percent < 1.0 => format!("{percent:.2} %"),
+        percent if percent < 99.95 => format!("{percent:.1} %"),
+        _ if part < whole => ">99.9 %".to_owned(),
+        percent => format!("{percent:.0} %"),
+    }
+}
+
+const EIGHTHS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// A row of blocks, at most so many: higher where more was refused, `·` where requests came and none was, nothing where none came.
+pub(crate) fn strip(requests: &[u64], refused: &[u64], widest: usize) -> String {
+    let wide = requests.len().div_ceil(widest.max(1)).max(1);
+    let sums = |cells: &[u64]| -> Vec<u64> { cells.chunks(wide).map(|cells| cells.iter().sum()).collect() };
+    let (requests, refused) = (sums(requests), sums(refused));
+    let most = refused.iter().copied().max().unwrap_or(0);
+    let block = |(&requests, &refused): (&u64, &u64)| match (requests, refused) {
+        (0, _) => ' ',
+        (_, 0) => '·',
+        (_, refused) => {
+            let eighth = (refused.saturating_mul(8).div_ceil(most.max(1))).clamp(1, 8) - 1;
+            EIGHTHS[usize::try_from(eighth).unwrap_or(0)]
+        }
+    };
+    requests.iter().zip(&refused).map(block).collect()
+}
+
+/// How many cells of a strip stand in one block.
+pub(crate) fn cells_in_a_block(cells: usize, widest: usize) -> u64 {
+    u64::try_from(cells.div_ceil(widest.max(1)).max(1)).unwrap_or(1)
+}
+
+/// A bar as long as its share of the longest.
+pub(crate) fn bar(part: u64, longest: u64, widest: u64) -> String {
+    if part == 0 || longest == 0 {
+        return String::new();
+    }
+    let eighths =
+        u64::try_from(u128::from(part) * u128::from(widest) * 8 / u128::from(longest)).unwrap_or(0).max(1);
+    let mut bar = "█".repeat(usize::try_from(eighths / 8).unwrap_or(0));
+    if let Some(rest) = (eighths % 8).checked_sub(1) {
+        bar.push(['▏', '▎', '▍', '▌', '▋', '▊', '▉'][usize::try_from(rest).unwrap_or(0)]);
+    }
+    bar
+}
+
+/// A stretch in the unit that people would say: `30 minutes`.
+pub(crate) fn stretch(seconds: u64) -> String {
+    let units = [(86_400, "day"), (3_600, "hour"), (60, "minute")];
+    let unit = units.into_iter().find(|(size, _)| seconds.is_multiple_of(*size));
+    let (size, name) = unit.unwrap_or((1, "second"));
+    counted(seconds / size, name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_as_people_write_them() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(number), ["0", "999", "1,000", "1,234,567"]);
+        let shares = [(0, 0), (1, 100_000), (1, 300), (1, 3), (9_999, 10_000), (5, 5)];
+        assert_eq!(
+            shares.map(|(part, whole)| share(part, whole)),
+            ["0 %", "<0.01 %", "0.33 %", "33.3 %", ">99.9 %", "100 %"]
+        );
+        assert_eq!([1, 60, 7_200, 90].map(stretch), ["1 second", "1 minute", "2 hours", "90 seconds"]);
+    }
+
+    #[test]
+    fn a_strip_is_never_wider_than_asked_and_loses_no_refusal() {
+        assert_eq!(strip(&[4, 4, 0, 4], &[0, 1, 0, 4], 10), "·▂ █");
+        let (requests, mut refused) = (vec![1; 240], vec![0; 240]);
+        refused[239] = 1;
+        let narrow = strip(&requests, &refused, 72);
+        assert!(narrow.chars().count() <= 72 && narrow.ends_with('█'), "{narrow}");
+        assert_eq!([bar(0, 8, 2), bar(8, 8, 2), bar(1, 100, 2), bar(5, 8, 1)], ["", "██", "▏", "▋"]);
+    }
+}

@@ -1,0 +1,50 @@
+//! A log instead of a shape: how exact each algorithm is on real traffic.
+
+use tollgate_sim::Entry;
+use tollgate_sim::log::Requests as _;
+use tollgate_sim::simulate::OnLog;
+
+use super::{Report, asked};
+use crate::arguments::Simulate;
+use crate::client::printable;
+use crate::failure::Failure;
+use crate::replay::input;
+
+pub(super) fn report(arguments: &Simulate) -> Result<Report, Failure> {
+    let files = arguments.log_files();
+    let by = arguments.by.as_deref().unwrap_or("ip");
+    let (mut contestants, mut notes) = (Vec::new(), Vec::new());
+    for rate in asked::rates(arguments) {
+        let (made, left_out) = asked::contestants(arguments, &rate, by)?;
+        let rate = made.first().map(|it| it.rate.to_string()).unwrap_or_default();
+        notes.extend(left_out.into_iter().map(|note| (rate.clone(), note)));
+        contestants.extend(made);
+    }
+    let reading = input::reading(&files)?;
+    let mut log = input::open(&files.logs, &reading, files.quiet)?;
+    let mut simulation = OnLog::new(contestants, arguments.reading.max_keys as usize);
+    let mut entry = Entry::default();
+    while log.next(&mut entry).map_err(Failure::new)? {
+        simulation.entry(&entry).map_err(Failure::new)?;
+    }
+    let tally = log.tally();
+    if tally.lines == tally.skipped {
+        return Err(match log.first_skipped() {
+            Some(line) => Failure::with_help(
+                format_args!(
+                    "no line of the log is a request; {}:{} begins {}",
+                    line.input,
+                    line.line,
+                    printable(&line.text)
+                ),
+                "--format and --field say how to read it; see `tollgate replay --help`",
+            ),
+            None => Failure::new("the log is empty"),
+        });
+    }
+    let mut rates = simulation.rounds();
+    for (rate, note) in notes {
+        rates.iter_mut().filter(|round| round.rate == rate).for_each(|round| round.notes.push(note.clone()));
+    }
+    Ok(Report { log: Some(tally.into()), rates })
+}

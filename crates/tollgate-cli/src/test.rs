@@ -1,0 +1,104 @@
+//! `tollgate test`: runs the tests that stand beside policies.
+//!
+//! - `files`: finds them.
+//! - `jobs`: reads them, each with its policy.
+//! - `watch`: again at each change.
+//!
+//! Everything is read before anything is run: with a mistake in one file, nothing is.
+//!
+//! Not here: what a test means (`tollgate_suite`).
+
+mod files;
+mod jobs;
+mod watch;
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use tollgate::{Clock, SystemClock};
+use tollgate_suite::report::{Detail, FileReport, Report, Timed};
+
+use crate::arguments::Test;
+use crate::configuration::{Reading, shown};
+use crate::failure::Failure;
+use crate::output;
+use jobs::Jobs;
+
+/// Runs them once, or at each change.
+pub(crate) fn run(arguments: &Test) -> Result<ExitCode, Failure> {
+    if arguments.watch {
+        return watch::run(arguments);
+    }
+    let found = files::find(&arguments.paths)?;
+    let jobs = Jobs::read(&found, Reading::First, &mut Vec::new())?;
+    finish(arguments, jobs)
+}
+
+/// Runs what was read, and tells of it.
+fn finish(arguments: &Test, jobs: Jobs) -> Result<ExitCode, Failure> {
+    let report = report(arguments.filter.as_deref(), jobs)?;
+    if let Some(path) = &arguments.junit {
+        write(path, &report.junit())?;
+    }
+    if arguments.json {
+        output::line(&format!("{:#}", report.json()))?;
+    } else {
+        let detail = if arguments.coverage { Detail::Everything } else { Detail::Missing };
+        output::text(&report.text(detail))?;
+    }
+    let is_covered = arguments.min_coverage.is_none_or(|least| is_covered(&report, least));
+    Ok(if report.failed() == 0 && is_covered { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn report(filter: Option<&str>, jobs: Jobs) -> Result<Report, Failure> {
+    let clock = SystemClock::new();
+    let wanted = filter.map(str::to_lowercase);
+    let is_wanted = |name: &str| wanted.as_ref().is_none_or(|wanted| name.to_lowercase().contains(wanted));
+    let Jobs { list, mut policies, .. } = jobs;
+    let mut report = Report::default();
+    for job in &list {
+        let policy = &mut policies[job.policy];
+        let tests = job.suite.tests().iter().filter(|test| is_wanted(test.name()));
+        let tests: Vec<_> = tests
+            .map(|test| {
+                let begun = clock.now();
+                let verdict = test.run(&policy.policy, &mut policy.coverage);
+                Timed { verdict, took: clock.now().since(begun) }
+            })
+            .collect();
+        if !tests.is_empty() {
+            report.files.push(FileReport { file: job.file.clone(), policy: policy.name.clone(), tests });
+        }
+    }
+    match filter {
+        Some(filter) if report.files.is_empty() => Err(Failure::with_help(
+            format_args!("no test has `{filter}` in its name"),
+            "without `--filter` all of them are run, and listed",
+        )),
+        Some(_) => Ok(report),
+        None => {
+            report.coverage = policies.into_iter().map(|it| (it.name, it.coverage)).collect();
+            Ok(report)
+        }
+    }
+}
+
+/// Whether as much of each policy is covered as is asked for; says where not.
+fn is_covered(report: &Report, least: u8) -> bool {
+    let mut is_covered = true;
+    for (policy, coverage) in &report.coverage {
+        let percent = coverage.percent();
+        if percent < least {
+            is_covered = false;
+            output::complain(&format!(
+                "error: {percent} % of {policy} is covered, and `--min-coverage` asks for {least} %\n"
+            ));
+        }
+    }
+    is_covered
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text).map_err(|error| Failure::new(format_args!("cannot write {}: {error}", shown(path))))
+}

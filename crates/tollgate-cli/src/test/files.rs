@@ -1,0 +1,165 @@
+//! Finds files of tests: by name, beside a policy, or in a folder and below.
+//!
+//! In folders, what begins with a dot is left out, and so are `node_modules` and `target`; links to folders are not
+//! followed.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::configuration::shown;
+use crate::failure::Failure;
+
+/// How a file of tests ends.
+const ENDINGS: [&str; 2] = [".test.yaml", ".test.yml"];
+/// How a policy does.
+const POLICY_ENDINGS: [&str; 2] = [".yaml", ".yml"];
+/// Folders of tools, full of files that nobody wrote.
+const NOT_OURS: [&str; 2] = ["node_modules", "target"];
+/// Deeper than anybody nests folders.
+const DEEPEST: usize = 32;
+/// More than anybody writes.
+const MOST_FILES: usize = 10_000;
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// A file of tests.
+    Tests(PathBuf),
+    /// A policy that was named, whose tests are to be found.
+    Policy(PathBuf),
+}
+
+/// What the paths stand for, each once; without any, this folder.
+pub(super) fn find(paths: &[PathBuf]) -> Result<Vec<Found>, Failure> {
+    let here = [PathBuf::from(".")];
+    let (mut found, mut failures) = (Vec::new(), Vec::new());
+    for path in if paths.is_empty() { &here[..] } else { paths } {
+        match find_one(path) {
+            Ok(more) => found.extend(more),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    if !failures.is_empty() {
+        return Err(Failure::all(&failures));
+    }
+    let mut known = HashSet::new();
+    found.retain(|it| {
+        let (Found::Tests(path) | Found::Policy(path)) = it;
+        known.insert(fs::canonicalize(path).unwrap_or_else(|_| path.clone()))
+    });
+    Ok(found)
+}
+
+fn find_one(path: &Path) -> Result<Vec<Found>, Failure> {
+    if !path.is_dir() {
+        return Ok(vec![if is_tests(path) { Found::Tests(path.into()) } else { Found::Policy(path.into()) }]);
+    }
+    let mut files = Vec::new();
+    collect(path, DEEPEST, &mut files)
+        .map_err(|error| Failure::new(format_args!("cannot look through {}: {error}", shown(path))))?;
+    if files.is_empty() {
+        return Err(Failure::with_help(
+            format_args!("there is no *.test.yaml in {} or below", shown(path)),
+            "put the tests of policy.yaml into policy.test.yaml beside it; `tollgate test --help` shows one",
+        ));
+    }
+    files.sort();
+    Ok(files
+        .into_iter()
+        .map(|it| Found::Tests(it.strip_prefix(".").map(Path::to_owned).unwrap_or(it)))
+        .collect())
+}
+
+fn collect(folder: &Path, levels: usize, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let (path, name) = (entry.path(), entry.file_name());
+        if name.as_encoded_bytes().starts_with(b".") || NOT_OURS.iter().any(|it| name == OsStr::new(it)) {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            if levels > 0 {
+                collect(&path, levels - 1, files)?;
+            }
+        } else if is_tests(&path) && !path.is_dir() {
+            files.push(path);
+        }
+        if files.len() > MOST_FILES {
+            return Err(io::Error::other(format!("more than {MOST_FILES} files of tests")));
+        }
+    }
+    Ok(())
+}
+
+fn is_tests(path: &Path) -> bool {
+    stem(path, &ENDINGS).is_some()
+}
+
+/// The file's name without its ending, if it has one of these.
+fn stem<'p>(path: &'p Path, endings: &[&str]) -> Option<&'p str> {
+    let name = path.file_name()?.to_str()?;
+    endings.iter().find_map(|ending| name.strip_suffix(ending)).filter(|stem| !stem.is_empty())
+}
+
+/// The file of tests beside a policy, if there is one.
+pub(super) fn tests_of(policy: &Path) -> Option<PathBuf> {
+    let stem = stem(policy, &POLICY_ENDINGS)?;
+    ENDINGS.iter().map(|ending| policy.with_file_name(format!("{stem}{ending}"))).find(|it| it.is_file())
+}
+
+/// How the file of tests beside a policy would be called.
+pub(super) fn tests_name(policy: &Path) -> String {
+    let stem = stem(policy, &POLICY_ENDINGS).unwrap_or("policy");
+    shown(&policy.with_file_name(format!("{stem}{}", ENDINGS[0])))
+}
+
+/// The policy beside a file of tests: the one it names, or the one of the same name.
+pub(super) fn policy_of(tests: &Path, named: Option<&str>) -> Result<PathBuf, Failure> {
+    if let Some(named) = named {
+        return Ok(tests.with_file_name("").join(named));
+    }
+    let stem = stem(tests, &ENDINGS).unwrap_or("policy");
+    let mut beside = POLICY_ENDINGS.iter().map(|ending| tests.with_file_name(format!("{stem}{ending}")));
+    beside.find(|it| it.is_file()).ok_or_else(|| {
+        Failure::with_help(
+            format_args!("{} has no policy: there is no {stem}.yaml beside it", shown(tests)),
+            "name the file in it: `policy: FILE`",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_testkit::Scratch;
+
+    #[test]
+    fn folders_are_searched_to_the_bottom_and_tools_are_left_alone() {
+        let files = Scratch::new();
+        for folder in ["deep/er", ".git", "node_modules/x"] {
+            fs::create_dir_all(files.path().join(folder)).unwrap();
+        }
+        for name in [
+            "b.test.yaml",
+            "a.test.yml",
+            "a.yml",
+            "deep/er/c.test.yaml",
+            ".git/d.test.yaml",
+            "node_modules/x/e.test.yaml",
+            ".test.yaml",
+        ] {
+            files.write(name, "");
+        }
+        let found = find(&[files.path().to_owned(), files.path().join("a.test.yml")]).unwrap();
+        let names = found.iter().map(|it| match it {
+            Found::Tests(path) => path.strip_prefix(files.path()).unwrap().to_str().unwrap(),
+            Found::Policy(_) => "a policy",
+        });
+        assert_eq!(names.collect::<Vec<_>>(), ["a.test.yml", "b.test.yaml", "deep/er/c.test.yaml"]);
+        assert_eq!(policy_of(&files.path().join("a.test.yml"), None).unwrap(), files.path().join("a.yml"));
+        assert_eq!(tests_of(&files.path().join("a.yml")).unwrap(), files.path().join("a.test.yml"));
+    }
+}

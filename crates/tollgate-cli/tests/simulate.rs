@@ -1,0 +1,106 @@
+//! `tollgate simulate`, as it is typed.
+//!
+//! Not here: what algorithms do (`tollgate-sim`), the Lab (`page.rs`, `tollgate-server/tests`).
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+use tollgate_testkit::{Finished, Scratch};
+
+fn simulate(arguments: &[&str]) -> Finished {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command.arg("simulate").args(arguments).env_clear();
+    Finished::of(command)
+}
+
+#[track_caller]
+fn json(arguments: &[&str]) -> Value {
+    let finished = simulate(&[arguments, &["--json"]].concat());
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{arguments:?}");
+    serde_json::from_str(&finished.stdout).unwrap()
+}
+
+#[test]
+fn bare_it_shows_why_a_fixed_window_lets_twice_the_limit_through() {
+    let finished = simulate(&[]);
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""));
+    assert!(finished.stdout.contains("twice the limit"), "{}", finished.stdout);
+    assert!(finished.stdout.contains("20 (2.0 ×)"), "{}", finished.stdout);
+    assert!(!finished.stdout.contains('\u{1b}'), "no colours where no terminal is");
+    let widest = finished.stdout.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(110), "{widest:?}");
+    let told = json(&[]);
+    let algorithms = told["rates"][0]["algorithms"].as_array().unwrap();
+    assert_eq!(algorithms.len(), 6);
+    assert_eq!(told["log"], Value::Null);
+}
+
+#[test]
+fn the_same_seed_is_the_same_answer() {
+    let poisson = ["--traffic", "poisson", "--clients", "5", "--load", "2", "--duration", "5m"];
+    let seeded = |seed| json(&[&poisson[..], &["--seed", seed]].concat());
+    assert_eq!(seeded("7"), seeded("7"));
+    assert_ne!(seeded("7")["rates"][0]["algorithms"], seeded("8")["rates"][0]["algorithms"]);
+}
+
+#[test]
+fn a_log_says_how_exact_each_algorithm_is() {
+    let files = Scratch::new();
+    // Three at the end of a stretch of ten seconds, three at the start of the next.
+    let line = |second: &str| {
+        format!("192.0.2.1 - - [17/May/2015:10:05:{second} +0000] \"GET / HTTP/1.1\" 200 1 \"-\" \"-\"\n")
+    };
+    let log = ["09", "09", "09", "10", "10", "10"].map(line).concat();
+    let log = files.write("access.log", &(log + "nonsense\n"));
+    let arguments = ["--log", log.to_str().unwrap(), "--rate", "2/10s", "--rate", "5/10s"];
+    let told = json(&arguments);
+    assert_eq!((&told["log"]["requests"], &told["log"]["skipped_lines"]), (&6.into(), &1.into()));
+    let fixed = &told["rates"][0]["algorithms"][0];
+    assert_eq!((&fixed["algorithm"], &fixed["closed_loop"]["too_lax"]), (&"fixed-window".into(), &2.into()));
+    assert_eq!(told["rates"][1]["rate"], "5/10s");
+    let text = simulate(&arguments).stdout;
+    assert!(text.contains("6 requests, 1 line skipped"), "{text}");
+    assert!(text.contains("closed: differs"), "{text}");
+}
+
+#[test]
+fn pictures_are_written_where_they_are_wanted() {
+    let files = Scratch::new();
+    let (svg, png) = (files.path().join("a.svg"), files.path().join("a.png"));
+    let finished = simulate(&["--svg", svg.to_str().unwrap(), "--png", png.to_str().unwrap()]);
+    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    let svg = fs::read_to_string(svg).unwrap();
+    assert!(svg.contains("fixed-window") && svg.contains("limit 10/minute"));
+    assert!(fs::read(png).unwrap().starts_with(b"\x89PNG"));
+}
+
+#[test]
+fn a_mistake_is_told_with_a_way_out_and_nothing_is_written() {
+    let files = Scratch::new();
+    let picture = files.path().join("a.svg");
+    for (arguments, expected) in [
+        (&["--rate", "10/minuet"][..], "did you mean `minute`?"),
+        (&["--traffic", "poison"], "did you mean `poisson`?"),
+        (&["--algorithm", "fixed-windov"], "did you mean `fixed-window`?"),
+        (&["--duration", "soon"], "500ms, 30s, 5m, 1h"),
+        (&["--load", "0"], "from 0.01 to 1000"),
+        (&["--clients", "0"], "1 to 100000 clients"),
+        (&["--nodes", "65"], "1 to 64"),
+        (&["--store", "redis://127.0.0.1"], "--store shared decides as Redis does"),
+        (&["--store", "memori"], "did you mean `memory`?"),
+        (&["--no-jitter"], "--traffic retry-storm"),
+        (&["--by", "user"], "other keys come with --log"),
+        (&["--log", "/nowhere/access.log"], "cannot read /nowhere/access.log"),
+        (&["--log", "-", "--by", "usr"], "did you mean `user`?"),
+        (&["--log", "-", "--traffic", "edge"], "cannot be used with"),
+        (&["--rate", "5/s", "--rate", "6/s"], "a picture is of one rate"),
+        (&["--rate", "1000000/second", "--duration", "1h"], "take a lower rate"),
+    ] {
+        let finished = simulate(&[arguments, &["--svg", picture.to_str().unwrap()]].concat());
+        assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(finished.stderr.contains(expected), "{arguments:?}: {}", finished.stderr);
+        assert!(!picture.exists(), "{arguments:?}");
+    }
+}
