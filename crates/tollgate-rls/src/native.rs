@@ -250,6 +250,7 @@ fn rate(quota: &Quota) -> (u64, Option<Unit>) {
     match quota {
         Quota::Bucket(it) => per(it.rate()),
         Quota::SlidingWindow(it) => per(it.rate()),
+        Quota::SlidingParts(it) => per(it.rate()),
         Quota::SlidingLog(it) => per(it.rate()),
         Quota::FixedWindow(it) => match it.window() {
             Window::Epoch(length) | Window::Anchored(length) => (quota.capacity(), Unit::of_span(*length)),
