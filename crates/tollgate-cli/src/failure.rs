@@ -75,6 +75,7 @@ impl Failure {
             message: message.to_string(),
             label: String::new(),
             help,
+            others: Vec::new(),
         };
         Self { brief: text.clone(), text, told: vec![told], left_out: 0 }
     }

@@ -40,6 +40,7 @@ pub(crate) fn run(arguments: &arguments::Replay, environment: &Environment) -> R
     }
     let mut report = replay.finish(&tally);
     report.notes.extend(notes);
+    report.notes.extend(requests.notes());
     if tally.named > 0 {
         report
             .notes

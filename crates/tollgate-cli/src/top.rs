@@ -22,6 +22,8 @@ use std::process::ExitCode;
 
 use tollgate::Span;
 
+pub(crate) use tollgate_sim::plot::number::count as number;
+
 use crate::arguments::Top;
 use crate::client::Server;
 use crate::environment::Environment;
@@ -49,19 +51,6 @@ pub(crate) fn run(arguments: &Top, environment: &Environment) -> Result<ExitCode
     }
     let colors = environment.common("NO_COLOR").is_none();
     screen::show(poll, first, Palette { colors })
-}
-
-/// A count with its thousands apart: `1,234,567`.
-pub(crate) fn number(count: u64) -> String {
-    let digits = count.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 /// A share from 0 to 1, rounded down: what is not all gone is not told as more than it is.

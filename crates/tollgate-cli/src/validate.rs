@@ -119,6 +119,9 @@ fn one(told: &Told) -> Value {
         "message": told.message, "label": told.label, "help": told.help});
     if let (Some(code), Some(members)) = (told.code, one.as_object_mut()) {
         members.insert("code".to_owned(), code.code().into());
+        let others = told.others.iter();
+        let others = others.map(|(file, line, column)| json!({"file": file, "line": line, "column": column}));
+        members.insert("others".to_owned(), others.collect());
     }
     one
 }

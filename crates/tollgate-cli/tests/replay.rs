@@ -148,9 +148,44 @@ fn an_empty_log_and_a_limit_that_nobody_met_are_told_and_are_no_mistake() {
     folder.write("policy.yaml", "limits: [{name: login, endpoint: /login, by: ip, bucket: 1/s}]");
     folder.write("empty.log", "");
     folder.write("one.log", "203.0.113.1 - - [17/May/2015:10:00:00 +0000] \"GET / HTTP/1.1\" 200 5\n");
-    let finished = replay(&folder, &["--policy", "policy.yaml", "empty.log"]);
-    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
-    assert!(finished.stdout.starts_with("policy.yaml: the log has no requests\n"), "{}", finished.stdout);
+    folder.write("header.csv", "time,ip,path\n");
+    for empty in ["empty.log", "header.csv"] {
+        let finished = replay(&folder, &["--policy", "policy.yaml", empty]);
+        assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+        assert!(finished.stdout.starts_with("policy.yaml: the log has no requests\n"), "{}", finished.stdout);
+    }
     let finished = replay(&folder, &["--policy", "policy.yaml", "one.log"]);
     assert!(finished.stdout.contains("limit `login`: never asked"), "{}", finished.stdout);
+}
+
+#[test]
+fn a_log_is_read_once_however_it_is_spelt_and_a_field_that_is_not_there_is_told() {
+    let folder = folder();
+    std::os::unix::fs::symlink("access.log", folder.path().join("link.log")).unwrap();
+    for other in ["access.log", "./access.log", "link.log"] {
+        let finished = replay(&folder, &["--policy", "policy.yaml", "access.log", other]);
+        assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""), "{other}");
+        assert!(finished.stderr.contains("is given twice"), "{other}: {}", finished.stderr);
+    }
+    folder.write(
+        "a.json",
+        "{\"time\": 1, \"ip\": \"192.0.2.1\", \"n\": \"many\"}\n{\"time\": 2, \"ip\": \"192.0.2.1\", \"n\": 1}\n",
+    );
+    let fields = ["--field", "user=usr", "--field", "cost=n"];
+    let report =
+        json(&replay(&folder, &[&["--policy", "policy.yaml", "--json", "a.json"], &fields[..]].concat()));
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("no request of the log has the field `usr`"), "{notes}");
+    assert!(notes.contains("1 of 2 requests do not have a cost in the field `n`"), "{notes}");
+}
+
+#[test]
+fn beside_single_decisions_stands_how_many_each_refused() {
+    let folder = Scratch::new();
+    folder.write("policy.yaml", "limits: [{name: a, by: global, rate: 2/minute, algorithm: fixed-window}]");
+    let line = |second: u32| format!("{{\"time\": {second}, \"path\": \"/\"}}\n");
+    folder.write("a.json", &[1_700_000_038, 1_700_000_039, 1_700_000_040, 1_700_000_041].map(line).concat());
+    let finished = replay(&folder, &["--policy", "policy.yaml", "a.json"]);
+    let words: Vec<_> = finished.stdout.split_whitespace().collect();
+    assert!(words.join(" ").contains("it refused 0, the log 2"), "{}", finished.stdout);
 }

@@ -93,6 +93,12 @@ fn too_little_coverage_ends_with_1() {
         "error: 50 % of policy.yaml is covered, and `--min-coverage` asks for 51 %\n"
     );
     assert!(finished.stdout.contains("  b  NEVER ASKED  NEVER REFUSED\n"), "{}", finished.stdout);
+    let finished = test(&files, &["--min-coverage", "51%", "--junit", "report.xml", "--json"]);
+    let junit = fs::read_to_string(files.path().join("report.xml")).unwrap();
+    assert!(junit.contains("tests=\"2\" failures=\"1\""), "{junit}");
+    assert!(junit.contains("<testcase name=\"coverage of policy.yaml\""), "{junit}");
+    let json: Value = serde_json::from_str(&finished.stdout).unwrap();
+    assert_eq!((finished.code, &json["coverage"][0]["enough"]), (Some(1), &false.into()));
     assert_eq!(test(&files, &["--min-coverage", "50"]).code, Some(0));
     // Another file about the same policy covers the rest.
     let more =

@@ -21,6 +21,8 @@ fn validate(arguments: &[&str]) -> Finished {
         "resp.yaml",
         &format!("expect: open-redis-protocol\nlisten: {{resp: '0.0.0.0:7379'}}\n{GOOD}"),
     );
+    let many = |at| format!("  - {{endpoint: /e{at}, by: ip, rate: 5/minute, algorithm: fixed-window}}\n");
+    folder.write("many.yaml", &format!("limits:\n{}", (0..8).map(many).collect::<String>()));
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.current_dir(folder.path()).arg("validate").args(arguments).env_clear();
     Finished::of(command)
@@ -79,7 +81,8 @@ fn json_has_an_object_for_each_file() {
             "code": "fixed-window-alone", "file": "odd.yaml", "line": 4, "column": 16,
             "message": "a fixed window admits up to twice its rate around its border",
             "label": "the end of one window and the start of the next",
-            "help": ["`sliding-window` does not, at the same price; or add a shorter limit beside it"]}]})
+            "help": ["`sliding-window` does not, at the same price; or add a shorter limit beside it"],
+            "others": []}]})
     );
     assert_eq!((&bad["valid"], &bad["limits"], &bad["warnings"]), (&json!(false), &json!(null), &json!([])));
     assert_eq!(bad["errors"][0]["message"], "`minuet` is not a unit of time");
@@ -88,6 +91,17 @@ fn json_has_an_object_for_each_file() {
         (&json!(1), &json!("did you mean `minute`?"))
     );
     assert_eq!(none["errors"][0]["message"], "cannot read none.yaml: there is no such file");
+}
+
+#[test]
+fn json_has_every_place_of_those_told_of_once() {
+    let finished = validate(&["many.yaml", "--json"]);
+    let told: Value = serde_json::from_str(&finished.stdout).unwrap();
+    let [warning] = &told["warnings"].as_array().unwrap()[..] else { panic!("{told}") };
+    assert_eq!((&warning["line"], &warning["column"]), (&json!(2), &json!(56)));
+    let others: Vec<_> =
+        (3..10).map(|line| json!({"file": "many.yaml", "line": line, "column": 56})).collect();
+    assert_eq!(warning["others"], json!(others));
 }
 
 #[test]

@@ -4,13 +4,17 @@
 //! what is remembered of it does not grow with it. What is not found leaves its limits with
 //! what they were charged.
 //!
-//! - `json`: a number in JSON.
+//! - `json`: a number in JSON; `name` and `number` are parts of it.
+//! - `mark`: a byte order mark before an answer.
 //! - `events`: JSON in a stream of events.
 //!
 //! Not here: charging it (`owed`).
 
 mod events;
 mod json;
+mod mark;
+mod name;
+mod number;
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -25,6 +29,7 @@ use tollgate::{Clock, Policy, Receipt, Span, Timestamp};
 
 use self::events::Events;
 use self::json::Scanner;
+use self::mark::Start;
 
 /// Into how many pieces a frame may be divided and still be looked at.
 const MOST_PIECES: usize = 16;
@@ -48,7 +53,7 @@ enum Reading {
     /// What a header or a trailer said.
     Header(Option<u64>),
     /// `None` for events: the answer is one text, or several.
-    Json(Scanner, Option<Events>),
+    Json(Scanner, Start, Option<Events>),
     Time,
 }
 
@@ -95,7 +100,7 @@ impl Meters {
     /// The head of the answer.
     pub(crate) fn head(&mut self, headers: &HeaderMap) {
         for meter in &mut self.list {
-            if let Reading::Json(scanner, events) = &mut meter.reading {
+            if let Reading::Json(scanner, _, events) = &mut meter.reading {
                 if is_encoded(headers) {
                     scanner.give_up();
                 } else if is_event_stream(headers) {
@@ -153,7 +158,7 @@ impl Meter {
     fn new(settle: &Settle, limit: &str) -> Option<Self> {
         let reading = match settle {
             Settle::Response(_) => Reading::Header(None),
-            Settle::Json(path) => Reading::Json(Scanner::new(Arc::clone(path)), None),
+            Settle::Json(path) => Reading::Json(Scanner::new(Arc::clone(path)), Start::default(), None),
             Settle::Time(_) => Reading::Time,
             _ => return None,
         };
@@ -161,11 +166,11 @@ impl Meter {
     }
 
     fn data(&mut self, pieces: &[IoSlice<'_>], is_whole: bool) {
-        let Reading::Json(scanner, events) = &mut self.reading else { return };
-        for piece in pieces {
+        let Reading::Json(scanner, start, events) = &mut self.reading else { return };
+        for text in pieces.iter().flat_map(|piece| start.text(piece)) {
             match events {
-                Some(events) => events.read(piece, scanner),
-                None => scanner.read(piece),
+                Some(events) => events.read(text, scanner),
+                None => scanner.read(text),
             }
         }
         if !is_whole {
@@ -177,7 +182,7 @@ impl Meter {
     fn cost(&self, took: Span) -> Option<u64> {
         match (&self.reading, &self.settle) {
             (Reading::Header(found), _) => *found,
-            (Reading::Json(scanner, _), _) => scanner.found(),
+            (Reading::Json(scanner, ..), _) => scanner.found(),
             (Reading::Time, Settle::Time(each)) => {
                 Some(took.as_micros().div_ceil(each.as_micros().max(1)).max(1))
             }

@@ -178,6 +178,10 @@ fn a_number_in_the_json_of_the_answer_says_what_it_cost() {
         data("\ndata: {\"usage\":{\"total\":250}}\n\ndata: [DONE]\n\n"),
     ];
     check(total, answer(&[EVENTS], stream), 750);
+    // A byte order mark is no part of the text, and a name is what it says.
+    check(total, answer(&[JSON], [data("\u{feff}{\"usage\":{\"total\":250}}")]), 750);
+    check(total, answer(&[EVENTS], [data("\u{feff}data: {\"usage\":{\"total\":250}}\n\n")]), 750);
+    check(total, answer(&[JSON], [data(r#"{"us\u0061ge":{"total":250}}"#)]), 750);
     // What is compressed is not read, and costs what was reserved.
     let packed = [JSON, ("content-encoding", "gzip")];
     check(total, answer(&packed, [data(r#"{"usage":{"total":1}}"#)]), 900);

@@ -105,6 +105,8 @@ pub struct Diagnostic {
     pub related: Vec<Located<String>>,
     /// What to do about it.
     pub help: Vec<String>,
+    /// Where else it is, if many alike are told of once.
+    pub others: Vec<Place>,
 }
 
 impl Diagnostic {
@@ -118,6 +120,7 @@ impl Diagnostic {
             label: String::new(),
             related: Vec::new(),
             help: Vec::new(),
+            others: Vec::new(),
         }
     }
 
@@ -228,6 +231,7 @@ impl Problems {
         for found in &mut self.found {
             found.place = found.place.moved(source, behind);
             found.related.iter_mut().for_each(|it| it.place = it.place.moved(source, behind));
+            found.others.iter_mut().for_each(|it| *it = it.moved(source, behind));
         }
         self
     }

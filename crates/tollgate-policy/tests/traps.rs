@@ -3,6 +3,8 @@
 
 #[path = "traps/cases.rs"]
 mod cases;
+#[path = "traps/doors.rs"]
+mod doors;
 #[path = "traps/expecting.rs"]
 mod expecting;
 #[path = "traps/never.rs"]

@@ -14,14 +14,14 @@ use tollgate::{Rate, Store};
 use tollgate_sim::simulate::{
     Choice, Contestant, ContestantError, Network, Question, Routing, Simulation, Stores, length,
 };
-use tollgate_sim::traffic::{By, Retry, Shape, Traffic};
+use tollgate_sim::traffic::{By, Retry, Shape, Traffic, TrafficError};
 
 use crate::api::Inner;
 use crate::body::{listed, quoted, read};
 use crate::problem::Problem;
 use crate::reply::{Reply, json_of};
 
-/// Requests in all, over all algorithms: some 50 ms of work.
+/// Requests in all, over all algorithms: what bounds the work of one question.
 pub(crate) const MOST_EVENTS: u64 = 50_000;
 /// Each has a place in memory for each algorithm.
 pub(crate) const MOST_CLIENTS: u32 = 500;
@@ -29,7 +29,7 @@ pub(crate) const MOST_CLIENTS: u32 = 500;
 pub(crate) const MOST_NODES: u32 = 16;
 /// Worked on at once.
 const MOST_AT_ONCE: usize = 2;
-/// Events between two looks at what else there is to do: less than half a millisecond.
+/// Events between two looks at what else there is to do.
 const SLICE: u32 = 250;
 /// The longest text of a rate or a length of time.
 pub(crate) const LONGEST: usize = 64;
@@ -165,16 +165,11 @@ impl Asked {
     fn traffic(&self, usual: Traffic) -> Result<Traffic, Problem> {
         let duration = match self.duration.as_deref() {
             None => usual.duration,
-            Some(text) => length(bounded("duration", text)?).ok_or_else(|| {
-                Problem::senseless(format!(
-                    "`duration` must be a number and a unit, such as 30s, 5m or 1h, not `{}`",
-                    quoted(text)
-                ))
-            })?,
+            Some(text) => length(bounded("duration", text)?).ok_or_else(|| no_duration(text))?,
         };
         let clients = self.clients.unwrap_or(usual.clients);
-        if clients > MOST_CLIENTS {
-            return Err(Problem::senseless(format!("`clients` may be at most {MOST_CLIENTS} here")));
+        if !(1..=MOST_CLIENTS).contains(&clients) {
+            return Err(Problem::senseless(format!("`clients` must be 1 to {MOST_CLIENTS} here")));
         }
         Ok(Traffic {
             load: self.load.unwrap_or(usual.load),
@@ -204,6 +199,19 @@ impl Asked {
             routing: one_of("routing", self.routing.as_deref(), Routing::RoundRobin, &routings)?,
         })
     }
+}
+
+/// Why this is no duration: it is nothing or too much of a unit, or not written as one.
+fn no_duration(text: &str) -> Problem {
+    let unit = text.trim().trim_start_matches(|it: char| it.is_ascii_digit());
+    let is_counted = unit.len() < text.trim().len();
+    if is_counted && length(&format!("1{unit}")).is_some() {
+        return Problem::senseless(format!("`duration`: {}, not `{}`", TrafficError::Duration, quoted(text)));
+    }
+    Problem::senseless(format!(
+        "`duration` must be a number and a unit, such as 30s, 5m or 1h, not `{}`",
+        quoted(text)
+    ))
 }
 
 /// What a word stands for; without one, the usual.

@@ -43,6 +43,12 @@ impl Disagreement {
         if self.requests == 0 { 0.0 } else { (self.too_lax + self.too_strict) as f64 / self.requests as f64 }
     }
 
+    /// Refused by the limit itself. Beside `refused_by_log` this is the net: a key at its limit is let through by both as often, at
+    /// other moments, and then `too_lax` and `too_strict` say how these differ and not by how much.
+    pub const fn refused(&self) -> u64 {
+        (self.refused_by_log + self.too_strict).saturating_sub(self.too_lax)
+    }
+
     /// Both together.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
@@ -116,6 +122,11 @@ impl Weighs for Followed {
 impl Distance {
     /// `None` where there is no log to compare with: slots, calendars, more than can be remembered.
     pub fn new(quota: &Quota) -> Option<Self> {
+        Self::within(quota, MOST_REMEMBERED)
+    }
+
+    /// As [`new`](Self::new), remembering at most so many units over all keys, where several are at work at once.
+    pub fn within(quota: &Quota, most: usize) -> Option<Self> {
         let (limit, shown) = match quota {
             Quota::Bucket(it) => (it.rate(), None),
             Quota::FixedWindow(it) => {
@@ -129,7 +140,7 @@ impl Distance {
             Quota::SlidingLog(it) => (it.rate(), None),
             Quota::Concurrency(_) => return None,
         };
-        let keys = Sample::new(MOST_REMEMBERED);
+        let keys = Sample::new(most.min(MOST_REMEMBERED));
         (limit.count <= MOST_UNITS).then_some(Self { limit, shown, keys })
     }
 

@@ -12,6 +12,7 @@
 
 pub mod distance;
 mod entry;
+mod era;
 mod foreign;
 pub mod log;
 pub mod page;

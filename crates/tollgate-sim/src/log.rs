@@ -25,6 +25,7 @@ mod fields;
 mod json;
 mod lines;
 mod merge;
+mod met;
 mod names;
 mod reader;
 mod reading;
@@ -43,6 +44,7 @@ use crate::Entry;
 
 pub use fields::{Field, FieldError, Fields};
 pub use merge::Log;
+pub use met::Met;
 pub use reading::{Format, Input, Reading, UnknownFormat, UnknownTimezone};
 
 /// What was read so far.

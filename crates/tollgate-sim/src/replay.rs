@@ -39,6 +39,7 @@ pub use suggest::{Share, Suggest};
 
 use self::compare::Fates;
 use self::run::Run;
+use self::tally::Room;
 use crate::Entry;
 use crate::log::{Requests, Tally};
 
@@ -123,8 +124,10 @@ impl Replay {
 
     fn begin(&mut self, at: Timestamp) {
         let waiting = std::mem::take(&mut self.waiting);
-        self.runs
-            .extend(waiting.into_iter().map(|(name, policy)| Run::new(name, policy, &self.settings, at)));
+        let room = Room::among(waiting.iter().map(|(_, policy)| policy), &self.settings);
+        self.runs.extend(
+            waiting.into_iter().map(|(name, policy)| Run::new(name, policy, &self.settings, room, at)),
+        );
     }
 
     /// Puts all requests to all policies.

@@ -22,6 +22,8 @@ pub struct Report {
     pub files: Vec<FileReport>,
     /// Of each policy, by the name of its file. Empty where only some of the tests were run.
     pub coverage: Vec<(String, Coverage)>,
+    /// How much of each policy has to be covered, in per cent, if that was asked for.
+    pub least: Option<u8>,
 }
 
 /// What came of the tests of one file.
@@ -62,11 +64,30 @@ impl Report {
         self.tests().count() - self.passed()
     }
 
+    /// Of which policies less is covered than was asked for: their names, and how it is said.
+    pub fn uncovered(&self) -> impl Iterator<Item = (&str, String)> {
+        let lacking = |coverage: &Coverage| self.least.filter(|least| coverage.percent() < *least);
+        self.coverage.iter().filter_map(move |(policy, coverage)| {
+            let (percent, least) = (coverage.percent(), lacking(coverage)?);
+            let told = format!("{percent} % of {policy} is covered, and `--min-coverage` asks for {least} %");
+            Some((policy.as_str(), told))
+        })
+    }
+
     /// For programs.
     pub fn json(&self) -> Value {
         let coverage = self.coverage.iter().map(|(policy, coverage)| {
             let (met, all) = coverage.points();
-            json!({"policy": policy, "percent": coverage.percent(), "met": met, "all": all, "limits": coverage.limits()})
+            let percent = coverage.percent();
+            json!({
+                "policy": policy,
+                "percent": percent,
+                "least": self.least,
+                "enough": self.least.is_none_or(|least| percent >= least),
+                "met": met,
+                "all": all,
+                "limits": coverage.limits(),
+            })
         });
         json!({
             "passed": self.passed(),

@@ -13,6 +13,7 @@ mod who;
 use std::collections::HashMap;
 
 use jiff::Timestamp as Instant;
+use jiff::fmt::temporal::Pieces;
 use tollgate::Timestamp;
 use tollgate::policy::{Diagnostics, Kind, Located, Node, Place, Problems, Words};
 
@@ -158,12 +159,21 @@ fn name(node: &Node, problems: &mut Problems) -> Option<Located<String>> {
 fn instant(node: &Node, problems: &mut Problems) -> Option<Timestamp> {
     let word = node.word("`at`", problems)?;
     let micros = word.value.parse::<Instant>().ok().and_then(|it| u64::try_from(it.as_microsecond()).ok());
-    if micros.is_none() {
+    if micros.is_none() && is_written_as_time(word.value) {
+        problems
+            .error(node.place, format!("{} is out of range", node.describe()))
+            .label("a clock of tests goes from 1970-01-01 to 9999-12-30");
+    } else if micros.is_none() {
         problems.error(node.place, format!("{} is not a time", node.describe())).help(
             "for example: 2026-01-01T00:00:00Z; within `steps` also `+5m`, since the start of the test",
         );
     }
     micros.map(Timestamp::from_micros)
+}
+
+/// Whether it has a date, a time and an offset, be it in range or not.
+fn is_written_as_time(text: &str) -> bool {
+    Pieces::parse(text).is_ok_and(|it| it.time().is_some() && it.offset().is_some())
 }
 
 /// What the reader of YAML says in terms of a policy, said of a file of tests.

@@ -49,5 +49,5 @@ fn report(policy: &str, tests: &str) -> Report {
     let (verdicts, coverage) = run(policy, tests);
     let tests = verdicts.into_iter().map(|verdict| Timed { verdict, took: Span::ZERO }).collect();
     let file = FileReport { file: "policy.test.yaml".into(), policy: "policy.yaml".into(), tests };
-    Report { files: vec![file], coverage: vec![("policy.yaml".into(), coverage)] }
+    Report { files: vec![file], coverage: vec![("policy.yaml".into(), coverage)], least: None }
 }

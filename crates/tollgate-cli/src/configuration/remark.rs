@@ -81,6 +81,7 @@ impl Remark {
                     message: message.clone(),
                     label: String::new(),
                     help: vec![help.clone()],
+                    others: Vec::new(),
                 };
                 messages.iter().map(told).collect()
             }

@@ -4,13 +4,14 @@
 //!
 //! Not here: compression, formats, order (`tollgate_sim::log`).
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, IsTerminal as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use tollgate::{Clock as _, Span, SystemClock, Timestamp};
 use tollgate_sim::Entry;
-use tollgate_sim::log::{Fields, Input, Log, Reading, Requests, Skipped, Tally};
+use tollgate_sim::log::{Fields, Input, Log, Met, Reading, Requests, Skipped, Tally};
 
 use crate::arguments::LogFiles;
 use crate::configuration::shown;
@@ -36,25 +37,37 @@ pub(crate) fn reading(files: &LogFiles) -> Result<Reading, Failure> {
 /// Opens all of them before anything is read: a name that is wrong costs no time.
 pub(crate) fn open(logs: &[PathBuf], reading: &Reading, is_quiet: bool) -> Result<Opened, Failure> {
     let (mut inputs, mut size) = (Vec::with_capacity(logs.len()), Some(0));
+    // By what it is, not by its name: `./a.log` and a link to it are the same log.
+    let mut opened: Vec<(u64, u64)> = Vec::new();
     for (index, path) in logs.iter().enumerate() {
-        if logs[..index].contains(path) {
-            return Err(Failure::with_help(
+        let twice = || {
+            Err(Failure::with_help(
                 format_args!("{} is given twice", shown(path)),
                 "each of its requests would count twice; name it once",
-            ));
+            ))
+        };
+        if logs[..index].contains(path) {
+            return twice();
         }
-        let (input, bytes) = one(path)?;
+        let (input, file) = one(path)?;
+        let bytes = file.as_ref().map(Metadata::len);
+        if let Some(same) = file.map(|file| (file.dev(), file.ino())) {
+            if opened.contains(&same) {
+                return twice();
+            }
+            opened.push(same);
+        }
         inputs.push(input);
         size = size.zip(bytes).map(|(sum, bytes): (u64, u64)| sum.saturating_add(bytes));
     }
     let log = Log::open(inputs, reading)
         .map_err(|error| Failure::new(format_args!("cannot start to read the logs: {error}")))?;
     let is_shown = !is_quiet && io::stderr().is_terminal();
-    Ok(Opened { log, progress: is_shown.then(|| Progress::new(size)) })
+    Ok(Opened { log, met: Met::of(reading), progress: is_shown.then(|| Progress::new(size)) })
 }
 
-/// An input, and its size if that is known beforehand.
-fn one(path: &Path) -> Result<(Input, Option<u64>), Failure> {
+/// An input, and what it is if it is a file: of a pipe nothing is known beforehand.
+fn one(path: &Path) -> Result<(Input, Option<Metadata>), Failure> {
     if path.as_os_str() == "-" {
         return Ok((Input::new("standard input", io::stdin()), None));
     }
@@ -68,19 +81,29 @@ fn one(path: &Path) -> Result<(Input, Option<u64>), Failure> {
             format_args!("name the logs in it, as in {}/access.log*", name.trim_end_matches('/')),
         ));
     }
-    let size = metadata.is_file().then_some(metadata.len());
-    Ok((Input::new(name, file), size))
+    Ok((Input::new(name, file), metadata.is_file().then_some(metadata)))
 }
 
 /// Logs under way. Shows how far they are, on a terminal.
 pub(crate) struct Opened {
     log: Log,
+    met: Met,
     progress: Option<Progress>,
+}
+
+impl Opened {
+    /// What to tell of the fields that flags name.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.met.notes()
+    }
 }
 
 impl Requests for Opened {
     fn next(&mut self, entry: &mut Entry) -> io::Result<bool> {
         let next = self.log.next(entry);
+        if matches!(next, Ok(true)) {
+            self.met.request(entry);
+        }
         if let Some(progress) = &mut self.progress {
             if matches!(next, Ok(true)) {
                 progress.tick(|| self.log.tally());

@@ -43,6 +43,9 @@ pub(super) fn report(arguments: &Simulate) -> Result<Report, Failure> {
         });
     }
     let mut rates = simulation.rounds();
+    for round in &mut rates {
+        round.notes.extend(log.notes());
+    }
     for (rate, note) in notes {
         rates.iter_mut().filter(|round| round.rate == rate).for_each(|round| round.notes.push(note.clone()));
     }

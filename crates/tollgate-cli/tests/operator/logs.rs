@@ -9,7 +9,8 @@ use crate::asking::{ask_raw, get, metric, stop, wait_for_log};
 use crate::{BINARY, ONE};
 
 /// By a header, so that a key can be anything that a header can.
-const BY_HEADER: &str = "limits:\n  - {name: by-header, by: 'header:x-who', bucket: 1/hour}\n";
+const BY_HEADER: &str =
+    "limits:\n  - {name: by-header, by: 'header:x-who', bucket: 1/hour, expect: unbounded-key}\n";
 
 #[test]
 fn a_refusal_is_one_line_that_says_everything() {

@@ -2,21 +2,21 @@
 //!
 //! The text comes in pieces of any size and is looked at once, byte by byte. What is
 //! remembered does not grow with it: how deep it is nested, how far the names that lead to
-//! the number have been followed, and the digits of the number itself.
+//! the number have been followed, and what the digits of the number come to so far.
 //!
 //! Texts may follow one another (a line each, say). Of several numbers the last counts. What
 //! is no JSON is passed over until [`Scanner::restart`].
 //!
-//! Not here: which part of an answer is JSON (`meter`, `events`).
+//! Not here: which part of an answer is JSON (`meter`, `events`), whether a name is the one
+//! that is looked for (`name`), what a number comes to (`number`).
 
 use std::sync::Arc;
 
-use tollgate::policy::whole_units;
+use super::name::Name;
+use super::number::Number;
 
 /// Deeper than this nothing is followed: a bit is kept for each level.
 const DEEPEST: u32 = 128;
-/// Longer than any number that can be counted, with a fraction.
-const LONGEST: usize = 40;
 
 /// Looks for a number by the names of the members that lead to it.
 pub(super) struct Scanner {
@@ -32,27 +32,21 @@ pub(super) struct Scanner {
     followed: u32,
     /// Whether the value that comes is the one that the next name leads to.
     is_next: bool,
-    digits: [u8; LONGEST],
-    /// How many digits there are; more than fit is no number.
-    length: usize,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum State {
     /// A value begins, or a list ends.
     Value,
     /// A name begins, or an object ends.
     Name,
-    /// In a name. How much of it is that of the next one; `None`: it is another.
-    InName(Option<usize>),
-    /// Behind a backslash in a name, which is another then.
-    EscapedInName,
+    InName(Name),
     /// Behind a name.
     Colon,
     InText,
     EscapedInText,
-    /// In a number, kept if it is the one that is looked for.
-    InNumber(bool),
+    /// In a number; `None`: it is not the one that is looked for.
+    InNumber(Option<Number>),
     /// In `true`, `false` or `null`.
     InWord,
     /// Behind a value.
@@ -63,17 +57,7 @@ enum State {
 
 impl Scanner {
     pub(super) fn new(path: Arc<[Box<str>]>) -> Self {
-        Self {
-            path,
-            found: None,
-            state: State::Value,
-            depth: 0,
-            objects: 0,
-            followed: 0,
-            is_next: false,
-            digits: [0; LONGEST],
-            length: 0,
-        }
+        Self { path, found: None, state: State::Value, depth: 0, objects: 0, followed: 0, is_next: false }
     }
 
     pub(super) const fn found(&self) -> Option<u64> {
@@ -112,19 +96,19 @@ impl Scanner {
             (State::InText, b'"') => State::Behind,
             (State::InText, b'\\') => State::EscapedInText,
             (State::InText | State::EscapedInText, _) => State::InText,
-            (State::InName(matching), b'"') => {
-                self.is_next = matching.is_some_and(|it| it == self.next_name().len());
-                State::Colon
+            (State::InName(mut name), _) => {
+                if name.read(byte, self.next_name()) {
+                    self.is_next = name.is(self.next_name());
+                    State::Colon
+                } else {
+                    State::InName(name)
+                }
             }
-            (State::InName(_), b'\\') => State::EscapedInName,
-            (State::InName(matching), _) => {
-                let goes_on = |at: &usize| self.next_name().get(*at) == Some(&byte);
-                State::InName(matching.filter(goes_on).map(|at| at + 1))
-            }
-            (State::EscapedInName, _) => State::InName(None),
-            (State::InNumber(kept), b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-') => {
-                self.digit(byte);
-                State::InNumber(kept)
+            (State::InNumber(mut number), b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-') => {
+                if let Some(number) = &mut number {
+                    number.read(byte);
+                }
+                State::InNumber(number)
             }
             (State::InWord, b'a'..=b'z') => State::InWord,
             (State::InNumber(_) | State::InWord, _) => return self.end_plain(byte),
@@ -132,7 +116,7 @@ impl Scanner {
             (State::Colon, b':') => State::Value,
             (State::Name, b'"') => {
                 let is_looked_at = self.depth == self.followed + 1;
-                State::InName(is_looked_at.then_some(0))
+                State::InName(if is_looked_at { Name::POSSIBLE } else { Name::OTHER })
             }
             (State::Value, _) => self.begin(byte),
             (State::Behind, b',') if self.depth > 0 && self.is_object() => State::Name,
@@ -147,10 +131,8 @@ impl Scanner {
 
     /// A number or a word has ended before this byte.
     fn end_plain(&mut self, byte: u8) {
-        if self.state == State::InNumber(true)
-            && let Some(number) = self.digits.get(..self.length).and_then(units)
-        {
-            self.found = Some(number);
+        if let State::InNumber(Some(number)) = self.state {
+            self.found = number.units().or(self.found);
         }
         self.state = State::Behind;
         self.step(byte);
@@ -168,11 +150,7 @@ impl Scanner {
             b'[' => self.enter(false),
             b']' if self.depth > 0 && !self.is_object() => self.leave(),
             b'"' => State::InText,
-            b'-' | b'0'..=b'9' => {
-                self.length = 0;
-                self.digit(byte);
-                State::InNumber(is_next && is_last)
-            }
+            b'-' | b'0'..=b'9' => State::InNumber((is_next && is_last).then(|| Number::begin(byte))),
             b't' | b'f' | b'n' => State::InWord,
             _ => State::Lost,
         }
@@ -204,27 +182,6 @@ impl Scanner {
     fn next_name(&self) -> &[u8] {
         self.path.get(self.followed as usize).map_or(&[], |name| name.as_bytes())
     }
-
-    fn digit(&mut self, byte: u8) {
-        if let Some(place) = self.digits.get_mut(self.length) {
-            *place = byte;
-        }
-        self.length += 1;
-    }
-}
-
-/// What a number comes to in units: a fraction counts as begun, and less than nothing is none.
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "what is too large becomes the largest, which is meant"
-)]
-fn units(number: &[u8]) -> Option<u64> {
-    if let Some(units) = whole_units(number) {
-        return Some(units);
-    }
-    let number: f64 = std::str::from_utf8(number).ok()?.parse().ok()?;
-    (number >= 0.0).then(|| number.ceil() as u64)
 }
 
 #[cfg(test)]
@@ -272,7 +229,9 @@ mod tests {
         check(r#"{"usage":{"x":{"y":1}},"total":5}"#, None);
         check(r#"{"text":"{\"usage\":{\"total\":9}}","usage":{"total":4}}"#, Some(4));
         check(r#"{"text":"\\","usage":{"total":4}}"#, Some(4));
-        check(r#"{"us\u0061ge":{"total":4}}"#, None);
+        check(r#"{"us\u0061ge":{"tot\u0061l":4}}"#, Some(4));
+        check(r#"{"us\u0062ge":{"total":4},"\"":1,"\\":2,"usage\"":{"total":5}}"#, None);
+        check(r#"{"a\"":{"\u0022":1},"usage":{"\\":1,"total":6}}"#, Some(6));
     }
 
     #[test]
@@ -294,7 +253,8 @@ mod tests {
             ("[12]", None),
             ("{}", None),
             ("1-2", None),
-            (&"1".repeat(41), None),
+            (&"1".repeat(41), Some(u64::MAX)),
+            (&format!("2.{}1", "0".repeat(60)), Some(3)),
         ] {
             check(&format!(r#"{{"usage":{{"total":{number}}}}}"#), expected);
         }

@@ -32,6 +32,7 @@ mod upstream;
 use crate::diagnostic::{Place, Problems};
 use crate::document::Document;
 use crate::limit::{Limit, Mode};
+use crate::trap::Trap;
 use crate::written::File;
 use crate::written::limit as written;
 use crate::written::sections::Client;
@@ -88,15 +89,16 @@ pub(super) fn find(
     let live = limits.iter().filter(|it| it.candidate_of().is_none());
     let seen: Vec<Seen<'_>> =
         file.limits.iter().zip(live).map(|(written, live)| Seen { written, live }).collect();
-    fixed_window::look(&file.limits, problems);
+    fixed_window::look(&seen, problems);
     let idle = never_fires::look(&seen, problems);
-    same_twice::look(&file.limits, &idle, problems);
+    same_twice::look(&seen, &idle, problems);
     ip_narrower::look(&seen, problems);
     unbounded_key::look(&seen, problems);
     upstream::look(document, &seen, problems);
     login::look(&seen, problems);
     endpoints::look(&seen, file, problems);
-    let found = expect::unexpected(file, problems.take_warnings());
+    let is_unknown = |trap| trap == Trap::BurstAboveUpstream && upstream::capacity(document).is_none();
+    let found = expect::unexpected(file, problems.take_warnings(), is_unknown);
     for warning in group::grouped(found) {
         problems.push(warning);
     }

@@ -2,7 +2,7 @@
 
 use super::excerpt::printable;
 use super::store::said;
-use super::{Diagnostic, Severity, Sources};
+use super::{Diagnostic, Severity, Source, Sources};
 use crate::trap::Trap;
 
 /// One diagnostic, without passwords and control characters.
@@ -22,20 +22,26 @@ pub struct Told {
     pub label: String,
     /// What to do about it.
     pub help: Vec<String>,
+    /// Where else it is, if many alike are told of once: file, line and column.
+    pub others: Vec<(String, u32, u32)>,
 }
 
 impl Told {
     pub(super) fn new(it: &Diagnostic, sources: &Sources, file: &str) -> Self {
         let shown = |text: &str| printable(&said(it, sources, text));
         let source = sources.get(it.place.source);
+        let name = |source: &Source| printable(source.name.as_deref().unwrap_or(file));
+        let others = it.others.iter().map(|place| (sources.get(place.source), place));
+        let others = others.filter(|(source, _)| source.is_file);
         Self {
             severity: it.severity,
             code: it.code,
-            file: printable(source.name.as_deref().unwrap_or(file)),
+            file: name(source),
             at: source.is_file.then_some((it.place.line, it.place.column)),
             message: shown(&it.message),
             label: shown(&it.label),
             help: it.help.iter().map(|help| printable(help)).collect(),
+            others: others.map(|(source, it)| (name(source), it.line, it.column)).collect(),
         }
     }
 }

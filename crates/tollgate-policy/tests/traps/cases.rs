@@ -3,7 +3,7 @@
 use super::codes;
 
 /// Policies that have only this trap, and near misses that have none.
-fn check(code: &'static str, with: &[&str], without: &[&str]) {
+pub(super) fn check(code: &'static str, with: &[&str], without: &[&str]) {
     for text in with {
         assert_eq!(codes(text), [code], "{text}");
     }
@@ -107,70 +107,20 @@ fn a_key_that_can_be_made_up_needs_a_net() {
             "limits: [{by: 'header:X-A', bucket: 1/s}, {endpoint: /a, by: ip, bucket: 100/s}]",
             "limits: [{by: 'header:X-A', bucket: 1/s}, {by: ip, bucket: 100/s, mode: off}]",
             "limits: [{by: 'header:X-A', bucket: 1/s}, {by: user, missing: skip, bucket: 100/s}]",
+            // What refuses nobody, and what bounds how many there are at once.
+            "limits: [{by: 'header:X-A', bucket: 1/s}, {by: ip, bucket: 100/s, mode: shadow}]",
+            "limits: [{by: 'header:X-A', bucket: 1/s}, {by: ip, slots: 100}]",
         ],
         &[
             "limits: [{by: 'header:X-A', bucket: 1/s}, {by: ip, bucket: 100/s}]",
             "limits: [{by: 'header:X-A', bucket: 1/s}, {by: global, bucket: 100/s}]",
             "limits: [{by: 'header:X-A', bucket: 1/s}, {by: api_key, bucket: 100/s}]",
             "limits: [{endpoint: '/a/{x}', by: 'path:x', bucket: 1/s}, {endpoint: /a/**, by: ip, bucket: 100/s}]",
+            "limits: [{by: 'header:X-A', slots: 1}, {by: ip, slots: 100}]",
             "limits: [{by: [ip, user], bucket: 1/s}]",
             "limits: [{by: 'claim:sub', bucket: 1/s}]",
             "limits: [{descriptor: [a, b], by: 'descriptor:a', bucket: 1/s}]",
             "limits: [{by: 'header:X-A', bucket: 1/s, mode: off}]",
-        ],
-    );
-}
-
-#[test]
-fn more_than_the_service_behind_takes_is_told() {
-    let with_capacity = |limits: &str| format!("gateway: {{capacity: 100/second}}\nlimits: [{limits}]");
-    for (limits, is_more) in [
-        ("{by: global, bucket: '50/s, burst 101'}", true),
-        ("{by: global, bucket: '50/s, burst 100'}", false),
-        ("{by: global, bucket: '101/s, burst 10'}", true),
-        ("{by: user, bucket: 10000/day}", true),
-        ("{by: user, windows: [50/s, 10000/day]}", false),
-        ("{by: user, bucket: 10000/day}, {endpoint: /a, by: global, bucket: 50/s}", true),
-        // The same key is held back beside it.
-        ("{endpoint: /a, by: user, bucket: 10000/day}, {by: global, bucket: 50/s}", false),
-        ("{by: user, bucket: 200/day, cost: 2}", false),
-        ("{by: user, bucket: 10000/day, mode: shadow}", false),
-        ("{by: user, slots: 200}", false),
-    ] {
-        let expected: &[&str] = if is_more { &["burst-above-upstream"] } else { &[] };
-        assert_eq!(codes(&with_capacity(limits)), expected, "{limits}");
-    }
-    assert_eq!(codes("limits: [{by: user, bucket: 10000/day}]"), [""; 0]);
-    // What is wrong with it is for the gateway to say.
-    for odd in ["many", "[1/s]", "0/s", "{a: 1/s}"] {
-        let text = format!("gateway: {{capacity: {odd}}}\nlimits: [{{by: user, bucket: 10000/day}}]");
-        assert_eq!(codes(&text), [""; 0], "{odd}");
-    }
-}
-
-#[test]
-fn where_something_is_guessed_it_takes_two_limits() {
-    check(
-        "login-unlimited",
-        &[
-            "limits: [{endpoint: /api/login, by: ip, bucket: 10/minute}]",
-            "limits: [{endpoint: /Sign-In, by: user, bucket: 10/minute}]",
-            "limits: [{endpoint: '/users/{id}/reset_password', by: [ip, user], bucket: 10/minute}]",
-            "limits: [{endpoint: /oauth/token, by: global, bucket: 10/minute}]",
-            "limits: [{endpoint: /otp, by: ip, bucket: 10/minute}, {endpoint: /otp, by: user, bucket: 5/minute, mode: off}]",
-            // For everything, and made for something else.
-            "limits: [{endpoint: /login, by: ip, bucket: 10/minute}, {by: user, bucket: 1000/minute}]",
-            "limits: [{endpoint: [/login, /login], by: ip, bucket: 10/minute, expect: shadowed-endpoint}]",
-        ],
-        &[
-            "limits: [{endpoint: /login, by: ip, bucket: 10/minute}, {endpoint: /login, by: user, bucket: 5/minute}]",
-            "limits: [{endpoint: [/login, /otp], by: ip, bucket: 10/minute}, {endpoint: /**, by: user, bucket: 5/minute}]",
-            "limits: [{endpoint: /tokens/list, by: ip, bucket: 10/minute}]",
-            "limits: [{endpoint: /tokens, by: ip, bucket: 10/minute}]",
-            "limits: [{endpoint: /blogin, by: ip, bucket: 10/minute}]",
-            "limits: [{endpoint: /login/**, by: ip, bucket: 10/minute}]",
-            "limits: [{endpoint: /login, by: ip, bucket: 10/minute, mode: off}]",
-            "limits: [{by: ip, bucket: 1000/minute}]",
         ],
     );
 }

@@ -30,6 +30,14 @@ fn what_is_expected_is_not_told_and_the_rest_is() {
         ),
         ("limits: [{by: ip, bucket: 1/s, expect: odd-method}]".to_owned(), &["unused-expect"]),
         ("expect: trusts-everybody\nlimits: [{by: ip, bucket: 1/s}]".to_owned(), &["unused-expect"]),
+        // Without a capacity nobody knows whether it is there.
+        ("limits: [{by: ip, bucket: 1/s, expect: burst-above-upstream}]".to_owned(), &[]),
+        ("expect: burst-above-upstream\nlimits: [{by: ip, bucket: 1/s}]".to_owned(), &[]),
+        (
+            "gateway: {capacity: 5/s}\nlimits: [{by: ip, bucket: 1/s, expect: burst-above-upstream}]"
+                .to_owned(),
+            &["unused-expect"],
+        ),
         // Whether this comes is for the server to know.
         ("expect: open-redis-protocol\nlimits: [{by: ip, bucket: 1/s}]".to_owned(), &[]),
     ] {

@@ -64,7 +64,10 @@ fn request() -> Value {
         }
         schema
     };
-    let word = |of: &[&str], description: &str| json!({"enum": of, "description": description});
+    let word = |of: &[&str], description: &str| {
+        let or_none: Vec<_> = of.iter().map(|&word| Value::from(word)).chain([Value::Null]).collect();
+        json!({"enum": or_none, "description": description})
+    };
     let flag = |description: &str| json!({"type": ["boolean", "null"], "description": description});
     let text = |description: &str| json!({"type": ["string", "null"], "maxLength": LONGEST, "description": description});
     let mut asked = object(

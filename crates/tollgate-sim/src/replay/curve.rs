@@ -17,8 +17,6 @@ use super::candidates::{Axis, Candidate, Candidates};
 use super::report::{Curve, CurvePoint};
 use crate::sample::{Sample, Weighs};
 
-/// How much the keys of one limit may take, in bytes, about. Beyond that only a sample of the keys is followed.
-const MOST_BYTES: usize = 96 << 20;
 /// How many requests a quiet key has since it was at rest, at most.
 const MOST_QUIET: usize = 16;
 
@@ -92,31 +90,33 @@ fn held_aside(state: &State) -> usize {
 }
 
 impl Trial {
-    /// Tries other numbers in the place of these windows; with `grid`, also to find numbers to propose.
-    pub(super) fn of(own: &[Quota], count_denied: bool, grid: bool) -> Option<Self> {
+    /// Tries other numbers in the place of these windows; with `grid`, also to find numbers to propose. What is remembered takes about so
+    /// many bytes; beyond that only a sample of the keys is followed.
+    pub(super) fn of(own: &[Quota], count_denied: bool, grid: bool, most_bytes: usize) -> Option<Self> {
         let candidates = Candidates::of(own, grid)?;
-        Some(Self { candidates, count_denied, keys: Sample::new(MOST_BYTES), requests: 0 })
+        Some(Self { candidates, count_denied, keys: Sample::new(most_bytes), requests: 0 })
     }
 
-    /// Puts a request to all candidates.
-    pub(super) fn request(&mut self, key: u64, cost: u64, at: Timestamp) {
+    /// Puts a request to all candidates. `settled`: what it turned out to cost, where that is charged instead once it is admitted.
+    pub(super) fn request(&mut self, key: u64, cost: u64, settled: Option<u64>, at: Timestamp) {
         self.requests += 1;
         let (candidates, count_denied) = (&self.candidates, self.count_denied);
         let new = || Key { requests: 0, standing: Standing::Quiet(Quiet::under(&candidates.floor)) };
         self.keys.with(key, new, |key| {
             key.requests += 1;
             if let Standing::Quiet(quiet) = &mut key.standing {
-                if quiet.request(&candidates.floor, cost, at) {
+                // Debts are as deep as a candidate is large: of those the floor says nothing about the others.
+                if settled.is_none() && quiet.request(&candidates.floor, cost, at) {
                     return;
                 }
                 let mut busy = Busy::under(&candidates.all);
                 for &(at, cost) in &quiet.since {
-                    busy.request(&candidates.all, count_denied, cost, at);
+                    busy.request(&candidates.all, count_denied, (cost, None), at);
                 }
                 key.standing = Standing::Busy(busy);
             }
             if let Standing::Busy(busy) = &mut key.standing {
-                busy.request(&candidates.all, count_denied, cost, at);
+                busy.request(&candidates.all, count_denied, (cost, settled), at);
             }
         });
     }
@@ -138,7 +138,7 @@ impl Trial {
             for (count, keys) in &mut refused {
                 let whole = u128::from(*count) * u128::from(self.requests) / u128::from(requests.max(1));
                 *count = u64::try_from(whole).unwrap_or(u64::MAX);
-                *keys = self.keys.scaled(*keys);
+                *keys = self.keys.scaled(*keys).min(*count);
             }
         }
         let tried = self.candidates.all.iter().zip(refused);
@@ -146,7 +146,7 @@ impl Trial {
             tried.map(|(candidate, (refused, keys_refused))| Tried { candidate, refused, keys_refused });
         Results {
             requests: self.requests,
-            keys: self.keys.scaled(keys),
+            keys: self.keys.scaled(keys).min(self.requests),
             estimated: self.keys.is_thinned(),
             own: self.candidates.own,
             tried: tried.collect(),
@@ -225,25 +225,39 @@ impl Busy {
         Self { states: quotas.map(Quota::fresh).collect(), refused: vec![0; candidates.len()].into() }
     }
 
-    fn request(&mut self, candidates: &[Candidate], count_denied: bool, cost: u64, at: Timestamp) {
+    /// `costs`: what is asked for, and what it turns out to cost.
+    fn request(
+        &mut self,
+        candidates: &[Candidate],
+        count_denied: bool,
+        costs: (u64, Option<u64>),
+        at: Timestamp,
+    ) {
+        let (cost, settled) = costs;
         let mut rest = &mut *self.states;
         for (candidate, refused) in candidates.iter().zip(&mut self.refused) {
             let (states, others) = rest.split_at_mut(candidate.quotas.len());
             rest = others;
-            if spend(&candidate.quotas, states, cost, at) {
-                continue;
-            }
-            *refused += 1;
-            if count_denied {
-                let charge = Adjustment::Charge { units: cost, overdraft: Overdraft::None };
-                candidate
-                    .quotas
-                    .iter()
-                    .zip(states)
-                    .for_each(|(quota, state)| quota.adjust(state, charge, at));
+            let adjustment = if spend(&candidate.quotas, states, cost, at) {
+                settled.and_then(|settled| settling(cost, settled, at))
+            } else {
+                *refused += 1;
+                count_denied.then_some(Adjustment::Charge { units: cost, overdraft: Overdraft::None })
+            };
+            if let Some(adjustment) = adjustment {
+                let windows = candidate.quotas.iter().zip(states);
+                windows.for_each(|(quota, state)| quota.adjust(state, adjustment, at));
             }
         }
     }
+}
+
+/// What puts right that less or more was taken than it cost, as the limiter does it.
+fn settling(taken: u64, cost: u64, at: Timestamp) -> Option<Adjustment> {
+    if cost < taken {
+        return Some(Adjustment::Refund { units: taken - cost, taken_at: at });
+    }
+    (cost > taken).then_some(Adjustment::Charge { units: cost - taken, overdraft: Overdraft::OneCapacity })
 }
 
 /// Charges all windows or none.

@@ -18,8 +18,6 @@ pub(super) struct Facts<'r> {
     pub(super) tallies: &'r [Tally],
     pub(super) requests: u64,
     pub(super) without_client: u64,
-    /// Requests of which the log does not say what they cost.
-    pub(super) without_cost: u64,
     pub(super) evictions: u64,
     /// For how many keys the store had room.
     pub(super) stored: u64,
@@ -66,16 +64,7 @@ impl Facts<'_> {
         ] {
             notes.extend(named(&names).map(|names| format!("{names}: {why}")));
         }
-        for limit in told(self.policy, self.settings).filter(|limit| limit.settle().is_some()) {
-            if self.without_cost > 0 && self.tallies.get(limit.place()).is_some_and(|tally| tally.checked > 0)
-            {
-                notes.push(format!(
-                    "limit `{}` learns from the answer what a request cost, and the log does not say: counted at what is taken \
-                     beforehand; name the field with `--field cost=NAME`",
-                    limit.name()
-                ));
-            }
-        }
+        self.costs(&mut notes);
         if self.evictions > 0 {
             notes.push(format!(
                 "{} keys gave way to others in a store of {}: counts are approximate, and strict; a larger `max_keys` in \
@@ -84,6 +73,38 @@ impl Facts<'_> {
             ));
         }
         notes
+    }
+
+    /// Whose costs are the log's.
+    fn costs(&self, notes: &mut Vec<String>) {
+        let (mut charged, mut settled) = (Vec::new(), Vec::new());
+        for limit in told(self.policy, self.settings) {
+            let Some(tally) = self.tallies.get(limit.place()) else { continue };
+            if tally.told > 0 {
+                charged.push(limit.name());
+            }
+            if tally.settled > 0 {
+                settled.push(limit.name());
+            }
+            let unknown = tally.checked.saturating_sub(tally.told + tally.settled + tally.blocked);
+            if limit.settle().is_some() && unknown > 0 {
+                notes.push(format!(
+                    "limit `{}` learns from the answer what a request cost, and of {unknown} of {} requests the log does not \
+                     say: those are counted at what is taken beforehand; name the field with `--field cost=NAME`",
+                    limit.name(),
+                    tally.checked
+                ));
+            }
+        }
+        notes.extend(
+            named(&charged).map(|names| format!("{names}: charged what the log says a request cost")),
+        );
+        notes.extend(named(&settled).map(|names| {
+            format!(
+                "{names}: charged what is taken beforehand, and what the log says once a request is admitted, at its own \
+                 time; how exact that is is not told; limits without `settle` beside keep their own cost"
+            )
+        }));
     }
 }
 

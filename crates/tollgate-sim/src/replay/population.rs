@@ -14,6 +14,8 @@ const WORST: usize = 1_024;
 #[derive(Debug)]
 pub(super) struct Population {
     keys: Sample<Met>,
+    /// Of all keys.
+    all: Met,
     /// Made when the first one is refused: most limits of most policies refuse nobody.
     worst: Option<Sketch<String>>,
 }
@@ -25,6 +27,13 @@ struct Met {
     refused: u64,
 }
 
+impl Met {
+    fn note(&mut self, refused: bool) {
+        self.requests += 1;
+        self.refused += u64::from(refused);
+    }
+}
+
 impl Weighs for Met {
     fn weight(&self) -> usize {
         1
@@ -34,15 +43,13 @@ impl Weighs for Met {
 impl Population {
     /// Room for so many keys before they are estimated.
     pub(super) fn new(most: usize) -> Self {
-        Self { keys: Sample::new(most), worst: None }
+        Self { keys: Sample::new(most), all: Met::default(), worst: None }
     }
 
     /// A request of a key. `name` is asked for when it comes onto the list of the worst.
     pub(super) fn met(&mut self, spot: u64, refused: bool, name: impl FnOnce() -> String) {
-        self.keys.with(spot, Met::default, |met| {
-            met.requests += 1;
-            met.refused += u64::from(refused);
-        });
+        self.all.note(refused);
+        self.keys.with(spot, Met::default, |met| met.note(refused));
         if refused {
             self.worst.get_or_insert_with(|| Sketch::new(WORST)).add(spot, 1, false, name);
         }
@@ -54,8 +61,10 @@ impl Population {
             seen += 1;
             refused += u64::from(met.refused > 0);
         }
-        let scaled = |keys| self.keys.scaled(keys);
-        Keys { seen: scaled(seen), refused: scaled(refused), estimated: self.keys.is_thinned() }
+        // There are never more keys than requests, however they are estimated.
+        let scaled = |keys, most| self.keys.scaled(keys).min(most);
+        let (seen, refused) = (scaled(seen, self.all.requests), scaled(refused, self.all.refused));
+        Keys { seen, refused, estimated: self.keys.is_thinned() }
     }
 
     /// The keys with the most refusals, the worst first; of equals, in the order of their names.
@@ -95,6 +104,16 @@ mod tests {
         let top = population.top(5);
         assert_eq!(top.len(), 1);
         assert_eq!((&*top[0].key, top[0].requests, top[0].refused), ("key 1", 30, 10));
+    }
+
+    #[test]
+    fn estimates_are_never_more_than_came_or_were_refused() {
+        for keys in 65_u64..400 {
+            let mut population = Population::new(64);
+            (0..keys).for_each(|key| population.met(spot(&key.to_le_bytes()), key < 5, || key.to_string()));
+            let told = population.keys();
+            assert!(told.estimated && told.seen <= keys && told.refused <= 5, "{keys}: {told:?}");
+        }
     }
 
     #[test]

@@ -2,31 +2,30 @@
 //!
 //! Not here: counting what a limit did (`tally`), comparing policies (`compare`).
 
+use std::future::Future as _;
 use std::hash::RandomState;
+use std::pin::pin;
+use std::task::{Context, Waker};
 
-use tollgate::policy::{BlockReason, Mode};
+use tollgate::policy::{BlockReason, Checks, Mode};
 use tollgate::{
-    Decision, Fate, LimitOutcome, Limiter, ManualClock, MemoryStore, Policy, Request as _, Timestamp,
+    Decision, Fate, Limit, LimitOutcome, Limiter, ManualClock, MemoryStore, Policy, Request as _, Timestamp,
 };
 use tollgate_watch::{Veil, show_address};
 
 use super::heat::Heat;
 use super::population::Population;
 use super::report::PolicyReport;
-use super::tally::{self, Meeting, Tally};
+use super::tally::{self, Meeting, Room, Tally};
 use super::{Settings, notes};
 use crate::Entry;
+use crate::era::Era;
 use crate::sample::spot;
 
-/// Keys that are told apart exactly, over all limits of a policy and for one limit at most; there is a least for each.
-const MOST_KEYS: usize = 1 << 20;
-const MOST_KEYS_EACH: usize = 1 << 17;
-const LEAST_KEYS_EACH: usize = 1 << 10;
+/// Clients that are told apart exactly.
+const MOST_CLIENTS: usize = 1 << 17;
 /// The store is no smaller than this, whatever the policy says: a replay is about the limits.
 const LEAST_STORED: u64 = 1_000_000;
-/// A store counts time from where it starts, for some years. After a gap this long nothing that was spent counts any more, so a new one
-/// does as well: nine years, in microseconds.
-const LONGEST_GAP: u64 = 9 * 365 * 86_400 * 1_000_000;
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +54,7 @@ pub(super) struct Run {
     pub(super) shown: Shown,
     settings: Settings,
     last: Timestamp,
+    era: Era,
     counts: Counts,
     heat: Heat,
     clients: Population,
@@ -71,7 +71,6 @@ struct Counts {
     deny_listed: u64,
     without_limit: u64,
     without_client: u64,
-    without_cost: u64,
 }
 
 /// How keys, addresses and paths are shown.
@@ -99,22 +98,30 @@ fn store(policy: &Policy, at: Timestamp) -> MemoryStore<ManualClock> {
 
 impl Run {
     /// Begins at the time of the log's first request.
-    pub(super) fn new(name: String, policy: Policy, settings: &Settings, first: Timestamp) -> Self {
+    pub(super) fn new(
+        name: String,
+        policy: Policy,
+        settings: &Settings,
+        room: Room,
+        first: Timestamp,
+    ) -> Self {
         let replayed =
             policy.with_modes(|limit| if tally::has_slots(limit) { Mode::Off } else { limit.mode() });
         let limits = replayed.limits();
-        let each = (MOST_KEYS / limits.len().max(1)).clamp(LEAST_KEYS_EACH, MOST_KEYS_EACH);
+        let rules = limits.iter().filter(|limit| !tally::has_slots(limit)).flat_map(Limit::every_rule);
+        let era = Era::new(first, rules.map(|rule| &rule.quota));
         Self {
             name,
-            tallies: limits.iter().map(|limit| Tally::of(limit, settings, each, first)).collect(),
+            tallies: limits.iter().map(|limit| Tally::of(limit, settings, room, first)).collect(),
             shown: Shown { secret: RandomState::new(), veil: Veil::of(&policy) },
             limiter: Limiter::with_store(replayed, store(&policy, first)),
             policy,
             settings: settings.clone(),
             last: first,
+            era,
             counts: Counts::default(),
             heat: Heat::starting(first),
-            clients: Population::new(MOST_KEYS_EACH),
+            clients: Population::new(MOST_CLIENTS),
             evictions: 0,
         }
     }
@@ -126,7 +133,7 @@ impl Run {
     /// Puts a request to the policy, at its time or that of the one before, if that was later.
     pub(super) fn request(&mut self, entry: &Entry) -> Verdict {
         let at = entry.at().max(self.last);
-        if at.since(self.last).as_micros() > LONGEST_GAP {
+        if self.era.is_over(at) {
             self.evictions += self.limiter.store().evictions();
             let replayed = self.limiter.policy().clone();
             self.limiter = Limiter::with_store(replayed, store(&self.policy, at));
@@ -134,14 +141,26 @@ impl Run {
         self.last = at;
         self.limiter.store().clock().set(at);
         let Self { limiter, tallies, shown, policy, counts, .. } = self;
+        let reserved = reserved(limiter.policy(), entry);
+        let costs = match &reserved {
+            Some(_) => Costs { told: false, settled: entry.cost },
+            None => Costs { told: entry.cost.is_some(), settled: None },
+        };
+        let mut then = |decision: &Decision<'_>| {
+            let verdict = note(decision, (at, costs), tallies, counts, policy, &shown.secret);
+            (verdict, costs.settled.and_then(|cost| decision.receipt().zip(Some(cost))))
+        };
         // The store is in this process and answers at once.
-        let verdict = limiter
-            .decide_at_once(entry, |decision| note(decision, at, tallies, counts, policy, &shown.secret))
-            .unwrap_or(Verdict::Admitted);
+        let (verdict, open) = limiter
+            .decide_at_once(reserved.as_ref().unwrap_or(entry), &mut then)
+            .unwrap_or((Verdict::Admitted, None));
+        if let Some((receipt, cost)) = open {
+            let settling = pin!(limiter.settle_receipt(&receipt, cost));
+            let _done = settling.poll(&mut Context::from_waker(Waker::noop()));
+        }
         let refused = !verdict.is_admitted();
         self.counts.requests += 1;
         self.counts.refused += u64::from(refused);
-        self.counts.without_cost += u64::from(entry.cost.is_none());
         self.heat.note(at, refused);
         match entry.client() {
             Some(client) => {
@@ -166,7 +185,6 @@ impl Run {
             tallies: &self.tallies,
             requests: self.counts.requests,
             without_client: self.counts.without_client,
-            without_cost: self.counts.without_cost,
             evictions,
             stored: self.policy.max_keys().max(LEAST_STORED),
         };
@@ -190,10 +208,35 @@ impl Run {
     }
 }
 
+/// The request as it is asked about before it ran, where what the log tells is only known afterwards: if a limit that applies settles, the
+/// cost is that of such limits, and all of them are asked for their own first. `None`: it is asked about as it is.
+fn reserved(policy: &Policy, entry: &Entry) -> Option<Entry> {
+    if entry.cost.is_none() || !policy.settles() {
+        return None;
+    }
+    let mut checks = Checks::new();
+    let _ = policy.survey(entry, &mut checks);
+    let settles = checks.iter().any(|check| check.limit.settle().is_some());
+    settles.then(|| {
+        let mut reserved = entry.clone();
+        reserved.cost = None;
+        reserved
+    })
+}
+
+/// What the log tells of a request's cost.
+#[derive(Clone, Copy)]
+struct Costs {
+    /// It is what all limits take.
+    told: bool,
+    /// It is what the limits take that settle, afterwards.
+    settled: Option<u64>,
+}
+
 /// Counts a decision for every limit that had a part in it.
 fn note(
     decision: &Decision<'_>,
-    at: Timestamp,
+    (at, costs): (Timestamp, Costs),
     tallies: &mut [Tally],
     counts: &mut Counts,
     policy: &Policy,
@@ -219,18 +262,21 @@ fn note(
             refused: !first.outcome().is_admitted(),
             without_key: first.key().has_stand_in(),
             cost: first.cost(),
+            settled: costs.settled.filter(|_| first.limit().settle().is_some()),
+            told: costs.told,
             on_own: window.is_some(),
         };
-        let mut compare = |it: &LimitOutcome<'_>, window: Option<usize>| {
+        let compare = |tally: &mut Tally, it: &LimitOutcome<'_>, window: Option<usize>| {
             if let Some(window) = window.filter(|_| is_undisturbed(decision, it)) {
                 tally.compare(window, spot, it, at);
             }
         };
-        compare(&first, window);
+        compare(tally, &first, window);
         // Windows of one limit are neighbours.
         while let Some(next) = asked.next_if(|next| next.limit().place() == place) {
             meeting.refused |= !next.outcome().is_admitted();
-            compare(&next, window.map(|first| first + 1));
+            let window = tally.window(next.policy_rule().id);
+            compare(tally, &next, window);
         }
         tally.meet(&meeting, || policy.show_key(first.limit(), first.key(), secret));
     }

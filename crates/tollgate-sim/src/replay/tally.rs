@@ -25,6 +25,50 @@ pub(super) struct Tally {
     own: Vec<RuleId>,
     trial: Option<Trial>,
     distances: Vec<Option<Distance>>,
+    /// Requests whose cost the log told: charged so from the start, or settled to it.
+    pub(super) told: u64,
+    pub(super) settled: u64,
+}
+
+/// How much one of many limits may remember.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// Keys, before they are estimated.
+    pub(super) keys: usize,
+    /// Bytes for its curve.
+    pub(super) curve: usize,
+    /// Units that the logs it is compared with hold, a window each.
+    pub(super) exactness: usize,
+}
+
+/// What the curves of a run may take in bytes, and one at most; what the logs may hold in units. There is a least for each.
+const CURVES: (usize, usize) = (256 << 20, 96 << 20);
+const LOGS: (usize, usize) = (4 << 20, 1 << 20);
+const LEAST_CURVE: usize = 512 << 10;
+const LEAST_LOG: usize = 8 << 10;
+/// Keys that are told apart exactly in a run, and by one limit at most; there is a least for each.
+const KEYS: (usize, usize) = (1 << 20, 1 << 17);
+const LEAST_KEYS: usize = 1 << 10;
+
+impl Room {
+    /// For each limit, when these policies are at work at once: memory does not grow with them either.
+    pub(super) fn among<'p>(policies: impl Iterator<Item = &'p Policy>, settings: &Settings) -> Self {
+        let (mut limits, mut curves, mut windows) = (0, 0, 0);
+        for policy in policies {
+            limits += policy.limits().len();
+            for limit in told(policy, settings) {
+                curves += 1;
+                windows += limit.rules().len();
+            }
+        }
+        let share =
+            |(all, most): (usize, usize), among: usize, least| (all / among.max(1)).clamp(least, most);
+        Self {
+            keys: share(KEYS, limits, LEAST_KEYS),
+            curve: share(CURVES, curves, LEAST_CURVE),
+            exactness: share(LOGS, windows, LEAST_LOG),
+        }
+    }
 }
 
 /// One request as a limit met it.
@@ -35,18 +79,22 @@ pub(super) struct Meeting {
     pub(super) refused: bool,
     pub(super) without_key: bool,
     pub(super) cost: u64,
+    /// What it turned out to cost, where the limit settles and the log tells.
+    pub(super) settled: Option<u64>,
+    /// Whether the cost is the log's.
+    pub(super) told: bool,
     /// Whether it met the limit's own numbers.
     pub(super) on_own: bool,
 }
 
 impl Tally {
-    /// Nothing yet. `most_keys`: before they are estimated.
-    pub(super) fn of(limit: &Limit, settings: &Settings, most_keys: usize, first: Timestamp) -> Self {
+    /// Nothing yet.
+    pub(super) fn of(limit: &Limit, settings: &Settings, room: Room, first: Timestamp) -> Self {
         let quotas: Vec<Quota> = limit.rules().iter().map(|rule| rule.quota.clone()).collect();
         let is_wanted = limit.mode() != Mode::Off && settings.is_about(limit.name());
         let grid = settings.suggest.is_asked();
         let trial = (is_wanted && (settings.curves || grid))
-            .then(|| Trial::of(&quotas, limit.count_denied(), grid))
+            .then(|| Trial::of(&quotas, limit.count_denied(), grid, room.curve))
             .flatten();
         // A log beside a limit that counts refusals would have to count those of the other.
         let is_compared = is_wanted && settings.exactness && !limit.count_denied();
@@ -56,14 +104,16 @@ impl Tally {
             decided: 0,
             blocked: 0,
             without_key: 0,
-            keys: Population::new(most_keys),
+            keys: Population::new(room.keys),
             heat: Heat::starting(first),
             own: limit.rules().iter().map(|rule| rule.id).collect(),
             trial,
             distances: quotas
                 .iter()
-                .map(|quota| is_compared.then(|| Distance::new(quota)).flatten())
+                .map(|quota| is_compared.then(|| Distance::within(quota, room.exactness)).flatten())
                 .collect(),
+            told: 0,
+            settled: 0,
         }
     }
 
@@ -72,10 +122,12 @@ impl Tally {
         self.checked += 1;
         self.refused += u64::from(it.refused);
         self.without_key += u64::from(it.without_key);
+        self.told += u64::from(it.told);
+        self.settled += u64::from(it.settled.is_some());
         self.keys.met(it.spot, it.refused, name);
         self.heat.note(it.at, it.refused);
         if let Some(trial) = self.trial.as_mut().filter(|_| it.on_own) {
-            trial.request(it.spot, it.cost, it.at);
+            trial.request(it.spot, it.cost, it.settled, it.at);
         }
     }
 
@@ -102,7 +154,8 @@ impl Tally {
 
     fn exactness(&self) -> Option<Exactness> {
         let compared: Vec<_> = self.distances.iter().flatten().collect();
-        if compared.is_empty() || compared.len() < self.distances.len() {
+        // What a log would remember of a cost that came later is nobody's definition.
+        if self.settled > 0 || compared.is_empty() || compared.len() < self.distances.len() {
             return None;
         }
         let closed = compared.iter().map(|it| it.closed()).fold(Disagreement::default(), Disagreement::and);
@@ -167,4 +220,22 @@ pub(super) fn is_unreachable(limit: &Limit) -> bool {
 /// The limits of a policy that are told of.
 pub(super) fn told<'p>(policy: &'p Policy, settings: &'p Settings) -> impl Iterator<Item = &'p Limit> {
     policy.limits().iter().filter(|limit| settings.is_about(limit.name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_limits_and_policies_share_what_a_run_may_remember() {
+        let policy = |limits: usize| {
+            let limits: Vec<_> =
+                (0..limits).map(|it| format!("{{name: l{it}, by: ip, windows: [1/s, 9/m]}}")).collect();
+            Policy::parse(&format!("limits: [{}]", limits.join(", "))).unwrap()
+        };
+        let alone = Room::among([policy(1)].iter(), &Settings::default());
+        assert_eq!((alone.curve, alone.exactness, alone.keys), (96 << 20, 1 << 20, 1 << 17));
+        let many = Room::among([policy(50), policy(50)].iter(), &Settings::default());
+        assert!(100 * many.curve <= CURVES.0 && 200 * many.exactness <= LOGS.0 && 100 * many.keys <= KEYS.0);
+    }
 }

@@ -32,6 +32,8 @@ pub(super) struct Asking {
 pub(super) struct Contest {
     contestant: Contestant,
     nodes: Nodes,
+    /// Keys that gave way in stores that were replaced.
+    evictions: u64,
     begin: Timestamp,
     counts: Counts,
     clients: HashMap<u64, Served>,
@@ -91,6 +93,7 @@ impl Contest {
     ) -> Result<Self, ContestantError> {
         Ok(Self {
             nodes: Nodes::new(&contestant, network, keys, begin)?,
+            evictions: 0,
             begin,
             counts: Counts::default(),
             clients: HashMap::new(),
@@ -101,6 +104,13 @@ impl Contest {
             sizes: Sizes::default(),
             contestant,
         })
+    }
+
+    /// Goes on with a store that starts now: nothing in the one before counts any more. Of logs, which one node reads.
+    pub(super) fn renew(&mut self, keys: usize, now: Timestamp) -> Result<(), ContestantError> {
+        self.evictions += self.nodes.evictions();
+        self.nodes = Nodes::new(&self.contestant, Network::default(), keys, now)?;
+        Ok(())
     }
 
     /// Decides. `None`: no limit counts such a request.
@@ -160,7 +170,7 @@ impl Contest {
     }
 
     pub(super) fn evictions(&self) -> u64 {
-        self.nodes.evictions()
+        self.evictions + self.nodes.evictions()
     }
 
     pub(super) const fn contestant(&self) -> &Contestant {

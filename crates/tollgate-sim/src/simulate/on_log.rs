@@ -8,6 +8,7 @@ use super::contest::{Asking, Contest, seconds};
 use super::contestant::{Contestant, ContestantError};
 use super::report::Round;
 use crate::Entry;
+use crate::era::Era;
 
 /// A log that is being worked on.
 pub struct OnLog {
@@ -16,6 +17,7 @@ pub struct OnLog {
     keys: usize,
     begin: Timestamp,
     now: Timestamp,
+    era: Option<Era>,
     uncounted: u64,
 }
 
@@ -23,7 +25,7 @@ impl OnLog {
     /// Puts these side by side, with room for so many keys each. Those of one rate are reported together.
     pub const fn new(contestants: Vec<Contestant>, keys: usize) -> Self {
         let (begin, now) = (Timestamp::EPOCH, Timestamp::EPOCH);
-        Self { contests: Vec::new(), waiting: contestants, keys, begin, now, uncounted: 0 }
+        Self { contests: Vec::new(), waiting: contestants, keys, begin, now, era: None, uncounted: 0 }
     }
 
     /// The next line. Times never go back: one that is earlier counts at the time of the one before.
@@ -32,8 +34,14 @@ impl OnLog {
         if !self.waiting.is_empty() {
             // Series begin with the log.
             self.begin = self.now;
+            self.era = Some(Era::new(self.now, self.waiting.iter().map(|it| &it.quota)));
             for contestant in std::mem::take(&mut self.waiting) {
                 self.contests.push(Contest::on_log(contestant, self.keys, self.begin)?);
+            }
+        }
+        if self.era.as_mut().is_some_and(|era| era.is_over(self.now)) {
+            for contest in &mut self.contests {
+                contest.renew(self.keys, self.now)?;
             }
         }
         let mut is_counted = false;

@@ -254,3 +254,19 @@ fn the_json_has_what_is_promised() {
     assert!(told["algorithms"][0]["closed_loop"]["too_lax"].is_u64());
     assert_eq!(told["algorithms"][0]["series"]["offered"].as_array().map(Vec::len), Some(240));
 }
+
+#[test]
+fn a_date_of_1970_before_a_log_of_2015_changes_nothing_after_it() {
+    const START: u64 = 1_431_857_100_000_000;
+    let refused = |times: &[u64]| -> Vec<u64> {
+        let mut on_log = OnLog::new(contestants("2/10s", By::Client), 1_024);
+        for &at in times {
+            let mut entry = Entry::new(at, "GET", "/");
+            entry.client = Some([203, 0, 113, 9].into());
+            on_log.entry(&entry).unwrap();
+        }
+        on_log.rounds()[0].algorithms.iter().map(|it| it.refused).collect()
+    };
+    let times = [5, START, START, START, START + 30_000_000];
+    assert_eq!(refused(&times), refused(&times[1..]));
+}

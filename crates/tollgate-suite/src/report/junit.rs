@@ -1,5 +1,7 @@
 //! A report as the XML of `JUnit`, as CI servers read it.
 //!
+//! Where a coverage is asked for, that of each policy is a test as well: a run that fails for it shows so.
+//!
 //! Only elements and attributes that the schema of Jenkins' reader knows: other readers (GitLab, GitHub's
 //! actions, Azure) take the same or less.
 //!
@@ -9,6 +11,7 @@ use std::fmt::Write;
 
 use tollgate::Span;
 
+use super::text::missing;
 use super::{FileReport, Report, printable, seconds};
 
 impl Report {
@@ -16,15 +19,19 @@ impl Report {
     pub fn junit(&self) -> String {
         let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
         let took = self.tests().map(|it| it.took.as_micros()).sum();
+        let coverages = if self.least.is_some() { self.coverage.len() } else { 0 };
         let _ = writeln!(
             out,
             "<testsuites name=\"tollgate test\" tests=\"{}\" failures=\"{}\" errors=\"0\" time=\"{}\">",
-            self.tests().count(),
-            self.failed(),
+            self.tests().count() + coverages,
+            self.failed() + self.uncovered().count(),
             seconds(Span::from_micros(took)),
         );
         for file in &self.files {
             write_file(file, &mut out);
+        }
+        if coverages > 0 {
+            write_coverage(self, &mut out);
         }
         out.push_str("</testsuites>\n");
         out
@@ -58,6 +65,30 @@ fn write_file(file: &FileReport, out: &mut String) {
             first.map_or_else(String::new, |it| format!("expected {}, came {}", it.expected, it.came));
         let _ = write!(out, ">\n      <failure message=\"{}\" type=\"mismatch\">", xml(&message));
         let lines: Vec<_> = surprise.lines(&file.file).iter().map(|line| xml(line)).collect();
+        let _ = writeln!(out, "{}</failure>\n    </testcase>", lines.join("\n"));
+    }
+    out.push_str("  </testsuite>\n");
+}
+
+fn write_coverage(report: &Report, out: &mut String) {
+    let _ = writeln!(
+        out,
+        "  <testsuite name=\"coverage\" tests=\"{}\" failures=\"{}\" errors=\"0\" skipped=\"0\" time=\"0.000000\">",
+        report.coverage.len(),
+        report.uncovered().count(),
+    );
+    for (policy, coverage) in &report.coverage {
+        let policy_name = xml(policy);
+        let _ = write!(
+            out,
+            "    <testcase name=\"coverage of {policy_name}\" classname=\"{policy_name}\" time=\"0.000000\""
+        );
+        let Some((_, told)) = report.uncovered().find(|(uncovered, _)| uncovered == policy) else {
+            out.push_str("/>\n");
+            continue;
+        };
+        let _ = write!(out, ">\n      <failure message=\"{}\" type=\"coverage\">", xml(&told));
+        let lines: Vec<_> = missing(coverage.limits()).lines().map(xml).collect();
         let _ = writeln!(out, "{}</failure>\n    </testcase>", lines.join("\n"));
     }
     out.push_str("  </testsuite>\n");

@@ -103,12 +103,14 @@ fn write_coverage(policy: &str, coverage: &Coverage, detail: Detail, out: &mut S
         }
     }
     match detail {
-        Detail::Missing => write_missing(limits, out),
+        Detail::Missing => out.push_str(&missing(limits)),
         Detail::Everything => write_table(limits, out),
     }
 }
 
-fn write_missing(limits: &[Covered], out: &mut String) {
+/// What was not met, a line for each kind.
+pub(super) fn missing(limits: &[Covered]) -> String {
+    let mut out = String::new();
     let never = |is: fn(&Covered) -> bool| limits.iter().filter(move |it| is(it)).map(|it| it.name.clone());
     let unmet = limits.iter().flat_map(|limit| {
         let plans = limit.plans.iter().map(|it| ("plan", it));
@@ -128,6 +130,7 @@ fn write_missing(limits: &[Covered], out: &mut String) {
         let more = if more > 0 { format!(" and {more} more: see --coverage") } else { String::new() };
         let _ = writeln!(out, "  {what:<14} {shown}{more}");
     }
+    out
 }
 
 fn write_table(limits: &[Covered], out: &mut String) {

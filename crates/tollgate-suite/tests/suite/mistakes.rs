@@ -51,6 +51,15 @@ fn steps_are_checked_word_by_word() {
         ("{request: GET /, settle: {logn: 5}}", "the policy has no limit `logn` [did you mean `login`?]"),
         ("{wait: 5}", "`5` is not a length of time [did you mean `5s`?]"),
         ("{at: noon}", "`noon` is not a time []"),
+        ("{at: '2026-01-01T00:00:00'}", "`2026-01-01T00:00:00` is not a time []"),
+        (
+            "{at: '9999-12-31T23:59:59Z'}",
+            "`9999-12-31T23:59:59Z` is out of range [a clock of tests goes from 1970-01-01 to 9999-12-30]",
+        ),
+        (
+            "{at: '1969-12-31T23:59:59Z'}",
+            "`1969-12-31T23:59:59Z` is out of range [a clock of tests goes from 1970-01-01 to 9999-12-30]",
+        ),
         ("{at: '2025-12-31T23:59:59Z'}", "the clock of a test does not go back [0s have passed by now]"),
         ("{wait: 99999d}", "`wait` is between 0s and 3660d [`99999d` is not]"),
         ("{wait: 1s, at: +5s}", "a step has `wait` or `at`, not both []"),

@@ -62,6 +62,34 @@ fn ci_servers_get_well_formed_xml_whatever_is_in_it() {
 }
 
 #[test]
+fn too_little_coverage_is_a_failed_test_where_one_is_asked_for() {
+    let passing = "tests: [{name: one <an> hour, steps: [{request: GET /, user: ann, expect: allowed}]}]";
+    let mut report = report(POLICY, passing);
+    report.coverage[0].0 = "p<1>.yaml".to_owned();
+    report.least = Some(26);
+    let junit = report.junit();
+    let head = r#"<testsuites name="tollgate test" tests="2" failures="1" errors="0" time="0.000000">"#;
+    assert!(junit.contains(head), "{junit}");
+    let expected = r#"  <testsuite name="coverage" tests="1" failures="1" errors="0" skipped="0" time="0.000000">
+    <testcase name="coverage of p&lt;1&gt;.yaml" classname="p&lt;1&gt;.yaml" time="0.000000">
+      <failure message="25 % of p&lt;1&gt;.yaml is covered, and `--min-coverage` asks for 26 %" type="coverage">  never asked    b
+  never refused  a</failure>
+    </testcase>
+  </testsuite>
+</testsuites>
+"#;
+    assert!(junit.ends_with(expected), "{junit}");
+    let coverage = &report.json()["coverage"][0];
+    assert_eq!((&coverage["enough"], &coverage["least"]), (&false.into(), &26.into()));
+
+    report.least = Some(25);
+    let junit = report.junit();
+    assert!(junit.contains(r#"tests="2" failures="0""#), "{junit}");
+    assert!(junit.contains(r#"classname="p&lt;1&gt;.yaml" time="0.000000"/>"#), "{junit}");
+    assert_eq!(report.json()["coverage"][0]["enough"], true);
+}
+
+#[test]
 fn programs_get_everything_as_json() {
     let json = report(POLICY, TESTS).json();
     assert_eq!((&json["passed"], &json["failed"]), (&1.into(), &1.into()));

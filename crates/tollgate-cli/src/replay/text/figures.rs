@@ -1,10 +1,12 @@
 //! Numbers, shares and rows of blocks, as people read them in a terminal.
 
+use tollgate_sim::plot::number::plural;
+
 pub(crate) use crate::top::number;
 
 /// So many of something: `1 request`, `2 requests`.
 pub(crate) fn counted(count: u64, one: &str) -> String {
-    if count == 1 { format!("1 {one}") } else { format!("{} {one}s", number(count)) }
+    plural(count, one, &format!("{one}s"))
 }
 
 /// A part of a whole: `1.5 %`, `<0.01 %`; nothing of nothing is `0 %`.

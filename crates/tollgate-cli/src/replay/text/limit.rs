@@ -133,12 +133,15 @@ fn exact(exactness: &Exactness, algorithm: &str, out: &mut String) {
         (_, "sliding-log") => return,
         (0, _) => format!("decides all {}{of} as an exact log would", counted(closed.requests, "request")),
         (differing, _) => format!(
-            "decides {} of {}{of} ({}) otherwise than an exact log: {} too lax, {} too strict",
+            "decides {} of {}{of} ({}) otherwise than an exact log: {} too lax, {} too strict; \
+             it refused {}, the log {}",
             number(differing),
             counted(closed.requests, "request"),
             share(differing, closed.requests),
             number(closed.too_lax),
             number(closed.too_strict),
+            number(closed.refused()),
+            number(closed.refused_by_log),
         ),
     };
     let open = open.as_ref().map_or_else(String::new, |open| {

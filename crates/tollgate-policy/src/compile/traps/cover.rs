@@ -21,8 +21,7 @@ pub(super) fn covers(outer: &Limit, inner: &Limit) -> bool {
             let covered = |it: &PathPattern| outer.endpoints().iter().any(|wide| covers_path(wide, it));
             inner.endpoints().iter().all(covered)
                 && covers_methods(outer, inner)
-                && covers_hosts(outer.hosts(), inner.hosts())
-                && outer.headers().iter().all(|it| implied(it, inner.headers()))
+                && covers_sites(outer, inner)
         }
         _ => false,
     }
@@ -38,6 +37,12 @@ pub(super) fn covers_path(outer: &PathPattern, inner: &PathPattern) -> bool {
     let (wide, narrow) = (outer.segments.len(), inner.segments.len());
     let long_enough = if outer.tail { narrow >= wide } else { narrow == wide && !inner.tail };
     long_enough && outer.segments.iter().zip(&inner.segments).all(fits)
+}
+
+/// Whether `outer` is for every host of `inner`, and asks for no header that `inner` does not.
+pub(super) fn covers_sites(outer: &Limit, inner: &Limit) -> bool {
+    covers_hosts(outer.hosts(), inner.hosts())
+        && outer.headers().iter().all(|it| implied(it, inner.headers()))
 }
 
 fn covers_methods(outer: &Limit, inner: &Limit) -> bool {

@@ -11,7 +11,12 @@ use crate::written::File;
 use crate::written::limit::Limit;
 
 /// What remains of the warnings, and one for each word that nothing was expected by.
-pub(super) fn unexpected(file: &File, warnings: Vec<Diagnostic>) -> Vec<Diagnostic> {
+/// `is_unknown`: of what it could not be told here whether it is there.
+pub(super) fn unexpected(
+    file: &File,
+    warnings: Vec<Diagnostic>,
+    is_unknown: impl Fn(Trap) -> bool,
+) -> Vec<Diagnostic> {
     // The limit that a place is in is the last one that begins before it.
     let mut limits: Vec<&Limit> = file.limits.iter().collect();
     limits.sort_by_key(|limit| limit.place);
@@ -29,7 +34,8 @@ pub(super) fn unexpected(file: &File, warnings: Vec<Diagnostic>) -> Vec<Diagnost
     let of_limits = file.limits.iter().flat_map(|limit| &limit.expect);
     // Of what others read it is not known here whether it comes.
     let of_file = file.expect.iter().filter(|word| matches!(word.value.of(), Of::Limit | Of::Policy));
-    for word in of_limits.chain(of_file).filter(|word| !met.contains(&word.place)) {
+    let words = of_limits.chain(of_file).filter(|word| !is_unknown(word.value));
+    for word in words.filter(|word| !met.contains(&word.place)) {
         let message = format!("`{}` is expected and is not there", word.value);
         let mut unused = Diagnostic::new(Severity::Warning, word.place, message);
         unused.code = Some(Trap::UnusedExpect);

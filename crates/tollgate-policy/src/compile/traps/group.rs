@@ -11,30 +11,34 @@ const MOST_LINES: usize = 5;
 
 pub(super) fn grouped(mut warnings: Vec<Diagnostic>) -> Vec<Diagnostic> {
     warnings.sort_by_key(|it| it.place);
-    let mut out: Vec<(Diagnostic, Vec<u32>)> = Vec::new();
+    let mut out: Vec<Diagnostic> = Vec::new();
     for warning in warnings {
-        let alike = out.iter().filter(|(it, _)| it.code == warning.code).count();
+        let alike = out.iter().filter(|it| it.code == warning.code).count();
         let first = out
             .iter_mut()
-            .find(|(it, _)| it.code == warning.code && (alike >= MOST_APART || it.same_words(&warning)));
+            .find(|it| it.code == warning.code && (alike >= MOST_APART || it.same_words(&warning)));
         match first {
-            Some((_, others)) if warning.code.is_some() => others.push(warning.place.line),
-            _ => out.push((warning, Vec::new())),
+            Some(first) if warning.code.is_some() => first.others.push(warning.place),
+            _ => out.push(warning),
         }
     }
-    for (warning, others) in &mut out {
+    for warning in &mut out {
+        let others = &warning.others;
         match &others[..] {
             [] => {}
-            [other] => drop(warning.help(format!("one more is like this: line {other}"))),
+            [other] => {
+                let help = format!("one more is like this: line {}", other.line);
+                warning.help(help);
+            }
             _ => {
-                let lines: Vec<_> = others.iter().take(MOST_LINES).map(ToString::to_string).collect();
+                let lines: Vec<_> = others.iter().take(MOST_LINES).map(|it| it.line.to_string()).collect();
                 let more = if others.len() > lines.len() { ", ..." } else { "" };
                 let help = format!("{} more are like this: lines {}{more}", others.len(), lines.join(", "));
                 warning.help(help);
             }
         }
     }
-    out.into_iter().map(|(warning, _)| warning).collect()
+    out
 }
 
 impl Diagnostic {

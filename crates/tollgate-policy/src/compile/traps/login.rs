@@ -1,12 +1,13 @@
 //! Endpoints where passwords and codes are tried, and who may try how often.
 //!
 //! A limit by address alone stops one machine and not a thousand; one by account alone stops
-//! a thousand tries of one account and not one try of each. It takes both. Only endpoints that
-//! the file names are looked at: what else a service has is not known here.
+//! a thousand tries of one account and not one try of each. It takes both; but for signing up,
+//! where there is no account yet. Only endpoints that the file names are looked at: what else a
+//! service has is not known here.
 
 use std::collections::HashSet;
 
-use super::cover::covers_path;
+use super::cover::{covers_path, covers_sites};
 use super::promise::a_second;
 use super::{MOST_PAIRS, Seen};
 use crate::diagnostic::{Place, Problems};
@@ -15,13 +16,11 @@ use crate::source::KeySource;
 use crate::trap::Trap;
 
 /// Segments of paths, in lower case and without `-`, `_` and `.`.
-const TRIED: [&str; 21] = [
+const TRIED: [&str; 19] = [
     "login",
     "logon",
+    "wplogin",
     "signin",
-    "signup",
-    "register",
-    "registration",
     "password",
     "passwd",
     "resetpassword",
@@ -38,64 +37,145 @@ const TRIED: [&str; 21] = [
     "verifycode",
     "magiclink",
 ];
-/// What only the last segment says.
-const LAST: [&str; 1] = ["token"];
+/// Where accounts are made.
+const SIGN_UP: [&str; 3] = ["signup", "register", "registration"];
+/// What only the last segment says, and only behind one of the others: `/oauth/token`.
+const LAST: [&str; 4] = ["token", "accesstoken", "session", "sessions"];
+const BEHIND: [&str; 6] = ["oauth", "oauth2", "auth", "connect", "openidconnect", "login"];
+/// Methods that bring nothing to be tried.
+const READING: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
+/// A limit of more than this many a second limits no guessing: it is nearly ten million a day.
+const MOST_TRIES: u64 = 100;
+
+/// What is done at an endpoint.
+#[derive(Clone, Copy, PartialEq)]
+enum Done {
+    Guessed,
+    SignedUp,
+}
+
+/// An endpoint of a limit, as far as it matters who may come there.
+struct Door<'l> {
+    path: &'l PathPattern,
+    place: Place,
+    done: Done,
+    /// By which something is tried.
+    methods: Vec<&'l str>,
+    of: &'l Seen<'l>,
+}
 
 pub(super) fn look(seen: &[Seen<'_>], problems: &mut Problems) {
     let mut told = HashSet::new();
     for limit in seen.iter().filter(|it| it.is_on()) {
-        for endpoint in limit.written.endpoint.iter().filter(|it| is_tried(&it.value)) {
-            if told.len() < MOST_PAIRS / seen.len() && told.insert(endpoint.value.segments.clone()) {
-                tell(&endpoint.value, endpoint.place, seen, problems);
+        for endpoint in &limit.written.endpoint {
+            let Some(done) = done_at(&endpoint.value) else { continue };
+            if told.len() >= MOST_PAIRS / seen.len() || told.contains(&endpoint.value.segments) {
+                continue;
+            }
+            let writing = limit.live.methods().filter(|it| !READING.contains(it));
+            let mut methods: Vec<&str> = writing.collect();
+            if methods.is_empty() {
+                methods.push("POST");
+            }
+            let door = Door { path: &endpoint.value, place: endpoint.place, done, methods, of: limit };
+            if tell(&door, seen, problems) {
+                told.insert(endpoint.value.segments.clone());
             }
         }
     }
 }
 
-fn is_tried(pattern: &PathPattern) -> bool {
-    let bare = |text: &str| -> String {
-        text.chars().filter(|it| !"-_.".contains(*it)).flat_map(char::to_lowercase).collect()
-    };
-    let last = pattern.segments.len().saturating_sub(1);
-    !pattern.tail
-        && pattern.segments.iter().enumerate().any(|(at, segment)| match segment {
-            Segment::Literal(text) => {
-                let text = bare(text);
-                TRIED.contains(&&*text) || (at == last && LAST.contains(&&*text))
-            }
-            Segment::One(_) => false,
+fn done_at(pattern: &PathPattern) -> Option<Done> {
+    let segments: Vec<[String; 2]> = pattern
+        .segments
+        .iter()
+        .map(|segment| match segment {
+            Segment::Literal(text) => [bare(text), bare(without_extension(text))],
+            Segment::One(_) => Default::default(),
         })
-}
-
-fn tell(endpoint: &PathPattern, place: Place, seen: &[Seen<'_>], problems: &mut Problems) {
-    let on: Vec<&Seen<'_>> = seen.iter().filter(|it| it.is_on() && is_for(it, endpoint)).collect();
-    let by_address = on.iter().any(|it| it.live.by() == [KeySource::Ip]);
-    let by_account = on.iter().any(|it| matches!(it.live.by(), [only] if is_account(only)));
-    let (missing, what, add) = match (by_address, by_account) {
-        (true, true) => return,
-        (true, false) => ("account", "many machines may try one account as often as they like", "by: user"),
-        (false, true) => ("address", "one machine may try every account there is", "by: ip"),
-        (false, false) => {
-            ("address and none by account", "one machine may try every account there is", "by: ip")
-        }
+        .collect();
+    let has = |segments: &[[String; 2]], words: &[&str]| {
+        segments.iter().flatten().any(|text| words.contains(&&**text))
     };
-    problems
-        .warning(Trap::LoginUnlimited, place, format!("no limit by {missing} where something is guessed"))
-        .label(what)
-        .help(format!("add one for `{endpoint}` alone: `{add}` with `bucket: 5/minute`, say"))
-        .help("a key of several parts (`by: [ip, user]`) is neither: each pair begins anew");
+    let is_last = segments
+        .split_last()
+        .is_some_and(|(last, before)| has(std::slice::from_ref(last), &LAST) && has(before, &BEHIND));
+    if is_last || has(&segments, &TRIED) {
+        Some(Done::Guessed)
+    } else {
+        has(&segments, &SIGN_UP).then_some(Done::SignedUp)
+    }
 }
 
-/// Whether a limit is meant for this endpoint: one for everything counts if it is as narrow as
-/// one for passwords would be, one a second.
-fn is_for(limit: &Seen<'_>, endpoint: &PathPattern) -> bool {
-    let covering = limit.live.endpoints().iter().find(|it| covers_path(it, endpoint));
+fn bare(text: &str) -> String {
+    text.chars().filter(|it| !"-_.".contains(*it)).flat_map(char::to_lowercase).collect()
+}
+
+/// `login` of `login.php`.
+fn without_extension(text: &str) -> &str {
+    text.rsplit_once('.').map_or(text, |(stem, _)| stem)
+}
+
+/// Says what is missing, and whether anything is.
+fn tell(door: &Door<'_>, seen: &[Seen<'_>], problems: &mut Problems) -> bool {
+    let on: Vec<&Seen<'_>> = seen.iter().filter(|it| it.is_on() && is_for(it, door)).collect();
+    // One limit for each method will do.
+    let all_by = |is_wanted: fn(&KeySource) -> bool| {
+        let has = |it: &Seen<'_>| matches!(it.live.by(), [only] if is_wanted(only));
+        door.methods.iter().all(|method| on.iter().any(|it| has(it) && it.live.covers_method(method)))
+    };
+    let by_address = all_by(|part| *part == KeySource::Ip);
+    let by_account = all_by(is_account);
+    let (missing, what, add) = match (door.done, by_address, by_account) {
+        (_, true, true) | (Done::SignedUp, true, false) => return false,
+        (Done::SignedUp, false, _) => {
+            ("address where accounts are made", "one machine may make as many as it likes", "by: ip")
+        }
+        (Done::Guessed, true, false) => (
+            "account where something is guessed",
+            "many machines may try one account as often as they like",
+            "by: user",
+        ),
+        (Done::Guessed, false, true) => {
+            ("address where something is guessed", "one machine may try every account there is", "by: ip")
+        }
+        (Done::Guessed, false, false) => (
+            "address and none by account where something is guessed",
+            "one machine may try every account there is",
+            "by: ip",
+        ),
+    };
+    let warning = problems
+        .warning(Trap::LoginUnlimited, door.place, format!("no limit by {missing}"))
+        .label(what)
+        .help(format!("add one for `{}` alone: `{add}` with `bucket: 5/minute`, say", door.path))
+        .help("a key of several parts (`by: [ip, user]`) is neither: each pair begins anew");
+    let covers_methods = |it: &Seen<'_>| door.methods.iter().all(|method| it.live.covers_method(method));
+    if !covers_methods(door.of) {
+        warning.help(format!("it must cover `method: {}`, by which something is tried", door.methods[0]));
+    }
+    true
+}
+
+/// Whether a limit is meant for this endpoint, and limits anything: one for everything counts if
+/// it is as narrow as one for passwords would be, one a second.
+fn is_for(limit: &Seen<'_>, door: &Door<'_>) -> bool {
+    let covering = limit.live.endpoints().iter().find(|it| covers_path(it, door.path));
     covering.is_some_and(|it| {
         let is_everything = it.tail && it.segments.is_empty();
-        !is_everything || a_second(limit.live.rules()).is_some_and(|pace| pace <= 1)
-    })
+        let most = if is_everything { 1 } else { MOST_TRIES };
+        a_second(limit.live.rules()).is_some_and(|pace| pace <= most)
+    }) && covers_sites(limit.live, door.of.live)
 }
 
+/// Whether it names whose password is tried. A cookie does not: who has none is given one.
 fn is_account(part: &KeySource) -> bool {
-    !matches!(part, KeySource::Ip | KeySource::Global | KeySource::Descriptor | KeySource::Entry(_))
+    !matches!(
+        part,
+        KeySource::Ip
+            | KeySource::Global
+            | KeySource::Cookie(_)
+            | KeySource::Descriptor
+            | KeySource::Entry(_)
+    )
 }

@@ -139,7 +139,7 @@ fn within(narrow: &Quota, length: u64, capacity: u128) -> Option<bool> {
 
 /// What comes back, on the whole: of a bucket its rate, of a window its number and length.
 /// `None` where nothing comes back by itself.
-fn pace(rule: &Rule) -> Option<Rate> {
+pub(super) fn pace(rule: &Rule) -> Option<Rate> {
     match &rule.quota {
         Quota::Bucket(it) => Some(it.rate()),
         Quota::Concurrency(_) => None,
@@ -176,9 +176,11 @@ pub(super) fn longest(rules: &[Rule]) -> u64 {
     rules.iter().map(|rule| rule.quota.period().as_micros()).max().unwrap_or(0)
 }
 
-/// How many pass at once after a rest.
-pub(super) fn at_once(rules: &[Rule]) -> u64 {
-    rules.iter().map(|rule| rule.quota.capacity()).min().unwrap_or(u64::MAX)
+/// How many pass at once after a rest. Of a fixed window twice its number: the end of one, and
+/// the start of the next.
+pub(super) fn at_once(rule: &Rule) -> u64 {
+    let times = if matches!(rule.quota, Quota::FixedWindow(_)) { 2 } else { 1 };
+    rule.quota.capacity().saturating_mul(times)
 }
 
 /// How many a second pass for good, rounded up. `None` if nothing is known of any rule.

@@ -2,14 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::Seen;
 use crate::diagnostic::Problems;
 use crate::trap::Trap;
-use crate::written::limit::Limit;
 
 /// `idle`: limits of which it was said that they never fire, by their place. That says more.
-pub(super) fn look(limits: &[Limit], idle: &HashSet<usize>, problems: &mut Problems) {
+pub(super) fn look(limits: &[Seen<'_>], idle: &HashSet<usize>, problems: &mut Problems) {
     let mut seen = HashMap::with_capacity(limits.len());
-    for (at, limit) in limits.iter().enumerate() {
+    for (at, Seen { written: limit, live }) in limits.iter().enumerate() {
         if limit.by.is_empty() || idle.contains(&at) {
             continue;
         }
@@ -32,6 +32,8 @@ pub(super) fn look(limits: &[Limit], idle: &HashSet<usize>, problems: &mut Probl
             limit.algorithm.map(|it| it.value.word()),
             limit.mode.map(|it| it.value),
             limit.slots.is_some(),
+            // So have requests beside tokens: what is counted are not the same units.
+            (live.cost().to_string(), live.settle().map(ToString::to_string), live.count_denied()),
         );
         if let Some(first) = seen.insert(scope, limit.place) {
             problems

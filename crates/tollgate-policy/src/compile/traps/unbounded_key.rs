@@ -1,6 +1,7 @@
 //! A key that whoever calls can make up, with nothing beside it that they cannot.
 
 use super::cover::covers;
+use super::promise::a_second;
 use super::{MOST_PAIRS, Seen};
 use crate::diagnostic::Problems;
 use crate::limit::{Limit, Missing};
@@ -8,10 +9,10 @@ use crate::source::KeySource;
 use crate::trap::Trap;
 
 pub(super) fn look(seen: &[Seen<'_>], problems: &mut Problems) {
-    let nets: Vec<&Seen<'_>> = seen.iter().filter(|it| it.is_on() && is_net(it.live)).collect();
+    let nets: Vec<&Seen<'_>> = seen.iter().filter(|it| it.is_enforced() && is_net(it.live)).collect();
     for limit in seen.iter().filter(|it| it.is_on()).take(MOST_PAIRS / nets.len().max(1)) {
         let Some(part) = limit.written.by.iter().find(|part| is_made_up(&part.value)) else { continue };
-        if nets.iter().any(|net| covers(net.live, limit.live)) {
+        if nets.iter().any(|net| holds(net, limit) && covers(net.live, limit.live)) {
             continue;
         }
         problems
@@ -35,6 +36,13 @@ pub(super) fn look(seen: &[Seen<'_>], problems: &mut Problems) {
 /// service behind knows them, or turns the request down.
 fn is_made_up(part: &KeySource) -> bool {
     matches!(part, KeySource::Header(_) | KeySource::Cookie(_) | KeySource::Query(_) | KeySource::Path(_))
+}
+
+/// Whether the net bounds how many come in a time. Slots bound how many there are at once: enough
+/// for a limit that does no more.
+fn holds(net: &Seen<'_>, limit: &Seen<'_>) -> bool {
+    let is_rate = |it: &Seen<'_>| a_second(it.live.rules()).is_some();
+    is_rate(net) || !is_rate(limit)
 }
 
 /// Whether nobody slips through by making up names.

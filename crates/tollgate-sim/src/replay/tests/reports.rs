@@ -131,6 +131,10 @@ fn every_kind_of_limit_refuses_alone_what_its_own_point_says() {
         "rate: 6/10s, algorithm: sliding-window, parts: 7",
         "rate: 6/10s, algorithm: fixed-window, align: first-request",
         "rate: 60/hour, algorithm: fixed-window, align: calendar",
+        "rate: 6/10s, algorithm: sliding-log, cost: {reserve: 2, settle: 'response:x-cost'}",
+        "rate: 6/10s, algorithm: fixed-window, cost: {reserve: 1, settle: 'response:x-cost'}",
+        "bucket: 6/10s, cost: {reserve: 2, settle: 'response:x-cost'}",
+        "windows: [4/2s, 9/20s], cost: {reserve: 1, settle: 'response:x-cost'}",
     ] {
         for seed in 0..4 {
             let policy = format!("limits: [{{name: a, by: ip, {amount}}}]");
@@ -142,4 +146,62 @@ fn every_kind_of_limit_refuses_alone_what_its_own_point_says() {
             assert!(own.refused > 0 && curve.rates[0].refused > own.refused, "seed {seed}: {amount}");
         }
     }
+}
+
+#[test]
+fn a_log_of_three_windows_agrees_with_an_exact_log_about_everything() {
+    let policy = "limits: [{name: a, by: ip, windows: [3/2s, 8/20s, 12/60s], algorithm: sliding-log}]";
+    for seed in 0..4 {
+        let report = replayed(&[policy], Settings::default(), &log(seed, 800, 3));
+        let closed = report.policy.limits[0].exactness.unwrap().closed;
+        assert!(closed.requests > 500 && closed.refused_by_log > 0, "{closed:?}");
+        assert_eq!((closed.too_lax, closed.too_strict), (0, 0), "seed {seed}");
+    }
+}
+
+/// What is taken beforehand decides, and what the log says is charged afterwards, into debt if need be. A limit that counts requests beside it
+/// counts requests.
+#[test]
+fn costs_of_the_log_are_those_of_limits_that_settle_and_come_after_the_decision() {
+    let policy = "
+limits:
+  - {name: requests, by: ip, rate: 3/minute, algorithm: sliding-log}
+  - {name: tokens, endpoint: /login, by: ip, bucket: 10/hour, cost: {reserve: 1, settle: 'response:x-cost'}}";
+    let four = |second, client, path| Request { cost: 4, ..at(second, client, path) };
+    let log = [
+        four(0, 1, "/login"),
+        four(1, 1, "/login"),
+        four(2, 1, "/login"),
+        four(100, 1, "/login"),
+        // No limit that settles applies: the cost is everybody's, and more than three.
+        four(101, 2, "/search"),
+    ];
+    let report = replayed(&[policy], Settings::default(), &log);
+    let [requests, tokens] = &report.policy.limits[..] else { panic!("two limits") };
+    assert_eq!((report.policy.refused, requests.refused, tokens.refused), (2, 1, 1));
+    let curve = tokens.curve.as_ref().unwrap();
+    let own = curve.rates.iter().find(|point| point.amount == tokens.amount).unwrap();
+    assert_eq!((curve.requests, own.refused), (4, 1));
+    assert!(tokens.exactness.is_none() && requests.exactness.is_some());
+    let notes = report.notes.join("\n");
+    assert!(notes.contains("limit `tokens`: charged what is taken beforehand"), "{notes}");
+    assert!(notes.contains("limit `requests`: charged what the log says"), "{notes}");
+    let silent = log.iter().map(|request| {
+        let mut entry = entry(request);
+        entry.cost = None;
+        entry
+    });
+    let mut replay = Replay::new(vec![(String::new(), Policy::parse(policy).unwrap())], Settings::default());
+    silent.for_each(|entry| replay.request(&entry));
+    let notes = replay.finish(&Tally::default()).notes.join("\n");
+    assert!(notes.contains("of 4 of 4 requests the log does not say"), "{notes}");
+}
+
+#[test]
+fn gaps_of_years_one_after_the_other_are_as_exact_as_one() {
+    let policy = "limits: [{name: a, by: ip, bucket: 1/hour}]";
+    let years = (0..6).map(|gap| gap * 8 * 365 * 86_400);
+    let log: Vec<_> = years.flat_map(|year| [0, 1, 7_200].map(|second| at(year + second, 1, "/"))).collect();
+    let report = replayed(&[policy], Settings::default(), &log);
+    assert_eq!((report.policy.requests, report.policy.refused), (18, 6));
 }

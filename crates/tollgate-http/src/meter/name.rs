@@ -1,0 +1,146 @@
+//! The name of a member, held against the one that is looked for while it passes.
+//!
+//! Names are compared as what they say: `\u0061` is an `a`, and two halves are one character. Nothing is kept
+//! but how far the two agree.
+
+/// A name that passes, behind its opening quote.
+#[derive(Clone, Copy)]
+pub(super) struct Name {
+    /// How much of what is looked for has come; `None`: it is another name.
+    agreed: Option<usize>,
+    escape: Escape,
+    /// The first half of a character, if the second has to follow.
+    half: Option<u32>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Escape {
+    None,
+    /// Behind a backslash.
+    Begun,
+    /// Behind `\u`: so many digits, and what they come to.
+    Digits(u32, u32),
+}
+
+impl Name {
+    /// One that may be what is looked for.
+    pub(super) const POSSIBLE: Self = Self { agreed: Some(0), escape: Escape::None, half: None };
+    /// One that is not, wherever it leads.
+    pub(super) const OTHER: Self = Self { agreed: None, ..Self::POSSIBLE };
+
+    /// Looks at the next byte; whether that ends the name.
+    pub(super) fn read(&mut self, byte: u8, wanted: &[u8]) -> bool {
+        match (self.escape, byte) {
+            (Escape::None, b'"') => return true,
+            (Escape::None, b'\\') => self.escape = Escape::Begun,
+            (Escape::None, _) => self.says(&[byte], wanted),
+            (Escape::Begun, b'u') if self.agreed.is_some() => self.escape = Escape::Digits(0, 0),
+            (Escape::Begun, _) => {
+                self.escape = Escape::None;
+                match byte {
+                    b'"' | b'\\' | b'/' => self.says(&[byte], wanted),
+                    b'b' => self.says(b"\x08", wanted),
+                    b'f' => self.says(b"\x0c", wanted),
+                    b'n' => self.says(b"\n", wanted),
+                    b'r' => self.says(b"\r", wanted),
+                    b't' => self.says(b"\t", wanted),
+                    _ => self.agreed = None,
+                }
+            }
+            (Escape::Digits(count, sum), _) => {
+                let Some(digit) = char::from(byte).to_digit(16) else {
+                    // No escape at all.
+                    *self = Self::OTHER;
+                    return self.read(byte, wanted);
+                };
+                let sum = sum << 4 | digit;
+                self.escape = if count == 3 { Escape::None } else { Escape::Digits(count + 1, sum) };
+                if count == 3 {
+                    self.unit(sum, wanted);
+                }
+            }
+        }
+        false
+    }
+
+    /// Whether the name, which has ended, is the one.
+    pub(super) fn is(self, wanted: &[u8]) -> bool {
+        self.half.is_none() && self.agreed == Some(wanted.len())
+    }
+
+    /// What an escape comes to: a character or half of one.
+    fn unit(&mut self, unit: u32, wanted: &[u8]) {
+        let whole = match (self.half.take(), unit) {
+            (None, 0xd800..=0xdbff) => {
+                self.half = Some(unit);
+                return;
+            }
+            (None, _) => char::from_u32(unit),
+            (Some(half), 0xdc00..=0xdfff) => {
+                char::from_u32(0x1_0000 + ((half - 0xd800) << 10) + (unit - 0xdc00))
+            }
+            (Some(_), _) => None,
+        };
+        match whole {
+            Some(char) => self.says(char.encode_utf8(&mut [0; 4]).as_bytes(), wanted),
+            // Half a character is in no name that is looked for.
+            None => self.agreed = None,
+        }
+    }
+
+    fn says(&mut self, bytes: &[u8], wanted: &[u8]) {
+        let is_whole = self.half.take().is_none();
+        let goes_on = |at: &usize| is_whole && wanted.get(*at..).is_some_and(|rest| rest.starts_with(bytes));
+        self.agreed = self.agreed.filter(goes_on).map(|at| at + bytes.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether the name, as it is written between quotes, is taken for this one.
+    fn is(written: &str, wanted: &str) -> bool {
+        let mut name = Name::POSSIBLE;
+        let bytes = written.as_bytes();
+        assert!(bytes.iter().all(|byte| !name.read(*byte, wanted.as_bytes())), "{written} does not end");
+        assert!(name.read(b'"', wanted.as_bytes()), "{written} ends");
+        name.is(wanted.as_bytes())
+    }
+
+    #[test]
+    fn a_name_is_what_it_says_however_it_is_written() {
+        for (written, wanted) in [
+            ("usage", "usage"),
+            (r"us\u0061ge", "usage"),
+            (r"\u0075\u0073\u0061\u0067\u0065", "usage"),
+            (r"stra\u00DFe", "straße"),
+            ("straße", "straße"),
+            (r"\u4f7f\u7528", "使用"),
+            (r"\ud83d\ude00s", "😀s"),
+            (r#"a\/\"\\\b\f\n\r\t"#, "a/\"\\\u{8}\u{c}\n\r\t"),
+        ] {
+            assert!(is(written, wanted), "{written}");
+        }
+    }
+
+    #[test]
+    fn another_name_is_another_also_with_escapes() {
+        for written in [
+            r"us\u0062ge",
+            r"us\u0061g",
+            r"us\u0061gee",
+            r"us\x61ge",
+            r"usage\ud83d",
+            r"\ude00usage",
+            r"\ud83dusage",
+            r"\ud83d\u0075sage",
+            r"us\ud83dage",
+            r"us\ud83d\nage",
+            r"\u00zzusage",
+        ] {
+            assert!(!is(written, "usage"), "{written}");
+        }
+        assert!(!is(r"\ud83d\ud83d\ude00", "😀"));
+    }
+}

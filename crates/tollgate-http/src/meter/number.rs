@@ -1,0 +1,184 @@
+//! A number of any length, counted in units while its digits pass.
+//!
+//! A fraction counts as begun, however small and however far behind the point; what is more than can be counted
+//! is the most that can. Less than nothing is no number of units.
+
+/// Digits that are kept, from the first that is not zero: more than any number of units has.
+const MOST_DIGITS: u32 = 30;
+/// Beyond this an exponent says nothing new.
+const FARTHEST: i64 = i64::MAX / 4;
+
+/// A number, of which some has passed.
+#[derive(Clone, Copy)]
+pub(super) struct Number {
+    part: Part,
+    /// Whether the part that has been reached has a digit.
+    has_digit: bool,
+    is_negative: bool,
+    /// The first digits, and how many they are.
+    kept: u128,
+    count: u32,
+    /// Whether one of those that were not kept is not zero.
+    has_more: bool,
+    /// The power of ten that what is kept is multiplied by, without the exponent.
+    power: i64,
+    exponent: i64,
+    is_exponent_negative: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Whole,
+    Fraction,
+    /// Right behind the `e`: a sign may come.
+    Sign,
+    Exponent,
+    /// This is no number.
+    Broken,
+}
+
+impl Number {
+    /// Begins with a digit or a minus.
+    pub(super) fn begin(byte: u8) -> Self {
+        let mut number = Self {
+            part: Part::Whole,
+            has_digit: false,
+            is_negative: byte == b'-',
+            kept: 0,
+            count: 0,
+            has_more: false,
+            power: 0,
+            exponent: 0,
+            is_exponent_negative: false,
+        };
+        if byte != b'-' {
+            number.read(byte);
+        }
+        number
+    }
+
+    /// Looks at the next byte of it.
+    pub(super) fn read(&mut self, byte: u8) {
+        match (self.part, byte) {
+            (Part::Whole | Part::Fraction, b'0'..=b'9') => self.digit(byte - b'0'),
+            (Part::Sign | Part::Exponent, b'0'..=b'9') => {
+                let exponent = self.exponent.saturating_mul(10).saturating_add(i64::from(byte - b'0'));
+                (self.part, self.has_digit) = (Part::Exponent, true);
+                self.exponent = exponent.min(FARTHEST);
+            }
+            (Part::Whole, b'.') if self.has_digit => self.begin_part(Part::Fraction),
+            (Part::Whole | Part::Fraction, b'e' | b'E') if self.has_digit => self.begin_part(Part::Sign),
+            (Part::Sign, b'+' | b'-') => {
+                self.is_exponent_negative = byte == b'-';
+                self.begin_part(Part::Exponent);
+            }
+            _ => self.part = Part::Broken,
+        }
+    }
+
+    const fn begin_part(&mut self, part: Part) {
+        (self.part, self.has_digit) = (part, false);
+    }
+
+    fn digit(&mut self, digit: u8) {
+        self.has_digit = true;
+        let is_kept = self.count < MOST_DIGITS;
+        if is_kept {
+            self.kept = self.kept * 10 + u128::from(digit);
+            self.count += u32::from(self.kept > 0);
+        } else {
+            self.has_more |= digit > 0;
+        }
+        self.power += match (self.part, is_kept) {
+            (Part::Whole, false) => 1,
+            (Part::Fraction, true) => -1,
+            _ => 0,
+        };
+    }
+
+    /// What it comes to, when it has ended.
+    pub(super) fn units(self) -> Option<u64> {
+        if self.part == Part::Broken || !self.has_digit || (self.is_negative && self.kept > 0) {
+            return None;
+        }
+        let exponent = if self.is_exponent_negative { -self.exponent } else { self.exponent };
+        let power = self.power.saturating_add(exponent);
+        let scale = u32::try_from(power.unsigned_abs()).ok().and_then(|it| 10_u128.checked_pow(it));
+        let (whole, has_fraction) = match scale {
+            _ if self.kept == 0 => (0, false),
+            Some(scale) if power >= 0 => (self.kept.saturating_mul(scale), self.has_more),
+            Some(scale) => (self.kept / scale, self.kept % scale > 0 || self.has_more),
+            None if power >= 0 => (u128::MAX, false),
+            None => (0, true),
+        };
+        Some(u64::try_from(whole.saturating_add(u128::from(has_fraction))).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(written: &str, expected: Option<u64>) {
+        let (first, rest) = written.as_bytes().split_first().unwrap();
+        let mut number = Number::begin(*first);
+        rest.iter().for_each(|byte| number.read(*byte));
+        assert_eq!(number.units(), expected, "{written}");
+    }
+
+    #[test]
+    fn a_number_of_any_length_comes_to_units() {
+        let zeros = "0".repeat(400);
+        for (written, expected) in [
+            ("1".repeat(41), u64::MAX),
+            (format!("1{zeros}"), u64::MAX),
+            (format!("{zeros}7"), 7),
+            (format!("12.{zeros}"), 12),
+            (format!("12.{zeros}1"), 13),
+            (format!("0.{zeros}1"), 1),
+            (format!("0.{zeros}"), 0),
+            (format!("0.{zeros}25e402"), 25),
+            (format!("25{zeros}e-400"), 25),
+            (format!("25{zeros}1e-401"), 26),
+            (format!("1e{zeros}2"), 100),
+            (format!("18446744073709551614.{zeros}1"), u64::MAX),
+            (format!("9007199254740992.{zeros}1"), 9_007_199_254_740_993),
+            ("0.1000000000000000055511151231257827021181583404541015625".to_owned(), 1),
+            (format!("1e{}", "9".repeat(50)), u64::MAX),
+            (format!("1e-{}", "9".repeat(50)), 1),
+            (format!("0e{}", "9".repeat(50)), 0),
+            (format!("-{zeros}"), 0),
+        ] {
+            check(&written, Some(expected));
+        }
+    }
+
+    #[test]
+    fn what_is_less_than_nothing_or_no_number_comes_to_nothing() {
+        for written in
+            ["-1", "-0.1", "-1e-999", "-", "1.", "1e", "1e+", "1-2", "1.2.3", "1e2.5", "1e2e3", "--1", "-.5"]
+        {
+            check(written, None);
+        }
+        check(&format!("-{}", "1".repeat(50)), None);
+    }
+
+    #[test]
+    fn it_comes_to_what_a_float_comes_to_where_that_is_exact() {
+        for tenths in 0..2_000_u32 {
+            for exponent in -3_i32..4 {
+                let written = format!("{}.{}e{exponent}", tenths / 10, tenths % 10);
+                let value = f64::from(tenths) * 10_f64.powi(3 + exponent);
+                // In ten thousandths, all of which a float holds.
+                #[allow(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "small and not negative"
+                )]
+                let expected = (value.round() as u64).div_ceil(10_000);
+                check(&written, Some(expected));
+            }
+        }
+    }
+}
