@@ -23,7 +23,8 @@ pub(super) struct Number {
     /// The power of ten that what is kept is multiplied by, without the exponent.
     power: i64,
     exponent: i64,
-    is_exponent_negative: bool,
+    /// 1, or -1 if the exponent has a minus.
+    sign: i64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,7 +50,7 @@ impl Number {
             has_more: false,
             power: 0,
             exponent: 0,
-            is_exponent_negative: false,
+            sign: 1,
         };
         if byte != b'-' {
             number.read(byte);
@@ -69,7 +70,7 @@ impl Number {
             (Part::Whole, b'.') if self.has_digit => self.begin_part(Part::Fraction),
             (Part::Whole | Part::Fraction, b'e' | b'E') if self.has_digit => self.begin_part(Part::Sign),
             (Part::Sign, b'+' | b'-') => {
-                self.is_exponent_negative = byte == b'-';
+                self.sign = if byte == b'-' { -1 } else { 1 };
                 self.begin_part(Part::Exponent);
             }
             _ => self.part = Part::Broken,
@@ -101,13 +102,12 @@ impl Number {
         if self.part == Part::Broken || !self.has_digit || (self.is_negative && self.kept > 0) {
             return None;
         }
-        let exponent = if self.is_exponent_negative { -self.exponent } else { self.exponent };
-        let power = self.power.saturating_add(exponent);
+        let power = self.power.saturating_add(self.sign * self.exponent);
         let scale = u32::try_from(power.unsigned_abs()).ok().and_then(|it| 10_u128.checked_pow(it));
         let (whole, has_fraction) = match scale {
             _ if self.kept == 0 => (0, false),
             Some(scale) if power >= 0 => (self.kept.saturating_mul(scale), self.has_more),
-            Some(scale) => (self.kept / scale, self.kept % scale > 0 || self.has_more),
+            Some(scale) => (self.kept / scale, !self.kept.is_multiple_of(scale) || self.has_more),
             None if power >= 0 => (u128::MAX, false),
             None => (0, true),
         };
@@ -123,7 +123,9 @@ mod tests {
     fn check(written: &str, expected: Option<u64>) {
         let (first, rest) = written.as_bytes().split_first().unwrap();
         let mut number = Number::begin(*first);
-        rest.iter().for_each(|byte| number.read(*byte));
+        for byte in rest {
+            number.read(*byte);
+        }
         assert_eq!(number.units(), expected, "{written}");
     }
 

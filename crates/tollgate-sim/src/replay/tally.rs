@@ -72,6 +72,7 @@ impl Room {
 }
 
 /// One request as a limit met it.
+#[allow(clippy::struct_excessive_bools, reason = "four facts that do not hang together")]
 pub(super) struct Meeting {
     /// Its key.
     pub(super) spot: u64,
