@@ -174,7 +174,8 @@ impl<S: Store> Connection<S> {
             let arrived = tokio::select! {
                 biased;
                 read = self.stream.read_buf(&mut self.buffer) => read,
-                () = std::future::ready(()) => Ok(0),
+                // What has arrived since the runtime last looked is seen only when it has looked again.
+                () = tokio::task::yield_now() => Ok(0),
             };
             let end = match arrived {
                 Ok(some @ 1..) if some < left => {
