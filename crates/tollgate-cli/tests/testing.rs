@@ -166,41 +166,46 @@ fn tests_in_the_policy_itself_are_run_with_it() {
     assert!(finished.stdout.starts_with("policy.yaml\n  ok    Two a minute\n"), "{}", finished.stdout);
 }
 
+/// What a stream says, line by line.
+fn lines(stream: impl std::io::Read + Send + 'static) -> mpsc::Receiver<String> {
+    let (send, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        BufReader::new(stream).lines().map_while(Result::ok).for_each(|line| drop(send.send(line)));
+    });
+    lines
+}
+
+#[track_caller]
+fn wait_for(lines: &mpsc::Receiver<String>, wanted: &str) {
+    let mut seen = Vec::new();
+    while !seen.iter().any(|line: &String| line.contains(wanted)) {
+        let line = lines.recv_timeout(Duration::from_secs(30));
+        seen.push(line.unwrap_or_else(|_| panic!("no `{wanted}` in {seen:#?}")));
+    }
+}
+
 #[test]
 fn watching_shows_each_change_and_mistakes_and_ends_with_0_when_interrupted() {
     let files = with_tests(PASSING);
     let mut command = command(files.path(), &["--watch"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let (send, lines) = mpsc::channel();
-    let streams: [Box<dyn std::io::Read + Send>; 2] =
-        [Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];
-    for stream in streams {
-        let send = send.clone();
-        std::thread::spawn(move || {
-            BufReader::new(stream).lines().map_while(Result::ok).for_each(|line| drop(send.send(line)));
-        });
-    }
-    let wait_for = |wanted: &str| {
-        let mut seen = Vec::new();
-        while !seen.iter().any(|line: &String| line.contains(wanted)) {
-            let line = lines.recv_timeout(Duration::from_secs(30));
-            seen.push(line.unwrap_or_else(|_| panic!("no `{wanted}` in {seen:#?}")));
-        }
-    };
-    wait_for("ok    Two a minute");
-    wait_for("waiting for changes");
+    // Each by itself: which of the two streams is read first is nobody's to say.
+    let told = lines(child.stdout.take().unwrap());
+    let complained = lines(child.stderr.take().unwrap());
+    wait_for(&told, "ok    Two a minute");
+    wait_for(&complained, "waiting for changes");
     files.write("policy.yaml", "limits: [{name: a, by: ip, bucket: 1/minute}]\n");
-    wait_for("came      1 allowed, 2 refused");
-    wait_for("waiting for changes");
+    wait_for(&told, "came      1 allowed, 2 refused");
+    wait_for(&complained, "waiting for changes");
     files.write("policy.test.yaml", "tests: nothing\n");
-    wait_for("`tests` is a list");
-    wait_for("waiting for changes");
+    wait_for(&complained, "`tests` is a list");
+    wait_for(&complained, "waiting for changes");
     files.write(
         "other.test.yaml",
         &format!("policy: policy.yaml\n{}", PASSING.replace("allowed: 2", "allowed: 1")),
     );
     files.write("policy.test.yaml", &PASSING.replace("Two", "Still two"));
-    wait_for("FAIL  Still two a minute");
+    wait_for(&told, "FAIL  Still two a minute");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
