@@ -1,10 +1,7 @@
 //! Costs that are known when the answer is there: what was reserved is put right, however
 //! the request ends, and requests under other limits do not pay for it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
-#![allow(unsafe_code, reason = "a global allocator that counts must implement an unsafe trait")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::{Future as _, pending};
@@ -23,30 +20,11 @@ use tollgate::{
     Timestamp,
 };
 use tollgate_http::{LimitBody, LimitLayer, Outliving, SharedLimiter, Tarpit, Unreached};
+use tollgate_testkit::{CountingAllocator, allocations};
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: CountingAllocator = CountingAllocator;
 
 /// A body that comes in these pieces.
 struct Frames(VecDeque<Piece>);
@@ -408,20 +386,20 @@ async fn a_remote_store_settles_in_the_background() {
 }
 
 /// How often the second of two equal requests allocates.
-fn allocations(policy: &str) -> u64 {
+fn allocations_under(policy: &str) -> u64 {
     let subject = subject(policy);
     let hello =
         |_: Request<()>| std::future::ready(Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello"))));
     let mut service = subject.layer().layer(service_fn(hello));
     let mut serve = || {
         let request = Request::get("/plain").body(()).unwrap();
-        let before = ALLOCATIONS.get();
-        let mut answer = Box::pin(service.call(request));
-        let Poll::Ready(answer) = answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
-            panic!("nothing waits here")
-        };
-        drop(answer.unwrap());
-        ALLOCATIONS.get() - before
+        allocations(|| {
+            let mut answer = Box::pin(service.call(request));
+            let Poll::Ready(answer) = answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
+                panic!("nothing waits here")
+            };
+            drop(answer.unwrap());
+        })
     };
     serve();
     serve()
@@ -432,9 +410,9 @@ fn a_request_that_no_settling_limit_covers_allocates_nothing_for_those_that_are(
     let plain = "{name: plain, endpoint: /plain, by: global, bucket: 1000/hour}";
     let settling =
         "{name: tokens, endpoint: /tokens, by: global, bucket: 1000/hour, cost: {settle: 'json:a.b'}}";
-    let without = allocations(&format!("limits: [{plain}]"));
-    let elsewhere = allocations(&format!("limits: [{plain}, {settling}]"));
+    let without = allocations_under(&format!("limits: [{plain}]"));
+    let elsewhere = allocations_under(&format!("limits: [{plain}, {settling}]"));
     assert_eq!(elsewhere, without);
-    let covered = allocations(&format!("limits: [{}]", settling.replace("/tokens", "/plain")));
+    let covered = allocations_under(&format!("limits: [{}]", settling.replace("/tokens", "/plain")));
     assert!(covered > without, "the test can tell the difference");
 }

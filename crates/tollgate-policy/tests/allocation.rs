@@ -1,33 +1,10 @@
 //! An ordinary request is surveyed without touching the heap.
-#![allow(unsafe_code, reason = "a global allocator that counts cannot be written without")]
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 
 use tollgate_policy::{Call, Checks, Descriptor, Policy, Survey};
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: everything is passed on to the system's allocator unchanged; counting does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: `at` came from `alloc` above, with this layout.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
+use tollgate_testkit::{CountingAllocator, allocations};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static COUNTING: CountingAllocator = CountingAllocator;
 
 #[test]
 fn an_ordinary_request_with_three_limits_allocates_nothing() {
@@ -49,11 +26,11 @@ limits:
         .header("authorization", "Bearer 0123456789abcdef0123456789abcdef")
         .header("x-user-id", "ann@example.com");
     let mut checks = Checks::new();
-    let before = ALLOCATIONS.with(Cell::get);
-    for _ in 0..100 {
-        assert_eq!(policy.survey(&call, &mut checks), Survey::Applies);
-    }
-    let allocated = ALLOCATIONS.with(Cell::get) - before;
+    let allocated = allocations(|| {
+        for _ in 0..100 {
+            assert_eq!(policy.survey(&call, &mut checks), Survey::Applies);
+        }
+    });
     assert_eq!(checks.len(), 4);
     assert_eq!(allocated, 0);
 }
@@ -73,11 +50,11 @@ limits:
     let entries = [("plan", "gold"), ("user", "ann@example.com"), ("path", "/v1/search")];
     let call = Call::described(Descriptor { domain: "edge", entries: &entries });
     let mut checks = Checks::new();
-    let before = ALLOCATIONS.with(Cell::get);
-    for _ in 0..100 {
-        assert_eq!(policy.survey(&call, &mut checks), Survey::Applies);
-    }
-    let allocated = ALLOCATIONS.with(Cell::get) - before;
+    let allocated = allocations(|| {
+        for _ in 0..100 {
+            assert_eq!(policy.survey(&call, &mut checks), Survey::Applies);
+        }
+    });
     assert_eq!(checks.len(), 4);
     assert_eq!(allocated, 0);
 }

@@ -6,6 +6,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests wait for other processes")]
 
+mod counting;
 mod finished;
 mod netns;
 mod program;
@@ -15,6 +16,7 @@ mod redis_sentinel;
 mod scratch;
 mod tollgate;
 
+pub use counting::{CountingAllocator, allocations};
 pub use finished::Finished;
 pub use netns::Lan;
 pub use program::{Program, free_port, wait_for_port};

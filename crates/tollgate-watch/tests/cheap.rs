@@ -1,36 +1,14 @@
 //! Watching a request that passes allocates nothing, but for the few that are written down.
-#![allow(unsafe_code, reason = "a global allocator that counts must implement an unsafe trait")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::Arc;
 
 use tollgate::{Call, Limiter, ManualClock, MemoryStore, Policy, Timestamp};
+use tollgate_testkit::{CountingAllocator, allocations};
 use tollgate_watch::{WatchSettings, Watcher};
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: CountingAllocator = CountingAllocator;
 
 const POLICY: &str = "
 limits:
@@ -54,8 +32,6 @@ fn a_request_that_passes_is_watched_without_allocating() {
     let ask = |turn: usize| assert!(limiter.check(&calls[turn % 4]).is_allowed());
     // Those of this second that are written down.
     (0..100).for_each(ask);
-    let before = ALLOCATIONS.get();
-    (0..10_000).for_each(ask);
-    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert_eq!(allocations(|| (0..10_000).for_each(ask)), 0);
     assert_eq!(watcher.latest_records(usize::MAX, false).len(), 20);
 }
