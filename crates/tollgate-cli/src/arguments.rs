@@ -4,6 +4,7 @@
 //! reads them, with the same messages as for a file.
 
 mod asking;
+mod logs;
 mod replay;
 mod simulate;
 mod test;
@@ -17,7 +18,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 pub(crate) use asking::{
     Amount, Api, Caller, Changes, Check, DEFAULT_API, Explain, Mode, Named, Switch, Top,
 };
-pub(crate) use replay::{LogFiles, Replay};
+pub(crate) use logs::LogReading;
+pub(crate) use replay::Replay;
 pub(crate) use simulate::{Picture, Route, Simulate};
 pub(crate) use test::Test;
 pub(crate) use validate::Validate;

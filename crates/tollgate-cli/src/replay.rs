@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use tollgate::policy::nearest;
 use tollgate::{Limit, Policy};
-use tollgate_sim::log::{Format, Requests};
+use tollgate_sim::log::Requests as _;
 use tollgate_sim::page;
 use tollgate_sim::replay::{Replay, Report, Settings, Share, Suggest};
 
@@ -29,14 +29,12 @@ use crate::output;
 pub(crate) fn run(arguments: &arguments::Replay, environment: &Environment) -> Result<ExitCode, Failure> {
     let settings = settings(arguments)?;
     let (policies, notes) = load(arguments)?;
-    let log = &arguments.log;
-    let mut requests = input::open(&log.logs, &input::reading(log)?, log.quiet)?;
+    let mut requests = input::open(&arguments.logs, &arguments.reading)?;
     let mut replay = Replay::new(policies, settings);
     replay.run(&mut requests).map_err(Failure::new)?;
     let tally = requests.tally();
-    // Whoever asked for the wrong file would otherwise read that nothing was refused.
-    if tally.lines > 0 && tally.lines == tally.skipped {
-        return Err(nothing_read(&requests, tally.lines));
+    if let Some(failure) = input::nothing_read(&requests) {
+        return Err(failure);
     }
     let mut report = replay.finish(&tally);
     report.notes.extend(notes);
@@ -119,21 +117,6 @@ fn load(arguments: &arguments::Replay) -> Result<(Vec<Named>, Vec<String>), Fail
         }
     }
     Ok((policies, notes))
-}
-
-/// Not one line is a request.
-fn nothing_read(requests: &impl Requests, lines: u64) -> Failure {
-    let formats = Format::NAMES.join(", ");
-    let first = requests.first_skipped().map_or_else(String::new, |skipped| {
-        format!("; line {} of {} begins: {}", skipped.line, skipped.input, printable(&skipped.text))
-    });
-    Failure::with_help(
-        format_args!("none of {lines} lines is a request{first}"),
-        format_args!(
-            "formats are {formats}: name one with `--format`; of JSON and CSV, name the fields too: `--field \
-             time=NAME --field ip=NAME`"
-        ),
-    )
 }
 
 fn write_page(path: &Path, report: &Report) -> Result<(), Failure> {

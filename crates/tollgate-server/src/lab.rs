@@ -14,7 +14,7 @@ use tollgate::{Rate, Store};
 use tollgate_sim::simulate::{
     Choice, Contestant, ContestantError, Network, Question, Routing, Simulation, Stores, length,
 };
-use tollgate_sim::traffic::{By, Retry, Shape, Traffic, TrafficError};
+use tollgate_sim::traffic::{By, Retry, Shape, Traffic};
 
 use crate::api::Inner;
 use crate::body::{listed, quoted, read};
@@ -165,7 +165,9 @@ impl Asked {
     fn traffic(&self, usual: Traffic) -> Result<Traffic, Problem> {
         let duration = match self.duration.as_deref() {
             None => usual.duration,
-            Some(text) => length(bounded("duration", text)?).ok_or_else(|| no_duration(text))?,
+            Some(text) => length(bounded("duration", text)?).map_err(|error| {
+                Problem::senseless(format!("`duration`: {error}, not `{}`", quoted(text)))
+            })?,
         };
         let clients = self.clients.unwrap_or(usual.clients);
         if !(1..=MOST_CLIENTS).contains(&clients) {
@@ -199,19 +201,6 @@ impl Asked {
             routing: one_of("routing", self.routing.as_deref(), Routing::RoundRobin, &routings)?,
         })
     }
-}
-
-/// Why this is no duration: it is nothing or too much of a unit, or not written as one.
-fn no_duration(text: &str) -> Problem {
-    let unit = text.trim().trim_start_matches(|it: char| it.is_ascii_digit());
-    let is_counted = unit.len() < text.trim().len();
-    if is_counted && length(&format!("1{unit}")).is_some() {
-        return Problem::senseless(format!("`duration`: {}, not `{}`", TrafficError::Duration, quoted(text)));
-    }
-    Problem::senseless(format!(
-        "`duration` must be a number and a unit, such as 30s, 5m or 1h, not `{}`",
-        quoted(text)
-    ))
 }
 
 /// What a word stands for; without one, the usual.

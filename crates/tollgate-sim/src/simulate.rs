@@ -26,7 +26,7 @@ mod size;
 mod tests;
 mod words;
 
-pub use contestant::{About, Choice, Contestant, ContestantError, SUB_WINDOWS, length};
+pub use contestant::{About, Choice, Contestant, ContestantError, NotALength, SUB_WINDOWS, length};
 pub use nodes::{MOST_NODES, Network, Routing, Stores};
 pub use on_log::OnLog;
 pub use picture::{arrivals, window};

@@ -1,8 +1,10 @@
-//! What can be typed after `replay`, and the flags of every command that reads logs.
+//! What can be typed after `replay`.
 
 use std::path::PathBuf;
 
 use clap::Args;
+
+use super::logs::LogReading;
 
 const REPLAY_HELP: &str = "\
 Examples:
@@ -47,30 +49,9 @@ pub(crate) struct Replay {
     /// Leaves out what other numbers would have refused, and how far limits are from an exact log: faster
     #[arg(long, conflicts_with_all = ["suggest", "suggest_clients"])]
     pub(crate) totals: bool,
-    #[command(flatten)]
-    pub(crate) log: LogFiles,
-}
-
-/// Logs, and how they are read.
-#[derive(Debug, Args)]
-pub(crate) struct LogFiles {
     /// Logs, merged by time: files, plain, gzip or zstd; `-` is standard input
     #[arg(value_name = "LOG", required = true)]
     pub(crate) logs: Vec<PathBuf>,
-    /// `combined`, `common`, `json` or `csv`, instead of looking
-    #[arg(long, value_name = "FORMAT")]
-    pub(crate) format: Option<String>,
-    /// Which field of JSON, or column of CSV, is what: time, ip, method, path, query, host, user, `api_key`, tenant,
-    /// plan, cost, status, header:NAME
-    #[arg(long = "field", value_name = "WHAT=NAME")]
-    pub(crate) fields: Vec<String>,
-    /// How many lines of each log are held back to put them in the order of their times
-    #[arg(long, value_name = "LINES")]
-    pub(crate) reorder: Option<usize>,
-    /// Of times that do not say theirs: Europe/Berlin, UTC, +02:00
-    #[arg(long, value_name = "ZONE")]
-    pub(crate) timezone: Option<String>,
-    /// No progress bar
-    #[arg(long)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) reading: LogReading,
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::replay::LogFiles;
+use super::logs::LogReading;
 
 const HELP: &str = "\
 Examples:
@@ -84,6 +84,10 @@ pub(crate) struct Simulate {
     pub(crate) logs: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) reading: LogReading,
+    /// How many keys each algorithm has room for
+    #[arg(long, value_name = "N", help_heading = "Logs", requires = "logs", default_value_t = 262_144,
+        value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
+    pub(crate) max_keys: u32,
     /// Prints everything as JSON
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
@@ -96,45 +100,6 @@ pub(crate) struct Simulate {
     /// What is drawn: `window`, how much was let through in the last window; `arrivals`, what comes and goes
     #[arg(long, value_name = "WHAT", help_heading = "Output")]
     pub(crate) chart: Option<Picture>,
-}
-
-/// How logs are read.
-#[derive(Debug, Args)]
-pub(crate) struct LogReading {
-    /// `combined`, `common`, `json` or `csv`, instead of looking
-    #[arg(long, value_name = "FORMAT", help_heading = "Logs", requires = "logs")]
-    pub(crate) format: Option<String>,
-    /// Which field of JSON, or column of CSV, is what: see `tollgate replay --help`
-    #[arg(long = "field", value_name = "WHAT=NAME", help_heading = "Logs", requires = "logs")]
-    pub(crate) fields: Vec<String>,
-    /// How many lines of each log are held back to put them in the order of their times
-    #[arg(long, value_name = "LINES", help_heading = "Logs", requires = "logs")]
-    pub(crate) reorder: Option<usize>,
-    /// Of times that do not say theirs: Europe/Berlin, UTC, +02:00
-    #[arg(long, value_name = "ZONE", help_heading = "Logs", requires = "logs")]
-    pub(crate) timezone: Option<String>,
-    /// How many keys each algorithm has room for
-    #[arg(long, value_name = "N", help_heading = "Logs", requires = "logs", default_value_t = 262_144,
-        value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
-    pub(crate) max_keys: u32,
-    /// No progress bar
-    #[arg(long, help_heading = "Logs", requires = "logs")]
-    pub(crate) quiet: bool,
-}
-
-impl Simulate {
-    /// The logs, as every command that reads some has them.
-    pub(crate) fn log_files(&self) -> LogFiles {
-        let LogReading { format, fields, reorder, timezone, quiet, .. } = &self.reading;
-        LogFiles {
-            logs: self.logs.clone(),
-            format: format.clone(),
-            fields: fields.clone(),
-            reorder: *reorder,
-            timezone: timezone.clone(),
-            quiet: *quiet,
-        }
-    }
 }
 
 /// Which node a request goes to.

@@ -1,6 +1,6 @@
 //! Opens the logs that a command names, and shows how far they have been read.
 //!
-//! For `replay` and `simulate`: `input::open(&logs, &input::reading(&files)?, quiet)?` is `Requests`.
+//! For `replay` and `simulate`: `input::open(&arguments.logs, &arguments.reading)?` is `Requests`.
 //!
 //! Not here: compression, formats, order (`tollgate_sim::log`).
 
@@ -11,31 +11,33 @@ use std::path::{Path, PathBuf};
 
 use tollgate::{Clock as _, Span, SystemClock, Timestamp};
 use tollgate_sim::Entry;
-use tollgate_sim::log::{Fields, Input, Log, Met, Reading, Requests, Skipped, Tally};
+use tollgate_sim::log::{Fields, Format, Input, Log, Met, Reading, Requests, Skipped, Tally};
 
-use crate::arguments::LogFiles;
+use crate::arguments::LogReading;
+use crate::client::printable;
 use crate::configuration::shown;
 use crate::failure::Failure;
 use crate::output;
 use crate::top::number;
 
 /// What the flags say about how logs are read.
-pub(crate) fn reading(files: &LogFiles) -> Result<Reading, Failure> {
-    let mut reading = Reading::default().fields(Fields::parse(&files.fields).map_err(Failure::new)?);
-    if let Some(format) = &files.format {
+fn meant(typed: &LogReading) -> Result<Reading, Failure> {
+    let mut reading = Reading::default().fields(Fields::parse(&typed.fields).map_err(Failure::new)?);
+    if let Some(format) = &typed.format {
         reading = reading.format(format.parse().map_err(Failure::new)?);
     }
-    if let Some(lines) = files.reorder {
+    if let Some(lines) = typed.reorder {
         reading = reading.reorder(lines);
     }
-    if let Some(zone) = &files.timezone {
+    if let Some(zone) = &typed.timezone {
         reading = reading.timezone(zone).map_err(Failure::new)?;
     }
     Ok(reading)
 }
 
 /// Opens all of them before anything is read: a name that is wrong costs no time.
-pub(crate) fn open(logs: &[PathBuf], reading: &Reading, is_quiet: bool) -> Result<Opened, Failure> {
+pub(crate) fn open(logs: &[PathBuf], typed: &LogReading) -> Result<Opened, Failure> {
+    let reading = meant(typed)?;
     let (mut inputs, mut size) = (Vec::with_capacity(logs.len()), Some(0));
     // By what it is, not by its name: `./a.log` and a link to it are the same log.
     let mut opened: Vec<(u64, u64)> = Vec::new();
@@ -60,10 +62,30 @@ pub(crate) fn open(logs: &[PathBuf], reading: &Reading, is_quiet: bool) -> Resul
         inputs.push(input);
         size = size.zip(bytes).map(|(sum, bytes): (u64, u64)| sum.saturating_add(bytes));
     }
-    let log = Log::open(inputs, reading)
+    let log = Log::open(inputs, &reading)
         .map_err(|error| Failure::new(format_args!("cannot start to read the logs: {error}")))?;
-    let is_shown = !is_quiet && io::stderr().is_terminal();
-    Ok(Opened { log, met: Met::of(reading), progress: is_shown.then(|| Progress::new(size)) })
+    let is_shown = !typed.quiet && io::stderr().is_terminal();
+    Ok(Opened { log, met: Met::of(&reading), progress: is_shown.then(|| Progress::new(size)) })
+}
+
+/// What to say of a log that has lines, and not one of them is a request: whoever named the wrong file would otherwise
+/// read that nothing was refused.
+pub(crate) fn nothing_read(requests: &impl Requests) -> Option<Failure> {
+    let Tally { lines, skipped, .. } = requests.tally();
+    if lines == 0 || lines > skipped {
+        return None;
+    }
+    let formats = Format::NAMES.join(", ");
+    let first = requests.first_skipped().map_or_else(String::new, |skipped| {
+        format!("; line {} of {} begins: {}", skipped.line, skipped.input, printable(&skipped.text))
+    });
+    Some(Failure::with_help(
+        format_args!("none of {lines} lines is a request{first}"),
+        format_args!(
+            "formats are {formats}: name one with `--format`; of JSON and CSV, name the fields too: `--field \
+             time=NAME --field ip=NAME`"
+        ),
+    ))
 }
 
 /// An input, and what it is if it is a file: of a pipe nothing is known beforehand.

@@ -91,12 +91,8 @@ pub(super) fn contestants(
 fn traffic(arguments: &Simulate, usual: Traffic) -> Result<Traffic, Failure> {
     let duration = match arguments.duration.as_deref() {
         None => usual.duration,
-        Some(text) => length(text).ok_or_else(|| {
-            Failure::with_help(
-                format_args!("`--duration {}` is not a length of time", text.escape_debug()),
-                "a number and a unit: 500ms, 30s, 5m, 1h",
-            )
-        })?,
+        Some(text) => length(text)
+            .map_err(|error| Failure::new(format_args!("`--duration {}`: {error}", text.escape_debug())))?,
     };
     Ok(Traffic {
         load: arguments.load.unwrap_or(usual.load),

@@ -6,12 +6,10 @@ use tollgate_sim::simulate::OnLog;
 
 use super::{Report, asked};
 use crate::arguments::Simulate;
-use crate::client::printable;
 use crate::failure::Failure;
 use crate::replay::input;
 
 pub(super) fn report(arguments: &Simulate) -> Result<Report, Failure> {
-    let files = arguments.log_files();
     let by = arguments.by.as_deref().unwrap_or("ip");
     let (mut contestants, mut notes) = (Vec::new(), Vec::new());
     for rate in asked::rates(arguments) {
@@ -20,27 +18,18 @@ pub(super) fn report(arguments: &Simulate) -> Result<Report, Failure> {
         notes.extend(left_out.into_iter().map(|note| (rate.clone(), note)));
         contestants.extend(made);
     }
-    let reading = input::reading(&files)?;
-    let mut log = input::open(&files.logs, &reading, files.quiet)?;
-    let mut simulation = OnLog::new(contestants, arguments.reading.max_keys as usize);
+    let mut log = input::open(&arguments.logs, &arguments.reading)?;
+    let mut simulation = OnLog::new(contestants, arguments.max_keys as usize);
     let mut entry = Entry::default();
     while log.next(&mut entry).map_err(Failure::new)? {
         simulation.entry(&entry).map_err(Failure::new)?;
     }
     let tally = log.tally();
-    if tally.lines == tally.skipped {
-        return Err(match log.first_skipped() {
-            Some(line) => Failure::with_help(
-                format_args!(
-                    "no line of the log is a request; {}:{} begins {}",
-                    line.input,
-                    line.line,
-                    printable(&line.text)
-                ),
-                "--format and --field say how to read it; see `tollgate replay --help`",
-            ),
-            None => Failure::new("the log is empty"),
-        });
+    if let Some(failure) = input::nothing_read(&log) {
+        return Err(failure);
+    }
+    if tally.lines == 0 {
+        return Err(Failure::new("the log is empty"));
     }
     let mut rates = simulation.rounds();
     for round in &mut rates {

@@ -44,6 +44,18 @@ pub enum CalendarUnit {
     Month,
 }
 
+impl CalendarUnit {
+    /// As a policy writes it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Hour => "hour",
+            Self::Day => "day",
+            Self::Week => "week",
+            Self::Month => "month",
+        }
+    }
+}
+
 impl Calendar {
     /// A calendar by the name of its zone (`Europe/Paris`, `UTC`); `None` for a name nobody knows.
     pub fn new(unit: CalendarUnit, zone: &str) -> Option<Self> {
@@ -114,13 +126,7 @@ impl Calendar {
 /// As in `10000/month in Europe/Paris`.
 impl fmt::Display for Calendar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unit = match self.unit {
-            CalendarUnit::Hour => "hour",
-            CalendarUnit::Day => "day",
-            CalendarUnit::Week => "week",
-            CalendarUnit::Month => "month",
-        };
-        write!(f, "{unit} in {}", self.zone())
+        write!(f, "{} in {}", self.unit.word(), self.zone())
     }
 }
 

@@ -33,8 +33,6 @@ pub fn share(part: u64, whole: u64) -> String {
     match percent {
         ..0.01 => "< 0.01 %".to_owned(),
         ..0.995 => format!("{percent:.2} %"),
-        ..9.95 => format!("{percent:.1} %"),
-        ..99.0 => format!("{percent:.0} %"),
         ..99.9 => format!("{:.1} %", percent.min(99.9)),
         _ => "> 99.9 %".to_owned(),
     }
@@ -104,7 +102,7 @@ mod tests {
             (12, 1000, "1.2 %"),
             (5, 10_000, "0.05 %"),
             (995, 1000, "99.5 %"),
-            (4, 10, "40 %"),
+            (4, 10, "40.0 %"),
             (u64::MAX - 1, u64::MAX, "> 99.9 %"),
         ] {
             assert_eq!(share(part, whole), text, "{part} of {whole}");

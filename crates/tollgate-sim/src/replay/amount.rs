@@ -2,7 +2,7 @@
 //!
 //! Not here: which other numbers are tried (`candidates`).
 
-use tollgate::{Bucket, CalendarUnit, FixedWindow, Quota, Rate, SlidingLog, Window};
+use tollgate::{Bucket, FixedWindow, Quota, Rate, SlidingLog, Window};
 
 /// A quota as a policy writes it: `10/minute, burst 20`.
 pub(super) fn written(quota: &Quota) -> String {
@@ -13,15 +13,7 @@ pub(super) fn written(quota: &Quota) -> String {
             Window::Epoch(length) | Window::Anchored(length) => {
                 Rate::new(quota.capacity(), *length).to_string()
             }
-            Window::Calendar(calendar) => {
-                let unit = match calendar.unit() {
-                    CalendarUnit::Hour => "hour",
-                    CalendarUnit::Day => "day",
-                    CalendarUnit::Week => "week",
-                    CalendarUnit::Month => "month",
-                };
-                format!("{}/{unit}", quota.capacity())
-            }
+            Window::Calendar(calendar) => format!("{}/{}", quota.capacity(), calendar.unit().word()),
         },
         Quota::SlidingWindow(it) => it.rate().to_string(),
         Quota::SlidingParts(it) => it.rate().to_string(),

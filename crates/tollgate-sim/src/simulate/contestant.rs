@@ -7,6 +7,8 @@ use serde_json::json;
 use tollgate::policy::{Diagnostic, Severity, nearest};
 use tollgate::{Policy, Quota, Rate, Span};
 
+use crate::traffic::TrafficError;
+
 /// How many parts the sliding window in parts has here: what the documents recommend.
 pub const SUB_WINDOWS: u32 = 7;
 
@@ -237,18 +239,49 @@ fn parsed(text: &str, about: About) -> Result<Policy, ContestantError> {
     })
 }
 
-/// A length of time as policies write it: `90s`, `10m`. `None`: it is none.
+/// Why a text is no length of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotALength {
+    /// It is not written as one.
+    Unwritten,
+    /// It is one, of nothing or of too much.
+    OutOfBounds,
+}
+
+impl std::fmt::Display for NotALength {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unwritten => {
+                f.write_str("a length of time is a number and a unit, such as 500ms, 30s, 5m or 1h")
+            }
+            Self::OutOfBounds => TrafficError::Duration.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for NotALength {}
+
+/// A length of time as policies write it: `90s`, `10m`.
 ///
 /// ```
 /// # use tollgate::Span;
-/// # use tollgate_sim::simulate::length;
-/// assert_eq!(length("90s"), Some(Span::from_secs(90)));
-/// assert_eq!(length("soon"), None);
+/// # use tollgate_sim::simulate::{NotALength, length};
+/// assert_eq!(length("90s"), Ok(Span::from_secs(90)));
+/// assert_eq!(length("soon"), Err(NotALength::Unwritten));
+/// assert_eq!(length("100000d"), Err(NotALength::OutOfBounds));
 /// ```
-pub fn length(text: &str) -> Option<Span> {
+pub fn length(text: &str) -> Result<Span, NotALength> {
     let text = text.trim();
-    if !text.starts_with(|first: char| first.is_ascii_digit()) || text.contains(['/', ',']) {
-        return None;
+    let unit = text.trim_start_matches(|it: char| it.is_ascii_digit());
+    if unit.len() == text.len() || unit.contains(['/', ',']) {
+        return Err(NotALength::Unwritten);
     }
-    Contestant::new(Choice::FixedWindow, &format!("1/{text}"), None, "ip").ok().map(|it| it.rate.period)
+    let period = |text: &str| {
+        Contestant::new(Choice::FixedWindow, &format!("1/{text}"), None, "ip").ok().map(|it| it.rate.period)
+    };
+    // One of a unit is a length, if it is a unit.
+    let wrong = || {
+        if period(&format!("1{unit}")).is_some() { NotALength::OutOfBounds } else { NotALength::Unwritten }
+    };
+    period(text).ok_or_else(wrong)
 }

@@ -3,7 +3,7 @@
 //! With it, whose numbers they are where a plan, an override or the call set them, and of a limit that
 //! is counted on this node alone both what the policy says and what this node grants.
 
-use tollgate::{CalendarUnit, Quota, Window};
+use tollgate::{Quota, Window};
 
 use super::figures::{exactly, per, stretch};
 use super::tokens;
@@ -59,12 +59,7 @@ pub(super) fn definition(quota: &Quota, by: &str) -> String {
                 format!("{capacity} in each {}, from a key's first request on", stretch(*length))
             }
             Window::Calendar(calendar) => {
-                let unit = match calendar.unit() {
-                    CalendarUnit::Hour => "hour",
-                    CalendarUnit::Day => "day",
-                    CalendarUnit::Week => "week",
-                    CalendarUnit::Month => "month",
-                };
+                let unit = calendar.unit().word();
                 format!("{capacity} in each {unit} of the calendar in {}", calendar.zone())
             }
         },

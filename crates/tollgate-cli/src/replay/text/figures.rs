@@ -2,26 +2,11 @@
 
 use tollgate_sim::plot::number::plural;
 
-pub(crate) use crate::top::number;
+pub(crate) use tollgate_sim::plot::number::{count as number, share};
 
 /// So many of something: `1 request`, `2 requests`.
 pub(crate) fn counted(count: u64, one: &str) -> String {
     plural(count, one, &format!("{one}s"))
-}
-
-/// A part of a whole: `1.5 %`, `<0.01 %`; nothing of nothing is `0 %`.
-#[allow(clippy::cast_precision_loss)] // for people: three digits are shown
-pub(crate) fn share(part: u64, whole: u64) -> String {
-    if part == 0 || whole == 0 {
-        return "0 %".to_owned();
-    }
-    match 100.0 * part as f64 / whole as f64 {
-        percent if percent < 0.01 => "<0.01 %".to_owned(),
-        percent if percent < 1.0 => format!("{percent:.2} %"),
-        percent if percent < 99.95 => format!("{percent:.1} %"),
-        _ if part < whole => ">99.9 %".to_owned(),
-        percent => format!("{percent:.0} %"),
-    }
 }
 
 const EIGHTHS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -75,13 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_read_as_people_write_them() {
-        assert_eq!([0, 999, 1_000, 1_234_567].map(number), ["0", "999", "1,000", "1,234,567"]);
-        let shares = [(0, 0), (1, 100_000), (1, 300), (1, 3), (9_999, 10_000), (5, 5)];
-        assert_eq!(
-            shares.map(|(part, whole)| share(part, whole)),
-            ["0 %", "<0.01 %", "0.33 %", "33.3 %", ">99.9 %", "100 %"]
-        );
+    fn stretches_read_as_people_say_them() {
         assert_eq!([1, 60, 7_200, 90].map(stretch), ["1 second", "1 minute", "2 hours", "90 seconds"]);
     }
 
