@@ -378,6 +378,7 @@ impl LimitBuilder {
             mode: self.mode,
             count_denied: self.count_denied,
             on_outage: crate::limit::OnOutage::default(),
+            on_hangup: crate::limit::OnHangup::default(),
             dialects: self.dialects,
             plans: std::collections::HashMap::default(),
             overrides: std::collections::HashMap::default(),

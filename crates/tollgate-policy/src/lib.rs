@@ -37,7 +37,7 @@ pub use diagnostic::{Diagnostic, Diagnostics, Located, Place, Problems, Severity
 pub use document::{Document, Entry, Fields, Kind, Node, Setting, Words};
 pub use identify::{Credential, Identify};
 pub use key::{Key, LONGEST_PART};
-pub use limit::{Allowance, HeaderMatch, Limit, Missing, Mode, OnOutage, Soft};
+pub use limit::{Allowance, HeaderMatch, Limit, Missing, Mode, OnHangup, OnOutage, Soft};
 pub use lists::ListEntry;
 pub use net::{Net, NetSet};
 pub use pattern::{HostPattern, PathPattern, without_port};

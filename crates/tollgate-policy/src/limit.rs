@@ -52,6 +52,7 @@ pub struct Limit {
     pub(crate) mode: Mode,
     pub(crate) count_denied: bool,
     pub(crate) on_outage: OnOutage,
+    pub(crate) on_hangup: OnHangup,
     pub(crate) dialects: Vec<Dialect>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) plans: HashMap<Box<str>, Allowance>,
@@ -123,6 +124,17 @@ pub enum OnOutage {
     Deny,
 }
 
+/// What becomes of the slot of a request whose caller hangs up before the answer has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnHangup {
+    /// The slot is held until the service behind has answered or closed the connection, or until `ttl`.
+    #[default]
+    Hold,
+    /// The request to the service is canceled and the slot is released: the service stops work when
+    /// its connection is closed.
+    Release,
+}
+
 /// What happens before a limit refuses: the `soft` threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Soft {
@@ -171,6 +183,7 @@ impl Limit {
             mode: Mode::default(),
             count_denied: false,
             on_outage: OnOutage::default(),
+            on_hangup: OnHangup::default(),
             dialects: Vec::new(),
             rules: Vec::new(),
             plans: HashMap::default(),
@@ -273,6 +286,11 @@ impl Limit {
     /// What it does while its store gives no answer.
     pub const fn on_outage(&self) -> OnOutage {
         self.on_outage
+    }
+
+    /// What becomes of the slot of a request whose caller hangs up.
+    pub const fn on_hangup(&self) -> OnHangup {
+        self.on_hangup
     }
 
     /// In whose words answers speak of it, besides those for all answers.

@@ -10,8 +10,8 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate_core::{Owner, Quota, Rule, RuleId, Timestamp};
-use tollgate_policy::{Key, Limit, Policy};
+use tollgate_core::{Owner, Quota, Rule, RuleId, Span, Timestamp};
+use tollgate_policy::{Key, Limit, OnHangup, Policy};
 
 use crate::decision::Decision;
 use crate::outage::{Degraded, Landed, Share};
@@ -135,6 +135,20 @@ impl Receipt {
         } else {
             self.charges.iter().filter(|it| it.is_slot && it.units > 0).count()
         }
+    }
+
+    /// How long a slot lasts at most that outlives its caller: the longest `ttl` of the slots, if the limit of
+    /// one of them says `on_hangup: hold`. That one decides for all: it keeps the request to the service open.
+    pub fn hold_on_hangup(&self, policy: &Policy) -> Option<Span> {
+        self.owner?;
+        let mut longest = None;
+        let mut holds = false;
+        for (charge, rule) in self.slots_in(policy).filter(|(charge, _)| charge.units > 0) {
+            let Quota::Concurrency(slots) = &rule.quota else { continue };
+            longest = longest.max(Some(slots.ttl()));
+            holds |= policy.limit(charge.limit()).is_some_and(|it| it.on_hangup() == OnHangup::Hold);
+        }
+        longest.filter(|_| holds)
     }
 
     /// What counts units, with the rules that now count them.

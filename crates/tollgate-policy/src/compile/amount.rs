@@ -229,6 +229,10 @@ fn options_belong(limit: &Limit, algorithm: Algorithm, problems: &mut Problems) 
             "only `algorithm: concurrency` has slots that expire",
         ),
         (
+            option(limit.on_hangup.map(|it| it.place), "on_hangup").filter(|_| !concurrency),
+            "only `algorithm: concurrency` has slots that a caller can leave behind",
+        ),
+        (
             option(limit.count_denied.map(|it| it.place), "count_denied").filter(|_| concurrency),
             "a refused request holds no slot, so there is nothing to count",
         ),

@@ -241,6 +241,7 @@ impl Draft<'_> {
             mode: limit.mode.map(|it| it.value).unwrap_or_default(),
             count_denied: limit.count_denied.is_some_and(|it| it.value),
             on_outage: limit.on_outage.map(|it| it.value).unwrap_or_default(),
+            on_hangup: limit.on_hangup.map(|it| it.value).unwrap_or_default(),
             dialects: limit.dialects.clone(),
             rules: rules("", amount.base.clone()),
             plans: plans.into_iter().map(plan).collect(),

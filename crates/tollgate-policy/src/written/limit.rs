@@ -21,7 +21,7 @@ use values::{algorithm, allowances, by, headers, method, name, parsed, windows};
 pub(crate) use words::WORDS;
 use words::{
     ALIGNS, AMOUNTS, AlgorithmWord, AlignWord, MISSING, MISSING_ELSEWHERE, MODES, MODES_ELSEWHERE,
-    MissingWord, ModeWord, OUTAGES, OUTAGES_ELSEWHERE, OutageWord,
+    HANGUPS, HANGUPS_ELSEWHERE, HangupWord, MissingWord, ModeWord, OUTAGES, OUTAGES_ELSEWHERE, OutageWord,
 };
 
 use super::OneOrMany;
@@ -35,7 +35,7 @@ use super::sections::{DialectWord, dialects};
 use crate::descriptor::DescriptorPattern;
 use crate::diagnostic::{Located, Place, Problems};
 use crate::document::{Fields, Kind, Node};
-use crate::limit::{HeaderMatch, Missing, Mode, OnOutage, Soft};
+use crate::limit::{HeaderMatch, Missing, Mode, OnHangup, OnOutage, Soft};
 use crate::pattern::{HostPattern, PathPattern};
 use crate::settings::Dialect;
 use crate::source::KeySource;
@@ -101,6 +101,10 @@ pub(crate) struct Limit {
     /// After how long a slot that was never given back is free again. Default `60s`.
     #[schemars(with = "Option<DurationSchema>")]
     pub(crate) ttl: Option<Located<Span>>,
+    /// What becomes of the slot of a request whose caller hangs up. Default `hold`: it is held until the service
+    /// behind the gateway has answered; `release` for services that stop work when their connection is closed.
+    #[schemars(with = "Option<HangupWord>")]
+    pub(crate) on_hangup: Option<Located<OnHangup>>,
     /// How it counts. Default `token-bucket`; `concurrency` where `slots` is written.
     #[schemars(with = "Option<AlgorithmWord>")]
     pub(crate) algorithm: Option<Located<Algorithm>>,
@@ -212,6 +216,8 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Limit> {
             .and_then(|it| it.choice_known_elsewhere("`mode`", &MODES, &MODES_ELSEWHERE, problems)),
         on_outage: get("on_outage")
             .and_then(|it| it.choice_known_elsewhere("`on_outage`", &OUTAGES, &OUTAGES_ELSEWHERE, problems)),
+        on_hangup: get("on_hangup")
+            .and_then(|it| it.choice_known_elsewhere("`on_hangup`", &HANGUPS, &HANGUPS_ELSEWHERE, problems)),
         dialects: get("dialects").map(|it| dialects(it, problems)).unwrap_or_default(),
         soft: get("soft").and_then(|it| soft::read(it, problems)),
         expect: get("expect").map(|it| expect::of_limit(it, problems)).unwrap_or_default(),
