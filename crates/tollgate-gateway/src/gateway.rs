@@ -19,6 +19,7 @@ use tower_layer::Layer;
 
 use crate::body::GatewayBody;
 use crate::connect::Connector;
+use crate::detached::Detached;
 use crate::forward::{Forward, Worker};
 use crate::head::{self, Caller};
 use crate::pool::Pool;
@@ -56,6 +57,7 @@ pub struct Gateway<S = MemoryStore> {
     connector: Connector,
     server: HttpServer,
     tarpit: Tarpit,
+    detached: Arc<Detached>,
 }
 
 impl<S: Store> Gateway<S> {
@@ -93,7 +95,8 @@ impl<S: Store> Gateway<S> {
         let (caps, tls) = (settings.caps.clone(), tls.transpose()?);
         let server = HttpServer { caps, tls, proxy_protocol, ..HttpServer::default() };
         let tarpit = Tarpit::new(settings.tarpit, sleep);
-        Ok(Self { settings, limiter, upstreams: Arc::new(upstreams), connector, server, tarpit })
+        let (upstreams, detached) = (Arc::new(upstreams), Detached::new(settings.detached));
+        Ok(Self { settings, limiter, upstreams, connector, server, tarpit, detached })
     }
 
     /// Where requests go.
@@ -156,6 +159,7 @@ impl<S: Store> Gateway<S> {
             still: settings.still,
             total: settings.total,
             body: settings.body,
+            detached: Arc::clone(&self.detached),
         }
     }
 }

@@ -14,6 +14,7 @@
 mod body;
 mod connect;
 mod demo;
+mod detached;
 mod forward;
 mod gateway;
 mod head;

@@ -30,6 +30,8 @@ pub struct GatewaySettings {
     pub body: Option<u64>,
     /// The most requests that are held back at a time.
     pub tarpit: usize,
+    /// The most requests that run on at their upstreams although their callers are gone, over all workers.
+    pub detached: usize,
     /// How long connecting to an upstream may take.
     pub connect: Duration,
     /// How long an upstream may take to begin its answer.
@@ -82,6 +84,7 @@ impl Default for GatewaySettings {
             caps: Caps::default(),
             body: None,
             tarpit: 1_000,
+            detached: 1_000,
             connect: Duration::from_secs(2),
             answer: Duration::from_secs(60),
             still: Duration::from_secs(60),
@@ -136,13 +139,15 @@ const TIMEOUTS: Words = Words {
 
 const CAPS: Words = Words {
     section: "`caps`",
-    known: &["header_bytes", "headers", "body", "connections", "streams", "tarpit"],
+    known: &["header_bytes", "headers", "body", "connections", "streams", "tarpit", "detached"],
     elsewhere: &[
         ("header_size", "header_bytes"),
         ("body_size", "body"),
         ("max_body", "body"),
         ("waiting", "tarpit"),
         ("held", "tarpit"),
+        ("abandoned", "detached"),
+        ("outliving", "detached"),
     ],
 };
 
@@ -267,6 +272,10 @@ impl GatewaySettings {
         set_size(
             &mut self.tarpit,
             fields.get("tarpit").and_then(|it| it.whole("`tarpit`", 0..=1_000_000, problems)),
+        );
+        set_size(
+            &mut self.detached,
+            fields.get("detached").and_then(|it| it.whole("`detached`", 0..=1_000_000, problems)),
         );
         self.body = fields
             .get("body")

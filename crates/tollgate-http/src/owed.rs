@@ -88,8 +88,7 @@ impl Owed {
         let ttl = receipt.hold_on_hangup(limiter.policy());
         let (limiter, in_force, spawn) = (Arc::clone(limiter), in_force.clone(), spawn.cloned());
         let receipt = Some(receipt);
-        let owed =
-            Self(Box::new(OwedTo { limiter, in_force, receipt, meters, spawn, leaves_slots: false }));
+        let owed = Self(Box::new(OwedTo { limiter, in_force, receipt, meters, spawn, leaves_slots: false }));
         Some(match ttl {
             Some(ttl) => Owing::Shared(SlotGuard::new(owed, ttl, clock, outer)),
             None => Owing::Alone(owed),
@@ -165,7 +164,7 @@ impl<S: Store> Drop for OwedTo<S> {
     fn drop(&mut self) {
         let Some(receipt) = self.receipt.take() else { return };
         let (limiter, in_force) = (Arc::clone(&self.limiter), self.in_force.clone());
-        let mut paying: Background = 
+        let mut paying: Background =
             Box::pin(pay(limiter, in_force, receipt, self.meters.costs(), self.leaves_slots));
         let done = paying.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
         if let (false, Some(spawn)) = (done, &self.spawn) {

@@ -6,6 +6,7 @@ mod bodies;
 mod connections;
 mod crowds;
 mod draining;
+mod hangups;
 mod heads;
 mod hosts;
 mod http2;

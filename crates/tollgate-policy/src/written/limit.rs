@@ -20,8 +20,8 @@ use cost::CostText;
 use values::{algorithm, allowances, by, headers, method, name, parsed, windows};
 pub(crate) use words::WORDS;
 use words::{
-    ALIGNS, AMOUNTS, AlgorithmWord, AlignWord, MISSING, MISSING_ELSEWHERE, MODES, MODES_ELSEWHERE,
-    HANGUPS, HANGUPS_ELSEWHERE, HangupWord, MissingWord, ModeWord, OUTAGES, OUTAGES_ELSEWHERE, OutageWord,
+    ALIGNS, AMOUNTS, AlgorithmWord, AlignWord, HANGUPS, HANGUPS_ELSEWHERE, HangupWord, MISSING,
+    MISSING_ELSEWHERE, MODES, MODES_ELSEWHERE, MissingWord, ModeWord, OUTAGES, OUTAGES_ELSEWHERE, OutageWord,
 };
 
 use super::OneOrMany;
