@@ -48,6 +48,6 @@ pub use settings::{
 };
 pub use source::KeySource;
 pub use suggest::nearest;
-pub use survey::{Block, BlockReason, Check, Checks, Granted, Survey};
+pub use survey::{Block, BlockReason, Check, Checks, Granted, RuleCheck, Survey};
 pub use trap::{Of as TrapOf, Trap};
 pub use written::schema;

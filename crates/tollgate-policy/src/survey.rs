@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use smallvec::SmallVec;
-use tollgate_core::Rule;
+use tollgate_core::{Quota, Rule};
 
 use crate::cost::Cost;
 use crate::descriptor::Descriptor;
@@ -38,6 +38,19 @@ pub struct Check<'p> {
     pub cost: u64,
     /// Which of the requests that are decided together it is of, from zero.
     pub part: u32,
+    /// Whether it is charged although the request is refused.
+    pub count_denied: bool,
+}
+
+/// A check of a rule that stands in no policy, to be decided together with requests.
+#[derive(Clone, Debug)]
+pub struct RuleCheck {
+    /// The rule.
+    pub rule: Rule,
+    /// Whose allowance it is.
+    pub key: Key,
+    /// How much is taken of it.
+    pub cost: u64,
 }
 
 /// A buffer for the checks of one request, to be used again for the next.
@@ -68,10 +81,12 @@ impl<'p> Checks<'p> {
         // The last window takes the key, the others a copy.
         let Some((last, others)) = rules.split_last() else { return };
         let part = self.part;
+        let count_denied = |rule: &Rule| limit.count_denied || is_tally(rule);
         for rule in others {
-            self.list.push(Check { limit, rule, key: key.clone(), cost, part });
+            let (key, count_denied) = (key.clone(), count_denied(rule));
+            self.list.push(Check { limit, rule, key, cost, part, count_denied });
         }
-        self.list.push(Check { limit, rule: last, key, cost, part });
+        self.list.push(Check { limit, rule: last, key, cost, part, count_denied: count_denied(last) });
     }
 
     /// Forgets the last request.
@@ -88,6 +103,11 @@ impl<'p> std::ops::Deref for Checks<'p> {
     fn deref(&self) -> &[Check<'p>] {
         &self.list
     }
+}
+
+/// A tally counts what it refuses.
+const fn is_tally(rule: &Rule) -> bool {
+    matches!(&rule.quota, Quota::FixedWindow(window) if window.is_tally())
 }
 
 /// What a policy says about a request before any counting.
@@ -231,6 +251,25 @@ impl Policy {
                 Survey::Denied(entry) => return Survey::Denied(entry),
                 blocked @ Survey::Blocked(_) if survey == Survey::Applies => survey = blocked,
                 Survey::Applies | Survey::Allowed(_) | Survey::Blocked(_) => {}
+            }
+        }
+        survey
+    }
+
+    /// As [`survey_all`](Self::survey_all), together with rules that stand in no policy. They are the
+    /// parts behind those of the requests, and charged only with all others, also if they are tallies.
+    pub fn survey_all_with<'p, R: Request>(
+        &'p self,
+        requests: &[R],
+        rules: &'p [RuleCheck],
+        out: &mut Checks<'p>,
+    ) -> Survey<'p> {
+        let survey = self.survey_all(requests, out);
+        if self.unwritten.mode != Mode::Off {
+            let first = u32::try_from(requests.len()).unwrap_or(u32::MAX);
+            for (part, RuleCheck { rule, key, cost }) in (first..).zip(rules) {
+                let (limit, key, cost) = (&self.unwritten, key.clone(), *cost);
+                out.list.push(Check { limit, rule, key, cost, part, count_denied: false });
             }
         }
         survey

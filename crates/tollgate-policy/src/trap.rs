@@ -90,6 +90,7 @@ traps! {
     NarrowIpv6Prefix "narrow-ipv6-prefix" Policy,
     UnusedExpect "unused-expect" Policy,
     OpenRedisProtocol "open-redis-protocol" Settings,
+    OpenRefunds "open-refunds" Settings,
     UncountedLimits "uncounted-limits" Settings,
     NoEnvoyFiles "no-envoy-files" Envoy,
     NeverAsked "never-asked" Envoy,

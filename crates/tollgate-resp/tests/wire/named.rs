@@ -108,6 +108,25 @@ fn limits_of_descriptors_are_reached_by_their_entries() {
 }
 
 #[test]
+fn whoever_knows_its_own_token_cannot_guess_anothers() {
+    let policy = "limits: [{name: exports, by: user, slots: 1000}]";
+    let (limiter, _clock) = in_memory(policy);
+    let server = Server::start(limiter, RespSettings::default(), None);
+    let mut client = server.connect();
+    let mut tokens = Vec::new();
+    for held in 1..=50 {
+        client.command(&["TG.ACQUIRE", "exports", "ann"]);
+        client.expect(&format!("*6\r\n:0\r\n:1000\r\n:{}\r\n:-1\r\n:60000\r\n$32\r\n", 1_000 - held));
+        tokens.push(u128::from_str_radix(client.line().trim(), 16).unwrap());
+    }
+    for (one, next) in tokens.iter().zip(&tokens[1..]) {
+        let differ = (one ^ next).count_ones();
+        assert!(differ > 20, "{one:032x} and {next:032x}");
+        assert_ne!(one >> 64, next >> 64);
+    }
+}
+
+#[test]
 fn slots_are_taken_and_given_back() {
     let (limiter, _clock) = in_memory(POLICY);
     let server = Server::start(limiter, RespSettings::default(), None);
