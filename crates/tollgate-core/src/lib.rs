@@ -14,6 +14,7 @@
 //! several limits as one decision (`tollgate`).
 #![deny(clippy::float_arithmetic)]
 
+mod advertised;
 pub mod algorithm;
 mod demand;
 mod encoding;
@@ -25,6 +26,7 @@ mod time;
 #[cfg(feature = "vectors")]
 pub mod vectors;
 
+pub use advertised::{AdvertisedRate, MAX_UNITS};
 pub use algorithm::{
     Algorithm, Bucket, BucketState, Calendar, CalendarUnit, Concurrency, FixedWindow, FixedWindowState,
     Lease, Leases, Overdraft, Owner, SlidingLog, SlidingLogState, SlidingParts, SlidingPartsState,

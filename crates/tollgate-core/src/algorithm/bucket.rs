@@ -22,7 +22,7 @@
 
 use super::{Algorithm, Overdraft};
 use crate::outcome::{Outcome, Verdict};
-use crate::rate::{LONGEST, MOST, QuotaError, Rate};
+use crate::rate::{LONGEST, MOST, QuotaError, Rate, gcd};
 use crate::time::{Span, Timestamp};
 
 /// What a key may spend at once, and how soon one unit comes back.
@@ -66,7 +66,7 @@ impl Bucket {
     /// A bucket that holds one period's worth of units.
     pub fn new(rate: Rate) -> Result<Self, QuotaError> {
         let rate = rate.validate()?;
-        let common = gcd(rate.count, rate.period.as_micros());
+        let common = low(gcd(rate.count.into(), rate.period.as_micros().into()));
         let unit = rate.period.as_micros() / common;
         let den = u32::try_from(rate.count / common).map_err(|_| QuotaError::TooFine)?;
         Self { rate, burst: 0, unit, den, shared: false, full: 0, ticks: None }.with_burst(rate.count)
@@ -369,13 +369,6 @@ fn divide(value: u128, by: u64) -> u64 {
         Ok(small) => small / by,
         Err(_) => low(value / u128::from(by)),
     }
-}
-
-const fn gcd(mut a: u64, mut b: u64) -> u64 {
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! Random, and the same every time: the seed is fixed, printed when something
 //! fails, and taken from `TOLLGATE_SEED` when that is set.
 
+mod advertised;
 mod agreement;
 mod bounds;
 mod calendars;
