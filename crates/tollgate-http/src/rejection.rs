@@ -33,7 +33,7 @@ use tollgate::{Decision, DecisionId, Fate, Limit, LimitOutcome};
 
 use self::accept::Form;
 pub use self::words::promise;
-use crate::headers::{RetryAfter, covers_everything, decider, spoken, write_headers};
+use crate::headers::{Kind, RetryAfter, covers_everything, decider, is_primary, spoken, write_headers};
 
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
@@ -185,15 +185,25 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
         decider(self.decision).is_some_and(|decider| covers_everything(&decider))
     }
 
+    /// What the units of the limit are that refused.
+    fn kind(&self) -> Option<Kind> {
+        decider(self.decision).map(|decider| Kind::of(&decider))
+    }
+
+    /// Whether the main quota of the caller is used up.
+    fn is_primary(&self, settings: &HeaderSettings) -> bool {
+        is_primary(self.decision, settings)
+    }
+
     /// Status and body: in the words of the policy's dialects, or in the form
     /// that the request's headers prefer.
     pub fn response(&self, request: &HeaderMap, settings: &HeaderSettings) -> Response<Bytes> {
         let mut in_dialects = spoken(self.own_dialects, &settings.dialects);
-        let (status, content_type, body) = match in_dialects.find_map(|it| dialects::body(it, self, request))
-        {
-            Some(imitation) => (imitation.status, imitation.content_type, imitation.body),
-            None => self.plain(Form::preferred(request)),
-        };
+        let (status, content_type, body) =
+            match in_dialects.find_map(|it| dialects::body(it, self, request, settings)) {
+                Some(imitation) => (imitation.status, imitation.content_type, imitation.body),
+                None => self.plain(Form::preferred(request)),
+            };
         let mut response = Response::new(body);
         *response.status_mut() = status;
         *response.headers_mut() = HeaderMap::with_capacity(USUAL_HEADERS);

@@ -21,6 +21,7 @@ use crate::identify::Identify;
 use crate::lists::List;
 use crate::policy::Policy;
 use crate::settings::{ClientAddress, HeaderSettings};
+use crate::suggest::hint;
 use crate::written::{File, sections};
 
 /// A policy, or everything that is wrong with the document. `problems` are
@@ -38,6 +39,9 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
         drafts.extend(live.map(|live| (live, candidate)));
     }
     let names = name::all(&file.limits, &mut problems);
+    if !problems.has_errors() {
+        described_limits(file.headers.as_ref(), &names, &mut problems);
+    }
     if problems.has_errors() {
         return Err(problems.errors().about(document.sources()));
     }
@@ -74,6 +78,20 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
     .indexed())
 }
 
+/// Every limit that `headers.describe` names exists.
+fn described_limits(headers: Option<&sections::Headers>, names: &[String], problems: &mut Problems) {
+    for described in headers.iter().flat_map(|it| &it.describe) {
+        if names.contains(&described.value) {
+            continue;
+        }
+        problems.error(described.place, format!("no limit is called `{}`", described.value)).help(hint(
+            &described.value,
+            "limits",
+            names.iter().map(String::as_str),
+        ));
+    }
+}
+
 fn client_address(written: &sections::Client) -> ClientAddress {
     let default = ClientAddress::default();
     ClientAddress {
@@ -100,5 +118,6 @@ fn header_settings(written: sections::Headers) -> HeaderSettings {
         ietf: written.ietf.unwrap_or(default.ietf),
         retry_after_jitter: written.retry_after_jitter.unwrap_or(default.retry_after_jitter),
         dialects: written.dialects,
+        describe: written.describe.into_iter().map(|it| it.value.into()).collect(),
     }
 }

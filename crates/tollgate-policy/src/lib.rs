@@ -47,7 +47,7 @@ pub use settings::{
     ClientAddress, Dialect, ForwardedHeader, HeaderSettings, IetfHeaders, KeyPrivacy, XRateLimit,
 };
 pub use source::KeySource;
-pub use suggest::nearest;
+pub use suggest::{hint, nearest};
 pub use survey::{Block, BlockReason, Check, Checks, Granted, Survey};
 pub use trap::{Of as TrapOf, Trap};
 pub use written::schema;

@@ -52,6 +52,9 @@ pub struct HeaderSettings {
     pub retry_after_jitter: u8,
     /// Words of other services, in addition, on every answer.
     pub dialects: Vec<Dialect>,
+    /// The limits that headers with room for one limit describe on an admitted answer, by name:
+    /// the first that applied. Empty, or where none applied: the rate closest to refusing.
+    pub describe: Vec<Box<str>>,
 }
 
 impl Default for HeaderSettings {
@@ -61,6 +64,7 @@ impl Default for HeaderSettings {
             ietf: IetfHeaders::Draft11,
             retry_after_jitter: 0,
             dialects: Vec::new(),
+            describe: Vec::new(),
         }
     }
 }

@@ -198,8 +198,15 @@ impl<'l> Decision<'l> {
                 None => (true, Span::ZERO),
             })
         } else {
-            binding.min_by_key(|it| (it.outcome.remaining, std::cmp::Reverse(it.outcome.reset_after)))
+            binding.min_by_key(LimitOutcome::closeness)
         }
+    }
+
+    /// Returns the limit that is closest to refusing among those that `is_meant` selects: the one
+    /// with the least left. Limits in shadow mode are left out.
+    pub fn closest_among(&self, is_meant: impl Fn(&LimitOutcome<'_>) -> bool) -> Option<LimitOutcome<'_>> {
+        let meant = self.limits().filter(|it| it.is_binding() && is_meant(it));
+        meant.min_by_key(LimitOutcome::closeness)
     }
 
     /// The limit that matters most to the caller, as [`decider`](Self::decider) has it, but
@@ -368,6 +375,11 @@ impl<'d> LimitOutcome<'d> {
                 && self.outcome.is_admitted()
                 && spent >= u128::from(soft.at) * u128::from(limit)
         })
+    }
+
+    /// Orders limits by how close they are to refusing, the closest first.
+    fn closeness(&self) -> (u64, std::cmp::Reverse<Span>) {
+        (self.outcome.remaining, std::cmp::Reverse(self.outcome.reset_after))
     }
 
     /// Whether its refusal refuses the request.

@@ -209,12 +209,22 @@ pub(crate) struct Headers {
     /// Words of other services, for clients that read those.
     #[schemars(with = "Option<OneOrMany<DialectWord>>")]
     pub(crate) dialects: Vec<Dialect>,
+    /// The limit that `X-RateLimit-*` describes where it applies, by name; of a list, the first that does. Default: the rate closest to refusing.
+    #[schemars(with = "Option<OneOrMany<NameSchema>>")]
+    pub(crate) describe: Vec<Located<String>>,
 }
 
 pub(crate) const HEADERS: Words = Words {
     section: "`headers`",
-    known: &["x_ratelimit", "ietf", "retry_after_jitter", "dialects"],
-    elsewhere: &[("x-ratelimit", "x_ratelimit"), ("jitter", "retry_after_jitter"), ("dialect", "dialects")],
+    known: &["x_ratelimit", "ietf", "retry_after_jitter", "dialects", "describe"],
+    elsewhere: &[
+        ("x-ratelimit", "x_ratelimit"),
+        ("jitter", "retry_after_jitter"),
+        ("dialect", "dialects"),
+        ("limit", "describe"),
+        ("limits", "describe"),
+        ("describes", "describe"),
+    ],
 };
 
 const X_RATELIMIT: [(&str, XRateLimit); 3] =
@@ -239,7 +249,12 @@ impl Headers {
         let retry_after_jitter = fields
             .get("retry_after_jitter")
             .and_then(|it| percent(it, "`retry_after_jitter`", 0..=100, problems));
+        let describe = fields.get("describe").map_or(&[][..], Node::items).iter();
+        let describe = describe
+            .filter_map(|node| Some(node.word("the name of a limit", problems)?.map(str::to_owned)))
+            .collect();
         Some(Self {
+            describe,
             dialects: fields.get("dialects").map(|it| dialects(it, problems)).unwrap_or_default(),
             x_ratelimit: x_ratelimit.map(|it| it.value),
             ietf: ietf.map(|it| it.value),
