@@ -60,6 +60,7 @@ const MAX_LISTED: usize = 8;
 /// let known = ["search", "login"];
 /// assert_eq!(hint("serach", "limits", known), "did you mean `search`?");
 /// assert_eq!(hint("typo", "limits", known), "the limits are `search` and `login`");
+/// assert_eq!(hint("typo", "limits", ["search"]), "there is only `search`");
 /// assert_eq!(hint("typo", "limits", []), "there are no limits");
 /// ```
 pub fn hint<'w>(word: &str, what: &str, known: impl IntoIterator<Item = &'w str>) -> String {
@@ -72,6 +73,7 @@ pub fn hint<'w>(word: &str, what: &str, known: impl IntoIterator<Item = &'w str>
     let more = known.len() - shown.len();
     match (&shown[..], more) {
         ([], _) => format!("there are no {what}"),
+        ([only], 0) => format!("there is only {only}"),
         (_, 0) => format!("the {what} are {}", listed(shown.iter().map(String::as_str))),
         _ => format!("the {what} are {} and {more} more", shown.join(", ")),
     }

@@ -220,7 +220,6 @@ fn options_belong(limit: &Limit, algorithm: Algorithm, problems: &mut Problems) 
     let rate = amount.filter(|(_, word)| *word != "slots");
     let slots = amount.filter(|(_, word)| *word == "slots");
     let option = |place: Option<Place>, word| place.map(|place| (place, word));
-    let calendar = limit.align.is_some_and(|it| it.value == Align::Calendar);
     let foreign = [
         (rate.filter(|_| concurrency), "a concurrency limit counts requests at once: write `slots: 20`"),
         (slots.filter(|_| !concurrency), "only `algorithm: concurrency` has slots"),
@@ -241,16 +240,11 @@ fn options_belong(limit: &Limit, algorithm: Algorithm, problems: &mut Problems) 
             "only `algorithm: fixed-window` has borders to align",
         ),
         (
-            option(limit.timezone.as_ref().map(|it| it.place), "timezone")
-                .filter(|_| algorithm != FixedWindow || !calendar),
-            "only a fixed window with `align: calendar` looks at a time zone",
-        ),
-        (
             option(limit.parts.map(|it| it.place), "parts").filter(|_| algorithm != SlidingWindow),
             "only `algorithm: sliding-window` is counted in parts",
         ),
     ];
-    let mut all_belong = true;
+    let mut all_belong = timezone_belongs(limit, algorithm, problems);
     for ((place, word), why) in foreign.into_iter().filter_map(|(found, why)| Some((found?, why))) {
         all_belong = false;
         let problem = problems.error(place, format!("`{word}` does not belong to `{}`", algorithm.word()));
@@ -260,6 +254,34 @@ fn options_belong(limit: &Limit, algorithm: Algorithm, problems: &mut Problems) 
         }
     }
     all_belong
+}
+
+/// A time zone is read only for windows of a calendar.
+fn timezone_belongs(limit: &Limit, algorithm: Algorithm, problems: &mut Problems) -> bool {
+    let calendar = limit.align.is_some_and(|it| it.value == Align::Calendar);
+    let Some(zone) = limit.timezone.as_ref().filter(|_| algorithm != Algorithm::FixedWindow || !calendar)
+    else {
+        return true;
+    };
+    let message = match algorithm {
+        Algorithm::FixedWindow => "`timezone` has no effect without `align: calendar`".to_owned(),
+        _ => format!("`timezone` does not belong to `{}`", algorithm.word()),
+    };
+    let problem = problems.error(zone.place, message);
+    match (algorithm, limit.align) {
+        (Algorithm::FixedWindow, None) => problem.label("add `align: calendar`, or remove this"),
+        (Algorithm::FixedWindow, Some(align)) => {
+            problem.label("only a calendar has time zones").related(align.place, "write `align: calendar`")
+        }
+        _ => problem.label("only a fixed window can follow a calendar"),
+    };
+    if algorithm != Algorithm::FixedWindow {
+        problem.help("windows of a calendar are `algorithm: fixed-window` with `align: calendar`");
+    }
+    if let Some(chosen) = &limit.algorithm {
+        problem.related(chosen.place, "chosen here");
+    }
+    false
 }
 
 fn unservable(error: QuotaError, place: Place, algorithm: Algorithm, problems: &mut Problems) {
