@@ -1,4 +1,16 @@
 //! The policy file of Tollgate: what is limited, by what, and how much.
+//!
+//! Text goes in, a [`Policy`] comes out, or a list of everything that is wrong with the text, each with
+//! its line and what was probably meant ([`Diagnostics`]). A policy answers one question about a request
+//! ([`Policy::survey`]): which limits apply, for which key, at what cost.
+//!
+//! Parsing goes from what was written to what it does: a located tree ([`Document`]), typed values,
+//! compiled limits. The server reads its own sections from the same [`Document`]. [`schema`] is the JSON
+//! Schema of the format, [`Trap`] the list of warnings, [`path::normal`] the form in which paths are matched.
+//!
+//! Not here: files, sockets, clocks (this crate sees text), counting (`tollgate_core`), deciding
+//! (`tollgate`).
+//!
 #![doc = include_str!("../FORMAT.md")]
 
 mod apart;

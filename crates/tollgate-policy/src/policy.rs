@@ -196,6 +196,16 @@ impl Policy {
         &self.identify
     }
 
+    /// Where a request names its plan; `None`: nowhere.
+    pub const fn plan_from(&self) -> Option<&KeySource> {
+        self.plan_from.as_ref()
+    }
+
+    /// The plan of requests that name none.
+    pub fn default_plan(&self) -> Option<&str> {
+        self.default_plan.as_deref()
+    }
+
     /// Which headers an answer carries.
     pub const fn headers(&self) -> &HeaderSettings {
         &self.headers

@@ -91,6 +91,8 @@ traps! {
     UnusedExpect "unused-expect" Policy,
     OpenRedisProtocol "open-redis-protocol" Settings,
     UncountedLimits "uncounted-limits" Settings,
+    UnprovidedClaim "unprovided-claim" Settings,
+    UnprovidedPlan "unprovided-plan" Settings,
     NoEnvoyFiles "no-envoy-files" Envoy,
     NeverAsked "never-asked" Envoy,
     EnvoyIdleWord "envoy-idle-word" Envoy,

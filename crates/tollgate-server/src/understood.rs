@@ -46,6 +46,7 @@ struct ToldHeaders {
     ietf: &'static str,
     retry_after_jitter: u8,
     dialects: Vec<&'static str>,
+    describe: Vec<String>,
 }
 
 fn places(places: &[Credential]) -> Vec<String> {
@@ -103,6 +104,7 @@ impl<S: Store> Inner<S> {
                 },
                 retry_after_jitter: headers.retry_after_jitter,
                 dialects: headers.dialects.iter().copied().map(dialect).collect(),
+                describe: headers.describe.iter().map(ToString::to_string).collect(),
             },
             privacy: privacy(policy.privacy()),
             max_keys: policy.max_keys(),

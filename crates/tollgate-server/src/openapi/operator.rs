@@ -436,7 +436,7 @@ fn policy() -> Value {
         "identify": whole(json!({"user": words(), "api_key": words(), "tenant": words()})),
         "headers": whole(json!({
             "x_ratelimit": {"enum": ["epoch", "delta", "off"]}, "ietf": {"enum": ["draft-11", "draft-6", "off"]},
-            "retry_after_jitter": count(), "dialects": words(),
+            "retry_after_jitter": count(), "dialects": words(), "describe": words(),
         })),
         "privacy": privacy(), "max_keys": count(),
     }))

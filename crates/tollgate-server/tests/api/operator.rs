@@ -298,7 +298,7 @@ fn the_policy_is_told_as_it_was_understood() {
                           "ipv4_prefix": 32, "ipv6_prefix": 64},
                "identify": {"user": ["header:x-user-id"], "api_key": ["header:x-api-key", "bearer"],
                             "tenant": ["header:x-tenant-id"]},
-               "headers": {"x_ratelimit": "epoch", "ietf": "draft-11", "retry_after_jitter": 0, "dialects": []},
+               "headers": {"x_ratelimit": "epoch", "ietf": "draft-11", "retry_after_jitter": 0, "dialects": [], "describe": []},
                "privacy": "plain", "max_keys": 1_000_000})
     );
 }
