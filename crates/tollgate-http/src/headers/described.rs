@@ -57,8 +57,8 @@ pub(super) fn described<'d>(
 
 /// The first limit of `headers.describe` that applied.
 fn named<'d>(decision: &'d Decision<'_>, settings: &HeaderSettings) -> Option<LimitOutcome<'d>> {
-    let applied = |name: &Box<str>| decision.closest_among(|it| *it.limit().name() == **name);
-    settings.describe.iter().find_map(applied)
+    let mut names = settings.describe.iter();
+    names.find_map(|name| decision.closest_among(|it| *it.limit().name() == **name))
 }
 
 /// Whether a refusal is of the caller's main quota, and that quota is used up: `primary` in the

@@ -70,19 +70,16 @@ impl Words {
             }
             quote(&mut policy, limit.name());
             policy.extend_from_slice(b";q=");
-            let quota = match advertised(&limit, at) {
-                Some(rate) => {
-                    number(&mut policy, rate.units);
-                    policy.extend_from_slice(b";w=");
-                    number(&mut policy, rate.seconds);
-                    valid = valid.start.max(rate.valid.start)..valid.end.min(rate.valid.end);
-                    rate.units
-                }
-                None => {
-                    number(&mut policy, limit.outcome().limit);
-                    policy.extend_from_slice(b";qu=\"concurrent-requests\"");
-                    limit.outcome().limit
-                }
+            let quota = if let Some(rate) = advertised(&limit, at) {
+                number(&mut policy, rate.units);
+                policy.extend_from_slice(b";w=");
+                number(&mut policy, rate.seconds);
+                valid = valid.start.max(rate.valid.start)..valid.end.min(rate.valid.end);
+                rate.units
+            } else {
+                number(&mut policy, limit.outcome().limit);
+                policy.extend_from_slice(b";qu=\"concurrent-requests\"");
+                limit.outcome().limit
             };
             members.push((member(&limit), quota.min(MAX_UNITS)));
         }
