@@ -134,7 +134,7 @@ pub(crate) fn amount(
 fn amount_among_keys(operation: Operation, arguments: &Amount) -> Option<String> {
     let (last, rest) = arguments.key.split_last()?;
     let amount: u64 = last.parse().ok().filter(|_| arguments.cost == 1)?;
-    let words = [&[arguments.limit.clone()], rest].concat();
+    let words = [std::slice::from_ref(&arguments.limit), rest].concat();
     let (word, words) = (operation.word(), printable(&words.join(" ")));
     Some(format!("an amount is given with `--cost`: tollgate {word} {words} --cost {amount}"))
 }
