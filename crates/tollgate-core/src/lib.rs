@@ -36,4 +36,4 @@ pub use outcome::{Outcome, Verdict};
 pub use quota::{Quota, State};
 pub use rate::{QuotaError, Rate};
 pub use rule::{Predecessor, Rule, RuleId};
-pub use time::{Span, Timestamp};
+pub use time::{HumanSpan, Span, Timestamp};

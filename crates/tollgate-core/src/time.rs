@@ -7,8 +7,12 @@
 //!
 //! Not here: reading a clock (`tollgate_store::Clock`). Time is an argument.
 
+mod human;
+
 use std::fmt;
 use std::time::Duration;
+
+pub use human::HumanSpan;
 
 /// A point in time: microseconds since the Unix epoch.
 ///

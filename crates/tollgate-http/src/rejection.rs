@@ -56,7 +56,7 @@ const USUAL_HEADERS: usize = 12;
 /// let id = limiter.id_of(&refused);
 /// let rejection = Rejection::of(&refused, id, RetryAfter::of(&refused, 0, 0)).expect("it was refused");
 /// assert_eq!(rejection.status(), 429);
-/// assert_eq!(rejection.detail(), "limit `api` allows 1 per minute; try again in 60 s");
+/// assert_eq!(rejection.detail(), "limit `api` allows 1 per minute; try again in 1 min");
 /// # Ok::<(), tollgate::PolicyError>(())
 /// ```
 #[derive(Clone, Debug)]

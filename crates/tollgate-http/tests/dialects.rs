@@ -198,7 +198,7 @@ fn the_plain_form_names_the_decision_as_the_header_does() {
             "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
             "title": "Quota Exceeded",
             "status": 429,
-            "detail": "limit `a/1h` allows 1 per hour; try again in 3600 s",
+            "detail": "limit `a/1h` allows 1 per hour; try again in 1 h",
             "instance": format!("urn:tollgate:decision:{id}"),
             "violated-policies": ["a/40s", "a/1h"],
             "retry_after": 3600,

@@ -21,7 +21,7 @@ use crate::identify::Identify;
 use crate::lists::List;
 use crate::policy::Policy;
 use crate::settings::{ClientAddress, HeaderSettings};
-use crate::written::{File, sections};
+use crate::written::{File, privacy, sections};
 
 /// A policy, or everything that is wrong with the document. `problems` are
 /// those found before.
@@ -62,7 +62,7 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
         plan_from: plan_from.map(|it| it.value),
         client,
         headers: file.headers.map(header_settings).unwrap_or_default(),
-        privacy: file.privacy.and_then(|it| it.keys).unwrap_or_default(),
+        key_display: file.privacy.map(privacy::Privacy::into_display).unwrap_or_default(),
         warnings: problems.about(document.sources()),
         expected,
         ..Policy::default()

@@ -11,6 +11,7 @@ mod document;
 mod extract;
 mod identify;
 mod key;
+mod key_display;
 mod limit;
 mod lists;
 mod matcher;
@@ -37,6 +38,7 @@ pub use diagnostic::{Diagnostic, Diagnostics, Located, Place, Problems, Severity
 pub use document::{Document, Entry, Fields, Kind, Node, Setting, Words};
 pub use identify::{Credential, Identify};
 pub use key::{Key, LONGEST_PART};
+pub use key_display::{KeyDisplay, ShownPart};
 pub use limit::{Allowance, HeaderMatch, Limit, Missing, Mode, OnOutage, Soft};
 pub use lists::ListEntry;
 pub use net::{Net, NetSet};

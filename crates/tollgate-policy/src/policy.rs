@@ -20,6 +20,7 @@ use crate::lists::List;
 use crate::matcher::Matcher;
 use crate::net::Net;
 use crate::request::Request;
+use crate::key_display::KeyDisplay;
 use crate::settings::{ClientAddress, HeaderSettings, KeyPrivacy};
 use crate::source::KeySource;
 use crate::trap::Trap;
@@ -58,7 +59,7 @@ pub struct Policy {
     pub(crate) plan_from: Option<KeySource>,
     pub(crate) client: ClientAddress,
     pub(crate) headers: HeaderSettings,
-    pub(crate) privacy: KeyPrivacy,
+    pub(crate) key_display: KeyDisplay,
     pub(crate) max_keys: u64,
     /// Whether a limit settles costs after its requests.
     pub(crate) settles: bool,
@@ -89,7 +90,7 @@ impl Default for Policy {
             plan_from: None,
             client: ClientAddress::default(),
             headers: HeaderSettings::default(),
-            privacy: KeyPrivacy::default(),
+            key_display: KeyDisplay::default(),
             max_keys: 1_000_000,
             settles: false,
             warnings: Diagnostics::default(),
@@ -203,7 +204,12 @@ impl Policy {
 
     /// How keys appear in logs.
     pub const fn privacy(&self) -> KeyPrivacy {
-        self.privacy
+        self.key_display.privacy
+    }
+
+    /// How keys appear to people, in full.
+    pub const fn key_display(&self) -> &KeyDisplay {
+        &self.key_display
     }
 
     /// How many keys the in-memory store remembers at most.

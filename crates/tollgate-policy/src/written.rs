@@ -11,6 +11,7 @@
 mod expect;
 pub(crate) mod limit;
 pub(crate) mod lists;
+pub(crate) mod privacy;
 pub(crate) mod rate;
 mod schema;
 pub(crate) mod sections;
@@ -53,7 +54,7 @@ pub(crate) struct File {
     /// Which headers an answer carries.
     pub(crate) headers: Option<sections::Headers>,
     /// How keys appear in logs and records.
-    pub(crate) privacy: Option<sections::Privacy>,
+    pub(crate) privacy: Option<privacy::Privacy>,
     /// Warnings of `tollgate validate` that are known and kept, by their codes.
     #[schemars(with = "Option<OneOrMany<schema::TrapSchema>>")]
     pub(crate) expect: Vec<Located<Trap>>,
@@ -149,7 +150,7 @@ impl File {
         file.identify = section("identify").and_then(|node| sections::Identify::read(node, problems));
         file.client = section("client").and_then(|node| sections::Client::read(node, problems));
         file.headers = section("headers").and_then(|node| sections::Headers::read(node, problems));
-        file.privacy = section("privacy").and_then(|node| sections::Privacy::read(node, problems));
+        file.privacy = section("privacy").and_then(|node| privacy::Privacy::read(node, problems));
         file.expect = section("expect").map(|node| expect::read(node, problems)).unwrap_or_default();
         file.max_keys =
             section("max_keys").and_then(|node| node.whole("`max_keys`", 1..=1_000_000_000, problems));

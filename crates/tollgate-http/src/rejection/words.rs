@@ -5,8 +5,10 @@
 //!
 //! Pushed and not formatted: every refusal of a flood is worded.
 
+use std::fmt::Write as _;
+
 use tollgate::policy::{Block, BlockReason};
-use tollgate::{LimitOutcome, Quota, Rate, Verdict, Window};
+use tollgate::{LimitOutcome, Quota, Rate, Span, Verdict, Window};
 
 use crate::headers::RetryAfter;
 
@@ -25,8 +27,8 @@ pub(super) fn quota(limit: &LimitOutcome<'_>, retry_after: Option<RetryAfter>) -
         }
         (_, Some(wait)) => {
             words.push_str("; try again in ");
-            number(wait.seconds(), &mut words);
-            words.push_str(" s");
+            // Whole seconds, as `Retry-After` has them. Writing to memory does not fail.
+            let _never = write!(words, "{}", Span::from_secs(wait.seconds()).human());
         }
         (_, None) => {}
     }

@@ -67,6 +67,11 @@ const EXAMPLES: &str = "rates look like 10/minute, 5/2s, 100/15m or 1000/hour, b
 const UNIT_WORDS: &str =
     "the units are ms, second, minute, hour, day, week and month; s, m, h, d and w for short";
 
+/// The words that stand in rates and lengths of time.
+pub(crate) fn words() -> impl Iterator<Item = &'static str> {
+    UNITS.iter().map(|(unit, _)| *unit).chain(["burst"])
+}
+
 impl RateText {
     pub(crate) fn parse(text: &str) -> Result<Self, Mistake> {
         if let Some(mistake) = foreign_form(text) {

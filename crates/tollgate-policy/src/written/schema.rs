@@ -195,7 +195,7 @@ text_schema! {
 #[cfg(test)]
 mod tests {
     use crate::document::Words;
-    use crate::written::{self, limit, sections};
+    use crate::written::{self, limit, privacy, sections};
 
     #[test]
     fn every_word_is_in_the_schema_and_every_word_of_the_schema_is_read() {
@@ -226,6 +226,6 @@ mod tests {
         check("/$defs/Identify", &sections::IDENTIFY);
         check("/$defs/Client", &sections::CLIENT);
         check("/$defs/Headers", &sections::HEADERS);
-        check("/$defs/Privacy", &sections::PRIVACY);
+        check("/$defs/Privacy", &privacy::PRIVACY);
     }
 }

@@ -1,4 +1,4 @@
-//! The smaller sections of the file: `plans`, `identify`, `client`, `headers`, `privacy`.
+//! The smaller sections of the file: `plans`, `identify`, `client`, `headers`.
 
 use std::ops::RangeInclusive;
 
@@ -11,7 +11,7 @@ use crate::document::{Node, Words};
 use crate::identify::Credential;
 use crate::mistake::Mistake;
 use crate::net::Net;
-use crate::settings::{Dialect, ForwardedHeader, IetfHeaders, KeyPrivacy, XRateLimit};
+use crate::settings::{Dialect, ForwardedHeader, IetfHeaders, XRateLimit};
 use crate::source::KeySource;
 
 /// Where the name of a caller's plan comes from.
@@ -283,28 +283,6 @@ pub(super) fn percent(
     found
 }
 
-/// How keys appear in logs and records.
-#[derive(Debug, JsonSchema)]
-#[schemars(deny_unknown_fields)]
-pub(crate) struct Privacy {
-    /// Plain, as a keyed hash, or their first characters only. Default `plain`.
-    #[schemars(with = "Option<PrivacyWord>")]
-    pub(crate) keys: Option<KeyPrivacy>,
-}
-
-pub(crate) const PRIVACY: Words = Words { section: "`privacy`", known: &["keys"], elsewhere: &[] };
-
-const KEYS: [(&str, KeyPrivacy); 3] =
-    [("plain", KeyPrivacy::Plain), ("hashed", KeyPrivacy::Hashed), ("truncated", KeyPrivacy::Truncated)];
-
-impl Privacy {
-    pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
-        let fields = node.fields(&PRIVACY, problems)?;
-        let keys = fields.get("keys").and_then(|node| node.choice("`keys`", &KEYS, problems));
-        Some(Self { keys: keys.map(|keys| keys.value) })
-    }
-}
-
 /// The words of a choice, for the schema: taken from the table that is read.
 macro_rules! word_schema {
     ($($name:ident: $table:expr;)*) => {$(
@@ -333,5 +311,4 @@ word_schema! {
     XRateLimitWord: X_RATELIMIT;
     IetfWord: IETF;
     DialectWord: DIALECTS;
-    PrivacyWord: KEYS;
 }

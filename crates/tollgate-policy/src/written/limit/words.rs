@@ -128,7 +128,7 @@ pub(super) const OUTAGES_ELSEWHERE: [(&str, &str); 6] = [
     ("memory", "local"),
 ];
 /// Those of RFC 9110, of the registry that people use, and one that caches know.
-pub(super) const METHODS: [&str; 19] = [
+pub(crate) const METHODS: [&str; 19] = [
     "GET",
     "HEAD",
     "POST",
