@@ -28,7 +28,7 @@ use crate::environment::Environment;
 use crate::failure::Failure;
 
 pub(crate) use explanation::{is_explanation, words as explained};
-pub(crate) use report::{in_words, printable, rows};
+pub(crate) use report::{in_words, printable, rows, tagged};
 pub(crate) use server::{Question, Server, Understood};
 pub(crate) use switches::{changes, mode};
 pub(crate) use url::segment;

@@ -101,6 +101,11 @@ pub trait Request {
         None
     }
 
+    /// Whether the caller may report the final cost later, by the id of the decision.
+    fn may_be_settled(&self) -> bool {
+        false
+    }
+
     /// The descriptor that stands for the request, where a proxy sent one. Then the limits on
     /// descriptors apply, and those on paths do not.
     fn descriptor(&self) -> Option<Descriptor<'_>> {
@@ -172,6 +177,10 @@ impl<R: Request + ?Sized> Request for &R {
 
     fn cost(&self) -> Option<u64> {
         (**self).cost()
+    }
+
+    fn may_be_settled(&self) -> bool {
+        (**self).may_be_settled()
     }
 
     fn descriptor(&self) -> Option<Descriptor<'_>> {
@@ -338,6 +347,10 @@ impl Request for Call<'_> {
 
     fn cost(&self) -> Option<u64> {
         self.cost
+    }
+
+    fn may_be_settled(&self) -> bool {
+        true
     }
 
     fn descriptor(&self) -> Option<Descriptor<'_>> {

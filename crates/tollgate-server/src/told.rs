@@ -13,6 +13,7 @@ use tollgate_http::{RetryAfter, decider, soft_limits};
 use tollgate_watch::reason;
 
 use crate::access::Role;
+use crate::status::tag;
 
 /// What is told about a decision, member by member.
 #[derive(Serialize)]
@@ -38,6 +39,8 @@ pub(crate) struct ToldLimit<'d> {
     /// Which of its windows, where it has several.
     pub(crate) window: Option<&'d str>,
     pub(crate) key: String,
+    /// Null where not even a hash of the key may be seen.
+    pub(crate) tag: Option<String>,
     pub(crate) algorithm: &'static str,
     pub(crate) allowed: bool,
     pub(crate) mode: &'static str,
@@ -126,6 +129,7 @@ impl Teller<'_> {
             name: limit.name(),
             window: window(limit, rule),
             key: self.policy.show_key(limit, key, self.secret),
+            tag: Some(tag(self.policy.key_tag(limit, key, self.secret))),
             algorithm: rule.quota.algorithm(),
             allowed: outcome.remaining > 0,
             mode: mode(limit.mode()),

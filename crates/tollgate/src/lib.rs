@@ -59,7 +59,7 @@ pub use decision::{Decision, Fate, LimitOutcome, advised_wait};
 pub use gate::Gate;
 pub use id::{DecisionId, NotADecisionId};
 pub use limiter::Limiter;
-pub use observer::{Event, Observer, Watch};
+pub use observer::{Event, Observer, Settlement, Watch};
 pub use outage::{BreakerState, DegradedDecisions, Health, OutageSettings};
 pub use receipt::Receipt;
 pub use tollgate_core::{

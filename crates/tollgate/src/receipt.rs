@@ -14,6 +14,7 @@ use tollgate_core::{Owner, Quota, Rule, RuleId, Timestamp};
 use tollgate_policy::{Key, Limit, Policy};
 
 use crate::decision::Decision;
+use crate::id::DecisionId;
 use crate::outage::{Degraded, Landed, Share};
 
 /// What an admitted request was charged.
@@ -28,6 +29,8 @@ use crate::outage::{Degraded, Landed, Share};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
+    /// The decision that charged, if an observer was told of it.
+    pub(crate) id: Option<DecisionId>,
     pub(crate) at: Timestamp,
     pub(crate) owner: Option<Owner>,
     charges: SmallVec<[Charge; 2]>,
@@ -80,7 +83,7 @@ impl Receipt {
             is_slot: matches!(it.rule().quota, Quota::Concurrency(_)),
             elsewhere: None,
         });
-        Some(Self { at, owner: decision.owner(), charges: charges.collect() })
+        Some(Self { id: decision.id, at, owner: decision.owner(), charges: charges.collect() })
     }
 
     fn without_store(decision: &Decision<'_>, degraded: &Degraded) -> Option<Self> {
@@ -115,7 +118,7 @@ impl Receipt {
         });
         let charges: SmallVec<_> = charges.collect();
         let (at, owner) = (degraded.at, decision.owner());
-        (!charges.is_empty()).then_some(Self { at, owner, charges })
+        (!charges.is_empty()).then_some(Self { id: decision.id, at, owner, charges })
     }
 
     /// The names of the limits that were charged, in the order of the policy.
@@ -149,6 +152,11 @@ impl Receipt {
 }
 
 impl Charge {
+    /// The rule that was charged.
+    pub(crate) const fn rule(&self) -> RuleId {
+        self.rule
+    }
+
     /// The limit that was charged.
     pub(crate) fn limit(&self) -> &str {
         &self.limit

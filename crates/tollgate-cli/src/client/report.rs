@@ -15,7 +15,7 @@ pub(super) fn decision(answer: &Value) -> String {
         out.push_str(" (decided without the store)");
     }
     out.push('\n');
-    out.push_str(&rows(limits, |it| [name(it), text(it, "key"), verdict(it), rest(it)]));
+    out.push_str(&rows(limits, |it| [name(it), key_of(it), verdict(it), rest(it)]));
     out
 }
 
@@ -48,11 +48,28 @@ pub(super) fn key(operation: Operation, limit: &str, answer: &Value) -> String {
         }
         ([only], _) if operation != Operation::Peek => format!("{done}: {}\n", left(only)),
         (several, _) => {
-            let standing = rows(several, |it| [name(it), text(it, "key"), left(it)]);
+            let standing = rows(several, |it| [name(it), key_of(it), left(it)]);
             if done.is_empty() { standing } else { format!("{done}\n{standing}") }
         }
     }
 }
+
+/// The key of a limit, with its tag where it is not shown in full: see [`tagged`].
+pub(super) fn key_of(limit: &Value) -> String {
+    tagged(&text(limit, "key"), limit["tag"].as_str().unwrap_or_default())
+}
+
+/// A key, and the first digits of its tag where the key is shortened: `sk_l… #9c1f0b7d`. The
+/// tag is the same under every limit, so it tells which customer it is.
+pub(crate) fn tagged(key: &str, tag: &str) -> String {
+    match tag.get(..TAG_DIGITS) {
+        Some(digits) if key.contains('…') => format!("{key} #{}", printable(digits)),
+        _ => key.to_owned(),
+    }
+}
+
+/// The digits of a tag that are shown to people.
+const TAG_DIGITS: usize = 8;
 
 /// What a row is about: the limit, and which of its windows.
 pub(super) fn name(limit: &Value) -> String {
@@ -171,6 +188,17 @@ mod tests {
   trial                   would refuse (shadow)  0 of 1 left, coming back does not help
 "
         );
+    }
+
+    #[test]
+    fn a_key_that_is_shortened_is_told_with_its_tag() {
+        assert_eq!(tagged("sk-l…", "9c1f0b7d52e86a34"), "sk-l… #9c1f0b7d");
+        assert_eq!(tagged("203.0.113.9", "9c1f0b7d52e86a34"), "203.0.113.9");
+        assert_eq!(tagged("sk-l…", ""), "sk-l…");
+        let limits = json!([{"name": "api", "key": "sk-l…", "tag": "9c1f0b7d52e86a34", "remaining": 1, "limit": 2}]);
+        let answer = json!({"allowed": true, "limits": limits});
+        assert_eq!(key(Operation::Peek, "api", &answer), "  api  sk-l… #9c1f0b7d  1 of 2 left\n");
+        assert!(decision(&answer).contains("sk-l… #9c1f0b7d"));
     }
 
     #[test]

@@ -164,6 +164,7 @@ fn limit_outcome() -> Value {
             "name",
             "window",
             "key",
+            "tag",
             "algorithm",
             "allowed",
             "mode",
@@ -176,6 +177,7 @@ fn limit_outcome() -> Value {
             "name": {"type": "string", "description": "The limit's name, as in the policy and in paths."},
             "window": {"type": ["string", "null"], "description": "Which of its windows, such as `1s`; null where it has one only."},
             "key": {"type": "string", "description": "As the policy's `privacy` lets it be seen; API keys and cookies never whole."},
+            "tag": {"anyOf": [{"type": "null"}, super::operator::tag()]},
             "algorithm": algorithm(),
             "allowed": {"type": "boolean"},
             "mode": mode(),
@@ -230,6 +232,7 @@ fn limit() -> Value {
             "count_denied",
             "on_outage",
             "plans",
+            "plan_quotas",
         ],
         json!({
             "name": {"type": "string"},
@@ -256,6 +259,11 @@ fn limit() -> Value {
             "count_denied": {"type": "boolean"},
             "on_outage": {"enum": ["local", "allow", "deny"]},
             "plans": words,
+            "plan_quotas": {"type": "array", "description": "What each of these plans grants.", "items": object(&["plan", "grants", "quotas"], json!({
+                "plan": {"type": "string"},
+                "grants": {"enum": ["limited", "unlimited", "blocked"]},
+                "quotas": {"type": "array", "items": {"type": "string"}, "description": "One for each window, in words; none where nothing is counted."},
+            }))},
         }),
     )
 }

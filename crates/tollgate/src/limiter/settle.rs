@@ -10,6 +10,7 @@ use tollgate_store::{Store, StoreError};
 
 use super::Limiter;
 use crate::decision::Decision;
+use crate::observer::Settlement;
 use crate::outage::Landed;
 use crate::receipt::{Charge, Receipt};
 
@@ -51,6 +52,7 @@ impl<S: Store> Limiter<S> {
         for (charge, rule) in receipt.units_in(&self.policy) {
             let adjustment = Adjustment::Refund { units: charge.units, taken_at: receipt.at };
             self.correct(charge, rule, adjustment).await?;
+            self.notify_settled(receipt, charge, 0);
         }
         self.release_receipt(receipt).await
     }
@@ -63,7 +65,7 @@ impl<S: Store> Limiter<S> {
         let only_some = self.policy.settles() && receipt.limits().any(settles);
         for (charge, rule) in receipt.units_in(&self.policy) {
             if !only_some || settles(charge.limit()) {
-                self.settle_charge(receipt.at, charge, rule, cost).await?;
+                self.settle_charge(receipt, charge, rule, cost).await?;
             }
         }
         Ok(())
@@ -76,17 +78,17 @@ impl<S: Store> Limiter<S> {
         let mut settled = Ok(());
         for (charge, rule) in receipt.units_in(&self.policy) {
             if let Some((_, cost)) = costs.iter().find(|(name, _)| *name == charge.limit()) {
-                let of_this = self.settle_charge(receipt.at, charge, rule, *cost).await;
+                let of_this = self.settle_charge(receipt, charge, rule, *cost).await;
                 settled = settled.and(of_this);
             }
         }
         settled
     }
 
-    /// Puts what was charged at a time right.
+    /// Puts what was charged right, and tells the observer.
     async fn settle_charge(
         &self,
-        at: Timestamp,
+        receipt: &Receipt,
         charge: &Charge,
         rule: &Rule,
         cost: u64,
@@ -95,11 +97,21 @@ impl<S: Store> Limiter<S> {
             return Ok(());
         }
         let adjustment = if cost < charge.units {
-            Adjustment::Refund { units: charge.units - cost, taken_at: at }
+            Adjustment::Refund { units: charge.units - cost, taken_at: receipt.at }
         } else {
             Adjustment::Charge { units: cost - charge.units, overdraft: Overdraft::OneCapacity }
         };
-        self.correct(charge, rule, adjustment).await
+        self.correct(charge, rule, adjustment).await?;
+        self.notify_settled(receipt, charge, cost);
+        Ok(())
+    }
+
+    /// Tells the observer what a charge cost in the end.
+    fn notify_settled(&self, receipt: &Receipt, charge: &Charge, cost: u64) {
+        if let (Some(watched), Some(id)) = (&self.watched, receipt.id) {
+            let (rule, key, reserved) = (charge.rule(), &charge.key, charge.units);
+            watched.settled(&Settlement { id, rule, key, reserved, cost });
+        }
     }
 
     /// As [`release`](Self::release), of a decision that is gone. Doing so twice does no harm.
