@@ -105,16 +105,7 @@ export function openLimit(data, name, { closed, openSwitch }) {
       h("h3", null, "What it says"),
       h("p", null, `Applies to `, foreign(covers(limit), "mono wrap"), "."),
       ...inWords({ ...limit, plan_quotas: [] }).map((it) => h("p", null, visible(it))),
-      limit.plan_quotas.length > 0
-        ? [
-            h("h3", null, "By plan"),
-            h(
-              "dl",
-              { class: "pairs plans" },
-              limit.plan_quotas.map((it) => pair(foreign(it.plan, "wrap"), visible(planQuota(it)))),
-            ),
-          ]
-        : "",
+      ...(limit.plan_quotas.length > 0 ? plans(limit.plan_quotas) : []),
       candidate
         ? h(
             "p",
@@ -147,6 +138,16 @@ export function openLimit(data, name, { closed, openSwitch }) {
   update();
   return update;
 }
+
+/** The numbers of each plan. */
+const plans = (list) => [
+  h("h3", null, "By plan"),
+  h(
+    "dl",
+    { class: "pairs plans" },
+    list.map((it) => pair(foreign(it.plan, "wrap"), visible(planQuota(it)))),
+  ),
+];
 
 const number = (value, label, cls) => h("div", null, h("dt", null, label), h("dd", { class: cls }, value));
 

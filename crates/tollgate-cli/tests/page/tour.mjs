@@ -22,7 +22,7 @@ const row = (name) =>
 
 // At a glance.
 await says(page.locator("#pills"), /Refusing \d/);
-await says(page.locator("#verdict"), /^Yes: .* of requests are refused, since/);
+await says(page.locator("#verdict"), /^[\d.]+ % of requests are refused, since/);
 await says(page.locator("#verdict-more"), /Most by search \(\d/);
 await says(page.locator("#facts"), /policy 1, loaded .*Tollgate \d.*admin/);
 await says(page.locator("#store"), /memory of this node.*closed/);
@@ -156,7 +156,7 @@ await box.getByLabel("Off").check();
 await box.getByRole("button", { name: "Switch to off" }).click();
 await says(page.locator("#pills"), "Everything is off");
 await says(page.locator("#notices"), "Everything is switched off: no limit is checked.");
-await says(page.locator("#verdict"), "everything is switched off");
+await says(page.locator("#verdict"), "Everything is switched off");
 assert.equal((await send("/api/v1/search", acme)).status, 200);
 await page.locator("#switch-everything").click();
 await box.getByLabel("Enforce").check();
