@@ -39,7 +39,8 @@ pub(crate) struct ToldLimit<'d> {
     /// Which of its windows, where it has several.
     pub(crate) window: Option<&'d str>,
     pub(crate) key: String,
-    /// Null where not even a hash of the key may be seen.
+    /// There where the key is shortened, unless not even a hash of it may be seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tag: Option<String>,
     pub(crate) algorithm: &'static str,
     pub(crate) allowed: bool,
@@ -125,11 +126,13 @@ impl Teller<'_> {
         key: &Key,
         outcome: &Outcome,
     ) -> ToldLimit<'d> {
+        let shown = self.policy.show_key(limit, key, self.secret);
+        let is_shortened = shown.contains('…');
         ToldLimit {
             name: limit.name(),
             window: window(limit, rule),
-            key: self.policy.show_key(limit, key, self.secret),
-            tag: Some(tag(self.policy.key_tag(limit, key, self.secret))),
+            tag: is_shortened.then(|| tag(self.policy.key_tag(limit, key, self.secret))),
+            key: shown,
             algorithm: rule.quota.algorithm(),
             allowed: outcome.remaining > 0,
             mode: mode(limit.mode()),

@@ -88,15 +88,15 @@ impl History {
         let mut past = self.past();
         let second = now.as_micros() / 1_000_000;
         past.add(series_of(&counters.total()));
-        let seconds = past.second.map_or(0, |last| passed(last, second));
-        past.second = Some(second);
-        past.begin_seconds(seconds);
         let step = second / STEP;
-        let steps = passed(past.step, step);
+        // What came before the first tick belongs to the present.
+        let (seconds, steps) =
+            past.second.map_or((0, 0), |last| (passed(last, second), passed(past.step, step)));
+        (past.second, past.step) = (Some(second), step);
+        past.begin_seconds(seconds);
         if steps == 0 {
             return 0;
         }
-        past.step = step;
         past.push_latency(steps, counters.latency());
         let limits = counters.limits();
         for limit in &limits {

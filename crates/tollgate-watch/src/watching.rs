@@ -14,7 +14,8 @@ use std::sync::{Arc, PoisonError};
 
 use tollgate::policy::{Key, KeyDisplay};
 use tollgate::{
-    Event, Fate, Limit, LimitOutcome, Mode, Policy, Quota, Request, Rule, RuleId, Settlement, Span, Verdict, Watch,
+    Event, Fate, Limit, LimitOutcome, Mode, Policy, Quota, Request, Rule, RuleId, Settlement, Span, Verdict,
+    Watch,
 };
 
 use crate::counting::PolicyCounters;

@@ -112,7 +112,11 @@ fn a_limit_is_told_of_in_steps_of_five_seconds() {
     let series = scene.watcher.limit_series("api").unwrap();
     assert_eq!(series.until, START + 15);
     assert_eq!((&series.allowed[56..], &series.limited[56..]), (&[3, 1, 0, 0][..], &[0, 1, 0, 1][..]));
-    assert_eq!(series.remaining[55..], [None, Some(250), Some(0), None, Some(0)], "the present step is the last");
+    assert_eq!(
+        series.remaining[55..],
+        [None, Some(250), Some(0), None, Some(0)],
+        "the present step is the last"
+    );
     assert_eq!([series.allowed.len(), series.limited.len(), series.remaining.len()], [60; 3]);
     let trial = scene.watcher.limit_series("trial").unwrap();
     assert_eq!((&trial.allowed[56..], &trial.limited[56..]), (&[1, 0, 0, 0][..], &[2, 2, 0, 1][..]));
@@ -136,7 +140,11 @@ fn a_limits_window_is_the_last_five_minutes_up_to_now() {
     assert_eq!(scene.watcher.limit_window("api").unwrap().counts.limited, 2);
     scene.tick_after(1);
     let window = scene.watcher.limit_window("api").unwrap();
-    assert_eq!((window.counts.allowed, window.counts.limited), (0, 0), "what is older than the window has gone");
+    assert_eq!(
+        (window.counts.allowed, window.counts.limited),
+        (0, 0),
+        "what is older than the window has gone"
+    );
     assert_eq!(scene.watcher.limit_window("api"), Some(tollgate_watch::LimitWindow::default()));
     assert_eq!(scene.watcher.limit_totals("api").unwrap().limited, 2);
 }

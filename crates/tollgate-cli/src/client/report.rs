@@ -195,7 +195,8 @@ mod tests {
         assert_eq!(tagged("sk-l…", "9c1f0b7d52e86a34"), "sk-l… #9c1f0b7d");
         assert_eq!(tagged("203.0.113.9", "9c1f0b7d52e86a34"), "203.0.113.9");
         assert_eq!(tagged("sk-l…", ""), "sk-l…");
-        let limits = json!([{"name": "api", "key": "sk-l…", "tag": "9c1f0b7d52e86a34", "remaining": 1, "limit": 2}]);
+        let limits =
+            json!([{"name": "api", "key": "sk-l…", "tag": "9c1f0b7d52e86a34", "remaining": 1, "limit": 2}]);
         let answer = json!({"allowed": true, "limits": limits});
         assert_eq!(key(Operation::Peek, "api", &answer), "  api  sk-l… #9c1f0b7d  1 of 2 left\n");
         assert!(decision(&answer).contains("sk-l… #9c1f0b7d"));

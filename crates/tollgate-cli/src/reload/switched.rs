@@ -25,7 +25,9 @@ pub(super) fn in_words(modes: &Modes) -> Option<String> {
             switch if switch.word() == file => {
                 format!("`{name}` is switched to `{file}`, which the file says too")
             }
-            switch => format!("`{name}` is switched to `{}`, and the file says `{file}`", Switch::word(switch)),
+            switch => {
+                format!("`{name}` is switched to `{}`, and the file says `{file}`", Switch::word(switch))
+            }
         });
     }
     if let Some(more) = switched.len().checked_sub(MAX_NAMED).filter(|more| *more > 0) {

@@ -60,8 +60,7 @@ impl Brief {
     /// `FILE:LINE:COLUMN: message (label; help)`, with a line break behind it.
     pub(super) fn render(&self, it: &Diagnostic, sources: &Sources, file: &str, out: &mut String) {
         let suggested = self.suggested(it);
-        let said =
-            |text: &str| excerpt::printable(&self.veiled(&store::said(it, sources, text), &suggested));
+        let said = |text: &str| excerpt::printable(&self.veiled(&store::said(it, sources, text), &suggested));
         out.push_str(&excerpt::whereabouts(it.place, sources, file));
         let kind = if it.severity == Severity::Warning { it.kind() } else { String::new() };
         out.extend([if kind.is_empty() { "" } else { ": " }, &kind, ": "]);
@@ -76,7 +75,8 @@ impl Brief {
 
     /// The words of the format that a diagnostic suggests.
     fn suggested<'d>(&self, it: &'d Diagnostic) -> Vec<&'d str> {
-        let hints = std::iter::once(&it.label).chain(&it.help).filter_map(|text| text.split_once("did you mean"));
+        let hints =
+            std::iter::once(&it.label).chain(&it.help).filter_map(|text| text.split_once("did you mean"));
         let quoted = hints.flat_map(|(_, rest)| rest.split('`').skip(1).step_by(2));
         quoted.flat_map(pieces).filter(|piece| self.words.contains(*piece)).collect()
     }
@@ -125,7 +125,8 @@ impl Brief {
         let is_number = |piece: &str| {
             piece.len() <= MAX_DIGITS && piece.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_')
         };
-        let is_word = |piece: &str| self.words.contains(piece.trim_start_matches(|it: char| it.is_ascii_digit()));
+        let is_word =
+            |piece: &str| self.words.contains(piece.trim_start_matches(|it: char| it.is_ascii_digit()));
         pieces(text).any(is_word) && pieces(text).all(|piece| is_word(piece) || is_number(piece))
     }
 }
@@ -193,7 +194,10 @@ mod tests {
             "limits: [{by: ip, bucket: 1/s}]\nallow: [hunter2hunter2]",
         ] {
             let said = brief(text);
-            assert!(!said.contains("51secret") && !said.contains("3456789") && !said.contains("hunter2"), "{said}");
+            assert!(
+                !said.contains("51secret") && !said.contains("3456789") && !said.contains("hunter2"),
+                "{said}"
+            );
         }
     }
 

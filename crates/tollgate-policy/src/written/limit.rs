@@ -18,11 +18,11 @@ use tollgate_core::Span;
 
 use cost::CostText;
 use values::{algorithm, allowances, by, headers, method, name, parsed, windows};
-pub(crate) use words::{METHODS, WORDS};
 use words::{
     ALIGNS, AMOUNTS, AlgorithmWord, AlignWord, MISSING, MISSING_ELSEWHERE, MODES, MODES_ELSEWHERE,
     MissingWord, ModeWord, OUTAGES, OUTAGES_ELSEWHERE, OutageWord,
 };
+pub(crate) use words::{METHODS, WORDS};
 
 use super::OneOrMany;
 use super::expect;

@@ -32,7 +32,11 @@ pub(crate) struct Privacy {
 pub(crate) const PRIVACY: Words = Words {
     section: "`privacy`",
     known: &["keys", "show", "labels"],
-    elsewhere: &[("label", "labels: {KEY: NAME}"), ("names", "labels: {KEY: NAME}"), ("suffix", "show: suffix")],
+    elsewhere: &[
+        ("label", "labels: {KEY: NAME}"),
+        ("names", "labels: {KEY: NAME}"),
+        ("suffix", "show: suffix"),
+    ],
 };
 
 const KEYS: [(&str, KeyPrivacy); 3] =

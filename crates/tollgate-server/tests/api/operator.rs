@@ -373,6 +373,52 @@ limits: [{name: api, by: api_key, windows: [1/minute, 1000/hour]}]
 }
 
 #[test]
+fn one_customer_has_one_tag_under_every_limit_and_it_is_not_the_key() {
+    let policy = "
+limits:
+  - {name: short, by: api_key, bucket: 1/minute}
+  - {name: long, endpoint: /long, by: api_key, algorithm: fixed-window, rate: 1/day}
+  - {name: pair, endpoint: /pair, by: [ip, api_key], bucket: 1/hour}
+";
+    let (subject, _) = watched(policy, Access::open());
+    let mut tags = Vec::new();
+    for path in ["/", "/long", "/pair"] {
+        for _ in 0..2 {
+            let asked = json!({"path": path, "api_key": "sk-live-51HzQ", "ip": "203.0.113.9"}).to_string();
+            let told = subject.ask("/v1/check", &asked);
+            tags.extend(told["limits"].as_array().unwrap().iter().map(|it| it["tag"].clone()));
+            subject.advance(Span::from_secs(60));
+        }
+    }
+    let peeked = subject.ask("/v1/limits/long/peek", r#"{"key":"sk-live-51HzQ"}"#);
+    tags.push(peeked["limits"][0]["tag"].clone());
+    for (path, list) in [("/v1/top", "keys"), ("/v1/decisions", "decisions")] {
+        let told = subject.get(path).json();
+        tags.extend(told[list].as_array().unwrap().iter().map(|it| it["tag"].clone()));
+    }
+    assert!(tags.len() > 12 && tags.iter().all(|tag| *tag == tags[0] && tag.is_string()), "{tags:?}");
+    let other = subject.ask("/v1/limits/long/peek", r#"{"key":"sk-live-51HzR"}"#);
+    assert_ne!(other["limits"][0]["tag"], tags[0]);
+}
+
+#[test]
+fn the_sums_of_five_minutes_are_alike_and_include_the_present_second() {
+    let (subject, _) = watched(POLICY, Access::open());
+    for _ in 0..5 {
+        ask(&subject, "/", "203.0.113.9");
+    }
+    let (overview, stats) = (subject.get("/v1/overview").json(), subject.get("/v1/stats").json());
+    let top = subject.get("/v1/top").json();
+    assert_eq!((&overview["window"]["allowed"], &overview["window"]["refused"]), (&json!(2), &json!(3)));
+    assert_eq!(stats["limits"][0]["limited"], 3);
+    assert_eq!(top["keys"][0]["refused"], 3);
+    assert_eq!(overview["window"]["until"], overview["series"]["until"]);
+    for told in [&stats, &top] {
+        assert_eq!(told["from"], overview["window"]["from"]);
+    }
+}
+
+#[test]
 fn whom_a_limit_refuses_without_counting_is_found_by_the_same_tag() {
     let policy = "limits: [{name: api, by: user, bucket: 9/minute, missing: refuse}]";
     let (subject, _) = watched(policy, Access::open());
