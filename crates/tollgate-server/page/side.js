@@ -13,7 +13,8 @@ export function showUnobserved() {
   for (const it of [$("top-body"), $("routes-body")]) refill(it, UNSEEN, () => nothing(UNSEEN));
 }
 
-const span = (from, to) => duration((to === null ? serverNow() : Date.parse(to)) - Date.parse(from));
+const seconds = (ms) => duration(Math.floor(ms / 1000) * 1000);
+const span = (from, to) => seconds((to === null ? serverNow() : Date.parse(to)) - Date.parse(from));
 
 /** Health of the store. */
 export function showStore(store) {
@@ -193,7 +194,7 @@ export function showFacts(overview) {
     () =>
       [
         [`policy ${policy.version}`, `loaded ${ago(policy.loaded_at)}`],
-        [`up ${duration(serverNow() - Date.parse(overview.started_at))}`],
+        [`up ${seconds(serverNow() - Date.parse(overview.started_at))}`],
         [`Tollgate ${overview.version}`],
         [overview.role],
       ].map((it) => h("span", null, it.join(", "))),

@@ -111,7 +111,7 @@ export function verdict(overview, now, stats, top, causes) {
   else if (mode === "shadow") head = "Everything is in shadow mode: no limit refuses.";
   else if (now.refused === 0) head = now.all === 0 ? "No requests." : "Every request passed.";
   else
-    head = `Nothing was refused for ${duration((serverNow() / 1000 - lastRefusal(overview)) * 1000)}.`;
+    head = `Nothing was refused for ${duration(Math.round(serverNow() / 1000 - lastRefusal(overview)) * 1000)}.`;
   if (now.refused > 0 && worst && worst.limited + worst.blocked > 0) {
     const others = Object.keys(causes).some((it) => it !== "refused");
     detail.push({ limit: worst.name, refused: worst.limited + worst.blocked, key: who, others });

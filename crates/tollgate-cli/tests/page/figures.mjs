@@ -67,7 +67,7 @@ const tag = await page.locator("#verdict-more .tag").textContent();
 assert.match(tag, /^#[0-9a-f]{8}$/);
 const rows = page.locator("#top-body tbody tr").filter({ hasText: tag });
 await until("one customer, two limits", async () => (await rows.count()) === 2);
-await says(page.locator("table.stream tbody tr").first(), /#[0-9a-f]{8}/);
+await says(page.locator("table.stream tbody tr").filter({ hasText: "/exports" }).first(), tag);
 
 // A click anywhere in a row opens it.
 const drawer = page.locator("dialog.drawer");
@@ -86,7 +86,7 @@ assert.notEqual(await page.getByLabel("Filter decisions").inputValue(), "");
 await page.getByLabel("Filter decisions").fill("");
 
 // The numbers of each plan stand in the limit's panel.
-await page.locator("table.limits tbody tr", { hasText: "/api/v1/search" }).locator("td.c-traffic").first().click();
+await page.locator("table.limits tbody tr", { hasText: "api-search-by-plan" }).locator("td.c-traffic").click();
 await says(drawer.locator(".plans"), "500 per minute, 900 at once");
 await says(drawer.locator(".plans"), "blocked");
 await closed();
