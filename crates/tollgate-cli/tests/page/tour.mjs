@@ -56,8 +56,8 @@ assert.ok(copied.includes(`It would have passed ${promised} later.`), copied);
 const waits = [1, 999, 999.2, 3520, 59_910, 61_000, 3_599_001, 5_400_001, 86_400_000, 90_000_001];
 assert.deepEqual(
   await page.evaluate(async (list) => {
-    const { wait } = await import("/page/format.js");
-    return list.map(wait);
+    const { duration } = await import("/page/format.js");
+    return list.map((it) => duration(it));
   }, waits),
   ["1 ms", "999 ms", "1 s", "3.6 s", "1 min", "1 min 1 s", "1 h", "1 h 31 min", "1 d", "1 d 2 h"],
 );
