@@ -25,11 +25,12 @@ fn limits_are_listed_in_words() {
              "quotas": ["2 per second", "100 per day"],
              "ids": ["bcf4725f58479075", "0116dc5fcda7031a"], "mode": "enforce", "policy_mode": "enforce",
              "switched": false, "candidate_of": null, "soft": {"at": 80, "tarpit_ms": 250}, "missing": "ip", "cost": "header:x-cost", "settle": "time:10ms", "count_denied": true,
-             "on_outage": "deny", "plans": ["pro"]},
+             "on_outage": "deny", "plans": ["pro"],
+                 "plan_quotas": [{"plan": "pro", "grants": "limited", "quotas": ["20 per second", "1000 per day"]}]},
             {"name": "jobs", "endpoints": ["/**"], "hosts": [], "methods": [], "descriptor": [], "domains": [], "by": ["global"],
              "algorithm": "concurrency", "quotas": ["3 at once"], "ids": ["920281dd8af73c76"], "mode": "shadow", "policy_mode": "shadow",
              "switched": false, "candidate_of": null, "soft": null, "missing": "ip", "cost": "1", "settle": null, "count_denied": false,
-             "on_outage": "local", "plans": []},
+             "on_outage": "local", "plans": [], "plan_quotas": []},
         ]})
     );
 }
