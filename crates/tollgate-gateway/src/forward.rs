@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::header::{HeaderValue, UPGRADE};
+use http::header::{HeaderMap, HeaderValue, UPGRADE};
 use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
@@ -35,6 +35,9 @@ use crate::upstream::{Load, Speech, Upstreams};
 /// How often a request is sent again when its connection turns out to be gone.
 const RETRIES: usize = 3;
 
+/// Removes headers from a request.
+pub(crate) type StripHeaders = Arc<dyn Fn(&mut HeaderMap) + Send + Sync>;
+
 /// What a worker forwards with.
 pub(crate) struct Worker {
     pub(crate) upstreams: Arc<Upstreams>,
@@ -43,6 +46,7 @@ pub(crate) struct Worker {
     pub(crate) forwarding: Forwarding,
     /// Whether a peer may say whom it speaks for.
     pub(crate) trusts: Trusts,
+    pub(crate) strip_lookalikes: StripHeaders,
     /// The most headers of a request.
     pub(crate) headers: usize,
     pub(crate) answer: Duration,
@@ -107,6 +111,7 @@ impl Worker {
         let wanted = tunnel::wanted(request.version(), request.headers());
         let on_upgrade = wanted.map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
         let (mut parts, body) = request.into_parts();
+        (self.strip_lookalikes)(&mut parts.headers);
         head::prepare(&mut parts, caller, self.forwarding, &*self.trusts)?;
         let (upload, progress) = Upload::new(body, self.body, self.still);
         let repeatable = progress.is_none() && parts.method.is_idempotent();

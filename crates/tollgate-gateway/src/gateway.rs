@@ -19,7 +19,7 @@ use tower_layer::Layer;
 
 use crate::body::GatewayBody;
 use crate::connect::Connector;
-use crate::forward::{Forward, Worker};
+use crate::forward::{Forward, StripHeaders, Worker};
 use crate::head::{self, Caller};
 use crate::pool::Pool;
 use crate::settings::{GatewaySettings, Target};
@@ -151,6 +151,7 @@ impl<S: Store> Gateway<S> {
             connector: self.connector.clone(),
             forwarding: settings.forwarding,
             trusts: trusted_by(&self.limiter),
+            strip_lookalikes: lookalikes_of(&self.limiter),
             headers: settings.caps.headers,
             answer: settings.answer,
             still: settings.still,
@@ -164,6 +165,12 @@ impl<S: Store> Gateway<S> {
 fn trusted_by<S: Store>(limiter: &SharedLimiter<S>) -> Trusts {
     let limiter = limiter.clone();
     Arc::new(move |address| limiter.load().policy().client().trusted_proxies.contains(address))
+}
+
+/// Removes headers that a service may take for headers that the policy in force reads.
+fn lookalikes_of<S: Store>(limiter: &SharedLimiter<S>) -> StripHeaders {
+    let limiter = limiter.clone();
+    Arc::new(move |headers| head::strip_lookalikes(headers, limiter.load().policy()))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, StartError> {

@@ -16,6 +16,7 @@ use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Uri, Version};
 use smallvec::SmallVec;
+use tollgate::Policy;
 use tollgate::policy::path;
 use tollgate_http::Softened;
 
@@ -96,9 +97,7 @@ pub(crate) fn prepare(
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(UPGRADE, protocol);
     }
-    if parts.version == Version::HTTP_2 {
-        join_cookies(headers);
-    }
+    join_cookies(headers);
     tell_who_calls(headers, caller, &host, forwarding, trusts);
     headers.append(VIA, version);
     headers.insert(HOST, host);
@@ -269,6 +268,16 @@ pub(crate) fn strip_trailers(trailers: &mut HeaderMap) {
     }
 }
 
+/// Removes headers that some servers take for a header that the policy reads: CGI and its
+/// heirs call both `X-Api-Key` and `X_Api_Key` `HTTP_X_API_KEY`.
+pub(crate) fn strip_lookalikes(headers: &mut HeaderMap, policy: &Policy) {
+    let is_lookalike = |name: &&HeaderName| policy.reads_lookalike_of(name.as_str());
+    let found: SmallVec<[HeaderName; 4]> = headers.keys().filter(is_lookalike).cloned().collect();
+    for name in found {
+        headers.remove(name);
+    }
+}
+
 /// Whether a header says whom a request was passed on for. Some servers read `_` as `-`.
 fn is_claim(name: &HeaderName) -> bool {
     let text = name.as_str();
@@ -290,7 +299,8 @@ fn names(value: &HeaderValue) -> impl Iterator<Item = &str> {
     value.to_str().unwrap_or_default().split(',').map(str::trim).filter(|it| !it.is_empty())
 }
 
-/// Over HTTP/2 cookies may come one to a line; elsewhere they may not (RFC 9113, 8.2.3).
+/// Over HTTP/2 cookies may come one to a line; elsewhere they may not (RFC 9113, 8.2.3). Limits
+/// went by all lines, and a service that reads the first one only must see the same cookies.
 fn join_cookies(headers: &mut HeaderMap) {
     if headers.get_all(COOKIE).iter().nth(1).is_some() {
         let lines: Vec<_> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();

@@ -8,6 +8,7 @@
 //! | deny-listed | 403 | no, and the entry is not shown |
 //! | key or plan is blocked by a limit | 403 | no |
 //! | the request lacks the key of a limit that refuses such | 403 | with the key; the detail says which |
+//! | the request has several different keys, and the policy refuses such | 400 | with one key |
 //! | the store gives no answer and a limit says `deny` | 503 | `Retry-After: 1` |
 //!
 //! A missing key is not 401: that status demands a challenge for credentials
@@ -28,7 +29,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use smallvec::SmallVec;
-use tollgate::policy::{Dialect, HeaderSettings};
+use tollgate::policy::{BlockReason, Dialect, HeaderSettings};
 use tollgate::{Decision, DecisionId, Fate, Limit, LimitOutcome};
 
 use self::accept::Form;
@@ -84,7 +85,13 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
                 Some(Self::uncounted(decision, id, "this caller is on the deny list".to_owned(), None))
             }
             Fate::Blocked(block) => {
-                Some(Self::uncounted(decision, id, words::block(block), Some(block.limit)))
+                let rejection = Self::uncounted(decision, id, words::block(block), Some(block.limit));
+                Some(match block.reason {
+                    BlockReason::Ambiguous => {
+                        Self { status: StatusCode::BAD_REQUEST, title: "Bad Request", ..rejection }
+                    }
+                    BlockReason::Override | BlockReason::Plan | BlockReason::MissingKey => rejection,
+                })
             }
         }
     }
@@ -160,7 +167,7 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
         self.id
     }
 
-    /// 429, 403 or 503.
+    /// 429, 403, 400 or 503.
     pub const fn status(&self) -> StatusCode {
         self.status
     }
@@ -180,6 +187,11 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
         self.retry_after
     }
 
+    /// Whether the request was refused because it gives several different values for one credential.
+    pub fn is_ambiguous(&self) -> bool {
+        matches!(self.decision.fate(), Fate::Blocked(block) if block.reason == BlockReason::Ambiguous)
+    }
+
     /// Whether this is about all that the caller does, and not one endpoint.
     fn is_global(&self) -> bool {
         decider(self.decision).is_some_and(|decider| covers_everything(&decider))
@@ -188,7 +200,9 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
     /// Status and body: in the words of the policy's dialects, or in the form
     /// that the request's headers prefer.
     pub fn response(&self, request: &HeaderMap, settings: &HeaderSettings) -> Response<Bytes> {
-        let mut in_dialects = spoken(self.own_dialects, &settings.dialects);
+        // A request that must be written differently is no business of dialects about limits.
+        let is_malformed = self.is_ambiguous();
+        let mut in_dialects = spoken(self.own_dialects, &settings.dialects).filter(|_| !is_malformed);
         let (status, content_type, body) = match in_dialects.find_map(|it| dialects::body(it, self, request))
         {
             Some(imitation) => (imitation.status, imitation.content_type, imitation.body),

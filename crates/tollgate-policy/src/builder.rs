@@ -381,6 +381,7 @@ impl LimitBuilder {
             dialects: self.dialects,
             plans: std::collections::HashMap::default(),
             overrides: std::collections::HashMap::default(),
+            blocks_keys: false,
         })
     }
 }

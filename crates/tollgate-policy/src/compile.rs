@@ -18,7 +18,7 @@ mod traps;
 use crate::diagnostic::{Diagnostics, Problems};
 use crate::document::Document;
 use crate::identify::Identify;
-use crate::lists::List;
+use crate::lists::{List, ListKind};
 use crate::policy::Policy;
 use crate::settings::{ClientAddress, HeaderSettings};
 use crate::written::{File, sections};
@@ -50,13 +50,13 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
     traps::find(document, &file, written_client.as_ref(), &limits, &mut problems);
     let expected = file.expect.iter().map(|it| it.value).collect();
     let (default_plan, plan_from) = file.plans.map_or((None, None), |it| (it.default, it.from));
-    let list = |entries: Vec<crate::written::lists::Entry>| {
-        List::new(entries.into_iter().map(|entry| (entry.meaning, entry.conditions)).collect())
+    let list = |kind, entries: Vec<crate::written::lists::Entry>| {
+        List::new(kind, entries.into_iter().map(|entry| (entry.meaning, entry.conditions)).collect())
     };
     let policy = Policy {
         limits,
-        allow: list(file.allow),
-        deny: list(file.deny),
+        allow: list(ListKind::Allow, file.allow),
+        deny: list(ListKind::Deny, file.deny),
         identify: file.identify.map(identify).unwrap_or_default(),
         default_plan: default_plan.map(|it| it.value.into()),
         plan_from: plan_from.map(|it| it.value),
@@ -90,6 +90,7 @@ fn identify(written: sections::Identify) -> Identify {
         user: written.user.unwrap_or(default.user),
         api_key: written.api_key.unwrap_or(default.api_key),
         tenant: written.tenant.unwrap_or(default.tenant),
+        ambiguous: written.ambiguous.unwrap_or(default.ambiguous),
     }
 }
 

@@ -10,7 +10,9 @@ use crate::apart::Apart;
 use crate::cost::{Cost, Settle};
 use crate::descriptor::DescriptorPattern;
 use crate::key::Key;
+use crate::lookup::members;
 use crate::pattern::{HostPattern, PathPattern};
+use crate::request::Request;
 use crate::settings::Dialect;
 use crate::source::KeySource;
 
@@ -56,6 +58,8 @@ pub struct Limit {
     pub(crate) rules: Vec<Rule>,
     pub(crate) plans: HashMap<Box<str>, Allowance>,
     pub(crate) overrides: HashMap<Key, Allowance>,
+    /// Whether an override blocks its key.
+    pub(crate) blocks_keys: bool,
 }
 
 /// What a plan or an override grants.
@@ -83,6 +87,24 @@ pub struct HeaderMatch {
     pub name: Box<str>,
     /// `None`: any value will do.
     pub value: Option<Box<str>>,
+}
+
+impl HeaderMatch {
+    /// Whether a line of the header has the value, as a whole or as a member of a list.
+    pub(crate) fn matches<R: Request + ?Sized>(&self, request: &R) -> bool {
+        let Some(wanted) = self.value.as_deref().map(str::as_bytes) else {
+            let mut found = request.header(&self.name).is_some();
+            request.visit_lookalikes(&self.name, &mut |_| found = true);
+            return found;
+        };
+        let mut found = false;
+        let mut visit = |line: &[u8]| {
+            found |= line.trim_ascii() == wanted || members(line).any(|member| member == wanted);
+        };
+        request.visit_header(&self.name, &mut visit);
+        request.visit_lookalikes(&self.name, &mut visit);
+        found
+    }
 }
 
 /// What happens to requests that lack a part of the key.
@@ -175,6 +197,7 @@ impl Limit {
             rules: Vec::new(),
             plans: HashMap::default(),
             overrides: HashMap::default(),
+            blocks_keys: false,
         }
     }
 

@@ -16,9 +16,11 @@ use crate::document::{Document, References};
 use crate::identify::{Identify, View};
 use crate::key::Key;
 use crate::limit::{Allowance, Limit, Mode};
-use crate::lists::List;
+use crate::lists::{List, ListKind};
+use crate::lookup::Lookup;
 use crate::matcher::Matcher;
 use crate::net::Net;
+use crate::read_headers;
 use crate::request::Request;
 use crate::settings::{ClientAddress, HeaderSettings, KeyPrivacy};
 use crate::source::KeySource;
@@ -60,6 +62,8 @@ pub struct Policy {
     pub(crate) headers: HeaderSettings,
     pub(crate) privacy: KeyPrivacy,
     pub(crate) max_keys: u64,
+    /// The headers that limits and lists read, in lower case.
+    pub(crate) read_headers: Vec<Box<str>>,
     /// Whether a limit settles costs after its requests.
     pub(crate) settles: bool,
     pub(crate) warnings: Diagnostics,
@@ -82,8 +86,8 @@ impl Default for Policy {
             routes: Vec::new(),
             matcher: Matcher::default(),
             descriptors: Index::default(),
-            allow: List::new(Vec::new()),
-            deny: List::new(Vec::new()),
+            allow: List::new(ListKind::Allow, Vec::new()),
+            deny: List::new(ListKind::Deny, Vec::new()),
             identify: Identify::default(),
             default_plan: None,
             plan_from: None,
@@ -91,6 +95,7 @@ impl Default for Policy {
             headers: HeaderSettings::default(),
             privacy: KeyPrivacy::default(),
             max_keys: 1_000_000,
+            read_headers: Vec::new(),
             settles: false,
             warnings: Diagnostics::default(),
             expected: Vec::new(),
@@ -119,6 +124,7 @@ impl Policy {
     pub(crate) fn indexed(mut self) -> Self {
         for (place, limit) in self.limits.iter_mut().enumerate() {
             limit.place = place;
+            limit.blocks_keys = limit.overrides.values().any(|it| *it == Allowance::Blocked);
         }
         for (index, limit) in (0..).zip(&self.limits) {
             if let Some(pattern) = &limit.descriptor {
@@ -133,6 +139,7 @@ impl Policy {
                 limit.hosts.iter().for_each(|host| self.matcher.add(Some(host), pattern, route));
             }
         }
+        self.read_headers = read_headers::all(&self);
         self.settles = self.limits.iter().any(|limit| limit.settle.is_some());
         self.by_name = self.limits.iter().enumerate().map(|(at, it)| (it.name.clone(), at)).collect();
         self
@@ -184,6 +191,20 @@ impl Policy {
     /// How many entries `deny` has.
     pub fn deny_entries(&self) -> usize {
         self.deny.len()
+    }
+
+    /// Whether a header that limits or lists read has this name with `-` and `_` exchanged. The
+    /// name is given in lower case.
+    ///
+    /// ```
+    /// # use tollgate_policy::Policy;
+    /// let policy = Policy::parse("limits: [{by: api_key, bucket: 10/minute}]")?;
+    /// assert!(policy.reads_lookalike_of("x_api-key"));
+    /// assert!(!policy.reads_lookalike_of("x-api-key"));
+    /// # Ok::<(), tollgate_policy::Diagnostics>(())
+    /// ```
+    pub fn reads_lookalike_of(&self, name: &str) -> bool {
+        self.read_headers.iter().any(|read| read_headers::are_lookalikes(read, name))
     }
 
     /// Which address is the client's.
@@ -330,7 +351,10 @@ impl Policy {
     /// The plan that counts for a request: the one it names, else the default.
     pub fn plan_in_force<R: Request + ?Sized>(&self, request: &R) -> Option<String> {
         let view = View { request, path: request.path(), pattern: None };
-        let named = self.plan_of(&view).map(Cow::into_owned);
+        let named = match self.plan_of(&view) {
+            PlanName::One(name) => Some(name.into_owned()),
+            PlanName::Missing | PlanName::Ambiguous => None,
+        };
         named.or_else(|| self.default_plan.as_deref().map(str::to_owned))
     }
 
@@ -342,22 +366,40 @@ impl Policy {
     }
 
     /// The plan that a request names.
-    pub(crate) fn plan_of<'r, R: Request + ?Sized>(&self, view: &View<'r, R>) -> Option<Cow<'r, str>> {
+    pub(crate) fn plan_of<'r, R: Request + ?Sized>(&self, view: &View<'r, R>) -> PlanName<'r> {
         if let Some(plan) = view.request.plan().filter(|plan| !plan.is_empty()) {
-            return Some(Cow::Borrowed(plan));
+            return PlanName::One(Cow::Borrowed(plan));
         }
+        let Some(from) = self.plan_source(view.request) else { return PlanName::Missing };
+        // A name that is not text is the name of no plan, and so as good as an unknown one.
+        match self.identify.lookup(from, view) {
+            Lookup::Missing => PlanName::Missing,
+            Lookup::Ambiguous => PlanName::Ambiguous,
+            Lookup::Value(Cow::Borrowed(name)) => PlanName::One(String::from_utf8_lossy(name)),
+            Lookup::Value(Cow::Owned(name)) => {
+                PlanName::One(Cow::Owned(String::from_utf8_lossy(&name).into_owned()))
+            }
+        }
+    }
+
+    /// The property that names the plan of a request whose caller did not name one.
+    pub(crate) fn plan_source<R: Request + ?Sized>(&self, request: &R) -> Option<&KeySource> {
         // Whoever has settled who calls has settled the plan too, but for verified claims and
         // what the proxy itself says.
         let verified = |source: &KeySource| {
             matches!(source, KeySource::Claim(_) | KeySource::User | KeySource::Tenant | KeySource::Entry(_))
         };
-        let from = self.plan_from.as_ref().filter(|from| !view.request.is_identified() || verified(from))?;
-        // A name that is not text is the name of no plan, and so as good as an unknown one.
-        Some(match self.identify.value(from, view)? {
-            Cow::Borrowed(name) => String::from_utf8_lossy(name),
-            Cow::Owned(name) => Cow::Owned(String::from_utf8_lossy(&name).into_owned()),
-        })
+        self.plan_from.as_ref().filter(|from| !request.is_identified() || verified(from))
     }
+}
+
+/// The plan that a request names.
+#[derive(Clone, Debug)]
+pub(crate) enum PlanName<'r> {
+    Missing,
+    One(Cow<'r, str>),
+    /// The request names several plans.
+    Ambiguous,
 }
 
 /// Plans and overrides keep their own usage: one that is new begins anew.

@@ -6,6 +6,8 @@
 //!
 //! Not here: whether the allowance suffices. The checks go to a store as one batch.
 
+mod ambiguous;
+
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
@@ -18,10 +20,11 @@ use crate::identify::View;
 use crate::key::Key;
 use crate::limit::{Allowance, Limit, Missing, Mode};
 use crate::lists::ListEntry;
+use crate::lookup::Lookup;
 use crate::matcher::Found;
 use crate::net::Net;
 use crate::path;
-use crate::policy::Policy;
+use crate::policy::{PlanName, Policy};
 use crate::request::Request;
 use crate::source::KeySource;
 
@@ -131,6 +134,9 @@ pub enum BlockReason {
     Plan,
     /// The request lacks a part of the key, and `missing` says `refuse`.
     MissingKey,
+    /// The request gives several different values for a part of the key or for its plan, and
+    /// `identify.ambiguous` says `refuse`.
+    Ambiguous,
 }
 
 /// What a limit grants to one key.
@@ -306,18 +312,13 @@ impl Policy {
 }
 
 fn applies<R: Request + ?Sized>(limit: &Limit, request: &R) -> bool {
-    limit.covers_method(request.method())
-        && limit.headers.iter().all(|wanted| match (request.header(&wanted.name), &wanted.value) {
-            (Some(found), Some(value)) => found.trim_ascii() == value.as_bytes(),
-            (Some(_), None) => true,
-            (None, _) => false,
-        })
+    limit.covers_method(request.method()) && limit.headers.iter().all(|wanted| wanted.matches(request))
 }
 
 struct Surveyor<'p, 'r, 'o> {
     policy: &'p Policy,
     /// Looked up when the first limit with plans asks.
-    plan: OnceCell<Option<Cow<'r, str>>>,
+    plan: OnceCell<PlanName<'r>>,
     out: &'o mut Checks<'p>,
     blocked: Option<Block<'p>>,
     /// Limits that were found already.
@@ -355,12 +356,19 @@ impl<'p: 'r, 'r> Surveyor<'p, 'r, '_> {
 
     fn take<R: Request + ?Sized>(&mut self, limit: &'p Limit, view: &View<'r, R>) {
         let mut key = Key::default();
-        match self.derive(limit, view, &mut key) {
-            Derived::Whole => {}
+        let granted = match self.derive(limit, view, &mut key) {
+            Derived::Whole if limit.blocks_keys && self.shows_blocked_key(limit, view) => {
+                Granted::Blocked(BlockReason::Override)
+            }
+            Derived::Whole if self.has_ambiguous_plan(limit, view) && limit.override_for(&key).is_none() => {
+                self.granted_to_ambiguous(limit, view)
+            }
+            Derived::Whole => granted(limit, &key, || self.planned(limit, view)),
+            Derived::Ambiguous => self.granted_to_ambiguous(limit, view),
             Derived::Skipped => return,
-            Derived::Refused => return self.block(limit, BlockReason::MissingKey),
-        }
-        let rules = match granted(limit, &key, || self.planned(limit, view)) {
+            Derived::Refused(reason) => Granted::Blocked(reason),
+        };
+        let rules = match granted {
             Granted::Rules(rules) => rules,
             Granted::Unlimited => return,
             Granted::Blocked(reason) => return self.block(limit, reason),
@@ -378,16 +386,15 @@ impl<'p: 'r, 'r> Surveyor<'p, 'r, '_> {
         }
     }
 
-    fn planned<R: Request + ?Sized>(
-        &mut self,
-        limit: &'p Limit,
-        view: &View<'r, R>,
-    ) -> Option<&'p Allowance> {
+    fn planned<R: Request + ?Sized>(&self, limit: &'p Limit, view: &View<'r, R>) -> Option<&'p Allowance> {
         if limit.plans.is_empty() {
             return None;
         }
-        let plan = self.plan.get_or_init(|| self.policy.plan_of(view));
-        limit.plans.get(plan.as_deref().or(self.policy.default_plan.as_deref())?)
+        let plan = match self.plan.get_or_init(|| self.policy.plan_of(view)) {
+            PlanName::One(name) => Some(&**name),
+            PlanName::Missing | PlanName::Ambiguous => None,
+        };
+        limit.plans.get(plan.or(self.policy.default_plan.as_deref())?)
     }
 
     /// The network that stands for the client.
@@ -396,6 +403,7 @@ impl<'p: 'r, 'r> Surveyor<'p, 'r, '_> {
     }
 
     fn derive<R: Request + ?Sized>(&self, limit: &Limit, view: &View<'r, R>, key: &mut Key) -> Derived {
+        let mut ambiguous = false;
         for source in &limit.by {
             let missing = match source {
                 KeySource::Global => {
@@ -407,26 +415,39 @@ impl<'p: 'r, 'r> Surveyor<'p, 'r, '_> {
                     let entries = view.request.descriptor().map(|it| it.entries.iter().copied());
                     entries.map(|entries| key.push_entries(entries)).is_none()
                 }
-                _ => {
-                    let value = self.policy.identify.value(source, view);
-                    value.map(|value| key.push_value(source, &value)).is_none()
-                }
+                _ => match self.policy.identify.lookup(source, view) {
+                    Lookup::Value(value) => {
+                        key.push_value(source, &value);
+                        false
+                    }
+                    Lookup::Ambiguous if self.refuses_ambiguous(limit) => {
+                        return Derived::Refused(BlockReason::Ambiguous);
+                    }
+                    Lookup::Ambiguous => {
+                        ambiguous = true;
+                        key.push_instead(self.net(view));
+                        false
+                    }
+                    Lookup::Missing => true,
+                },
             };
             match limit.missing {
                 _ if !missing => {}
                 Missing::Ip => key.push_instead(self.net(view)),
                 Missing::Shared => key.push_shared(),
                 Missing::Skip => return Derived::Skipped,
-                Missing::Refuse => return Derived::Refused,
+                Missing::Refuse => return Derived::Refused(BlockReason::MissingKey),
             }
         }
-        Derived::Whole
+        if ambiguous { Derived::Ambiguous } else { Derived::Whole }
     }
 }
 
 /// What became of a key.
 enum Derived {
     Whole,
+    /// The client's address stands in for a part that has several different values.
+    Ambiguous,
     Skipped,
-    Refused,
+    Refused(BlockReason),
 }

@@ -3,7 +3,7 @@
 use http::request::Parts;
 use serde::Serialize;
 use tollgate::Store;
-use tollgate::policy::{Credential, Dialect, ForwardedHeader, IetfHeaders, XRateLimit};
+use tollgate::policy::{Credential, Dialect, ForwardedHeader, IetfHeaders, OnAmbiguous, XRateLimit};
 
 use crate::api::Inner;
 use crate::overview::privacy;
@@ -38,6 +38,7 @@ struct ToldIdentify {
     user: Vec<String>,
     api_key: Vec<String>,
     tenant: Vec<String>,
+    ambiguous: &'static str,
 }
 
 #[derive(Serialize)]
@@ -89,6 +90,10 @@ impl<S: Store> Inner<S> {
                 user: places(&identify.user),
                 api_key: places(&identify.api_key),
                 tenant: places(&identify.tenant),
+                ambiguous: match identify.ambiguous {
+                    OnAmbiguous::Address => "address",
+                    OnAmbiguous::Refuse => "refuse",
+                },
             },
             headers: ToldHeaders {
                 x_ratelimit: match headers.x_ratelimit {

@@ -304,6 +304,14 @@ pub fn blocked(limit: &Limit, reason: BlockReason) -> String {
             let parts = parts.join(" and ");
             format!("blocked: limit `{name}` counts by {parts}, which this request does not have")
         }
+        BlockReason::Ambiguous => {
+            let parts: Vec<_> = limit.by().iter().map(|part| format!("`{part}`")).collect();
+            let parts = parts.join(" and ");
+            format!(
+                "blocked: limit `{name}` counts by {parts}, and this request gives several different values \
+                 for that or for its plan"
+            )
+        }
     }
 }
 

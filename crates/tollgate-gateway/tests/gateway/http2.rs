@@ -11,7 +11,7 @@ use crate::support::{
     Behind, Certificate, Feed, H2Upstream, OK, ONCE, ONE_SLOT, Upstream, eventually, http2, wait_for,
 };
 
-fn get(path: &str) -> Request<Feed> {
+pub(crate) fn get(path: &str) -> Request<Feed> {
     Request::get(format!("http://example.com{path}")).body(Feed::nothing()).unwrap()
 }
 

@@ -4,6 +4,7 @@
 
 mod bodies;
 mod connections;
+mod credentials;
 mod crowds;
 mod draining;
 mod heads;

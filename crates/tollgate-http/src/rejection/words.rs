@@ -42,6 +42,14 @@ pub(super) fn block(block: Block<'_>) -> String {
             let parts: Vec<_> = block.limit.by().iter().map(|part| format!("`{part}`")).collect();
             format!("limit `{name}` counts by {}, which this request does not have", parts.join(" and "))
         }
+        BlockReason::Ambiguous => {
+            let parts: Vec<_> = block.limit.by().iter().map(|part| format!("`{part}`")).collect();
+            let parts = parts.join(" and ");
+            format!(
+                "this request gives several different values for {parts}, by which limit `{name}` counts, or \
+                 for its plan; send one value"
+            )
+        }
     }
 }
 

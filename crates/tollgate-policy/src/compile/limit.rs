@@ -245,6 +245,7 @@ impl Draft<'_> {
             rules: rules("", amount.base.clone()),
             plans: plans.into_iter().map(plan).collect(),
             overrides: overrides.into_iter().map(exception).collect(),
+            blocks_keys: false,
         }
     }
 }

@@ -8,7 +8,7 @@ use super::OneOrMany;
 use super::schema::{CredentialSchema, NameSchema, NetSchema, PercentSchema, SourceSchema, Whole};
 use crate::diagnostic::{Located, Problems};
 use crate::document::{Node, Words};
-use crate::identify::Credential;
+use crate::identify::{Credential, OnAmbiguous};
 use crate::mistake::Mistake;
 use crate::net::Net;
 use crate::settings::{Dialect, ForwardedHeader, IetfHeaders, KeyPrivacy, XRateLimit};
@@ -82,13 +82,30 @@ pub(crate) struct Identify {
     /// Where the tenant is named. Default `header:X-Tenant-Id`.
     #[schemars(with = "Option<OneOrMany<CredentialSchema>>")]
     pub(crate) tenant: Option<Vec<Credential>>,
+    /// How a request is counted that gives several different values for a credential or another
+    /// part of a key: by client `address`, or not at all but answered 400 (`refuse`). Default `address`.
+    #[schemars(with = "Option<AmbiguousWord>")]
+    pub(crate) ambiguous: Option<OnAmbiguous>,
 }
 
 pub(crate) const IDENTIFY: Words = Words {
     section: "`identify`",
-    known: &["user", "api_key", "tenant"],
-    elsewhere: &[("key", "api_key"), ("user_id", "user")],
+    known: &["user", "api_key", "tenant", "ambiguous"],
+    elsewhere: &[("key", "api_key"), ("user_id", "user"), ("on_ambiguous", "ambiguous")],
 };
+
+const AMBIGUOUS: [(&str, OnAmbiguous); 2] =
+    [("address", OnAmbiguous::Address), ("refuse", OnAmbiguous::Refuse)];
+/// What other settings and tools call them.
+const AMBIGUOUS_ELSEWHERE: [(&str, &str); 7] = [
+    ("ip", "address"),
+    ("client", "address"),
+    ("count", "address"),
+    ("deny", "refuse"),
+    ("reject", "refuse"),
+    ("block", "refuse"),
+    ("400", "refuse"),
+];
 
 impl Identify {
     pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
@@ -102,6 +119,10 @@ impl Identify {
             user: credentials("user"),
             api_key: credentials("api_key"),
             tenant: credentials("tenant"),
+            ambiguous: fields.get("ambiguous").and_then(|node| {
+                let (what, elsewhere) = ("`ambiguous`", &AMBIGUOUS_ELSEWHERE);
+                Some(node.choice_known_elsewhere(what, &AMBIGUOUS, elsewhere, problems)?.value)
+            }),
         })
     }
 }
@@ -329,6 +350,7 @@ macro_rules! word_schema {
 pub(super) use word_schema;
 
 word_schema! {
+    AmbiguousWord: AMBIGUOUS;
     ForwardedWord: FORWARDED;
     XRateLimitWord: X_RATELIMIT;
     IetfWord: IETF;

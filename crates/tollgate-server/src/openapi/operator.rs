@@ -433,7 +433,9 @@ fn policy() -> Value {
             "trusted_proxies": words(), "header": {"enum": ["x-forwarded-for", "forwarded", "none"]},
             "ipv4_prefix": bits(32), "ipv6_prefix": bits(128),
         })),
-        "identify": whole(json!({"user": words(), "api_key": words(), "tenant": words()})),
+        "identify": whole(json!({
+            "user": words(), "api_key": words(), "tenant": words(), "ambiguous": {"enum": ["address", "refuse"]},
+        })),
         "headers": whole(json!({
             "x_ratelimit": {"enum": ["epoch", "delta", "off"]}, "ietf": {"enum": ["draft-11", "draft-6", "off"]},
             "retry_after_jitter": count(), "dialects": words(),

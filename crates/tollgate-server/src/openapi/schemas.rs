@@ -90,7 +90,8 @@ fn text(description: &str) -> Value {
 }
 
 fn strings(description: &str) -> Value {
-    json!({"type": ["object", "null"], "additionalProperties": {"type": "string"}, "description": description})
+    let values = json!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]});
+    json!({"type": ["object", "null"], "additionalProperties": values, "description": description})
 }
 
 fn cost() -> Value {
@@ -127,7 +128,7 @@ fn check_request() -> Value {
             "tenant": text("The customer."),
             "plan": text("The customer's plan."),
             "host": text("The host asked for."),
-            "headers": strings("Headers that the policy looks at."),
+            "headers": strings("Headers that the policy looks at; a list for one that came in several lines."),
             "claims": strings("Verified claims of the caller's token."),
             "cost": optional(&cost()),
         }),

@@ -297,7 +297,7 @@ fn the_policy_is_told_as_it_was_understood() {
                "client": {"trusted_proxies": ["10.0.0.0/8", "2001:db8::/32"], "header": "x-forwarded-for",
                           "ipv4_prefix": 32, "ipv6_prefix": 64},
                "identify": {"user": ["header:x-user-id"], "api_key": ["header:x-api-key", "bearer"],
-                            "tenant": ["header:x-tenant-id"]},
+                            "tenant": ["header:x-tenant-id"], "ambiguous": "address"},
                "headers": {"x_ratelimit": "epoch", "ietf": "draft-11", "retry_after_jitter": 0, "dialects": []},
                "privacy": "plain", "max_keys": 1_000_000})
     );
