@@ -44,6 +44,8 @@ macro_rules! keeps_the_contract {
             methods_and_bodies_arrive_as_they_were_sent,
             no_request_more_than_the_limit_passes,
             what_else_refuses_keeps_its_status,
+            the_query_of_a_client_chooses_nothing,
+            two_keys_and_a_fresh_token_for_each_request_share_one_allowance,
             tollgate_is_asked_about_the_request_and_sees_no_body,
             where_tollgate_wants_a_token_the_proxy_shows_it,
             without_an_answer_nothing_passes,

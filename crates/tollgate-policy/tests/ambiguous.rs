@@ -1,4 +1,5 @@
 //! Requests with several different credentials: they gain nothing by it.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use tollgate_policy::{BlockReason, Call, Checks, Key, Policy, Survey};
 

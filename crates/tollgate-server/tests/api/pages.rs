@@ -101,7 +101,8 @@ fn the_index_says_what_is_where_and_all_of_it_is_there() {
     assert_eq!(index.header("content-type"), Some("text/plain; charset=utf-8"));
     for path in [
         "/v1/check",
-        "/v1/auth",
+        "/v1/auth/original",
+        "/v1/auth/forwarded",
         "/v1/settle",
         "/v1/release",
         "/v1/limits",
