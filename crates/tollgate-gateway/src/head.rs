@@ -357,7 +357,7 @@ fn forwarded_element(caller: &Caller, host: &HeaderValue) -> HeaderValue {
 /// Path and query alone, with `.` and `..` resolved; `None` where that is what came.
 /// Never something else instead: limits went by what it was.
 fn origin_form(uri: &Uri) -> Result<Option<Uri>, Problem> {
-    let Some(path) = resolved(uri.path()) else {
+    let Some(path) = path::without_dot_segments(uri.path()) else {
         let plain = uri.scheme().is_none() && uri.authority().is_none();
         let alone = || uri.path_and_query().cloned().map_or_else(|| Uri::from_static("/"), Uri::from);
         return Ok((!plain).then(alone));
@@ -367,25 +367,6 @@ fn origin_form(uri: &Uri) -> Result<Option<Uri>, Problem> {
         None => path,
     };
     PathAndQuery::try_from(target).map(|target| Some(target.into())).map_err(|_| Problem::Target)
-}
-
-/// The path that `.` and `..` lead to, if it has any, however they are written.
-fn resolved(written: &str) -> Option<String> {
-    let dotted = |segment: &str| {
-        let plain = segment.replace("%2e", ".").replace("%2E", ".");
-        plain == "." || plain == ".."
-    };
-    // Dots and escapes are rare enough to look twice then only.
-    let suspicious = written.bytes().any(|byte| matches!(byte, b'.' | b'%'));
-    if !suspicious || !written.split('/').any(dotted) {
-        return None;
-    }
-    let mut path = path::normal(written).into_owned();
-    let last = written.rsplit('/').next().unwrap_or_default();
-    if (last.is_empty() || dotted(last)) && !path.ends_with('/') {
-        path.push('/');
-    }
-    Some(path)
 }
 
 #[cfg(test)]
@@ -404,6 +385,8 @@ mod tests {
             ("/a/..", "/"),
             ("/a/b/..", "/a/"),
             ("/../../x", "/x"),
+            ("/a/../x/..%3B/%6Cogin", "/x/..%3B/%6Cogin"),
+            ("/a%2Fb/../c", "/c"),
             ("/a/./b/", "/a/b/"),
             ("http://example.com/a/../b", "/b"),
             ("http://example.com", "/"),

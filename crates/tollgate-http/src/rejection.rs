@@ -8,6 +8,7 @@
 //! | deny-listed | 403 | no, and the entry is not shown |
 //! | key or plan is blocked by a limit | 403 | no |
 //! | the request lacks the key of a limit that refuses such | 403 | with the key; the detail says which |
+//! | servers may take the path for different places, and the policy refuses such | 400 | with another path |
 //! | the store gives no answer and a limit says `deny` | 503 | `Retry-After: 1` |
 //!
 //! A missing key is not 401: that status demands a challenge for credentials
@@ -82,6 +83,12 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
             Fate::Uncountable => Some(Self::by_outage(decision, id, retry_after)),
             Fate::DenyListed(_) => {
                 Some(Self::uncounted(decision, id, "this caller is on the deny list".to_owned(), None))
+            }
+            Fate::AmbiguousPath => {
+                let detail = "servers may take this path for different places; write it without encoded \
+                              slashes, backslashes, `;` and dot segments";
+                let rejection = Self::uncounted(decision, id, detail.to_owned(), None);
+                Some(Self { status: StatusCode::BAD_REQUEST, title: "Bad Request", ..rejection })
             }
             Fate::Blocked(block) => {
                 Some(Self::uncounted(decision, id, words::block(block), Some(block.limit)))
@@ -160,7 +167,7 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
         self.id
     }
 
-    /// 429, 403 or 503.
+    /// 429, 403, 400 or 503.
     pub const fn status(&self) -> StatusCode {
         self.status
     }
@@ -180,6 +187,11 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
         self.retry_after
     }
 
+    /// Whether the request was refused because it can be understood in several ways.
+    pub fn is_ambiguous(&self) -> bool {
+        matches!(self.decision.fate(), Fate::AmbiguousPath)
+    }
+
     /// Whether this is about all that the caller does, and not one endpoint.
     fn is_global(&self) -> bool {
         decider(self.decision).is_some_and(|decider| covers_everything(&decider))
@@ -188,7 +200,9 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
     /// Status and body: in the words of the policy's dialects, or in the form
     /// that the request's headers prefer.
     pub fn response(&self, request: &HeaderMap, settings: &HeaderSettings) -> Response<Bytes> {
-        let mut in_dialects = spoken(self.own_dialects, &settings.dialects);
+        // A request that must be written differently is no business of dialects about limits.
+        let is_malformed = self.is_ambiguous();
+        let mut in_dialects = spoken(self.own_dialects, &settings.dialects).filter(|_| !is_malformed);
         let (status, content_type, body) = match in_dialects.find_map(|it| dialects::body(it, self, request))
         {
             Some(imitation) => (imitation.status, imitation.content_type, imitation.body),

@@ -9,6 +9,7 @@ use std::fmt;
 
 use crate::extract;
 use crate::matcher;
+use crate::path::Readings;
 use crate::pattern::PathPattern;
 use crate::request::Request;
 use crate::source::KeySource;
@@ -63,10 +64,12 @@ impl Default for Identify {
     }
 }
 
-/// A request with its path in normal form and, where a limit asks, the pattern it matched.
+/// A request with one reading of its path and, where a limit asks, the pattern it matched.
 pub(crate) struct View<'r, R: ?Sized> {
     pub(crate) request: &'r R,
     pub(crate) path: &'r str,
+    /// The readings of its path, where there are several and lists are asked.
+    pub(crate) readings: Option<&'r Readings<'r>>,
     pub(crate) pattern: Option<&'r PathPattern>,
 }
 

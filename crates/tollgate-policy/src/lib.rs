@@ -44,7 +44,8 @@ pub use pattern::{HostPattern, PathPattern, without_port};
 pub use policy::Policy;
 pub use request::{Call, Request};
 pub use settings::{
-    ClientAddress, Dialect, ForwardedHeader, HeaderSettings, IetfHeaders, KeyPrivacy, XRateLimit,
+    ClientAddress, Dialect, ForwardedHeader, HeaderSettings, IetfHeaders, KeyPrivacy, PathReading,
+    PathSettings, XRateLimit,
 };
 pub use source::KeySource;
 pub use suggest::nearest;

@@ -34,6 +34,8 @@ pub struct Limit {
     pub(crate) candidate_of: Option<usize>,
     pub(crate) soft: Option<Soft>,
     pub(crate) endpoints: Vec<PathPattern>,
+    /// Paths of its endpoints that it does not cover.
+    pub(crate) except: Vec<PathPattern>,
     pub(crate) hosts: Vec<HostPattern>,
     /// In upper case; empty means all.
     pub(crate) methods: Vec<Box<str>>,
@@ -157,6 +159,7 @@ impl Limit {
             candidate_of: None,
             soft: None,
             endpoints: Vec::new(),
+            except: Vec::new(),
             hosts: Vec::new(),
             methods: Vec::new(),
             headers: Vec::new(),
@@ -202,6 +205,11 @@ impl Limit {
     /// The paths it covers; none of a limit on descriptors.
     pub fn endpoints(&self) -> &[PathPattern] {
         &self.endpoints
+    }
+
+    /// The paths among those of its endpoints that it does not cover.
+    pub fn except(&self) -> &[PathPattern] {
+        &self.except
     }
 
     /// The hosts it covers; none means all.
@@ -320,6 +328,17 @@ impl Limit {
         all.clone()
             .find(|rule| rule.id == id)
             .or_else(|| all.find(|rule| rule.predecessors().any(|before| before.id == id)))
+    }
+
+    /// Whether it makes an exception for a path in one of its readings.
+    #[inline]
+    pub(crate) fn excepts(&self, path: &str) -> bool {
+        !self.except.is_empty() && self.except.iter().any(|pattern| pattern.covers(path))
+    }
+
+    /// Whether a part of its key is a segment of the path.
+    pub(crate) fn counts_by_path(&self) -> bool {
+        self.by.iter().any(|part| part.path_parameter().is_some())
     }
 
     /// Whether it covers a method. In any case of letters: servers exist that

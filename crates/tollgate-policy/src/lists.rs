@@ -4,6 +4,9 @@
 //! one of which must match. Entries of one condition, by far the most, are
 //! merged into one table for each property, so ten thousand addresses cost one
 //! binary search and ten thousand keys one look-up.
+//!
+//! A path may have several readings. `deny` looks for one that an entry covers, `allow`
+//! lets a request pass only if the entry covers all of them.
 
 use std::fmt;
 
@@ -11,6 +14,7 @@ use foldhash::HashMap;
 
 use crate::identify::{Identify, View};
 use crate::net::{Net, NetSet};
+use crate::pattern::PathPattern;
 use crate::request::Request;
 use crate::source::KeySource;
 
@@ -48,13 +52,25 @@ pub(crate) enum Condition {
     Value(KeySource, Vec<Box<[u8]>>),
     /// The property has a value.
     Present(KeySource),
+    /// The path is covered by one of these.
+    Endpoint(Vec<PathPattern>),
 }
 
 /// Values of one property, and the entry each belongs to.
 type Values = HashMap<Box<[u8]>, u32>;
 
-#[derive(Clone, Debug, Default)]
+/// What a list does to the requests that it matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListKind {
+    /// They pass unchecked: a property counts if it has a single value.
+    Allow,
+    /// They are refused: every value of a property counts.
+    Deny,
+}
+
+#[derive(Clone, Debug)]
 pub(crate) struct List {
+    kind: ListKind,
     entries: Vec<ListEntry>,
     nets: NetSet,
     values: Vec<(KeySource, Values)>,
@@ -67,11 +83,13 @@ enum Test {
     Address(NetSet),
     Value(KeySource, Values),
     Present(KeySource),
+    Endpoint(Vec<PathPattern>),
 }
 
 impl List {
-    pub(crate) fn new(written: Vec<(ListEntry, Vec<Condition>)>) -> Self {
-        let mut list = Self::default();
+    pub(crate) fn new(kind: ListKind, written: Vec<(ListEntry, Vec<Condition>)>) -> Self {
+        let (entries, values, compound) = (Vec::new(), Vec::new(), Vec::new());
+        let mut list = Self { kind, entries, nets: NetSet::default(), values, compound };
         let mut nets = Vec::new();
         for (index, (entry, conditions)) in (0..).zip(written) {
             list.entries.push(entry);
@@ -116,7 +134,7 @@ impl List {
             self.values.iter().find_map(|(source, known)| known.get(&*identify.value(source, view)?).copied())
         };
         let compound = || {
-            let holds = |tests: &[Test]| tests.iter().all(|test| test.holds(identify, view));
+            let holds = |tests: &[Test]| tests.iter().all(|test| test.holds(self.kind, identify, view));
             self.compound.iter().find(|(_, tests)| holds(tests)).map(|(index, _)| *index)
         };
         let index = net.or_else(value).or_else(compound)?;
@@ -131,18 +149,27 @@ fn tests(conditions: impl IntoIterator<Item = Condition>) -> Vec<Test> {
             Test::Value(source, values.into_iter().map(|value| (value, 0)).collect())
         }
         Condition::Present(source) => Test::Present(source),
+        Condition::Endpoint(patterns) => Test::Endpoint(patterns),
     };
     conditions.into_iter().map(test).collect()
 }
 
 impl Test {
-    fn holds<R: Request + ?Sized>(&self, identify: &Identify, view: &View<'_, R>) -> bool {
+    fn holds<R: Request + ?Sized>(&self, kind: ListKind, identify: &Identify, view: &View<'_, R>) -> bool {
         match self {
             Self::Address(nets) => view.request.client().is_some_and(|client| nets.contains(client)),
             Self::Value(source, known) => {
                 identify.value(source, view).is_some_and(|value| known.contains_key(&*value))
             }
             Self::Present(source) => identify.value(source, view).is_some(),
+            Self::Endpoint(patterns) => {
+                let covers = |path: &str| patterns.iter().any(|pattern| pattern.covers(path));
+                match (view.readings, kind) {
+                    (None, _) => covers(view.path),
+                    (Some(readings), ListKind::Deny) => readings.iter().any(covers),
+                    (Some(readings), ListKind::Allow) => readings.iter().all(covers),
+                }
+            }
         }
     }
 }

@@ -16,11 +16,11 @@ use crate::document::{Document, References};
 use crate::identify::{Identify, View};
 use crate::key::Key;
 use crate::limit::{Allowance, Limit, Mode};
-use crate::lists::List;
+use crate::lists::{List, ListKind};
 use crate::matcher::Matcher;
 use crate::net::Net;
 use crate::request::Request;
-use crate::settings::{ClientAddress, HeaderSettings, KeyPrivacy};
+use crate::settings::{ClientAddress, HeaderSettings, KeyPrivacy, PathSettings};
 use crate::source::KeySource;
 use crate::trap::Trap;
 use crate::typed;
@@ -57,6 +57,7 @@ pub struct Policy {
     pub(crate) default_plan: Option<Box<str>>,
     pub(crate) plan_from: Option<KeySource>,
     pub(crate) client: ClientAddress,
+    pub(crate) paths: PathSettings,
     pub(crate) headers: HeaderSettings,
     pub(crate) privacy: KeyPrivacy,
     pub(crate) max_keys: u64,
@@ -82,12 +83,13 @@ impl Default for Policy {
             routes: Vec::new(),
             matcher: Matcher::default(),
             descriptors: Index::default(),
-            allow: List::new(Vec::new()),
-            deny: List::new(Vec::new()),
+            allow: List::new(ListKind::Allow, Vec::new()),
+            deny: List::new(ListKind::Deny, Vec::new()),
             identify: Identify::default(),
             default_plan: None,
             plan_from: None,
             client: ClientAddress::default(),
+            paths: PathSettings::default(),
             headers: HeaderSettings::default(),
             privacy: KeyPrivacy::default(),
             max_keys: 1_000_000,
@@ -191,6 +193,16 @@ impl Policy {
         &self.client
     }
 
+    /// How the servers behind read paths.
+    pub const fn paths(&self) -> PathSettings {
+        self.paths
+    }
+
+    /// Whether a limit is for some hosts only.
+    pub fn asks_for_hosts(&self) -> bool {
+        self.matcher.asks_for_hosts()
+    }
+
     /// Where callers are named.
     pub const fn identify(&self) -> &Identify {
         &self.identify
@@ -263,6 +275,7 @@ impl Policy {
                 KeySource::Global => key.push_global(),
                 KeySource::Ip => key.push_address(self.cut(value.parse().ok()?)),
                 _ if value.is_empty() => return None,
+                KeySource::Path(_) => key.push_value(source, self.paths.path_value(value).as_bytes()),
                 _ => key.push_value(source, value.as_bytes()),
             }
         }
@@ -329,7 +342,7 @@ impl Policy {
 
     /// The plan that counts for a request: the one it names, else the default.
     pub fn plan_in_force<R: Request + ?Sized>(&self, request: &R) -> Option<String> {
-        let view = View { request, path: request.path(), pattern: None };
+        let view = View { request, path: request.path(), readings: None, pattern: None };
         let named = self.plan_of(&view).map(Cow::into_owned);
         named.or_else(|| self.default_plan.as_deref().map(str::to_owned))
     }

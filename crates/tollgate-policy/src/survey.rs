@@ -4,7 +4,11 @@
 //! (`tests/allocation.rs`). A path that is not in normal form, a value that must
 //! be decoded or a key of more than 80 bytes does.
 //!
+//! A path with several readings is surveyed in `readings`.
+//!
 //! Not here: whether the allowance suffices. The checks go to a store as one batch.
+
+mod readings;
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -102,6 +106,9 @@ pub enum Survey<'p> {
     /// Refused by a limit without counting. The checks of the other limits are
     /// there, for those that count refusals too.
     Blocked(Block<'p>),
+    /// Refused: servers may take the path for different places, and the policy says to refuse
+    /// such, or its readings are too many.
+    AmbiguousPath,
 }
 
 /// A refusal that needs no counting.
@@ -228,7 +235,7 @@ impl Policy {
         for (part, request) in (0..).zip(requests) {
             out.part = part;
             match self.survey_more(request, out) {
-                Survey::Denied(entry) => return Survey::Denied(entry),
+                refused @ (Survey::Denied(_) | Survey::AmbiguousPath) => return refused,
                 blocked @ Survey::Blocked(_) if survey == Survey::Applies => survey = blocked,
                 Survey::Applies | Survey::Allowed(_) | Survey::Blocked(_) => {}
             }
@@ -256,26 +263,30 @@ impl Policy {
         if let Some(descriptor) = request.descriptor() {
             return self.survey_descriptor(request, &descriptor, out);
         }
-        let path = path::normal(request.path());
-        let view = View { request, path: &path, pattern: None };
+        match path::plain(request.path(), self.paths) {
+            Some(path) => self.survey_path(request, path, out),
+            None => self.survey_unusual(request, out),
+        }
+    }
+
+    /// Surveys a request whose path has one reading.
+    #[inline]
+    fn survey_path<'p, R: Request + ?Sized>(
+        &'p self,
+        request: &R,
+        path: &str,
+        out: &mut Checks<'p>,
+    ) -> Survey<'p> {
+        let view = View { request, path, readings: None, pattern: None };
         if let Some(entry) = self.deny.find(&self.identify, &view) {
             return Survey::Denied(entry);
         }
         if let Some(entry) = self.allow.find(&self.identify, &view) {
             return Survey::Allowed(entry);
         }
-        // Not every server resolves `..`. What one that does not would route by
-        // meets its limits too.
-        let literal = match &path {
-            Cow::Owned(normal) => path::literal(request.path()).filter(|literal| literal != normal),
-            Cow::Borrowed(_) => None,
-        };
         let mut surveyor =
             Surveyor { policy: self, plan: OnceCell::new(), out, blocked: None, taken: SmallVec::new() };
-        surveyor.walk(request, &path);
-        if let Some(literal) = &literal {
-            surveyor.walk(request, literal);
-        }
+        surveyor.walk(request, path);
         surveyor.blocked.map_or(Survey::Applies, Survey::Blocked)
     }
 
@@ -287,7 +298,7 @@ impl Policy {
         descriptor: &Descriptor<'_>,
         out: &mut Checks<'p>,
     ) -> Survey<'p> {
-        let view = View { request, path: "", pattern: None };
+        let view = View { request, path: "", readings: None, pattern: None };
         if let Some(entry) = self.deny.find(&self.identify, &view) {
             return Survey::Denied(entry);
         }
@@ -325,32 +336,40 @@ struct Surveyor<'p, 'r, 'o> {
 }
 
 impl<'p: 'r, 'r> Surveyor<'p, 'r, '_> {
-    /// Takes every limit that covers the request under this spelling of its path.
+    /// Takes every limit that covers the request, whose path has this reading only.
     #[inline]
     fn walk<R: Request + ?Sized>(&mut self, request: &'r R, path: &'r str) {
         let policy = self.policy;
-        let mut found = Found::new();
-        if policy.matcher.asks_for_hosts() {
-            policy.matcher.find(request.host(), path, &mut found);
-            if let Some(other) = request.other_host() {
-                policy.matcher.find(Some(other), path, &mut found);
-            }
-        } else {
-            // Looking for a request's hosts costs as much as finding its limits.
-            policy.matcher.find(None, path, &mut found);
-        }
-        for &route in &found {
+        for &route in &self.routes(request, path) {
             let Some(&(index, pattern)) = policy.routes.get(route as usize) else { continue };
             if self.taken.contains(&index) {
                 continue;
             }
             let limit = &policy.limits[index as usize];
-            if limit.mode == Mode::Off || !applies(limit, request) {
+            if limit.mode == Mode::Off || !applies(limit, request) || limit.excepts(path) {
                 continue;
             }
             self.taken.push(index);
-            self.take(limit, &View { request, path, pattern: limit.endpoints.get(pattern as usize) });
+            let pattern = limit.endpoints.get(pattern as usize);
+            self.take(limit, &View { request, path, readings: None, pattern });
         }
+    }
+
+    /// The routes that cover the request under this reading of its path, in file order.
+    #[inline]
+    fn routes<R: Request + ?Sized>(&self, request: &R, path: &str) -> Found {
+        let matcher = &self.policy.matcher;
+        let mut found = Found::new();
+        if matcher.asks_for_hosts() {
+            matcher.find(request.host(), path, &mut found);
+            if let Some(other) = request.other_host() {
+                matcher.find(Some(other), path, &mut found);
+            }
+        } else {
+            // Looking for a request's hosts costs as much as finding its limits.
+            matcher.find(None, path, &mut found);
+        }
+        found
     }
 
     fn take<R: Request + ?Sized>(&mut self, limit: &'p Limit, view: &View<'r, R>) {

@@ -12,6 +12,7 @@ const FATES = {
   refused: ["bad", "refused"],
   allow_listed: ["ok", "allow list"],
   deny_listed: ["bad", "deny list"],
+  ambiguous_path: ["bad", "ambiguous"],
   blocked: ["bad", "blocked"],
   uncountable: ["warn", "no store"],
 };

@@ -33,7 +33,8 @@ export function covers(limit) {
   const where = limit.endpoints[0] !== "/**" ? limit.endpoints.join(", ") : "every path";
   const how = limit.methods.length > 0 ? `${limit.methods.join(", ")} ` : "";
   const host = limit.hosts.length > 0 ? ` on ${limit.hosts.join(", ")}` : "";
-  return `${how}${where}${host}`;
+  const except = limit.except?.length > 0 ? ` except ${limit.except.join(", ")}` : "";
+  return `${how}${where}${except}${host}`;
 }
 
 export const quota = (limit) => limit.quotas.join(", and ");

@@ -67,6 +67,7 @@ export function pills(overview, now) {
 const CAUSES = {
   refused: "limits",
   deny_listed: "the deny list",
+  ambiguous_path: "ambiguous paths",
   blocked: "blocks",
   uncountable: "limits that deny without the store",
 };

@@ -66,7 +66,9 @@ fn admitted(decision: &Decision<'_>, id: DecisionId, settings: &HeaderSettings) 
 }
 
 fn refused(rejection: Rejection<'_, '_>, wishes: Wishes, parts: &Parts, settings: &HeaderSettings) -> Reply {
-    let wish = wishes.deny.filter(|_| rejection.status() == StatusCode::TOO_MANY_REQUESTS);
+    // nginx makes a 500 of a status that it does not know.
+    let may_differ = rejection.status() == StatusCode::TOO_MANY_REQUESTS || rejection.is_ambiguous();
+    let wish = wishes.deny.filter(|_| may_differ);
     let rejection = match wish {
         Some(status) => rejection.with_status(status),
         None => rejection,

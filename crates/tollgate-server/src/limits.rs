@@ -19,6 +19,8 @@ struct Told<'p> {
 struct ToldLimit<'p> {
     name: &'p str,
     endpoints: Vec<String>,
+    /// Paths of its endpoints that it does not cover.
+    except: Vec<String>,
     hosts: Vec<String>,
     methods: Vec<&'p str>,
     /// The entries of the descriptors it covers; none of a limit on paths.
@@ -68,6 +70,7 @@ impl<'p> ToldLimit<'p> {
         Self {
             name: limit.name(),
             endpoints: limit.endpoints().iter().map(ToString::to_string).collect(),
+            except: limit.except().iter().map(ToString::to_string).collect(),
             hosts: limit.hosts().iter().map(ToString::to_string).collect(),
             methods: limit.methods().collect(),
             descriptor: entries(limit),

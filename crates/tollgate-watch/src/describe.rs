@@ -187,6 +187,7 @@ const fn fate(fate: Fate<'_>) -> RecordFate {
         Fate::Refused => RecordFate::Refused,
         Fate::AllowListed(_) => RecordFate::AllowListed,
         Fate::DenyListed(_) => RecordFate::DenyListed,
+        Fate::AmbiguousPath => RecordFate::AmbiguousPath,
         Fate::Blocked(_) => RecordFate::Blocked,
         Fate::Uncountable => RecordFate::Uncountable,
     }
@@ -289,6 +290,7 @@ pub fn reason(decision: &Decision<'_>) -> Option<Cow<'static, str>> {
             Some(format!("allow-listed in line {} of the policy: no limit applies", entry.line()).into())
         }
         Fate::DenyListed(entry) => Some(format!("deny-listed in line {} of the policy", entry.line()).into()),
+        Fate::AmbiguousPath => Some("servers may take the path for different places".into()),
         Fate::Blocked(block) => Some(blocked(block.limit, block.reason).into()),
     }
 }

@@ -89,6 +89,8 @@ pub enum RecordFate {
     AllowListed,
     /// Deny-listed.
     DenyListed,
+    /// Servers may take the path for different places.
+    AmbiguousPath,
     /// A limit refuses this key, plan or lack of a key without counting.
     Blocked,
     /// The store gave no answer, and a limit would rather refuse.
@@ -144,6 +146,7 @@ impl RecordFate {
             Self::Refused => "refused",
             Self::AllowListed => "allow_listed",
             Self::DenyListed => "deny_listed",
+            Self::AmbiguousPath => "ambiguous_path",
             Self::Blocked => "blocked",
             Self::Uncountable => "uncountable",
         }

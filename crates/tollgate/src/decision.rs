@@ -52,6 +52,9 @@ pub enum Fate<'l> {
     AllowListed(&'l ListEntry),
     /// Deny-listed: no limit was looked at.
     DenyListed(&'l ListEntry),
+    /// Servers may take the path for different places, and the policy says to refuse such: no
+    /// limit was looked at.
+    AmbiguousPath,
     /// A limit refuses this key, plan or lack of a key without counting.
     Blocked(Block<'l>),
     /// The store gave no answer, and at least one limit would rather refuse than not
@@ -100,6 +103,7 @@ impl<'l> Decision<'l> {
             Survey::Applies => Fate::Admitted,
             Survey::Allowed(entry) => Fate::AllowListed(entry),
             Survey::Denied(entry) => Fate::DenyListed(entry),
+            Survey::AmbiguousPath => Fate::AmbiguousPath,
             Survey::Blocked(block) => Fate::Blocked(block),
         };
         self.checks.clear();

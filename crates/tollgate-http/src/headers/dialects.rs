@@ -137,8 +137,10 @@ fn envoy(sheet: &mut Sheet, answer: &Answer<'_>) {
 /// Whether all of a caller's requests meet this limit.
 pub(crate) fn covers_everything(limit: &LimitOutcome<'_>) -> bool {
     let limit = limit.limit();
-    let conditions =
-        limit.methods().next().is_some() || !limit.hosts().is_empty() || !limit.headers().is_empty();
+    let conditions = limit.methods().next().is_some()
+        || !limit.hosts().is_empty()
+        || !limit.headers().is_empty()
+        || !limit.except().is_empty();
     !conditions && limit.endpoints().iter().any(|endpoint| endpoint.to_string() == "/**")
 }
 

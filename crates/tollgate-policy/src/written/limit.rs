@@ -17,6 +17,7 @@ use schemars::JsonSchema;
 use tollgate_core::Span;
 
 use cost::CostText;
+pub(super) use values::patterns;
 use values::{algorithm, allowances, by, headers, method, name, parsed, windows};
 pub(crate) use words::WORDS;
 use words::{
@@ -60,6 +61,9 @@ pub(crate) struct Limit {
     /// Paths: `/exact`, `/users/{id}`, `/files/**`; `*` is any one segment. Default `/**`, everything.
     #[schemars(with = "Option<OneOrMany<EndpointSchema>>")]
     pub(crate) endpoint: Vec<Located<PathPattern>>,
+    /// Paths of its endpoints that it does not cover: `[/healthz, /metrics/**]`. Default none.
+    #[schemars(with = "Option<OneOrMany<EndpointSchema>>")]
+    pub(crate) except: Vec<Located<PathPattern>>,
     /// Methods. Default all. `GET` covers `HEAD` too.
     #[schemars(with = "Option<OneOrMany<String>>")]
     pub(crate) method: Vec<Located<String>>,
@@ -148,6 +152,13 @@ pub(crate) struct Limit {
     pub(crate) candidate: Option<Box<Self>>,
 }
 
+impl Limit {
+    /// Every path pattern in it.
+    pub(crate) fn patterns_mut(&mut self) -> impl Iterator<Item = &mut PathPattern> {
+        self.endpoint.iter_mut().chain(&mut self.except).map(|it| &mut it.value)
+    }
+}
+
 /// What a plan or an override grants, as it was written.
 #[derive(Clone, Debug)]
 pub(crate) enum AllowanceText {
@@ -187,9 +198,8 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Limit> {
                 .help("leave the line out to cover everything");
         }
     }
-    let endpoint =
-        items("endpoint").iter().filter_map(|it| parsed(it, "`endpoint`", PathPattern::parse, problems));
-    let endpoint = endpoint.collect();
+    let endpoint = patterns(items("endpoint"), "`endpoint`", problems);
+    let except = patterns(items("except"), "`except`", problems);
     let method = items("method").iter().filter_map(|it| method(it, problems)).collect();
     let host =
         items("host").iter().filter_map(|it| parsed(it, "`host`", HostPattern::parse, problems)).collect();
@@ -198,6 +208,7 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Limit> {
     let mut limit = Limit {
         name: get("name").and_then(|it| name(it, problems)),
         endpoint,
+        except,
         method,
         host,
         headers: get("headers").map(|it| headers(it, problems)).unwrap_or_default(),

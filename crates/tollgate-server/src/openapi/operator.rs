@@ -363,7 +363,7 @@ fn stats() -> Map<String, Value> {
 }
 
 fn fate() -> Value {
-    json!({"enum": ["admitted", "refused", "allow_listed", "deny_listed", "blocked", "uncountable"]})
+    json!({"enum": ["admitted", "refused", "allow_listed", "deny_listed", "ambiguous_path", "blocked", "uncountable"]})
 }
 
 fn explanation() -> Map<String, Value> {

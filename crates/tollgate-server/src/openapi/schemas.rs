@@ -211,6 +211,7 @@ fn limit() -> Value {
         &[
             "name",
             "endpoints",
+            "except",
             "hosts",
             "methods",
             "descriptor",
@@ -234,6 +235,7 @@ fn limit() -> Value {
         json!({
             "name": {"type": "string"},
             "endpoints": words,
+            "except": {"type": "array", "items": {"type": "string"}, "description": "Paths of its endpoints that it does not cover."},
             "hosts": words,
             "methods": words,
             "descriptor": {"type": "array", "items": {"type": "string"}, "description": "The entries of the descriptors it covers, such as `plan=gold` and `user`; none of a limit on paths."},

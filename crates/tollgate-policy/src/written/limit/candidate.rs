@@ -83,6 +83,7 @@ pub(super) fn read(node: &Node, live: &Limit, problems: &mut Problems) -> Option
         || amount.algorithm.is_some_and(|algorithm| algorithm.value == Algorithm::Concurrency);
     Some(Limit {
         endpoint: live.endpoint.clone(),
+        except: live.except.clone(),
         method: live.method.clone(),
         host: live.host.clone(),
         headers: live.headers.clone(),
