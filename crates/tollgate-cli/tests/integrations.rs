@@ -41,6 +41,7 @@ macro_rules! keeps_the_contract {
             forged_headers_buy_nothing,
             a_trusted_proxy_in_front_may_name_the_client,
             limits_see_the_path_and_method_of_the_client,
+            no_spelling_of_a_path_passes_its_limit,
             methods_and_bodies_arrive_as_they_were_sent,
             no_request_more_than_the_limit_passes,
             what_else_refuses_keeps_its_status,

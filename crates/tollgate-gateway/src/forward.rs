@@ -43,6 +43,8 @@ pub(crate) struct Worker {
     pub(crate) forwarding: Forwarding,
     /// Whether a peer may say whom it speaks for.
     pub(crate) trusts: Trusts,
+    /// Whether limits go by the host of a request.
+    pub(crate) needs_host: Arc<dyn Fn() -> bool + Send + Sync>,
     /// The most headers of a request.
     pub(crate) headers: usize,
     pub(crate) answer: Duration,
@@ -107,7 +109,7 @@ impl Worker {
         let wanted = tunnel::wanted(request.version(), request.headers());
         let on_upgrade = wanted.map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
         let (mut parts, body) = request.into_parts();
-        head::prepare(&mut parts, caller, self.forwarding, &*self.trusts)?;
+        head::prepare(&mut parts, caller, self.forwarding, &*self.trusts, &*self.needs_host)?;
         let (upload, progress) = Upload::new(body, self.body, self.still);
         let repeatable = progress.is_none() && parts.method.is_idempotent();
         let mut request = Request::from_parts(parts, upload);

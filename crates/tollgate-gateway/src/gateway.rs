@@ -21,6 +21,7 @@ use crate::body::GatewayBody;
 use crate::connect::Connector;
 use crate::forward::{Forward, Worker};
 use crate::head::{self, Caller};
+use crate::override_headers::OverrideHeaders;
 use crate::pool::Pool;
 use crate::settings::{GatewaySettings, Target};
 use crate::upstream::{Origin, Speech, Upstreams};
@@ -120,10 +121,12 @@ impl<S: Store> Gateway<S> {
                 }));
             })
             .with_tarpit(self.tarpit_until(&drain));
+        let override_headers = Arc::new(self.settings.override_headers.clone());
         let make = move |connection: &Connection| {
             let address = connection.peer.ip();
             let forward = Forward::new(Arc::clone(&worker), Caller::new(address, connection.secure));
-            Limited(layer.clone().with_peer(move |_| Some(address)).layer(forward))
+            let limited = layer.clone().with_peer(move |_| Some(address)).layer(forward);
+            Limited { limited, override_headers: Arc::clone(&override_headers) }
         };
         self.server.clone().serve(listener, make, drain).await?;
         // What ends with this runtime would be held until its lease ends.
@@ -151,6 +154,7 @@ impl<S: Store> Gateway<S> {
             connector: self.connector.clone(),
             forwarding: settings.forwarding,
             trusts: trusted_by(&self.limiter),
+            needs_host: needs_host(&self.limiter),
             headers: settings.caps.headers,
             answer: settings.answer,
             still: settings.still,
@@ -166,12 +170,21 @@ fn trusted_by<S: Store>(limiter: &SharedLimiter<S>) -> Trusts {
     Arc::new(move |address| limiter.load().policy().client().trusted_proxies.contains(address))
 }
 
+/// Whether the policy in force limits hosts, so that a request without one cannot be matched.
+fn needs_host<S: Store>(limiter: &SharedLimiter<S>) -> Arc<dyn Fn() -> bool + Send + Sync> {
+    let limiter = limiter.clone();
+    Arc::new(move || limiter.load().policy().asks_for_hosts())
+}
+
 fn read(path: &Path) -> Result<Vec<u8>, StartError> {
     fs::read(path).map_err(|error| StartError::Unreadable(path.to_owned(), error))
 }
 
 /// The limiter with the forwarding service behind it, as hyper calls it.
-struct Limited<S>(Limit<Forward, S>);
+struct Limited<S> {
+    limited: Limit<Forward, S>,
+    override_headers: Arc<OverrideHeaders>,
+}
 
 impl<S: Store> Service<Request<Incoming>> for Limited<S> {
     type Response = Response<LimitBody<GatewayBody>>;
@@ -182,6 +195,7 @@ impl<S: Store> Service<Request<Incoming>> for Limited<S> {
     /// is taken away before anybody is counted by it.
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         head::strip_nominated(request.headers_mut());
-        tower_service::Service::call(&mut self.0.clone(), request)
+        self.override_headers.strip(request.headers_mut());
+        tower_service::Service::call(&mut self.limited.clone(), request)
     }
 }

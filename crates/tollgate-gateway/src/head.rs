@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 use tollgate::policy::path;
 use tollgate_http::Softened;
 
+use crate::override_headers::is_override;
 use crate::problem::Problem;
 use crate::settings::Forwarding;
 
@@ -64,6 +65,7 @@ pub(crate) fn prepare(
     caller: &Caller,
     forwarding: Forwarding,
     trusts: impl FnOnce(IpAddr) -> bool,
+    needs_host: impl FnOnce() -> bool,
 ) -> Result<(), Problem> {
     if parts.method == Method::CONNECT {
         return Err(Problem::Tunnel);
@@ -71,14 +73,16 @@ pub(crate) fn prepare(
     if is_otherwise_encoded(&parts.headers) {
         return Err(Problem::Encoding);
     }
-    // The asterisk is for `OPTIONS` (RFC 9112, 3.2.4), and other schemes for others.
+    // The asterisk is for `OPTIONS` (RFC 9112, 3.2.4), and other schemes for others. A target that
+    // is no path (`GET login`) is parsed as a host, and has an empty path.
     let is_web = |scheme: &Scheme| *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS;
-    if (parts.uri.path() == "*" && parts.method != Method::OPTIONS)
+    let is_asterisk = parts.uri.path() == "*" && parts.method == Method::OPTIONS;
+    if !(parts.uri.path().starts_with('/') || is_asterisk)
         || parts.uri.scheme().is_some_and(|scheme| !is_web(scheme))
     {
         return Err(Problem::Target);
     }
-    let host = host(parts)?;
+    let host = host(parts, needs_host)?;
     let version = via(parts.version);
     let upgrade = crate::tunnel::wanted(parts.version, &parts.headers);
     let trailers =
@@ -145,7 +149,7 @@ pub(crate) fn to_http1(parts: &mut Parts) {
 }
 
 /// The one host of a request: of its target if that names one, else of its header.
-fn host(parts: &Parts) -> Result<HeaderValue, Problem> {
+fn host(parts: &Parts, needs_host: impl FnOnce() -> bool) -> Result<HeaderValue, Problem> {
     let mut lines = parts.headers.get_all(HOST).iter();
     let (line, second) = (lines.next(), lines.next());
     if second.is_some() {
@@ -156,8 +160,11 @@ fn host(parts: &Parts) -> Result<HeaderValue, Problem> {
         (Some(authority), _) => HeaderValue::from_str(authority.as_str()).map_err(|_| Problem::BadHost),
         (None, Some(line)) if line.to_str().is_ok_and(is_host) => Ok(line.clone()),
         (None, Some(_)) => Err(Problem::BadHost),
-        // HTTP/1.0 may do without; the upstream, spoken to in HTTP/1.1, may not.
-        (None, None) if parts.version == Version::HTTP_10 => Ok(HeaderValue::from_static("localhost")),
+        // HTTP/1.0 may do without; the upstream, spoken to in HTTP/1.1, may not. Where limits go by
+        // hosts, it met none of them, and a host that is made up would lead past them.
+        (None, None) if parts.version == Version::HTTP_10 && !needs_host() => {
+            Ok(HeaderValue::from_static("localhost"))
+        }
         (None, None) => Err(Problem::NoHost),
     }
 }
@@ -249,6 +256,7 @@ pub(crate) fn strip_trailers(trailers: &mut HeaderMap) {
         let text = name.as_str();
         is_hop_by_hop(name)
             || is_claim(name)
+            || is_override(text)
             || !may_be_listed(name)
             || matches!(
                 text,
@@ -405,7 +413,7 @@ mod tests {
         let (mut parts, ()) = request.body(()).unwrap().into_parts();
         let caller = Caller::new([203, 0, 113, 9].into(), false);
         strip_nominated(&mut parts.headers);
-        prepare(&mut parts, &caller, Forwarding::Both, |_| trusted)?;
+        prepare(&mut parts, &caller, Forwarding::Both, |_| trusted, || false)?;
         Ok(parts.headers)
     }
 

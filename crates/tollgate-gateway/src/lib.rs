@@ -17,6 +17,7 @@ mod demo;
 mod forward;
 mod gateway;
 mod head;
+mod override_headers;
 mod pool;
 mod problem;
 mod settings;
@@ -25,4 +26,5 @@ mod upstream;
 
 pub use demo::Demo;
 pub use gateway::{Gateway, StartError};
+pub use override_headers::OverrideHeaders;
 pub use settings::{Forwarding, GatewaySettings, Target};

@@ -7,6 +7,7 @@ use tollgate::Span;
 use tollgate::policy::{Fields, Located, Node, Problems, Words};
 use tollgate_net::Caps;
 
+use crate::override_headers::{OverrideHeaders, is_override};
 use crate::upstream::Origin;
 
 /// The `gateway` section of the file.
@@ -22,6 +23,8 @@ pub struct GatewaySettings {
     pub proxy_protocol: bool,
     /// How the upstream is told who calls.
     pub forwarding: Forwarding,
+    /// Which headers that replace path, method or host are passed on.
+    pub override_headers: OverrideHeaders,
     /// Threads. `None`: one for each core.
     pub workers: Option<usize>,
     /// What one client's connection may take.
@@ -78,6 +81,7 @@ impl Default for GatewaySettings {
             upstream_ca: None,
             proxy_protocol: false,
             forwarding: Forwarding::XForwarded,
+            override_headers: OverrideHeaders::default(),
             workers: None,
             caps: Caps::default(),
             body: None,
@@ -102,6 +106,8 @@ const GATEWAY: Words = Words {
         "upstream_ca",
         "proxy_protocol",
         "forwarded",
+        "override_headers",
+        "paths",
         "workers",
         "timeouts",
         "caps",
@@ -114,6 +120,8 @@ const GATEWAY: Words = Words {
         ("backend", "upstream"),
         ("backends", "upstream"),
         ("target", "upstream"),
+        ("path", "paths"),
+        ("method_override", "override_headers"),
         ("threads", "workers"),
         ("timeout", "timeouts"),
         ("certificate", "tls"),
@@ -206,6 +214,10 @@ impl GatewaySettings {
             &mut self.keep,
             fields.get("keep_alive").and_then(|it| it.whole("`keep_alive`", 0..=65_536, problems)),
         );
+        if let Some(kept) = fields.get("override_headers").and_then(|node| override_headers(node, problems)) {
+            self.override_headers = kept;
+        }
+        // `paths` belongs to the policy, which reads it here too.
         // Nothing here acts on it: `tollgate validate` compares limits with it.
         if let Some(node) = fields.get("capacity") {
             node.rate("`capacity`", problems);
@@ -297,6 +309,28 @@ fn time(node: &Node, what: &str, problems: &mut Problems) -> Option<Located<Dura
 
 fn path(node: &Node, what: &str, problems: &mut Problems) -> Option<PathBuf> {
     Some(node.word(&format!("`{what}`"), problems)?.value.into())
+}
+
+/// `remove`, `keep`, or the names of those that are kept.
+fn override_headers(node: &Node, problems: &mut Problems) -> Option<OverrideHeaders> {
+    match node.text() {
+        Some("remove") => return Some(OverrideHeaders::Removed),
+        Some("keep") => return Some(OverrideHeaders::Kept),
+        _ => {}
+    }
+    let mut kept = Vec::new();
+    for item in node.items() {
+        let name = item.word("a header", problems)?.value.to_ascii_lowercase();
+        if !is_override(&name) {
+            problems
+                .error(item.place, format!("{} is not removed in any case", item.describe()))
+                .label("`remove`, `keep`, or the names of headers that are kept")
+                .help("these are about headers such as X-Original-URL and X-HTTP-Method-Override, which replace path or method");
+            return None;
+        }
+        kept.push(name.into());
+    }
+    Some(OverrideHeaders::KeptOnly(kept))
 }
 
 fn target(node: &Node, problems: &mut Problems) -> Option<Target> {

@@ -182,6 +182,17 @@ pub(crate) fn limits_see_the_path_and_method_of_the_client(proxy: Proxy) {
     assert_eq!(requests, seen.map(|it| it.replace("%73", "s")));
 }
 
+pub(crate) fn no_spelling_of_a_path_passes_its_limit(proxy: Proxy) {
+    let scene = Scene::set(proxy);
+    let spellings =
+        ["/search%2f", "/x%2f..%2fsearch", "/search;x", "/x/..;/search", "/%2fsearch", "/search%3bx"];
+    let mut passed = 0;
+    for path in spellings {
+        passed += u32::from(scene.get(path).status() == 200);
+    }
+    assert_eq!(passed, 3, "as many as the limit on /search allows: {:?}", scene.app.requests());
+}
+
 pub(crate) fn methods_and_bodies_arrive_as_they_were_sent(proxy: Proxy) {
     let scene = Scene::set(proxy);
     let body: Vec<u8> = (0..300_000_u32).map(|it| it.to_le_bytes()[it as usize % 3]).collect();

@@ -11,6 +11,7 @@ mod hosts;
 mod http2;
 mod limits;
 mod malformed;
+mod paths;
 mod proxy_protocol;
 mod setting_up;
 mod settling;
