@@ -108,7 +108,10 @@ fn iis(path: &[u8]) -> Segments {
     resolved(merged(segments.collect()))
 }
 
-const SERVERS: [(&str, fn(&[u8]) -> Segments); 6] = [
+/// The segments that a server routes a path by.
+type Server = fn(&[u8]) -> Segments;
+
+const SERVERS: [(&str, Server); 6] = [
     ("nginx", nginx),
     ("wsgi", wsgi),
     ("tomcat", tomcat),
