@@ -340,7 +340,9 @@ impl<'p: 'r, 'r> Surveyor<'p, 'r, '_> {
     #[inline]
     fn walk<R: Request + ?Sized>(&mut self, request: &'r R, path: &'r str) {
         let policy = self.policy;
-        for &route in &self.routes(request, path) {
+        let mut found = Found::new();
+        self.find_routes(request, path, &mut found);
+        for &route in &found {
             let Some(&(index, pattern)) = policy.routes.get(route as usize) else { continue };
             if self.taken.contains(&index) {
                 continue;
@@ -355,21 +357,20 @@ impl<'p: 'r, 'r> Surveyor<'p, 'r, '_> {
         }
     }
 
-    /// The routes that cover the request under this reading of its path, in file order.
+    /// Finds the routes that cover the request under this reading of its path, in file order. They
+    /// are written to a buffer: moving one costs more than filling it.
     #[inline]
-    fn routes<R: Request + ?Sized>(&self, request: &R, path: &str) -> Found {
+    fn find_routes<R: Request + ?Sized>(&self, request: &R, path: &str, found: &mut Found) {
         let matcher = &self.policy.matcher;
-        let mut found = Found::new();
         if matcher.asks_for_hosts() {
-            matcher.find(request.host(), path, &mut found);
+            matcher.find(request.host(), path, found);
             if let Some(other) = request.other_host() {
-                matcher.find(Some(other), path, &mut found);
+                matcher.find(Some(other), path, found);
             }
         } else {
             // Looking for a request's hosts costs as much as finding its limits.
-            matcher.find(None, path, &mut found);
+            matcher.find(None, path, found);
         }
-        found
     }
 
     fn take<R: Request + ?Sized>(&mut self, limit: &'p Limit, view: &View<'r, R>) {

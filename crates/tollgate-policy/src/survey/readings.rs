@@ -15,6 +15,7 @@ use super::{Checks, Derived, Survey, Surveyor, applies};
 use crate::identify::View;
 use crate::key::Key;
 use crate::limit::{Limit, Mode};
+use crate::matcher::Found;
 use crate::path::Readings;
 use crate::policy::Policy;
 use crate::request::Request;
@@ -56,7 +57,9 @@ impl<'p: 'r, 'r> Surveyor<'p, 'r, '_> {
         let policy = self.policy;
         let mut found = Vec::new();
         for (at, path) in readings.iter().enumerate() {
-            found.extend(self.routes(request, path).iter().map(|&route| (route, at, path)));
+            let mut routes = Found::new();
+            self.find_routes(request, path, &mut routes);
+            found.extend(routes.iter().map(|&route| (route, at, path)));
         }
         found.sort_unstable();
         // The limits that were taken, each with the reading.
