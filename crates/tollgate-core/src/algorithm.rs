@@ -80,6 +80,12 @@ pub trait Algorithm {
     /// From when on the state says no more than a fresh one would.
     fn forgettable_at(&self, state: &Self::State) -> Timestamp;
 
+    /// The state of a key that has spent `units`, all of which come back at `until`.
+    ///
+    /// It never admits what a state refuses that has spent at most `units` at `now` and is
+    /// forgettable at `until` or earlier. A store that evicts a state keeps these two numbers.
+    fn spent_until(&self, units: u64, until: Timestamp, now: Timestamp) -> Self::State;
+
     /// Spends and describes: what a request with a single limit needs.
     fn step(&self, state: &mut Self::State, cost: u64, now: Timestamp) -> Outcome {
         let verdict = self.spend(state, cost, now);

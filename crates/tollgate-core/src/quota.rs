@@ -240,6 +240,19 @@ impl Quota {
         }
     }
 
+    /// The state of a key that has spent `units`, all of which come back at `until`; for
+    /// slots, that of a key never seen. ([`Algorithm::spent_until`])
+    pub fn spent_until(&self, units: u64, until: Timestamp, now: Timestamp) -> State {
+        match self {
+            Self::Bucket(it) => State::Bucket(it.spent_until(units, until, now)),
+            Self::FixedWindow(it) => State::FixedWindow(it.spent_until(units, until, now)),
+            Self::SlidingWindow(it) => State::SlidingWindow(it.spent_until(units, until, now)),
+            Self::SlidingParts(it) => State::SlidingParts(it.spent_until(units, until, now)),
+            Self::SlidingLog(it) => State::SlidingLog(it.spent_until(units, until, now)),
+            Self::Concurrency(_) => self.fresh(),
+        }
+    }
+
     /// The state a key has under this quota after it had `state` under `before`.
     ///
     /// What carries over is what was spent: whoever had used 60 of 100 has 940

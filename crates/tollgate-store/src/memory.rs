@@ -15,6 +15,7 @@
 #![allow(clippy::cast_possible_truncation)]
 
 mod act;
+mod floor;
 mod hash;
 #[cfg(all(test, loom))]
 mod interleavings;
@@ -34,7 +35,7 @@ use self::act::Act;
 use self::hash::KeyHasher;
 use self::past::{NoPast, Past};
 use self::table::Table;
-use self::wide::WideTable;
+use self::wide::{WideKey, WideTable};
 use self::word::Packed;
 use crate::clock::{Clock, SystemClock};
 use crate::store::{Answer, Check, Outcomes, Store, StoreError};
@@ -349,19 +350,19 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     /// A key's state under some rule, if it has one.
-    fn read(&self, id: RuleId, quota: &Quota, key: &[u8]) -> Option<State> {
+    fn read(&self, id: RuleId, quota: &Quota, key: &[u8], now: Timestamp) -> Option<State> {
         let hash = self.hasher.place(id, key);
         match quota {
-            Quota::Bucket(bucket) if bucket.fits() => self.table.read(hash, bucket).map(State::Bucket),
+            Quota::Bucket(bucket) if bucket.fits() => self.table.recall(hash, bucket, now).map(State::Bucket),
             Quota::FixedWindow(window) if window.fits() => {
-                self.table.read(hash, window).map(State::FixedWindow)
+                self.table.recall(hash, window, now).map(State::FixedWindow)
             }
-            _ => self.wide.read(self.wide_key(id, key, hash)),
+            _ => self.wide.read(self.wide_key(id, key, hash), quota, now),
         }
     }
 
-    fn wide_key(&self, id: RuleId, key: &[u8], hash: u64) -> [u64; 2] {
-        [hash, self.hasher.identity(id, key)]
+    fn wide_key(&self, rule: RuleId, key: &[u8], hash: u64) -> WideKey {
+        WideKey { hashes: [hash, self.hasher.identity(rule, key)], rule }
     }
 
     #[inline]
@@ -386,7 +387,7 @@ impl<C: Clock> UnderPredecessors<'_, C> {
     /// The latest of them under which the key has left something that counts.
     fn last(&self) -> Option<(&Predecessor, State)> {
         self.rule.predecessors().find_map(|before| {
-            let left = self.store.read(before.id, &before.quota, self.key)?;
+            let left = self.store.read(before.id, &before.quota, self.key, self.now)?;
             (before.quota.forgettable_at(&left) > self.now).then_some((before, left))
         })
     }

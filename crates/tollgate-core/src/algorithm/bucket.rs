@@ -274,6 +274,11 @@ impl Algorithm for Bucket {
         self.units(debt + u128::from(self.unit) - 1)
     }
 
+    /// The arrival time says all: how many units that is follows from it.
+    fn spent_until(&self, units: u64, until: Timestamp, _now: Timestamp) -> BucketState {
+        if units == 0 { self.fresh() } else { BucketState { tat: until, grains: 0 } }
+    }
+
     fn forgettable_at(&self, state: &BucketState) -> Timestamp {
         state.tat + Span::from_micros(u64::from(state.grains > 0))
     }

@@ -201,6 +201,16 @@ impl Algorithm for FixedWindow {
         self.as_stored(*state, now).count
     }
 
+    /// Of a window that opens with the first request, everything is spent: one that is entered
+    /// halfway would close before the window which that request opens for its key.
+    fn spent_until(&self, units: u64, until: Timestamp, _now: Timestamp) -> FixedWindowState {
+        match self.window {
+            _ if units == 0 => self.fresh(),
+            Window::Anchored(_) => FixedWindowState { end: until, count: units.max(self.limit) },
+            Window::Epoch(_) | Window::Calendar(_) => FixedWindowState { end: until, count: units },
+        }
+    }
+
     fn forgettable_at(&self, state: &FixedWindowState) -> Timestamp {
         if state.count > 0 { state.end } else { Timestamp::EPOCH }
     }

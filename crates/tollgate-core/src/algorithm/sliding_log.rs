@@ -184,6 +184,12 @@ impl Algorithm for SlidingLog {
         units(self.live(state, now))
     }
 
+    fn spent_until(&self, units: u64, until: Timestamp, _now: Timestamp) -> SlidingLogState {
+        let count = u32::try_from(units.min(2 * self.rate.count)).unwrap_or(u32::MAX);
+        let entry = (count > 0).then(|| (until.before(self.rate.period), count));
+        SlidingLogState { entries: entry.into_iter().collect() }
+    }
+
     fn forgettable_at(&self, state: &SlidingLogState) -> Timestamp {
         state.entries.last().map_or(Timestamp::EPOCH, |&(at, _)| at + self.rate.period)
     }

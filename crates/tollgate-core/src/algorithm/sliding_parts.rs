@@ -248,6 +248,13 @@ impl Algorithm for SlidingParts {
         state.weight(self.view(state, now).reach)
     }
 
+    fn spent_until(&self, units: u64, until: Timestamp, _now: Timestamp) -> SlidingPartsState {
+        let count = u32::try_from(units.min(2 * self.rate.count)).unwrap_or(u32::MAX);
+        let newest = until.before(self.rate.period);
+        let part = (count > 0).then_some((0, 0, count));
+        SlidingPartsState::new(newest, part).unwrap_or_default()
+    }
+
     fn forgettable_at(&self, state: &SlidingPartsState) -> Timestamp {
         if state.is_empty() { Timestamp::EPOCH } else { self.leaves(state.newest().as_micros(), 0) }
     }

@@ -236,6 +236,16 @@ impl Algorithm for SlidingWindow {
         low(self.weight(state, here).div_ceil(u128::from(self.width())))
     }
 
+    /// Charged at `now` instead of by its end: the previous count fades, so units that are
+    /// still spent say nothing of how many there were.
+    fn spent_until(&self, units: u64, _until: Timestamp, now: Timestamp) -> SlidingWindowState {
+        let mut state = self.fresh();
+        if units > 0 {
+            self.charge(&mut state, units, Overdraft::OneCapacity, now);
+        }
+        state
+    }
+
     fn forgettable_at(&self, state: &SlidingWindowState) -> Timestamp {
         let windows = match (state.current, state.previous) {
             (0, 0) => return Timestamp::EPOCH,

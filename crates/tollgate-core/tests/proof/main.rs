@@ -13,6 +13,7 @@ mod calendars;
 mod clocks;
 mod damage;
 mod drift;
+mod evicted;
 mod giving_back;
 #[path = "../model/mod.rs"]
 mod model;

@@ -1,7 +1,7 @@
 //! The table of one-word states: bounded, self-cleaning, lock-free for known keys.
 //!
 //! A cache line holds four slots. A slot is a tag word (48 bits of the key's
-//! hash, its quota's size class, a generation) and a state word. A key has four
+//! hash, its quota's class, a generation) and a state word. A key has four
 //! lines it may live in, nearly always the first. The hot path loads a tag,
 //! loads a state, steps it, and swaps it in; nothing is locked and a refusal
 //! writes nothing.
@@ -9,11 +9,11 @@
 //! *Self-cleaning.* A state that says no more than "never seen" is free space;
 //! nobody sweeps.
 //!
-//! *Bounded, and strict when full.* If all sixteen slots are live, the key gives
-//! way whose forgetting would give away the least (the share it has spent, times
-//! how long that still counts), and the newcomer starts from that share. So a
-//! flood of new keys makes the table stricter to new keys, and a key that has
-//! much to gain from being forgotten gives way last.
+//! *Bounded, and strict when full.* If all sixteen slots are live, the key is
+//! evicted that has the least to gain from it (the share it has spent, times how
+//! long that still counts). What it had spent raises a floor, from which every key
+//! of its class starts that is not found. So a flood of new keys makes the table
+//! stricter to new keys, and frees no key that it evicts.
 //!
 //! *Who owns a slot.* A slot changes hands in three steps: its state word is
 //! swapped for `CLAIMED`, the tag is written with a new generation, the state is
@@ -22,18 +22,26 @@
 //! insert the same key would give it two allowances, so insertion (and only
 //! that) holds one of a few locks, chosen by the key.
 //!
+//! *Who sees a floor.* It is raised before the slot is claimed. Whoever does not find
+//! a key because its slot was claimed therefore finds the floor.
+//!
 //! Held by `interleavings` (every order of events in small cases),
-//! `tests/threads.rs` and `tests/hostile.rs` (ten million keys).
+//! `tests/threads.rs`, `tests/hostile.rs` (ten million keys) and `tests/floods.rs`.
 
-use tollgate_core::{Adjustment, Outcome, Overdraft, Span, TickBucket, Timestamp, Verdict};
+use tollgate_core::{Outcome, Span, TickBucket, Timestamp, Verdict};
 
 use super::act::Act;
+use super::floor::{Floor, Floors, Start};
 use super::line::{Charge, Line, WAYS, prefetch, swap, tag_of, zeroed};
 use super::past::{NoPast, Past};
 use super::sync::{AtomicU64, Mutex, Ordering, lock, pause};
 use super::word::{self, CLAIMED, Class, GENERATIONS, Packed, Spent};
 
 const STRIPES: usize = if cfg!(loom) { 2 } else { 256 };
+
+/// Lines with one floor: few enough that a floor concerns few keys, enough that floors take
+/// less than a byte a key.
+const LINES_PER_FLOOR: usize = 64;
 
 /// Thirty gigabytes of them. Whoever asks for more gets this.
 const MOST_KEYS: usize = 1_000_000_000;
@@ -49,12 +57,16 @@ pub(super) struct Table {
     /// What words can tell.
     earliest: Timestamp,
     latest: Timestamp,
+    floors: Box<[Mutex<Floors>]>,
+    /// In microseconds: from then on, no floor counts.
+    floors_until: AtomicU64,
     evictions: AtomicU64,
 }
 
 /// A slot to put a newcomer into.
 struct Vacancy<'t> {
     line: &'t Line,
+    line_index: usize,
     way: usize,
     seen: u64,
     /// What the present tenant has spent, if it is still live.
@@ -75,6 +87,8 @@ impl Table {
             base,
             earliest: base + Span::from_micros(1),
             latest: base + Span::from_micros(1 << 49),
+            floors: (0..lines.div_ceil(LINES_PER_FLOOR)).map(|_| Mutex::default()).collect(),
+            floors_until: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
         }
     }
@@ -84,9 +98,10 @@ impl Table {
         self.evictions.load(Ordering::Relaxed)
     }
 
-    /// What the table occupies, whatever is in it.
+    /// What the table occupies. Only evictions add to it, and not for long.
     pub(super) fn bytes(&self) -> usize {
-        size_of_val(&*self.lines) + size_of_val(&*self.stripes)
+        let floors: usize = self.floors.iter().map(|it| lock(it).bytes_aside()).sum();
+        size_of_val(&*self.lines) + size_of_val(&*self.stripes) + size_of_val(&*self.floors) + floors
     }
 
     /// How many slots hold a state that counts at `now`. Walks the table.
@@ -129,17 +144,22 @@ impl Table {
                 return algorithm.describe(&state, verdict, now);
             }
         }
-        let (state, verdict) = if act.can_insert() {
-            self.insert(hash, algorithm, now, op)
+        let found = if act.can_insert() {
+            None
         } else {
             let mut lines = self.overflow(hash).into_iter();
-            let found = lines.find_map(|line| self.update_in(&self.lines[line], hash, algorithm, &mut op));
-            found.unwrap_or_else(|| {
-                let mut state = algorithm.fresh();
-                let verdict = op(&mut state);
-                (state, verdict)
-            })
+            lines.find_map(|line| self.update_in(&self.lines[line], hash, algorithm, &mut op))
         };
+        let (state, verdict) = found.unwrap_or_else(|| {
+            let start = self.start(hash, algorithm, now);
+            let above_floor = matches!(act, Act::Adjust(_)) && start != Start::Fresh;
+            if act.can_insert() || above_floor {
+                return self.insert(hash, algorithm, now, op);
+            }
+            let mut state = state_at(start, algorithm, now);
+            let verdict = op(&mut state);
+            (state, verdict)
+        });
         algorithm.describe(&state, verdict, now)
     }
 
@@ -158,9 +178,17 @@ impl Table {
         let inserting = lock(self.stripe(hash));
         let known = self.read(hash, algorithm).is_some_and(|state| algorithm.forgettable_at(&state) > now);
         let carried = if known { None } else { past.state().and_then(A::from_state) };
-        let Some(mut state) = carried else {
+        let Some(carried) = carried else {
             drop(inserting);
             return self.run(hash, algorithm, act, now, &NoPast);
+        };
+        let mut state = match self.start(hash, algorithm, now) {
+            Start::Fresh => carried,
+            start => {
+                let units = algorithm.used(&carried, now);
+                let floor = Floor::new(algorithm.class().kind(), units, algorithm.forgettable_at(&carried));
+                state_at(start.above(floor, now), algorithm, now)
+            }
         };
         let verdict = act.on(algorithm, &mut state, now);
         // One that says nothing needs no room.
@@ -223,6 +251,26 @@ impl Table {
         lines.find_map(|line| Some(self.update_in(&self.lines[line], hash, algorithm, look)?.0))
     }
 
+    /// A key's state, if it has one; if it may have been evicted, the floor.
+    pub(super) fn recall<A: Packed>(&self, hash: u64, algorithm: &A, now: Timestamp) -> Option<A::State> {
+        self.read(hash, algorithm).or_else(|| match self.start(hash, algorithm, now) {
+            Start::Fresh => None,
+            start => Some(state_at(start, algorithm, now)),
+        })
+    }
+
+    /// Where a key starts that is in none of its lines.
+    fn start<A: Packed>(&self, hash: u64, algorithm: &A, now: Timestamp) -> Start {
+        // Acquire: as for the slot that the key was not found in.
+        if self.floors_until.load(Ordering::Acquire) <= now.as_micros() {
+            return Start::Fresh;
+        }
+        let kind = algorithm.class().kind();
+        self.lines_of(hash).into_iter().fold(Start::Fresh, |start, line| {
+            start.or(lock(&self.floors[line / LINES_PER_FLOOR]).start(kind, now), now)
+        })
+    }
+
     /// Runs `op` on a key's state if the key is in this line. `op` may run
     /// several times; the last run counts.
     #[inline]
@@ -268,10 +316,12 @@ impl Table {
                 pause(); // every slot is changing hands
                 continue;
             };
-            let start = self.inherit(algorithm, &vacancy, now);
+            let start = self.start_in(&vacancy, hash, algorithm, now);
             let mut state = start;
             let verdict = op(&mut state);
-            if state == start || self.claim(&vacancy, hash, algorithm, state) {
+            // A key that was reset evicts no other.
+            let needs_room = algorithm.forgettable_at(&state) > now || vacancy.tenant.is_none();
+            if state == start || !needs_room || self.claim(&vacancy, hash, algorithm, state, now) {
                 return (state, verdict);
             }
             pause(); // somebody else was faster
@@ -289,7 +339,7 @@ impl Table {
             if lines.any(|line| self.update_in(&self.lines[line], hash, algorithm, set).is_some()) {
                 return;
             }
-            if self.vacancy(hash, now).is_some_and(|it| self.claim(&it, hash, algorithm, state)) {
+            if self.vacancy(hash, now).is_some_and(|it| self.claim(&it, hash, algorithm, state, now)) {
                 return;
             }
             pause();
@@ -297,7 +347,19 @@ impl Table {
     }
 
     /// Takes a slot over; false if somebody else was faster.
-    fn claim<A: Packed>(&self, vacancy: &Vacancy<'_>, hash: u64, algorithm: &A, state: A::State) -> bool {
+    fn claim<A: Packed>(
+        &self,
+        vacancy: &Vacancy<'_>,
+        hash: u64,
+        algorithm: &A,
+        state: A::State,
+        now: Timestamp,
+    ) -> bool {
+        if let Some(tenant) = vacancy.tenant {
+            // Before the key can be missed. If it stays, the floor is higher than it need be.
+            lock(&self.floors[vacancy.line_index / LINES_PER_FLOOR]).raise(tenant.floor, now);
+            self.floors_until.fetch_max(tenant.floor.until().as_micros(), Ordering::AcqRel);
+        }
         let (slot, word) = (&vacancy.line.tags[vacancy.way], &vacancy.line.words[vacancy.way]);
         if swap(word, vacancy.seen, CLAIMED).is_err() {
             return false;
@@ -319,28 +381,26 @@ impl Table {
         &self.stripes[hash as usize % self.stripes.len()]
     }
 
-    /// Where a newcomer starts: fresh, or from the share of whom it displaces.
-    fn inherit<A: Packed>(&self, algorithm: &A, vacancy: &Vacancy<'_>, now: Timestamp) -> A::State {
-        match vacancy.tenant {
-            None => algorithm.fresh(),
-            // Of the same kind and size: the very state, to the microsecond.
-            Some(spent) if spent.class == algorithm.class() => algorithm.unpack(vacancy.seen, self.base),
-            Some(spent) => {
-                let units = algorithm.capacity().saturating_mul(spent.share.min(64)) / 64;
-                let mut state = algorithm.fresh();
-                let charge = Adjustment::Charge { units, overdraft: Overdraft::None };
-                algorithm.adjust(&mut state, charge, now);
-                state
-            }
-        }
+    /// The state that a newcomer starts from in this slot: at the floor, and not below a
+    /// tenant of its own class.
+    fn start_in<A: Packed>(
+        &self,
+        vacancy: &Vacancy<'_>,
+        hash: u64,
+        algorithm: &A,
+        now: Timestamp,
+    ) -> A::State {
+        let start = self.start(hash, algorithm, now);
+        let tenant = vacancy.tenant.filter(|it| it.floor.kind() == algorithm.class().kind());
+        let start = tenant.map_or(start, |it| start.above(it.floor, now));
+        state_at(start, algorithm, now)
     }
 
     /// The best slot for a newcomer: free, in the first line while that has
     /// room to spare, else in the emptier of the first two, else in the others;
     /// if none is free, the one whose tenant is worth the least.
     fn vacancy(&self, hash: u64, now: Timestamp) -> Option<Vacancy<'_>> {
-        let [first, second, third, fourth] =
-            self.lines_of(hash).map(|line| self.survey(&self.lines[line], now));
+        let [first, second, third, fourth] = self.lines_of(hash).map(|line| self.survey(line, now));
         if first.free >= 2 || (first.free > 0 && first.free >= second.free) {
             return first.vacancy;
         }
@@ -351,7 +411,8 @@ impl Table {
         all.into_iter().flatten().min_by_key(|vacancy| worth(vacancy.tenant))
     }
 
-    fn survey<'t>(&self, line: &'t Line, now: Timestamp) -> Survey<'t> {
+    fn survey(&self, line_index: usize, now: Timestamp) -> Survey<'_> {
+        let line = &self.lines[line_index];
         let mut survey = Survey { free: 0, vacancy: None };
         for way in 0..WAYS {
             let seen = line.words[way].load(Ordering::Acquire);
@@ -363,7 +424,7 @@ impl Table {
             survey.free += usize::from(tenant.is_none());
             let better = survey.vacancy.as_ref().is_none_or(|best| worth(tenant) < worth(best.tenant));
             if better {
-                survey.vacancy = Some(Vacancy { line, way, seen, tenant });
+                survey.vacancy = Some(Vacancy { line, line_index, way, seen, tenant });
             }
         }
         survey
@@ -404,6 +465,12 @@ struct Survey<'t> {
 /// Orders tenants: none before any.
 fn worth(tenant: Option<Spent>) -> Option<u64> {
     tenant.map(|spent| spent.worth)
+}
+
+/// The state of a key that starts here.
+fn state_at<A: Packed>(start: Start, algorithm: &A, now: Timestamp) -> A::State {
+    let (units, until) = start.spent(algorithm.capacity(), algorithm.period(), now);
+    algorithm.spent_until(units, until, now)
 }
 
 const fn whole_second(time: Timestamp) -> Timestamp {

@@ -2,15 +2,17 @@
 //! rates with an unusually fine grain.
 //!
 //! Keys fall into sets; a set is a short list behind a lock, held for one step.
-//! Bounded like the table of words, and as strict when full: the key gives way
-//! whose forgetting gives away the least, and the newcomer starts from its share.
-//! Leases are never given away: where they fill a set, a newcomer waits.
+//! Bounded like the table of words, and as strict when full: the key is evicted that
+//! has the least share of its quota spent for the shortest time. What it had spent
+//! raises the set's floor, from which every key starts that is not in the set.
+//! Leases are never evicted: where they fill a set, a newcomer waits.
 
 use std::sync::OnceLock;
 
-use tollgate_core::{Adjustment, Demand, Outcome, Overdraft, Quota, Span, State, Timestamp, Verdict};
+use tollgate_core::{Demand, Outcome, Quota, RuleId, Span, State, Timestamp, Verdict};
 
 use super::act::Act;
+use super::floor::{Floor, Floors, Start};
 use super::past::Past;
 use super::sync::{AtomicU64, Mutex, Ordering, lock};
 
@@ -21,12 +23,8 @@ const WAYS: usize = 16;
 /// Sets for more keys than this are not made.
 const MOST_KEYS: usize = 1 << 28;
 
-/// A whole quota, as shares of it are counted.
-const WHOLE: u64 = 1 << 16;
-
-/// How finely a share fades, in microseconds: with a life of nine years in 32 bits, an entry
-/// takes no more than a cache line.
-const MOMENT: u64 = 1 << 16;
+/// A whole quota, as shares of it are counted. Sixteen of them fit.
+const WHOLE: u64 = 1 << 12;
 
 /// So many places a set gets at a time. Sets are short and there are many: doubling would
 /// leave a third of all places empty.
@@ -40,17 +38,33 @@ pub(super) struct WideTable {
     evictions: AtomicU64,
 }
 
-type Set = Mutex<Vec<Entry>>;
+type Set = Mutex<Members>;
+
+/// The keys of one set.
+#[derive(Default)]
+struct Members {
+    entries: Vec<Entry>,
+    floors: Floors,
+}
+
+/// A key under a rule.
+#[derive(Clone, Copy)]
+pub(super) struct WideKey {
+    /// Both hashes of the key: the key itself is not kept.
+    pub(super) hashes: [u64; 2],
+    pub(super) rule: RuleId,
+}
 
 struct Entry {
-    /// Both hashes of the key: the key itself is not kept.
-    key: [u64; 2],
+    hashes: [u64; 2],
     state: State,
     forgettable: Timestamp,
-    /// How much of the quota was spent when last written, in `WHOLE`ths, rounded up.
-    spent: u32,
-    /// How long before it is forgotten that was, in `MOMENT`s, rounded up.
-    life: u32,
+    /// Units spent when last written: never less than later, while nobody spends.
+    units: u32,
+    /// The same as a share of the quota, in `WHOLE`ths, rounded up.
+    share: u16,
+    /// Whose floor it raises when it is evicted.
+    kind: u16,
 }
 
 impl WideTable {
@@ -68,15 +82,16 @@ impl WideTable {
 
     /// How many keys are kept that count at `now`. Walks the table.
     pub(super) fn live(&self, now: Timestamp) -> usize {
-        self.made().iter().map(|set| lock(set).iter().filter(|it| it.forgettable > now).count()).sum()
+        let live = |set: &Set| lock(set).entries.iter().filter(|it| it.forgettable > now).count();
+        self.made().iter().map(live).sum()
     }
 
     /// What the table occupies, with what its states hold on the side.
     pub(super) fn bytes(&self) -> usize {
         let held = self.made().iter().map(|set| {
             let set = lock(set);
-            let aside: usize = set.iter().map(|entry| entry.state.bytes_aside()).sum();
-            set.capacity() * size_of::<Entry>() + aside
+            let aside: usize = set.entries.iter().map(|entry| entry.state.bytes_aside()).sum();
+            set.entries.capacity() * size_of::<Entry>() + aside + set.floors.bytes_aside()
         });
         size_of_val(self.made()) + held.sum::<usize>()
     }
@@ -85,20 +100,27 @@ impl WideTable {
         self.sets.get().map_or(&[], |sets| sets)
     }
 
-    fn set(&self, key: [u64; 2]) -> &Set {
-        let sets = self.sets.get_or_init(|| (0..self.count).map(|_| Mutex::new(Vec::new())).collect());
-        &sets[((u128::from(key[0]) * sets.len() as u128) >> 64) as usize]
+    fn set(&self, key: WideKey) -> &Set {
+        let sets = self.sets.get_or_init(|| (0..self.count).map(|_| Set::default()).collect());
+        &sets[((u128::from(key.hashes[0]) * sets.len() as u128) >> 64) as usize]
     }
 
-    /// A key's state, if it has one.
-    pub(super) fn read(&self, key: [u64; 2]) -> Option<State> {
-        lock(self.set(key)).iter().find(|entry| entry.key == key).map(|entry| entry.state.clone())
+    /// A key's state, if it has one; if it may have been evicted, the floor.
+    pub(super) fn read(&self, key: WideKey, quota: &Quota, now: Timestamp) -> Option<State> {
+        let set = lock(self.set(key));
+        match set.position(key) {
+            Some(index) => Some(set.entries[index].state.clone()),
+            None => match set.floors.start(kind(key.rule), now) {
+                Start::Fresh => None,
+                start => Some(state_at(start, quota, now)),
+            },
+        }
     }
 
     /// Does `act` to a key's state, atomically.
     pub(super) fn run<P: Past>(
         &self,
-        key: [u64; 2],
+        key: WideKey,
         quota: &Quota,
         act: Act,
         now: Timestamp,
@@ -110,20 +132,18 @@ impl WideTable {
             return outcome;
         }
         let mut set = lock(self.set(key));
-        let found = set.iter().position(|entry| entry.key == key);
-        if let Some(index) = found {
-            let entry = &mut set[index];
+        if let Some(index) = set.position(key) {
+            let entry = &mut set.entries[index];
             let verdict = act.on_any(quota, &mut entry.state, now);
             if !matches!(act, Act::Look(_)) {
                 entry.note(quota, now);
             }
             return quota.describe(&entry.state, verdict, now);
         }
-        let place = place(&set, now);
+        let place = set.place(now);
         let start = match place {
-            Place::Of(index) if act.can_insert() => share(quota, set[index].spent_at(now), now),
             Place::Full(wait) if act.can_insert() => return full(quota, wait, now),
-            _ => quota.fresh(),
+            _ => state_at(set.start(key.rule, place, now), quota, now),
         };
         let mut state = start.clone();
         let verdict = act.on_any(quota, &mut state, now);
@@ -131,7 +151,12 @@ impl WideTable {
         if state == start {
             return outcome;
         }
-        match self.file(&mut set, place, Entry::new(key, state, quota, now)) {
+        let entry = Entry::new(key, state, quota, now);
+        // A key that was reset needs no room, unless there is some: it would evict another.
+        if entry.forgettable <= now && matches!(place, Place::Of(_) | Place::Full(_)) {
+            return outcome;
+        }
+        match self.file(&mut set, place, entry, now) {
             Ok(()) => outcome,
             Err(wait) => full(quota, wait, now),
         }
@@ -143,19 +168,20 @@ impl WideTable {
     #[cold]
     fn carry(
         &self,
-        key: [u64; 2],
+        key: WideKey,
         quota: &Quota,
         act: Act,
         now: Timestamp,
         past: &impl Past,
     ) -> Option<Outcome> {
         // Read before the set is locked: the past may lie in the same set.
-        let start = past.state()?;
+        let carried = past.state()?;
         let mut set = lock(self.set(key));
-        let found = set.iter().position(|entry| entry.key == key);
-        if found.is_some_and(|index| set[index].forgettable > now) {
+        let found = set.position(key);
+        if found.is_some_and(|index| set.entries[index].forgettable > now) {
             return None;
         }
+        let start = set.above_floor(key, carried, quota, now);
         let mut state = start.clone();
         let verdict = act.on_any(quota, &mut state, now);
         let outcome = quota.describe(&state, verdict, now);
@@ -163,8 +189,8 @@ impl WideTable {
         let entry = Entry::new(key, state, quota, now);
         // One that says nothing needs no room.
         if entry.forgettable > now {
-            let place = found.map_or_else(|| place(&set, now), Place::Forgotten);
-            if let Err(wait) = self.file(&mut set, place, entry) {
+            let place = found.map_or_else(|| set.place(now), Place::Forgotten);
+            if let Err(wait) = self.file(&mut set, place, entry, now) {
                 // Its past stays where it is.
                 return Some(if has_changed { full(quota, wait, now) } else { outcome });
             }
@@ -175,17 +201,18 @@ impl WideTable {
     }
 
     /// Puts a newcomer into its place; how long to wait if it has none.
-    fn file(&self, set: &mut Vec<Entry>, place: Place, entry: Entry) -> Result<(), Span> {
+    fn file(&self, set: &mut Members, place: Place, entry: Entry, now: Timestamp) -> Result<(), Span> {
         match place {
             Place::New => {
-                if set.len() == set.capacity() {
-                    set.reserve_exact(ROOM);
+                if set.entries.len() == set.entries.capacity() {
+                    set.entries.reserve_exact(ROOM);
                 }
-                set.push(entry);
+                set.entries.push(entry);
             }
-            Place::Forgotten(index) => set[index] = entry,
+            Place::Forgotten(index) => set.entries[index] = entry,
             Place::Of(index) => {
-                set[index] = entry;
+                let evicted = std::mem::replace(&mut set.entries[index], entry);
+                set.floors.raise(evicted.floor(), now);
                 self.evictions.fetch_add(1, Ordering::Relaxed);
             }
             Place::Full(wait) => return Err(wait),
@@ -194,37 +221,92 @@ impl WideTable {
     }
 }
 
+impl Members {
+    fn position(&self, key: WideKey) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.hashes == key.hashes)
+    }
+
+    fn place(&self, now: Timestamp) -> Place {
+        if let Some(index) = self.entries.iter().position(|entry| entry.forgettable <= now) {
+            return Place::Forgotten(index);
+        }
+        if self.entries.len() < WAYS {
+            return Place::New;
+        }
+        let all = self.entries.iter().enumerate();
+        let movable = all.filter(|(_, entry)| !matches!(entry.state, State::Concurrency(_)));
+        match movable.min_by_key(|(_, entry)| entry.worth(now)) {
+            Some((index, _)) => Place::Of(index),
+            None => {
+                let waits = self.entries.iter().map(|entry| entry.forgettable.since(now));
+                Place::Full(waits.min().unwrap_or(Span::ZERO))
+            }
+        }
+    }
+
+    /// Where a key starts that is not in the set: at the floor, and not below the key of the
+    /// same rule whose place it takes. Otherwise each newcomer would get one unit more than
+    /// the floor that the one before it has raised.
+    fn start(&self, rule: RuleId, place: Place, now: Timestamp) -> Start {
+        let kind = kind(rule);
+        let start = self.floors.start(kind, now);
+        match place {
+            Place::Of(index) if self.entries[index].kind == kind => {
+                start.above(self.entries[index].floor(), now)
+            }
+            _ => start,
+        }
+    }
+
+    /// What a key that is not in the set has spent before, if it is above the floor; else
+    /// both, as one.
+    fn above_floor(&self, key: WideKey, carried: State, quota: &Quota, now: Timestamp) -> State {
+        match self.floors.start(kind(key.rule), now) {
+            Start::Fresh => carried,
+            floor => {
+                let entry = Entry::new(key, carried, quota, now);
+                state_at(floor.above(entry.floor(), now), quota, now)
+            }
+        }
+    }
+}
+
 impl Entry {
-    fn new(key: [u64; 2], state: State, quota: &Quota, now: Timestamp) -> Self {
-        let mut entry = Self { key, state, forgettable: now, spent: 0, life: 0 };
+    fn new(key: WideKey, state: State, quota: &Quota, now: Timestamp) -> Self {
+        let kind = kind(key.rule);
+        let mut entry = Self { hashes: key.hashes, state, forgettable: now, units: 0, share: 0, kind };
         entry.note(quota, now);
         entry
     }
 
     fn note(&mut self, quota: &Quota, now: Timestamp) {
         self.forgettable = quota.forgettable_at(&self.state);
-        self.life = self.moments_left(now);
-        let spent = quota.used(&self.state, now).saturating_mul(WHOLE).div_ceil(quota.capacity().max(1));
-        self.spent = u32::try_from(spent).unwrap_or(u32::MAX);
+        let used = quota.used(&self.state, now);
+        self.units = u32::try_from(used).unwrap_or(u32::MAX);
+        let share = used.saturating_mul(WHOLE).div_ceil(quota.capacity().max(1));
+        self.share = u16::try_from(share).unwrap_or(u16::MAX);
     }
 
-    fn moments_left(&self, now: Timestamp) -> u32 {
-        let left = self.forgettable.since(now).as_micros().div_ceil(MOMENT);
-        u32::try_from(left).unwrap_or(u32::MAX)
+    /// The bound that stands for it after it is evicted.
+    fn floor(&self) -> Floor {
+        Floor::new(self.kind, self.units.into(), self.forgettable)
     }
 
-    /// The share spent, fading evenly from when it was written to when it is forgotten.
-    fn spent_at(&self, now: Timestamp) -> u64 {
-        let life = self.life.max(1);
-        u64::from(self.spent) * u64::from(self.moments_left(now).min(life)) / u64::from(life)
+    /// How much stricter evicting it makes the set: its share, times how long that counts.
+    fn worth(&self, now: Timestamp) -> u64 {
+        u64::from(self.share).saturating_mul(self.forgettable.since(now).as_micros())
     }
 }
 
-impl Entry {
-    /// What forgetting it would give away: its share, times how long that counts.
-    fn worth(&self, now: Timestamp) -> u64 {
-        self.spent_at(now).saturating_mul(self.forgettable.since(now).as_micros())
-    }
+/// Keys of one rule have one kind.
+const fn kind(rule: RuleId) -> u16 {
+    rule.0 as u16
+}
+
+/// The state of a key that starts here.
+fn state_at(start: Start, quota: &Quota, now: Timestamp) -> State {
+    let (units, until) = start.spent(quota.capacity(), quota.period(), now);
+    quota.spent_until(units, until, now)
 }
 
 /// Where a newcomer goes.
@@ -236,28 +318,6 @@ enum Place {
     Of(usize),
     /// Nowhere, for this long.
     Full(Span),
-}
-
-fn place(set: &[Entry], now: Timestamp) -> Place {
-    if let Some(index) = set.iter().position(|entry| entry.forgettable <= now) {
-        return Place::Forgotten(index);
-    }
-    if set.len() < WAYS {
-        return Place::New;
-    }
-    let movable = set.iter().enumerate().filter(|(_, entry)| !matches!(entry.state, State::Concurrency(_)));
-    match movable.min_by_key(|(_, entry)| entry.worth(now)) {
-        Some((index, _)) => Place::Of(index),
-        None => Place::Full(set.iter().map(|entry| entry.forgettable.since(now)).min().unwrap_or(Span::ZERO)),
-    }
-}
-
-/// A state that has spent this many `WHOLE`ths of its quota.
-fn share(quota: &Quota, spent: u64, now: Timestamp) -> State {
-    let mut state = quota.fresh();
-    let units = quota.capacity().saturating_mul(spent.min(WHOLE)) / WHOLE;
-    quota.adjust(&mut state, Adjustment::Charge { units, overdraft: Overdraft::None }, now);
-    state
 }
 
 /// What a newcomer hears when leases fill its set.

@@ -21,6 +21,8 @@ use tollgate_core::{
     Algorithm, Bucket, BucketState, FixedWindow, FixedWindowState, Span, State, Timestamp, Window,
 };
 
+use super::floor::Floor;
+
 /// The word of a slot that is changing hands: its generation is one that no tag has.
 pub(super) const CLAIMED: u64 = u64::MAX;
 /// How many generations there are.
@@ -69,6 +71,8 @@ pub(super) trait Packed: Algorithm<State: Copy> {
     fn from_state(state: State) -> Option<Self::State>;
     /// How large this quota is, and of which kind.
     fn class(&self) -> Class;
+    /// The time in which the capacity comes back.
+    fn period(&self) -> Span;
 }
 
 impl Packed for Bucket {
@@ -92,7 +96,12 @@ impl Packed for Bucket {
     }
 
     fn class(&self) -> Class {
-        Class::of_time(self.fill_time().as_micros())
+        // States of shared buckets are read under other numbers than they were written under.
+        if self.is_shared() { Class::SHARED } else { Class::of_time(self.fill_time().as_micros()) }
+    }
+
+    fn period(&self) -> Span {
+        self.fill_time()
     }
 }
 
@@ -123,60 +132,80 @@ impl Packed for FixedWindow {
     }
 
     fn class(&self) -> Class {
-        Class::of_units(self.capacity())
+        Class::of_units(self.capacity(), self.period())
+    }
+
+    fn period(&self) -> Span {
+        self.window().longest()
     }
 }
 
 /// How large a quota is, in eight bits: enough to tell a drained key from one
-/// that was touched once, and a forgotten one from both, without its rule.
+/// that was touched once, and a forgotten one from both, without its rule. For
+/// windows, four bits more say how long they are: those of a day have not the
+/// floor of those of a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Class(u8);
+pub(super) struct Class {
+    size: u8,
+    length: u8,
+}
 
 impl Class {
     const UNITS: u8 = 0x80;
+    /// Of buckets that share their states: larger than any other.
+    const SHARED: Self = Self { size: 0x7f, length: 0 };
 
     fn of_time(full: u64) -> Self {
-        Self(rough(full))
+        Self { size: rough(full), length: 0 }
     }
 
-    fn of_units(limit: u64) -> Self {
-        Self(rough(limit) | Self::UNITS)
+    fn of_units(limit: u64, period: Span) -> Self {
+        // From milliseconds to years in 4 bits.
+        let length = period.as_micros().max(1).ilog2().saturating_sub(9) * 2 / 5;
+        Self { size: rough(limit) | Self::UNITS, length: length.min(15) as u8 }
     }
 
     /// The class that a tag carries.
     pub(super) const fn of_tag(tag: u64) -> Self {
-        Self((tag >> 8) as u8)
+        Self { size: (tag >> 8) as u8, length: (tag >> 4) as u8 & 0xf }
     }
 
     /// This class as part of a tag.
     pub(super) const fn in_tag(self) -> u64 {
-        (self.0 as u64) << 8
+        (self.size as u64) << 8 | (self.length as u64) << 4
     }
 
     /// How much of a word's quota is spent and what forgetting it would give
     /// away; `None` if it counts no more.
     pub(super) fn spent(self, word: u64, base: Timestamp, now: Timestamp) -> Option<Spent> {
-        let in_units = self.0 & Self::UNITS != 0;
+        let in_units = self.size & Self::UNITS != 0;
         let end = if in_units { base + Span::from_millis(word >> 24) } else { tat(word, base) };
         if end < now {
             return None;
         }
         let left = end.since(now).as_micros();
         let amount = if in_units { word >> 4 & 0xf_ffff } else { left };
-        let share = amount.saturating_mul(64).div_ceil(about(self.0 & !Self::UNITS));
-        Some(Spent { class: self, share, worth: share.saturating_mul(left) })
+        let share = amount.saturating_mul(64).div_ceil(about(self.size & !Self::UNITS));
+        // Of a bucket, the time says all. Its grains are less than a tick.
+        let (units, until) = if in_units { (amount, end) } else { (1, end + Span::from_micros(1)) };
+        let floor = Floor::new(self.kind(), units, until);
+        Some(Spent { floor, worth: share.saturating_mul(left) })
+    }
+
+    /// Quotas of one class have one floor.
+    pub(super) fn kind(self) -> u16 {
+        u16::from(self.length) << 8 | u16::from(self.size)
     }
 }
 
 /// What a live key has spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spent {
-    pub(super) class: Class,
-    /// Of its quota, in 64ths, rounded up.
-    pub(super) share: u64,
-    /// The share times how long it would still have counted. Without the time, a
-    /// flood of keys that live for a second would push out one that is drained
-    /// for a day, and its day would be over with them.
+    /// The bound that stands for it after it is evicted.
+    pub(super) floor: Floor,
+    /// The share of its quota times how long it would still have counted. Without the
+    /// time, a flood of keys that live for a second would evict one that is drained for
+    /// a day, and the floor would be raised for that long.
     pub(super) worth: u64,
 }
 
