@@ -317,7 +317,10 @@ impl fmt::Display for Quota {
                 f.write_str(if it.is_tally() { ", counts refusals" } else { "" })
             }
             Self::SlidingWindow(it) => write!(f, "{name} {}", it.rate()),
-            Self::SlidingParts(it) => write!(f, "{name} {} in {} parts", it.rate(), it.parts()),
+            Self::SlidingParts(it) => {
+                let strict = if it.is_strict() { ", strict" } else { "" };
+                write!(f, "{name} {} in {} parts{strict}", it.rate(), it.parts())
+            }
             Self::SlidingLog(it) => write!(f, "{name} {}", it.rate()),
             Self::Concurrency(it) => write!(f, "{name} {} for {}", it.slots(), it.ttl()),
         }

@@ -130,7 +130,8 @@ fn write_quota(out: &mut Writer, quota: &Quota, now: Timestamp) {
         }
         Quota::SlidingParts(it) => {
             let (rate, step) = (it.rate(), it.resolution().as_micros());
-            out.counted(&[4, rate.count, rate.period.as_micros(), it.parts().into(), step]);
+            let strict = it.is_strict().into();
+            out.counted(&[4, rate.count, rate.period.as_micros(), it.parts().into(), step, strict]);
         }
         Quota::SlidingLog(log) => out.counted(&[5, log.rate().count, log.rate().period.as_micros()]),
         Quota::Concurrency(slots) => out.counted(&[6, slots.slots().into(), slots.ttl().as_micros()]),

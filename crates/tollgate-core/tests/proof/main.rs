@@ -23,5 +23,6 @@ mod quotas;
 mod seed;
 mod sharing;
 mod slots;
+mod strict;
 mod ticks;
 mod trace;

@@ -114,6 +114,10 @@ pub(crate) struct Limit {
     /// estimate from two counters; 7 is nearly as good as the log.
     #[schemars(with = "Option<Whole>")]
     pub(crate) parts: Option<Located<u64>>,
+    /// Whether a sliding window never admits more than its rate in any stretch, and refuses
+    /// some requests early instead. In 16 parts, unless `parts` says otherwise. Default `false`.
+    #[schemars(with = "Option<bool>")]
+    pub(crate) strict: Option<Located<bool>>,
     /// Whether refused requests are charged too. Default `false`.
     #[schemars(with = "Option<bool>")]
     pub(crate) count_denied: Option<Located<bool>>,
@@ -247,6 +251,7 @@ fn how_much(fields: &Fields<'_>, problems: &mut Problems) -> Limit {
         align: get("align").and_then(|it| it.choice("`align`", &ALIGNS, problems)),
         timezone: get("timezone").and_then(|it| Some(it.word("`timezone`", problems)?.map(str::to_owned))),
         parts: get("parts").and_then(|it| it.whole("`parts`", 1..=64, problems)),
+        strict: get("strict").and_then(|it| it.boolean("`strict`", problems)),
         count_denied: get("count_denied").and_then(|it| it.boolean("`count_denied`", problems)),
         plans: get("plans").map(|it| allowances(it, "`plans`", problems)).unwrap_or_default(),
         overrides: get("overrides").map(|it| allowances(it, "`overrides`", problems)).unwrap_or_default(),

@@ -21,6 +21,7 @@ pub(crate) const WORDS: Words = Words {
         "align",
         "timezone",
         "parts",
+        "strict",
         "count_denied",
         "plans",
         "overrides",

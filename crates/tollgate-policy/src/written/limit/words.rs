@@ -29,6 +29,7 @@ pub(crate) const WORDS: Words = Words {
         "align",
         "timezone",
         "parts",
+        "strict",
         "count_denied",
         "cost",
         "mode",
