@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use tollgate_core::{
-    Bucket, Demand, FixedWindow, Quota, Rate, Rule, SlidingLog, SlidingParts, SlidingWindow, Span, State,
-    Timestamp, Window,
+    Bucket, Demand, FixedWindow, Quota, QuotaError, Rate, Rule, SlidingLog, SlidingParts, SlidingWindow,
+    Span, State, Timestamp, Window,
 };
 use tollgate_store::{Check, ManualClock, MemoryStore};
 
@@ -56,19 +56,23 @@ impl Sequence {
 
 /// The algorithms whose states do not fit a word, and those whose states do.
 fn quotas(rate: Rate) -> Vec<Quota> {
+    try_quotas(rate).expect("quotas that can be served")
+}
+
+fn try_quotas(rate: Rate) -> Result<Vec<Quota>, QuotaError> {
     let odd = Rate::new(rate.count, rate.period + Span::from_micros(1));
-    vec![
-        SlidingLog::new(rate).unwrap().into(),
-        SlidingWindow::new(rate).unwrap().into(),
-        SlidingParts::new(rate, 7).unwrap().into(),
-        FixedWindow::anchored(rate).unwrap().into(),
-        FixedWindow::epoch(odd).unwrap().into(),
-        FixedWindow::tally(rate.count, Window::Epoch(rate.period)).unwrap().into(),
-        Bucket::new(Rate::new(1_000_003, Span::from_secs(100_000))).unwrap().with_burst(10).unwrap().into(),
-        Bucket::new(rate).unwrap().into(),
-        Bucket::new(rate).unwrap().shared().into(),
-        FixedWindow::epoch(rate).unwrap().into(),
-    ]
+    Ok(vec![
+        SlidingLog::new(rate)?.into(),
+        SlidingWindow::new(rate)?.into(),
+        SlidingParts::new(rate, 7)?.into(),
+        FixedWindow::anchored(rate)?.into(),
+        FixedWindow::epoch(odd)?.into(),
+        FixedWindow::tally(rate.count, Window::Epoch(rate.period))?.into(),
+        Bucket::new(Rate::new(1_000_003, Span::from_secs(100_000)))?.with_burst(10)?.into(),
+        Bucket::new(rate)?.into(),
+        Bucket::new(rate)?.shared().into(),
+        FixedWindow::epoch(rate)?.into(),
+    ])
 }
 
 fn floods() -> Vec<Quota> {
@@ -123,7 +127,8 @@ fn no_mixture_of_floods_frees_a_key() {
     for seed in 0..6 {
         let (mut pair, mut sequence) = (Pair::new(seed), Sequence(seed));
         for _ in 0..120_000 {
-            let rule = &rules[sequence.below(rules.len() as u64) as usize];
+            let at = usize::try_from(sequence.below(rules.len() as u64)).unwrap_or(0);
+            let rule = &rules[at];
             // A few keys that come often, and many that come once.
             let key = if sequence.below(3) == 0 { sequence.below(20) } else { sequence.below(1 << 31) };
             pair.take(rule, key, 1 + sequence.below(3));

@@ -141,9 +141,11 @@ impl Pieces {
             _ => self.held.push(Piece { first: at, last: at, units }),
         }
         if self.held.len() > self.most {
-            let apart = |pair: &[Piece]| match self.strict {
-                true => (pair[1].last - pair[0].last) * pair[0].units,
-                false => (pair[1].first - pair[0].last) * (pair[0].units + pair[1].units),
+            let apart = |pair: &[Piece]| {
+                if self.strict {
+                    return (pair[1].last - pair[0].last) * pair[0].units;
+                }
+                (pair[1].first - pair[0].last) * (pair[0].units + pair[1].units)
             };
             let least = self.held.windows(2).map(apart).min().expect("more than two pieces");
             let at = self.held.windows(2).position(|pair| apart(pair) == least).expect("it was there");

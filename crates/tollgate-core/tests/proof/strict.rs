@@ -83,8 +83,11 @@ fn a_burst_behind_a_single_unit_gets_nothing_twice() {
     assert_eq!(most_in_a_window(&strict, &schedule), 94 + 6);
 }
 
-/// Clients of a hundred a minute: how long each waits before its next request, in milliseconds.
-const CLIENTS: [(&str, fn(&mut dyn FnMut(u64) -> u64) -> u64); 5] = [
+/// How long a client waits before its next request, in milliseconds.
+type Client = fn(&mut dyn FnMut(u64) -> u64) -> u64;
+
+/// Clients of a hundred a minute.
+const CLIENTS: [(&str, Client); 5] = [
     ("evenly spaced, at its limit", |_| 600),
     ("evenly spaced, at 1.5 times its limit", |_| 400),
     ("at random, at its limit", |dice| 1 + dice(1_199)),
@@ -93,7 +96,7 @@ const CLIENTS: [(&str, fn(&mut dyn FnMut(u64) -> u64) -> u64); 5] = [
 ];
 
 /// What is refused early, in ten-thousandths of what a log admits.
-fn refused_early(client: fn(&mut dyn FnMut(u64) -> u64) -> u64, parts: u32) -> u64 {
+fn refused_early(client: Client, parts: u32) -> u64 {
     let admitted = |limit: Quota| {
         let (mut state, mut dice, mut at, mut units) = (limit.fresh(), dice(2026), 0, 0);
         while at < 4 * 3_600_000 {

@@ -235,13 +235,11 @@ impl Members {
         }
         let all = self.entries.iter().enumerate();
         let movable = all.filter(|(_, entry)| !matches!(entry.state, State::Concurrency(_)));
-        match movable.min_by_key(|(_, entry)| entry.worth(now)) {
-            Some((index, _)) => Place::Of(index),
-            None => {
-                let waits = self.entries.iter().map(|entry| entry.forgettable.since(now));
-                Place::Full(waits.min().unwrap_or(Span::ZERO))
-            }
+        if let Some((index, _)) = movable.min_by_key(|(_, entry)| entry.worth(now)) {
+            return Place::Of(index);
         }
+        let waits = self.entries.iter().map(|entry| entry.forgettable.since(now));
+        Place::Full(waits.min().unwrap_or(Span::ZERO))
     }
 
     /// Where a key starts that is not in the set: at the floor, and not below the key of the

@@ -153,13 +153,11 @@ impl SlidingPartsState {
         for part in self.live() {
             let gone = part.gone(reach, spread);
             let left = u64::from(part.count - gone);
-            match before.checked_sub(left) {
-                Some(rest) => before = rest,
-                None => {
-                    let before = gone.saturating_add(u32::try_from(before).unwrap_or(u32::MAX));
-                    return part.place(before, spread);
-                }
-            }
+            let Some(rest) = before.checked_sub(left) else {
+                let before = gone.saturating_add(u32::try_from(before).unwrap_or(u32::MAX));
+                return part.place(before, spread);
+            };
+            before = rest;
         }
         0
     }
