@@ -39,6 +39,9 @@ pub enum Overdraft {
     None,
     /// Down to minus one whole capacity: what a settlement may leave to be repaid.
     OneCapacity,
+    /// As far as the state can tell: usage that is carried over from another rule. A
+    /// bucket stops at minus one capacity.
+    Unlimited,
 }
 
 /// Arithmetic on the state of one key.

@@ -15,6 +15,7 @@
 #![deny(clippy::float_arithmetic)]
 
 pub mod algorithm;
+mod carry;
 mod demand;
 mod encoding;
 mod outcome;

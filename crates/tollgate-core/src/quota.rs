@@ -6,7 +6,7 @@
 use std::fmt;
 
 use crate::algorithm::{
-    Algorithm, Bucket, BucketState, Concurrency, FixedWindow, FixedWindowState, Lease, Leases, Overdraft,
+    Algorithm, Bucket, BucketState, Concurrency, FixedWindow, FixedWindowState, Lease, Leases,
     SlidingLog, SlidingLogState, SlidingParts, SlidingPartsState, SlidingWindow, SlidingWindowState, Window,
 };
 use crate::demand::{Adjustment, Demand};
@@ -148,10 +148,13 @@ impl Quota {
     }
 
     /// What gives this quota's states their meaning, as text: rules whose quotas
-    /// differ here must not share states. Leases mean the same however many
-    /// slots there are, so a slot taken before a change is released after it; and
-    /// so does what a tally has counted, whatever its limit, and the arrival time
-    /// of shared buckets, whatever their numbers.
+    /// differ here must not share states.
+    ///
+    /// Leases mean the same however many slots there are, so a slot taken before a
+    /// change is released after it. Counts and instants of a window mean the same
+    /// whatever the limit, so a changed limit continues with the state as it is. A
+    /// bucket's arrival time means something else at another rate, unless the bucket
+    /// is shared.
     pub fn identity(&self) -> String {
         match self {
             Self::Concurrency(_) => self.algorithm().to_owned(),
@@ -160,10 +163,19 @@ impl Quota {
                 let ticks = if it.grains_per_tick() == 1 { "whole ticks" } else { "grains" };
                 format!("{} shared, in {ticks}", self.algorithm())
             }
-            // Parts were once equal slices of the window: their states meant something else.
-            Self::SlidingParts(_) => format!("{self} with borders of their own"),
+            Self::Bucket(_) => self.to_string(),
             Self::FixedWindow(it) if it.is_tally() => format!("{} tally, {}", self.algorithm(), it.window()),
-            _ => self.to_string(),
+            Self::FixedWindow(it) => {
+                let size = if it.is_large() { ", large" } else { "" };
+                format!("{} any/{}{size}", self.algorithm(), it.window())
+            }
+            Self::SlidingWindow(it) => format!("{} any/{}", self.algorithm(), it.rate().period),
+            // Parts were once equal slices of the window: their states meant something else.
+            Self::SlidingParts(it) => {
+                let (name, period, parts) = (self.algorithm(), it.rate().period, it.parts());
+                format!("{name} any/{period} in {parts} parts with borders of their own")
+            }
+            Self::SlidingLog(it) => format!("{} any/{}", self.algorithm(), it.rate().period),
         }
     }
 
@@ -237,38 +249,6 @@ impl Quota {
             (Self::SlidingLog(it), State::SlidingLog(inner)) => it.forgettable_at(inner),
             (Self::Concurrency(it), State::Concurrency(leases)) => it.forgettable_at(leases),
             _ => Timestamp::EPOCH,
-        }
-    }
-
-    /// The state a key has under this quota after it had `state` under `before`.
-    ///
-    /// What carries over is what was spent: whoever had used 60 of 100 has 940
-    /// left of a new 1000, and nothing left of a new 50. Leases carry over as
-    /// they are.
-    ///
-    /// ```
-    /// # use tollgate_core::{Bucket, Demand, Quota, QuotaError, Rate, Timestamp};
-    /// let now = Timestamp::from_secs(7);
-    /// let before = Quota::from(Bucket::new(Rate::per_minute(100))?);
-    /// let after = Quota::from(Bucket::new(Rate::per_minute(1000))?);
-    /// let mut state = before.fresh();
-    /// before.step(&mut state, Demand::Exactly(60), now);
-    /// let mut state = after.carry_over(&before, &state, now);
-    /// assert_eq!(after.step(&mut state, Demand::Exactly(0), now).remaining, 940);
-    /// # Ok::<(), QuotaError>(())
-    /// ```
-    #[must_use]
-    pub fn carry_over(&self, before: &Self, state: &State, now: Timestamp) -> State {
-        match (self, before, state) {
-            _ if self == before => state.clone(),
-            (Self::Concurrency(_), Self::Concurrency(_), State::Concurrency(_)) => state.clone(),
-            (Self::Concurrency(_), ..) | (_, Self::Concurrency(_), _) => self.fresh(),
-            _ => {
-                let mut carried = self.fresh();
-                let units = before.used(state, now);
-                self.adjust(&mut carried, Adjustment::Charge { units, overdraft: Overdraft::None }, now);
-                carried
-            }
         }
     }
 }

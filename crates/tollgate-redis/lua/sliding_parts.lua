@@ -58,6 +58,8 @@ end
 
 -- Writes units behind the parts in view.
 local function append(k, rule, all, units, instant)
+    -- A state from elsewhere may have more parts than these.
+    while #all / 3 > rule[4] do merge(all) end
     local n, later = #all, math.ceil(instant / rule[5]) - math.ceil(x[k] / rule[5])
     if n > 0 and later == 0 then
         all[n] = all[n] + units
@@ -171,13 +173,22 @@ end
 
 function parts.charge(k, rule, units, overdrawn)
     local all, weight, instant = in_view(k, rule)
-    local more = math.min(units, math.max((overdrawn and 2 * rule[2] or rule[2]) - weight, 0))
+    local most = overdrawn and 2 * rule[2] or rule[2]
+    if overdrawn == 'all' then most = 2147483648 end
+    local more = math.min(units, math.max(most - weight, 0))
     if more > 0 then append(k, rule, all, more, instant) else rebase(k, rule, all) end
 end
 
 function parts.used(k, rule)
     local _, weight = in_view(k, rule)
     return weight
+end
+
+-- Steps of one length mean the same in however many parts.
+function parts.carry(k, rule, past, old)
+    if rule[3] ~= old[3] then return false end
+    x[k], y[k], changed[k] = x[past], y[past], true
+    return true
 end
 
 function parts.reset(k)

@@ -87,7 +87,11 @@ fn encode_general(draft: &Draft, now: Timestamp) -> Vec<u8> {
     for key in &draft.keys {
         out.number(key.rule as u64 + 1);
         out.number(key.before.len() as u64);
-        key.before.iter().for_each(|&rule| out.number(rule as u64 + 1));
+        let quota = |rule: usize| &draft.rules[rule].1;
+        for &before in &key.before {
+            out.number(before as u64 + 1);
+            out.number(quota(key.rule).is_raise_of(quota(before)).into());
+        }
     }
     out.number(draft.items.len() as u64);
     for item in &draft.items {
@@ -173,7 +177,7 @@ fn write_change(out: &mut Writer, draft: &Draft, key: usize, adjustment: Adjustm
         Adjustment::Refund { units, .. } => (1, units),
         Adjustment::Grant { units } => (2, units),
         Adjustment::Charge { units, overdraft: Overdraft::None } => (3, units),
-        Adjustment::Charge { units, overdraft: Overdraft::OneCapacity } => (4, units),
+        Adjustment::Charge { units, overdraft: Overdraft::OneCapacity | Overdraft::Unlimited } => (4, units),
         Adjustment::Reset => (5, 0),
         Adjustment::Release { .. } => (6, 0),
     };

@@ -14,6 +14,7 @@ mod adjusting;
 mod batch;
 mod carrying;
 mod limits;
+mod reloading;
 mod shared;
 mod slots;
 mod vectors;
@@ -50,6 +51,7 @@ pub async fn run(harness: &impl Harness) {
     suite.adjustments().await;
     suite.slots().await;
     suite.carrying_over().await;
+    suite.reloads().await;
     suite.shared_states().await;
     suite.vectors().await;
 }

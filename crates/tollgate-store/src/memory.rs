@@ -16,6 +16,7 @@
 
 mod act;
 mod hash;
+mod history;
 #[cfg(all(test, loom))]
 mod interleavings;
 mod line;
@@ -27,11 +28,12 @@ mod word;
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Adjustment, Demand, Outcome, Overdraft, Predecessor, Quota, Rule, RuleId, State, Timestamp, Verdict,
+    Adjustment, Demand, Outcome, Overdraft, Quota, Rule, RuleId, State, Timestamp, Verdict,
 };
 
 use self::act::Act;
 use self::hash::KeyHasher;
+use self::history::History;
 use self::past::{NoPast, Past};
 use self::table::Table;
 use self::wide::WideTable;
@@ -329,7 +331,10 @@ impl<C: Clock> MemoryStore<C> {
         if rule.before.is_none() {
             return self.act_after(rule, key, hash, act, now, &NoPast);
         }
-        self.act_after(rule, key, hash, act, now, &UnderPredecessors { store: self, rule, key, now })
+        let history = History::new(self, rule, key, now);
+        let outcome = self.act_after(rule, key, hash, act, now, &history);
+        history.follow(act, &outcome);
+        outcome
     }
 
     fn act_after(
@@ -372,41 +377,6 @@ impl<C: Clock> MemoryStore<C> {
 
 fn admits(check: &Check<'_>, outcome: &Outcome) -> bool {
     outcome.is_admitted() || !check.binding
-}
-
-/// What a key left under the rules that the present one has replaced.
-struct UnderPredecessors<'a, C> {
-    store: &'a MemoryStore<C>,
-    rule: &'a Rule,
-    key: &'a [u8],
-    now: Timestamp,
-}
-
-impl<C: Clock> UnderPredecessors<'_, C> {
-    /// The latest of them under which the key has left something that counts.
-    fn last(&self) -> Option<(&Predecessor, State)> {
-        self.rule.predecessors().find_map(|before| {
-            let left = self.store.read(before.id, &before.quota, self.key)?;
-            (before.quota.forgettable_at(&left) > self.now).then_some((before, left))
-        })
-    }
-}
-
-impl<C: Clock> Past for UnderPredecessors<'_, C> {
-    const EXISTS: bool = true;
-
-    fn state(&self) -> Option<State> {
-        let (before, left) = self.last()?;
-        Some(self.rule.quota.carry_over(&before.quota, &left, self.now))
-    }
-
-    fn forget(&self) {
-        let Some((before, _)) = self.last() else { return };
-        let (id, quota) = (before.id, before.quota.clone());
-        let rule = Rule { name: self.rule.name.clone(), id, quota, before: None };
-        let hash = self.store.hasher.place(id, self.key);
-        self.store.act(&rule, self.key, hash, Act::Adjust(Adjustment::Reset), self.now);
-    }
 }
 
 impl<C: Clock> Store for MemoryStore<C> {

@@ -71,5 +71,7 @@ fn whoever_only_looks_sees_what_was_carried_over_come_back() {
         assert_eq!((look(), look()), (left, left), "a tenth of a second for each");
         store.clock().advance(Span::from_millis(100));
     }
+    assert_eq!(store.usage().keys, 2, "the old rule's state, in case it comes back, and its mark");
+    store.clock().advance(Span::from_days(1));
     assert_eq!(store.usage().keys, 0, "under neither rule");
 }

@@ -174,6 +174,25 @@ impl Bucket {
         u128::from(state.tat.since(now).as_micros()) * u128::from(self.den) + u128::from(grains)
     }
 
+    /// The state of a key that had `state` under `before`: as many units are missing, to
+    /// the fraction, but no more than this bucket holds. Rounds up by less than a grain.
+    pub(crate) fn carry_over(&self, before: &Self, state: BucketState, now: Timestamp) -> BucketState {
+        let debt = before.debt_as_stored(state, now).min(before.deepest());
+        let (theirs, ours) = (u128::from(before.unit), u128::from(self.unit));
+        let units = debt / theirs;
+        let debt = match units.checked_mul(ours) {
+            Some(whole) => whole.saturating_add((debt % theirs * ours).div_ceil(theirs)).min(self.full),
+            None => self.full,
+        };
+        self.owing(debt, now)
+    }
+
+    /// Whether this bucket holds no less than `other` and refills no slower.
+    pub(crate) fn is_raise_of(&self, other: &Self) -> bool {
+        let interval = |one: &Self, den: u32| u128::from(one.unit) * u128::from(den);
+        self.burst >= other.burst && interval(self, other.den) <= interval(other, self.den)
+    }
+
     /// The state that owes `debt` grains at `now`.
     fn owing(&self, debt: u128, now: Timestamp) -> BucketState {
         let den = u128::from(self.den);
@@ -262,7 +281,7 @@ impl Algorithm for Bucket {
     fn charge(&self, state: &mut BucketState, units: u64, overdraft: Overdraft, now: Timestamp) {
         let floor = match overdraft {
             Overdraft::None => self.full,
-            Overdraft::OneCapacity => 2 * self.full,
+            Overdraft::OneCapacity | Overdraft::Unlimited => 2 * self.full,
         };
         let debt = self.debt(state, now);
         let after = debt + self.cost(units.min(2 * self.burst));

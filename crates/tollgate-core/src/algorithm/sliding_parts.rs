@@ -239,6 +239,7 @@ impl Algorithm for SlidingParts {
         let most = match overdraft {
             Overdraft::None => self.rate.count,
             Overdraft::OneCapacity => 2 * self.rate.count,
+            Overdraft::Unlimited => 2 * MOST,
         };
         let room = most.saturating_sub(state.weight(view.reach));
         self.append(state, units.min(room), view);

@@ -225,6 +225,7 @@ impl Algorithm for SlidingWindow {
         let most = match overdraft {
             Overdraft::None => self.rate.count,
             Overdraft::OneCapacity => 2 * self.rate.count,
+            Overdraft::Unlimited => 2 * MOST,
         };
         let room = self.room(most, self.weight(*state, here));
         state.current = state.current.saturating_add(u32::try_from(units.min(room)).unwrap_or(0));

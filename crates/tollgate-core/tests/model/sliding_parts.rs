@@ -224,6 +224,7 @@ impl Model for Pieces {
         let most = match overdraft {
             Overdraft::None => self.limit,
             Overdraft::OneCapacity => 2 * self.limit,
+            Overdraft::Unlimited => 1 << 31,
         };
         let room = (most - self.weight(now)).max(0);
         self.add(room.min(units.into()), now);

@@ -160,6 +160,9 @@ impl Table {
         let carried = if known { None } else { past.state().and_then(A::from_state) };
         let Some(mut state) = carried else {
             drop(inserting);
+            if let Some(bound) = past.bound().and_then(A::from_state) {
+                self.relieve(hash, algorithm, bound);
+            }
             return self.run(hash, algorithm, act, now, &NoPast);
         };
         let verdict = act.on(algorithm, &mut state, now);
@@ -167,7 +170,7 @@ impl Table {
         if algorithm.forgettable_at(&state) > now {
             self.put(hash, algorithm, state, now);
         }
-        past.forget();
+        past.carried();
         algorithm.describe(&state, verdict, now)
     }
 
@@ -246,6 +249,43 @@ impl Table {
             }
             None
         })
+    }
+
+    /// Changes a key's state if it still counts. Returns the new state.
+    pub(super) fn amend<A: Packed>(
+        &self,
+        hash: u64,
+        algorithm: &A,
+        adjustment: Adjustment,
+        now: Timestamp,
+    ) -> Option<A::State> {
+        let amend = |state: &mut A::State| {
+            if algorithm.forgettable_at(state) > now {
+                algorithm.adjust(state, adjustment, now);
+            }
+            Verdict::admitted(0)
+        };
+        let mut lines = self.lines_of(hash).into_iter();
+        let found = lines.find_map(|line| self.update_in(&self.lines[line], hash, algorithm, amend));
+        found.map(|(state, _)| state).filter(|state| algorithm.forgettable_at(state) > now)
+    }
+
+    /// Replaces a key's state by one that is forgotten sooner.
+    fn relieve<A: Packed>(&self, hash: u64, algorithm: &A, bound: A::State) {
+        let relieve = |state: &mut A::State| {
+            if algorithm.forgettable_at(state) > algorithm.forgettable_at(&bound) {
+                *state = bound;
+            }
+            Verdict::admitted(0)
+        };
+        let mut lines = self.lines_of(hash).into_iter();
+        lines.any(|line| self.update_in(&self.lines[line], hash, algorithm, relieve).is_some());
+    }
+
+    /// Files a state for a key, in place of the one it has.
+    pub(super) fn file<A: Packed>(&self, hash: u64, algorithm: &A, state: A::State, now: Timestamp) {
+        let _inserting = lock(self.stripe(hash));
+        self.put(hash, algorithm, state, now);
     }
 
     /// Runs `op` on a key that was not found a moment ago.

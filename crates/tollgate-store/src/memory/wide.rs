@@ -95,6 +95,21 @@ impl WideTable {
         lock(self.set(key)).iter().find(|entry| entry.key == key).map(|entry| entry.state.clone())
     }
 
+    /// Changes a key's state if it still counts. Returns when it will not.
+    pub(super) fn amend(
+        &self,
+        key: [u64; 2],
+        quota: &Quota,
+        adjustment: Adjustment,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let mut set = lock(self.set(key));
+        let entry = set.iter_mut().find(|entry| entry.key == key && entry.forgettable > now)?;
+        quota.adjust(&mut entry.state, adjustment, now);
+        entry.note(quota, now);
+        Some(entry.forgettable)
+    }
+
     /// Does `act` to a key's state, atomically.
     pub(super) fn run<P: Past>(
         &self,
@@ -109,10 +124,14 @@ impl WideTable {
         {
             return outcome;
         }
+        let bound = past.bound();
         let mut set = lock(self.set(key));
         let found = set.iter().position(|entry| entry.key == key);
         if let Some(index) = found {
             let entry = &mut set[index];
+            if let Some(bound) = bound.filter(|it| quota.forgettable_at(it) < entry.forgettable) {
+                entry.state = bound;
+            }
             let verdict = act.on_any(quota, &mut entry.state, now);
             if !matches!(act, Act::Look(_)) {
                 entry.note(quota, now);
@@ -149,6 +168,10 @@ impl WideTable {
         now: Timestamp,
         past: &impl Past,
     ) -> Option<Outcome> {
+        let counts = |entry: &Entry| entry.key == key && entry.forgettable > now;
+        if lock(self.set(key)).iter().any(counts) {
+            return None;
+        }
         // Read before the set is locked: the past may lie in the same set.
         let start = past.state()?;
         let mut set = lock(self.set(key));
@@ -165,12 +188,12 @@ impl WideTable {
         if entry.forgettable > now {
             let place = found.map_or_else(|| place(&set, now), Place::Forgotten);
             if let Err(wait) = self.file(&mut set, place, entry) {
-                // Its past stays where it is.
+                // It is not marked as carried over.
                 return Some(if has_changed { full(quota, wait, now) } else { outcome });
             }
         }
         drop(set);
-        past.forget();
+        past.carried();
         Some(outcome)
     }
 

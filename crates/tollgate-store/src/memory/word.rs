@@ -2,17 +2,18 @@
 //!
 //! ```text
 //! bucket         50 bits  tat, in µs       10 bits  grains        4 bits  generation
-//! fixed window   40 bits  end, in ms       20 bits  units spent   4 bits  generation
+//! fixed window   30 bits  end, in s        30 bits  units spent   4 bits  generation
 //! ```
 //!
 //! Times count from the table's base. Fifty bits of microseconds are 35 years,
-//! and so are forty of milliseconds. What does not fit lives in the wide table
-//! and is exact there too: rates whose reduced count is above 1,024, windows of
-//! more than half a million units, and windows that end within a millisecond.
+//! and so are thirty of seconds. States that do not fit live in the wide table
+//! and are exact there too: rates whose reduced count is above 1,024, windows of
+//! more than half a billion units, and windows that end within a second.
 //!
 //! Quotas that share their states live in one table, whatever their numbers: so
 //! tallies, which count without end, and shared buckets with a fraction live in
-//! the wide one.
+//! the wide one, and whether a window fits depends on its length and on nothing
+//! that its identity leaves out.
 //!
 //! The generation is that of the slot's tag. A word of another generation
 //! belongs to another key, so a swap cannot charge the wrong one.
@@ -26,6 +27,10 @@ pub(super) const CLAIMED: u64 = u64::MAX;
 /// How many generations there are.
 pub(super) const GENERATIONS: u64 = 15;
 const GENERATION: u64 = 0xf;
+/// How many bits a fixed window has for its count.
+const COUNT_BITS: u32 = 30;
+/// The largest count in a word: twice the largest limit that fits, and all beyond.
+const MAX_COUNT: u64 = (1 << COUNT_BITS) - 1;
 
 /// Whether word and tag are of one generation: whether they belong together.
 #[inline(always)]
@@ -55,6 +60,11 @@ pub(super) const fn of_shifted_tat(shifted: u64, tag: u64) -> u64 {
 #[inline(always)]
 pub(super) fn tat(word: u64, base: Timestamp) -> Timestamp {
     base + Span::from_micros(word >> 14)
+}
+
+/// The end of the window in a fixed window's word.
+fn window_end(word: u64, base: Timestamp) -> Timestamp {
+    base + Span::from_secs(word >> (COUNT_BITS + 4))
 }
 
 /// An algorithm whose state fits a word.
@@ -99,23 +109,23 @@ impl Packed for Bucket {
 impl Packed for FixedWindow {
     #[inline]
     fn fits(&self) -> bool {
-        let on_the_millisecond = match self.window() {
-            Window::Epoch(length) => length.as_micros().is_multiple_of(1_000),
+        let on_the_second = match self.window() {
+            Window::Epoch(length) => length.as_micros().is_multiple_of(1_000_000),
             Window::Calendar(_) => true,
             Window::Anchored(_) => false,
         };
-        // Twice the limit, for a key that is overdrawn.
-        on_the_millisecond && self.capacity() < 1 << 19 && !self.is_tally()
+        on_the_second && !self.is_large() && !self.is_tally()
     }
 
     #[inline]
     fn pack(&self, state: FixedWindowState, tag: u64, base: Timestamp) -> u64 {
-        (state.end.since(base).as_micros() / 1_000) << 24 | state.count << 4 | tag & GENERATION
+        let end = state.end.since(base).as_micros() / 1_000_000;
+        end << COUNT_BITS + 4 | state.count.min(MAX_COUNT) << 4 | tag & GENERATION
     }
 
     #[inline]
     fn unpack(&self, word: u64, base: Timestamp) -> FixedWindowState {
-        FixedWindowState { end: base + Span::from_millis(word >> 24), count: word >> 4 & 0xf_ffff }
+        FixedWindowState { end: window_end(word, base), count: word >> 4 & MAX_COUNT }
     }
 
     fn from_state(state: State) -> Option<FixedWindowState> {
@@ -157,12 +167,12 @@ impl Class {
     /// away; `None` if it counts no more.
     pub(super) fn spent(self, word: u64, base: Timestamp, now: Timestamp) -> Option<Spent> {
         let in_units = self.0 & Self::UNITS != 0;
-        let end = if in_units { base + Span::from_millis(word >> 24) } else { tat(word, base) };
+        let end = if in_units { window_end(word, base) } else { tat(word, base) };
         if end < now {
             return None;
         }
         let left = end.since(now).as_micros();
-        let amount = if in_units { word >> 4 & 0xf_ffff } else { left };
+        let amount = if in_units { word >> 4 & MAX_COUNT } else { left };
         let share = amount.saturating_mul(64).div_ceil(about(self.0 & !Self::UNITS));
         Some(Spent { class: self, share, worth: share.saturating_mul(left) })
     }
@@ -227,7 +237,9 @@ mod tests {
         let bucket = |count| Bucket::new(Rate::per_second(count)).unwrap();
         assert!(bucket(3_000_000).fits() && bucket(997).fits());
         assert!(!bucket(1_000_003).fits(), "a prime leaves a million grains to a tick");
-        assert!(!FixedWindow::epoch(Rate::per_minute(1 << 19)).unwrap().fits());
+        assert!(FixedWindow::epoch(Rate::per_minute((1 << 29) - 1)).unwrap().fits());
+        assert!(!FixedWindow::epoch(Rate::per_minute(1 << 29)).unwrap().fits());
+        assert!(!FixedWindow::epoch(Rate::new(5, Span::from_millis(1_500))).unwrap().fits());
         assert!(!FixedWindow::anchored(Rate::per_minute(5)).unwrap().fits());
     }
 
