@@ -79,8 +79,7 @@ impl Quota {
     pub const fn echo(&self, units: u64) -> Adjustment {
         // A bucket in debt beyond its capacity would make a key wait for more than its own
         // fill time; windows end by themselves.
-        let overdraft =
-            if matches!(self, Self::Bucket(_)) { Overdraft::None } else { Overdraft::Unlimited };
+        let overdraft = if matches!(self, Self::Bucket(_)) { Overdraft::None } else { Overdraft::Unlimited };
         Adjustment::Charge { units, overdraft }
     }
 

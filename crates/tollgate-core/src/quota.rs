@@ -6,8 +6,8 @@
 use std::fmt;
 
 use crate::algorithm::{
-    Algorithm, Bucket, BucketState, Concurrency, FixedWindow, FixedWindowState, Lease, Leases,
-    SlidingLog, SlidingLogState, SlidingParts, SlidingPartsState, SlidingWindow, SlidingWindowState, Window,
+    Algorithm, Bucket, BucketState, Concurrency, FixedWindow, FixedWindowState, Lease, Leases, SlidingLog,
+    SlidingLogState, SlidingParts, SlidingPartsState, SlidingWindow, SlidingWindowState, Window,
 };
 use crate::demand::{Adjustment, Demand};
 use crate::outcome::{Outcome, Verdict};
@@ -134,6 +134,12 @@ impl Quota {
             Self::SlidingLog(it) => it.rate().period,
             Self::Concurrency(it) => it.ttl(),
         }
+    }
+
+    /// Whether its states are in the time of the wall clock: windows that are aligned to it.
+    /// All others may be counted on a clock that never steps.
+    pub const fn follows_wall(&self) -> bool {
+        matches!(self, Self::FixedWindow(it) if it.window().is_aligned())
     }
 
     /// The algorithm's name, as policies and answers spell it.

@@ -53,6 +53,11 @@ impl Predecessor {
                 all.push(*one);
             }
         }
+        Self::linked(all)
+    }
+
+    /// The first of these, each with the next before it.
+    fn linked(mut all: Vec<Self>) -> Option<Box<Self>> {
         all.truncate(MAX_PREDECESSORS);
         all.into_iter().rev().fold(None, |before, one| Some(Box::new(Self { before, ..one })))
     }
@@ -84,6 +89,19 @@ impl Rule {
         }
         let last = Predecessor { id: before.id, quota: before.quota.clone(), before: earlier };
         Self { before: last.chain(self.id), ..self }
+    }
+
+    /// The same rule, which also carries over what keys have spent under `other`. Keys
+    /// have spent under this rule's own predecessors, or under the other.
+    #[must_use]
+    pub fn continuing(self, other: &Self) -> Self {
+        let known = |id| id == self.id || self.predecessors().any(|it| it.id == id);
+        if known(other.id) {
+            return self;
+        }
+        let mut all: Vec<Predecessor> = self.predecessors().cloned().collect();
+        all.push(Predecessor { id: other.id, quota: other.quota.clone(), before: None });
+        Self { before: Predecessor::linked(all), ..self }
     }
 
     /// What it was before, the latest first and each once. A rule that has come back to

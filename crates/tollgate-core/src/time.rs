@@ -56,6 +56,17 @@ impl Timestamp {
         Span(self.0.saturating_sub(earlier.0))
     }
 
+    /// This point moved by so many microseconds, back if negative.
+    #[must_use]
+    pub const fn shifted(self, by: i64) -> Self {
+        Self(self.0.saturating_add_signed(by))
+    }
+
+    /// How many microseconds this is after `other`; negative if it is before.
+    pub const fn ahead_of(self, other: Self) -> i64 {
+        self.0.wrapping_sub(other.0).cast_signed()
+    }
+
     /// This point moved back by `span`, stopping at the epoch.
     #[must_use]
     pub const fn before(self, span: Span) -> Self {

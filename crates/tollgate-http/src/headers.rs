@@ -89,7 +89,7 @@ pub(crate) fn written(
     if let Some(retry_after) = retry_after {
         retry_after.write(&mut sheet);
     }
-    if let (Some(decider), Some(at)) = (decider(decision), decision.at()) {
+    if let (Some(decider), Some(at)) = (decider(decision), decision.wall_at()) {
         let dialects = || spoken(decider.limit().dialects(), &settings.dialects);
         // Whoever speaks like these is read by clients that take a reset for a date.
         let dated = dialects().any(|it| matches!(it, Dialect::Discord | Dialect::GitHub));

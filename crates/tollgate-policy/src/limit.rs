@@ -71,7 +71,7 @@ pub enum Allowance {
 
 impl Allowance {
     /// What it counts by, if it counts.
-    fn rules(&self) -> &[Rule] {
+    pub(crate) fn rules(&self) -> &[Rule] {
         if let Self::Rules(rules) = self { rules } else { &[] }
     }
 }

@@ -299,18 +299,31 @@ impl Policy {
     /// This policy, carrying over what keys have spent under the one before.
     ///
     /// A limit that keeps its name and its `by` keeps its usage, whatever
-    /// happens to its numbers. Under another `by` the keys are other keys.
+    /// happens to its numbers. Under another `by` the keys are other keys. A plan or an
+    /// override that is new continues the usage of the limit's own amount, which counted
+    /// its callers until now; the limit's own amount continues that of plans and overrides
+    /// that are gone.
     #[must_use]
     pub fn succeeding(mut self, before: &Self) -> Self {
         for limit in &mut self.limits {
             let Some(old) = before.limit(&limit.name).filter(|old| old.by == limit.by) else { continue };
             carry_over(&mut limit.rules, &old.rules);
             for (name, allowance) in &mut limit.plans {
-                carry_over_allowance(allowance, old.plans.get(name));
+                carry_over_allowance(allowance, old.plans.get(name), &old.rules);
             }
             for (key, allowance) in &mut limit.overrides {
-                carry_over_allowance(allowance, old.overrides.get(key));
+                let counted = old.overrides.get(key);
+                carry_over_allowance(allowance, counted, &old.rules);
+                if let (Allowance::Rules(rules), None) = (allowance, counted) {
+                    take_over(rules, old.plans.values().flat_map(|it| it.rules().to_vec()).collect());
+                }
             }
+            let gone = |kept: bool, allowance: &'_ Allowance| {
+                if kept { Vec::new() } else { allowance.rules().to_vec() }
+            };
+            let plans = old.plans.iter().flat_map(|(name, it)| gone(limit.plans.contains_key(name), it));
+            let keys = old.overrides.iter().flat_map(|(key, it)| gone(limit.overrides.contains_key(key), it));
+            take_over(&mut limit.rules, plans.chain(keys).collect());
         }
         self
     }
@@ -360,10 +373,28 @@ impl Policy {
     }
 }
 
-/// Plans and overrides keep their own usage: one that is new begins anew.
-fn carry_over_allowance(allowance: &mut Allowance, old: Option<&Allowance>) {
-    if let (Allowance::Rules(rules), Some(Allowance::Rules(old))) = (allowance, old) {
-        carry_over(rules, old);
+/// Plans and overrides keep their own usage; the callers of one that is new were counted by
+/// the limit's own rules.
+fn carry_over_allowance(allowance: &mut Allowance, old: Option<&Allowance>, base: &[Rule]) {
+    if let Allowance::Rules(rules) = allowance {
+        match old {
+            Some(Allowance::Rules(old)) => carry_over(rules, old),
+            // It was counted by nothing.
+            Some(Allowance::Unlimited | Allowance::Blocked) => {}
+            None => carry_over(rules, base),
+        }
+    }
+}
+
+/// Lets rules continue the usage of plans and overrides that are gone, besides their own.
+/// Overrides of equal numbers are one rule, so these are few.
+fn take_over(rules: &mut [Rule], gone: Vec<Rule>) {
+    for rule in rules {
+        for old in &gone {
+            if old.quota.period() == rule.quota.period() || gone.len() == 1 {
+                *rule = rule.clone().continuing(old);
+            }
+        }
     }
 }
 

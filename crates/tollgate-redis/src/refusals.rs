@@ -57,6 +57,8 @@ struct Seen {
     key: Box<[u8]>,
     standing: Standing,
     wait: Option<(u64, i64)>,
+    /// The limit that `wait` was told for: rules of one id can have different ones.
+    limit: u64,
     /// When, by Redis' clock.
     at: Timestamp,
     /// When it was asked and when it was answered, by ours: in between.
@@ -128,6 +130,7 @@ impl Refusals {
             key: key.into(),
             standing: standing.clone(),
             wait,
+            limit: rule.1.capacity(),
             at: told,
             asked,
             answered,
@@ -167,6 +170,7 @@ impl Refusals {
                 key: std::mem::take(&mut seen.key),
                 standing,
                 wait: None,
+                limit: 0,
                 at: told,
                 asked,
                 answered,
@@ -201,7 +205,10 @@ impl Refusals {
             return None;
         }
         let mut told: SmallVec<[_; 4]> = SmallVec::new();
-        let (mut refuses, mut latest) = (false, Timestamp::EPOCH);
+        let mut refuses = false;
+        // The time of the answer. All outcomes are told for it, so that adding a wait to it
+        // gives the same date as Redis would.
+        let mut at_least = None;
         for (at, check) in checks.iter().enumerate() {
             let same = |other: &Check<'_>| other.rule.id == check.rule.id && other.key == check.key;
             let units = match check.demand {
@@ -216,29 +223,30 @@ impl Refusals {
             // Whether it is refused is for the latest time to say, how long to wait for the
             // earliest: nobody is refused too long, and nobody told to come too early.
             let (late, early) = seen.between(now);
+            let limit = check.rule.quota.capacity();
             let free = match seen.wait {
-                Some((asked, free)) if units == asked && is_before(late, free) => free,
+                Some((asked, free)) if units == asked && seen.limit == limit && is_before(late, free) => free,
                 _ if matches!(seen.standing, Standing::Summed(_)) && units > 0 => return None,
                 _ => 0,
             };
-            let meet = |at| {
-                let free = Free { at: free, ..Free::default() };
-                seen.standing.clone().meet(&check.rule.quota, check.demand, free, at)
-            };
-            let verdict = if meet(late).is_admitted() {
+            let free = Free { at: free, ..Free::default() };
+            let meet = |at| seen.standing.clone().meet(&check.rule.quota, check.demand, free, at);
+            let is_admitted = meet(late).is_admitted();
+            refuses |= check.binding && !is_admitted;
+            at_least = Some(at_least.map_or(early, |so_far: Timestamp| so_far.min(early)));
+            told.push((check, seen.standing.clone(), free, is_admitted));
+        }
+        let at = at_least.filter(|_| refuses)?;
+        outcomes.extend(told.into_iter().map(|(check, standing, free, is_admitted)| {
+            let quota = &check.rule.quota;
+            let verdict = if is_admitted {
                 Verdict::admitted(0)
             } else {
-                refuses |= check.binding;
-                meet(early)
+                standing.clone().meet(quota, check.demand, free, at)
             };
-            latest = latest.max(late);
-            told.push(seen.standing.describe(&check.rule.quota, verdict, early));
-        }
-        if !refuses {
-            return None;
-        }
-        outcomes.extend(told);
-        Some(latest)
+            standing.describe(quota, verdict, at)
+        }));
+        Some(at)
     }
 }
 

@@ -36,6 +36,11 @@ pub trait Harness: Sync {
     /// Lets this much time pass, at least.
     fn pass(&self, span: Span) -> impl Future<Output = ()>;
 
+    /// How many random cases of each kind are run.
+    fn cases(&self) -> u64 {
+        10
+    }
+
     /// Sets the store's clock, be it back; false if it has one of its own.
     fn set_clock(&self, now: Timestamp) -> impl Future<Output = bool> {
         let _ = now;

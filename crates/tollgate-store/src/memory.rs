@@ -27,16 +27,14 @@ mod wide;
 mod word;
 
 use smallvec::SmallVec;
-use tollgate_core::{
-    Adjustment, Demand, Outcome, Overdraft, Quota, Rule, RuleId, State, Timestamp, Verdict,
-};
+use tollgate_core::{Adjustment, Demand, Outcome, Overdraft, Quota, Rule, RuleId, State, Timestamp, Verdict};
 
 use self::act::Act;
 use self::hash::KeyHasher;
 use self::history::History;
 use self::past::{NoPast, Past};
 use self::table::Table;
-use self::wide::WideTable;
+use self::wide::{Instant, WideTable};
 use self::word::Packed;
 use crate::clock::{Clock, SystemClock};
 use crate::store::{Answer, Check, Outcomes, Store, StoreError};
@@ -328,6 +326,7 @@ impl<C: Clock> MemoryStore<C> {
     /// Does `act` to one key, in whichever table its rule's states live.
     #[inline(never)]
     fn act(&self, rule: &Rule, key: &[u8], hash: u64, act: Act, now: Timestamp) -> Outcome {
+        self.table.set_wall_ahead(self.clock.wall_ahead(now));
         if rule.before.is_none() {
             return self.act_after(rule, key, hash, act, now, &NoPast);
         }
@@ -348,20 +347,34 @@ impl<C: Clock> MemoryStore<C> {
     ) -> Outcome {
         match &rule.quota {
             Quota::Bucket(bucket) if bucket.fits() => self.table.run(hash, bucket, act, now, past),
-            Quota::FixedWindow(window) if window.fits() => self.table.run(hash, window, act, now, past),
-            quota => self.wide.run(self.wide_key(rule.id, key, hash), quota, act, now, past),
+            Quota::FixedWindow(window) if window.fits() => {
+                self.table.run(hash, window, act.shifted(self.table.wall_ahead()), now, past)
+            }
+            quota => {
+                let at = self.instant(quota, now);
+                self.wide.run(self.wide_key(rule.id, key, hash), quota, act.shifted(at.ahead), at, past)
+            }
         }
     }
 
-    /// A key's state under some rule, if it has one.
-    fn read(&self, id: RuleId, quota: &Quota, key: &[u8]) -> Option<State> {
+    /// An instant for the states of a quota.
+    fn instant(&self, quota: &Quota, now: Timestamp) -> Instant {
+        Instant { now, ahead: if quota.follows_wall() { self.table.wall_ahead() } else { 0 } }
+    }
+
+    /// A key's state under some rule, if it has one, as the clock that never steps would
+    /// have it.
+    fn read(&self, id: RuleId, quota: &Quota, key: &[u8], now: Timestamp) -> Option<State> {
         let hash = self.hasher.place(id, key);
         match quota {
             Quota::Bucket(bucket) if bucket.fits() => self.table.read(hash, bucket).map(State::Bucket),
             Quota::FixedWindow(window) if window.fits() => {
-                self.table.read(hash, window).map(State::FixedWindow)
+                self.table.read_steady(hash, window, now).map(State::FixedWindow)
             }
-            _ => self.wide.read(self.wide_key(id, key, hash)),
+            _ => {
+                let state = self.wide.read(self.wide_key(id, key, hash))?;
+                Some(wide::shifted(state, self.instant(quota, now).ahead.saturating_neg()))
+            }
         }
     }
 
@@ -388,6 +401,11 @@ impl<C: Clock> Store for MemoryStore<C> {
     fn decide_at_once(&self, checks: &[Check<'_>], outcomes: &mut Outcomes) -> Option<(bool, Timestamp)> {
         let now = self.now();
         Some((self.decide_into(checks, now, outcomes), now))
+    }
+
+    #[inline]
+    fn wall_ahead(&self, at: Timestamp) -> i64 {
+        self.clock.wall_ahead(at)
     }
 
     fn adjust(

@@ -34,6 +34,8 @@ pub struct Decision<'l> {
     pub(crate) checks: Checks<'l>,
     pub(crate) outcomes: Outcomes,
     at: Option<Timestamp>,
+    /// How far the wall clock is ahead of `at`, in microseconds.
+    wall_ahead: i64,
     pub(crate) owner: Option<Owner>,
     /// What was decided without the store. Boxed, since nearly never there.
     pub(crate) degraded: Option<Box<Degraded>>,
@@ -72,18 +74,28 @@ impl<'l> Decision<'l> {
     #[inline]
     pub(crate) fn undecided() -> Self {
         let (checks, outcomes) = (Checks::new(), Outcomes::new());
-        Self { fate: Fate::Admitted, checks, outcomes, at: None, owner: None, degraded: None, id: None }
+        Self {
+            fate: Fate::Admitted,
+            checks,
+            outcomes,
+            at: None,
+            wall_ahead: 0,
+            owner: None,
+            degraded: None,
+            id: None,
+        }
     }
 
     /// The outcomes are there; this is what they come to.
     #[inline]
-    pub(crate) fn count(&mut self, admitted: bool, at: Timestamp) {
+    pub(crate) fn count(&mut self, admitted: bool, at: Timestamp, wall_ahead: i64) {
         self.fate = if admitted { Fate::Admitted } else { Fate::Refused };
-        self.at = Some(at);
+        (self.at, self.wall_ahead) = (Some(at), wall_ahead);
     }
 
     /// The store gave no answer; this is what the limits say then.
-    pub(crate) fn degrade(&mut self, found: Found) {
+    pub(crate) fn degrade(&mut self, found: Found, wall_ahead: i64) {
+        self.wall_ahead = wall_ahead;
         self.fate = match found.admitted {
             None => Fate::Uncountable,
             Some(true) => Fate::Admitted,
@@ -136,6 +148,12 @@ impl<'l> Decision<'l> {
     /// When, by the store's clock; `None` where nothing was counted.
     pub const fn at(&self) -> Option<Timestamp> {
         self.at
+    }
+
+    /// When, by the wall clock: what dates in an answer count from. The store's own clock
+    /// need not follow a wall clock that is corrected while the process runs.
+    pub fn wall_at(&self) -> Option<Timestamp> {
+        self.at.map(|at| at.shifted(self.wall_ahead))
     }
 
     /// Who holds the slots this decision took, if it took any.

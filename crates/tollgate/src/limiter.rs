@@ -274,7 +274,7 @@ impl<S: Store> Limiter<S> {
                     decision.outcomes.clear();
                     return false;
                 }
-                decision.count(admitted, at);
+                decision.count(admitted, at, self.store.wall_ahead(at));
             }
             survey => {
                 let denied = ask_denied(&decision.checks);
@@ -299,7 +299,8 @@ impl<S: Store> Limiter<S> {
         let is_left_alone = self.outage.is_left_alone();
         if is_left_alone {
             let nodes = self.store.nodes();
-            decision.degrade(self.outage.decide(&decision.checks, decision.owner, Landed::No, nodes));
+            let found = self.outage.decide(&decision.checks, decision.owner, Landed::No, nodes);
+            decision.degrade(found, self.outage.wall_ahead());
         }
         is_left_alone
     }
@@ -337,12 +338,12 @@ impl<S: Store> Limiter<S> {
                     Ok(answer) => {
                         decision.outcomes = answer.outcomes;
                         self.make_amends(&mut decision, answer.admitted, answer.at).await;
-                        decision.count(answer.admitted, answer.at);
+                        decision.count(answer.admitted, answer.at, self.store.wall_ahead(answer.at));
                     }
                     Err(landed) => {
                         let nodes = self.store.nodes();
                         let found = self.outage.decide(&decision.checks, decision.owner, landed, nodes);
-                        decision.degrade(found);
+                        decision.degrade(found, self.outage.wall_ahead());
                     }
                 }
             }

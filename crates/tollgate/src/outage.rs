@@ -123,6 +123,10 @@ impl Clock for SharedClock {
     fn now(&self) -> Timestamp {
         self.0.now()
     }
+
+    fn wall_ahead(&self, now: Timestamp) -> i64 {
+        self.0.wall_ahead(now)
+    }
 }
 
 /// Whether a charge may have reached the store.
@@ -164,6 +168,11 @@ impl Outage {
 
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// How far the wall clock is ahead of that.
+    pub(crate) fn wall_ahead(&self) -> i64 {
+        self.clock.wall_ahead(self.clock.now())
     }
 
     /// Leave to ask the store, if there is any.

@@ -110,7 +110,12 @@ impl FixedWindow {
     /// The state of a key that had `state` under `before`: the same count. A window from
     /// the first request keeps its start, if it is then still open; another one closes no
     /// later than it would have, unless the new windows are longer.
-    pub(crate) fn carry_over(&self, before: &Self, state: FixedWindowState, now: Timestamp) -> FixedWindowState {
+    pub(crate) fn carry_over(
+        &self,
+        before: &Self,
+        state: FixedWindowState,
+        now: Timestamp,
+    ) -> FixedWindowState {
         let used = before.as_stored(state, now);
         let kept = before.window.opened(used.end) + self.window.longest();
         let end = match (&self.window, &before.window) {

@@ -8,8 +8,8 @@
 mod case;
 
 use tollgate_core::{
-    Bucket, FixedWindow, Quota, QuotaError, Rate, Rule, SlidingLog, SlidingParts,
-    SlidingWindow, Span, Timestamp,
+    Bucket, FixedWindow, Quota, QuotaError, Rate, Rule, SlidingLog, SlidingParts, SlidingWindow, Span,
+    Timestamp,
 };
 
 use self::case::{Admitted, Random};
@@ -38,7 +38,7 @@ impl<H: Harness> Suite<'_, H> {
             self.a_limit_that_is_lowered_and_restored_gives_nothing_away(name, of).await;
             self.usage_survives_many_changes(name, of).await;
         }
-        for seed in 0..60 {
+        for seed in 0..2 * self.harness.cases() {
             self.changes_at_one_instant_admit_the_largest_capacity(seed).await;
         }
         if !self.harness.set_clock(Timestamp::from_secs(1_900_000_000)).await {
@@ -46,7 +46,7 @@ impl<H: Harness> Suite<'_, H> {
         }
         for (name, kind) in KINDS {
             self.a_raise_keeps_the_told_wait(name, kind).await;
-            for seed in 0..40 {
+            for seed in 0..self.harness.cases() {
                 self.changes_over_time_admit_the_largest_limit(name, kind, seed).await;
             }
         }

@@ -39,7 +39,7 @@ impl<'a, C: Clock> History<'a, C> {
 
     fn live(&self) -> Live<'a> {
         let read = |before: &'a Predecessor| {
-            let state = self.store.read(before.id, &before.quota, self.key)?;
+            let state = self.store.read(before.id, &before.quota, self.key, self.now)?;
             (before.quota.forgettable_at(&state) > self.now).then_some((before, state))
         };
         self.rule.predecessors().filter_map(read).collect()
@@ -118,7 +118,7 @@ impl<C: Clock> Past for History<'_, C> {
     fn bound(&self) -> Option<State> {
         let quota = &self.rule.quota;
         let of = |before: &Predecessor| {
-            let state = self.store.read(before.id, &before.quota, self.key)?;
+            let state = self.store.read(before.id, &before.quota, self.key, self.now)?;
             let counts = before.quota.forgettable_at(&state) > self.now;
             counts.then(|| quota.bound_by(&before.quota, &state, self.now))
         };
@@ -143,7 +143,13 @@ impl<C: Clock> MemoryStore<C> {
         adjustment: Adjustment,
         now: Timestamp,
     ) -> Option<Timestamp> {
-        let hash = self.hasher.place(id, key);
+        let (hash, at) = (self.hasher.place(id, key), self.instant(quota, now));
+        let adjustment = match adjustment {
+            Adjustment::Refund { units, taken_at } => {
+                Adjustment::Refund { units, taken_at: taken_at.shifted(at.ahead) }
+            }
+            other => other,
+        };
         let state = match quota {
             Quota::Bucket(bucket) if bucket.fits() => {
                 State::Bucket(self.table.amend(hash, bucket, adjustment, now)?)
@@ -151,7 +157,7 @@ impl<C: Clock> MemoryStore<C> {
             Quota::FixedWindow(window) if window.fits() => {
                 State::FixedWindow(self.table.amend(hash, window, adjustment, now)?)
             }
-            _ => return self.wide.amend(self.wide_key(id, key, hash), quota, adjustment, now),
+            _ => return self.wide.amend(self.wide_key(id, key, hash), quota, adjustment, at),
         };
         Some(quota.forgettable_at(&state))
     }

@@ -49,6 +49,9 @@ pub(super) struct Table {
     /// What words can tell.
     earliest: Timestamp,
     latest: Timestamp,
+    /// How far the wall clock was last known to be ahead, in two's complement: words of
+    /// windows are in its time.
+    ahead: AtomicU64,
     evictions: AtomicU64,
 }
 
@@ -75,8 +78,26 @@ impl Table {
             base,
             earliest: base + Span::from_micros(1),
             latest: base + Span::from_micros(1 << 49),
+            ahead: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
         }
+    }
+
+    /// The wall clock is so many microseconds ahead of the times that are passed here.
+    pub(super) fn set_wall_ahead(&self, ahead: i64) {
+        // Relaxed: it orders nothing. Written only when it changes, since all read it.
+        if self.wall_ahead() != ahead {
+            self.ahead.store(ahead.cast_unsigned(), Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn wall_ahead(&self) -> i64 {
+        self.ahead.load(Ordering::Relaxed).cast_signed()
+    }
+
+    /// The time that the states of an algorithm are in.
+    fn time_of<A: Packed>(&self, now: Timestamp) -> Timestamp {
+        if A::FOLLOWS_WALL { self.tell(now.shifted(self.wall_ahead())) } else { now }
     }
 
     /// How many keys gave way to others while they still counted.
@@ -93,7 +114,8 @@ impl Table {
     pub(super) fn live(&self, now: Timestamp) -> usize {
         let slots = self.lines.iter().flat_map(|line| line.tags.iter().zip(&line.words));
         let spent = |(tag, word): (&AtomicU64, &AtomicU64)| {
-            Class::of_tag(tag.load(Ordering::Relaxed)).spent(word.load(Ordering::Relaxed), self.base, now)
+            let class = Class::of_tag(tag.load(Ordering::Relaxed));
+            class.spent(word.load(Ordering::Relaxed), self.base, now, self.wall_ahead())
         };
         slots.filter_map(spent).count()
     }
@@ -123,10 +145,11 @@ impl Table {
         if P::EXISTS {
             return self.run_after_change(hash, algorithm, act, now, past);
         }
-        let mut op = |state: &mut A::State| act.on(algorithm, state, now);
+        let time = self.time_of::<A>(now);
+        let mut op = |state: &mut A::State| act.on(algorithm, state, time);
         for line in [self.first(hash), self.second(hash)] {
             if let Some((state, verdict)) = self.update_in(&self.lines[line], hash, algorithm, &mut op) {
-                return algorithm.describe(&state, verdict, now);
+                return algorithm.describe(&state, verdict, time);
             }
         }
         let (state, verdict) = if act.can_insert() {
@@ -140,7 +163,7 @@ impl Table {
                 (state, verdict)
             })
         };
-        algorithm.describe(&state, verdict, now)
+        algorithm.describe(&state, verdict, time)
     }
 
     /// The same for a rule that has replaced another. A key whose state here says
@@ -155,8 +178,9 @@ impl Table {
         now: Timestamp,
         past: &impl Past,
     ) -> Outcome {
+        let time = self.time_of::<A>(now);
         let inserting = lock(self.stripe(hash));
-        let known = self.read(hash, algorithm).is_some_and(|state| algorithm.forgettable_at(&state) > now);
+        let known = self.read(hash, algorithm).is_some_and(|state| algorithm.forgettable_at(&state) > time);
         let carried = if known { None } else { past.state().and_then(A::from_state) };
         let Some(mut state) = carried else {
             drop(inserting);
@@ -165,13 +189,15 @@ impl Table {
             }
             return self.run(hash, algorithm, act, now, &NoPast);
         };
-        let verdict = act.on(algorithm, &mut state, now);
+        // What is carried over was expressed by the clock that never steps.
+        state = A::shifted(state, time.ahead_of(now));
+        let verdict = act.on(algorithm, &mut state, time);
         // One that says nothing needs no room.
-        if algorithm.forgettable_at(&state) > now {
+        if algorithm.forgettable_at(&state) > time {
             self.put(hash, algorithm, state, now);
         }
         past.carried();
-        algorithm.describe(&state, verdict, now)
+        algorithm.describe(&state, verdict, time)
     }
 
     /// The hot path: a known key pays out of a bucket of whole ticks. Answers
@@ -259,15 +285,28 @@ impl Table {
         adjustment: Adjustment,
         now: Timestamp,
     ) -> Option<A::State> {
+        let time = self.time_of::<A>(now);
         let amend = |state: &mut A::State| {
-            if algorithm.forgettable_at(state) > now {
-                algorithm.adjust(state, adjustment, now);
+            if algorithm.forgettable_at(state) > time {
+                algorithm.adjust(state, adjustment, time);
             }
             Verdict::admitted(0)
         };
         let mut lines = self.lines_of(hash).into_iter();
         let found = lines.find_map(|line| self.update_in(&self.lines[line], hash, algorithm, amend));
-        found.map(|(state, _)| state).filter(|state| algorithm.forgettable_at(state) > now)
+        let found = found.map(|(state, _)| state).filter(|state| algorithm.forgettable_at(state) > time);
+        found.map(|state| A::shifted(state, now.ahead_of(time)))
+    }
+
+    /// A key's state, as the clock that never steps would have it.
+    pub(super) fn read_steady<A: Packed>(
+        &self,
+        hash: u64,
+        algorithm: &A,
+        now: Timestamp,
+    ) -> Option<A::State> {
+        let state = self.read(hash, algorithm)?;
+        Some(A::shifted(state, now.ahead_of(self.time_of::<A>(now))))
     }
 
     /// Replaces a key's state by one that is forgotten sooner.
@@ -369,7 +408,7 @@ impl Table {
                 let units = algorithm.capacity().saturating_mul(spent.share.min(64)) / 64;
                 let mut state = algorithm.fresh();
                 let charge = Adjustment::Charge { units, overdraft: Overdraft::None };
-                algorithm.adjust(&mut state, charge, now);
+                algorithm.adjust(&mut state, charge, self.time_of::<A>(now));
                 state
             }
         }
@@ -399,7 +438,7 @@ impl Table {
                 continue;
             }
             let class = Class::of_tag(line.tags[way].load(Ordering::Relaxed));
-            let tenant = class.spent(seen, self.base, now);
+            let tenant = class.spent(seen, self.base, now, self.wall_ahead());
             survey.free += usize::from(tenant.is_none());
             let better = survey.vacancy.as_ref().is_none_or(|best| worth(tenant) < worth(best.tenant));
             if better {

@@ -8,7 +8,9 @@
 
 use std::sync::OnceLock;
 
-use tollgate_core::{Adjustment, Demand, Outcome, Overdraft, Quota, Span, State, Timestamp, Verdict};
+use tollgate_core::{
+    Adjustment, Demand, FixedWindowState, Outcome, Overdraft, Quota, Span, State, Timestamp, Verdict,
+};
 
 use super::act::Act;
 use super::past::Past;
@@ -38,6 +40,21 @@ pub(super) struct WideTable {
     sets: OnceLock<Box<[Set]>>,
     count: usize,
     evictions: AtomicU64,
+}
+
+/// An instant of the clock that never steps, and how far the wall clock is ahead of the
+/// states in question: not at all, unless those follow it.
+#[derive(Clone, Copy)]
+pub(super) struct Instant {
+    pub(super) now: Timestamp,
+    pub(super) ahead: i64,
+}
+
+impl Instant {
+    /// The time that the states are in.
+    fn time(self) -> Timestamp {
+        self.now.shifted(self.ahead)
+    }
 }
 
 type Set = Mutex<Vec<Entry>>;
@@ -101,12 +118,12 @@ impl WideTable {
         key: [u64; 2],
         quota: &Quota,
         adjustment: Adjustment,
-        now: Timestamp,
+        at: Instant,
     ) -> Option<Timestamp> {
         let mut set = lock(self.set(key));
-        let entry = set.iter_mut().find(|entry| entry.key == key && entry.forgettable > now)?;
-        quota.adjust(&mut entry.state, adjustment, now);
-        entry.note(quota, now);
+        let entry = set.iter_mut().find(|entry| entry.key == key && entry.forgettable > at.now)?;
+        quota.adjust(&mut entry.state, adjustment, at.time());
+        entry.note(quota, at);
         Some(entry.forgettable)
     }
 
@@ -116,15 +133,15 @@ impl WideTable {
         key: [u64; 2],
         quota: &Quota,
         act: Act,
-        now: Timestamp,
+        at: Instant,
         past: &P,
     ) -> Outcome {
         if P::EXISTS
-            && let Some(outcome) = self.carry(key, quota, act, now, past)
+            && let Some(outcome) = self.carry(key, quota, act, at, past)
         {
             return outcome;
         }
-        let bound = past.bound();
+        let (bound, now, time) = (past.bound(), at.now, at.time());
         let mut set = lock(self.set(key));
         let found = set.iter().position(|entry| entry.key == key);
         if let Some(index) = found {
@@ -132,27 +149,27 @@ impl WideTable {
             if let Some(bound) = bound.filter(|it| quota.forgettable_at(it) < entry.forgettable) {
                 entry.state = bound;
             }
-            let verdict = act.on_any(quota, &mut entry.state, now);
+            let verdict = act.on_any(quota, &mut entry.state, time);
             if !matches!(act, Act::Look(_)) {
-                entry.note(quota, now);
+                entry.note(quota, at);
             }
-            return quota.describe(&entry.state, verdict, now);
+            return quota.describe(&entry.state, verdict, time);
         }
         let place = place(&set, now);
         let start = match place {
-            Place::Of(index) if act.can_insert() => share(quota, set[index].spent_at(now), now),
-            Place::Full(wait) if act.can_insert() => return full(quota, wait, now),
+            Place::Of(index) if act.can_insert() => share(quota, set[index].spent_at(now), time),
+            Place::Full(wait) if act.can_insert() => return full(quota, wait, time),
             _ => quota.fresh(),
         };
         let mut state = start.clone();
-        let verdict = act.on_any(quota, &mut state, now);
-        let outcome = quota.describe(&state, verdict, now);
+        let verdict = act.on_any(quota, &mut state, time);
+        let outcome = quota.describe(&state, verdict, time);
         if state == start {
             return outcome;
         }
-        match self.file(&mut set, place, Entry::new(key, state, quota, now)) {
+        match self.file(&mut set, place, Entry::new(key, state, quota, at)) {
             Ok(()) => outcome,
-            Err(wait) => full(quota, wait, now),
+            Err(wait) => full(quota, wait, time),
         }
     }
 
@@ -165,31 +182,32 @@ impl WideTable {
         key: [u64; 2],
         quota: &Quota,
         act: Act,
-        now: Timestamp,
+        at: Instant,
         past: &impl Past,
     ) -> Option<Outcome> {
+        let (now, time) = (at.now, at.time());
         let counts = |entry: &Entry| entry.key == key && entry.forgettable > now;
         if lock(self.set(key)).iter().any(counts) {
             return None;
         }
         // Read before the set is locked: the past may lie in the same set.
-        let start = past.state()?;
+        let start = shifted(past.state()?, at.ahead);
         let mut set = lock(self.set(key));
         let found = set.iter().position(|entry| entry.key == key);
         if found.is_some_and(|index| set[index].forgettable > now) {
             return None;
         }
         let mut state = start.clone();
-        let verdict = act.on_any(quota, &mut state, now);
-        let outcome = quota.describe(&state, verdict, now);
+        let verdict = act.on_any(quota, &mut state, time);
+        let outcome = quota.describe(&state, verdict, time);
         let has_changed = state != start;
-        let entry = Entry::new(key, state, quota, now);
+        let entry = Entry::new(key, state, quota, at);
         // One that says nothing needs no room.
         if entry.forgettable > now {
             let place = found.map_or_else(|| place(&set, now), Place::Forgotten);
             if let Err(wait) = self.file(&mut set, place, entry) {
                 // It is not marked as carried over.
-                return Some(if has_changed { full(quota, wait, now) } else { outcome });
+                return Some(if has_changed { full(quota, wait, time) } else { outcome });
             }
         }
         drop(set);
@@ -218,16 +236,17 @@ impl WideTable {
 }
 
 impl Entry {
-    fn new(key: [u64; 2], state: State, quota: &Quota, now: Timestamp) -> Self {
-        let mut entry = Self { key, state, forgettable: now, spent: 0, life: 0 };
-        entry.note(quota, now);
+    fn new(key: [u64; 2], state: State, quota: &Quota, at: Instant) -> Self {
+        let mut entry = Self { key, state, forgettable: at.now, spent: 0, life: 0 };
+        entry.note(quota, at);
         entry
     }
 
-    fn note(&mut self, quota: &Quota, now: Timestamp) {
-        self.forgettable = quota.forgettable_at(&self.state);
-        self.life = self.moments_left(now);
-        let spent = quota.used(&self.state, now).saturating_mul(WHOLE).div_ceil(quota.capacity().max(1));
+    fn note(&mut self, quota: &Quota, at: Instant) {
+        self.forgettable = quota.forgettable_at(&self.state).shifted(at.ahead.saturating_neg());
+        self.life = self.moments_left(at.now);
+        let spent =
+            quota.used(&self.state, at.time()).saturating_mul(WHOLE).div_ceil(quota.capacity().max(1));
         self.spent = u32::try_from(spent).unwrap_or(u32::MAX);
     }
 
@@ -272,6 +291,14 @@ fn place(set: &[Entry], now: Timestamp) -> Place {
     match movable.min_by_key(|(_, entry)| entry.worth(now)) {
         Some((index, _)) => Place::Of(index),
         None => Place::Full(set.iter().map(|entry| entry.forgettable.since(now)).min().unwrap_or(Span::ZERO)),
+    }
+}
+
+/// A state of a window that follows the wall clock, on a clock that is so far ahead.
+pub(super) fn shifted(state: State, by: i64) -> State {
+    match state {
+        State::FixedWindow(it) => State::FixedWindow(FixedWindowState { end: it.end.shifted(by), ..it }),
+        other => other,
     }
 }
 

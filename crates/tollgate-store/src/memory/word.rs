@@ -79,6 +79,10 @@ pub(super) trait Packed: Algorithm<State: Copy> {
     fn from_state(state: State) -> Option<Self::State>;
     /// How large this quota is, and of which kind.
     fn class(&self) -> Class;
+    /// Whether its states are in the time of the wall clock.
+    const FOLLOWS_WALL: bool;
+    /// The same state on a clock that is so many microseconds ahead.
+    fn shifted(state: Self::State, by: i64) -> Self::State;
 }
 
 impl Packed for Bucket {
@@ -103,6 +107,12 @@ impl Packed for Bucket {
 
     fn class(&self) -> Class {
         Class::of_time(self.fill_time().as_micros())
+    }
+
+    const FOLLOWS_WALL: bool = false;
+
+    fn shifted(state: BucketState, _by: i64) -> BucketState {
+        state
     }
 }
 
@@ -135,6 +145,13 @@ impl Packed for FixedWindow {
     fn class(&self) -> Class {
         Class::of_units(self.capacity())
     }
+
+    // Windows from the first request do not fit.
+    const FOLLOWS_WALL: bool = true;
+
+    fn shifted(state: FixedWindowState, by: i64) -> FixedWindowState {
+        FixedWindowState { end: state.end.shifted(by), ..state }
+    }
 }
 
 /// How large a quota is, in eight bits: enough to tell a drained key from one
@@ -164,9 +181,10 @@ impl Class {
     }
 
     /// How much of a word's quota is spent and what forgetting it would give
-    /// away; `None` if it counts no more.
-    pub(super) fn spent(self, word: u64, base: Timestamp, now: Timestamp) -> Option<Spent> {
+    /// away; `None` if it counts no more. `ahead`: how far the wall clock is ahead.
+    pub(super) fn spent(self, word: u64, base: Timestamp, now: Timestamp, ahead: i64) -> Option<Spent> {
         let in_units = self.0 & Self::UNITS != 0;
+        let now = if in_units { now.shifted(ahead) } else { now };
         let end = if in_units { window_end(word, base) } else { tat(word, base) };
         if end < now {
             return None;
@@ -229,7 +247,7 @@ mod tests {
     fn an_empty_slot_is_long_ago() {
         let bucket = Bucket::new(Rate::per_minute(7)).unwrap();
         assert!(bucket.unpack(0, BASE).tat <= BASE);
-        assert_eq!(Class::of_tag(0).spent(0, BASE, BASE + Span::from_micros(1)), None);
+        assert_eq!(Class::of_tag(0).spent(0, BASE, BASE + Span::from_micros(1), 0), None);
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl<S: Store> Limiter<S> {
             decision.outcomes.push(outcome);
         }
         if let Some(at) = at {
-            decision.count(admitted, at);
+            decision.count(admitted, at, self.store.wall_ahead(at));
         }
         // Nothing was taken, so there is nothing to hold.
         decision.owner = None;
@@ -96,7 +96,7 @@ impl<S: Store> Limiter<S> {
         if !decision.limits().any(refuses) {
             return None;
         }
-        decision.count(false, answer.at);
+        decision.count(false, answer.at, self.store.wall_ahead(answer.at));
         self.tell(requests.first().map(|it| it as &dyn Request), &mut decision, begun);
         Some(decision)
     }

@@ -42,7 +42,9 @@ impl Admitted {
         let Some(&(end, _)) = self.units.last() else { return };
         let Some((_, last)) = self.quotas.last() else { return };
         match last {
-            Quota::Bucket(_) => self.units.iter().for_each(|&(start, _)| self.check_bucket(start, end, whose)),
+            Quota::Bucket(_) => {
+                self.units.iter().for_each(|&(start, _)| self.check_bucket(start, end, whose))
+            }
             Quota::FixedWindow(window) if !matches!(window.window(), Window::Anchored(_)) => {
                 let start = window.window().opened(window.window().closes(end));
                 self.check_stretch(start, end, whose);
@@ -91,9 +93,8 @@ impl Admitted {
 
     /// The largest burst, and what the fastest rate gives back.
     fn check_bucket(&self, start: Timestamp, end: Timestamp, whose: &str) {
-        let buckets = || {
-            self.since(start).filter_map(|it| if let Quota::Bucket(it) = it { Some(it) } else { None })
-        };
+        let buckets =
+            || self.since(start).filter_map(|it| if let Quota::Bucket(it) = it { Some(it) } else { None });
         let burst = buckets().map(Algorithm::capacity).max().unwrap_or(0);
         // All have one period here, so the largest count is the fastest rate.
         let rate = buckets().map(|it| it.rate()).max_by_key(|it| it.count);
