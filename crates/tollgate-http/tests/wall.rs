@@ -31,7 +31,8 @@ fn a_reset_is_in_the_future_after_a_step_of_thirty_hours() {
     ] {
         let limiter = limiter(amount);
         assert!(reset(&limiter).1 && !reset(&limiter).1, "{amount}");
-        for (wall, later) in [(NOON + Span::from_hours(30), true), (NOON.before(Span::from_hours(6)), false)] {
+        for (wall, later) in [(NOON + Span::from_hours(30), true), (NOON.before(Span::from_hours(6)), false)]
+        {
             limiter.store().clock().set_wall(wall);
             let (at, allowed) = reset(&limiter);
             let now = wall.as_secs_ceil();
