@@ -1,8 +1,9 @@
 //! Dates in headers are the wall clock's, also after it was set.
 
 use http::HeaderMap;
+use tollgate::policy::HeaderSettings;
 use tollgate::{Call, Limiter, ManualClock, MemoryStore, Policy, Span, Timestamp};
-use tollgate_http::{HeaderSettings, write_headers};
+use tollgate_http::write_headers;
 
 /// Noon of a day in UTC.
 const NOON: Timestamp = Timestamp::from_secs(1_800_014_400);

@@ -315,15 +315,15 @@ impl Policy {
                 let counted = old.overrides.get(key);
                 carry_over_allowance(allowance, counted, &old.rules);
                 if let (Allowance::Rules(rules), None) = (allowance, counted) {
-                    take_over(rules, old.plans.values().flat_map(|it| it.rules().to_vec()).collect());
+                    let plans: Vec<_> = old.plans.values().flat_map(Allowance::rules).cloned().collect();
+                    take_over(rules, &plans);
                 }
             }
-            let gone = |kept: bool, allowance: &'_ Allowance| {
-                if kept { Vec::new() } else { allowance.rules().to_vec() }
-            };
-            let plans = old.plans.iter().flat_map(|(name, it)| gone(limit.plans.contains_key(name), it));
-            let keys = old.overrides.iter().flat_map(|(key, it)| gone(limit.overrides.contains_key(key), it));
-            take_over(&mut limit.rules, plans.chain(keys).collect());
+            let plans = old.plans.iter().filter(|(name, _)| !limit.plans.contains_key(*name));
+            let keys = old.overrides.iter().filter(|(key, _)| !limit.overrides.contains_key(*key));
+            let gone = plans.map(|(_, it)| it).chain(keys.map(|(_, it)| it));
+            let gone: Vec<_> = gone.flat_map(Allowance::rules).cloned().collect();
+            take_over(&mut limit.rules, &gone);
         }
         self
     }
@@ -388,9 +388,9 @@ fn carry_over_allowance(allowance: &mut Allowance, old: Option<&Allowance>, base
 
 /// Lets rules continue the usage of plans and overrides that are gone, besides their own.
 /// Overrides of equal numbers are one rule, so these are few.
-fn take_over(rules: &mut [Rule], gone: Vec<Rule>) {
+fn take_over(rules: &mut [Rule], gone: &[Rule]) {
     for rule in rules {
-        for old in &gone {
+        for old in gone {
             if old.quota.period() == rule.quota.period() || gone.len() == 1 {
                 *rule = rule.clone().continuing(old);
             }

@@ -149,7 +149,7 @@ impl<H: Harness> Suite<'_, H> {
     }
 
     async fn changes_over_time_admit_the_largest_limit(&self, name: &str, kind: Kind, seed: u64) {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9) ^ 77);
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9) ^ 0x4d);
         let case = format!("reload/time/{name}/{seed}");
         let quota = |random: &mut Random| {
             let units = random.below(12) + 1;

@@ -130,7 +130,7 @@ impl Packed for FixedWindow {
     #[inline]
     fn pack(&self, state: FixedWindowState, tag: u64, base: Timestamp) -> u64 {
         let end = state.end.since(base).as_micros() / 1_000_000;
-        end << COUNT_BITS + 4 | state.count.min(MAX_COUNT) << 4 | tag & GENERATION
+        end << (COUNT_BITS + 4) | state.count.min(MAX_COUNT) << 4 | tag & GENERATION
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! What a random case has admitted, and the bounds that it must keep.
 
-use tollgate_core::{Algorithm, Quota, Span, Timestamp, Window};
+use tollgate_core::{Algorithm, Bucket, Quota, Span, Timestamp, Window};
 
 /// Numbers that look random and are the same every time (`SplitMix64`).
 pub(super) struct Random(pub(super) u64);
@@ -43,7 +43,7 @@ impl Admitted {
         let Some((_, last)) = self.quotas.last() else { return };
         match last {
             Quota::Bucket(_) => {
-                self.units.iter().for_each(|&(start, _)| self.check_bucket(start, end, whose))
+                self.units.iter().for_each(|&(start, _)| self.check_bucket(start, end, whose));
             }
             Quota::FixedWindow(window) if !matches!(window.window(), Window::Anchored(_)) => {
                 let start = window.window().opened(window.window().closes(end));
@@ -97,7 +97,7 @@ impl Admitted {
             || self.since(start).filter_map(|it| if let Quota::Bucket(it) = it { Some(it) } else { None });
         let burst = buckets().map(Algorithm::capacity).max().unwrap_or(0);
         // All have one period here, so the largest count is the fastest rate.
-        let rate = buckets().map(|it| it.rate()).max_by_key(|it| it.count);
+        let rate = buckets().map(Bucket::rate).max_by_key(|it| it.count);
         let Some(rate) = rate else { return };
         let beyond = self.passed(start, end).saturating_sub(burst);
         let time = u128::from(end.since(start).as_micros());
