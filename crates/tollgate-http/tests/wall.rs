@@ -13,11 +13,14 @@ fn reset(limiter: &Limiter<MemoryStore<ManualClock>>) -> (u64, bool) {
     let decision = limiter.check(&Call::new("GET", "/").user("ann"));
     let mut headers = HeaderMap::new();
     write_headers(&mut headers, &decision, limiter.id_of(&decision), &HeaderSettings::default(), None);
-    (headers["x-ratelimit-reset"].to_str().unwrap().parse().unwrap(), decision.is_allowed())
+    (
+        headers["x-ratelimit-reset"].to_str().expect("a valid value").parse().expect("a valid value"),
+        decision.is_allowed(),
+    )
 }
 
 fn limiter(amount: &str) -> Limiter<MemoryStore<ManualClock>> {
-    let policy = Policy::parse(&format!("limits: [{{name: l, by: user, {amount}}}]")).unwrap();
+    let policy = Policy::parse(&format!("limits: [{{name: l, by: user, {amount}}}]")).expect("a valid value");
     Limiter::with_store(policy, MemoryStore::with_seed(100, ManualClock::at(NOON), 7))
 }
 

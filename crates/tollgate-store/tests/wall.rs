@@ -19,12 +19,15 @@ fn passed(store: &MemoryStore<ManualClock>, rule: &Rule) -> usize {
 
 /// Days, in the table of words and in the other one.
 fn days() -> [(&'static str, Rule); 4] {
-    let calendar = Window::Calendar(Calendar::new(CalendarUnit::Day, "UTC").unwrap());
-    let large = FixedWindow::new(1 << 30, calendar.clone()).unwrap();
+    let calendar = Window::Calendar(Calendar::new(CalendarUnit::Day, "UTC").expect("it can be served"));
+    let large = FixedWindow::new(1 << 30, calendar.clone()).expect("it can be served");
     [
-        ("calendar", Rule::new("calendar", FixedWindow::new(20, calendar.clone()).unwrap())),
-        ("epoch", Rule::new("epoch", FixedWindow::epoch(Rate::per_day(20)).unwrap())),
-        ("tally", Rule::new("tally", FixedWindow::tally(20, calendar).unwrap())),
+        (
+            "calendar",
+            Rule::new("calendar", FixedWindow::new(20, calendar.clone()).expect("it can be served")),
+        ),
+        ("epoch", Rule::new("epoch", FixedWindow::epoch(Rate::per_day(20)).expect("it can be served"))),
+        ("tally", Rule::new("tally", FixedWindow::tally(20, calendar).expect("it can be served"))),
         ("large", Rule::new("large", large)),
     ]
 }
@@ -85,11 +88,11 @@ fn a_day_that_is_opened_twice_by_the_clock_is_counted_once() {
 fn nothing_else_notices_a_step() {
     let rate = Rate::per_day(20);
     let quotas: [(&str, Quota); 5] = [
-        ("bucket", Bucket::new(rate).unwrap().into()),
-        ("first request", FixedWindow::anchored(rate).unwrap().into()),
-        ("sliding", SlidingWindow::new(rate).unwrap().into()),
-        ("parts", SlidingParts::new(rate, 7).unwrap().into()),
-        ("log", SlidingLog::new(rate).unwrap().into()),
+        ("bucket", Bucket::new(rate).expect("it can be served").into()),
+        ("first request", FixedWindow::anchored(rate).expect("it can be served").into()),
+        ("sliding", SlidingWindow::new(rate).expect("it can be served").into()),
+        ("parts", SlidingParts::new(rate, 7).expect("it can be served").into()),
+        ("log", SlidingLog::new(rate).expect("it can be served").into()),
     ];
     for (name, quota) in quotas {
         let (store, rule) = (store(), Rule::new(name, quota));

@@ -10,7 +10,7 @@ fn limiter(amount: &str) -> Manual {
 }
 
 fn policy(amount: &str) -> Policy {
-    Policy::parse(&format!("limits: [{{name: l, by: user, {amount}}}]")).unwrap()
+    Policy::parse(&format!("limits: [{{name: l, by: user, {amount}}}]")).expect("a valid value")
 }
 
 fn passed(limiter: &Manual, user: &str, plan: Option<&str>) -> usize {
@@ -45,7 +45,7 @@ fn no_sequence_of_reloads_admits_more_than_its_largest_limit() {
                 limiter = limiter.with_policy(policy(&of(units)));
                 total += passed(&limiter, "ann", None);
             }
-            let largest = *sequence.iter().max().unwrap() as usize;
+            let largest = *sequence.iter().max().expect("a valid value") as usize;
             assert_eq!(total, largest, "{way}: {sequence:?}");
         }
     }
