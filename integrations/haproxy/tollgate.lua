@@ -102,7 +102,7 @@ core.register_action("tollgate", { "http-req" }, function(txn, without_answer)
         return relay(txn, TOO_MANY_LINES)
     end
     local answer = core.httpclient():get({
-        url = "http://tollgate/v1/auth?headers=original",
+        url = "http://tollgate/v1/auth/original",
         dst = ADDRESS,
         headers = headers,
     })

@@ -124,6 +124,10 @@ fn row(limit: &Limit) -> [String; 4] {
     let joined = |words: Vec<String>| words.join(" ");
     let mut covers: Vec<_> = limit.methods().map(str::to_owned).collect();
     covers.extend(limit.endpoints().iter().map(ToString::to_string));
+    if !limit.except().is_empty() {
+        covers.push("except".to_owned());
+        covers.extend(limit.except().iter().map(ToString::to_string));
+    }
     covers.extend(limit.descriptor().map(ToString::to_string));
     covers.extend(limit.apart().map(ToString::to_string));
     let by: Vec<_> = limit.by().iter().map(ToString::to_string).collect();

@@ -28,7 +28,7 @@ use crate::environment::Environment;
 use crate::failure::Failure;
 
 pub(crate) use explanation::{is_explanation, words as explained};
-pub(crate) use report::{in_words, printable, rows};
+pub(crate) use report::{in_words, printable, rows, tagged};
 pub(crate) use server::{Question, Server, Understood};
 pub(crate) use switches::{changes, mode};
 pub(crate) use url::segment;
@@ -116,7 +116,7 @@ pub(crate) fn named(
     environment: &Environment,
 ) -> Result<ExitCode, Failure> {
     let body = with_key(&arguments.key, Map::new());
-    operate(operation, &arguments.limit, body, &arguments.api, environment)
+    operate(operation, &arguments.limit, body, None, &arguments.api, environment)
 }
 
 /// `tollgate grant` and `tollgate refund`.
@@ -126,18 +126,30 @@ pub(crate) fn amount(
     environment: &Environment,
 ) -> Result<ExitCode, Failure> {
     let body = with_key(&arguments.key, Map::from_iter([("cost".to_owned(), json!(arguments.cost))]));
-    operate(operation, &arguments.limit, body, &arguments.api, environment)
+    let help = amount_among_keys(operation, arguments);
+    operate(operation, &arguments.limit, body, help, &arguments.api, environment)
+}
+
+/// `grant LIMIT 203.0.113.9 2`: the last word is a part of the key, and was meant as the amount.
+fn amount_among_keys(operation: Operation, arguments: &Amount) -> Option<String> {
+    let (last, rest) = arguments.key.split_last()?;
+    let amount: u64 = last.parse().ok().filter(|_| arguments.cost == 1)?;
+    let words = [std::slice::from_ref(&arguments.limit), rest].concat();
+    let (word, words) = (operation.word(), printable(&words.join(" ")));
+    Some(format!("an amount is given with `--cost`: tollgate {word} {words} --cost {amount}"))
 }
 
 fn operate(
     operation: Operation,
     limit: &str,
     body: Value,
+    help_if_unknown: Option<String>,
     api: &Api,
     environment: &Environment,
 ) -> Result<ExitCode, Failure> {
     let path = format!("/v1/limits/{}/{}", url::segment(limit), operation.word());
-    let answer = Server::of(api, environment)?.ask(&Question::post(path, body, is_decision))?;
+    let question = Question::post(path, body, is_decision).help_if_unknown(help_if_unknown);
+    let answer = Server::of(api, environment)?.ask(&question)?;
     print(api, &answer, |answer| report::key(operation, limit, answer))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -9,6 +9,7 @@
 //! - `address`: `host:port` or `off`.
 //! - `admin`: who may use the API.
 //! - `endpoint`: where something is sent.
+//! - `identity`: claims and plans that no request has.
 //! - `observing`: what is watched, and who is told.
 //! - `overlay`: values from outside the files.
 //! - `remark`: what works and is probably not meant.
@@ -25,6 +26,7 @@ mod endpoint;
 mod envoys;
 mod files;
 mod folder;
+mod identity;
 mod look;
 mod observing;
 mod overlay;
@@ -120,6 +122,11 @@ pub(crate) struct Configuration {
 }
 
 impl Configuration {
+    /// Whether there is such a warning that the policy does not expect.
+    pub(crate) fn warns_of(&self, code: Trap) -> bool {
+        self.remarks.iter().flat_map(Remark::told).any(|it| it.code == Some(code))
+    }
+
     /// The name and the text of each of Envoy's files.
     pub(crate) fn envoy_texts(&self) -> Vec<(String, String)> {
         self.envoy_files.as_ref().map_or_else(Vec::new, |it| it.files.clone())
@@ -179,6 +186,9 @@ impl Inputs {
             None => policy,
         };
         remarks.extend(too_many(&policy, &settings));
+        let mut unprovided = Problems::default();
+        identity::look(&document, &policy, &settings, &mut unprovided);
+        remarks.extend(Remark::found(&name, unprovided.into_diagnostics(&document)));
         let expected = |trap| policy.expects(trap);
         let remarks: Vec<_> = remarks.into_iter().filter_map(|it| it.without(expected)).collect();
         let (warnings, brief_warnings) = remarks.iter().map(|it| (it.text(), it.brief())).unzip();

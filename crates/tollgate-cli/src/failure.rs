@@ -8,6 +8,8 @@ use std::fmt;
 
 use tollgate::policy::{Diagnostics, Severity, Told};
 
+use crate::io_error::without_numbers;
+
 /// A report for whoever typed the command, complete and ready to print.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
@@ -63,6 +65,8 @@ impl Failure {
     /// Nothing in it comes from a file.
     fn same(message: &dyn fmt::Display, help: Option<&dyn fmt::Display>) -> Self {
         let help: Vec<_> = help.iter().map(ToString::to_string).collect();
+        let message = message.to_string();
+        let message = without_numbers(&message);
         let mut text = format!("error: {message}\n");
         for help in &help {
             text.extend(["  = help: ", help, "\n"]);
@@ -72,7 +76,7 @@ impl Failure {
             code: None,
             file: String::new(),
             at: None,
-            message: message.to_string(),
+            message: message.into_owned(),
             label: String::new(),
             help,
             others: Vec::new(),

@@ -14,6 +14,7 @@ use tollgate_import::Imported;
 use crate::arguments::{Foreign, Import};
 use crate::configuration::{Reading, about_each, read_file, shown};
 use crate::failure::Failure;
+use crate::io_error::{Attempt, reason};
 use crate::output;
 
 /// More than any of these files has.
@@ -63,7 +64,9 @@ fn read(path: &Path) -> Result<EnvoyFile, Failure> {
     }
     let mut text = String::new();
     let read = io::stdin().lock().take(MOST).read_to_string(&mut text);
-    read.map_err(|error| Failure::new(format_args!("cannot read standard input: {error}")))?;
+    read.map_err(|error| {
+        Failure::new(format_args!("cannot read standard input: {}", reason(&error, Attempt::Other)))
+    })?;
     Ok(EnvoyFile { name: "standard input".to_owned(), text })
 }
 
@@ -77,7 +80,7 @@ fn write(path: &Path, policy: &str) -> Result<(), Failure> {
                 format_args!("{name} is there already"),
                 "choose another name, or remove it first",
             ),
-            _ => Failure::new(format_args!("cannot write {name}: {error}")),
+            _ => Failure::new(format_args!("cannot write {name}: {}", reason(&error, Attempt::Write))),
         }
     })
 }

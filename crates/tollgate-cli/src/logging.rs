@@ -17,6 +17,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use self::queue::Queue;
 use crate::configuration::{Level, LogFormat};
 use crate::failure::Failure;
+use crate::io_error::{Attempt, reason};
 
 /// How long the start and the end wait for lines to be written.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -37,7 +38,9 @@ impl Log {
         let queue = Arc::new(Queue::default());
         let writing = Arc::clone(&queue);
         let spawned = std::thread::Builder::new().name("log".to_owned()).spawn(move || write_all(&writing));
-        spawned.map_err(|error| Failure::new(format_args!("cannot start the log: {error}")))?;
+        spawned.map_err(|error| {
+            Failure::new(format_args!("cannot start the log: {}", reason(&error, Attempt::Other)))
+        })?;
         let log = tracing_subscriber::fmt().with_writer(Writer(Arc::clone(&queue)));
         let log = log.with_max_level(level).with_target(false);
         let _ = match format {

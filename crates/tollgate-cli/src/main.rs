@@ -17,6 +17,7 @@ mod environment;
 mod failure;
 mod figures;
 mod import;
+mod io_error;
 mod logging;
 mod outgoing;
 mod output;

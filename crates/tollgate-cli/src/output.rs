@@ -6,14 +6,16 @@
 use std::io::{self, Write};
 
 use crate::failure::Failure;
+use crate::io_error::{Attempt, reason};
 
 /// Writes text to standard output.
 pub(crate) fn text(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(format_args!("cannot write to standard output: {error}")))
-        }
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(format_args!(
+            "cannot write to standard output: {}",
+            reason(&error, Attempt::Other)
+        ))),
         _ => Ok(()),
     }
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::configuration::shown;
 use crate::failure::Failure;
+use crate::io_error::{Attempt, reason};
 
 /// Where everything listens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,14 +97,23 @@ impl ReadyFile {
             return Ok(());
         }
         fs::remove_file(path).map_err(|error| {
-            Failure::new(format_args!("cannot remove the old ready file {}: {error}", shown(path)))
+            Failure::new(format_args!(
+                "cannot remove the old ready file {}: {}",
+                shown(path),
+                reason(&error, Attempt::Write)
+            ))
         })
     }
 
     /// Writes it, as a whole.
     pub(crate) fn write(path: &Path, addresses: &Addresses) -> Result<Self, Failure> {
-        let failed =
-            |error| Failure::new(format_args!("cannot write the ready file {}: {error}", shown(path)));
+        let failed = |error| {
+            Failure::new(format_args!(
+                "cannot write the ready file {}: {}",
+                shown(path),
+                reason(&error, Attempt::Write)
+            ))
+        };
         if fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
             fs::write(path, addresses.to_json()).map_err(failed)?;
             return Ok(Self(None));

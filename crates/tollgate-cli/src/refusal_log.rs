@@ -110,6 +110,7 @@ fn write(record: &Record, format: LogFormat) {
         limit = record.limit.as_deref().map(shown),
         window = decider.and_then(|it| it.window.as_deref()).map(shown),
         key = decider.map(|it| shown(&it.key)),
+        tag = record.tag.map(|tag| display(format!("{tag:016x}"))),
         algorithm = decider.map(|it| it.quota.algorithm()),
         capacity = decider.map(|it| it.outcome.limit),
         remaining = decider.map(|it| it.outcome.remaining),

@@ -6,11 +6,13 @@
 //! limits that keep their name keep what was spent.
 //!
 //! - `changes`: what is different about a new configuration.
+//! - `switched`: the live switches that the new file does not overrule.
 //! - `watch`: noticing that a file has changed.
 //!
 //! Not here: signals and the waiting between two looks (`serve`).
 
 mod changes;
+mod switched;
 mod watch;
 
 use std::sync::Arc;
@@ -115,6 +117,9 @@ impl Reloader {
         match self.attempt() {
             Ok((changes, restart)) => {
                 tracing::info!("reloaded {}, {why}: {changes}", self.inputs.name());
+                if let Some(switched) = switched::in_words(&self.switches.modes()) {
+                    tracing::warn!("{switched}");
+                }
                 if !restart.is_empty() {
                     tracing::warn!("changed, and takes a restart: {}", restart.join(", "));
                 }

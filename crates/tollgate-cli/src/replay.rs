@@ -24,6 +24,7 @@ use crate::client::printable;
 use crate::configuration::{Inputs, Reading, StoreSettings, shown};
 use crate::environment::Environment;
 use crate::failure::Failure;
+use crate::io_error::{Attempt, reason};
 use crate::output;
 
 pub(crate) fn run(arguments: &arguments::Replay, environment: &Environment) -> Result<ExitCode, Failure> {
@@ -120,6 +121,7 @@ fn load(arguments: &arguments::Replay) -> Result<(Vec<Named>, Vec<String>), Fail
 }
 
 fn write_page(path: &Path, report: &Report) -> Result<(), Failure> {
-    fs::write(path, page::html(report))
-        .map_err(|error| Failure::new(format_args!("cannot write {}: {error}", shown(path))))
+    fs::write(path, page::html(report)).map_err(|error| {
+        Failure::new(format_args!("cannot write {}: {}", shown(path), reason(&error, Attempt::Write)))
+    })
 }

@@ -30,6 +30,7 @@ use crate::configuration::{
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::figures::{Figures, Reloads};
+use crate::io_error::{Attempt, reason};
 use crate::logging::Log;
 use crate::ready::ReadyFile;
 use crate::reload::{Reloader, Running, Secrets, Watch};
@@ -82,7 +83,8 @@ fn work(
     log: &Log,
 ) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::new(format_args!("cannot start: {error}")))?;
+    let runtime = runtime
+        .map_err(|error| Failure::new(format_args!("cannot start: {}", reason(&error, Attempt::Other))))?;
     runtime.block_on(async {
         // Before anybody is told that we are ready: they may want us to stop.
         let signals = Signals::new()?;
@@ -306,7 +308,9 @@ struct Signals {
 impl Signals {
     fn new() -> Result<Self, Failure> {
         let listen = |kind| {
-            signal(kind).map_err(|error| Failure::new(format_args!("cannot listen for signals: {error}")))
+            signal(kind).map_err(|error| {
+                Failure::new(format_args!("cannot listen for signals: {}", reason(&error, Attempt::Other)))
+            })
         };
         Ok(Self {
             reload: listen(SignalKind::hangup())?,

@@ -24,6 +24,7 @@ use crate::arguments::{Picture, Simulate};
 use crate::configuration::shown;
 use crate::environment::Environment;
 use crate::failure::Failure;
+use crate::io_error::{Attempt, reason};
 use crate::output;
 
 /// What a picture in a terminal is given, where nobody says how wide that is.
@@ -131,6 +132,7 @@ fn columns() -> usize {
 }
 
 fn write(file: &Path, picture: &[u8]) -> Result<(), Failure> {
-    fs::write(file, picture)
-        .map_err(|error| Failure::new(format_args!("cannot write {}: {error}", shown(file))))
+    fs::write(file, picture).map_err(|error| {
+        Failure::new(format_args!("cannot write {}: {}", shown(file), reason(&error, Attempt::Write)))
+    })
 }

@@ -36,10 +36,13 @@ pub(crate) struct Spoken {
 impl Spoken {
     /// As the settings have them.
     pub(crate) fn new(settings: &Settings, limiter: &SharedLimiter<AnyStore>, secrets: &Secrets) -> Self {
-        let rls = Rls::new(limiter.clone(), RlsSettings { headers: settings.rls.headers });
+        let refuse_refunds = !settings.rls.takes_refunds(&settings.rls_listen);
+        let rls = RlsSettings { headers: settings.rls.headers, refuse_refunds };
+        let rls = Rls::new(limiter.clone(), rls);
         let password = secrets.resp.as_deref().and_then(Password::new);
         let connections = descriptors::share(workers(settings));
-        let asked = RespSettings { password, connections, ..RespSettings::default() };
+        let refuse_refunds = !settings.resp.takes_refunds(&settings.resp_listen);
+        let asked = RespSettings { password, refuse_refunds, connections, ..RespSettings::default() };
         Self { rls, resp: Resp::new(limiter.clone(), asked), connections }
     }
 

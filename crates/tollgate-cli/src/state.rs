@@ -27,6 +27,7 @@ use tollgate_server::{Change, MOST_CHANGES, Saved, Switch};
 
 use crate::configuration::shown;
 use crate::failure::Failure;
+use crate::io_error::{Attempt, reason};
 
 const SWITCHES: &str = "switches.json";
 const CHANGES: &str = "changes.jsonl";
@@ -100,6 +101,7 @@ impl State {
     /// Keeps what was switched. Why it could not be, otherwise.
     pub(crate) fn keep(&self, saved: &Saved, change: &Change) -> Result<(), String> {
         if let Err(error) = self.append(change) {
+            let error = reason(&error, Attempt::Write);
             tracing::warn!(%error, "a change could not be written to the journal");
         }
         self.write_switches(saved).map_err(|error| {
@@ -183,7 +185,7 @@ fn read(folder: &Path) -> Result<Saved, Failure> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Switches { everything: Switch::default(), limits: BTreeMap::new() }
         }
-        Err(error) => return Err(damaged(&error)),
+        Err(error) => return Err(damaged(&reason(&error, Attempt::Read))),
     };
     let Switches { everything, limits } = switches;
     Ok(Saved { everything, limits, changes: changes(folder) })
@@ -198,6 +200,7 @@ fn changes(folder: &Path) -> VecDeque<Change> {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => {
+                let error = reason(&error, Attempt::Read);
                 tracing::warn!(file = name, %error, "the journal of changes cannot be read");
                 continue;
             }
@@ -238,9 +241,7 @@ fn why(error: &io::Error) -> String {
         io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
             "there is a file of that name".to_owned()
         }
-        io::ErrorKind::PermissionDenied => "this user may not write there".to_owned(),
-        io::ErrorKind::StorageFull => "there is no room left on the disk".to_owned(),
-        _ => error.to_string(),
+        _ => reason(error, Attempt::Write),
     }
 }
 

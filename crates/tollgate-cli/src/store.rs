@@ -28,6 +28,8 @@ use tollgate_watch::Watcher;
 
 pub(crate) use counters::counters;
 
+use crate::io_error::without_numbers;
+
 /// How long the start waits for Redis.
 const AT_START: Duration = Duration::from_secs(1);
 /// How many keys are asked about then.
@@ -271,7 +273,7 @@ pub(crate) fn in_full(error: &dyn Error) -> String {
         text.push_str(&inner.to_string());
         cause = inner.source();
     }
-    text
+    without_numbers(&text).into_owned()
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ use tollgate_server::{Api, Caller};
 
 use crate::configuration::{Configuration, Listen, ServedTls, Settings, Tokens};
 use crate::failure::Failure;
+use crate::io_error::{Attempt, reason};
 use crate::ready::Addresses;
 use crate::spoken::Spoken;
 use crate::store::{AnyStore, in_full};
@@ -241,7 +242,9 @@ fn start_demo(drain: Drain) -> Result<SocketAddr, Failure> {
 
 /// Runs this on a thread of its own, which ends with it or with the process.
 fn start_thread(name: &str, work: impl Future<Output = ()> + Send + 'static) -> Result<(), Failure> {
-    let failed = |error: io::Error| Failure::new(format_args!("cannot start a thread: {error}"));
+    let failed = |error: io::Error| {
+        Failure::new(format_args!("cannot start a thread: {}", reason(&error, Attempt::Other)))
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let thread = thread::Builder::new().name(name.to_owned()).spawn(move || runtime.block_on(work));
     thread.map(drop).map_err(failed)

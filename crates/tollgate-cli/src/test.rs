@@ -22,6 +22,7 @@ use tollgate_suite::report::{Detail, FileReport, Report, Timed};
 use crate::arguments::Test;
 use crate::configuration::{Reading, shown};
 use crate::failure::Failure;
+use crate::io_error::{Attempt, reason};
 use crate::output;
 use jobs::Jobs;
 
@@ -88,5 +89,7 @@ fn report(filter: Option<&str>, jobs: Jobs) -> Result<Report, Failure> {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(path, text).map_err(|error| Failure::new(format_args!("cannot write {}: {error}", shown(path))))
+    fs::write(path, text).map_err(|error| {
+        Failure::new(format_args!("cannot write {}: {}", shown(path), reason(&error, Attempt::Write)))
+    })
 }

@@ -42,9 +42,11 @@ struct Setting {
     says: &'static str,
     /// One more argument.
     option: &'static str,
+    /// Limits besides the one that refuses, each after a comma.
+    beside: &'static str,
 }
 
-const PLAIN: Setting = Setting { dialects: "[]", says: JSON, option: "" };
+const PLAIN: Setting = Setting { dialects: "[]", says: JSON, option: "", beside: "" };
 
 /// What came of it.
 struct Run {
@@ -68,11 +70,11 @@ fn run(client: &str, setting: &Setting) -> Run {
 fn run_once(client: &str, setting: &Setting) -> Run {
     let arrived = Arc::new(AtomicUsize::new(0));
     let upstream = service(setting.says, Arc::clone(&arrived));
-    let dialects = setting.dialects;
+    let Setting { dialects, beside, .. } = setting;
     let config = format!(
         "gateway: {{upstream: \"http://{upstream}\"}}
 headers: {{dialects: {dialects}}}
-limits: [{{name: a, by: global, bucket: 2/2s}}]"
+limits: [{{name: a, by: global, bucket: 2/2s}}{beside}]"
     );
     let tollgate = Tollgate::start(env!("CARGO_BIN_EXE_tollgate"), &config);
     let tap = Tap::before(tollgate.gateway, BURST);
@@ -179,7 +181,7 @@ fn openai_waits_to_the_millisecond_and_shows_the_decision() {
     let openai = Setting { dialects: "openai", ..PLAIN };
     obeys("call_openai.py", &openai);
     let error = run_once("call_openai_refused.py", &openai).printed;
-    assert_eq!((&error["code"], &error["type"]), (&"rate_limit_exceeded".into(), &"rate_limit_error".into()));
+    assert_eq!((&error["code"], &error["type"]), (&"rate_limit_exceeded".into(), &"requests".into()));
     assert_eq!(error["id"].as_str().map(str::len), Some(16), "{error}");
 }
 
@@ -190,12 +192,12 @@ fn boto3_is_throttled_in_json() {
 
 #[test]
 fn boto3_is_throttled_in_xml() {
-    obeys("call_boto3.py", &Setting { dialects: "aws", option: "s3", says: BUCKETS });
+    obeys("call_boto3.py", &Setting { dialects: "aws", option: "s3", says: BUCKETS, ..PLAIN });
 }
 
 #[test]
 fn boto3_is_throttled_in_the_query_protocol() {
-    obeys("call_boto3.py", &Setting { dialects: "aws", option: "sns", says: TOPICS });
+    obeys("call_boto3.py", &Setting { dialects: "aws", option: "sns", says: TOPICS, ..PLAIN });
 }
 
 /// It comes back when it likes, from half a second on, and does no harm by it:
@@ -219,10 +221,13 @@ fn octokit_waits_for_the_reset_without_a_dialect() {
 }
 
 #[test]
-fn octokit_waits_for_retry_after_in_its_own_words() {
-    let github = Setting { dialects: "github", ..PLAIN };
-    let heard = obeys("call_octokit.mjs", &github).printed["heard"].clone();
-    assert!(heard.as_array().unwrap().iter().all(|kind| kind == "secondary"), "{heard}");
+fn octokit_hears_which_kind_of_limit_refused_in_its_own_words() {
+    const DAILY: &str = ", {name: daily, by: global, bucket: 100_000/day}";
+    for (beside, expected) in [("", "primary"), (DAILY, "secondary")] {
+        let github = Setting { dialects: "github", beside, ..PLAIN };
+        let heard = obeys("call_octokit.mjs", &github).printed["heard"].clone();
+        assert!(heard.as_array().unwrap().iter().all(|kind| kind == expected), "{expected}: {heard}");
+    }
 }
 
 #[test]

@@ -3,9 +3,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use serde_json::Value;
 use tollgate::Policy;
 use tollgate::policy::Document;
+use tollgate_testkit::{Finished, Scratch};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -49,6 +52,58 @@ fn yaml_blocks(text: &str) -> Vec<(usize, String)> {
         }
     }
     blocks
+}
+
+/// The pages about lints: the first policy of each has one, to show it (`tollgate-policy/tests/traps`).
+const SHOWS_LINTS: &str = "docs/traps.md";
+
+#[test]
+fn no_policy_in_the_documents_has_a_lint_that_the_documents_recommend_to_fix() {
+    let folder = Scratch::new();
+    let mut names = Vec::new();
+    for file in documents().into_iter().filter(|it| !it.ends_with(SHOWS_LINTS)) {
+        let name = file.strip_prefix(root()).unwrap().display().to_string().replace('/', "-");
+        for (line, block) in yaml_blocks(&fs::read_to_string(&file).unwrap()) {
+            if block.lines().any(|line| line.starts_with("limits:")) {
+                names.push(format!("{name}-{line}.yaml"));
+                folder.write(names.last().unwrap(), &block);
+            }
+        }
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command.current_dir(folder.path()).args(["validate", "--json"]).args(&names).env_clear();
+    let finished = Finished::of(command);
+    let mut found = Vec::new();
+    for verdict in finished.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+        // Files that a block names, such as a password, are not there.
+        let errors = verdict["errors"].as_array().unwrap().iter();
+        let wrong = errors.filter(|it| !it["message"].as_str().unwrap().contains("there is no such"));
+        found.extend(
+            wrong
+                .chain(verdict["warnings"].as_array().unwrap())
+                .map(|it| format!("{}: {} {} {}", verdict["file"], it["code"], it["message"], it["label"])),
+        );
+    }
+    assert_eq!(finished.stdout.lines().count(), names.len());
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn the_reference_of_the_format_reads_as_a_document() {
+    let text = fs::read_to_string(root().join("crates/tollgate-policy/FORMAT.md")).unwrap();
+    assert!(text.starts_with("# "), "it has a title");
+    assert_eq!(text.lines().filter(|line| line.starts_with("# ")).count(), 1, "and one only");
+    let mut in_code = false;
+    for (number, line) in (1..).zip(text.lines()) {
+        in_code ^= line.starts_with("```");
+        // `[`Policy`]` is a link for rustdoc, and dead brackets everywhere else.
+        let mut rest = if in_code { "" } else { line };
+        while let Some(at) = rest.find("[`") {
+            let end = rest[at..].find("`]").map_or(rest.len(), |end| at + end + 2);
+            assert!(rest[end..].starts_with('('), "line {number}: {line}");
+            rest = &rest[end..];
+        }
+    }
 }
 
 #[test]

@@ -85,6 +85,9 @@ impl Server {
             }
             "start" => self.again(),
             "spoil" => self.rewrite("limits: [{name: search, by: user, bucket: 9/minuet}]"),
+            "spoil-twice" => self.rewrite(
+                "limits:\n  - {name: search, by: user, bucket: 9/minuet}\n  - {name: b, by: ip, bukcet: 9/minute}\n",
+            ),
             "amend" => self.rewrite("limits: [{name: afresh, by: user, bucket: 9/minute}]"),
             "break" => self.redis.as_ref().unwrap().kill(),
             _ => self.redis.as_ref().unwrap().restart(),
@@ -115,7 +118,7 @@ fn run_on(redis: Option<Redis>, script: &str, config: &str) {
     let mut program = Program::start(command);
     let start = Instant::now();
     while program.is_running() {
-        for order in ["stop", "start", "spoil", "amend", "break", "mend"] {
+        for order in ["stop", "start", "spoil", "spoil-twice", "amend", "break", "mend"] {
             let file = files.path().join(order);
             if file.exists() {
                 server.obey(order);
@@ -189,6 +192,29 @@ fn what_strangers_send_is_shown_inert() {
 fn keys_that_are_shown_alike_are_told_apart() {
     let policy = "limits: [{name: api, by: api_key, bucket: 2/hour, plans: {pro: 5/hour}}]";
     run("alike.mjs", policy);
+}
+
+#[test]
+fn numbers_are_never_cut_off_and_whole_rows_open() {
+    let policy = "
+limits:
+  - name: search
+    endpoint: /api/v1/search
+    by: api_key
+    windows: [5/minute, 1000/day]
+    soft: 80%
+    candidate: {bucket: 2/minute}
+  - name: api-search-by-plan
+    endpoint: /api/v1/search
+    by: user
+    missing: skip
+    bucket: 100/minute
+    plans: {pro: '500/minute, burst 900', trial: blocked}
+  - {name: exports, endpoint: /exports, by: [api_key, ip], algorithm: fixed-window, rate: 1/month, align: calendar, timezone: America/Argentina/Buenos_Aires}
+  - {name: v6, endpoint: /v6, by: ip, bucket: 2/hour}
+plans: {from: 'header:x-plan'}
+";
+    run("figures.mjs", policy);
 }
 
 #[test]

@@ -145,6 +145,57 @@ fn what_an_answer_cost_is_settled_in_redis_and_slots_beside_it_come_back() {
     stop(one);
 }
 
+/// A service that answers when it is told to, and says what that cost.
+fn costing_when_told(used: u32, go_on: mpsc::Receiver<()>, began: mpsc::Sender<()>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _head = stream.read(&mut [0; 4096]);
+        began.send(()).unwrap();
+        go_on.recv().unwrap();
+        let body = format!(r#"{{"usage":{{"total":{used}}}}}"#);
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+        let _gone = stream.write_all((head + &body).as_bytes());
+    });
+    address
+}
+
+#[test]
+fn a_cost_that_is_known_while_redis_is_gone_is_settled_when_it_is_back() {
+    for (used, left) in [(250, 750), (20, 980)] {
+        // What was reserved survives the restart.
+        let redis = Redis::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+        let ((go_on, told), (begin, began)) = (mpsc::channel(), mpsc::channel());
+        let policy = format!(
+            "store: {{deadline: 1s, url: '{}'}}\ngateway: {{workers: 1, upstream: 'http://{}'}}\n\
+             limits:\n  - {{name: tokens, by: global, bucket: 1000/day, cost: {{reserve: 100, settle: 'json:usage.total'}}}}\n  \
+             - {{name: at-once, by: global, slots: 1, ttl: 1h}}\n",
+            redis.url(),
+            costing_when_told(used, told, begin),
+        );
+        let mut tollgate = Tollgate::start(BINARY, &policy);
+        let (api, gateway) = (tollgate.api, tollgate.gateway);
+        let caller = thread::spawn(move || get(gateway, "/").status);
+        began.recv().unwrap();
+        let stood = || {
+            let answer = asked(api, "/v1/check", r#"{"path":"/","cost":0}"#);
+            let degraded = answer["degraded"] == true;
+            (degraded, [0, 1].map(|at| answer["limits"][at]["remaining"].as_u64()))
+        };
+        assert_eq!(stood(), (false, [Some(900), Some(0)]));
+        redis.kill();
+        go_on.send(()).unwrap();
+        assert_eq!(caller.join().unwrap(), 200);
+        tollgate.program.wait_until("keeping the cost and the slot", || {
+            counted("tollgate_ledger_keys", &metrics(api)) == 2
+        });
+        redis.restart();
+        tollgate.program.wait_until("settling", || stood() == (false, [Some(left), Some(1)]));
+        assert_eq!(counted("tollgate_ledger_keys", &metrics(api)), 0);
+    }
+}
+
 #[test]
 fn a_flag_and_a_variable_name_the_store_too() {
     let redis = Redis::start();

@@ -357,6 +357,19 @@ fn the_commands_and_the_server_understand_each_other() {
     let wrong = run(&["peek", "apj", "x"]);
     assert_eq!(wrong.0, Some(2));
     assert!(wrong.2.contains("did you mean `api`?"), "{wrong:?}");
+    for (typed, help) in [
+        (&["grant", "api", "acme", "ann", "2"][..], "tollgate grant api acme ann --cost 2"),
+        (&["refund", "api", "acme", "ann", "2"], "tollgate refund api acme ann --cost 2"),
+        (&["mode", "shadow", "typo", "--yes"], "there is only `api`"),
+        (&["mode", "shadow", "apj", "--yes"], "did you mean `api`?"),
+    ] {
+        let wrong = run(typed);
+        assert_eq!(wrong.0, Some(2), "{typed:?}: {wrong:?}");
+        assert!(wrong.2.contains(help), "{typed:?}: {wrong:?}");
+    }
+    // A key of numbers is no amount.
+    let unknown = run(&["grant", "api", "acme", "ann", "x7"]);
+    assert!(unknown.0 == Some(2) && !unknown.2.contains("--cost"), "{unknown:?}");
     assert_eq!(stop(tollgate), Some(0));
 }
 

@@ -33,7 +33,7 @@ fn bare_it_shows_why_a_fixed_window_lets_twice_the_limit_through() {
     assert!(widest <= Some(110), "{widest:?}");
     let told = json(&[]);
     let algorithms = told["rates"][0]["algorithms"].as_array().unwrap();
-    assert_eq!(algorithms.len(), 6);
+    assert_eq!(algorithms.len(), 7);
     assert_eq!(told["log"], Value::Null);
 }
 

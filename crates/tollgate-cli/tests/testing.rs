@@ -217,3 +217,38 @@ fn the_schema_of_tests_is_printed() {
     let schema: Value = serde_json::from_str(&Finished::of(command).stdout).unwrap();
     assert_eq!(schema["title"], "Tollgate tests");
 }
+
+#[test]
+fn a_test_cannot_say_that_a_plan_or_a_claim_applies_which_no_request_has() {
+    const TESTS: &str = "tests:
+  - name: pro
+    defaults: {api_key: k-1}
+    steps: [{request: GET /, plan: pro, times: 2, expect: allowed}]
+  - name: org
+    steps: [{request: GET /, claims: {org: acme}, expect: allowed}]
+";
+    let run = |policy: &str| {
+        let files = Scratch::new();
+        files.write("policy.yaml", policy);
+        files.write("policy.test.yaml", TESTS);
+        test(&files, &["policy.yaml"])
+    };
+    let limits = "limits:
+  - {by: api_key, bucket: 1/minute, plans: {pro: 9/minute}}
+  - {by: 'claim:org', bucket: 9/minute}
+";
+    let finished = run(limits);
+    assert_eq!(finished.code, Some(2), "{}", finished.stdout);
+    for part in ["the policy has no `plans.from`", "policy.test.yaml:4:", "has claims: it verifies no tokens"]
+    {
+        assert!(finished.stderr.contains(part), "{part}: {}", finished.stderr);
+    }
+    for policy in [
+        format!("plans: {{from: 'header:X-Plan'}}\nexpect: unprovided-claim\n{limits}"),
+        format!("expect: [unprovided-plan, unprovided-claim]\n{limits}"),
+        format!("listen: {{gateway: off}}\n{limits}"),
+    ] {
+        let finished = run(&policy);
+        assert_eq!(finished.code, Some(0), "{policy}: {}{}", finished.stdout, finished.stderr);
+    }
+}

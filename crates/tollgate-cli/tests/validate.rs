@@ -81,7 +81,7 @@ fn json_has_an_object_for_each_file() {
             "code": "fixed-window-alone", "file": "odd.yaml", "line": 4, "column": 16,
             "message": "a fixed window admits up to twice its rate around its border",
             "label": "the end of one window and the start of the next",
-            "help": ["`sliding-window` does not, at the same price; or add a shorter limit beside it"],
+            "help": ["`algorithm: sliding-window` with `strict: true` never does; or add a shorter limit beside it"],
             "others": []}]})
     );
     assert_eq!((&bad["valid"], &bad["limits"], &bad["warnings"]), (&json!(false), &json!(null), &json!([])));
@@ -123,5 +123,106 @@ fn a_code_is_explained_and_all_are_listed() {
         let finished = validate(&["--explain", wrong]);
         assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""), "{wrong}");
         assert!(finished.stderr.contains(said), "{}", finished.stderr);
+    }
+}
+
+/// The codes of the warnings about a policy, and the status of `--strict`.
+fn codes(policy: &str) -> (Vec<String>, Option<i32>) {
+    let folder = Scratch::new();
+    folder.write("policy.yaml", policy);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command.current_dir(folder.path()).args(["validate", "--strict", "--json", "policy.yaml"]).env_clear();
+    let finished = Finished::of(command);
+    let told: Value =
+        serde_json::from_str(&finished.stdout).unwrap_or_else(|_| panic!("{}", finished.stderr));
+    let warnings = told["warnings"].as_array().unwrap().iter();
+    (warnings.map(|it| it["code"].as_str().unwrap().to_owned()).collect(), finished.code)
+}
+
+#[test]
+fn claims_and_plans_that_no_request_through_the_gateway_has_are_warned_of() {
+    const BY_CLAIM: &str = "limits: [{by: 'claim:sub', bucket: 9/minute}]";
+    const PLANS: &str = "limits: [{by: api_key, bucket: 9/minute, plans: {pro: 99/minute}}]";
+    for (policy, code) in [
+        (BY_CLAIM.to_owned(), "unprovided-claim"),
+        ("limits: [{by: [ip, 'claim:sub'], missing: skip, bucket: 9/minute}]".to_owned(), "unprovided-claim"),
+        (format!("gateway: {{upstream: 'http://127.0.0.1:3000'}}\n{BY_CLAIM}"), "unprovided-claim"),
+        (format!("plans: {{from: 'claim:plan'}}\n{PLANS}"), "unprovided-claim"),
+        (
+            "identify: {user: 'claim:sub'}\nlimits: [{by: user, bucket: 9/minute}]".to_owned(),
+            "unprovided-claim",
+        ),
+        ("deny: [{'claim:sub': ann}]\nlimits: [{by: ip, bucket: 9/minute}]".to_owned(), "unprovided-claim"),
+        (PLANS.to_owned(), "unprovided-plan"),
+        (format!("plans: {{default: free}}\nexpect: unknown-plan\n{PLANS}"), "unprovided-plan"),
+        (format!("gateway: {{upstream: 'http://127.0.0.1:3000'}}\n{PLANS}"), "unprovided-plan"),
+    ] {
+        assert_eq!(codes(&policy), (vec![code.to_owned()], Some(1)), "{policy}");
+        let without_gateway = format!("listen: {{gateway: off}}\n{policy}");
+        let expected =
+            match policy.replace("expect: unknown-plan", &format!("expect: [unknown-plan, {code}]")) {
+                replaced if replaced != policy => replaced,
+                _ => format!("expect: {code}\n{policy}"),
+            };
+        for quiet in [without_gateway, expected] {
+            assert_eq!(codes(&quiet), (vec![], Some(0)), "{quiet}");
+        }
+    }
+    for quiet in [
+        format!("plans: {{from: 'header:X-Plan'}}\n{PLANS}"),
+        "plans: {default: pro}\nlimits: [{by: api_key, bucket: 9/minute, plans: {pro: 99/minute}}]"
+            .to_owned(),
+        "limits: [{by: 'claim:sub', bucket: 9/minute, mode: off}]".to_owned(),
+        "identify: {user: ['claim:sub', 'header:X-User']}\nlimits: [{by: user, bucket: 9/minute}]".to_owned(),
+        "limits: [{descriptor: [plan, user], bucket: 9/minute, plans: {pro: 99/minute}}]".to_owned(),
+    ] {
+        assert_eq!(codes(&quiet), (vec![], Some(0)), "{quiet}");
+    }
+}
+
+#[test]
+fn the_pages_about_claims_and_plans_show_what_they_say() {
+    for code in ["unprovided-claim", "unprovided-plan"] {
+        let page = validate(&["--explain", code]).stdout;
+        let blocks: Vec<_> =
+            page.split("```yaml\n").skip(1).filter_map(|it| it.split("```").next()).collect();
+        assert_eq!(codes(blocks[0]), (vec![code.to_owned()], Some(1)));
+        assert_eq!(codes(blocks[1]), (vec![], Some(0)));
+    }
+}
+
+#[test]
+fn no_command_shows_the_number_of_an_error_of_the_system() {
+    let folder = Scratch::new();
+    folder.write("good.yaml", GOOD);
+    folder.write("a.log", "");
+    for arguments in [
+        &["validate", "none.yaml"][..],
+        &["validate", "good.yaml/none.yaml"],
+        &["validate", "."],
+        &["validate", "good.yaml", "--settings", "none"],
+        &["serve", "--config", "none.yaml"],
+        &["serve", "--config", "good.yaml", "--set", "state=good.yaml"],
+        &["serve", "--config", "good.yaml", "--set", "listen.api=192.0.2.1:1"],
+        &["serve", "--envoy-config", "none"],
+        &["test", "none"],
+        &["test", "none.test.yaml"],
+        &["replay", "--policy", "good.yaml", "none.log"],
+        &["replay", "--policy", "none.yaml", "a.log"],
+        &["simulate", "--log", "none.log", "--rate", "1/s"],
+        &["simulate", "--traffic", "edge", "--rate", "1/s", "--html", "none/report.html"],
+        &["import", "envoy", "none.yaml"],
+        &["import", "nginx", "."],
+        &["check", "/", "--api", "http://127.0.0.1:1"],
+        &["check", "/", "--api", "http://none.invalid:1"],
+        &["check", "/", "--api", "https://127.0.0.1:1", "--ca", "none.pem"],
+        &["top", "--once", "--api", "http://127.0.0.1:1"],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+        command.current_dir(folder.path()).args(arguments).env_clear();
+        let finished = Finished::of(command);
+        assert!(finished.code != Some(0), "{arguments:?} fails: {}", finished.stdout);
+        assert!(finished.stderr.contains("error"), "{arguments:?}: {}", finished.stderr);
+        assert!(!finished.stderr.contains("os error"), "{arguments:?}: {}", finished.stderr);
     }
 }

@@ -39,6 +39,9 @@ pub enum Overdraft {
     None,
     /// Down to minus one whole capacity: what a settlement may leave to be repaid.
     OneCapacity,
+    /// As far as the state can tell: usage that is carried over from another rule. A
+    /// bucket stops at minus one capacity.
+    Unlimited,
 }
 
 /// Arithmetic on the state of one key.
@@ -79,6 +82,12 @@ pub trait Algorithm {
 
     /// From when on the state says no more than a fresh one would.
     fn forgettable_at(&self, state: &Self::State) -> Timestamp;
+
+    /// The state of a key that has spent `units`, all of which come back at `until`.
+    ///
+    /// It never admits what a state refuses that has spent at most `units` at `now` and is
+    /// forgettable at `until` or earlier. A store that evicts a state keeps these two numbers.
+    fn spent_until(&self, units: u64, until: Timestamp, now: Timestamp) -> Self::State;
 
     /// Spends and describes: what a request with a single limit needs.
     fn step(&self, state: &mut Self::State, cost: u64, now: Timestamp) -> Outcome {

@@ -14,7 +14,9 @@
 //! several limits as one decision (`tollgate`).
 #![deny(clippy::float_arithmetic)]
 
+mod advertised;
 pub mod algorithm;
+mod carry;
 mod demand;
 mod encoding;
 mod outcome;
@@ -25,6 +27,7 @@ mod time;
 #[cfg(feature = "vectors")]
 pub mod vectors;
 
+pub use advertised::{AdvertisedRate, MAX_UNITS};
 pub use algorithm::{
     Algorithm, Bucket, BucketState, Calendar, CalendarUnit, Concurrency, FixedWindow, FixedWindowState,
     Lease, Leases, Overdraft, Owner, SlidingLog, SlidingLogState, SlidingParts, SlidingPartsState,
@@ -36,4 +39,4 @@ pub use outcome::{Outcome, Verdict};
 pub use quota::{Quota, State};
 pub use rate::{QuotaError, Rate};
 pub use rule::{Predecessor, Rule, RuleId};
-pub use time::{Span, Timestamp};
+pub use time::{HumanSpan, Span, Timestamp};

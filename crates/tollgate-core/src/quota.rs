@@ -6,8 +6,8 @@
 use std::fmt;
 
 use crate::algorithm::{
-    Algorithm, Bucket, BucketState, Concurrency, FixedWindow, FixedWindowState, Lease, Leases, Overdraft,
-    SlidingLog, SlidingLogState, SlidingParts, SlidingPartsState, SlidingWindow, SlidingWindowState, Window,
+    Algorithm, Bucket, BucketState, Concurrency, FixedWindow, FixedWindowState, Lease, Leases, SlidingLog,
+    SlidingLogState, SlidingParts, SlidingPartsState, SlidingWindow, SlidingWindowState, Window,
 };
 use crate::demand::{Adjustment, Demand};
 use crate::outcome::{Outcome, Verdict};
@@ -136,6 +136,12 @@ impl Quota {
         }
     }
 
+    /// Whether its states are in the time of the wall clock: windows that are aligned to it.
+    /// All others may be counted on a clock that never steps.
+    pub const fn follows_wall(&self) -> bool {
+        matches!(self, Self::FixedWindow(it) if it.window().is_aligned())
+    }
+
     /// The algorithm's name, as policies and answers spell it.
     pub const fn algorithm(&self) -> &'static str {
         match self {
@@ -148,10 +154,13 @@ impl Quota {
     }
 
     /// What gives this quota's states their meaning, as text: rules whose quotas
-    /// differ here must not share states. Leases mean the same however many
-    /// slots there are, so a slot taken before a change is released after it; and
-    /// so does what a tally has counted, whatever its limit, and the arrival time
-    /// of shared buckets, whatever their numbers.
+    /// differ here must not share states.
+    ///
+    /// Leases mean the same however many slots there are, so a slot taken before a
+    /// change is released after it. Counts and instants of a window mean the same
+    /// whatever the limit, so a changed limit continues with the state as it is. A
+    /// bucket's arrival time means something else at another rate, unless the bucket
+    /// is shared.
     pub fn identity(&self) -> String {
         match self {
             Self::Concurrency(_) => self.algorithm().to_owned(),
@@ -160,10 +169,19 @@ impl Quota {
                 let ticks = if it.grains_per_tick() == 1 { "whole ticks" } else { "grains" };
                 format!("{} shared, in {ticks}", self.algorithm())
             }
-            // Parts were once equal slices of the window: their states meant something else.
-            Self::SlidingParts(_) => format!("{self} with borders of their own"),
+            Self::Bucket(_) => self.to_string(),
             Self::FixedWindow(it) if it.is_tally() => format!("{} tally, {}", self.algorithm(), it.window()),
-            _ => self.to_string(),
+            Self::FixedWindow(it) => {
+                let size = if it.is_large() { ", large" } else { "" };
+                format!("{} any/{}{size}", self.algorithm(), it.window())
+            }
+            Self::SlidingWindow(it) => format!("{} any/{}", self.algorithm(), it.rate().period),
+            // Parts were once equal slices of the window: their states meant something else.
+            Self::SlidingParts(it) => {
+                let (name, period, parts) = (self.algorithm(), it.rate().period, it.parts());
+                format!("{name} any/{period} in {parts} parts with borders of their own")
+            }
+            Self::SlidingLog(it) => format!("{} any/{}", self.algorithm(), it.rate().period),
         }
     }
 
@@ -240,35 +258,16 @@ impl Quota {
         }
     }
 
-    /// The state a key has under this quota after it had `state` under `before`.
-    ///
-    /// What carries over is what was spent: whoever had used 60 of 100 has 940
-    /// left of a new 1000, and nothing left of a new 50. Leases carry over as
-    /// they are.
-    ///
-    /// ```
-    /// # use tollgate_core::{Bucket, Demand, Quota, QuotaError, Rate, Timestamp};
-    /// let now = Timestamp::from_secs(7);
-    /// let before = Quota::from(Bucket::new(Rate::per_minute(100))?);
-    /// let after = Quota::from(Bucket::new(Rate::per_minute(1000))?);
-    /// let mut state = before.fresh();
-    /// before.step(&mut state, Demand::Exactly(60), now);
-    /// let mut state = after.carry_over(&before, &state, now);
-    /// assert_eq!(after.step(&mut state, Demand::Exactly(0), now).remaining, 940);
-    /// # Ok::<(), QuotaError>(())
-    /// ```
-    #[must_use]
-    pub fn carry_over(&self, before: &Self, state: &State, now: Timestamp) -> State {
-        match (self, before, state) {
-            _ if self == before => state.clone(),
-            (Self::Concurrency(_), Self::Concurrency(_), State::Concurrency(_)) => state.clone(),
-            (Self::Concurrency(_), ..) | (_, Self::Concurrency(_), _) => self.fresh(),
-            _ => {
-                let mut carried = self.fresh();
-                let units = before.used(state, now);
-                self.adjust(&mut carried, Adjustment::Charge { units, overdraft: Overdraft::None }, now);
-                carried
-            }
+    /// The state of a key that has spent `units`, all of which come back at `until`; for
+    /// slots, that of a key never seen. ([`Algorithm::spent_until`])
+    pub fn spent_until(&self, units: u64, until: Timestamp, now: Timestamp) -> State {
+        match self {
+            Self::Bucket(it) => State::Bucket(it.spent_until(units, until, now)),
+            Self::FixedWindow(it) => State::FixedWindow(it.spent_until(units, until, now)),
+            Self::SlidingWindow(it) => State::SlidingWindow(it.spent_until(units, until, now)),
+            Self::SlidingParts(it) => State::SlidingParts(it.spent_until(units, until, now)),
+            Self::SlidingLog(it) => State::SlidingLog(it.spent_until(units, until, now)),
+            Self::Concurrency(_) => self.fresh(),
         }
     }
 }
@@ -304,7 +303,10 @@ impl fmt::Display for Quota {
                 f.write_str(if it.is_tally() { ", counts refusals" } else { "" })
             }
             Self::SlidingWindow(it) => write!(f, "{name} {}", it.rate()),
-            Self::SlidingParts(it) => write!(f, "{name} {} in {} parts", it.rate(), it.parts()),
+            Self::SlidingParts(it) => {
+                let strict = if it.is_strict() { ", strict" } else { "" };
+                write!(f, "{name} {} in {} parts{strict}", it.rate(), it.parts())
+            }
             Self::SlidingLog(it) => write!(f, "{name} {}", it.rate()),
             Self::Concurrency(it) => write!(f, "{name} {} for {}", it.slots(), it.ttl()),
         }

@@ -82,6 +82,14 @@ pub(crate) const LONGEST: Span = Span::from_micros(1 << 47);
 /// and a count survives a trip through a Redis double.
 pub(crate) const MOST: u64 = 1 << 48;
 
+/// The greatest common divisor; one of zero and zero.
+pub(crate) const fn gcd(mut a: u128, mut b: u128) -> u128 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    if a == 0 { 1 } else { a }
+}
+
 /// Why a quota cannot be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

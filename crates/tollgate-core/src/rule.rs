@@ -5,7 +5,7 @@
 //! remembers the old one, so that a store can carry a key's usage over when it
 //! next meets the key, and need not visit them all.
 //!
-//! Of slots, tallies and shared buckets a state means the same whatever the numbers
+//! Of slots, windows, logs and shared buckets a state means the same whatever the limit
 //! ([`Quota::identity`]): there, rules of one id can have different ones, and a
 //! store must not take the id for the quota.
 
@@ -39,15 +39,27 @@ pub struct Predecessor {
     pub before: Option<Box<Predecessor>>,
 }
 
-/// How many changes back usage is looked for.
-const GENERATIONS: usize = 4;
+/// How many different rules back usage is looked for.
+const MAX_PREDECESSORS: usize = 32;
 
 impl Predecessor {
-    /// This one and at most so many before it.
-    fn cut(mut self, generations: usize) -> Option<Box<Self>> {
-        let earlier = generations.checked_sub(1)?;
-        self.before = self.before.and_then(|before| before.cut(earlier));
-        Some(Box::new(self))
+    /// This one and those before it, each id once, without `except`.
+    fn chain(self, except: RuleId) -> Option<Box<Self>> {
+        let mut all: Vec<Self> = Vec::new();
+        let mut next = Some(Box::new(self));
+        while let Some(mut one) = next {
+            next = one.before.take();
+            if one.id != except && all.iter().all(|known| known.id != one.id) {
+                all.push(*one);
+            }
+        }
+        Self::linked(all)
+    }
+
+    /// The first of these, each with the next before it.
+    fn linked(mut all: Vec<Self>) -> Option<Box<Self>> {
+        all.truncate(MAX_PREDECESSORS);
+        all.into_iter().rev().fold(None, |before, one| Some(Box::new(Self { before, ..one })))
     }
 }
 
@@ -73,17 +85,29 @@ impl Rule {
     pub fn replacing(self, before: &Self) -> Self {
         let earlier = before.before.clone();
         if before.id == self.id {
-            return Self { before: earlier, ..self };
+            return Self { before: earlier.and_then(|earlier| earlier.chain(self.id)), ..self };
         }
         let last = Predecessor { id: before.id, quota: before.quota.clone(), before: earlier };
-        Self { before: last.cut(GENERATIONS), ..self }
+        Self { before: last.chain(self.id), ..self }
     }
 
-    /// What it was before, the latest first. A rule that has come back to what
-    /// it once was is not its own predecessor.
+    /// The same rule, which also carries over what keys have spent under `other`. Keys
+    /// have spent under this rule's own predecessors, or under the other.
+    #[must_use]
+    pub fn continuing(self, other: &Self) -> Self {
+        let known = |id| id == self.id || self.predecessors().any(|it| it.id == id);
+        if known(other.id) {
+            return self;
+        }
+        let mut all: Vec<Predecessor> = self.predecessors().cloned().collect();
+        all.push(Predecessor { id: other.id, quota: other.quota.clone(), before: None });
+        Self { before: Predecessor::linked(all), ..self }
+    }
+
+    /// What it was before, the latest first and each once. A rule that has come back to
+    /// what it once was is not its own predecessor.
     pub fn predecessors(&self) -> impl Iterator<Item = &Predecessor> {
         std::iter::successors(self.before.as_deref(), |last| last.before.as_deref())
-            .filter(|before| before.id != self.id)
     }
 }
 

@@ -7,8 +7,12 @@
 //!
 //! Not here: reading a clock (`tollgate_store::Clock`). Time is an argument.
 
+mod human;
+
 use std::fmt;
 use std::time::Duration;
+
+pub use human::HumanSpan;
 
 /// A point in time: microseconds since the Unix epoch.
 ///
@@ -54,6 +58,17 @@ impl Timestamp {
     #[must_use]
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
+    }
+
+    /// This point moved by so many microseconds, back if negative.
+    #[must_use]
+    pub const fn shifted(self, by: i64) -> Self {
+        Self(self.0.saturating_add_signed(by))
+    }
+
+    /// How many microseconds this is after `other`; negative if it is before.
+    pub const fn ahead_of(self, other: Self) -> i64 {
+        self.0.wrapping_sub(other.0).cast_signed()
     }
 
     /// This point moved back by `span`, stopping at the epoch.

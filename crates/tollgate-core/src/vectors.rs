@@ -71,6 +71,8 @@ pub enum Quota {
         count: u64,
         period_us: u64,
         parts: u32,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        strict: bool,
     },
     SlidingLog {
         count: u64,
@@ -188,8 +190,11 @@ impl Quota {
             Self::FixedWindow { count, tally: true, window } => {
                 core::FixedWindow::tally(*count, window.build()).map(Into::into)
             }
-            Self::SlidingWindow { count, period_us, parts } => {
+            Self::SlidingWindow { count, period_us, parts, strict: false } => {
                 core::Quota::sliding_window(rate(count, period_us), *parts)
+            }
+            Self::SlidingWindow { count, period_us, parts, strict: true } => {
+                core::SlidingParts::new(rate(count, period_us), *parts).map(|it| it.strict().into())
             }
             Self::SlidingLog { count, period_us } => {
                 core::SlidingLog::new(rate(count, period_us)).map(Into::into)

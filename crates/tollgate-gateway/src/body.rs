@@ -3,18 +3,20 @@
 //! Both stream, frame by frame with their trailers, and both are given up when
 //! they stand still for too long. Nothing is collected here.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 
+use crate::detached::{HeldSlots, MAX_DRAINED_BYTES};
 use crate::head;
 use crate::pool::Lease;
 use crate::upstream::Load;
@@ -70,17 +72,36 @@ pub(crate) struct Progress {
     /// Whether the client is waited for, and not the upstream.
     awaits_client: AtomicBool,
     failure: AtomicU8,
+    /// Whether the upstream is waited for although the body will not be sent to its end.
+    outlives_upload: bool,
+    /// The task that waits for the answer, to be told of a failure.
+    waiter: Mutex<Option<Waker>>,
 }
 
 impl Progress {
-    fn new(still: Duration) -> Arc<Self> {
+    fn new(still: Duration, outlives_upload: bool) -> Arc<Self> {
         Arc::new(Self {
             start: Instant::now(),
             still,
             last: AtomicU64::new(0),
             awaits_client: AtomicBool::new(false),
             failure: AtomicU8::new(0),
+            outlives_upload,
+            waiter: Mutex::default(),
         })
+    }
+
+    /// The failure of a body whose connection is kept open all the same; the task is woken when there is one.
+    pub(crate) fn poll_failure(&self, cx: &Context<'_>) -> Poll<UploadFailure> {
+        if !self.outlives_upload {
+            return Poll::Pending;
+        }
+        *self.waiter() = Some(cx.waker().clone());
+        self.failure().map_or(Poll::Pending, Poll::Ready)
+    }
+
+    fn waiter(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.waiter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether nothing more of the body will be sent: whoever sends it has let it go.
@@ -109,14 +130,21 @@ impl Progress {
         self.start + Duration::from_millis(self.last.load(Ordering::Relaxed)) + client
     }
 
-    fn fail(&self, failure: UploadFailure) -> BoxError {
+    /// Ends the body. Where the upstream is still waited for, nothing more is sent and the connection stays as it is.
+    fn fail(&self, failure: UploadFailure) -> NextFrame {
         let (code, text) = match failure {
             UploadFailure::TooLarge => (1, "the body is too large"),
             UploadFailure::Late => (2, "the body stopped arriving"),
             UploadFailure::Broken => (3, "the body broke off"),
         };
         self.failure.store(code, Ordering::Relaxed);
-        text.into()
+        if !self.outlives_upload {
+            return Poll::Ready(Some(Err(text.into())));
+        }
+        if let Some(waiter) = self.waiter().take() {
+            waiter.wake();
+        }
+        Poll::Pending
     }
 
     pub(crate) fn failure(&self) -> Option<UploadFailure> {
@@ -148,12 +176,18 @@ impl Upload {
         Self { body: None }
     }
 
-    /// Passes a body on, and tells how it gets on. A request without one has nothing to tell.
-    pub(crate) fn new(body: Incoming, most: Option<u64>, still: Duration) -> (Self, Option<Arc<Progress>>) {
+    /// Passes a body on, and tells how it gets on. A request without one has nothing to tell. `outlives_upload`:
+    /// the connection to the upstream stays open when the body fails.
+    pub(crate) fn new(
+        body: Incoming,
+        most: Option<u64>,
+        still: Duration,
+        outlives_upload: bool,
+    ) -> (Self, Option<Arc<Progress>>) {
         if body.is_end_stream() {
             return (Self::none(), None);
         }
-        let progress = Progress::new(still);
+        let progress = Progress::new(still, outlives_upload);
         let streaming = Streaming {
             body,
             left: most.unwrap_or(u64::MAX),
@@ -170,6 +204,9 @@ impl Body for Upload {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> NextFrame {
         let Some(this) = &mut self.body else { return Poll::Ready(None) };
+        if this.progress.outlives_upload && this.progress.failure().is_some() {
+            return Poll::Pending;
+        }
         match Pin::new(&mut this.body).poll_frame(cx) {
             Poll::Ready(Some(Ok(mut frame))) => {
                 this.patience.moved();
@@ -178,11 +215,11 @@ impl Body for Upload {
                 let size = frame.data_ref().map_or(0, |data| data.len() as u64);
                 match this.left.checked_sub(size) {
                     Some(left) => this.left = left,
-                    None => return Poll::Ready(Some(Err(this.progress.fail(UploadFailure::TooLarge)))),
+                    None => return this.progress.fail(UploadFailure::TooLarge),
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
-            Poll::Ready(Some(Err(_))) => Poll::Ready(Some(Err(this.progress.fail(UploadFailure::Broken)))),
+            Poll::Ready(Some(Err(_))) => this.progress.fail(UploadFailure::Broken),
             Poll::Ready(None) => {
                 this.progress.moved();
                 Poll::Ready(None)
@@ -190,7 +227,7 @@ impl Body for Upload {
             Poll::Pending => {
                 this.progress.stands_still();
                 ready!(this.patience.poll_lost(cx));
-                Poll::Ready(Some(Err(this.progress.fail(UploadFailure::Late))))
+                this.progress.fail(UploadFailure::Late)
             }
         }
     }
@@ -223,6 +260,8 @@ struct Download {
     lease: Option<Lease>,
     /// Counted until the last byte.
     load: Option<Load>,
+    /// The slots of the request, if they outlive its caller.
+    slots: Option<HeldSlots>,
 }
 
 impl GatewayBody {
@@ -236,16 +275,42 @@ impl GatewayBody {
 
     pub(crate) fn download(
         body: Incoming,
-        lease: Lease,
-        load: Load,
+        (lease, load): (Lease, Load),
+        slots: Option<HeldSlots>,
         still: Duration,
         deadline: Option<Instant>,
     ) -> Self {
         let deadline = deadline.map(|at| Box::pin(tokio::time::sleep_until(at)));
-        let mut download =
-            Download { body, patience: Patience::new(still), deadline, lease: Some(lease), load: Some(load) };
+        let (patience, lease, load) = (Patience::new(still), Some(lease), Some(load));
+        let mut download = Download { body, patience, deadline, lease, load, slots };
         download.note_end();
         Self(Kind::Download(download))
+    }
+
+    /// Reads it to its end, within bounds, for a caller that is gone.
+    pub(crate) async fn discard(mut self, head: &HeaderMap) {
+        if let Kind::Download(download) = std::mem::replace(&mut self.0, Kind::Full(None)) {
+            if let Some(slots) = &download.slots {
+                slots.observe_head(head);
+            }
+            download.discard().await;
+        }
+    }
+}
+
+/// An answer whose caller is gone holds its slots on until it has ended.
+impl Drop for GatewayBody {
+    fn drop(&mut self) {
+        let Kind::Download(Download { slots: slots @ Some(_), .. }) = &mut self.0 else { return };
+        let slots = slots.take();
+        if let (Some(slots), Kind::Download(mut download)) =
+            (slots, std::mem::replace(&mut self.0, Kind::Full(None)))
+        {
+            slots.detach(|slots| {
+                download.slots = Some(slots);
+                download.discard()
+            });
+        }
     }
 }
 
@@ -261,6 +326,33 @@ impl Download {
             lease.give_back();
         }
         self.load = None;
+        self.release();
+    }
+
+    /// The upstream is done with the request.
+    fn release(&mut self) {
+        if let Some(slots) = self.slots.take() {
+            slots.release();
+        }
+    }
+
+    /// Reads what is left. Where that is too much, the connection is closed and the slots are left to their `ttl`.
+    async fn discard(mut self) {
+        let mut bytes_left = MAX_DRAINED_BYTES;
+        while self.body.size_hint().lower() <= bytes_left {
+            match poll_fn(|cx| Pin::new(&mut self.body).poll_frame(cx)).await {
+                Some(Ok(frame)) => {
+                    if let Some(slots) = &self.slots {
+                        slots.observe_frame(&frame);
+                    }
+                    let size = frame.data_ref().map_or(0, |data| data.len() as u64);
+                    let Some(left) = bytes_left.checked_sub(size) else { return };
+                    bytes_left = left;
+                }
+                Some(Err(_)) => return self.release(),
+                None => return self.finish(),
+            }
+        }
     }
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> NextFrame {
@@ -271,7 +363,10 @@ impl Download {
                 self.note_end();
                 Poll::Ready(Some(Ok(frame)))
             }
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error.into()))),
+            Poll::Ready(Some(Err(error))) => {
+                self.release();
+                Poll::Ready(Some(Err(error.into())))
+            }
             Poll::Ready(None) => {
                 self.finish();
                 Poll::Ready(None)

@@ -12,19 +12,20 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::header::{HeaderValue, UPGRADE};
+use http::header::{HeaderMap, HeaderValue, UPGRADE};
 use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use hyper::upgrade::OnUpgrade;
 use smallvec::SmallVec;
 use tokio::time::{Instant, Sleep};
-use tollgate_http::Outliving;
+use tollgate_http::{Outliving, SlotGuard};
 use tollgate_net::Trusts;
 use tower_service::Service;
 
 use crate::body::{GatewayBody, Progress, Upload, UploadFailure};
 use crate::connect::{ConnectError, Connector, Sender};
+use crate::detached::{DetachedRequests, HeldAnswer, HeldSlots, discard};
 use crate::head::{self, Caller};
 use crate::pool::{Lease, Pool};
 use crate::problem::Problem;
@@ -35,6 +36,9 @@ use crate::upstream::{Load, Speech, Upstreams};
 /// How often a request is sent again when its connection turns out to be gone.
 const RETRIES: usize = 3;
 
+/// Removes headers from a request.
+pub(crate) type StripHeaders = Arc<dyn Fn(&mut HeaderMap) + Send + Sync>;
+
 /// What a worker forwards with.
 pub(crate) struct Worker {
     pub(crate) upstreams: Arc<Upstreams>,
@@ -43,12 +47,17 @@ pub(crate) struct Worker {
     pub(crate) forwarding: Forwarding,
     /// Whether a peer may say whom it speaks for.
     pub(crate) trusts: Trusts,
+    pub(crate) strip_lookalikes: StripHeaders,
+    /// Whether limits go by the host of a request.
+    pub(crate) needs_host: Arc<dyn Fn() -> bool + Send + Sync>,
     /// The most headers of a request.
     pub(crate) headers: usize,
     pub(crate) answer: Duration,
     pub(crate) still: Duration,
     pub(crate) total: Option<Duration>,
     pub(crate) body: Option<u64>,
+    /// Requests whose caller is gone.
+    pub(crate) detached: Arc<DetachedRequests>,
 }
 
 /// Forwards the requests of one connection.
@@ -70,12 +79,22 @@ impl Service<Request<Incoming>> for Forward {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Incoming>) -> Self::Future {
         let shared = Arc::clone(&self.0);
-        Box::pin(async move {
-            let (worker, caller) = &*shared;
-            Ok(worker.forward(caller, request).await.unwrap_or_else(Problem::response))
-        })
+        let Some(guard) = request.extensions_mut().remove::<SlotGuard>() else {
+            return Box::pin(async move {
+                let (worker, caller) = &*shared;
+                Ok(worker.forward(caller, request, None).await.unwrap_or_else(Problem::response))
+            });
+        };
+        let detached = Arc::clone(&shared.0.detached);
+        let answer = HeldAnswer::new(guard, &detached, |slots| {
+            Box::pin(async move {
+                let (worker, caller) = &*shared;
+                worker.forward(caller, request, Some(slots)).await.unwrap_or_else(Problem::response)
+            })
+        });
+        Box::pin(async move { Ok(answer.await) })
     }
 }
 
@@ -85,14 +104,21 @@ enum Failed {
     Unsent(Box<Request<Upload>>),
     /// The connection broke; the upstream may have read the request.
     Broken(String),
+    /// The upstream has not answered, and its answer is not waited for any longer.
+    Unanswered(Problem),
     Problem(Problem),
 }
+
+/// A request that was sent, and the head of its answer.
+type Sending =
+    Pin<Box<dyn Future<Output = Result<Response<Incoming>, TrySendError<Request<Upload>>>> + Send>>;
 
 impl Worker {
     async fn forward(
         &self,
         caller: &Caller,
         mut request: Request<Incoming>,
+        slots: Option<HeldSlots>,
     ) -> Result<Response<GatewayBody>, Problem> {
         let begun = Instant::now();
         let deadline = self.total.map(|total| begun + total);
@@ -107,8 +133,9 @@ impl Worker {
         let wanted = tunnel::wanted(request.version(), request.headers());
         let on_upgrade = wanted.map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
         let (mut parts, body) = request.into_parts();
-        head::prepare(&mut parts, caller, self.forwarding, &*self.trusts)?;
-        let (upload, progress) = Upload::new(body, self.body, self.still);
+        (self.strip_lookalikes)(&mut parts.headers);
+        head::prepare(&mut parts, caller, self.forwarding, &*self.trusts, &*self.needs_host)?;
+        let (upload, progress) = Upload::new(body, self.body, self.still, slots.is_some());
         let repeatable = progress.is_none() && parts.method.is_idempotent();
         let mut request = Request::from_parts(parts, upload);
         let (mut retries, mut tried) = (0, SmallVec::<[usize; 4]>::new());
@@ -124,17 +151,35 @@ impl Worker {
             };
             request = self.spoken(at, &sender, request)?;
             let spare = (reused && repeatable && retries < RETRIES).then(|| copy(&request));
-            match self.attempt(&mut sender, request, progress.as_deref(), (begun, deadline)).await {
+            let times = (begun, deadline);
+            let (attempted, sending) = match &slots {
+                None => (self.attempt(&mut sender, request, progress.as_deref(), times).await, None),
+                Some(slots) => {
+                    slots.set_sent(true);
+                    Box::pin(self.attempt_held(&mut sender, request, progress.as_deref(), times)).await
+                }
+            };
+            match attempted {
                 Ok(response) => {
                     self.upstreams.succeeded(at);
-                    let lent = Lent { at, sender, load, progress };
+                    let lent = Lent { at, sender, load, progress, slots };
                     return self.pass_back(response, lent, on_upgrade, deadline);
                 }
                 Err(failed) => match (failed, spare) {
                     (Failed::Unsent(unsent), _) if retries < RETRIES => request = *unsent,
                     (Failed::Broken(_), Some(spare)) => request = spare,
-                    (failed, _) => return Err(self.give_up(at, failed)),
+                    (failed, _) => {
+                        let problem = self.give_up(at, &failed);
+                        if let Some(slots) = slots {
+                            let lent = Lent { at, sender, load, progress, slots: None };
+                            self.leave(&failed, sending, lent, slots);
+                        }
+                        return Err(problem);
+                    }
                 },
+            }
+            if let Some(slots) = &slots {
+                slots.set_sent(false);
             }
             retries += 1;
             self.pool.forget(at);
@@ -209,6 +254,41 @@ impl Worker {
         }
     }
 
+    /// The same for a request that holds slots: what was sent is given back, to be waited for by others.
+    async fn attempt_held(
+        &self,
+        sender: &mut Sender,
+        request: Request<Upload>,
+        progress: Option<&Progress>,
+        times: (Instant, Option<Instant>),
+    ) -> (Result<Response<Incoming>, Failed>, Option<Sending>) {
+        let mut sending: Sending = match sender {
+            Sender::One(line) => Box::pin(line.sender.try_send_request(request)),
+            Sender::Two(shared) => Box::pin(shared.sender.try_send_request(request)),
+        };
+        let timer = &mut Box::pin(tokio::time::sleep(self.answer));
+        let answer = self.answer_to(sending.as_mut(), timer.as_mut(), progress, times).await;
+        (answer, Some(sending))
+    }
+
+    /// Releases the slots of a request that failed, when its upstream is done with it: one that was told nothing or
+    /// has closed the connection is, one that has not answered is waited for.
+    fn leave(&self, failed: &Failed, sending: Option<Sending>, lent: Lent, slots: HeldSlots) {
+        let (Failed::Unanswered(_), Some(sending)) = (failed, sending) else { return slots.release() };
+        let (pool, still) = (Arc::clone(&self.pool), self.still);
+        slots.detach(|slots| async move {
+            match sending.await {
+                Ok(response) => {
+                    let lease = Lease { pool, upstream: lent.at, sender: lent.sender, upload: lent.progress };
+                    let download =
+                        |body| GatewayBody::download(body, (lease, lent.load), Some(slots), still, None);
+                    discard(response.map(download)).await;
+                }
+                Err(_closed) => slots.release(),
+            }
+        });
+    }
+
     async fn answer_to(
         &self,
         sending: impl Future<Output = Result<Response<Incoming>, TrySendError<Request<Upload>>>>,
@@ -222,11 +302,16 @@ impl Worker {
         let sent = loop {
             timer.as_mut().reset(due_at);
             let sent = std::future::poll_fn(|cx| match sending.as_mut().poll(cx) {
-                Poll::Ready(sent) => Poll::Ready(Some(sent)),
-                Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
+                Poll::Ready(sent) => Poll::Ready(Wake::Answer(sent)),
+                Poll::Pending => match progress.map_or(Poll::Pending, |it| it.poll_failure(cx)) {
+                    Poll::Ready(failure) => Poll::Ready(Wake::Failure(failure)),
+                    Poll::Pending => timer.as_mut().poll(cx).map(|()| Wake::Due),
+                },
             });
-            if let Some(sent) = sent.await {
-                break sent;
+            match sent.await {
+                Wake::Answer(sent) => break sent,
+                Wake::Failure(failure) => return Err(Failed::Unanswered(failure.into())),
+                Wake::Due => {}
             }
             // The upstream cannot answer what is still being sent.
             let later = progress.map_or(due_at, |it| due(it.upstream_since()));
@@ -234,28 +319,26 @@ impl Worker {
                 let all_is_over = deadline.is_some_and(|it| it <= due_at);
                 // Not the upstream's fault: it must not be ejected for it.
                 let late = all_is_over && progress.is_some_and(Progress::awaits_client);
-                return Err(Failed::Problem(if late { Problem::BodyLate } else { Problem::Slow }));
+                return Err(Failed::Unanswered(if late { Problem::BodyLate } else { Problem::Slow }));
             }
             due_at = later;
         };
         sent.map_err(|mut error| match (progress.and_then(Progress::failure), error.take_message()) {
-            (Some(UploadFailure::TooLarge), _) => Failed::Problem(Problem::BodyTooLarge),
-            (Some(UploadFailure::Late), _) => Failed::Problem(Problem::BodyLate),
-            (Some(UploadFailure::Broken), _) => Failed::Problem(Problem::BodyBroken),
+            (Some(failure), _) => Failed::Problem(failure.into()),
             (None, Some(unsent)) => Failed::Unsent(Box::new(unsent)),
             (None, None) => Failed::Broken(error.into_error().to_string()),
         })
     }
 
-    fn give_up(&self, at: usize, failed: Failed) -> Problem {
+    fn give_up(&self, at: usize, failed: &Failed) -> Problem {
         let (problem, why) = match failed {
-            Failed::Problem(Problem::Slow) => (Problem::Slow, "no answer in time".to_owned()),
+            Failed::Unanswered(Problem::Slow) => (Problem::Slow, "no answer in time"),
             // The client's doing.
-            Failed::Problem(problem) => return problem,
-            Failed::Unsent(_) => (Problem::Unreachable, "connections are closed at once".to_owned()),
-            Failed::Broken(why) => (Problem::BrokenOff, why),
+            Failed::Problem(problem) | Failed::Unanswered(problem) => return *problem,
+            Failed::Unsent(_) => (Problem::Unreachable, "connections are closed at once"),
+            Failed::Broken(why) => (Problem::BrokenOff, &**why),
         };
-        self.upstreams.failed(at, &why);
+        self.upstreams.failed(at, why);
         problem
     }
 
@@ -274,18 +357,18 @@ impl Worker {
             let (_, client) = client.filter(|it| asked_for(&it.0)).ok_or(Problem::BrokenOff)?;
             let work = Outliving::default();
             response.extensions_mut().insert(work.clone());
-            tunnel::open(client, upstream, (lent.load, work, lent.sender));
+            tunnel::open(client, upstream, lent.slots, (lent.load, work, lent.sender));
             return Ok(response.map(|_| GatewayBody::empty()));
         }
-        if head::is_otherwise_encoded(response.headers()) {
-            return Err(Problem::BrokenOff);
-        }
+        let is_broken = head::is_otherwise_encoded(response.headers());
         head::strip_nominated(response.headers_mut());
         head::strip_hop_by_hop(response.headers_mut());
         *response.version_mut() = Version::HTTP_11;
         let (pool, upload) = (Arc::clone(&self.pool), lent.progress);
-        let lease = Lease { pool, upstream: lent.at, sender: lent.sender, upload };
-        Ok(response.map(|body| GatewayBody::download(body, lease, lent.load, self.still, deadline)))
+        let lease = (Lease { pool, upstream: lent.at, sender: lent.sender, upload }, lent.load);
+        let (slots, still) = (lent.slots, self.still);
+        let response = response.map(|body| GatewayBody::download(body, lease, slots, still, deadline));
+        if is_broken { Err(Problem::BrokenOff) } else { Ok(response) }
     }
 }
 
@@ -295,6 +378,25 @@ struct Lent {
     sender: Sender,
     load: Load,
     progress: Option<Arc<Progress>>,
+    slots: Option<HeldSlots>,
+}
+
+/// Why a wait for an answer is over.
+enum Wake<A> {
+    Answer(A),
+    /// The body of the request failed, and the upstream may answer all the same.
+    Failure(UploadFailure),
+    Due,
+}
+
+impl From<UploadFailure> for Problem {
+    fn from(failure: UploadFailure) -> Self {
+        match failure {
+            UploadFailure::TooLarge => Self::BodyTooLarge,
+            UploadFailure::Late => Self::BodyLate,
+            UploadFailure::Broken => Self::BodyBroken,
+        }
+    }
 }
 
 /// The same request once more; it has no body.

@@ -19,8 +19,10 @@ use tower_layer::Layer;
 
 use crate::body::GatewayBody;
 use crate::connect::Connector;
-use crate::forward::{Forward, Worker};
+use crate::detached::DetachedRequests;
+use crate::forward::{Forward, StripHeaders, Worker};
 use crate::head::{self, Caller};
+use crate::override_headers::OverrideHeaders;
 use crate::pool::Pool;
 use crate::settings::{GatewaySettings, Target};
 use crate::upstream::{Origin, Speech, Upstreams};
@@ -56,6 +58,7 @@ pub struct Gateway<S = MemoryStore> {
     connector: Connector,
     server: HttpServer,
     tarpit: Tarpit,
+    detached: Arc<DetachedRequests>,
 }
 
 impl<S: Store> Gateway<S> {
@@ -93,7 +96,8 @@ impl<S: Store> Gateway<S> {
         let (caps, tls) = (settings.caps.clone(), tls.transpose()?);
         let server = HttpServer { caps, tls, proxy_protocol, ..HttpServer::default() };
         let tarpit = Tarpit::new(settings.tarpit, sleep);
-        Ok(Self { settings, limiter, upstreams: Arc::new(upstreams), connector, server, tarpit })
+        let (upstreams, detached) = (Arc::new(upstreams), DetachedRequests::new(settings.detached));
+        Ok(Self { settings, limiter, upstreams, connector, server, tarpit, detached })
     }
 
     /// Where requests go.
@@ -120,10 +124,12 @@ impl<S: Store> Gateway<S> {
                 }));
             })
             .with_tarpit(self.tarpit_until(&drain));
+        let override_headers = Arc::new(self.settings.override_headers.clone());
         let make = move |connection: &Connection| {
             let address = connection.peer.ip();
             let forward = Forward::new(Arc::clone(&worker), Caller::new(address, connection.secure));
-            Limited(layer.clone().with_peer(move |_| Some(address)).layer(forward))
+            let limited = layer.clone().with_peer(move |_| Some(address)).layer(forward);
+            Limited { limited, override_headers: Arc::clone(&override_headers) }
         };
         self.server.clone().serve(listener, make, drain).await?;
         // What ends with this runtime would be held until its lease ends.
@@ -151,11 +157,14 @@ impl<S: Store> Gateway<S> {
             connector: self.connector.clone(),
             forwarding: settings.forwarding,
             trusts: trusted_by(&self.limiter),
+            strip_lookalikes: lookalikes_of(&self.limiter),
+            needs_host: needs_host(&self.limiter),
             headers: settings.caps.headers,
             answer: settings.answer,
             still: settings.still,
             total: settings.total,
             body: settings.body,
+            detached: Arc::clone(&self.detached),
         }
     }
 }
@@ -166,12 +175,27 @@ fn trusted_by<S: Store>(limiter: &SharedLimiter<S>) -> Trusts {
     Arc::new(move |address| limiter.load().policy().client().trusted_proxies.contains(address))
 }
 
+/// Removes headers that a service may take for headers that the policy in force reads.
+fn lookalikes_of<S: Store>(limiter: &SharedLimiter<S>) -> StripHeaders {
+    let limiter = limiter.clone();
+    Arc::new(move |headers| head::strip_lookalikes(headers, limiter.load().policy()))
+}
+
+/// Whether the policy in force limits hosts, so that a request without one cannot be matched.
+fn needs_host<S: Store>(limiter: &SharedLimiter<S>) -> Arc<dyn Fn() -> bool + Send + Sync> {
+    let limiter = limiter.clone();
+    Arc::new(move || limiter.load().policy().asks_for_hosts())
+}
+
 fn read(path: &Path) -> Result<Vec<u8>, StartError> {
     fs::read(path).map_err(|error| StartError::Unreadable(path.to_owned(), error))
 }
 
 /// The limiter with the forwarding service behind it, as hyper calls it.
-struct Limited<S>(Limit<Forward, S>);
+struct Limited<S> {
+    limited: Limit<Forward, S>,
+    override_headers: Arc<OverrideHeaders>,
+}
 
 impl<S: Store> Service<Request<Incoming>> for Limited<S> {
     type Response = Response<LimitBody<GatewayBody>>;
@@ -182,6 +206,7 @@ impl<S: Store> Service<Request<Incoming>> for Limited<S> {
     /// is taken away before anybody is counted by it.
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         head::strip_nominated(request.headers_mut());
-        tower_service::Service::call(&mut self.0.clone(), request)
+        self.override_headers.strip(request.headers_mut());
+        tower_service::Service::call(&mut self.limited.clone(), request)
     }
 }

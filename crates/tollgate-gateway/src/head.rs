@@ -16,9 +16,11 @@ use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Uri, Version};
 use smallvec::SmallVec;
+use tollgate::Policy;
 use tollgate::policy::path;
 use tollgate_http::Softened;
 
+use crate::override_headers::is_override;
 use crate::problem::Problem;
 use crate::settings::Forwarding;
 
@@ -64,6 +66,7 @@ pub(crate) fn prepare(
     caller: &Caller,
     forwarding: Forwarding,
     trusts: impl FnOnce(IpAddr) -> bool,
+    needs_host: impl FnOnce() -> bool,
 ) -> Result<(), Problem> {
     if parts.method == Method::CONNECT {
         return Err(Problem::Tunnel);
@@ -71,14 +74,16 @@ pub(crate) fn prepare(
     if is_otherwise_encoded(&parts.headers) {
         return Err(Problem::Encoding);
     }
-    // The asterisk is for `OPTIONS` (RFC 9112, 3.2.4), and other schemes for others.
+    // The asterisk is for `OPTIONS` (RFC 9112, 3.2.4), and other schemes for others. A target that
+    // is no path (`GET login`) is parsed as a host, and has an empty path.
     let is_web = |scheme: &Scheme| *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS;
-    if (parts.uri.path() == "*" && parts.method != Method::OPTIONS)
+    let is_asterisk = parts.uri.path() == "*" && parts.method == Method::OPTIONS;
+    if !(parts.uri.path().starts_with('/') || is_asterisk)
         || parts.uri.scheme().is_some_and(|scheme| !is_web(scheme))
     {
         return Err(Problem::Target);
     }
-    let host = host(parts)?;
+    let host = host(parts, needs_host)?;
     let version = via(parts.version);
     let upgrade = crate::tunnel::wanted(parts.version, &parts.headers);
     let trailers =
@@ -96,9 +101,7 @@ pub(crate) fn prepare(
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(UPGRADE, protocol);
     }
-    if parts.version == Version::HTTP_2 {
-        join_cookies(headers);
-    }
+    join_cookies(headers);
     tell_who_calls(headers, caller, &host, forwarding, trusts);
     headers.append(VIA, version);
     headers.insert(HOST, host);
@@ -145,7 +148,7 @@ pub(crate) fn to_http1(parts: &mut Parts) {
 }
 
 /// The one host of a request: of its target if that names one, else of its header.
-fn host(parts: &Parts) -> Result<HeaderValue, Problem> {
+fn host(parts: &Parts, needs_host: impl FnOnce() -> bool) -> Result<HeaderValue, Problem> {
     let mut lines = parts.headers.get_all(HOST).iter();
     let (line, second) = (lines.next(), lines.next());
     if second.is_some() {
@@ -156,8 +159,11 @@ fn host(parts: &Parts) -> Result<HeaderValue, Problem> {
         (Some(authority), _) => HeaderValue::from_str(authority.as_str()).map_err(|_| Problem::BadHost),
         (None, Some(line)) if line.to_str().is_ok_and(is_host) => Ok(line.clone()),
         (None, Some(_)) => Err(Problem::BadHost),
-        // HTTP/1.0 may do without; the upstream, spoken to in HTTP/1.1, may not.
-        (None, None) if parts.version == Version::HTTP_10 => Ok(HeaderValue::from_static("localhost")),
+        // HTTP/1.0 may do without; the upstream, spoken to in HTTP/1.1, may not. Where limits go by
+        // hosts, it met none of them, and a host that is made up would lead past them.
+        (None, None) if parts.version == Version::HTTP_10 && !needs_host() => {
+            Ok(HeaderValue::from_static("localhost"))
+        }
         (None, None) => Err(Problem::NoHost),
     }
 }
@@ -249,6 +255,7 @@ pub(crate) fn strip_trailers(trailers: &mut HeaderMap) {
         let text = name.as_str();
         is_hop_by_hop(name)
             || is_claim(name)
+            || is_override(text)
             || !may_be_listed(name)
             || matches!(
                 text,
@@ -266,6 +273,16 @@ pub(crate) fn strip_trailers(trailers: &mut HeaderMap) {
     let found: SmallVec<[HeaderName; 4]> = trailers.keys().filter(|it| settled(it)).cloned().collect();
     for name in found {
         trailers.remove(name);
+    }
+}
+
+/// Removes headers that some servers take for a header that the policy reads: CGI and its
+/// heirs call both `X-Api-Key` and `X_Api_Key` `HTTP_X_API_KEY`.
+pub(crate) fn strip_lookalikes(headers: &mut HeaderMap, policy: &Policy) {
+    let is_lookalike = |name: &&HeaderName| policy.reads_lookalike_of(name.as_str());
+    let found: SmallVec<[HeaderName; 4]> = headers.keys().filter(is_lookalike).cloned().collect();
+    for name in found {
+        headers.remove(name);
     }
 }
 
@@ -290,7 +307,8 @@ fn names(value: &HeaderValue) -> impl Iterator<Item = &str> {
     value.to_str().unwrap_or_default().split(',').map(str::trim).filter(|it| !it.is_empty())
 }
 
-/// Over HTTP/2 cookies may come one to a line; elsewhere they may not (RFC 9113, 8.2.3).
+/// Over HTTP/2 cookies may come one to a line; elsewhere they may not (RFC 9113, 8.2.3). Limits
+/// went by all lines, and a service that reads the first one only must see the same cookies.
 fn join_cookies(headers: &mut HeaderMap) {
     if headers.get_all(COOKIE).iter().nth(1).is_some() {
         let lines: Vec<_> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
@@ -357,7 +375,7 @@ fn forwarded_element(caller: &Caller, host: &HeaderValue) -> HeaderValue {
 /// Path and query alone, with `.` and `..` resolved; `None` where that is what came.
 /// Never something else instead: limits went by what it was.
 fn origin_form(uri: &Uri) -> Result<Option<Uri>, Problem> {
-    let Some(path) = resolved(uri.path()) else {
+    let Some(path) = path::without_dot_segments(uri.path()) else {
         let plain = uri.scheme().is_none() && uri.authority().is_none();
         let alone = || uri.path_and_query().cloned().map_or_else(|| Uri::from_static("/"), Uri::from);
         return Ok((!plain).then(alone));
@@ -367,25 +385,6 @@ fn origin_form(uri: &Uri) -> Result<Option<Uri>, Problem> {
         None => path,
     };
     PathAndQuery::try_from(target).map(|target| Some(target.into())).map_err(|_| Problem::Target)
-}
-
-/// The path that `.` and `..` lead to, if it has any, however they are written.
-fn resolved(written: &str) -> Option<String> {
-    let dotted = |segment: &str| {
-        let plain = segment.replace("%2e", ".").replace("%2E", ".");
-        plain == "." || plain == ".."
-    };
-    // Dots and escapes are rare enough to look twice then only.
-    let suspicious = written.bytes().any(|byte| matches!(byte, b'.' | b'%'));
-    if !suspicious || !written.split('/').any(dotted) {
-        return None;
-    }
-    let mut path = path::normal(written).into_owned();
-    let last = written.rsplit('/').next().unwrap_or_default();
-    if (last.is_empty() || dotted(last)) && !path.ends_with('/') {
-        path.push('/');
-    }
-    Some(path)
 }
 
 #[cfg(test)]
@@ -404,6 +403,8 @@ mod tests {
             ("/a/..", "/"),
             ("/a/b/..", "/a/"),
             ("/../../x", "/x"),
+            ("/a/../x/..%3B/%6Cogin", "/x/..%3B/%6Cogin"),
+            ("/a%2Fb/../c", "/c"),
             ("/a/./b/", "/a/b/"),
             ("http://example.com/a/../b", "/b"),
             ("http://example.com", "/"),
@@ -422,7 +423,7 @@ mod tests {
         let (mut parts, ()) = request.body(()).unwrap().into_parts();
         let caller = Caller::new([203, 0, 113, 9].into(), false);
         strip_nominated(&mut parts.headers);
-        prepare(&mut parts, &caller, Forwarding::Both, |_| trusted)?;
+        prepare(&mut parts, &caller, Forwarding::Both, |_| trusted, || false)?;
         Ok(parts.headers)
     }
 

@@ -14,9 +14,11 @@
 mod body;
 mod connect;
 mod demo;
+mod detached;
 mod forward;
 mod gateway;
 mod head;
+mod override_headers;
 mod pool;
 mod problem;
 mod settings;
@@ -25,4 +27,5 @@ mod upstream;
 
 pub use demo::Demo;
 pub use gateway::{Gateway, StartError};
+pub use override_headers::OverrideHeaders;
 pub use settings::{Forwarding, GatewaySettings, Target};

@@ -48,7 +48,7 @@ impl Problem {
             ),
             Self::Target => (
                 StatusCode::BAD_REQUEST,
-                "the target of the request is not a path, or too long to be resolved; send a path such as /search",
+                "the target of the request is not a path; send a path such as /search",
             ),
             Self::Tunnel => {
                 (StatusCode::METHOD_NOT_ALLOWED, "this is a gateway and no tunnel; `CONNECT` is not served")

@@ -7,6 +7,7 @@ use tollgate::Span;
 use tollgate::policy::{Fields, Located, Node, Problems, Words};
 use tollgate_net::Caps;
 
+use crate::override_headers::{OverrideHeaders, is_override};
 use crate::upstream::Origin;
 
 /// The `gateway` section of the file.
@@ -22,6 +23,8 @@ pub struct GatewaySettings {
     pub proxy_protocol: bool,
     /// How the upstream is told who calls.
     pub forwarding: Forwarding,
+    /// Which headers that replace path, method or host are passed on.
+    pub override_headers: OverrideHeaders,
     /// Threads. `None`: one for each core.
     pub workers: Option<usize>,
     /// What one client's connection may take.
@@ -30,6 +33,8 @@ pub struct GatewaySettings {
     pub body: Option<u64>,
     /// The most requests that are held back at a time.
     pub tarpit: usize,
+    /// The most requests that run on at their upstreams although their callers are gone, over all workers.
+    pub detached: usize,
     /// How long connecting to an upstream may take.
     pub connect: Duration,
     /// How long an upstream may take to begin its answer.
@@ -78,10 +83,12 @@ impl Default for GatewaySettings {
             upstream_ca: None,
             proxy_protocol: false,
             forwarding: Forwarding::XForwarded,
+            override_headers: OverrideHeaders::default(),
             workers: None,
             caps: Caps::default(),
             body: None,
             tarpit: 1_000,
+            detached: 1_000,
             connect: Duration::from_secs(2),
             answer: Duration::from_secs(60),
             still: Duration::from_secs(60),
@@ -102,6 +109,8 @@ const GATEWAY: Words = Words {
         "upstream_ca",
         "proxy_protocol",
         "forwarded",
+        "override_headers",
+        "paths",
         "workers",
         "timeouts",
         "caps",
@@ -114,6 +123,8 @@ const GATEWAY: Words = Words {
         ("backend", "upstream"),
         ("backends", "upstream"),
         ("target", "upstream"),
+        ("path", "paths"),
+        ("method_override", "override_headers"),
         ("threads", "workers"),
         ("timeout", "timeouts"),
         ("certificate", "tls"),
@@ -136,13 +147,15 @@ const TIMEOUTS: Words = Words {
 
 const CAPS: Words = Words {
     section: "`caps`",
-    known: &["header_bytes", "headers", "body", "connections", "streams", "tarpit"],
+    known: &["header_bytes", "headers", "body", "connections", "streams", "tarpit", "detached"],
     elsewhere: &[
         ("header_size", "header_bytes"),
         ("body_size", "body"),
         ("max_body", "body"),
         ("waiting", "tarpit"),
         ("held", "tarpit"),
+        ("abandoned", "detached"),
+        ("outliving", "detached"),
     ],
 };
 
@@ -206,6 +219,10 @@ impl GatewaySettings {
             &mut self.keep,
             fields.get("keep_alive").and_then(|it| it.whole("`keep_alive`", 0..=65_536, problems)),
         );
+        if let Some(kept) = fields.get("override_headers").and_then(|node| override_headers(node, problems)) {
+            self.override_headers = kept;
+        }
+        // `paths` belongs to the policy, which reads it here too.
         // Nothing here acts on it: `tollgate validate` compares limits with it.
         if let Some(node) = fields.get("capacity") {
             node.rate("`capacity`", problems);
@@ -268,6 +285,10 @@ impl GatewaySettings {
             &mut self.tarpit,
             fields.get("tarpit").and_then(|it| it.whole("`tarpit`", 0..=1_000_000, problems)),
         );
+        set_size(
+            &mut self.detached,
+            fields.get("detached").and_then(|it| it.whole("`detached`", 0..=1_000_000, problems)),
+        );
         self.body = fields
             .get("body")
             .filter(|it| it.text() != Some("off"))
@@ -297,6 +318,28 @@ fn time(node: &Node, what: &str, problems: &mut Problems) -> Option<Located<Dura
 
 fn path(node: &Node, what: &str, problems: &mut Problems) -> Option<PathBuf> {
     Some(node.word(&format!("`{what}`"), problems)?.value.into())
+}
+
+/// `remove`, `keep`, or the names of those that are kept.
+fn override_headers(node: &Node, problems: &mut Problems) -> Option<OverrideHeaders> {
+    match node.text() {
+        Some("remove") => return Some(OverrideHeaders::Removed),
+        Some("keep") => return Some(OverrideHeaders::Kept),
+        _ => {}
+    }
+    let mut kept = Vec::new();
+    for item in node.items() {
+        let name = item.word("a header", problems)?.value.to_ascii_lowercase();
+        if !is_override(&name) {
+            problems
+                .error(item.place, format!("{} is not removed in any case", item.describe()))
+                .label("`remove`, `keep`, or the names of headers that are kept")
+                .help("these are about headers such as X-Original-URL and X-HTTP-Method-Override, which replace path or method");
+            return None;
+        }
+        kept.push(name.into());
+    }
+    Some(OverrideHeaders::KeptOnly(kept))
 }
 
 fn target(node: &Node, problems: &mut Problems) -> Option<Target> {

@@ -4,6 +4,9 @@ use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderMap, HeaderValue, Version};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use tokio::io::copy_bidirectional;
+
+use crate::detached::{HeldSlots, wait_for_close};
 
 /// The protocol that a request wants to change to.
 ///
@@ -27,16 +30,40 @@ pub(crate) fn offers(wanted: &HeaderValue, chosen: &HeaderValue) -> bool {
     listed.any(|it| !it.is_empty() && it.eq_ignore_ascii_case(chosen.as_bytes()))
 }
 
-/// Carries bytes both ways until both sides have had enough, and holds what is held meanwhile.
-pub(crate) fn open(client: OnUpgrade, upstream: OnUpgrade, held: impl Send + 'static) {
+/// Carries bytes both ways until both sides have had enough, and holds what is held meanwhile. `slots` are held
+/// until the upstream has closed its end, also where the caller is gone before.
+pub(crate) fn open(
+    client: OnUpgrade,
+    upstream: OnUpgrade,
+    slots: Option<HeldSlots>,
+    held: impl Send + 'static,
+) {
     tokio::spawn(async move {
-        let (client, upstream) = match tokio::try_join!(client, upstream) {
-            Ok(ends) => ends,
-            Err(error) => return tracing::debug!(%error, "a change of protocol came to nothing"),
+        let (client, upstream) = tokio::join!(client, upstream);
+        let mut upstream = match upstream {
+            Ok(upstream) => TokioIo::new(upstream),
+            Err(error) => {
+                tracing::debug!(%error, "a change of protocol came to nothing");
+                return slots.map_or((), HeldSlots::release);
+            }
         };
-        let (mut client, mut upstream) = (TokioIo::new(client), TokioIo::new(upstream));
-        let _ = tokio::io::copy_bidirectional(&mut client, &mut upstream).await;
-        drop(held);
+        match client {
+            Ok(client) => {
+                let copied = copy_bidirectional(&mut TokioIo::new(client), &mut upstream).await;
+                if copied.is_ok() {
+                    return slots.map_or((), HeldSlots::release);
+                }
+            }
+            Err(error) => tracing::debug!(%error, "a change of protocol came to nothing"),
+        }
+        if let Some(slots) = slots {
+            slots.detach(|slots| async move {
+                let _held = held;
+                if wait_for_close(upstream).await {
+                    slots.release();
+                }
+            });
+        }
     });
 }
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::owed::Owed;
+use crate::owed::Owing;
 
 pin_project! {
     /// The body of an answer that went through a [`Limit`](crate::Limit).
@@ -24,14 +24,14 @@ pin_project! {
     #[project = Projected]
     enum Origin<B> {
         // The service answered, and its request owes this when it is over.
-        Admitted { #[pin] body: B, owed: Option<Owed> },
+        Admitted { #[pin] body: B, owed: Option<Owing> },
         // The request was refused; `None` once that is told.
         Refused { body: Option<Bytes> },
     }
 }
 
 impl<B> LimitBody<B> {
-    pub(crate) const fn admitted(body: B, owed: Option<Owed>) -> Self {
+    pub(crate) const fn admitted(body: B, owed: Option<Owing>) -> Self {
         Self { origin: Origin::Admitted { body, owed } }
     }
 
@@ -56,7 +56,7 @@ where
             Projected::Admitted { body, owed } => {
                 let frame = std::task::ready!(body.poll_frame(cx));
                 match (&frame, &mut *owed) {
-                    (Some(Ok(frame)), Some(owed)) => owed.meters().frame(frame),
+                    (Some(Ok(frame)), Some(owed)) => owed.with_meters(|meters| meters.frame(frame)),
                     (None, Some(_)) => *owed = None,
                     _ => {}
                 }

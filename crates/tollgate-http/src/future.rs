@@ -6,12 +6,14 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::header::ACCEPT_ENCODING;
-use http::{HeaderMap, HeaderValue, Response};
+use http::request::Parts;
+use http::{HeaderValue, Response};
 use pin_project_lite::pin_project;
 
 use crate::body::LimitBody;
 use crate::headers::Written;
-use crate::owed::{Outliving, Owed, Unreached};
+use crate::meter::Meters;
+use crate::owed::{Outliving, Owing, Unreached};
 use crate::soft::Soft;
 
 /// Marks an answer, in its extensions, that a layer refused.
@@ -32,16 +34,20 @@ pub(crate) struct Passing {
     /// What its answer will say about limits.
     pub(crate) written: Option<Written>,
     /// What it leaves to be paid when it is over.
-    pub(crate) owed: Option<Owed>,
+    pub(crate) owed: Option<Owing>,
 }
 
 impl Passing {
     /// Sees to it that the answer can be read where a cost stands in it: a client that asks
-    /// for a compressed one must not be cheaper for it.
-    pub(crate) fn prepare(&mut self, headers: &mut HeaderMap) {
-        if self.owed.as_mut().is_some_and(|owed| owed.meters().read_bodies()) {
+    /// for a compressed one must not be cheaper for it. Lends the slots to the service behind.
+    pub(crate) fn prepare(&mut self, parts: &mut Parts) {
+        let Some(owed) = &mut self.owed else { return };
+        if owed.with_meters(|meters| meters.read_bodies()) {
             // A map that is full stays as it is: the alternative is a panic.
-            let _full = headers.try_insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+            let _full = parts.headers.try_insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        }
+        if let Owing::Shared(guard) = owed {
+            parts.extensions.insert(guard.clone());
         }
     }
 
@@ -51,10 +57,10 @@ impl Passing {
         let mut owed = self.owed.take();
         if let Some(owed) = &mut owed {
             if is_refused || response.extensions().get::<Unreached>().is_some() {
-                owed.meters().was_not_reached();
+                owed.with_meters(Meters::was_not_reached);
             } else {
                 // As the service wrote it, before ours are added.
-                owed.meters().head(response.headers());
+                owed.with_meters(|meters| meters.head(response.headers()));
             }
         }
         if let Some(written) = self.written.take()
@@ -99,7 +105,7 @@ impl<F, R, E> LimitFuture<F, R, E> {
     /// The service behind has been called.
     pub(crate) fn passing(answer: F, mut passing: Passing) -> Self {
         if let Some(owed) = &mut passing.owed {
-            owed.meters().begin();
+            owed.with_meters(Meters::begin);
         }
         Self { stage: Stage::Passing { answer, passing } }
     }

@@ -4,6 +4,9 @@
 //! words it reads differs, so the policy's `headers` section chooses: the
 //! `X-RateLimit-*` of most services, the IETF fields, and dialects.
 //!
+//! Headers with room for one limit describe the one that `described` chooses; `RateLimit` and
+//! `RateLimit-Policy` list every limit that applied.
+//!
 //! All of them speak of the same moment. What they call the reset is the wait of
 //! a limit that refused, and else the time until it is as good as unused; of slots,
 //! which come back when they come back, a second (`retry_after`). So
@@ -23,6 +26,7 @@
 //! Invariant: only printable ASCII is written, whatever the names are; numbers
 //! fit a structured field's 15 digits. Held by `tests/headers.rs`.
 
+mod described;
 mod dialects;
 mod ietf;
 mod retry_after;
@@ -31,8 +35,10 @@ mod triple;
 
 use http::{HeaderMap, HeaderName};
 use tollgate::policy::{Dialect, HeaderSettings, IetfHeaders, XRateLimit};
-use tollgate::{Decision, DecisionId, Fate};
+use tollgate::{Decision, DecisionId, Fate, Timestamp};
 
+use self::described::described;
+pub(crate) use self::described::{Kind, is_primary};
 pub(crate) use self::dialects::{covers_everything, spoken};
 use self::retry_after::until_change;
 pub use self::retry_after::{RetryAfter, decider};
@@ -89,35 +95,56 @@ pub(crate) fn written(
     if let Some(retry_after) = retry_after {
         retry_after.write(&mut sheet);
     }
-    if let (Some(decider), Some(at)) = (decider(decision), decision.at()) {
-        let dialects = || spoken(decider.limit().dialects(), &settings.dialects);
-        // Whoever speaks like these is read by clients that take a reset for a date.
-        let dated = dialects().any(|it| matches!(it, Dialect::Discord | Dialect::GitHub));
-        match settings.x_ratelimit {
-            XRateLimit::Delta if !dated => {
-                triple::X_RATELIMIT.write(&mut sheet, &decider, triple::Reset::Delta);
-            }
-            XRateLimit::Off if !dated => {}
-            _ => triple::X_RATELIMIT.write(&mut sheet, &decider, triple::Reset::Epoch(at)),
-        }
-        match settings.ietf {
-            IetfHeaders::Draft11 => ietf::write_draft_11(&mut sheet, decision),
-            IetfHeaders::Draft6 => {
-                triple::RATELIMIT.write(&mut sheet, &decider, triple::Reset::Delta);
-                ietf::write_draft_6_policy(&mut sheet, decision);
-            }
-            IetfHeaders::Off => {}
-        }
-        let is_refusal = decision.fate() == Fate::Refused;
-        for dialect in dialects() {
-            dialects::write(&mut sheet, dialect, &dialects::Answer { decider, is_refusal, id, retry_after });
-        }
+    if let Some(at) = decision.wall_at() {
+        write_limits(&mut sheet, decision, id, settings, retry_after, at);
     }
     write_id(&mut sheet, id);
     if let Some(instead) = degraded(decision) {
         sheet.fixed_for(&TOLLGATE_DEGRADED, instead);
     }
     Some(sheet.finish())
+}
+
+/// Writes the numbers of the limits that were counted at `at`.
+fn write_limits(
+    sheet: &mut Sheet,
+    decision: &Decision<'_>,
+    id: DecisionId,
+    settings: &HeaderSettings,
+    retry_after: Option<RetryAfter>,
+    at: Timestamp,
+) {
+    let described = described(decision, settings);
+    let own = described.as_ref().map_or(&[][..], |it| it.limit().dialects());
+    let dialects = || spoken(own, &settings.dialects);
+    if let Some(described) = &described {
+        // Whoever speaks like these is read by clients that take a reset for a date.
+        let dated = dialects().any(|it| matches!(it, Dialect::Discord | Dialect::GitHub));
+        match settings.x_ratelimit {
+            XRateLimit::Delta if !dated => {
+                triple::X_RATELIMIT.write(sheet, described, triple::Reset::Delta);
+            }
+            XRateLimit::Off if !dated => {}
+            _ => triple::X_RATELIMIT.write(sheet, described, triple::Reset::Epoch(at)),
+        }
+    }
+    match settings.ietf {
+        IetfHeaders::Draft11 => ietf::write_draft_11(sheet, decision, at),
+        IetfHeaders::Draft6 => {
+            if let Some(described) = &described {
+                triple::RATELIMIT.write(sheet, described, triple::Reset::Delta);
+            }
+            ietf::write_draft_6_policy(sheet, decision, at);
+        }
+        IetfHeaders::Off => {}
+    }
+    if let Some(described) = described {
+        let is_refusal = decision.fate() == Fate::Refused;
+        let answer = dialects::Answer { decision, described, is_refusal, id, retry_after };
+        for dialect in dialects() {
+            dialects::write(sheet, dialect, &answer);
+        }
+    }
 }
 
 /// Whether there is anything to tell: a limit was counted or could not be, or the caller

@@ -58,7 +58,8 @@ impl Identity {
         Self { plan: Some(plan.into()), ..self }
     }
 
-    /// The verified token says this.
+    /// The verified token says this. A claim that is given several different values names no
+    /// caller: limits count by the client's address then.
     #[must_use]
     pub fn claim(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.claims.push((name.into(), value.into()));

@@ -55,7 +55,8 @@ use crate::tarpit::Tarpit;
 /// ```
 ///
 /// Slots of concurrency limits are held until the last byte of the answer is
-/// sent or until their `ttl` has passed, whichever comes first. An answer that
+/// sent or until their `ttl` has passed, whichever comes first; a service that works on without
+/// its caller holds them with a [`SlotGuard`](crate::SlotGuard). An answer that
 /// takes longer than that goes on, but is no longer counted: choose a `ttl`
 /// longer than the longest answer.
 pub struct LimitLayer<S = MemoryStore> {

@@ -11,6 +11,7 @@
 //! - [`Softened`], [`soft_value`]: what the service behind is told of soft thresholds.
 //! - [`Tarpit`]: requests over a soft threshold are held back for a while.
 //! - [`Outliving`]: work that goes on after its answer, and its slots with it.
+//! - [`SlotGuard`]: work that goes on although its caller has hung up, and its slots with it.
 //! - [`Unreached`]: an answer to a request that the service behind never saw.
 //!
 //! Not here: sockets. Nothing in this crate opens, reads or waits for one.
@@ -27,6 +28,7 @@ mod peer;
 mod rejection;
 mod service;
 mod shared;
+mod slot_guard;
 mod soft;
 mod tarpit;
 mod view;
@@ -42,6 +44,7 @@ pub use peer::Peer;
 pub use rejection::{Rejection, promise};
 pub use service::Limit;
 pub use shared::SharedLimiter;
+pub use slot_guard::SlotGuard;
 pub use soft::{Softened, TOLLGATE_SOFT, soft_limits, soft_value};
 pub use tarpit::Tarpit;
 pub use view::HttpRequest;

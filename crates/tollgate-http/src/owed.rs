@@ -7,7 +7,8 @@
 //! [`LimitLayer::with_spawn`](crate::LimitLayer::with_spawn). Without a hook
 //! the slot ends with its lease, and the cost stays what was reserved.
 //!
-//! Not here: taking slots and reserves (`tollgate`), finding out costs (`meter`).
+//! Not here: taking slots and reserves (`tollgate`), finding out costs (`meter`), slots that outlive their
+//! caller (`slot_guard`).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,6 +19,7 @@ use tollgate::{Clock, Decision, Limiter, Policy, Receipt, Store};
 
 use crate::meter::{Costs, Meters};
 use crate::shared::SharedLimiter;
+use crate::slot_guard::SlotGuard;
 
 /// Work that outlives the request it belongs to.
 pub(crate) type Background = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -31,6 +33,9 @@ pub(crate) struct Owed(Box<dyn Debt>);
 /// What is owed to one store.
 trait Debt: Send {
     fn meters(&mut self) -> &mut Meters;
+
+    /// Does not release the slots: they end with their `ttl`.
+    fn leave_slots(&mut self);
 }
 
 struct OwedTo<S: Store> {
@@ -41,16 +46,37 @@ struct OwedTo<S: Store> {
     receipt: Option<Receipt>,
     meters: Meters,
     spawn: Option<Spawn>,
+    /// Whether the slots end with their `ttl` instead of being released.
+    leaves_slots: bool,
+}
+
+/// The debt of a request as its answer carries it.
+pub(crate) enum Owing {
+    /// Paid when the answer has ended or its caller is gone.
+    Alone(Owed),
+    /// Paid when the service behind is done with it, too.
+    Shared(SlotGuard),
+}
+
+impl Owing {
+    /// Calls this with what is found out about the answer.
+    pub(crate) fn with_meters<T>(&mut self, call: impl FnOnce(&mut Meters) -> T) -> T {
+        match self {
+            Self::Alone(owed) => call(owed.meters()),
+            Self::Shared(guard) => call(guard.lock().meters()),
+        }
+    }
 }
 
 impl Owed {
     /// What a decision leaves to be paid, if anything. Nearly none does, so what
-    /// is copied here costs the others nothing.
+    /// is copied here costs the others nothing. `outer`: the slots that a layer further out holds.
     pub(crate) fn of<S: Store>(
         limiter: &Arc<Limiter<S>>,
         decision: &Decision<'_>,
         (in_force, clock, spawn): (&SharedLimiter<S>, &Arc<dyn Clock>, Option<&Spawn>),
-    ) -> Option<Self> {
+        outer: Option<&SlotGuard>,
+    ) -> Option<Owing> {
         if decision.owner().is_none() && !may_settle(limiter.policy(), decision) {
             return None;
         }
@@ -59,9 +85,19 @@ impl Owed {
         if receipt.slots() == 0 && meters.is_empty() {
             return None;
         }
-        let (limiter, in_force) = (Arc::clone(limiter), in_force.clone());
-        let owed = OwedTo { limiter, in_force, receipt: Some(receipt), meters, spawn: spawn.cloned() };
-        Some(Self(Box::new(owed)))
+        let ttl = receipt.hold_on_hangup(limiter.policy());
+        let (limiter, in_force, spawn) = (Arc::clone(limiter), in_force.clone(), spawn.cloned());
+        let receipt = Some(receipt);
+        let owed = Self(Box::new(OwedTo { limiter, in_force, receipt, meters, spawn, leaves_slots: false }));
+        Some(match ttl {
+            Some(ttl) => Owing::Shared(SlotGuard::new(owed, ttl, clock, outer)),
+            None => Owing::Alone(owed),
+        })
+    }
+
+    /// Does not release the slots: they end with their `ttl`.
+    pub(crate) fn leave_slots(&mut self) {
+        self.0.leave_slots();
     }
 
     /// What is found out about the answer.
@@ -80,6 +116,10 @@ impl<S: Store> Debt for OwedTo<S> {
     fn meters(&mut self) -> &mut Meters {
         &mut self.meters
     }
+
+    fn leave_slots(&mut self) {
+        self.leaves_slots = true;
+    }
 }
 
 /// Work that goes on after its answer, such as a tunnel: it holds the slots of
@@ -88,10 +128,10 @@ impl<S: Store> Debt for OwedTo<S> {
 /// A service puts one clone into the extensions of its answer and keeps another;
 /// the request is over with the last clone.
 #[derive(Clone, Default)]
-pub struct Outliving(Arc<Mutex<Vec<Owed>>>);
+pub struct Outliving(Arc<Mutex<Vec<Owing>>>);
 
 impl Outliving {
-    pub(crate) fn keep(&self, owed: Owed) {
+    pub(crate) fn keep(&self, owed: Owing) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(owed);
     }
 }
@@ -102,8 +142,14 @@ impl Outliving {
 #[derive(Clone, Copy, Debug)]
 pub struct Unreached;
 
-async fn pay<S: Store>(limiter: Arc<Limiter<S>>, in_force: SharedLimiter<S>, receipt: Receipt, costs: Costs) {
-    if receipt.slots() > 0 {
+async fn pay<S: Store>(
+    limiter: Arc<Limiter<S>>,
+    in_force: SharedLimiter<S>,
+    receipt: Receipt,
+    costs: Costs,
+    leaves_slots: bool,
+) {
+    if receipt.slots() > 0 && !leaves_slots {
         // A store that fails now forgets the slot when its lease ends.
         let _outage = limiter.release_receipt(&receipt).await;
     }
@@ -118,7 +164,8 @@ impl<S: Store> Drop for OwedTo<S> {
     fn drop(&mut self) {
         let Some(receipt) = self.receipt.take() else { return };
         let (limiter, in_force) = (Arc::clone(&self.limiter), self.in_force.clone());
-        let mut paying: Background = Box::pin(pay(limiter, in_force, receipt, self.meters.costs()));
+        let mut paying: Background =
+            Box::pin(pay(limiter, in_force, receipt, self.meters.costs(), self.leaves_slots));
         let done = paying.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
         if let (false, Some(spawn)) = (done, &self.spawn) {
             spawn(paying);

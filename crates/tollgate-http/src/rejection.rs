@@ -8,6 +8,8 @@
 //! | deny-listed | 403 | no, and the entry is not shown |
 //! | key or plan is blocked by a limit | 403 | no |
 //! | the request lacks the key of a limit that refuses such | 403 | with the key; the detail says which |
+//! | the request has several different keys, and the policy refuses such | 400 | with one key |
+//! | servers may take the path for different places, and the policy refuses such | 400 | with another path |
 //! | the store gives no answer and a limit says `deny` | 503 | `Retry-After: 1` |
 //!
 //! A missing key is not 401: that status demands a challenge for credentials
@@ -28,12 +30,12 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use smallvec::SmallVec;
-use tollgate::policy::{Dialect, HeaderSettings};
+use tollgate::policy::{BlockReason, Dialect, HeaderSettings};
 use tollgate::{Decision, DecisionId, Fate, Limit, LimitOutcome};
 
 use self::accept::Form;
 pub use self::words::promise;
-use crate::headers::{RetryAfter, covers_everything, decider, spoken, write_headers};
+use crate::headers::{Kind, RetryAfter, covers_everything, decider, is_primary, spoken, write_headers};
 
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
@@ -56,7 +58,7 @@ const USUAL_HEADERS: usize = 12;
 /// let id = limiter.id_of(&refused);
 /// let rejection = Rejection::of(&refused, id, RetryAfter::of(&refused, 0, 0)).expect("it was refused");
 /// assert_eq!(rejection.status(), 429);
-/// assert_eq!(rejection.detail(), "limit `api` allows 1 per minute; try again in 60 s");
+/// assert_eq!(rejection.detail(), "limit `api` allows 1 per minute; try again in 1 min");
 /// # Ok::<(), tollgate::PolicyError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -83,8 +85,20 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
             Fate::DenyListed(_) => {
                 Some(Self::uncounted(decision, id, "this caller is on the deny list".to_owned(), None))
             }
+            Fate::AmbiguousPath => {
+                let detail = "servers may take this path for different places; write it without encoded \
+                              slashes, backslashes, `;` and dot segments";
+                let rejection = Self::uncounted(decision, id, detail.to_owned(), None);
+                Some(Self { status: StatusCode::BAD_REQUEST, title: "Bad Request", ..rejection })
+            }
             Fate::Blocked(block) => {
-                Some(Self::uncounted(decision, id, words::block(block), Some(block.limit)))
+                let rejection = Self::uncounted(decision, id, words::block(block), Some(block.limit));
+                Some(match block.reason {
+                    BlockReason::Ambiguous => {
+                        Self { status: StatusCode::BAD_REQUEST, title: "Bad Request", ..rejection }
+                    }
+                    BlockReason::Override | BlockReason::Plan | BlockReason::MissingKey => rejection,
+                })
             }
         }
     }
@@ -160,7 +174,7 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
         self.id
     }
 
-    /// 429, 403 or 503.
+    /// 429, 403, 400 or 503.
     pub const fn status(&self) -> StatusCode {
         self.status
     }
@@ -180,20 +194,42 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
         self.retry_after
     }
 
+    /// Whether the request was refused because it can be understood in several ways: its path has
+    /// several readings, or a credential several different values.
+    pub fn is_ambiguous(&self) -> bool {
+        match self.decision.fate() {
+            Fate::AmbiguousPath => true,
+            Fate::Blocked(block) => block.reason == BlockReason::Ambiguous,
+            _ => false,
+        }
+    }
+
     /// Whether this is about all that the caller does, and not one endpoint.
     fn is_global(&self) -> bool {
         decider(self.decision).is_some_and(|decider| covers_everything(&decider))
     }
 
+    /// What the units of the limit are that refused.
+    fn kind(&self) -> Option<Kind> {
+        decider(self.decision).map(|decider| Kind::of(&decider))
+    }
+
+    /// Whether the main quota of the caller is used up.
+    fn is_primary(&self, settings: &HeaderSettings) -> bool {
+        is_primary(self.decision, settings)
+    }
+
     /// Status and body: in the words of the policy's dialects, or in the form
     /// that the request's headers prefer.
     pub fn response(&self, request: &HeaderMap, settings: &HeaderSettings) -> Response<Bytes> {
-        let mut in_dialects = spoken(self.own_dialects, &settings.dialects);
-        let (status, content_type, body) = match in_dialects.find_map(|it| dialects::body(it, self, request))
-        {
-            Some(imitation) => (imitation.status, imitation.content_type, imitation.body),
-            None => self.plain(Form::preferred(request)),
-        };
+        // A request that must be written differently is no business of dialects about limits.
+        let is_malformed = self.is_ambiguous();
+        let mut in_dialects = spoken(self.own_dialects, &settings.dialects).filter(|_| !is_malformed);
+        let (status, content_type, body) =
+            match in_dialects.find_map(|it| dialects::body(it, self, request, settings)) {
+                Some(imitation) => (imitation.status, imitation.content_type, imitation.body),
+                None => self.plain(Form::preferred(request)),
+            };
         let mut response = Response::new(body);
         *response.status_mut() = status;
         *response.headers_mut() = HeaderMap::with_capacity(USUAL_HEADERS);

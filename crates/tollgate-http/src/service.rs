@@ -90,12 +90,12 @@ where
             limiter.decide_at_once(&view, |decision| self.wiring.conclude(&limiter, decision, &parts));
         match concluded {
             Some(Conclusion::Passes(mut passing)) => {
-                passing.prepare(&mut parts.headers);
+                passing.prepare(&mut parts);
                 LimitFuture::passing(ready.call(Request::from_parts(parts, body)), passing)
             }
             Some(Conclusion::Softened(softened)) => {
                 let (mut passing, soft) = *softened;
-                passing.prepare(&mut parts.headers);
+                passing.prepare(&mut parts);
                 let waiting = self.wiring.soften(soft, &mut parts);
                 let request = Request::from_parts(parts, body);
                 match waiting {
@@ -130,12 +130,12 @@ where
     drop(decision);
     match concluded {
         Conclusion::Passes(mut passing) => {
-            passing.prepare(&mut parts.headers);
+            passing.prepare(&mut parts);
             LimitFuture::passing(inner.call(Request::from_parts(parts, body)), passing).await
         }
         Conclusion::Softened(softened) => {
             let (mut passing, soft) = *softened;
-            passing.prepare(&mut parts.headers);
+            passing.prepare(&mut parts);
             if let Some(waiting) = wiring.soften(soft, &mut parts) {
                 waiting.over().await;
             }
@@ -171,7 +171,12 @@ impl<S: Store> Wiring<S> {
         }
         let passing = Passing {
             written: written(decision, id, settings, None),
-            owed: Owed::of(limiter, decision, (&self.limiter, &self.clock, self.spawn.as_ref())),
+            owed: Owed::of(
+                limiter,
+                decision,
+                (&self.limiter, &self.clock, self.spawn.as_ref()),
+                parts.extensions.get(),
+            ),
         };
         match Soft::of(decision) {
             None => Conclusion::Passes(passing),

@@ -80,6 +80,10 @@ impl Request for HttpRequest<'_> {
         self.parts.headers.get_all(name).iter().nth(index).map(http::HeaderValue::as_bytes)
     }
 
+    fn visit_header<'r>(&'r self, name: &str, visit: &mut dyn FnMut(&'r [u8])) {
+        self.parts.headers.get_all(name).iter().for_each(|line| visit(line.as_bytes()));
+    }
+
     /// With an [`Identity`], even an empty one: whoever put it there has looked.
     fn is_identified(&self) -> bool {
         self.identity.is_some()
@@ -103,6 +107,11 @@ impl Request for HttpRequest<'_> {
 
     fn claim(&self, name: &str) -> Option<&str> {
         self.identity?.claims.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    fn visit_claim<'r>(&'r self, name: &str, visit: &mut dyn FnMut(&'r str)) {
+        let claims = self.identity.map_or(&[][..], |identity| &identity.claims);
+        claims.iter().filter(|(known, _)| known == name).for_each(|(_, value)| visit(value));
     }
 }
 
@@ -202,6 +211,30 @@ mod tests {
         assert!(get("ann"));
         assert!(!get("ann"));
         assert!(get("bob"), "another cookie is another caller");
+    }
+
+    #[test]
+    fn callers_with_several_credentials_share_one_allowance() {
+        let limiter = Limiter::from_policy("limits: [{by: api_key, missing: skip, bucket: 1/day}]").unwrap();
+        let get = |key: &str, token: &str| {
+            let request = http::Request::get("/").header("x-api-key", "own").header("x-api-key", key);
+            admits(&limiter, request.header("authorization", format!("Bearer {token}")))
+        };
+        assert!(get("a", "1"));
+        assert!(!get("b", "2"));
+        assert!(get("own", "3"), "the same key twice is one key");
+    }
+
+    #[test]
+    fn a_claim_that_was_given_two_values_names_no_caller() {
+        let limiter = Limiter::from_policy("limits: [{by: 'claim:org', bucket: 1/day}]").unwrap();
+        let get = |org: &str| {
+            let identity = Identity::new().claim("org", "acme").claim("org", org);
+            admits(&limiter, http::Request::get("/").extension(identity))
+        };
+        assert!(get("a"));
+        assert!(!get("b"));
+        assert!(get("acme"));
     }
 
     #[test]

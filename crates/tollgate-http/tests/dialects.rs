@@ -4,7 +4,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use serde_json::{Value, json};
 use tollgate::{Call, Limiter, ManualClock, MemoryStore, Policy, Timestamp};
-use tollgate_http::{Rejection, RetryAfter};
+use tollgate_http::{Rejection, RetryAfter, write_headers};
 
 type TestLimiter = Limiter<MemoryStore<ManualClock>>;
 
@@ -92,7 +92,8 @@ fn openai_and_stripe_have_an_error_object() {
     let response = refusal(&used_up("openai"), &caller(), &[]);
     let id = header(&response, "tollgate-decision");
     assert_eq!(header(&response, "x-request-id"), id);
-    let error = json!({"message": TOO_OFTEN, "type": "rate_limit_error", "param": null, "code": "rate_limit_exceeded"});
+    let error =
+        json!({"message": TOO_OFTEN, "type": "requests", "param": null, "code": "rate_limit_exceeded"});
     assert_eq!(json_of(&response), json!({ "error": error }));
 
     let response = refusal(&used_up("stripe"), &caller(), &[]);
@@ -101,17 +102,110 @@ fn openai_and_stripe_have_an_error_object() {
     assert_eq!(header(&response, "stripe-should-retry"), "true");
 }
 
+/// What `github` says of a refusal of `cost` by this policy, after one admitted request.
+#[track_caller]
+fn github(policy: &str, cost: u64) -> (String, Response<bytes::Bytes>) {
+    let limiter = limiter(&format!("headers: {{dialects: github, x_ratelimit: delta}}\n{policy}"));
+    assert!(limiter.check(&caller()).is_allowed());
+    let response = refusal(&limiter, &caller().cost(cost), &[]);
+    let message = json_of(&response)["message"].as_str().unwrap().to_owned();
+    (message, response)
+}
+
 #[test]
-fn github_speaks_of_a_secondary_rate_and_of_dates() {
-    let limiter = limiter(
-        "headers: {dialects: github, x_ratelimit: delta}
-limits: [{name: a, by: ip, bucket: 1/40s}]",
-    );
+fn github_names_the_primary_limit_where_that_is_used_up_and_speaks_of_dates() {
+    let (message, response) = github("limits: [{name: a, by: ip, bucket: 1/40s}]", 1);
+    assert_eq!(message, format!("API rate limit exceeded: {TOO_OFTEN}"));
+    assert_eq!(json_of(&response)["status"], "429");
+    for (name, value) in [
+        ("x-ratelimit-limit", "1"),
+        ("x-ratelimit-remaining", "0"),
+        ("x-ratelimit-used", "1"),
+        ("x-ratelimit-resource", "a"),
+        ("x-ratelimit-reset", "1700000040"),
+        ("retry-after", "40"),
+    ] {
+        assert_eq!(
+            header(&response, name),
+            value,
+            "{name}: its clients wait for a date when nothing remains"
+        );
+    }
+}
+
+#[test]
+fn github_calls_slots_shorter_rates_and_requests_that_ask_for_too_much_at_once_secondary() {
+    const SECONDARY: &str = "You have exceeded a secondary rate limit: limit `a";
+    for (policy, cost) in [
+        ("limits: [{name: a, by: ip, slots: 1}, {name: main, by: ip, bucket: 9/hour}]", 1),
+        ("limits: [{name: a, by: ip, bucket: 1/minute}, {name: main, by: ip, bucket: 9/hour}]", 1),
+        ("limits: [{name: a, by: ip, windows: [1/minute, 9/hour]}]", 1),
+        // One is left of three: the clients look for a remaining of zero.
+        ("limits: [{name: a, by: ip, bucket: 3/hour}]", 3),
+    ] {
+        let (message, response) = github(policy, cost);
+        assert!(message.starts_with(SECONDARY), "{policy}: {message}");
+        assert_ne!(header(&response, "retry-after"), "absent");
+    }
+}
+
+#[test]
+fn github_takes_the_limit_that_the_policy_describes_for_the_primary_one() {
+    let limits = "limits: [{name: a, by: ip, bucket: 1/minute}, {name: main, by: ip, bucket: 9/hour}]";
+    let limiter = limiter(&format!("headers: {{dialects: github, describe: a}}\n{limits}"));
     limiter.check(&caller());
-    let response = refusal(&limiter, &caller(), &[]);
-    let message = format!("You have exceeded a secondary rate limit: {TOO_OFTEN}");
-    assert_eq!(json_of(&response), json!({"message": message, "status": "429"}));
-    assert_eq!(header(&response, "x-ratelimit-reset"), "1700000040", "its clients take a reset for a date");
+    let message = json_of(&refusal(&limiter, &caller(), &[]))["message"].to_string();
+    assert!(message.starts_with("\"API rate limit exceeded: limit `a`"), "{message}");
+}
+
+#[test]
+fn openai_tells_requests_from_tokens() {
+    let limiter = limiter(
+        "headers: {dialects: openai}
+limits:
+  - {name: rpm, by: ip, bucket: 3/minute}
+  - {name: tpm, by: ip, bucket: 1000/minute, cost: 'header:X-Tokens'}
+  - {name: at-once, by: ip, slots: 9}",
+    );
+    let families = |response: &Response<bytes::Bytes>| {
+        ["requests", "tokens"].map(|unit| {
+            ["limit", "remaining", "reset"]
+                .map(|what| header(response, &format!("x-ratelimit-{what}-{unit}")).to_owned())
+                .join(" ")
+        })
+    };
+    let asking = |tokens| caller().header("x-tokens", tokens);
+    let decision = limiter.check(&asking("400"));
+    let mut admitted = Response::new(bytes::Bytes::new());
+    let (id, settings) = (limiter.id_of(&decision), limiter.policy().headers());
+    write_headers(admitted.headers_mut(), &decision, id, settings, None);
+    assert_eq!(families(&admitted), ["3 2 20s", "1000 600 24s"]);
+
+    let refused = refusal(&limiter, &asking("700"), &[]);
+    assert_eq!(families(&refused), ["3 2 20s", "1000 600 6s"], "the tokens refuse");
+    assert_eq!(json_of(&refused)["error"]["type"], "tokens");
+    assert_eq!(header(&refused, "x-ratelimit-limit"), "1000");
+
+    for _ in 0..2 {
+        assert!(limiter.check(&asking("1")).is_allowed());
+    }
+    let refused = refusal(&limiter, &asking("1"), &[]);
+    assert_eq!(families(&refused), ["3 0 20s", "1000 598 25s"], "the requests refuse");
+    assert_eq!(json_of(&refused)["error"]["type"], "requests");
+}
+
+#[test]
+fn openai_counts_every_limit_on_cost_in_tokens() {
+    for cost in ["5", "'body:1KB'", "'header:X-Tokens'", "{reserve: 1, settle: 'json:usage.total_tokens'}"] {
+        let limiter = limiter(&format!(
+            "headers: {{dialects: openai}}\nlimits: [{{name: a, by: ip, bucket: 5/minute, cost: {cost}}}]"
+        ));
+        while limiter.check(&caller()).is_allowed() {}
+        let refused = refusal(&limiter, &caller(), &[]);
+        assert_eq!(json_of(&refused)["error"]["type"], "tokens", "{cost}");
+        assert_eq!(header(&refused, "x-ratelimit-remaining-tokens"), "0", "{cost}");
+        assert_eq!(header(&refused, "x-ratelimit-remaining-requests"), "absent", "{cost}");
+    }
 }
 
 #[test]
@@ -198,7 +292,7 @@ fn the_plain_form_names_the_decision_as_the_header_does() {
             "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
             "title": "Quota Exceeded",
             "status": 429,
-            "detail": "limit `a/1h` allows 1 per hour; try again in 3600 s",
+            "detail": "limit `a/1h` allows 1 per hour; try again in 1 h",
             "instance": format!("urn:tollgate:decision:{id}"),
             "violated-policies": ["a/40s", "a/1h"],
             "retry_after": 3600,

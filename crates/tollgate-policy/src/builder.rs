@@ -13,7 +13,7 @@ use crate::limit::{Limit, Missing, Mode, Soft, is_limit_name};
 use crate::matcher::Matcher;
 use crate::pattern::PathPattern;
 use crate::policy::Policy;
-use crate::settings::Dialect;
+use crate::settings::{Dialect, PathSettings};
 use crate::source::KeySource;
 use crate::written::limit::soft::LONGEST_TARPIT;
 
@@ -36,6 +36,7 @@ use crate::written::limit::soft::LONGEST_TARPIT;
 pub struct LimitBuilder {
     name: String,
     endpoints: Vec<String>,
+    except: Vec<String>,
     methods: Vec<Box<str>>,
     by: Vec<KeySource>,
     quotas: Vec<Quota>,
@@ -120,6 +121,7 @@ impl LimitBuilder {
         Self {
             name: name.into(),
             endpoints: Vec::new(),
+            except: Vec::new(),
             methods: Vec::new(),
             by: Vec::new(),
             quotas: Vec::new(),
@@ -153,6 +155,24 @@ impl LimitBuilder {
     #[must_use]
     pub fn endpoint(mut self, pattern: impl Into<String>) -> Self {
         self.endpoints.push(pattern.into());
+        self
+    }
+
+    /// Leaves out the paths of this pattern. May be said several times.
+    ///
+    /// ```
+    /// # use tollgate_core::{Bucket, Rate};
+    /// # use tollgate_policy::{Call, Checks, KeySource, LimitBuilder, Policy};
+    /// let site = LimitBuilder::new("site").except("/healthz").by(KeySource::Ip);
+    /// let policy = Policy::of([site.quota(Bucket::new(Rate::per_minute(100))?)])?;
+    /// let mut checks = Checks::new();
+    /// policy.survey(&Call::new("GET", "/healthz"), &mut checks);
+    /// assert!(checks.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn except(mut self, pattern: impl Into<String>) -> Self {
+        self.except.push(pattern.into());
         self
     }
 
@@ -339,15 +359,7 @@ impl LimitBuilder {
                 return Err(BuildError::Settle { name, why: why.to_owned() });
             }
         }
-        let mut endpoints = Vec::with_capacity(self.endpoints.len().max(1));
-        for endpoint in self.endpoints {
-            match PathPattern::parse(&endpoint) {
-                Ok(pattern) => endpoints.push(pattern),
-                Err(mistake) => {
-                    return Err(BuildError::Endpoint { name, endpoint, why: mistake.into_message() });
-                }
-            }
-        }
+        let (mut endpoints, except) = (patterns(&name, self.endpoints)?, patterns(&name, self.except)?);
         if endpoints.is_empty() && self.apart.is_none() && descriptor.is_none() {
             endpoints.push(PathPattern::everything());
         }
@@ -364,6 +376,7 @@ impl LimitBuilder {
             candidate_of: None,
             soft: self.soft,
             endpoints,
+            except,
             hosts: Vec::new(),
             methods: self.methods,
             headers: Vec::new(),
@@ -378,11 +391,23 @@ impl LimitBuilder {
             mode: self.mode,
             count_denied: self.count_denied,
             on_outage: crate::limit::OnOutage::default(),
+            on_hangup: crate::limit::OnHangup::default(),
             dialects: self.dialects,
             plans: std::collections::HashMap::default(),
             overrides: std::collections::HashMap::default(),
+            blocks_keys: false,
         })
     }
+}
+
+fn patterns(name: &str, written: Vec<String>) -> Result<Vec<PathPattern>, BuildError> {
+    let parse = |endpoint: String| {
+        PathPattern::parse(&endpoint).map_err(|mistake| {
+            let why = mistake.into_message();
+            BuildError::Endpoint { name: name.to_owned(), endpoint, why }
+        })
+    };
+    written.into_iter().map(parse).collect()
 }
 
 /// One rule for each window, known by the limit's name, its key and its numbers.
@@ -418,14 +443,38 @@ impl Policy {
             }
             all.push(limit);
         }
-        let unfiled = Self {
-            limits: all,
-            routes: Vec::new(),
-            matcher: Matcher::default(),
-            descriptors: Index::default(),
-            ..self
-        };
-        Ok(unfiled.indexed())
+        Ok(self.with_limits(all))
+    }
+
+    /// This policy for servers that read paths so.
+    ///
+    /// ```
+    /// # use tollgate_core::{Bucket, Rate};
+    /// # use tollgate_policy::{Call, Checks, KeySource, LimitBuilder, PathSettings, Policy};
+    /// let login = LimitBuilder::new("login").endpoint("/login").by(KeySource::Ip);
+    /// let policy = Policy::of([login.quota(Bucket::new(Rate::per_minute(3))?)])?;
+    /// let policy = policy.with_paths(PathSettings { ignore_case: true, ..PathSettings::default() });
+    /// let mut checks = Checks::new();
+    /// policy.survey(&Call::new("POST", "/Login"), &mut checks);
+    /// assert_eq!(checks.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_paths(mut self, paths: PathSettings) -> Self {
+        self.paths = paths;
+        if !paths.ignore_case {
+            return self;
+        }
+        let mut limits = std::mem::take(&mut self.limits);
+        let patterns = limits.iter_mut().flat_map(|it| it.endpoints.iter_mut().chain(&mut it.except));
+        patterns.for_each(PathPattern::fold_case);
+        self.with_limits(limits)
+    }
+
+    /// This policy with these limits instead.
+    fn with_limits(self, limits: Vec<Limit>) -> Self {
+        let (routes, matcher, descriptors) = (Vec::new(), Matcher::default(), Index::default());
+        Self { limits, routes, matcher, descriptors, ..self }.indexed()
     }
 
     /// A policy of limits made in Rust, with the defaults of a file that says nothing else.

@@ -18,10 +18,12 @@ mod traps;
 use crate::diagnostic::{Diagnostics, Problems};
 use crate::document::Document;
 use crate::identify::Identify;
-use crate::lists::List;
+use crate::lists::{Condition, List, ListKind};
+use crate::pattern::PathPattern;
 use crate::policy::Policy;
 use crate::settings::{ClientAddress, HeaderSettings};
-use crate::written::{File, sections};
+use crate::suggest::hint;
+use crate::written::{File, privacy, sections};
 
 /// A policy, or everything that is wrong with the document. `problems` are
 /// those found before.
@@ -30,14 +32,22 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
     let client = file.client.take();
     let written_client = client;
     let client = written_client.as_ref().map(client_address).unwrap_or_default();
+    let paths = file.paths.unwrap_or_default();
+    if paths.ignore_case {
+        fold_case(&mut file);
+    }
+    let settings = limit::KeySettings { client, paths };
     let mut drafts = Vec::with_capacity(file.limits.len());
     for limit in &file.limits {
-        let live = limit::draft(limit, &client, &mut problems);
+        let live = limit::draft(limit, &settings, &mut problems);
         let candidate = limit.candidate.as_deref();
-        let candidate = candidate.and_then(|it| limit::draft_candidate(it, &client, &mut problems));
+        let candidate = candidate.and_then(|it| limit::draft_candidate(it, &settings, &mut problems));
         drafts.extend(live.map(|live| (live, candidate)));
     }
     let names = name::all(&file.limits, &mut problems);
+    if !problems.has_errors() {
+        described_limits(file.headers.as_ref(), &names, &mut problems);
+    }
     if problems.has_errors() {
         return Err(problems.errors().about(document.sources()));
     }
@@ -50,19 +60,20 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
     traps::find(document, &file, written_client.as_ref(), &limits, &mut problems);
     let expected = file.expect.iter().map(|it| it.value).collect();
     let (default_plan, plan_from) = file.plans.map_or((None, None), |it| (it.default, it.from));
-    let list = |entries: Vec<crate::written::lists::Entry>| {
-        List::new(entries.into_iter().map(|entry| (entry.meaning, entry.conditions)).collect())
+    let list = |kind, entries: Vec<crate::written::lists::Entry>| {
+        List::new(kind, entries.into_iter().map(|entry| (entry.meaning, entry.conditions)).collect())
     };
     let policy = Policy {
         limits,
-        allow: list(file.allow),
-        deny: list(file.deny),
+        allow: list(ListKind::Allow, file.allow),
+        deny: list(ListKind::Deny, file.deny),
         identify: file.identify.map(identify).unwrap_or_default(),
         default_plan: default_plan.map(|it| it.value.into()),
         plan_from: plan_from.map(|it| it.value),
-        client,
+        client: settings.client,
+        paths,
         headers: file.headers.map(header_settings).unwrap_or_default(),
-        privacy: file.privacy.and_then(|it| it.keys).unwrap_or_default(),
+        key_display: file.privacy.map(privacy::Privacy::into_display).unwrap_or_default(),
         warnings: problems.about(document.sources()),
         expected,
         ..Policy::default()
@@ -72,6 +83,35 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
         None => policy,
     }
     .indexed())
+}
+
+/// Every limit that `headers.describe` names exists.
+fn described_limits(headers: Option<&sections::Headers>, names: &[String], problems: &mut Problems) {
+    for described in headers.iter().flat_map(|it| &it.describe) {
+        if names.contains(&described.value) {
+            continue;
+        }
+        problems.error(described.place, format!("no limit is called `{}`", described.value)).help(hint(
+            &described.value,
+            "limits",
+            names.iter().map(String::as_str),
+        ));
+    }
+}
+
+/// Folds every path pattern, as the paths of requests will be.
+fn fold_case(file: &mut File) {
+    for limit in &mut file.limits {
+        limit.patterns_mut().for_each(PathPattern::fold_case);
+        if let Some(candidate) = &mut limit.candidate {
+            candidate.patterns_mut().for_each(PathPattern::fold_case);
+        }
+    }
+    for condition in file.allow.iter_mut().chain(&mut file.deny).flat_map(|entry| &mut entry.conditions) {
+        if let Condition::Endpoint(patterns) = condition {
+            patterns.iter_mut().for_each(PathPattern::fold_case);
+        }
+    }
 }
 
 fn client_address(written: &sections::Client) -> ClientAddress {
@@ -90,6 +130,7 @@ fn identify(written: sections::Identify) -> Identify {
         user: written.user.unwrap_or(default.user),
         api_key: written.api_key.unwrap_or(default.api_key),
         tenant: written.tenant.unwrap_or(default.tenant),
+        ambiguous: written.ambiguous.unwrap_or(default.ambiguous),
     }
 }
 
@@ -100,5 +141,6 @@ fn header_settings(written: sections::Headers) -> HeaderSettings {
         ietf: written.ietf.unwrap_or(default.ietf),
         retry_after_jitter: written.retry_after_jitter.unwrap_or(default.retry_after_jitter),
         dialects: written.dialects,
+        describe: written.describe.into_iter().map(|it| it.value.into()).collect(),
     }
 }

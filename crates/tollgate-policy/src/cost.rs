@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use tollgate_core::Span;
 
+use crate::lookup::members;
 use crate::request::Request;
 
 /// What is taken when a request comes.
@@ -17,7 +18,8 @@ pub enum Cost {
     /// Always this much.
     Fixed(u64),
     /// What this header says. Without a number in it the request costs one, and
-    /// never less: saying nothing, or nonsense, must not be cheaper.
+    /// never less: saying nothing, or nonsense, must not be cheaper. Of several numbers the
+    /// largest counts.
     Header(Box<str>),
     /// One for each so many bytes of its body that are begun. A request that does not say
     /// how long its body is costs one.
@@ -28,10 +30,16 @@ impl Cost {
     pub(crate) fn of<R: Request + ?Sized>(&self, request: &R) -> u64 {
         match self {
             Self::Fixed(cost) => *cost,
-            Self::Header(name) => request
-                .header(name)
-                .and_then(|value| whole_units(value.trim_ascii()))
-                .map_or(1, |cost| cost.max(1)),
+            Self::Header(name) => {
+                let mut cost = 1;
+                let mut visit = |line: &[u8]| {
+                    let numbers = members(line).chain([line.trim_ascii()]).filter_map(whole_units);
+                    cost = numbers.fold(cost, u64::max);
+                };
+                request.visit_header(name, &mut visit);
+                request.visit_lookalikes(name, &mut visit);
+                cost
+            }
             Self::Body(each) => request.body_length().map_or(1, |length| length.div_ceil(each.get()).max(1)),
         }
     }

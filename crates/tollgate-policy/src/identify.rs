@@ -2,19 +2,19 @@
 //!
 //! What the caller of Tollgate has found out (`Request::user` and its siblings)
 //! comes first; then the places that `identify` names, in its order. An empty
-//! value is no value.
+//! value is no value. A place with several different values ends the search:
+//! the property is ambiguous (`lookup`).
 
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::extract;
+use crate::lookup::{Collector, EveryValue, Lookup, Readers, SingleValue};
 use crate::matcher;
+use crate::path::Readings;
 use crate::pattern::PathPattern;
 use crate::request::Request;
 use crate::source::KeySource;
-
-/// More lines than a browser sends, and an end to how long a search may take.
-const MOST_COOKIE_LINES: usize = 64;
 
 /// Where a name of a caller may stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +50,18 @@ pub struct Identify {
     pub api_key: Vec<Credential>,
     /// Where the tenant is named.
     pub tenant: Vec<Credential>,
+    /// What happens to requests with several different values of a credential.
+    pub ambiguous: OnAmbiguous,
+}
+
+/// What happens to a request that gives several different values for a part of a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnAmbiguous {
+    /// It is counted by client address.
+    #[default]
+    Address,
+    /// It is refused: over HTTP with status 400.
+    Refuse,
 }
 
 impl Default for Identify {
@@ -59,81 +71,146 @@ impl Default for Identify {
             user: vec![header("x-user-id")],
             api_key: vec![header("x-api-key"), Credential::Bearer],
             tenant: vec![header("x-tenant-id")],
+            ambiguous: OnAmbiguous::default(),
         }
     }
 }
 
-/// A request with its path in normal form and, where a limit asks, the pattern it matched.
+/// A request with one reading of its path and, where a limit asks, the pattern it matched.
 pub(crate) struct View<'r, R: ?Sized> {
     pub(crate) request: &'r R,
     pub(crate) path: &'r str,
+    /// The readings of its path, where there are several and lists are asked.
+    pub(crate) readings: Option<&'r Readings<'r>>,
     pub(crate) pattern: Option<&'r PathPattern>,
 }
 
+/// Where the values of a property are found.
+enum Places<'i, 'r> {
+    /// The caller of Tollgate has named it.
+    Known(&'r str),
+    /// In these places, the first that has a value.
+    Listed { places: &'i [Credential], verified_only: bool },
+    /// In the request itself.
+    Own,
+}
+
 impl Identify {
-    /// The value of a property, if it has one. Addresses, and descriptors as a whole, are
+    /// The single value of a property. Addresses, and descriptors as a whole, are
     /// the business of `survey`.
-    pub(crate) fn value<'r, R: Request + ?Sized>(
+    pub(crate) fn lookup<'r, R: Request + ?Sized>(
         &self,
         source: &KeySource,
         view: &View<'r, R>,
-    ) -> Option<Cow<'r, [u8]>> {
-        let request = view.request;
-        let among = |known: Option<&'r str>, places: &[Credential], trusted_only: bool| match known {
-            Some(value) if !value.is_empty() => Some(Cow::Borrowed(value.as_bytes())),
-            _ => places
+    ) -> Lookup<'r> {
+        match self.places(source, view.request) {
+            Places::Known(value) => Lookup::Value(Cow::Borrowed(value.as_bytes())),
+            Places::Listed { places, verified_only } => places
                 .iter()
-                .filter(|place| !trusted_only || place.is_verified())
-                .find_map(|place| self.credential(place, view)),
-        };
-        // Once somebody has settled who calls, only what was verified adds to it. A
-        // key is what a caller shows rather than what it is, and may still be shown.
-        let known = |known, places| among(known, places, request.is_identified());
-        let value = match source {
-            KeySource::Ip | KeySource::Global | KeySource::Descriptor => None,
-            KeySource::User => known(request.user(), &self.user),
-            KeySource::ApiKey => among(request.api_key(), &self.api_key, false),
-            KeySource::Tenant => known(request.tenant(), &self.tenant),
-            KeySource::Header(name) => {
-                unambiguous(request, name).map(|value| Cow::Borrowed(value.trim_ascii()))
-            }
-            KeySource::Cookie(name) => (0..MOST_COOKIE_LINES)
-                .map_while(|index| request.header_line("cookie", index))
-                .find_map(|line| extract::cookie(line, name)),
-            KeySource::Query(name) => extract::query(request.query()?, name),
-            KeySource::Path(name) => {
-                let index = view.pattern?.position(name)?;
-                matcher::segment(view.path, index).map(|segment| extract::decoded(segment.as_bytes(), false))
-            }
-            KeySource::Claim(name) => request.claim(name).map(|value| Cow::Borrowed(value.as_bytes())),
-            KeySource::Entry(name) => {
-                request.descriptor()?.value(name).map(|value| Cow::Borrowed(value.as_bytes()))
-            }
-        };
-        value.filter(|value| !value.is_empty())
+                .filter(|place| !verified_only || place.is_verified())
+                .map(|place| single(|out| place.collect(view, out)))
+                .find(|found| *found != Lookup::Missing)
+                .unwrap_or(Lookup::Missing),
+            Places::Own => single(|out| source.collect(view, out)),
+        }
     }
 
-    fn credential<'r, R: Request + ?Sized>(
+    /// Visits every value of a property that is not empty, in every place and in every reading.
+    pub(crate) fn visit_values<R: Request + ?Sized>(
         &self,
-        place: &Credential,
-        view: &View<'r, R>,
-    ) -> Option<Cow<'r, [u8]>> {
-        match place {
-            Credential::Bearer => {
-                let token = extract::bearer(unambiguous(view.request, "authorization")?)?;
-                (!token.is_empty()).then_some(Cow::Borrowed(token))
+        source: &KeySource,
+        view: &View<'_, R>,
+        mut visit: impl FnMut(&[u8]),
+    ) {
+        match self.places(source, view.request) {
+            Places::Known(value) => visit(value.as_bytes()),
+            Places::Listed { places, verified_only } => {
+                let out = &mut EveryValue(visit);
+                for place in places.iter().filter(|place| !verified_only || place.is_verified()) {
+                    place.collect(view, out);
+                    if *place == Credential::Bearer {
+                        let members = &mut |line| extract::authorization_members(line, out);
+                        view.request.visit_header(AUTHORIZATION, members);
+                    }
+                }
             }
-            // The reader lets only headers, cookies, parameters and claims in here, so this ends.
-            Credential::Named(source) => self.value(source, view),
+            Places::Own => source.collect(view, &mut EveryValue(visit)),
+        }
+    }
+
+    fn places<'i, 'r, R: Request + ?Sized>(&'i self, source: &KeySource, request: &'r R) -> Places<'i, 'r> {
+        // Once the caller of Tollgate has settled who calls, only verified places add to it. A
+        // key is what a caller shows rather than what it is, and may still be shown.
+        let settled = request.is_identified();
+        let (known, places, verified_only) = match source {
+            KeySource::User => (request.user(), &self.user, settled),
+            KeySource::ApiKey => (request.api_key(), &self.api_key, false),
+            KeySource::Tenant => (request.tenant(), &self.tenant, settled),
+            _ => return Places::Own,
+        };
+        match known {
+            Some(value) if !value.is_empty() => Places::Known(value),
+            _ => Places::Listed { places, verified_only },
         }
     }
 }
 
-/// The value of a header that names somebody. Of two lines that differ nobody knows
-/// which the service behind believes, and a caller who may choose one for each request
-/// is never counted twice: that is as good as none.
-fn unambiguous<'r, R: Request + ?Sized>(request: &'r R, name: &str) -> Option<&'r [u8]> {
-    let first = request.header(name)?;
-    let mut others = (1..).map_while(|index| request.header_line(name, index));
-    others.all(|line| line == first).then_some(first)
+const AUTHORIZATION: &str = "authorization";
+
+fn single<'r>(collect: impl FnOnce(&mut SingleValue<'r>)) -> Lookup<'r> {
+    let mut single = SingleValue::default();
+    collect(&mut single);
+    single.finish()
+}
+
+impl Credential {
+    fn collect<'r, R: Request + ?Sized>(&self, view: &View<'r, R>, out: &mut impl Collector<'r>) {
+        match self {
+            Self::Bearer => {
+                view.request.visit_header(AUTHORIZATION, &mut |line| extract::authorization(line, out));
+            }
+            // The reader lets only headers, cookies, parameters and claims in here.
+            Self::Named(source) => source.collect(view, out),
+        }
+    }
+}
+
+impl KeySource {
+    /// Adds the values that the request itself has for this source.
+    fn collect<'r, R: Request + ?Sized>(&self, view: &View<'r, R>, out: &mut impl Collector<'r>) {
+        let request = view.request;
+        match self {
+            Self::Ip | Self::Global | Self::Descriptor | Self::User | Self::ApiKey | Self::Tenant => {}
+            Self::Header(name) => {
+                request.visit_header(name, &mut |line| out.add_line(line));
+                request.visit_lookalikes(name, &mut |line| {
+                    out.add(Cow::Borrowed(line.trim_ascii()), Readers::Some);
+                });
+            }
+            Self::Cookie(name) => {
+                request.visit_header("cookie", &mut |line| extract::cookie(line, name, out));
+            }
+            Self::Query(name) => {
+                if let Some(query) = request.query() {
+                    extract::query(query, name, out);
+                }
+            }
+            Self::Path(name) => {
+                let index = view.pattern.and_then(|pattern| pattern.position(name));
+                if let Some(segment) = index.and_then(|index| matcher::segment(view.path, index)) {
+                    out.add(extract::decoded(segment.as_bytes(), false), Readers::All);
+                }
+            }
+            Self::Claim(name) => {
+                request
+                    .visit_claim(name, &mut |value| out.add(Cow::Borrowed(value.as_bytes()), Readers::All));
+            }
+            Self::Entry(name) => {
+                let entries = request.descriptor().map_or(&[][..], |descriptor| descriptor.entries);
+                for (_, value) in entries.iter().filter(|(known, _)| *known == &**name) {
+                    out.add(Cow::Borrowed(value.as_bytes()), Readers::All);
+                }
+            }
+        }
+    }
 }

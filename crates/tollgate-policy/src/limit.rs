@@ -10,7 +10,9 @@ use crate::apart::Apart;
 use crate::cost::{Cost, Settle};
 use crate::descriptor::DescriptorPattern;
 use crate::key::Key;
+use crate::lookup::members;
 use crate::pattern::{HostPattern, PathPattern};
+use crate::request::Request;
 use crate::settings::Dialect;
 use crate::source::KeySource;
 
@@ -34,6 +36,8 @@ pub struct Limit {
     pub(crate) candidate_of: Option<usize>,
     pub(crate) soft: Option<Soft>,
     pub(crate) endpoints: Vec<PathPattern>,
+    /// Paths of its endpoints that it does not cover.
+    pub(crate) except: Vec<PathPattern>,
     pub(crate) hosts: Vec<HostPattern>,
     /// In upper case; empty means all.
     pub(crate) methods: Vec<Box<str>>,
@@ -52,10 +56,13 @@ pub struct Limit {
     pub(crate) mode: Mode,
     pub(crate) count_denied: bool,
     pub(crate) on_outage: OnOutage,
+    pub(crate) on_hangup: OnHangup,
     pub(crate) dialects: Vec<Dialect>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) plans: HashMap<Box<str>, Allowance>,
     pub(crate) overrides: HashMap<Key, Allowance>,
+    /// Whether an override blocks its key.
+    pub(crate) blocks_keys: bool,
 }
 
 /// What a plan or an override grants.
@@ -71,7 +78,7 @@ pub enum Allowance {
 
 impl Allowance {
     /// What it counts by, if it counts.
-    fn rules(&self) -> &[Rule] {
+    pub(crate) fn rules(&self) -> &[Rule] {
         if let Self::Rules(rules) = self { rules } else { &[] }
     }
 }
@@ -83,6 +90,24 @@ pub struct HeaderMatch {
     pub name: Box<str>,
     /// `None`: any value will do.
     pub value: Option<Box<str>>,
+}
+
+impl HeaderMatch {
+    /// Whether a line of the header has the value, as a whole or as a member of a list.
+    pub(crate) fn matches<R: Request + ?Sized>(&self, request: &R) -> bool {
+        let Some(wanted) = self.value.as_deref().map(str::as_bytes) else {
+            let mut found = request.header(&self.name).is_some();
+            request.visit_lookalikes(&self.name, &mut |_| found = true);
+            return found;
+        };
+        let mut found = false;
+        let mut visit = |line: &[u8]| {
+            found |= line.trim_ascii() == wanted || members(line).any(|member| member == wanted);
+        };
+        request.visit_header(&self.name, &mut visit);
+        request.visit_lookalikes(&self.name, &mut visit);
+        found
+    }
 }
 
 /// What happens to requests that lack a part of the key.
@@ -123,6 +148,17 @@ pub enum OnOutage {
     Deny,
 }
 
+/// What becomes of the slot of a request whose caller hangs up before the answer has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnHangup {
+    /// The slot is held until the service behind has answered or closed the connection, or until `ttl`.
+    #[default]
+    Hold,
+    /// The request to the service is canceled and the slot is released: the service stops work when
+    /// its connection is closed.
+    Release,
+}
+
 /// What happens before a limit refuses: the `soft` threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Soft {
@@ -157,6 +193,7 @@ impl Limit {
             candidate_of: None,
             soft: None,
             endpoints: Vec::new(),
+            except: Vec::new(),
             hosts: Vec::new(),
             methods: Vec::new(),
             headers: Vec::new(),
@@ -171,10 +208,12 @@ impl Limit {
             mode: Mode::default(),
             count_denied: false,
             on_outage: OnOutage::default(),
+            on_hangup: OnHangup::default(),
             dialects: Vec::new(),
             rules: Vec::new(),
             plans: HashMap::default(),
             overrides: HashMap::default(),
+            blocks_keys: false,
         }
     }
 
@@ -202,6 +241,11 @@ impl Limit {
     /// The paths it covers; none of a limit on descriptors.
     pub fn endpoints(&self) -> &[PathPattern] {
         &self.endpoints
+    }
+
+    /// The paths among those of its endpoints that it does not cover.
+    pub fn except(&self) -> &[PathPattern] {
+        &self.except
     }
 
     /// The hosts it covers; none means all.
@@ -275,6 +319,11 @@ impl Limit {
         self.on_outage
     }
 
+    /// What becomes of the slot of a request whose caller hangs up.
+    pub const fn on_hangup(&self) -> OnHangup {
+        self.on_hangup
+    }
+
     /// In whose words answers speak of it, besides those for all answers.
     pub fn dialects(&self) -> &[Dialect] {
         &self.dialects
@@ -320,6 +369,17 @@ impl Limit {
         all.clone()
             .find(|rule| rule.id == id)
             .or_else(|| all.find(|rule| rule.predecessors().any(|before| before.id == id)))
+    }
+
+    /// Whether it makes an exception for a path in one of its readings.
+    #[inline]
+    pub(crate) fn excepts(&self, path: &str) -> bool {
+        !self.except.is_empty() && self.except.iter().any(|pattern| pattern.covers(path))
+    }
+
+    /// Whether a part of its key is a segment of the path.
+    pub(crate) fn counts_by_path(&self) -> bool {
+        self.by.iter().any(|part| part.path_parameter().is_some())
     }
 
     /// Whether it covers a method. In any case of letters: servers exist that

@@ -4,13 +4,21 @@
 //! one of which must match. Entries of one condition, by far the most, are
 //! merged into one table for each property, so ten thousand addresses cost one
 //! binary search and ten thousand keys one look-up.
+//!
+//! A request can give several values for one property. `deny` applies if any of
+//! them is listed, `allow` only if there is one value: a second one would
+//! otherwise hide a denied value, or borrow an allowed one.
+//! A path may have several readings. `deny` looks for one that an entry covers, `allow`
+//! lets a request pass only if the entry covers all of them.
 
 use std::fmt;
 
 use foldhash::HashMap;
 
 use crate::identify::{Identify, View};
+use crate::lookup::Lookup;
 use crate::net::{Net, NetSet};
+use crate::pattern::PathPattern;
 use crate::request::Request;
 use crate::source::KeySource;
 
@@ -48,13 +56,25 @@ pub(crate) enum Condition {
     Value(KeySource, Vec<Box<[u8]>>),
     /// The property has a value.
     Present(KeySource),
+    /// The path is covered by one of these.
+    Endpoint(Vec<PathPattern>),
 }
 
 /// Values of one property, and the entry each belongs to.
 type Values = HashMap<Box<[u8]>, u32>;
 
-#[derive(Clone, Debug, Default)]
+/// What a list does to the requests that it matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListKind {
+    /// They pass unchecked: a property counts if it has a single value.
+    Allow,
+    /// They are refused: every value of a property counts.
+    Deny,
+}
+
+#[derive(Clone, Debug)]
 pub(crate) struct List {
+    kind: ListKind,
     entries: Vec<ListEntry>,
     nets: NetSet,
     values: Vec<(KeySource, Values)>,
@@ -67,11 +87,13 @@ enum Test {
     Address(NetSet),
     Value(KeySource, Values),
     Present(KeySource),
+    Endpoint(Vec<PathPattern>),
 }
 
 impl List {
-    pub(crate) fn new(written: Vec<(ListEntry, Vec<Condition>)>) -> Self {
-        let mut list = Self::default();
+    pub(crate) fn new(kind: ListKind, written: Vec<(ListEntry, Vec<Condition>)>) -> Self {
+        let (entries, values, compound) = (Vec::new(), Vec::new(), Vec::new());
+        let mut list = Self { kind, entries, nets: NetSet::default(), values, compound };
         let mut nets = Vec::new();
         for (index, (entry, conditions)) in (0..).zip(written) {
             list.entries.push(entry);
@@ -89,6 +111,15 @@ impl List {
     /// How many entries it has.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// The properties that its entries ask for.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = &KeySource> {
+        let compound = self.compound.iter().flat_map(|(_, tests)| tests).filter_map(|test| match test {
+            Test::Address(_) | Test::Endpoint(_) => None,
+            Test::Value(source, _) | Test::Present(source) => Some(source),
+        });
+        self.values.iter().map(|(source, _)| source).chain(compound)
     }
 
     fn add_values(&mut self, source: KeySource, values: Vec<Box<[u8]>>, index: u32) {
@@ -113,10 +144,12 @@ impl List {
     fn find_any<R: Request + ?Sized>(&self, identify: &Identify, view: &View<'_, R>) -> Option<&ListEntry> {
         let net = view.request.client().and_then(|client| self.nets.find(client));
         let value = || {
-            self.values.iter().find_map(|(source, known)| known.get(&*identify.value(source, view)?).copied())
+            self.values.iter().find_map(|(source, known)| {
+                self.kind.first_match(identify, source, view, |value| known.get(value).copied())
+            })
         };
         let compound = || {
-            let holds = |tests: &[Test]| tests.iter().all(|test| test.holds(identify, view));
+            let holds = |tests: &[Test]| tests.iter().all(|test| test.holds(self.kind, identify, view));
             self.compound.iter().find(|(_, tests)| holds(tests)).map(|(index, _)| *index)
         };
         let index = net.or_else(value).or_else(compound)?;
@@ -131,18 +164,55 @@ fn tests(conditions: impl IntoIterator<Item = Condition>) -> Vec<Test> {
             Test::Value(source, values.into_iter().map(|value| (value, 0)).collect())
         }
         Condition::Present(source) => Test::Present(source),
+        Condition::Endpoint(patterns) => Test::Endpoint(patterns),
     };
     conditions.into_iter().map(test).collect()
 }
 
+impl ListKind {
+    /// The first result of `test` for a value that counts.
+    fn first_match<R: Request + ?Sized, T>(
+        self,
+        identify: &Identify,
+        source: &KeySource,
+        view: &View<'_, R>,
+        test: impl Fn(&[u8]) -> Option<T>,
+    ) -> Option<T> {
+        match self {
+            Self::Allow => match identify.lookup(source, view) {
+                Lookup::Value(value) => test(&value),
+                Lookup::Missing | Lookup::Ambiguous => None,
+            },
+            Self::Deny => {
+                let mut found = None;
+                identify.visit_values(source, view, |value| {
+                    if found.is_none() {
+                        found = test(value);
+                    }
+                });
+                found
+            }
+        }
+    }
+}
+
 impl Test {
-    fn holds<R: Request + ?Sized>(&self, identify: &Identify, view: &View<'_, R>) -> bool {
+    fn holds<R: Request + ?Sized>(&self, kind: ListKind, identify: &Identify, view: &View<'_, R>) -> bool {
+        let any = |source, test: &dyn Fn(&[u8]) -> bool| {
+            kind.first_match(identify, source, view, |value| test(value).then_some(())).is_some()
+        };
         match self {
             Self::Address(nets) => view.request.client().is_some_and(|client| nets.contains(client)),
-            Self::Value(source, known) => {
-                identify.value(source, view).is_some_and(|value| known.contains_key(&*value))
+            Self::Value(source, known) => any(source, &|value| known.contains_key(value)),
+            Self::Present(source) => any(source, &|_| true),
+            Self::Endpoint(patterns) => {
+                let covers = |path: &str| patterns.iter().any(|pattern| pattern.covers(path));
+                match (view.readings, kind) {
+                    (None, _) => covers(view.path),
+                    (Some(readings), ListKind::Deny) => readings.iter().any(covers),
+                    (Some(readings), ListKind::Allow) => readings.iter().all(covers),
+                }
             }
-            Self::Present(source) => identify.value(source, view).is_some(),
         }
     }
 }

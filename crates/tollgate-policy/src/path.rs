@@ -10,11 +10,24 @@
 //! - empty and `.` segments go, `..` takes its predecessor along;
 //! - a slash at the end goes, except from `/` itself.
 //!
-//! Left alone: case, `;parameters`, and `%2F`, which never becomes a separator.
+//! Left alone: case, `;parameters`, and `%2F`, which never becomes a separator. Servers exist
+//! that see these differently: [`Readings`] has every path that one may take a path for.
 //!
 //! Invariant: normalising twice is normalising once. Held by `tests/matching.rs`.
 
+mod case;
+mod decoding;
+mod readings;
+
 use std::borrow::Cow;
+
+pub(crate) use case::{fold, fold_text};
+use decoding::Decoding;
+pub(crate) use decoding::escape;
+use decoding::is_plain_in_segment;
+pub use readings::{Readings, without_dot_segments};
+
+use crate::settings::PathSettings;
 
 /// The normal form of a path; borrowed when it is normal already. A query or
 /// fragment is cut off.
@@ -30,18 +43,34 @@ pub fn normal(path: &str) -> Cow<'_, str> {
     if is_plain(path.as_bytes()) { Cow::Borrowed(path) } else { normalised(path) }
 }
 
-/// Whether a path is certainly normal: two loops without a branch, which the
-/// compiler turns into a few wide instructions. Says no to some that are.
+/// The path itself, if it certainly has one reading, which is the path as it came.
+#[inline]
+pub(crate) fn plain(path: &str, settings: PathSettings) -> Option<&str> {
+    let bytes = path.as_bytes();
+    (is_plain(bytes) && !(settings.ignore_case && case::has_upper_case(bytes))).then_some(path)
+}
+
+/// Whether a path is certainly normal and has one reading: two loops without a branch, which
+/// the compiler turns into a few wide instructions. Says no to some that are.
 #[inline]
 #[allow(clippy::needless_bitwise_bool, reason = "a lazy operator is a branch")]
 fn is_plain(path: &[u8]) -> bool {
     let [b'/', rest @ ..] = path else { return false };
-    let odd = |byte: u8| !byte.is_ascii_graphic() | (byte == b'%') | (byte == b'?') | (byte == b'#');
+    // One bit tells `;` from `?`.
+    let odd = |byte: u8| {
+        !byte.is_ascii_graphic()
+            | (byte == b'%')
+            | (byte == b'#')
+            | (byte == b'\\')
+            | ((byte | (b';' ^ b'?')) == b'?')
+    };
     let odd_byte = rest.iter().fold(false, |found, &byte| found | odd(byte));
     let pairs = path.iter().zip(rest);
-    let odd_pair =
-        pairs.fold(false, |found, (&one, &two)| found | ((one == b'/') & ((two == b'/') | (two == b'.'))));
-    !(odd_byte | odd_pair) && (rest.is_empty() || rest.last() != Some(&b'/'))
+    // `//`, `/.` and `./`: one bit tells a dot from a slash.
+    let is_either = |byte: u8| (byte | (b'.' ^ b'/')) == b'/';
+    let odd_pair = pairs
+        .fold(false, |found, (&one, &two)| found | (is_either(one) & is_either(two) & ((one | two) == b'/')));
+    !(odd_byte | odd_pair) && !matches!(rest.last(), Some(b'/' | b'.'))
 }
 
 fn normalised(path: &str) -> Cow<'_, str> {
@@ -50,7 +79,7 @@ fn normalised(path: &str) -> Cow<'_, str> {
         Some(at) if matches!(path.as_bytes().get(at), Some(b'?' | b'#')) => normalised(&path[..at]),
         Some(_) => {
             let end = path.bytes().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len());
-            Cow::Owned(rewritten(&path[..end]))
+            Cow::Owned(readings::resolved(&Decoding::LITERAL.write(&path[..end])))
         }
     }
 }
@@ -115,68 +144,7 @@ static PLAIN: [bool; 256] = {
 /// by. `None` for a path that does not begin with a slash.
 pub fn literal(path: &str) -> Option<String> {
     let end = path.bytes().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len());
-    path.starts_with('/').then(|| escaped(&path[..end]))
-}
-
-fn rewritten(path: &str) -> String {
-    let escaped = escaped(path);
-    let mut out = String::with_capacity(escaped.len() + 1);
-    for segment in escaped.split('/') {
-        match segment {
-            "" | "." => {}
-            ".." => out.truncate(out.rfind('/').unwrap_or(0)),
-            _ => {
-                out.push('/');
-                out.push_str(segment);
-            }
-        }
-    }
-    if out.is_empty() {
-        out.push('/');
-    }
-    out
-}
-
-/// Every character in its one spelling; segments as they are.
-fn escaped(path: &str) -> String {
-    let bytes = path.as_bytes();
-    let mut out = String::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        let (byte, width) = match byte {
-            b'%' => escape(&bytes[at..]).map_or((b'%', 1), |decoded| (decoded, 3)),
-            _ => (byte, 1),
-        };
-        let was_escape = bytes[at] == b'%';
-        if (was_escape && !is_plain_in_segment(byte)) || must_escape(byte) {
-            out.push('%');
-            out.extend([byte >> 4, byte & 15].map(|half| char::from(b"0123456789ABCDEF"[usize::from(half)])));
-        } else {
-            out.push(char::from(byte));
-        }
-        at += width;
-    }
-    out
-}
-
-/// The byte that `%XX` at the front stands for.
-pub(crate) fn escape(bytes: &[u8]) -> Option<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    match bytes {
-        [b'%', high, low, ..] => Some(digit(*high)? << 4 | digit(*low)?),
-        _ => None,
-    }
-}
-
-/// Whether a character means the same written out and escaped. Strictly that is
-/// true of unreserved ones only; but handlers see a segment decoded, so to them
-/// `@` and `%40` are one, and to a limit they must be too.
-fn is_plain_in_segment(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte)
-}
-
-fn must_escape(byte: u8) -> bool {
-    !byte.is_ascii_graphic()
+    path.starts_with('/').then(|| Decoding::LITERAL.write(&path[..end]))
 }
 
 /// The segments of a normal path; none for `/`.

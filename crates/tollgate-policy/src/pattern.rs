@@ -153,6 +153,40 @@ impl PathPattern {
         self.segments.iter().position(|segment| matches!(segment, Segment::One(Some(it)) if &**it == name))
     }
 
+    /// Whether it covers a path in one of its readings. A slash at the end does not matter.
+    pub(crate) fn covers(&self, path: &str) -> bool {
+        let mut rest = path::segments(path.strip_suffix('/').unwrap_or(path));
+        let fits = |wanted: &Segment, found: &str| match wanted {
+            Segment::Literal(text) => **text == *found,
+            Segment::One(_) => !found.is_empty(),
+        };
+        // A descriptor has no path at all.
+        path.starts_with('/')
+            && self.segments.iter().all(|wanted| rest.next().is_some_and(|found| fits(wanted, found)))
+            && (self.tail || rest.next().is_none())
+    }
+
+    /// Whether it covers every path that another pattern covers.
+    pub(crate) fn covers_all_of(&self, inner: &Self) -> bool {
+        let fits = |(wide, narrow): (&Segment, &Segment)| match (wide, narrow) {
+            (Segment::One(_), _) => true,
+            (Segment::Literal(wide), Segment::Literal(narrow)) => wide == narrow,
+            (Segment::Literal(_), Segment::One(_)) => false,
+        };
+        let (wide, narrow) = (self.segments.len(), inner.segments.len());
+        let long_enough = if self.tail { narrow >= wide } else { narrow == wide && !inner.tail };
+        long_enough && self.segments.iter().zip(&inner.segments).all(fits)
+    }
+
+    /// The pattern for servers that ignore case.
+    pub(crate) fn fold_case(&mut self) {
+        for segment in &mut self.segments {
+            if let Segment::Literal(text) = segment {
+                *text = path::fold(text).into();
+            }
+        }
+    }
+
     /// Words for a derived name: `users-id`.
     pub(crate) fn words(&self) -> impl Iterator<Item = &str> {
         let segments = self.segments.iter().map(|segment| match segment {

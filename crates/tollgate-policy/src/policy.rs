@@ -15,12 +15,15 @@ use crate::diagnostic::Diagnostics;
 use crate::document::{Document, References};
 use crate::identify::{Identify, View};
 use crate::key::Key;
+use crate::key_display::KeyDisplay;
 use crate::limit::{Allowance, Limit, Mode};
-use crate::lists::List;
+use crate::lists::{List, ListKind};
+use crate::lookup::Lookup;
 use crate::matcher::Matcher;
 use crate::net::Net;
+use crate::read_headers;
 use crate::request::Request;
-use crate::settings::{ClientAddress, HeaderSettings, KeyPrivacy};
+use crate::settings::{ClientAddress, HeaderSettings, KeyPrivacy, PathSettings};
 use crate::source::KeySource;
 use crate::trap::Trap;
 use crate::typed;
@@ -57,9 +60,12 @@ pub struct Policy {
     pub(crate) default_plan: Option<Box<str>>,
     pub(crate) plan_from: Option<KeySource>,
     pub(crate) client: ClientAddress,
+    pub(crate) paths: PathSettings,
     pub(crate) headers: HeaderSettings,
-    pub(crate) privacy: KeyPrivacy,
+    pub(crate) key_display: KeyDisplay,
     pub(crate) max_keys: u64,
+    /// The headers that limits and lists read, in lower case.
+    pub(crate) read_headers: Vec<Box<str>>,
     /// Whether a limit settles costs after its requests.
     pub(crate) settles: bool,
     pub(crate) warnings: Diagnostics,
@@ -82,15 +88,17 @@ impl Default for Policy {
             routes: Vec::new(),
             matcher: Matcher::default(),
             descriptors: Index::default(),
-            allow: List::new(Vec::new()),
-            deny: List::new(Vec::new()),
+            allow: List::new(ListKind::Allow, Vec::new()),
+            deny: List::new(ListKind::Deny, Vec::new()),
             identify: Identify::default(),
             default_plan: None,
             plan_from: None,
             client: ClientAddress::default(),
+            paths: PathSettings::default(),
             headers: HeaderSettings::default(),
-            privacy: KeyPrivacy::default(),
+            key_display: KeyDisplay::default(),
             max_keys: 1_000_000,
+            read_headers: Vec::new(),
             settles: false,
             warnings: Diagnostics::default(),
             expected: Vec::new(),
@@ -119,6 +127,7 @@ impl Policy {
     pub(crate) fn indexed(mut self) -> Self {
         for (place, limit) in self.limits.iter_mut().enumerate() {
             limit.place = place;
+            limit.blocks_keys = limit.overrides.values().any(|it| *it == Allowance::Blocked);
         }
         for (index, limit) in (0..).zip(&self.limits) {
             if let Some(pattern) = &limit.descriptor {
@@ -133,6 +142,7 @@ impl Policy {
                 limit.hosts.iter().for_each(|host| self.matcher.add(Some(host), pattern, route));
             }
         }
+        self.read_headers = read_headers::all(&self);
         self.settles = self.limits.iter().any(|limit| limit.settle.is_some());
         self.by_name = self.limits.iter().enumerate().map(|(at, it)| (it.name.clone(), at)).collect();
         self
@@ -186,14 +196,48 @@ impl Policy {
         self.deny.len()
     }
 
+    /// Whether a header that limits or lists read has this name with `-` and `_` exchanged. The
+    /// name is given in lower case.
+    ///
+    /// ```
+    /// # use tollgate_policy::Policy;
+    /// let policy = Policy::parse("limits: [{by: api_key, bucket: 10/minute}]")?;
+    /// assert!(policy.reads_lookalike_of("x_api-key"));
+    /// assert!(!policy.reads_lookalike_of("x-api-key"));
+    /// # Ok::<(), tollgate_policy::Diagnostics>(())
+    /// ```
+    pub fn reads_lookalike_of(&self, name: &str) -> bool {
+        self.read_headers.iter().any(|read| read_headers::are_lookalikes(read, name))
+    }
+
     /// Which address is the client's.
     pub const fn client(&self) -> &ClientAddress {
         &self.client
     }
 
+    /// How the servers behind read paths.
+    pub const fn paths(&self) -> PathSettings {
+        self.paths
+    }
+
+    /// Whether a limit is for some hosts only.
+    pub fn asks_for_hosts(&self) -> bool {
+        self.matcher.asks_for_hosts()
+    }
+
     /// Where callers are named.
     pub const fn identify(&self) -> &Identify {
         &self.identify
+    }
+
+    /// Where a request names its plan; `None`: nowhere.
+    pub const fn plan_from(&self) -> Option<&KeySource> {
+        self.plan_from.as_ref()
+    }
+
+    /// The plan of requests that name none.
+    pub fn default_plan(&self) -> Option<&str> {
+        self.default_plan.as_deref()
     }
 
     /// Which headers an answer carries.
@@ -203,7 +247,12 @@ impl Policy {
 
     /// How keys appear in logs.
     pub const fn privacy(&self) -> KeyPrivacy {
-        self.privacy
+        self.key_display.privacy
+    }
+
+    /// How keys appear to people, in full.
+    pub const fn key_display(&self) -> &KeyDisplay {
+        &self.key_display
     }
 
     /// How many keys the in-memory store remembers at most.
@@ -263,6 +312,7 @@ impl Policy {
                 KeySource::Global => key.push_global(),
                 KeySource::Ip => key.push_address(self.cut(value.parse().ok()?)),
                 _ if value.is_empty() => return None,
+                KeySource::Path(_) => key.push_value(source, self.paths.path_value(value).as_bytes()),
                 _ => key.push_value(source, value.as_bytes()),
             }
         }
@@ -299,18 +349,31 @@ impl Policy {
     /// This policy, carrying over what keys have spent under the one before.
     ///
     /// A limit that keeps its name and its `by` keeps its usage, whatever
-    /// happens to its numbers. Under another `by` the keys are other keys.
+    /// happens to its numbers. Under another `by` the keys are other keys. A plan or an
+    /// override that is new continues the usage of the limit's own amount, which counted
+    /// its callers until now; the limit's own amount continues that of plans and overrides
+    /// that are gone.
     #[must_use]
     pub fn succeeding(mut self, before: &Self) -> Self {
         for limit in &mut self.limits {
             let Some(old) = before.limit(&limit.name).filter(|old| old.by == limit.by) else { continue };
             carry_over(&mut limit.rules, &old.rules);
             for (name, allowance) in &mut limit.plans {
-                carry_over_allowance(allowance, old.plans.get(name));
+                carry_over_allowance(allowance, old.plans.get(name), &old.rules);
             }
             for (key, allowance) in &mut limit.overrides {
-                carry_over_allowance(allowance, old.overrides.get(key));
+                let counted = old.overrides.get(key);
+                carry_over_allowance(allowance, counted, &old.rules);
+                if let (Allowance::Rules(rules), None) = (allowance, counted) {
+                    let plans: Vec<_> = old.plans.values().flat_map(Allowance::rules).cloned().collect();
+                    take_over(rules, &plans);
+                }
             }
+            let plans = old.plans.iter().filter(|(name, _)| !limit.plans.contains_key(*name));
+            let keys = old.overrides.iter().filter(|(key, _)| !limit.overrides.contains_key(*key));
+            let gone = plans.map(|(_, it)| it).chain(keys.map(|(_, it)| it));
+            let gone: Vec<_> = gone.flat_map(Allowance::rules).cloned().collect();
+            take_over(&mut limit.rules, &gone);
         }
         self
     }
@@ -329,8 +392,11 @@ impl Policy {
 
     /// The plan that counts for a request: the one it names, else the default.
     pub fn plan_in_force<R: Request + ?Sized>(&self, request: &R) -> Option<String> {
-        let view = View { request, path: request.path(), pattern: None };
-        let named = self.plan_of(&view).map(Cow::into_owned);
+        let view = View { request, path: request.path(), readings: None, pattern: None };
+        let named = match self.plan_of(&view) {
+            PlanName::One(name) => Some(name.into_owned()),
+            PlanName::Missing | PlanName::Ambiguous => None,
+        };
         named.or_else(|| self.default_plan.as_deref().map(str::to_owned))
     }
 
@@ -342,28 +408,64 @@ impl Policy {
     }
 
     /// The plan that a request names.
-    pub(crate) fn plan_of<'r, R: Request + ?Sized>(&self, view: &View<'r, R>) -> Option<Cow<'r, str>> {
+    pub(crate) fn plan_of<'r, R: Request + ?Sized>(&self, view: &View<'r, R>) -> PlanName<'r> {
         if let Some(plan) = view.request.plan().filter(|plan| !plan.is_empty()) {
-            return Some(Cow::Borrowed(plan));
+            return PlanName::One(Cow::Borrowed(plan));
         }
+        let Some(from) = self.plan_source(view.request) else { return PlanName::Missing };
+        // A name that is not text is the name of no plan, and so as good as an unknown one.
+        match self.identify.lookup(from, view) {
+            Lookup::Missing => PlanName::Missing,
+            Lookup::Ambiguous => PlanName::Ambiguous,
+            Lookup::Value(Cow::Borrowed(name)) => PlanName::One(String::from_utf8_lossy(name)),
+            Lookup::Value(Cow::Owned(name)) => {
+                PlanName::One(Cow::Owned(String::from_utf8_lossy(&name).into_owned()))
+            }
+        }
+    }
+
+    /// The property that names the plan of a request whose caller did not name one.
+    pub(crate) fn plan_source<R: Request + ?Sized>(&self, request: &R) -> Option<&KeySource> {
         // Whoever has settled who calls has settled the plan too, but for verified claims and
         // what the proxy itself says.
         let verified = |source: &KeySource| {
             matches!(source, KeySource::Claim(_) | KeySource::User | KeySource::Tenant | KeySource::Entry(_))
         };
-        let from = self.plan_from.as_ref().filter(|from| !view.request.is_identified() || verified(from))?;
-        // A name that is not text is the name of no plan, and so as good as an unknown one.
-        Some(match self.identify.value(from, view)? {
-            Cow::Borrowed(name) => String::from_utf8_lossy(name),
-            Cow::Owned(name) => Cow::Owned(String::from_utf8_lossy(&name).into_owned()),
-        })
+        self.plan_from.as_ref().filter(|from| !request.is_identified() || verified(from))
     }
 }
 
-/// Plans and overrides keep their own usage: one that is new begins anew.
-fn carry_over_allowance(allowance: &mut Allowance, old: Option<&Allowance>) {
-    if let (Allowance::Rules(rules), Some(Allowance::Rules(old))) = (allowance, old) {
-        carry_over(rules, old);
+/// The plan that a request names.
+#[derive(Clone, Debug)]
+pub(crate) enum PlanName<'r> {
+    Missing,
+    One(Cow<'r, str>),
+    /// The request names several plans.
+    Ambiguous,
+}
+
+/// Plans and overrides keep their own usage; the callers of one that is new were counted by
+/// the limit's own rules.
+fn carry_over_allowance(allowance: &mut Allowance, old: Option<&Allowance>, base: &[Rule]) {
+    if let Allowance::Rules(rules) = allowance {
+        match old {
+            Some(Allowance::Rules(old)) => carry_over(rules, old),
+            // It was counted by nothing.
+            Some(Allowance::Unlimited | Allowance::Blocked) => {}
+            None => carry_over(rules, base),
+        }
+    }
+}
+
+/// Lets rules continue the usage of plans and overrides that are gone, besides their own.
+/// Overrides of equal numbers are one rule, so these are few.
+fn take_over(rules: &mut [Rule], gone: &[Rule]) {
+    for rule in rules {
+        for old in gone {
+            if old.quota.period() == rule.quota.period() || gone.len() == 1 {
+                *rule = rule.clone().continuing(old);
+            }
+        }
     }
 }
 

@@ -48,6 +48,17 @@ pub trait Request {
         if index == 0 { self.header(name) } else { None }
     }
 
+    /// Visits every line of a header, in the order in which they came.
+    fn visit_header<'r>(&'r self, name: &str, visit: &mut dyn FnMut(&'r [u8])) {
+        (0..).map_while(|index| self.header_line(name, index)).for_each(visit);
+    }
+
+    /// Visits the lines of every header whose name differs from this one in `-` and `_` alone, where
+    /// the service behind may see them. CGI and its successors take such headers for one.
+    fn visit_lookalikes<'r>(&'r self, name: &str, visit: &mut dyn FnMut(&'r [u8])) {
+        let _ = (name, visit);
+    }
+
     /// A second name that the request gives for its host: a `Host` that differs
     /// from the authority of the target, say. Limits of both hosts apply, since
     /// nobody here knows which of them the service will believe.
@@ -87,6 +98,11 @@ pub trait Request {
         None
     }
 
+    /// Visits every value of a claim. A claim with several different values names no caller.
+    fn visit_claim<'r>(&'r self, name: &str, visit: &mut dyn FnMut(&'r str)) {
+        self.claim(name).into_iter().for_each(visit);
+    }
+
     /// How long its body is, where the request says so before it comes: not where the body
     /// comes in chunks.
     fn body_length(&self) -> Option<u64> {
@@ -99,6 +115,11 @@ pub trait Request {
     /// What the request costs, where the caller knows better than the policy. Zero only looks.
     fn cost(&self) -> Option<u64> {
         None
+    }
+
+    /// Whether the caller may report the final cost later, by the id of the decision.
+    fn may_be_settled(&self) -> bool {
+        false
     }
 
     /// The descriptor that stands for the request, where a proxy sent one. Then the limits on
@@ -138,6 +159,14 @@ impl<R: Request + ?Sized> Request for &R {
         (**self).header_line(name, index)
     }
 
+    fn visit_header<'r>(&'r self, name: &str, visit: &mut dyn FnMut(&'r [u8])) {
+        (**self).visit_header(name, visit);
+    }
+
+    fn visit_lookalikes<'r>(&'r self, name: &str, visit: &mut dyn FnMut(&'r [u8])) {
+        (**self).visit_lookalikes(name, visit);
+    }
+
     fn other_host(&self) -> Option<&str> {
         (**self).other_host()
     }
@@ -166,12 +195,20 @@ impl<R: Request + ?Sized> Request for &R {
         (**self).claim(name)
     }
 
+    fn visit_claim<'r>(&'r self, name: &str, visit: &mut dyn FnMut(&'r str)) {
+        (**self).visit_claim(name, visit);
+    }
+
     fn body_length(&self) -> Option<u64> {
         (**self).body_length()
     }
 
     fn cost(&self) -> Option<u64> {
         (**self).cost()
+    }
+
+    fn may_be_settled(&self) -> bool {
+        (**self).may_be_settled()
     }
 
     fn descriptor(&self) -> Option<Descriptor<'_>> {
@@ -241,7 +278,7 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// With one more header. Names match in any case; the first of a name counts.
+    /// With one more header line. Names match in any case.
     #[must_use]
     pub fn header(mut self, name: &'a str, value: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
         self.headers.push((name, value.as_ref()));
@@ -313,7 +350,17 @@ impl Request for Call<'_> {
     }
 
     fn header(&self, name: &str) -> Option<&[u8]> {
-        self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| *value)
+        self.header_line(name, 0)
+    }
+
+    fn header_line(&self, name: &str, index: usize) -> Option<&[u8]> {
+        let mut lines = self.headers.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
+        lines.nth(index).map(|(_, value)| *value)
+    }
+
+    fn visit_header<'r>(&'r self, name: &str, visit: &mut dyn FnMut(&'r [u8])) {
+        let lines = self.headers.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
+        lines.for_each(|(_, value)| visit(value));
     }
 
     fn user(&self) -> Option<&str> {
@@ -336,8 +383,17 @@ impl Request for Call<'_> {
         self.claims.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
 
+    fn visit_claim<'r>(&'r self, name: &str, visit: &mut dyn FnMut(&'r str)) {
+        let values = self.claims.iter().filter(|(known, _)| *known == name);
+        values.for_each(|(_, value)| visit(value));
+    }
+
     fn cost(&self) -> Option<u64> {
         self.cost
+    }
+
+    fn may_be_settled(&self) -> bool {
+        true
     }
 
     fn descriptor(&self) -> Option<Descriptor<'_>> {

@@ -3,7 +3,10 @@
 //! They are parsed and checked here, with the rest of the file, and carried as
 //! plain data: this crate sees no sockets and words no answers.
 
+use std::borrow::Cow;
+
 use crate::net::NetSet;
+use crate::path;
 
 /// Which address is the client's: the `client` section.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +55,9 @@ pub struct HeaderSettings {
     pub retry_after_jitter: u8,
     /// Words of other services, in addition, on every answer.
     pub dialects: Vec<Dialect>,
+    /// The limits that headers with room for one limit describe on an admitted answer, by name:
+    /// the first that applied. Empty, or where none applied: the rate closest to refusing.
+    pub describe: Vec<Box<str>>,
 }
 
 impl Default for HeaderSettings {
@@ -61,6 +67,7 @@ impl Default for HeaderSettings {
             ietf: IetfHeaders::Draft11,
             retry_after_jitter: 0,
             dialects: Vec::new(),
+            describe: Vec::new(),
         }
     }
 }
@@ -114,4 +121,43 @@ pub enum KeyPrivacy {
     Hashed,
     /// Their first characters only.
     Truncated,
+}
+
+/// How the servers behind read paths: the `paths` section.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PathSettings {
+    /// Which characters separate segments.
+    pub reading: PathReading,
+    /// Whether a path that servers may take for different places is refused.
+    pub refuse_ambiguous: bool,
+    /// Whether `/Login` and `/login` are one path.
+    pub ignore_case: bool,
+}
+
+impl PathSettings {
+    /// The value of a path parameter, as keys have it.
+    pub(crate) fn path_value(self, value: &str) -> Cow<'_, str> {
+        if self.ignore_case { Cow::Owned(path::fold_text(value)) } else { Cow::Borrowed(value) }
+    }
+}
+
+/// Which characters of a path separate segments, and which are removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PathReading {
+    /// Not known: limits apply under every reading that a server may take.
+    #[default]
+    Any,
+    /// `/` separates segments. `%2F`, `\` and `;` are text.
+    Literal,
+    /// Escapes are decoded first, so `%2F` separates segments too: nginx, WSGI, ASGI, PHP.
+    Decoded,
+    /// `;` and what follows in a segment is removed, then escapes are decoded: servlet containers.
+    Servlet,
+}
+
+impl PathReading {
+    /// Whether the policy says how the servers read paths.
+    pub(crate) const fn is_declared(self) -> bool {
+        !matches!(self, Self::Any)
+    }
 }

@@ -50,6 +50,35 @@ pub(crate) fn listed<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     }
 }
 
+/// How many names a hint lists.
+const MAX_LISTED: usize = 8;
+
+/// What to say of a name that is not known: the nearest one, or those that there are.
+///
+/// ```
+/// # use tollgate_policy::hint;
+/// let known = ["search", "login"];
+/// assert_eq!(hint("serach", "limits", known), "did you mean `search`?");
+/// assert_eq!(hint("typo", "limits", known), "the limits are `search` and `login`");
+/// assert_eq!(hint("typo", "limits", ["search"]), "there is only `search`");
+/// assert_eq!(hint("typo", "limits", []), "there are no limits");
+/// ```
+pub fn hint<'w>(word: &str, what: &str, known: impl IntoIterator<Item = &'w str>) -> String {
+    let known: Vec<&str> = known.into_iter().collect();
+    let part = |name: &&&str| word.len() >= 3 && name.contains(word);
+    if let Some(meant) = nearest(word, known.iter().copied()).or_else(|| known.iter().find(part).copied()) {
+        return format!("did you mean `{meant}`?");
+    }
+    let shown: Vec<String> = known.iter().take(MAX_LISTED).map(|name| format!("`{name}`")).collect();
+    let more = known.len() - shown.len();
+    match (&shown[..], more) {
+        ([], _) => format!("there are no {what}"),
+        ([only], 0) => format!("there is only {only}"),
+        (_, 0) => format!("the {what} are {}", listed(shown.iter().map(String::as_str))),
+        _ => format!("the {what} are {} and {more} more", shown.join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,13 +4,17 @@
 //! (`tests/allocation.rs`). A path that is not in normal form, a value that must
 //! be decoded or a key of more than 80 bytes does.
 //!
+//! A path with several readings is surveyed in `readings`.
+//!
 //! Not here: whether the allowance suffices. The checks go to a store as one batch.
 
-use std::borrow::Cow;
+mod ambiguous;
+mod readings;
+
 use std::cell::OnceCell;
 
 use smallvec::SmallVec;
-use tollgate_core::Rule;
+use tollgate_core::{Quota, Rule};
 
 use crate::cost::Cost;
 use crate::descriptor::Descriptor;
@@ -18,10 +22,11 @@ use crate::identify::View;
 use crate::key::Key;
 use crate::limit::{Allowance, Limit, Missing, Mode};
 use crate::lists::ListEntry;
+use crate::lookup::Lookup;
 use crate::matcher::Found;
 use crate::net::Net;
 use crate::path;
-use crate::policy::Policy;
+use crate::policy::{PlanName, Policy};
 use crate::request::Request;
 use crate::source::KeySource;
 
@@ -38,6 +43,19 @@ pub struct Check<'p> {
     pub cost: u64,
     /// Which of the requests that are decided together it is of, from zero.
     pub part: u32,
+    /// Whether it is charged although the request is refused.
+    pub count_denied: bool,
+}
+
+/// A check of a rule that stands in no policy, to be decided together with requests.
+#[derive(Clone, Debug)]
+pub struct RuleCheck {
+    /// The rule.
+    pub rule: Rule,
+    /// Whose allowance it is.
+    pub key: Key,
+    /// How much is taken of it.
+    pub cost: u64,
 }
 
 /// A buffer for the checks of one request, to be used again for the next.
@@ -68,10 +86,12 @@ impl<'p> Checks<'p> {
         // The last window takes the key, the others a copy.
         let Some((last, others)) = rules.split_last() else { return };
         let part = self.part;
+        let count_denied = |rule: &Rule| limit.count_denied || is_tally(rule);
         for rule in others {
-            self.list.push(Check { limit, rule, key: key.clone(), cost, part });
+            let (key, count_denied) = (key.clone(), count_denied(rule));
+            self.list.push(Check { limit, rule, key, cost, part, count_denied });
         }
-        self.list.push(Check { limit, rule: last, key, cost, part });
+        self.list.push(Check { limit, rule: last, key, cost, part, count_denied: count_denied(last) });
     }
 
     /// Forgets the last request.
@@ -90,6 +110,11 @@ impl<'p> std::ops::Deref for Checks<'p> {
     }
 }
 
+/// A tally counts what it refuses.
+const fn is_tally(rule: &Rule) -> bool {
+    matches!(&rule.quota, Quota::FixedWindow(window) if window.is_tally())
+}
+
 /// What a policy says about a request before any counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survey<'p> {
@@ -102,6 +127,9 @@ pub enum Survey<'p> {
     /// Refused by a limit without counting. The checks of the other limits are
     /// there, for those that count refusals too.
     Blocked(Block<'p>),
+    /// Refused: servers may take the path for different places, and the policy says to refuse
+    /// such, or its readings are too many.
+    AmbiguousPath,
 }
 
 /// A refusal that needs no counting.
@@ -131,6 +159,9 @@ pub enum BlockReason {
     Plan,
     /// The request lacks a part of the key, and `missing` says `refuse`.
     MissingKey,
+    /// The request gives several different values for a part of the key or for its plan, and
+    /// `identify.ambiguous` says `refuse`.
+    Ambiguous,
 }
 
 /// What a limit grants to one key.
@@ -228,9 +259,28 @@ impl Policy {
         for (part, request) in (0..).zip(requests) {
             out.part = part;
             match self.survey_more(request, out) {
-                Survey::Denied(entry) => return Survey::Denied(entry),
+                refused @ (Survey::Denied(_) | Survey::AmbiguousPath) => return refused,
                 blocked @ Survey::Blocked(_) if survey == Survey::Applies => survey = blocked,
                 Survey::Applies | Survey::Allowed(_) | Survey::Blocked(_) => {}
+            }
+        }
+        survey
+    }
+
+    /// As [`survey_all`](Self::survey_all), together with rules that stand in no policy. They are the
+    /// parts behind those of the requests, and charged only with all others, also if they are tallies.
+    pub fn survey_all_with<'p, R: Request>(
+        &'p self,
+        requests: &[R],
+        rules: &'p [RuleCheck],
+        out: &mut Checks<'p>,
+    ) -> Survey<'p> {
+        let survey = self.survey_all(requests, out);
+        if self.unwritten.mode != Mode::Off {
+            let first = u32::try_from(requests.len()).unwrap_or(u32::MAX);
+            for (part, RuleCheck { rule, key, cost }) in (first..).zip(rules) {
+                let (limit, key, cost) = (&self.unwritten, key.clone(), *cost);
+                out.list.push(Check { limit, rule, key, cost, part, count_denied: false });
             }
         }
         survey
@@ -256,26 +306,30 @@ impl Policy {
         if let Some(descriptor) = request.descriptor() {
             return self.survey_descriptor(request, &descriptor, out);
         }
-        let path = path::normal(request.path());
-        let view = View { request, path: &path, pattern: None };
+        match path::plain(request.path(), self.paths) {
+            Some(path) => self.survey_path(request, path, out),
+            None => self.survey_unusual(request, out),
+        }
+    }
+
+    /// Surveys a request whose path has one reading.
+    #[inline]
+    fn survey_path<'p, R: Request + ?Sized>(
+        &'p self,
+        request: &R,
+        path: &str,
+        out: &mut Checks<'p>,
+    ) -> Survey<'p> {
+        let view = View { request, path, readings: None, pattern: None };
         if let Some(entry) = self.deny.find(&self.identify, &view) {
             return Survey::Denied(entry);
         }
         if let Some(entry) = self.allow.find(&self.identify, &view) {
             return Survey::Allowed(entry);
         }
-        // Not every server resolves `..`. What one that does not would route by
-        // meets its limits too.
-        let literal = match &path {
-            Cow::Owned(normal) => path::literal(request.path()).filter(|literal| literal != normal),
-            Cow::Borrowed(_) => None,
-        };
         let mut surveyor =
             Surveyor { policy: self, plan: OnceCell::new(), out, blocked: None, taken: SmallVec::new() };
-        surveyor.walk(request, &path);
-        if let Some(literal) = &literal {
-            surveyor.walk(request, literal);
-        }
+        surveyor.walk(request, path);
         surveyor.blocked.map_or(Survey::Applies, Survey::Blocked)
     }
 
@@ -287,7 +341,7 @@ impl Policy {
         descriptor: &Descriptor<'_>,
         out: &mut Checks<'p>,
     ) -> Survey<'p> {
-        let view = View { request, path: "", pattern: None };
+        let view = View { request, path: "", readings: None, pattern: None };
         if let Some(entry) = self.deny.find(&self.identify, &view) {
             return Survey::Denied(entry);
         }
@@ -306,18 +360,13 @@ impl Policy {
 }
 
 fn applies<R: Request + ?Sized>(limit: &Limit, request: &R) -> bool {
-    limit.covers_method(request.method())
-        && limit.headers.iter().all(|wanted| match (request.header(&wanted.name), &wanted.value) {
-            (Some(found), Some(value)) => found.trim_ascii() == value.as_bytes(),
-            (Some(_), None) => true,
-            (None, _) => false,
-        })
+    limit.covers_method(request.method()) && limit.headers.iter().all(|wanted| wanted.matches(request))
 }
 
 struct Surveyor<'p, 'r, 'o> {
     policy: &'p Policy,
     /// Looked up when the first limit with plans asks.
-    plan: OnceCell<Option<Cow<'r, str>>>,
+    plan: OnceCell<PlanName<'r>>,
     out: &'o mut Checks<'p>,
     blocked: Option<Block<'p>>,
     /// Limits that were found already.
@@ -325,42 +374,58 @@ struct Surveyor<'p, 'r, 'o> {
 }
 
 impl<'p: 'r, 'r> Surveyor<'p, 'r, '_> {
-    /// Takes every limit that covers the request under this spelling of its path.
+    /// Takes every limit that covers the request, whose path has this reading only.
     #[inline]
     fn walk<R: Request + ?Sized>(&mut self, request: &'r R, path: &'r str) {
         let policy = self.policy;
         let mut found = Found::new();
-        if policy.matcher.asks_for_hosts() {
-            policy.matcher.find(request.host(), path, &mut found);
-            if let Some(other) = request.other_host() {
-                policy.matcher.find(Some(other), path, &mut found);
-            }
-        } else {
-            // Looking for a request's hosts costs as much as finding its limits.
-            policy.matcher.find(None, path, &mut found);
-        }
+        self.find_routes(request, path, &mut found);
         for &route in &found {
             let Some(&(index, pattern)) = policy.routes.get(route as usize) else { continue };
             if self.taken.contains(&index) {
                 continue;
             }
             let limit = &policy.limits[index as usize];
-            if limit.mode == Mode::Off || !applies(limit, request) {
+            if limit.mode == Mode::Off || !applies(limit, request) || limit.excepts(path) {
                 continue;
             }
             self.taken.push(index);
-            self.take(limit, &View { request, path, pattern: limit.endpoints.get(pattern as usize) });
+            let pattern = limit.endpoints.get(pattern as usize);
+            self.take(limit, &View { request, path, readings: None, pattern });
+        }
+    }
+
+    /// Finds the routes that cover the request under this reading of its path, in file order. They
+    /// are written to a buffer: moving one costs more than filling it.
+    #[inline]
+    fn find_routes<R: Request + ?Sized>(&self, request: &R, path: &str, found: &mut Found) {
+        let matcher = &self.policy.matcher;
+        if matcher.asks_for_hosts() {
+            matcher.find(request.host(), path, found);
+            if let Some(other) = request.other_host() {
+                matcher.find(Some(other), path, found);
+            }
+        } else {
+            // Looking for a request's hosts costs as much as finding its limits.
+            matcher.find(None, path, found);
         }
     }
 
     fn take<R: Request + ?Sized>(&mut self, limit: &'p Limit, view: &View<'r, R>) {
         let mut key = Key::default();
-        match self.derive(limit, view, &mut key) {
-            Derived::Whole => {}
+        let granted = match self.derive(limit, view, &mut key) {
+            Derived::Whole if limit.blocks_keys && self.shows_blocked_key(limit, view) => {
+                Granted::Blocked(BlockReason::Override)
+            }
+            Derived::Whole if self.has_ambiguous_plan(limit, view) && limit.override_for(&key).is_none() => {
+                self.granted_to_ambiguous(limit, view)
+            }
+            Derived::Whole => granted(limit, &key, || self.planned(limit, view)),
+            Derived::Ambiguous => self.granted_to_ambiguous(limit, view),
             Derived::Skipped => return,
-            Derived::Refused => return self.block(limit, BlockReason::MissingKey),
-        }
-        let rules = match granted(limit, &key, || self.planned(limit, view)) {
+            Derived::Refused(reason) => Granted::Blocked(reason),
+        };
+        let rules = match granted {
             Granted::Rules(rules) => rules,
             Granted::Unlimited => return,
             Granted::Blocked(reason) => return self.block(limit, reason),
@@ -378,16 +443,15 @@ impl<'p: 'r, 'r> Surveyor<'p, 'r, '_> {
         }
     }
 
-    fn planned<R: Request + ?Sized>(
-        &mut self,
-        limit: &'p Limit,
-        view: &View<'r, R>,
-    ) -> Option<&'p Allowance> {
+    fn planned<R: Request + ?Sized>(&self, limit: &'p Limit, view: &View<'r, R>) -> Option<&'p Allowance> {
         if limit.plans.is_empty() {
             return None;
         }
-        let plan = self.plan.get_or_init(|| self.policy.plan_of(view));
-        limit.plans.get(plan.as_deref().or(self.policy.default_plan.as_deref())?)
+        let plan = match self.plan.get_or_init(|| self.policy.plan_of(view)) {
+            PlanName::One(name) => Some(&**name),
+            PlanName::Missing | PlanName::Ambiguous => None,
+        };
+        limit.plans.get(plan.or(self.policy.default_plan.as_deref())?)
     }
 
     /// The network that stands for the client.
@@ -396,6 +460,7 @@ impl<'p: 'r, 'r> Surveyor<'p, 'r, '_> {
     }
 
     fn derive<R: Request + ?Sized>(&self, limit: &Limit, view: &View<'r, R>, key: &mut Key) -> Derived {
+        let mut ambiguous = false;
         for source in &limit.by {
             let missing = match source {
                 KeySource::Global => {
@@ -407,26 +472,39 @@ impl<'p: 'r, 'r> Surveyor<'p, 'r, '_> {
                     let entries = view.request.descriptor().map(|it| it.entries.iter().copied());
                     entries.map(|entries| key.push_entries(entries)).is_none()
                 }
-                _ => {
-                    let value = self.policy.identify.value(source, view);
-                    value.map(|value| key.push_value(source, &value)).is_none()
-                }
+                _ => match self.policy.identify.lookup(source, view) {
+                    Lookup::Value(value) => {
+                        key.push_value(source, &value);
+                        false
+                    }
+                    Lookup::Ambiguous if self.refuses_ambiguous(limit) => {
+                        return Derived::Refused(BlockReason::Ambiguous);
+                    }
+                    Lookup::Ambiguous => {
+                        ambiguous = true;
+                        key.push_instead(self.net(view));
+                        false
+                    }
+                    Lookup::Missing => true,
+                },
             };
             match limit.missing {
                 _ if !missing => {}
                 Missing::Ip => key.push_instead(self.net(view)),
                 Missing::Shared => key.push_shared(),
                 Missing::Skip => return Derived::Skipped,
-                Missing::Refuse => return Derived::Refused,
+                Missing::Refuse => return Derived::Refused(BlockReason::MissingKey),
             }
         }
-        Derived::Whole
+        if ambiguous { Derived::Ambiguous } else { Derived::Whole }
     }
 }
 
 /// What became of a key.
 enum Derived {
     Whole,
+    /// The client's address stands in for a part that has several different values.
+    Ambiguous,
     Skipped,
-    Refused,
+    Refused(BlockReason),
 }

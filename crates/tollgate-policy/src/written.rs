@@ -11,6 +11,8 @@
 mod expect;
 pub(crate) mod limit;
 pub(crate) mod lists;
+pub(crate) mod paths;
+pub(crate) mod privacy;
 pub(crate) mod rate;
 mod schema;
 pub(crate) mod sections;
@@ -21,6 +23,7 @@ pub use schema::schema;
 
 use crate::diagnostic::{Located, Problems};
 use crate::document::{Document, Kind, Words};
+use crate::settings::PathSettings;
 use crate::trap::Trap;
 
 /// A list, or one thing that stands for a list of one.
@@ -50,10 +53,13 @@ pub(crate) struct File {
     pub(crate) identify: Option<sections::Identify>,
     /// Which address is the client's.
     pub(crate) client: Option<sections::Client>,
+    /// How the servers behind read paths: limits apply under every reading that they may take.
+    #[schemars(with = "Option<paths::PathsSchema>")]
+    pub(crate) paths: Option<PathSettings>,
     /// Which headers an answer carries.
     pub(crate) headers: Option<sections::Headers>,
     /// How keys appear in logs and records.
-    pub(crate) privacy: Option<sections::Privacy>,
+    pub(crate) privacy: Option<privacy::Privacy>,
     /// Warnings of `tollgate validate` that are known and kept, by their codes.
     #[schemars(with = "Option<OneOrMany<schema::TrapSchema>>")]
     pub(crate) expect: Vec<Located<Trap>>,
@@ -71,9 +77,9 @@ pub(crate) const FOREIGN: [&str; 12] = [
 pub(crate) const WORDS: Words = Words {
     section: "a policy",
     known: &[
-        "limits", "plans", "allow", "deny", "identify", "client", "headers", "privacy", "expect", "max_keys",
-        "listen", "gateway", "rls", "resp", "store", "log", "observe", "traces", "alerts", "admin", "state",
-        "tests",
+        "limits", "plans", "allow", "deny", "identify", "client", "paths", "headers", "privacy", "expect",
+        "max_keys", "listen", "gateway", "rls", "resp", "store", "log", "observe", "traces", "alerts",
+        "admin", "state", "tests",
     ],
     elsewhere: &[
         ("rules", "limits"),
@@ -148,8 +154,9 @@ impl File {
         file.deny = section("deny").map(|node| lists::read("`deny`", node, problems)).unwrap_or_default();
         file.identify = section("identify").and_then(|node| sections::Identify::read(node, problems));
         file.client = section("client").and_then(|node| sections::Client::read(node, problems));
+        file.paths = paths::read(document, problems);
         file.headers = section("headers").and_then(|node| sections::Headers::read(node, problems));
-        file.privacy = section("privacy").and_then(|node| sections::Privacy::read(node, problems));
+        file.privacy = section("privacy").and_then(|node| privacy::Privacy::read(node, problems));
         file.expect = section("expect").map(|node| expect::read(node, problems)).unwrap_or_default();
         file.max_keys =
             section("max_keys").and_then(|node| node.whole("`max_keys`", 1..=1_000_000_000, problems));

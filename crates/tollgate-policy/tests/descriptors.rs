@@ -128,6 +128,7 @@ limits:
             Survey::Allowed(entry) => format!("allowed {entry}"),
             Survey::Denied(entry) => format!("denied {entry}"),
             Survey::Blocked(block) => format!("{} blocks: {:?}", block.limit.name(), block.reason),
+            Survey::AmbiguousPath => "ambiguous".to_owned(),
         };
         (survey, found)
     };

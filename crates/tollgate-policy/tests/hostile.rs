@@ -69,7 +69,7 @@ proptest! {
     fn random_values_in_every_place_of_a_limit_are_answered(value in "\\PC{0,12}", word in 0..22_usize) {
         let words = [
             "name", "endpoint", "method", "host", "headers", "by", "missing", "bucket", "rate", "windows", "slots", "ttl",
-            "algorithm", "align", "timezone", "parts", "count_denied", "cost", "mode", "plans", "overrides", "on_outage", "dialects",
+            "algorithm", "align", "timezone", "parts", "strict", "count_denied", "cost", "mode", "plans", "overrides", "on_outage", "dialects",
         ];
         let value = value.replace('\'', "''");
         read(&format!("limits:\n  - by: ip\n    bucket: 1/s\n    {}: '{value}'\n", words[word]));

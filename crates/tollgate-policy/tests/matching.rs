@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use tollgate_policy::path::{literal, normal};
-use tollgate_policy::{Call, Checks, Policy, Survey};
+use tollgate_policy::path::{Readings, literal, normal};
+use tollgate_policy::{Call, Checks, PathSettings, Policy, Survey};
 
 /// Fixed, so that a failure on one machine is a failure on all; printed with it.
 const SEED: u64 = 0x0070_6f6c_6963_7901;
@@ -20,12 +20,7 @@ fn config(cases: u32) -> ProptestConfig {
     }
 }
 
-/// The definition of a match, without any cleverness.
-fn covers(pattern: &str, path: &str) -> bool {
-    covers_segments(pattern, &normal(path))
-}
-
-/// The same with every segment as it stands.
+/// The definition of a match, without any cleverness, with every segment as it stands.
 fn covers_segments(pattern: &str, path: &str) -> bool {
     let rest = path.trim_start_matches('/');
     let rest = if path.starts_with("//") { &path[1..] } else { rest };
@@ -88,9 +83,11 @@ proptest! {
     #[test]
     fn the_tree_agrees_with_trying_each_pattern(patterns in prop::collection::vec(pattern(), 1..12), path in path()) {
         let policy = compile(&patterns);
-        // In normal form, and as a server sees it that does not resolve dots.
-        let literal = literal(&path);
-        let covers = |it: &str| covers(it, &path) || literal.as_ref().is_some_and(|path| covers_segments(it, path));
+        // Under any reading; the normal form and the path with its dots as text are among them.
+        let readings = Readings::of(&path, PathSettings::default());
+        let known = |it: &str| readings.iter().any(|reading| reading == it);
+        prop_assert!(known(&normal(&path)) && literal(&path).is_none_or(|it| known(&it)), "{}", path);
+        let covers = |it: &str| readings.iter().any(|path| covers_segments(it, path));
         let naive = patterns.iter().enumerate().filter(|(_, it)| covers(it)).map(|(i, _)| format!("l{i}"));
         let mut found = matched(&policy, &path);
         found.sort_by_key(|name| name[1..].parse::<usize>().ok());

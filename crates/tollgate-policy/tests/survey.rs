@@ -106,7 +106,7 @@ limits:
   - {name: g, by: global, bucket: 1/s}
 "#,
     );
-    let call = Call::new("GET", "/u/42/x?a=1&tok=a%20b&tok=2")
+    let call = Call::new("GET", "/u/42/x?a=1&tok=a%20b&tok=a+b")
         .header("Cookie", "x=1; sid=abc")
         .header("x-dev", " d1 ")
         .claim("sub", "me")

@@ -113,4 +113,32 @@ function bucket.used(k, rule)
     return rest > 0 and units + 1 or units
 end
 
+-- The debt of another bucket's state in this one's ticks and grains: as many units, to the
+-- fraction, and no more than it holds.
+local function converted(rule, past, old)
+    local t, g = debt(past)
+    local units, rest = scaled(t, old[2], g, old[3])
+    local price_t, price_g = bucket.price(rule, math.min(units, rule[6]))
+    local part, more = scaled(rest, rule[3], 0, old[3])
+    if more > 0 then part = part + 1 end
+    local ticks = floor(part / rule[2])
+    t, g = plus(rule, price_t, price_g, ticks, part - ticks * rule[2])
+    if exceeds(t, g, rule[4], rule[5]) then return rule[4], rule[5] end
+    return t, g
+end
+
+function bucket.carry(k, rule, past, old)
+    owe(k, converted(rule, past, old))
+    return true
+end
+
+-- Owes no more than leaves as much as the other bucket has, which is no larger.
+function bucket.relieve(k, rule, past, old)
+    local t, g = converted(rule, past, old)
+    t, g = plus(rule, t, g, bucket.price(rule, rule[6] - old[6]))
+    local owed_t, owed_g = debt(k)
+    if exceeds(t, g, rule[4], rule[5]) then t, g = rule[4], rule[5] end
+    if exceeds(owed_t, owed_g, t, g) then owe(k, t, g) end
+end
+
 bucket.reset = clear_pair

@@ -73,12 +73,25 @@ end
 function fixed.charge(k, rule, units, overdrawn)
     open(k, rule)
     local most = overdrawn and math.max(2 * rule[2], rule[5]) or rule[5]
+    if overdrawn == 'all' then most = 562949953421312 end
     local after = math.min(y[k] + units, math.max(most, y[k]))
     if after > 0 then y[k], changed[k] = after, true end
 end
 
 function fixed.used(k)
     return now < x[k] and y[k] or 0
+end
+
+-- The same count. A window from the first request keeps its start, if it is then still
+-- open; another one closes no later than it would have, unless the new ones are longer.
+function fixed.carry(k, rule, past, old)
+    local kept = rule[4] == 1 and old[4] == 1 and opened(old, x[past]) + rule[3] or 0
+    if kept <= now then
+        kept = closes(rule)
+        if rule[3] <= old[3] then kept = math.min(math.ceil(x[past] / 1000000) * 1000000, kept) end
+    end
+    x[k], y[k], changed[k] = kept, y[past], true
+    return true
 end
 
 fixed.reset = clear_pair

@@ -10,14 +10,27 @@
 --   slots            x: leases that run   y: when the last of them ends, 0 if none
 local call, floor = redis.call, math.floor
 local x, y, changed, foreign = {}, {}, {}, {}
--- A text that ends in `~` has been carried over to the rule that replaced its own. Nodes
--- that still have the old rule go on with it; those that have the new one do not count
--- it twice.
-local marked = {}
+-- A text that ends in `~` and a rule's id has been carried over to that rule, which replaced
+-- its own and does not count it twice. Nodes that still have the old rule go on with it.
+local marked, is_past = {}, {}
 local rule_of = {}
 -- One for each algorithm; those that a call does not need are not part of its script.
 local bucket, fixed, sliding, parts, log, slots
 local added
+
+-- A text without its mark, and the mark. An earlier version wrote no id.
+local function split_mark(text)
+    if string.sub(text, -17, -17) == '~' and string.match(string.sub(text, -16), '^%x+$') then
+        return string.sub(text, 1, -18), string.sub(text, -16)
+    end
+    if string.sub(text, -1) == '~' then return string.sub(text, 1, -2), '' end
+    return text, nil
+end
+
+-- The id of the rule that a key is counted by, as it stands in its name.
+local function id_of(k)
+    return string.match(KEYS[k], 'tg1:{%d+}:(%x+):') or ''
+end
 
 -- floor((a * b + c) / d) and the rest, exactly, for a < 2^53 and d, b * 31 < 2^48 or so:
 -- long division, five bits at a time.

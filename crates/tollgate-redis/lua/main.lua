@@ -2,7 +2,8 @@
 --
 -- ARGV[1] is one MessagePack array of numbers (and owners, as text):
 --   rules: how many, then each: how many numbers, and those
---   keys:  how many, then each: its rule, how many rules it replaced, and those.
+--   keys:  how many, then each: its rule, how many rules it replaced, and of each of those,
+--          the latest first, its rule and whether (1) the present one is a raise of it.
 --          KEYS are in that order, each followed by its names under the replaced rules.
 --   items: how many, then each:
 --     0 (requests that are all alike): how many, how many checks, and each check:
@@ -40,50 +41,119 @@ local function load(k, rule, raw)
         return (kind == 'zset' or kind == 'none') and kinds[rule[1]].load(k, rule)
     end
     if raw == false and call('EXISTS', KEYS[k]) == 1 then return false end
-    if raw and string.sub(raw, -1) == '~' then raw, marked[k] = string.sub(raw, 1, -2), true end
+    if raw then raw, marked[k] = split_mark(raw) end
     return kinds[rule[1]].load(k, rule, raw)
 end
 
--- What a key has spent under the rule that its present one replaced, charged to it anew.
--- The first of them under which something still counts is the one that is carried over.
-local function carry_over(k, rule, first, before)
+-- Charges units that another rule has admitted.
+local function echo(k, rule, units)
+    if rule[1] == 1 then
+        local price_t, price_g = bucket.price(rule, math.min(units, rule[6]))
+        bucket.charge(k, rule, units, false, price_t, price_g)
+    else
+        kinds[rule[1]].charge(k, rule, units, 'all')
+    end
+end
+
+local function capacity(rule) return rule[1] == 1 and rule[6] or rule[2] end
+
+-- Which of the replaced rules' states still count, by their place, the latest first; and
+-- whether one of them was not carried over to the present rule yet.
+local function live_past(first, before, mine)
+    local live, is_new = {}, false
     for i, old in ipairs(before) do
         local past = first + i
-        if old[1] ~= SLOTS and load(past, old, texts[past]) and not marked[past] then
-            local units = kinds[old[1]].used(past, old)
-            changed[past] = nil
-            if units > 0 then
-                kinds[rule[1]].reset(k, rule)
-                local price_t, price_g
-                if rule[1] == 1 then price_t, price_g = bucket.price(rule, math.min(units, rule[6])) end
-                kinds[rule[1]].charge(k, rule, units, false, price_t, price_g)
-                -- Kept whatever becomes of the request: or else it would be carried over
-                -- again and again, and time would never give anything back.
-                changed[k] = true
-                if old[1] == LOG then call('DEL', KEYS[past]) else call('APPEND', KEYS[past], '~') end
-                return
+        if old[1] ~= SLOTS and load(past, old, texts[past]) then
+            if kinds[old[1]].used(past, old) > 0 then
+                if old[1] == LOG then log.load_mark(past) end
+                live[#live + 1], is_past[past] = i, true
+                if marked[past] ~= mine then is_new = true end
             end
+            changed[past] = nil
         end
+    end
+    return live, is_new
+end
+
+-- The rule that counted the key last: the latest that has spent something, or a later one
+-- that all of those were carried over to, and whose state says nothing by now.
+local function last_in_force(first, live)
+    for i = 1, live[1] - 1 do
+        local id, all = id_of(first + i), true
+        for _, at in ipairs(live) do
+            if marked[first + at] ~= id then all = false end
+        end
+        if all then return i, true end
+    end
+    return live[1], false
+end
+
+-- What a key has spent under the rules that its present one replaced, expressed in its
+-- numbers. The arithmetic is that of tollgate_core (carry.rs).
+local function carry_over(k, rule, before, raises, live)
+    local last, rested = last_in_force(k, live)
+    local kind, old, most = kinds[rule[1]], before[last], 0
+    for _, at in ipairs(live) do
+        most = math.max(most, kinds[before[at][1]].used(k + at, before[at]))
+    end
+    kind.reset(k, rule)
+    if not rested then
+        if old[1] ~= rule[1] or not kind.carry or not kind.carry(k, rule, k + last, old) then
+            echo(k, rule, kinds[old[1]].used(k + last, old))
+        end
+    end
+    local missing = most - kind.used(k, rule)
+    if raises[last] == 1 then missing = math.min(missing, capacity(rule) - capacity(old)) end
+    if missing > 0 then echo(k, rule, missing) end
+    -- Kept whatever becomes of the request: or else it would be carried over again and
+    -- again, and time would never give anything back.
+    changed[k] = true
+    local mine = id_of(k)
+    for _, at in ipairs(live) do
+        marked[k + at], changed[k + at] = mine, true
+    end
+end
+
+-- As much is available as under a rule of which the present one is a raise.
+local function relieve(k, rule, before, raises, live)
+    for _, at in ipairs(live) do
+        local old = before[at]
+        if raises[at] == 1 and old[1] == 1 then bucket.relieve(k, rule, k + at, old) end
     end
 end
 
 local place, key_at = {}, 0
+-- Places of the replaced rules' states that count, of each key that has any, and what was
+-- spent in this call.
+local past_of, spent = {}, {}
 at = at + 1
 for k = 1, a[at] do
     local rule, n = rules[a[at + 1]], a[at + 2]
-    local key, before = key_at + 1, {}
-    for i = 1, n do before[i] = rules[a[at + 2 + i]] end
-    at, key_at = at + 2 + n, key_at + 1 + n
+    local key, before, raises = key_at + 1, {}, {}
+    for i = 1, n do before[i], raises[i] = rules[a[at + 1 + 2 * i]], a[at + 2 + 2 * i] end
+    at, key_at = at + 2 + 2 * n, key_at + 1 + n
     place[k] = key
     if load(key, rule, texts[key]) then
-        if n > 0 and rule[1] ~= SLOTS and (marked[key] or call('EXISTS', KEYS[key]) == 0) then
-            carry_over(key, rule, key, before)
+        if n > 0 and rule[1] ~= SLOTS then
+            local live, is_new = live_past(key, before, id_of(key))
+            if #live > 0 then
+                if kinds[rule[1]].used(key, rule) > 0 then
+                    if rule[1] == 1 then relieve(key, rule, before, raises, live) end
+                elseif is_new then
+                    carry_over(key, rule, before, raises, live)
+                end
+                past_of[key] = live
+            end
         end
         kinds[rule[1]].state(key, out, rule)
     else
         foreign[key] = true
         out[#out + 1] = -1
     end
+end
+
+local function note_spent(k, units)
+    if past_of[k] then spent[k] = (spent[k] or 0) + units end
 end
 
 -- Reads what a check of this kind is asked for: units with their price, or an owner.
@@ -164,7 +234,10 @@ local function try(n)
         return false
     end
     for i = 1, n do
-        if taken[i] and rule_of[key_of[i]][1] == SLOTS then slots.drop_lapsed(key_of[i]) end
+        if taken[i] then
+            local k = key_of[i]
+            if rule_of[k][1] == SLOTS then slots.drop_lapsed(k) else note_spent(k, taken[i]) end
+        end
     end
     return true
 end
@@ -176,7 +249,10 @@ local function take_up_to(k, rule, many, cost, price)
     if fit > many then fit = many end
     if cost == 0 then fit = many end
     if fit < 0 or cost > rule[6] then fit = 0 end
-    if fit > 0 and cost > 0 then x[k], changed[k] = due + fit * price, true end
+    if fit > 0 and cost > 0 then
+        x[k], changed[k] = due + fit * price, true
+        note_spent(k, fit * cost)
+    end
     return fit
 end
 
@@ -210,6 +286,7 @@ local function requests()
             local rule = rule_of[k]
             if manner_of[i] % 4 >= 2 and rule[1] ~= SLOTS then
                 kinds[rule[1]].charge(k, rule, cost_of[i], false, ticks_of[i], grains_of[i])
+                note_spent(k, cost_of[i])
                 changed[k] = true
             end
         end
@@ -227,6 +304,18 @@ local function requests()
         if rule[1] >= LOG then out[#out + 1] = free[i] end
         if rule[1] == SLOTS then out[#out + 1] = last_after[i] end
     end
+end
+
+-- Does to the state of a replaced rule what is done to the present one.
+local function change_past(k, what, units, taken_at)
+    local rule = rule_of[k]
+    local kind, ticks, grains = kinds[rule[1]], nil, nil
+    if rule[1] == 1 and what <= 2 then ticks, grains = bucket.price(rule, math.min(units, 2 * rule[6])) end
+    if what == 1 then kind.refund(k, rule, units, taken_at, ticks, grains)
+    elseif what == 2 then kind.give(k, rule, units, ticks, grains)
+    elseif what <= 4 then echo(k, rule, units)
+    elseif what == 5 then kind.reset(k, rule) end
+    changed[k] = true
 end
 
 local function change(what)
@@ -258,6 +347,9 @@ local function change(what)
     elseif what <= 4 then
         kind.charge(k, rule, units, what == 4, ticks, grains)
     end
+    if past_of[k] and what <= 5 then
+        for _, at in ipairs(past_of[k]) do change_past(k + at, what, units, taken_at) end
+    end
     -- Whatever came of it: what says no more than a fresh state is not kept.
     if kind ~= slots then changed[k] = true end
     kind.state(k, out, rule)
@@ -269,8 +361,18 @@ for _ = 1, a[at] do
     if a[at] == 0 then requests() else change(a[at]) end
 end
 
+for k, units in pairs(spent) do
+    for _, at in ipairs(past_of[k]) do
+        echo(k + at, rule_of[k + at], units)
+        changed[k + at] = true
+    end
+end
+
 for k in pairs(changed) do
     local rule = rule_of[k]
     kinds[rule[1]].save(k, rule)
+    if is_past[k] and marked[k] and call('EXISTS', KEYS[k]) == 1 then
+        if rule[1] == LOG then log.save_mark(k) else call('APPEND', KEYS[k], '~' .. marked[k]) end
+    end
 end
 return out

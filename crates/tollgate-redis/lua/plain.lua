@@ -19,7 +19,7 @@ for k = 1, keys do
     local tat = texts[k]
     if tat then
         -- A mark says that it was carried over to another rule; see frame.lua.
-        if #tat == 17 and string.sub(tat, 17) == '~' then tat, marked[k] = string.sub(tat, 1, 16), true end
+        if #tat > 16 and string.sub(tat, 17, 17) == '~' then tat, marked[k] = string.sub(tat, 1, 16), true end
         -- Sixteen digits, as all times between 2001 and 2286 have.
         tat = #tat == 16 and tonumber(tat) or -1
         if tat < 1000000000000000 or tat % 1 ~= 0 then tat = -1 end

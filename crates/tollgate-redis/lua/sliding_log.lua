@@ -1,5 +1,5 @@
 -- Sliding log: a member for every unit, scored with its time. Members are the time and a
--- number, so that units of one instant stay apart.
+-- number, so that units of one instant stay apart. A mark is a member before all times.
 -- rule: kind, limit, period.
 log = {}
 -- Units to be written at the end, and how many entries have left the window.
@@ -16,14 +16,15 @@ end
 
 local function newest(k)
     local last = call('ZREVRANGE', KEYS[k], 0, 0, 'WITHSCORES')
-    y[k] = tonumber(last[2] or 0)
+    y[k] = math.max(tonumber(last[2] or 0), 0)
 end
 
 -- Moves the whole log so that its newest unit is now.
 local function pull_back(k)
     local ahead, all = y[k] - now, call('ZRANGE', KEYS[k], 0, -1, 'WITHSCORES')
     for i = 1, #all, 2 do
-        call('ZADD', KEYS[k], math.max(all[i + 1] - ahead, 0), all[i])
+        local at = tonumber(all[i + 1])
+        if at >= 0 then call('ZADD', KEYS[k], math.max(at - ahead, 0), all[i]) end
     end
     y[k], changed[k] = now, true
 end
@@ -120,12 +121,38 @@ end
 
 function log.charge(k, rule, units, overdrawn)
     local most = overdrawn and 2 * rule[2] or rule[2]
+    if overdrawn == 'all' then most = 131072 end
     local more = math.min(units, math.max(most - x[k] - added[k], 0))
     if more > 0 then added[k], changed[k] = added[k] + more, true end
 end
 
 function log.used(k)
     return x[k] + added[k]
+end
+
+function log.load_mark(k)
+    local mark = call('ZRANGEBYSCORE', KEYS[k], -1, -1)[1]
+    marked[k] = mark and string.sub(mark, 2) or nil
+end
+
+function log.save_mark(k)
+    call('ZREMRANGEBYSCORE', KEYS[k], -1, -1)
+    call('ZADD', KEYS[k], -1, '~' .. marked[k])
+end
+
+-- The same instants.
+function log.carry(k, rule, past)
+    local since = string.format('(%.0f', instant(past) - rule[3])
+    local all, batch = call('ZRANGEBYSCORE', KEYS[past], since, '+inf', 'WITHSCORES'), {}
+    for i = 1, #all, 2 do
+        batch[#batch + 1], batch[#batch + 2] = all[i + 1], all[i]
+        if #batch == 2000 or i + 1 == #all then
+            call('ZADD', KEYS[k], unpack(batch))
+            batch = {}
+        end
+    end
+    reload(k, rule)
+    return true
 end
 
 function log.reset(k)

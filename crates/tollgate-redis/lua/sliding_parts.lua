@@ -1,7 +1,7 @@
 -- Sliding window in parts: when the first and the last unit of each part came, and how
 -- many. Times are in steps, told back from that of the newest unit, whose time is known
 -- to the microsecond; the rule brings the step.
--- rule: kind, limit, period, parts, step.
+-- rule: kind, limit, period, parts, step, strict (1: all units of a part stand where the last does).
 --
 -- Offsets are below 2^16 and counts below 2^32, so every product is below 2^50 and exact.
 -- A state's table is never changed once it is made: who undoes a request puts the old
@@ -31,6 +31,7 @@ local function in_view(k, rule)
     local old, new, weight = y[k], {}, 0
     for i = 1, #old, 3 do
         local first, last, count = old[i], old[i + 1], old[i + 2]
+        if rule[6] == 1 then first = last end
         local left = gone(first, last, count, reach)
         if left < count then
             if left > 0 then
@@ -45,26 +46,30 @@ local function in_view(k, rule)
     return new, weight, instant, reach
 end
 
--- Makes one of the two neighbours that lie closest.
-local function merge(all)
+-- Makes one of the two neighbours that lie closest; if strict, of those where it delays the
+-- fewest units for the shortest time.
+local function merge(all, strict)
     local best, at
     for i = 1, #all - 5, 3 do
-        local distance = (all[i + 1] - all[i + 3]) * (all[i + 2] + all[i + 5])
+        local distance = (all[i + 1] - all[i + 3]) * (all[i + 2] + (strict and 0 or all[i + 5]))
         if not best or distance < best then best, at = distance, i end
     end
     all[at + 1], all[at + 2] = all[at + 4], all[at + 2] + all[at + 5]
+    if strict then all[at] = all[at + 1] end
     for _ = 1, 3 do table.remove(all, at + 3) end
 end
 
 -- Writes units behind the parts in view.
 local function append(k, rule, all, units, instant)
+    -- A state from elsewhere may have more parts than these.
+    while #all / 3 > rule[4] do merge(all) end
     local n, later = #all, math.ceil(instant / rule[5]) - math.ceil(x[k] / rule[5])
     if n > 0 and later == 0 then
         all[n] = all[n] + units
     else
         for i = 1, n, 3 do all[i], all[i + 1] = all[i] + later, all[i + 1] + later end
         all[n + 1], all[n + 2], all[n + 3] = 0, 0, units
-        if n / 3 >= rule[4] then merge(all) end
+        if n / 3 >= rule[4] then merge(all, rule[6] == 1) end
     end
     x[k], y[k], changed[k] = instant, all, true
 end
@@ -171,13 +176,22 @@ end
 
 function parts.charge(k, rule, units, overdrawn)
     local all, weight, instant = in_view(k, rule)
-    local more = math.min(units, math.max((overdrawn and 2 * rule[2] or rule[2]) - weight, 0))
+    local most = overdrawn and 2 * rule[2] or rule[2]
+    if overdrawn == 'all' then most = 2147483648 end
+    local more = math.min(units, math.max(most - weight, 0))
     if more > 0 then append(k, rule, all, more, instant) else rebase(k, rule, all) end
 end
 
 function parts.used(k, rule)
     local _, weight = in_view(k, rule)
     return weight
+end
+
+-- Steps of one length mean the same in however many parts.
+function parts.carry(k, rule, past, old)
+    if rule[3] ~= old[3] then return false end
+    x[k], y[k], changed[k] = x[past], y[past], true
+    return true
 end
 
 function parts.reset(k)

@@ -83,6 +83,7 @@ end
 
 function sliding.charge(k, rule, units, overdrawn)
     local most = overdrawn and 2 * rule[2] or rule[2]
+    if overdrawn == 'all' then most = 2147483648 end
     local room = math.max(most - weight(k, rule, advance(k, rule)), 0)
     y[k][1], changed[k] = y[k][1] + math.min(units, room), true
 end

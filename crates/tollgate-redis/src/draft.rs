@@ -275,9 +275,11 @@ impl Draft {
 pub(crate) const fn shares_states(quota: &Quota) -> bool {
     match quota {
         Quota::Bucket(bucket) => bucket.is_shared(),
-        Quota::FixedWindow(window) => window.is_tally(),
-        Quota::Concurrency(_) => true,
-        Quota::SlidingWindow(_) | Quota::SlidingParts(_) | Quota::SlidingLog(_) => false,
+        Quota::FixedWindow(_)
+        | Quota::SlidingWindow(_)
+        | Quota::SlidingParts(_)
+        | Quota::SlidingLog(_)
+        | Quota::Concurrency(_) => true,
     }
 }
 

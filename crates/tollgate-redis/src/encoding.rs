@@ -87,7 +87,11 @@ fn encode_general(draft: &Draft, now: Timestamp) -> Vec<u8> {
     for key in &draft.keys {
         out.number(key.rule as u64 + 1);
         out.number(key.before.len() as u64);
-        key.before.iter().for_each(|&rule| out.number(rule as u64 + 1));
+        let quota = |rule: usize| &draft.rules[rule].1;
+        for &before in &key.before {
+            out.number(before as u64 + 1);
+            out.number(quota(key.rule).is_raise_of(quota(before)).into());
+        }
     }
     out.number(draft.items.len() as u64);
     for item in &draft.items {
@@ -130,7 +134,8 @@ fn write_quota(out: &mut Writer, quota: &Quota, now: Timestamp) {
         }
         Quota::SlidingParts(it) => {
             let (rate, step) = (it.rate(), it.resolution().as_micros());
-            out.counted(&[4, rate.count, rate.period.as_micros(), it.parts().into(), step]);
+            let strict = it.is_strict().into();
+            out.counted(&[4, rate.count, rate.period.as_micros(), it.parts().into(), step, strict]);
         }
         Quota::SlidingLog(log) => out.counted(&[5, log.rate().count, log.rate().period.as_micros()]),
         Quota::Concurrency(slots) => out.counted(&[6, slots.slots().into(), slots.ttl().as_micros()]),
@@ -173,7 +178,7 @@ fn write_change(out: &mut Writer, draft: &Draft, key: usize, adjustment: Adjustm
         Adjustment::Refund { units, .. } => (1, units),
         Adjustment::Grant { units } => (2, units),
         Adjustment::Charge { units, overdraft: Overdraft::None } => (3, units),
-        Adjustment::Charge { units, overdraft: Overdraft::OneCapacity } => (4, units),
+        Adjustment::Charge { units, overdraft: Overdraft::OneCapacity | Overdraft::Unlimited } => (4, units),
         Adjustment::Reset => (5, 0),
         Adjustment::Release { .. } => (6, 0),
     };

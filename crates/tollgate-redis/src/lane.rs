@@ -256,7 +256,7 @@ impl Hub {
             }
             let rest = numbers.split_off(2);
             let now = Timestamp::from_micros(u64::try_from(numbers[1]).unwrap_or_default());
-            self.shared.redis_showed(now);
+            self.shared.redis_showed(now, asked);
             if numbers[0] == 1 {
                 return Ok((Told { numbers: rest, now }, asked));
             }
@@ -361,6 +361,13 @@ struct Memory<'h> {
     answered: Timestamp,
 }
 
+impl Memory<'_> {
+    /// A time of Redis' clock, when it was asked for, and when Redis' clock showed it, by ours.
+    fn when(&self, at: Timestamp) -> (Timestamp, Timestamp, Timestamp) {
+        (at, self.asked, self.shared.executed_at(at, self.asked, self.answered))
+    }
+}
+
 impl Witness for Memory<'_> {
     fn refused(
         &self,
@@ -371,13 +378,13 @@ impl Witness for Memory<'_> {
         at: Timestamp,
     ) {
         let rule = draft.rules[draft.keys[key].rule].0;
-        let (quota, when) = (quota_of(draft, key), (at, self.asked, self.answered));
+        let (quota, when) = (quota_of(draft, key), self.when(at));
         self.shared.refusals.remember((rule, quota), draft.bare(key), standing, wait, when);
     }
 
     fn admitted(&self, draft: &Draft, key: usize, standing: &Standing, at: Timestamp) {
         let known = &draft.keys[key];
-        let (rule, when) = (draft.rules[known.rule].0, (at, self.asked, self.answered));
+        let (rule, when) = (draft.rules[known.rule].0, self.when(at));
         self.shared.refusals.renew(known.hash, (rule, draft.bare(key)), standing, when);
     }
 

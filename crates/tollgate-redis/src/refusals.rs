@@ -57,11 +57,13 @@ struct Seen {
     key: Box<[u8]>,
     standing: Standing,
     wait: Option<(u64, i64)>,
+    /// The limit that `wait` was told for: rules of one id can have different ones.
+    limit: u64,
     /// When, by Redis' clock.
     at: Timestamp,
-    /// When it was asked and when it was answered, by ours: in between.
+    /// When it was asked, and when Redis has most likely decided it, both by our clock.
     asked: Timestamp,
-    answered: Timestamp,
+    executed: Timestamp,
 }
 
 impl Seen {
@@ -69,10 +71,10 @@ impl Seen {
         self.rule == rule && *self.key == *key
     }
 
-    /// What Redis' clock shows now at most, and at least. Clocks do not run alike to the
+    /// What Redis' clock shows now at most, and most likely. Clocks do not run alike to the
     /// last part in a thousand.
     fn between(&self, now: Timestamp) -> (Timestamp, Timestamp) {
-        let (longest, shortest) = (now.since(self.asked).as_micros(), now.since(self.answered).as_micros());
+        let (longest, shortest) = (now.since(self.asked).as_micros(), now.since(self.executed).as_micros());
         let latest = self.at + Span::from_micros(longest + longest / 1_000 + 1);
         (latest, self.at + Span::from_micros(shortest - shortest / 1_000))
     }
@@ -112,7 +114,7 @@ impl Refusals {
         key: &[u8],
         standing: &Standing,
         wait: Option<(u64, i64)>,
-        (told, asked, answered): (Timestamp, Timestamp, Timestamp),
+        (told, asked, executed): (Timestamp, Timestamp, Timestamp),
     ) {
         if matches!(rule.1, Quota::Concurrency(_)) {
             return;
@@ -128,16 +130,17 @@ impl Refusals {
             key: key.into(),
             standing: standing.clone(),
             wait,
+            limit: rule.1.capacity(),
             at: told,
             asked,
-            answered,
+            executed,
         };
         let mut place = self.lock(at);
         // Under the lock: whoever changes the key now takes it after us.
         if asked.as_micros() <= self.changed[at / WAYS].load(Ordering::Acquire) {
             return;
         }
-        let newer = |it: &Seen| it.is(rule.0, key) && it.at > told && answered.since(it.asked) <= self.keep;
+        let newer = |it: &Seen| it.is(rule.0, key) && it.at > told && executed.since(it.asked) <= self.keep;
         if place.as_ref().is_some_and(newer) {
             return;
         }
@@ -152,7 +155,7 @@ impl Refusals {
         hash: u64,
         (rule, key): (RuleId, &[u8]),
         standing: &Standing,
-        (told, asked, answered): (Timestamp, Timestamp, Timestamp),
+        (told, asked, executed): (Timestamp, Timestamp, Timestamp),
     ) {
         if !self.used.load(Ordering::Relaxed) {
             return;
@@ -167,9 +170,10 @@ impl Refusals {
                 key: std::mem::take(&mut seen.key),
                 standing,
                 wait: None,
+                limit: 0,
                 at: told,
                 asked,
-                answered,
+                executed,
             };
         }
     }
@@ -201,7 +205,10 @@ impl Refusals {
             return None;
         }
         let mut told: SmallVec<[_; 4]> = SmallVec::new();
-        let (mut refuses, mut latest) = (false, Timestamp::EPOCH);
+        let mut refuses = false;
+        // The time of the answer. All outcomes are worded for it, so that adding a wait to it
+        // gives the same date as Redis would.
+        let mut at_least = None;
         for (at, check) in checks.iter().enumerate() {
             let same = |other: &Check<'_>| other.rule.id == check.rule.id && other.key == check.key;
             let units = match check.demand {
@@ -213,35 +220,75 @@ impl Refusals {
             if now.since(seen.asked) > self.keep {
                 return None;
             }
-            // Whether it is refused is for the latest time to say, how long to wait for the
-            // earliest: nobody is refused too long, and nobody told to come too early.
+            // Whether it is refused is for the latest time to say, so that nobody is refused
+            // too long; how long to wait for the likely one, so that the delay of the link
+            // is no part of it.
             let (late, early) = seen.between(now);
+            let limit = check.rule.quota.capacity();
             let free = match seen.wait {
-                Some((asked, free)) if units == asked && is_before(late, free) => free,
+                Some((asked, free)) if units == asked && seen.limit == limit && is_before(late, free) => free,
                 _ if matches!(seen.standing, Standing::Summed(_)) && units > 0 => return None,
                 _ => 0,
             };
-            let meet = |at| {
-                let free = Free { at: free, ..Free::default() };
-                seen.standing.clone().meet(&check.rule.quota, check.demand, free, at)
-            };
-            let verdict = if meet(late).is_admitted() {
+            let free = Free { at: free, ..Free::default() };
+            let meet = |at| seen.standing.clone().meet(&check.rule.quota, check.demand, free, at);
+            let is_admitted = meet(late).is_admitted();
+            refuses |= check.binding && !is_admitted;
+            at_least = Some(at_least.map_or(early, |so_far: Timestamp| so_far.min(early)));
+            told.push((check, seen.standing.clone(), free, is_admitted));
+        }
+        let at = at_least.filter(|_| refuses)?;
+        outcomes.extend(told.into_iter().map(|(check, standing, free, is_admitted)| {
+            let quota = &check.rule.quota;
+            let verdict = if is_admitted {
                 Verdict::admitted(0)
             } else {
-                refuses |= check.binding;
-                meet(early)
+                standing.clone().meet(quota, check.demand, free, at)
             };
-            latest = latest.max(late);
-            told.push(seen.standing.describe(&check.rule.quota, verdict, early));
-        }
-        if !refuses {
-            return None;
-        }
-        outcomes.extend(told);
-        Some(latest)
+            standing.describe(quota, verdict, at)
+        }));
+        Some(at)
     }
 }
 
 fn is_before(at: Timestamp, free: i64) -> bool {
     i64::try_from(at.as_micros()).is_ok_and(|at| at < free)
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::{Bucket, FixedWindow, Rate, Rule};
+
+    use super::*;
+
+    const ASKED: Timestamp = Timestamp::from_secs(1_800_000_000);
+
+    #[test]
+    fn a_remembered_refusal_tells_the_date_that_redis_would() {
+        let rate = Rate::new(5, Span::from_secs(40));
+        let quotas: [(&str, Quota); 2] = [
+            ("bucket", Bucket::new(rate).unwrap().into()),
+            ("window", FixedWindow::anchored(rate).unwrap().into()),
+        ];
+        for (name, quota) in quotas {
+            // By Redis' clock, which is an hour ahead; the answer took 900 ms to come back.
+            let told = ASKED + Span::from_hours(1);
+            let (executed, answered) = (ASKED + Span::from_millis(1), ASKED + Span::from_millis(901));
+            let mut state = quota.fresh();
+            quota.step(&mut state, Demand::Exactly(5), told);
+            let free = told + quota.step(&mut state, Demand::Exactly(1), told).retry_after().unwrap();
+            let rule = Rule::new(name, quota);
+            let refusals = Refusals::new(Duration::from_secs(2));
+            let standing = Standing::Whole(state);
+            let when = (told, ASKED, executed);
+            refusals.remember((rule.id, &rule.quota), b"key", &standing, None, when);
+            let mut outcomes = Outcomes::new();
+            let at = refusals.recall(&[Check::new(&rule, b"key", 1)], answered, &mut outcomes).unwrap();
+            let wait = outcomes[0].retry_after().unwrap();
+            assert_eq!(at + wait, free, "{name}: the date");
+            // An hour and 900 ms after it was executed, by our clock.
+            let truth = free.since(told + Span::from_millis(900));
+            assert!(wait >= truth && wait <= truth + Span::from_millis(1), "{name}: {wait}, not {truth}");
+        }
+    }
 }

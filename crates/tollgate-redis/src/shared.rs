@@ -1,6 +1,7 @@
 //! What all threads of a store share.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use std::time::Duration;
 
@@ -19,9 +20,35 @@ pub(crate) struct Shared {
     pub(crate) clock: SystemClock,
     /// How far Redis' clock is ahead of ours, in microseconds, as last seen.
     ahead: AtomicI64,
+    /// The reading of Redis' clock that says most.
+    best: Mutex<Reading>,
     /// How many nodes were last known, this one included.
     pub(crate) nodes: AtomicUsize,
 }
+
+/// A reading of Redis' clock: it was taken between two times of ours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Reading {
+    shown: Timestamp,
+    asked: Timestamp,
+    answered: Timestamp,
+}
+
+impl Reading {
+    fn round_trip(self) -> Span {
+        self.answered.since(self.asked)
+    }
+
+    /// When our clock showed what Redis' showed at `time`: in the middle of the round trip,
+    /// as far as anybody knows.
+    fn to_ours(self, time: Timestamp) -> Timestamp {
+        let middle = self.asked + Span::from_micros(self.round_trip().as_micros() / 2);
+        middle.shifted(time.ahead_of(self.shown))
+    }
+}
+
+/// A reading is preferred to others that took longer for so long: clocks drift.
+const READING_LIFETIME: Span = Span::from_secs(10);
 
 /// What a store has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,6 +117,7 @@ impl Shared {
             counters: Counts::default(),
             clock: SystemClock::new(),
             ahead: AtomicI64::new(0),
+            best: Mutex::default(),
             nodes: AtomicUsize::new(1),
         }
     }
@@ -101,9 +129,60 @@ impl Shared {
         if ahead >= 0 { now + by } else { now.before(by) }
     }
 
-    /// Redis' clock showed this a moment ago.
-    pub(crate) fn redis_showed(&self, time: Timestamp) {
-        let signed = |time: Timestamp| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-        self.ahead.store(signed(time).saturating_sub(signed(self.clock.now())), Ordering::Relaxed);
+    /// Redis' clock showed this a moment ago, after it was asked.
+    pub(crate) fn redis_showed(&self, shown: Timestamp, asked: Timestamp) {
+        let answered = self.clock.now();
+        self.ahead.store(shown.ahead_of(answered), Ordering::Relaxed);
+        let reading = Reading { shown, asked, answered };
+        let mut best = self.best.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_old = answered.since(best.answered) > READING_LIFETIME;
+        // One that contradicts the best was taken after a clock was set.
+        let ours = best.to_ours(shown);
+        let agrees = ours >= asked.before(best.round_trip()) && ours <= answered + best.round_trip();
+        if is_old || !agrees || reading.round_trip() <= best.round_trip() {
+            *best = reading;
+        }
+    }
+
+    /// When Redis' clock showed `shown`, by ours: between the question and the answer, and
+    /// as close to the truth as the fastest answer of late allows. A slow link is slow on
+    /// the way there and back, and what it took must not be added to a wait.
+    pub(crate) fn executed_at(&self, shown: Timestamp, asked: Timestamp, answered: Timestamp) -> Timestamp {
+        let best = *self.best.lock().unwrap_or_else(PoisonError::into_inner);
+        best.to_ours(shown).clamp(asked, answered.max(asked))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shared() -> Shared {
+        let settings = RedisSettings::parse(&["redis://127.0.0.1:1"]).expect("a URL");
+        Shared::new(settings, Scripts::on_server_clock())
+    }
+
+    #[test]
+    fn a_slow_answer_is_placed_by_the_fastest_of_late() {
+        let shared = shared();
+        let ours = shared.clock.now();
+        let at = |millis| ours + Span::from_millis(millis);
+        let redis = |millis| at(millis) + Span::from_hours(5);
+        *shared.best.lock().unwrap() = Reading { shown: redis(1), asked: at(0), answered: at(2) };
+        // It was executed right away and took a second to come back, or the other way around.
+        assert_eq!(shared.executed_at(redis(101), at(100), at(1_100)), at(101));
+        assert_eq!(shared.executed_at(redis(1_099), at(100), at(1_100)), at(1_099));
+        assert_eq!(shared.executed_at(redis(9_000), at(100), at(1_100)), at(1_100), "never after the answer");
+    }
+
+    #[test]
+    fn without_a_better_reading_the_middle_is_taken() {
+        let shared = shared();
+        let ours = shared.clock.now().before(Span::from_millis(600));
+        let redis = ours + Span::from_hours(5);
+        shared.redis_showed(redis, ours);
+        let executed = shared.executed_at(redis, ours, ours + Span::from_millis(600));
+        let off = executed.ahead_of(ours + Span::from_millis(300));
+        assert!((0..300_000).contains(&off), "{off} µs from the middle: time has passed since");
     }
 }

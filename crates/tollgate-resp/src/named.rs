@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use tollgate::policy::{Granted, Key, nearest};
+use tollgate::policy::{Granted, Key, hint};
 use tollgate::store::{Check, Outcomes};
 use tollgate::{
     Adjustment, Decision, Demand, Fate, KeySource, Limit, Limiter, Outcome, Owner, Policy, Quota, Rule, Span,
@@ -252,10 +252,7 @@ fn find<'l>(policy: &'l Policy, words: Words<'l>, command: Command) -> Result<Na
     let limit = std::str::from_utf8(words.get(1)).ok().and_then(|name| policy.limit(name));
     let Some(limit) = limit else {
         let known = policy.limits().iter().map(Limit::name).take(MOST_COMPARED);
-        return Err(match nearest(&name, known) {
-            Some(meant) => format!("ERR no limit is called `{name}`; did you mean `{meant}`?"),
-            None => format!("ERR no limit is called `{name}`"),
-        });
+        return Err(format!("ERR no limit is called `{name}`; {}", hint(&name, "limits", known)));
     };
     let texts: Option<Vec<&str>> = words.from(2).map(|word| std::str::from_utf8(word).ok()).collect();
     let texts = texts.unwrap_or_default();

@@ -263,6 +263,10 @@ impl<S: Store> Session<S> {
         };
         let units = match wanted {
             Wanted::Units(units) => units,
+            Wanted::Back(_) if self.inner.settings.refuse_refunds => {
+                let why = "quota is not given back on this port: allow it with `resp.refunds: true`, or ask for a password";
+                return Ok(wrong(waiting.end(out), &dialect.refuse(why)));
+            }
             Wanted::Back(units) => {
                 if !waiting.is_empty() {
                     return Err(Flow::NotYet);

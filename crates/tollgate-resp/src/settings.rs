@@ -8,6 +8,9 @@ use std::time::Duration;
 pub struct RespSettings {
     /// Nothing is answered before this is given with `AUTH` or `HELLO`, if it is set.
     pub password: Option<Password>,
+    /// Whether a negative quantity, which gives quota back, is refused: for a port that callers reach without showing
+    /// who they are.
+    pub refuse_refunds: bool,
     /// The most connections at once, on one worker. More wait to be accepted.
     pub connections: usize,
     /// How long a client may go without a complete command.
@@ -22,6 +25,7 @@ impl Default for RespSettings {
     fn default() -> Self {
         Self {
             password: None,
+            refuse_refunds: false,
             connections: 20_000,
             idle: Duration::from_secs(300),
             stalled: Duration::from_secs(60),

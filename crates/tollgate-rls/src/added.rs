@@ -71,5 +71,6 @@ fn without_limits(settings: &HeaderSettings) -> HeaderSettings {
         ietf: IetfHeaders::Off,
         dialects: Vec::new(),
         retry_after_jitter: settings.retry_after_jitter,
+        describe: Vec::new(),
     }
 }

@@ -6,13 +6,13 @@ use futures_util::future::join_all;
 use tollgate::{Decision, Limiter, Store};
 use tollgate_envoy::Domains;
 
-use crate::added::{self, Headers};
+use crate::added;
 use crate::described::{self, describe};
 use crate::grpc::{Refusal, framed};
 use crate::json;
 use crate::native::{self, Ahead, Batch, Costing, Described};
 use crate::request::{Asked, Descriptor};
-use crate::response::Answer;
+use crate::response::{Answer, Status};
 use crate::service::Inner;
 use crate::upstream::{self, AllTold, Met};
 
@@ -69,9 +69,20 @@ impl<S: Store> Inner<S> {
         let answered = if asked.domain == described::DOMAIN {
             self.batch_at_once(limiter, asked, &Batch::described(asked)?, form)
         } else {
-            self.batch_at_once(limiter, asked, &Batch::of(asked), form)
+            self.batch_at_once(limiter, asked, &self.native(limiter, asked)?, form)
         };
         Ok(answered.map_or_else(|| AtOnce::Waits(AllTold::new()), AtOnce::Answered))
+    }
+
+    /// The descriptors that are decided as one. Beside Envoy's files, an override in a domain that nothing is about
+    /// counts nothing: so does upstream.
+    fn native<'m>(
+        &self,
+        limiter: &Limiter<S>,
+        asked: &'m Asked<'_>,
+    ) -> Result<Batch<Described<'m>>, Refusal> {
+        let knows_files = Domains::of(limiter.policy()).is_some();
+        Batch::of(asked, !knows_files || self.statistics.is_covered(limiter, asked.domain))
     }
 
     fn batch_at_once<R: Costing>(
@@ -81,10 +92,10 @@ impl<S: Store> Inner<S> {
         batch: &Batch<R>,
         form: Form,
     ) -> Option<Answered> {
-        if batch.parts.len() < asked.descriptors.len() || !batch.looks().is_empty() {
+        if asked.descriptors.iter().any(|it| it.gives_back) || !batch.looks().is_empty() {
             return None;
         }
-        limiter.decide_together_at_once(&batch.parts, |decision| {
+        limiter.try_decide_together_with(&batch.parts, batch.overrides(), |decision| {
             let (mut ahead, mut after) = (Ahead::new(), None);
             for (part, units, valid) in native::wishes(decision, batch.parts.len()) {
                 let more = [batch.parts[part].costing(units)];
@@ -96,7 +107,7 @@ impl<S: Store> Inner<S> {
                 ahead.extend(limiter.decide_together_at_once(&more, hand_out).flatten());
             }
             let decision = after.as_ref().unwrap_or(decision);
-            let mut answer = native::answer(decision, &batch.places, asked.descriptors.len(), &ahead);
+            let mut answer = batch.answer(decision, asked.descriptors.len(), &ahead);
             added::add(&mut answer, limiter, decision, self.headers_native());
             form.write(&answer)
         })
@@ -127,7 +138,7 @@ impl<S: Store> Inner<S> {
         if asked.domain == described::DOMAIN {
             self.batch(limiter, asked, &Batch::described(asked)?, form).await
         } else {
-            self.batch(limiter, asked, &Batch::of(asked), form).await
+            self.batch(limiter, asked, &self.native(limiter, asked)?, form).await
         }
     }
 
@@ -139,7 +150,8 @@ impl<S: Store> Inner<S> {
         form: Form,
     ) -> Result<Answered, Refusal> {
         let headers = self.headers_native();
-        let mut decision = batch.decide(limiter).await;
+        let looked_for = batch.overrides_looked_for();
+        let mut decision = batch.decide(limiter, &looked_for).await;
         let mut ahead = Ahead::new();
         for (part, units, valid) in native::wishes(&decision, batch.parts.len()) {
             let more = [batch.parts[part].costing(units)];
@@ -149,51 +161,40 @@ impl<S: Store> Inner<S> {
                 ahead.push((part, quota));
             }
         }
-        let mut answer = native::answer(&decision, &batch.places, asked.descriptors.len(), &ahead);
+        let mut answer = batch.answer(&decision, asked.descriptors.len(), &ahead);
         added::add(&mut answer, limiter, &decision, headers);
-        for (place, descriptor) in asked.descriptors.iter().enumerate().filter(|(_, it)| !it.is_plain()) {
-            self.apart(limiter, asked, (place, descriptor), headers, &mut answer).await?;
+        for (place, descriptor) in asked.descriptors.iter().enumerate().filter(|(_, it)| it.gives_back) {
+            let status = self.give_back(limiter, asked, descriptor).await?;
+            if let Some(slot) = answer.statuses.get_mut(place) {
+                *slot = status;
+            }
         }
         Ok(form.write(&answer))
     }
 
-    /// A descriptor that is no part of a batch.
-    async fn apart<'l>(
+    /// Gives hits back: the descriptor is no part of a batch.
+    async fn give_back<'l>(
         &self,
         limiter: &'l Limiter<S>,
         asked: &Asked<'_>,
-        (place, descriptor): (usize, &Descriptor<'_>),
-        headers: Headers,
-        answer: &mut Answer<'l>,
-    ) -> Result<(), Refusal> {
-        let status = if let Some(instead) = descriptor.instead {
-            // Beside Envoy's files, a domain that nothing is about counts nothing: so does upstream.
-            let knows_files = Domains::of(limiter.policy()).is_some();
-            let is_unknown = knows_files && !self.statistics.is_covered(limiter, asked.domain);
-            if is_unknown || (answer.over && !descriptor.gives_back) {
-                return Ok(());
-            }
-            let (requests, unit) = (instead.requests, instead.unit()?);
-            let rule = Box::new(upstream::rule(None, requests, unit)?);
-            let met = Met::Override { leaf: None, rule, requests, unit };
-            let told = upstream::decide(limiter, asked, &met, descriptor, headers).await;
-            let status = upstream::status(&met, &told);
-            if status.over {
-                answer.over = true;
-                upstream::say(answer, told);
-            }
-            status
-        } else if asked.domain == described::DOMAIN {
-            let call = describe(&descriptor.entries)?.cost(upstream::hits(asked, descriptor));
-            native::give_back(limiter, &call).await
-        } else {
-            let (domain, entries) = (asked.domain, &descriptor.entries[..]);
-            let cost = Some(upstream::hits(asked, descriptor));
-            native::give_back(limiter, &Described { domain, entries, cost }).await
-        };
-        if let Some(slot) = answer.statuses.get_mut(place) {
-            *slot = status;
+        descriptor: &Descriptor<'_>,
+    ) -> Result<Status<'l>, Refusal> {
+        let cost = upstream::hits(asked, descriptor);
+        if asked.domain == described::DOMAIN {
+            return Ok(native::give_back(limiter, &describe(&descriptor.entries)?.cost(cost)).await);
         }
-        Ok(())
+        let Some(instead) = descriptor.instead else {
+            let (domain, entries) = (asked.domain, &descriptor.entries[..]);
+            return Ok(native::give_back(limiter, &Described { domain, entries, cost: Some(cost) }).await);
+        };
+        if Domains::of(limiter.policy()).is_some() && !self.statistics.is_covered(limiter, asked.domain) {
+            return Ok(Status::default());
+        }
+        let (requests, unit) = (instead.requests, instead.unit()?);
+        let rule = upstream::rule(None, requests, unit)?;
+        let key = upstream::override_key(asked.domain, descriptor);
+        let told = upstream::give_back(limiter, &rule, &key, cost).await;
+        let met = Met::Override { leaf: None, rule: Box::new(rule), requests, unit };
+        Ok(upstream::status(&met, &told))
     }
 }

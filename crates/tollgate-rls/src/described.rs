@@ -9,7 +9,6 @@
 
 use std::net::IpAddr;
 
-use smallvec::SmallVec;
 use tollgate::Call;
 
 use crate::grpc::Refusal;
@@ -23,7 +22,7 @@ const WORDS: &str = "method, path, host, ip (or remote_address), user, api_key, 
 
 impl<'m> Batch<Call<'m>> {
     pub(crate) fn described(asked: &Asked<'m>) -> Result<Self, Refusal> {
-        let mut batch = Self { parts: SmallVec::new(), places: SmallVec::new() };
+        let mut batch = Self::default();
         for (place, descriptor) in asked.descriptors.iter().enumerate() {
             if descriptor.instead.is_some() {
                 return Err(Refusal::senseless(
@@ -32,7 +31,7 @@ impl<'m> Batch<Call<'m>> {
                 ));
             }
             let call = describe(&descriptor.entries)?;
-            if descriptor.is_plain() {
+            if !descriptor.gives_back {
                 batch.places.push(place);
                 batch.parts.push(match asked.cost(descriptor) {
                     Some(cost) => call.cost(cost),

@@ -31,15 +31,17 @@ const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 pub(crate) enum Code {
     InvalidArgument = 3,
     NotFound = 5,
+    PermissionDenied = 7,
     ResourceExhausted = 8,
     Unimplemented = 12,
     Internal = 13,
 }
 
 impl Code {
-    pub(crate) const ALL: [(Self, &'static str); 5] = [
+    pub(crate) const ALL: [(Self, &'static str); 6] = [
         (Self::InvalidArgument, "invalid_argument"),
         (Self::NotFound, "not_found"),
+        (Self::PermissionDenied, "permission_denied"),
         (Self::ResourceExhausted, "resource_exhausted"),
         (Self::Unimplemented, "unimplemented"),
         (Self::Internal, "internal"),
@@ -49,6 +51,7 @@ impl Code {
         match self {
             Self::InvalidArgument => "3",
             Self::NotFound => "5",
+            Self::PermissionDenied => "7",
             Self::ResourceExhausted => "8",
             Self::Unimplemented => "12",
             Self::Internal => "13",
@@ -67,6 +70,11 @@ impl Refusal {
     /// What was sent makes no sense.
     pub(crate) const fn senseless(message: String) -> Self {
         Self { code: Code::InvalidArgument, message }
+    }
+
+    /// The caller may not ask for this.
+    pub(crate) const fn forbidden(message: String) -> Self {
+        Self { code: Code::PermissionDenied, message }
     }
 
     pub(crate) fn internal(message: &str) -> Self {

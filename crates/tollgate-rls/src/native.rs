@@ -7,20 +7,22 @@
 //!   limits on paths.
 //! - Hits that are not said are what the limit says a request costs. Zero hits only look, and
 //!   are refused where one would be.
-//! - Hits that are given back (`given`) and overrides (`overridden`) are no part of the batch:
-//!   they are done one by one, overrides only where the batch was admitted.
+//! - An override is a part of the batch, by its own numbers and in a counter of its own.
+//! - Hits that are given back are no part of the batch: they are done one by one.
 //! - A limit that says `quota: N` hands out up to N more with what it admits.
 
 use smallvec::SmallVec;
-use tollgate::policy::{Checks, Descriptor, Survey};
+use tollgate::policy::{Checks, Descriptor, RuleCheck, Survey};
 use tollgate::{
     Adjustment, CalendarUnit, Decision, Fate, LimitOutcome, Limiter, Quota, Rate, Request, Span, Store,
     Window,
 };
 
+use crate::grpc::Refusal;
 use crate::request::Asked;
 use crate::response::{self, Answer, CurrentLimit, Status};
 use crate::unit::Unit;
+use crate::upstream;
 
 /// A descriptor as a policy sees it.
 #[derive(Clone, Copy, Debug)]
@@ -59,31 +61,60 @@ impl Costing for Described<'_> {
     }
 }
 
-/// The parts of a request that are decided together, and which descriptor each is.
+/// The parts of a request that are decided together, and which descriptor each is: first the descriptors that
+/// meet the policy, then the overrides.
 pub(crate) struct Batch<R> {
     pub(crate) parts: SmallVec<[R; 2]>,
+    overrides: Vec<RuleCheck>,
+    /// The numbers of the overrides.
+    units: SmallVec<[(u32, Unit); 1]>,
     pub(crate) places: SmallVec<[usize; 2]>,
 }
 
+impl<R> Default for Batch<R> {
+    fn default() -> Self {
+        let (parts, units, places) = (SmallVec::new(), SmallVec::new(), SmallVec::new());
+        Self { parts, overrides: Vec::new(), units, places }
+    }
+}
+
 impl<'m> Batch<Described<'m>> {
-    pub(crate) fn of(asked: &'m Asked<'_>) -> Self {
-        let mut batch = Self { parts: SmallVec::new(), places: SmallVec::new() };
-        for (place, descriptor) in asked.descriptors.iter().enumerate() {
-            if descriptor.is_plain() {
+    /// `counts_overrides`: whether numbers that come with a descriptor count in this domain.
+    pub(crate) fn of(asked: &'m Asked<'_>, counts_overrides: bool) -> Result<Self, Refusal> {
+        let mut batch = Self::default();
+        let mut places = SmallVec::<[usize; 1]>::new();
+        for (place, descriptor) in asked.descriptors.iter().enumerate().filter(|(_, it)| !it.gives_back) {
+            let Some(instead) = descriptor.instead else {
                 batch.places.push(place);
                 let cost = asked.cost(descriptor);
                 batch.parts.push(Described { domain: asked.domain, entries: &descriptor.entries, cost });
+                continue;
+            };
+            if counts_overrides {
+                let (requests, unit) = (instead.requests, instead.unit()?);
+                let rule = upstream::rule(None, requests, unit)?;
+                let key = upstream::override_key(asked.domain, descriptor);
+                batch.overrides.push(RuleCheck { rule, key, cost: upstream::hits(asked, descriptor) });
+                batch.units.push((requests, unit));
+                places.push(place);
             }
         }
-        batch
+        batch.places.extend(places);
+        Ok(batch)
     }
 }
 
 impl<R: Costing> Batch<R> {
     /// The parts that only look.
     pub(crate) fn looks(&self) -> SmallVec<[usize; 2]> {
-        let looks = self.parts.iter().enumerate().filter(|(_, part)| part.cost() == Some(0));
-        looks.map(|(at, _)| at).collect()
+        let costs = self.parts.iter().map(Request::cost);
+        let costs = costs.chain(self.overrides.iter().map(|it| Some(it.cost)));
+        costs.enumerate().filter(|(_, cost)| *cost == Some(0)).map(|(at, _)| at).collect()
+    }
+
+    /// Rules that stand in no policy.
+    pub(crate) fn overrides(&self) -> &[RuleCheck] {
+        &self.overrides
     }
 
     /// What they look for: whether there is one. Others ask as they do.
@@ -92,15 +123,42 @@ impl<R: Costing> Batch<R> {
         self.parts.iter().map(one).collect()
     }
 
-    /// Decides about all parts as one.
-    pub(crate) async fn decide<'l, S: Store>(&self, limiter: &'l Limiter<S>) -> Decision<'l> {
+    /// The same of the overrides.
+    pub(crate) fn overrides_looked_for(&self) -> Vec<RuleCheck> {
+        self.overrides.iter().map(|it| RuleCheck { cost: it.cost.max(1), ..it.clone() }).collect()
+    }
+
+    /// Decides about all parts as one. `looked_for`: the overrides, as [`overrides_looked_for`](Self::overrides_looked_for)
+    /// has them.
+    pub(crate) async fn decide<'l, S: Store>(
+        &'l self,
+        limiter: &'l Limiter<S>,
+        looked_for: &'l [RuleCheck],
+    ) -> Decision<'l> {
         let looks = self.looks();
         if !looks.is_empty()
-            && let Some(refused) = limiter.refuse_together(&self.looked_for(), &looks).await
+            && let Some(refused) = limiter.refuse_together_with(&self.looked_for(), looked_for, &looks).await
         {
             return refused;
         }
-        limiter.decide_together(&self.parts).await
+        limiter.decide_together_with(&self.parts, &self.overrides).await
+    }
+
+    /// What a decision about it comes to.
+    pub(crate) fn answer<'d>(
+        &self,
+        decision: &'d Decision<'_>,
+        descriptors: usize,
+        ahead: &Ahead,
+    ) -> Answer<'d> {
+        let mut answer = answer(decision, &self.places, descriptors, ahead);
+        // They have numbers, and no name.
+        for (&place, &(requests, unit)) in self.places.iter().skip(self.parts.len()).zip(&self.units) {
+            if let Some(limit) = answer.statuses.get_mut(place).and_then(|it| it.limit.as_mut()) {
+                *limit = CurrentLimit { requests, unit: Some(unit), name: "" };
+            }
+        }
+        answer
     }
 }
 
@@ -162,12 +220,7 @@ pub(crate) fn handed_out<S: Store>(
 }
 
 /// What a batch comes to. Descriptors that are no part of it are fine so far.
-pub(crate) fn answer<'d>(
-    decision: &'d Decision<'_>,
-    places: &[usize],
-    descriptors: usize,
-    ahead: &Ahead,
-) -> Answer<'d> {
+fn answer<'d>(decision: &'d Decision<'_>, places: &[usize], descriptors: usize, ahead: &Ahead) -> Answer<'d> {
     let quota = ahead.first().filter(|_| descriptors == 1).map(|(_, quota)| *quota);
     let mut answer = Answer { over: !decision.is_allowed(), quota, ..Answer::default() };
     answer.statuses.resize(descriptors, Status::default());

@@ -116,6 +116,24 @@ impl<'m> Asked<'m> {
         Ok(self)
     }
 
+    /// Leaves nothing to be given back. Refused if there is nothing else; where there is, the call is answered
+    /// all the same: a proxy lets pass what it gets no answer for.
+    #[cold]
+    pub(crate) fn drop_refunds(&mut self) -> Result<(), Refusal> {
+        if self.descriptors.iter().all(|it| it.gives_back) {
+            return Err(Refusal::forbidden(
+                "hits are not given back on this port: allow it with `rls.refunds: true`, or ask callers for a \
+                 certificate (`rls.tls.client_ca`)"
+                    .to_owned(),
+            ));
+        }
+        for descriptor in self.descriptors.iter_mut().filter(|it| it.gives_back) {
+            // It is told how its key stands, and changes nothing.
+            descriptor.hits = Some(0);
+        }
+        Ok(())
+    }
+
     /// What a descriptor takes, if anybody said so.
     pub(crate) fn cost(&self, descriptor: &Descriptor<'_>) -> Option<u64> {
         descriptor.hits.or_else(|| (self.hits > 0).then_some(u64::from(self.hits)))
@@ -123,11 +141,6 @@ impl<'m> Asked<'m> {
 }
 
 impl<'m> Descriptor<'m> {
-    /// Whether it only asks: it brings no numbers, and gives nothing back.
-    pub(crate) const fn is_plain(&self) -> bool {
-        self.instead.is_none() && !self.gives_back
-    }
-
     #[inline]
     fn read(&mut self, message: &'m [u8]) -> Result<(), Refusal> {
         let mut fields = Reader::new(message);

@@ -32,6 +32,10 @@ pub struct RlsSettings {
     /// Which headers a proxy is asked to add. `None`: [`Headers::All`] for domains of the
     /// policy, [`Headers::Refusals`] for those of Envoy's files.
     pub headers: Option<Headers>,
+    /// Whether gRPC calls that give hits back (`is_negative_hits`) are refused: for a port that callers reach
+    /// without showing who they are, and any of them could erase what a key has spent. Of a call with other
+    /// descriptors beside, those are decided and nothing is given back.
+    pub refuse_refunds: bool,
 }
 
 /// Envoy's rate limit service, throttlecrab's, and what clients ask of any gRPC server:
@@ -165,11 +169,21 @@ impl<S: Store> Inner<S> {
         Ok(grpc::response(RlsBody::message(framed)))
     }
 
+    /// Reads a call, and leaves out what its caller may not ask for.
+    #[inline]
+    fn read<'m>(&self, message: &'m [u8], place: &'m OnceLock<Vec<u8>>) -> Result<Asked<'m>, Refusal> {
+        let mut asked = Asked::read(message, place)?;
+        if self.settings.refuse_refunds && asked.descriptors.iter().any(|it| it.gives_back) {
+            asked.drop_refunds()?;
+        }
+        Ok(asked)
+    }
+
     /// Apart, so that nothing of it is kept while a body is waited for.
     #[inline(never)]
     fn limit_at_once(&self, message: &[u8]) -> Result<Result<Bytes, Box<Waiting<S>>>, Refusal> {
         let place = OnceLock::new();
-        let asked = Asked::read(message, &place)?;
+        let asked = self.read(message, &place)?;
         let limiter = self.in_force();
         Ok(match self.decide_at_once(&limiter, &asked, Form::Framed)? {
             AtOnce::Answered(answered) => Ok(self.counted(Surface::Envoy, answered).bytes),
@@ -180,7 +194,7 @@ impl<S: Store> Inner<S> {
     /// The rest of it, with what was told by then: that is not counted again.
     async fn limit(&self, message: Bytes, waiting: Box<Waiting<S>>) -> Result<Bytes, Refusal> {
         let place = OnceLock::new();
-        let asked = Asked::read(&message, &place)?;
+        let asked = self.read(&message, &place)?;
         let Waiting { limiter, told } = *waiting;
         let answered = self.decide(&limiter, &asked, told, Form::Framed).await?;
         Ok(self.counted(Surface::Envoy, answered).bytes)

@@ -172,7 +172,7 @@ impl Told {
                 binding: counted.is_binding(),
                 limit: counted.outcome().limit,
                 remaining: counted.outcome().remaining,
-                at: decision.at(),
+                at: decision.wall_at(),
                 ..Self::default()
             },
             // Switched off, or nobody could count.

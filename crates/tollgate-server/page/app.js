@@ -71,6 +71,9 @@ async function askOverview() {
     announce("The server has restarted: its numbers begin anew.");
     notice("note", `The server restarted at ${clock(overview.started_at)}: its numbers begin anew.`);
   }
+  const reloaded = !restarted && data.overview !== null && data.overview.policy.loaded_at !== overview.policy.loaded_at;
+  if (reloaded && (overview.policy.switched > 0 || overview.mode !== "enforce"))
+    notice("note", "The policy file was reloaded. What is switched by hand stays as it is switched, whatever the file says.");
   setServerTime(overview.now);
   data.overview = overview;
   lastData = performance.now();
@@ -286,12 +289,12 @@ function askSwitch(name) {
 }
 
 /** Explains the latest refusal of a key; where nobody remembers one, shows the key's decisions. */
-async function explainKey({ tag }) {
+async function explainKey(key) {
   try {
-    const id = await stream.latest(tag);
+    const id = await stream.latest(key);
     if (id !== null) return go(`explain/${encodeURIComponent(id)}`);
     notice("note", "No refusal of this key is remembered any more.");
-    stream.filter(tag);
+    stream.filter(key.tag);
   } catch (error) {
     notice("bad", visible(error.message));
   }

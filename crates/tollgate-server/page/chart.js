@@ -4,7 +4,7 @@ import { h, s, say } from "./dom.js";
 import { clock, count, plural, share } from "./format.js";
 
 const LEAST_HEIGHT = 200;
-const ROOM = { left: 4, right: 44, top: 10, bottom: 24 };
+const ROOM = { left: 4, right: 54, top: 10, bottom: 24 };
 
 /** A round number at or above `most`, and how many lines to draw below it. */
 export function scale(most) {

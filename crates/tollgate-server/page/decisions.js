@@ -1,8 +1,8 @@
 // The stream of decisions, newest first. Keeps a bounded number, draws fewer.
 
 import { get } from "./api.js";
-import { $, alike, foreign, h, nothing, refill, say, tagged, visible } from "./dom.js";
-import { clock, count, micros, wait } from "./format.js";
+import { $, clickable, foreign, h, keyOf, nothing, refill, say, visible } from "./dom.js";
+import { clock, count, duration, micros } from "./format.js";
 
 const KEPT = 300;
 const SHOWN = 24;
@@ -12,6 +12,7 @@ const FATES = {
   refused: ["bad", "refused"],
   allow_listed: ["ok", "allow list"],
   deny_listed: ["bad", "deny list"],
+  ambiguous_path: ["bad", "ambiguous"],
   blocked: ["bad", "blocked"],
   uncountable: ["warn", "no store"],
 };
@@ -85,7 +86,7 @@ export function decisionStream({ openExplain }) {
     if (told.decisions.length > 0) {
       for (const it of told.decisions)
         it.words =
-          `${it.id} ${it.method} ${it.path} ${it.client ?? ""} ${it.limit ?? ""} ${it.key ?? ""} ${it.tag ?? ""} ${it.fate}`.toLowerCase();
+          `${it.id} ${it.method} ${it.path} ${it.client ?? ""} ${it.limit ?? ""} ${it.key ?? ""} #${it.tag ?? ""} ${it.fate}`.toLowerCase();
       list = told.decisions.reverse().concat(list).slice(0, KEPT);
     }
     draw();
@@ -95,7 +96,6 @@ export function decisionStream({ openExplain }) {
 
   function draw() {
     const shown = matching().slice(0, SHOWN);
-    const isAlike = alike(list);
     const wanted = new Set(shown.map((it) => String(it.seq)));
     for (const row of [...body.children]) {
       // A row that has the focus stays where it is until the focus goes.
@@ -105,9 +105,8 @@ export function decisionStream({ openExplain }) {
     let before = body.firstChild;
     for (const it of shown) {
       const known = there.get(String(it.seq));
-      known?.tellApart(isAlike(it));
       if (known && known === before) before = before.nextSibling;
-      else body.insertBefore(known ?? row(it, isAlike(it)), before);
+      else body.insertBefore(known ?? row(it), before);
     }
     const none = !observing
       ? "Nothing is observed: decisions are not remembered."
@@ -127,7 +126,7 @@ export function decisionStream({ openExplain }) {
     say($("decisions-note"), parts.join(", ") || (observing ? "refusals, and a sample of what passed" : ""));
   }
 
-  function row(it, isAlike) {
+  function row(it) {
     const [kind, word] = fate(it);
     const request = h("span", null, h("span", { class: "method" }, visible(it.method)), " ", foreign(it.path));
     const open = h(
@@ -141,9 +140,7 @@ export function decisionStream({ openExplain }) {
       },
       request,
     );
-    const apart = h("span", { hidden: !isAlike }, it.tag === null ? "" : tagged(it.tag));
-    const whom =
-      it.limit === null ? "" : [foreign(it.limit, ""), it.key === null ? null : [" ", foreign(it.key), apart]];
+    const whom = it.limit === null ? "" : [foreign(it.limit, "limit"), it.key === null ? null : [" ", keyOf(it)]];
     const element = h(
       "tr",
       { "data-seq": it.seq, class: it.allowed ? null : "no" },
@@ -161,12 +158,9 @@ export function decisionStream({ openExplain }) {
       h("th", { scope: "row", class: "wide" }, open),
       h("td", { class: "client" }, it.client === null ? "" : foreign(it.client)),
       h("td", { class: "whom" }, whom),
-      h("td", { class: "number wait" }, it.retry_after_ms === null ? "" : wait(it.retry_after_ms)),
+      h("td", { class: "number wait" }, it.retry_after_ms === null ? "" : duration(it.retry_after_ms)),
     );
-    element.tellApart = (so) => {
-      if (apart.hidden === so) apart.hidden = !so;
-    };
-    return element;
+    return clickable(element, () => openExplain(it.id));
   }
 
   return {
@@ -197,9 +191,9 @@ export function decisionStream({ openExplain }) {
         if (!it.allowed && Date.parse(it.at) >= since) found[it.fate] = (found[it.fate] ?? 0) + 1;
       return found;
     },
-    /** The id of the latest refusal of a key that anybody remembers. The tag says which: texts may be alike. */
-    async latest(tag) {
-      const is = (it) => it.tag === tag && !it.allowed;
+    /** The id of the latest refusal of a key by a limit that anybody remembers. The tag says which: texts may be alike. */
+    async latest({ limit, key, tag }) {
+      const is = (it) => !it.allowed && it.limit === limit && it.tag === tag && (it.key === null || it.key === key);
       const here = list.find(is);
       if (here) return here.id;
       const told = await get("v1/decisions?refused=true&most=1000");

@@ -53,21 +53,34 @@ export function foreign(text, cls = "mono") {
   return h("bdi", { class: `foreign ${cls}`, title: shown.length > 24 ? shown : null }, shown);
 }
 
-/** Which keys of a list look like another one's: a limit and a text, with more than one tag. */
-export function alike(list) {
-  const tags = new Map();
-  const twice = new Set();
-  for (const it of list) {
-    if (it.key === null || it.tag === null) continue;
-    const text = `${it.limit}\n${it.key}`;
-    if ((tags.get(text) ?? it.tag) !== it.tag) twice.add(text);
-    tags.set(text, it.tag);
-  }
-  return (it) => twice.has(`${it.limit}\n${it.key}`);
+/** Text of strangers on several lines, each made visible. */
+export const visibleLines = (text) =>
+  String(text ?? "")
+    .split(/\r?\n/)
+    .filter((it) => it !== "")
+    .slice(0, 20)
+    .map(visible)
+    .join("\n");
+
+/** The beginning of a tag. It stands for what is not shown of a key, and is the same under every limit. */
+export const tagged = (tag) =>
+  h("small", { class: "tag", title: `Tag ${tag}: the same wherever this key appears` }, `#${tag.slice(0, 8)}`);
+
+/** A key as the policy lets it be seen, with its tag where it is shortened. */
+export function keyOf({ key, tag }, cls = "mono") {
+  const text = foreign(key, cls);
+  return tag && String(key).includes("…") ? h("span", { class: "key" }, text, " ", tagged(tag)) : text;
 }
 
-/** The beginning of a tag, which tells keys apart that are shown alike. */
-export const tagged = (tag) => h("small", { class: "tag", title: `Tag ${tag}` }, ` #${tag.slice(0, 4)}`);
+/** Opens by a click anywhere in a row; what is a control of its own, or selects text, is left alone. */
+export function clickable(row, open) {
+  row.classList.add("clickable");
+  row.addEventListener("click", (event) => {
+    if (!(event.target instanceof Element) || event.target.closest("button, a, input")) return;
+    if (String(getSelection()) === "") open();
+  });
+  return row;
+}
 
 /** A row of name and value for a description list. */
 export const pair = (name, ...value) => [h("dt", null, name), h("dd", null, ...value)];

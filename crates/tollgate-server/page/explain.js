@@ -3,8 +3,8 @@
 import { get, post } from "./api.js";
 import { field, openDialog } from "./dialog.js";
 import { fate } from "./decisions.js";
-import { foreign, h, pair, tagged, visible } from "./dom.js";
-import { ago, clock, count, micros, wait } from "./format.js";
+import { foreign, h, keyOf, pair, visible } from "./dom.js";
+import { ago, clock, count, duration, micros } from "./format.js";
 
 /** Opens the drawer for an id; `closed` is called when it is gone. */
 export function openExplain(id, closed) {
@@ -138,7 +138,7 @@ function explanation(told) {
             told.took_us === null || told.took_us === undefined ? null : ` in ${micros(told.took_us)}`,
           )
         : null,
-      told.retry_after_ms ? pair("Passes again", `${wait(told.retry_after_ms)} after that`) : null,
+      told.retry_after_ms ? pair("Passes again", `${duration(told.retry_after_ms)} after that`) : null,
       pair("Policy", String(told.policy_version)),
       told.id ? pair("Id", foreign(told.id)) : null,
       told.trace_id ? pair("Trace", foreign(told.trace_id)) : null,
@@ -189,9 +189,7 @@ function counted(it) {
       visible(it.quota),
       grantedBy(it),
       ", for ",
-      it.key ? foreign(it.key, "mono wrap") : "everybody",
-      // Only a text that was cut can be another's too.
-      it.tag && it.key.includes("…") ? tagged(it.tag) : null,
+      it.key ? keyOf(it, "mono wrap") : "everybody",
       it.cost === 1 ? "" : `, at a cost of ${count(it.cost)}`,
     ),
     h(
@@ -246,7 +244,7 @@ function customerText(told) {
   if (told.retry_after_ms)
     lines.push(
       "",
-      `It would have passed ${wait(told.retry_after_ms)} later. The Retry-After header of the answer said so.`,
+      `It would have passed ${duration(told.retry_after_ms)} later. The Retry-After header of the answer said so.`,
     );
   if (told.id) lines.push(`Decision: ${visible(told.id)}`);
   return lines.join("\n");

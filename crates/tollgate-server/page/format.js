@@ -31,24 +31,13 @@ export function share(x) {
 
 export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
 
-/** Milliseconds, in the largest unit that fits. */
+/**
+ * Milliseconds in words: at most two units, rounded up to what is shown, days and hours beyond an hour. The one function
+ * for this on the page; the server's sentences have the same (`Span::human`).
+ */
 export function duration(ms) {
-  if (ms === null || ms === undefined) return "–";
+  if (ms === null || ms === undefined || Number.isNaN(ms)) return "–";
   if (ms < 1) return "0 s";
-  if (ms < 1000) return `${Math.round(ms)} ms`;
-  const s = ms / 1000;
-  if (s < 9.95) return `${s.toFixed(1).replace(".0", "")} s`;
-  if (s < 120) return `${Math.round(s)} s`;
-  const m = Math.floor(s / 60);
-  if (m < 120) return m < 10 && Math.round(s % 60) ? `${m} min ${Math.round(s % 60)} s` : `${m} min`;
-  const hours = Math.floor(m / 60);
-  if (hours < 48) return m % 60 && hours < 10 ? `${hours} h ${m % 60} min` : `${hours} h`;
-  return `${Math.floor(hours / 24)} days`;
-}
-
-/** A wait in milliseconds, rounded up to what is shown: as sentences of the server have it. */
-export function wait(ms) {
-  if (ms === null || ms === undefined) return "–";
   const up = (step) => Math.ceil(ms / step) * step;
   const two = (all, [large, word], [small, rest]) => {
     const more = Math.floor((all % large) / small);

@@ -1,7 +1,7 @@
 // At a glance: the state of all, in the head and on top, and what passes by.
 
 import { trafficChart } from "./chart.js";
-import { $, foreign, h, refill, say, visible } from "./dom.js";
+import { $, h, keyOf, refill, say, visible, visibleLines } from "./dom.js";
 import { count, duration, micros, rate, share } from "./format.js";
 import { showAlerts, showFacts, showStore } from "./side.js";
 import { pills, verdict } from "./state.js";
@@ -66,11 +66,7 @@ function detail(it, open) {
   const who = it.key
     ? [
         ", most of them to ",
-        h(
-          "button",
-          { class: "link", type: "button", onclick: () => open.key(it.key) },
-          foreign(it.key.key),
-        ),
+        h("button", { class: "link", type: "button", onclick: () => open.key(it.key) }, keyOf(it.key)),
         ` (${count(it.key.refused)})`,
       ]
     : null;
@@ -115,7 +111,7 @@ function drawNotices(latest = overview, policy = null) {
   if (overview?.mode === "shadow") list.push(["note", `Everything is in shadow mode: no limit refuses.${lists}`]);
   refill($("notices"), JSON.stringify(list), () =>
     list.map(([kind, text, more]) =>
-      h("div", { class: `notice ${kind}` }, h("p", null, text), more ? h("pre", null, visible(more)) : null),
+      h("div", { class: `notice ${kind}` }, h("p", null, text), more ? h("pre", null, visibleLines(more)) : null),
     ),
   );
 }

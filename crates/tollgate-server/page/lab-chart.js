@@ -9,7 +9,7 @@ const ROOM = { left: 6, right: 48, top: 18, bottom: 26 };
 const MOST_BORDERS = 30;
 
 /** Which algorithm has which line, whoever else is drawn. */
-export const ORDER = ["fixed-window", "sliding-window", "sliding-parts", "sliding-log", "token-bucket", "gcra"];
+export const ORDER = ["fixed-window", "sliding-window", "sliding-parts", "sliding-log", "token-bucket", "gcra", "sliding-strict"];
 export const lineOf = (algorithm) => `line-${Math.max(ORDER.indexOf(algorithm), 0)}`;
 
 /** Seconds from the beginning, in the unit that `length` seconds are told in. */

@@ -4,7 +4,7 @@ import { bars, line } from "./chart.js";
 import { openDialog } from "./dialog.js";
 import { foreign, h, pair, visible } from "./dom.js";
 import { clock, count, duration, plural, share } from "./format.js";
-import { covers, quota } from "./limits.js";
+import { covers, planQuota, quota } from "./limits.js";
 import { idle, refusals, refusedShare, traffic } from "./state.js";
 
 const MISSING = {
@@ -24,8 +24,8 @@ export function inWords(limit) {
       `Requests without one are ${MISSING[missing] === "share one allowance" ? "given one allowance to share" : MISSING[missing]}.`,
     );
   if (cost && cost !== "1") list.push(`A request costs ${cost}.`);
-  if (limit.plans.length > 0)
-    list.push(`Own numbers for ${plural(limit.plans.length, "plan")}: ${limit.plans.join(", ")}.`);
+  if (limit.plan_quotas.length > 0)
+    list.push(`By plan: ${limit.plan_quotas.map((it) => `${it.plan} ${planQuota(it)}`).join("; ")}.`);
   if (soft)
     list.push(
       `From ${soft.at} % spent on, requests are marked${soft.tarpit_ms > 0 ? ` and held back for ${duration(soft.tarpit_ms)}` : ""}.`,
@@ -104,7 +104,8 @@ export function openLimit(data, name, { closed, openSwitch }) {
     still.replaceChildren(
       h("h3", null, "What it says"),
       h("p", null, `Applies to `, foreign(covers(limit), "mono wrap"), "."),
-      ...inWords(limit).map((it) => h("p", null, visible(it))),
+      ...inWords({ ...limit, plan_quotas: [] }).map((it) => h("p", null, visible(it))),
+      ...(limit.plan_quotas.length > 0 ? plans(limit.plan_quotas) : []),
       candidate
         ? h(
             "p",
@@ -137,6 +138,16 @@ export function openLimit(data, name, { closed, openSwitch }) {
   update();
   return update;
 }
+
+/** The numbers of each plan. */
+const plans = (list) => [
+  h("h3", null, "By plan"),
+  h(
+    "dl",
+    { class: "pairs plans" },
+    list.map((it) => pair(foreign(it.plan, "wrap"), visible(planQuota(it)))),
+  ),
+];
 
 const number = (value, label, cls) => h("div", null, h("dt", null, label), h("dd", { class: cls }, value));
 

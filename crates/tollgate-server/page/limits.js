@@ -4,7 +4,7 @@
 // the order stays too, so that nothing moves away under a click.
 
 import { bars, line } from "./chart.js";
-import { $, foreign, h, holder, nothing, pager, say, visible } from "./dom.js";
+import { $, clickable, foreign, h, holder, nothing, pager, say, visible } from "./dom.js";
 import { count, plural, share } from "./format.js";
 import { idle, refusals, refusedShare, traffic } from "./state.js";
 
@@ -33,10 +33,15 @@ export function covers(limit) {
   const where = limit.endpoints[0] !== "/**" ? limit.endpoints.join(", ") : "every path";
   const how = limit.methods.length > 0 ? `${limit.methods.join(", ")} ` : "";
   const host = limit.hosts.length > 0 ? ` on ${limit.hosts.join(", ")}` : "";
-  return `${how}${where}${host}`;
+  const except = limit.except?.length > 0 ? ` except ${limit.except.join(", ")}` : "";
+  return `${how}${where}${except}${host}`;
 }
 
-export const quota = (limit) => limit.quotas.join(", and ");
+const joined = (quotas) => quotas.join(", and ");
+export const quota = (limit) => joined(limit.quotas);
+
+/** What a limit grants to a plan, in words. */
+export const planQuota = ({ grants, quotas }) => (grants === "limited" ? joined(quotas) : grants);
 
 export function limitsTable({ openLimit, openSwitch, wanted }) {
   const body = h("tbody");
@@ -159,11 +164,7 @@ export function limitsTable({ openLimit, openSwitch, wanted }) {
     cells.name = h("th", { scope: "row", class: "c-name" }, name, badges);
     const mode = h("button", { type: "button", class: "mode", onclick: () => openSwitch(limit.name) });
     cells.mode.append(mode);
-    const element = h("tr", null, Object.values(cells));
-    element.addEventListener("click", (event) => {
-      if (!(event.target instanceof Element) || event.target.closest("button") || String(getSelection()) !== "") return;
-      openLimit(limit.name);
-    });
+    const element = clickable(h("tr", null, Object.values(cells)), () => openLimit(limit.name));
     let known = null;
     let drawn = null;
 
@@ -172,10 +173,9 @@ export function limitsTable({ openLimit, openSwitch, wanted }) {
         known = it;
         cells.covers.replaceChildren(
           foreign(covers(it), "mono"),
-          h("small", { class: "muted by" }, ` by ${it.by.join(" + ")}`),
+          h("small", { class: "muted by" }, `by ${it.by.join(" + ")}`),
         );
         say(cells.quota, quota(it));
-        cells.quota.title = quota(it);
         const list = [];
         if (it.candidate_of)
           list.push(
@@ -220,8 +220,12 @@ export function limitsTable({ openLimit, openSwitch, wanted }) {
         const least = of.remaining_min;
         const told = least === null ? "–" : share(least);
         cells.left.replaceChildren(
-          line(of.series.remaining, { width: 72, label: `Least left of any key: ${told}` }),
-          h("span", { class: least === 0 ? "is-bad" : "" }, told),
+          h(
+            "span",
+            { class: "left" },
+            line(of.series.remaining, { width: 72, label: `Least left of any key: ${told}` }),
+            h("span", { class: least === 0 ? "is-bad" : null }, told),
+          ),
         );
       }
     }

@@ -51,7 +51,7 @@ export function showPolicy(policy, limits, openLimit) {
       pair("Lists", `${plural(policy.allow, "entry", "entries")} allow, ${count(policy.deny)} deny`),
       pair(
         "Headers",
-        `x-ratelimit: ${yes(headers.x_ratelimit)}; IETF: ${yes(headers.ietf)}; dialects: ${yes(headers.dialects)}; jitter of Retry-After: ${yes(headers.retry_after_jitter || false)}`,
+        `x-ratelimit: ${yes(headers.x_ratelimit)}; IETF: ${yes(headers.ietf)}; dialects: ${yes(headers.dialects)}; describe: ${yes(headers.describe)}; jitter of Retry-After: ${yes(headers.retry_after_jitter || false)}`,
       ),
       pair("Keys", PRIVACY[policy.privacy] ?? visible(policy.privacy)),
       pair("Most keys", count(policy.max_keys)),

@@ -1,6 +1,6 @@
 // Store, alerts, most refused keys and hot routes.
 
-import { $, alike, foreign, h, holder, nothing, pair, refill, say, tagged, visible } from "./dom.js";
+import { $, clickable, foreign, h, holder, keyOf, nothing, pair, refill, say, visible } from "./dom.js";
 import { ago, clock, count, duration, plural, serverNow, share } from "./format.js";
 
 const [topHeld, routesHeld] = [holder($("top-body")), holder($("routes-body"))];
@@ -13,7 +13,8 @@ export function showUnobserved() {
   for (const it of [$("top-body"), $("routes-body")]) refill(it, UNSEEN, () => nothing(UNSEEN));
 }
 
-const span = (from, to) => duration((to === null ? serverNow() : Date.parse(to)) - Date.parse(from));
+const seconds = (ms) => duration(Math.floor(ms / 1000) * 1000);
+const span = (from, to) => seconds((to === null ? serverNow() : Date.parse(to)) - Date.parse(from));
 
 /** Health of the store. */
 export function showStore(store) {
@@ -70,7 +71,6 @@ export function showAlerts({ alerts, at_zero_for_s: after, observing }, openKey)
   const long = duration((after ?? 0) * 1000);
   say($("alerts-count"), alerts.length > 0 ? `${plural(alerts.length, "key")}, for ${long} or longer` : "");
   const shown = alerts.slice(0, ALERTS);
-  const isAlike = alike(alerts);
   const mark = shown.map((it) => [it.tag, it.key, it.since, it.refused]);
   refill(
     $("alerts-body"),
@@ -79,16 +79,18 @@ export function showAlerts({ alerts, at_zero_for_s: after, observing }, openKey)
       if (!observing) return nothing(UNSEEN);
       if (alerts.length === 0) return nothing(`No key has been at zero for ${long}.`);
       const item = (it) =>
-        h(
-          "li",
-          null,
-          h("button", { class: "link row", type: "button", onclick: () => openKey(it) }, foreign(it.key)),
-          isAlike(it) ? tagged(it.tag) : null,
+        clickable(
           h(
-            "span",
-            { class: "muted" },
-            ` ${visible(it.limit)}, since ${clock(it.since)} (${duration(it.for_s * 1000)}), ${count(it.refused)} refused`,
+            "li",
+            null,
+            h("button", { class: "link row", type: "button", onclick: () => openKey(it) }, keyOf(it)),
+            h(
+              "span",
+              { class: "muted" },
+              ` ${visible(it.limit)}, since ${clock(it.since)} (${duration(it.for_s * 1000)}), ${count(it.refused)} refused`,
+            ),
           ),
+          () => openKey(it),
         );
       const rest = alerts.length - shown.length;
       return [
@@ -120,31 +122,21 @@ export function showTop(top, openKey) {
   rows(body, JSON.stringify(top.keys), () => {
     if (top.keys.length === 0) return nothing("No key was refused in the last 5 minutes.");
     const most = Math.max(...top.keys.map((it) => it.refused));
-    const isAlike = alike(top.keys);
-    const row = (it) =>
-      h(
-        "tr",
-        null,
+    const row = (it) => {
+      const open = () => openKey(it);
+      const cells = [
         h(
           "th",
           { scope: "row", class: "wide" },
-          h(
-            "button",
-            {
-              class: "link",
-              type: "button",
-              title: "Explain its latest refusal",
-              onclick: () => openKey(it),
-            },
-            foreign(it.key),
-            isAlike(it) ? tagged(it.tag) : null,
-          ),
+          h("button", { class: "link", type: "button", title: "Explain its latest refusal", onclick: open }, keyOf(it)),
         ),
-        h("td", { class: "dim" }, foreign(it.limit, "")),
+        h("td", { class: "dim text" }, foreign(it.limit, "")),
         h("td", { class: "number", title: `at least ${count(it.refused_at_least)}` }, count(it.refused)),
         h("td", { class: "number" }, share(it.share)),
         h("td", { class: "c-meter" }, bar(it.refused / most)),
-      );
+      ];
+      return clickable(h("tr", null, cells), open);
+    };
     return table(["Key", "Limit", "Refused", "Of all", ""], top.keys.map(row));
   });
 }
@@ -156,16 +148,15 @@ export function showRoutes(routes, filter) {
   rows(body, JSON.stringify(routes), () => {
     if (routes.length === 0) return nothing("No requests in the last 5 minutes.");
     const most = Math.max(...routes.map((it) => it.requests_at_least), 1);
-    const row = (it) =>
-      h(
-        "tr",
-        null,
+    const row = (it) => {
+      const open = () => filter(it.path);
+      const cells = [
         h(
           "th",
           { scope: "row", class: "wide" },
           h(
             "button",
-            { class: "link", type: "button", title: "Show its decisions", onclick: () => filter(it.path) },
+            { class: "link", type: "button", title: "Show its decisions", onclick: open },
             h("span", { class: "method" }, visible(it.method)),
             " ",
             foreign(it.path),
@@ -179,7 +170,9 @@ export function showRoutes(routes, filter) {
         h("td", { class: it.refused > 0 ? "number is-bad" : "number" }, count(it.refused)),
         h("td", { class: "number" }, it.requests_at_least > 0 ? share(it.refused / it.requests_at_least) : "–"),
         h("td", { class: "c-meter" }, bar(it.requests_at_least / most)),
-      );
+      ];
+      return clickable(h("tr", null, cells), open);
+    };
     return table(["Route", "Requests", "Refused", "Share", ""], routes.map(row));
   });
 }
@@ -201,7 +194,7 @@ export function showFacts(overview) {
     () =>
       [
         [`policy ${policy.version}`, `loaded ${ago(policy.loaded_at)}`],
-        [`up ${duration(serverNow() - Date.parse(overview.started_at))}`],
+        [`up ${seconds(serverNow() - Date.parse(overview.started_at))}`],
         [`Tollgate ${overview.version}`],
         [overview.role],
       ].map((it) => h("span", null, it.join(", "))),

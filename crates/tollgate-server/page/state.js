@@ -4,24 +4,30 @@ import { clock, count, duration, plural, serverNow, share, sum } from "./format.
 
 const QUIET_S = 60;
 
-/** What the last five minutes and the last ten seconds say. `switched`: when everything was, in ms. */
+/**
+ * What the last five minutes and the last ten seconds say. `switched`: when everything was, in ms. Sums of five minutes
+ * are the server's, which counts limits, keys and routes over the same stretch of time.
+ */
 export function figures(overview, switched) {
-  const { allowed, refused, shadow_limited, degraded, until } = overview.series;
+  const { allowed, refused, until } = overview.series;
+  const window = overview.window;
   const last = (list, seconds) => (seconds > 0 ? sum(list.slice(-seconds)) : 0);
+  // The present second is not over, and would make every rate too low.
+  const whole = (list) => last(list.slice(0, -1), 10);
   const seconds = Math.max(1, Math.min(10, (serverNow() - Date.parse(overview.started_at)) / 1000));
   // What limits refused before they were switched off is over.
-  const weakened = overview.mode === "enforce" || switched === null ? Infinity : until - Math.ceil(switched / 1000);
+  const weakened = overview.mode === "enforce" || switched === null ? Infinity : until - Math.ceil(switched / 1000) + 1;
   const recent = Math.max(0, Math.min(QUIET_S, weakened));
   const lately = last(refused, recent);
-  const [all, no] = [sum(allowed) + sum(refused), sum(refused)];
+  const [all, no] = [window.allowed + window.refused, window.refused];
   return {
     all,
     refused: no,
     share: all > 0 ? no / all : 0,
-    shadow: sum(shadow_limited),
-    degraded: sum(degraded),
-    perSecond: (last(allowed, 10) + last(refused, 10)) / seconds,
-    refusedPerSecond: last(refused, 10) / seconds,
+    shadow: window.shadow_limited,
+    degraded: window.degraded,
+    perSecond: (whole(allowed) + whole(refused)) / seconds,
+    refusedPerSecond: whole(refused) / seconds,
     lately,
     latelyShare: lately > 0 ? lately / (lately + last(allowed, recent)) : 0,
     from: serverNow() - recent * 1000,
@@ -67,6 +73,7 @@ export function pills(overview, now) {
 const CAUSES = {
   refused: "limits",
   deny_listed: "the deny list",
+  ambiguous_path: "ambiguous paths",
   blocked: "blocks",
   uncountable: "limits that deny without the store",
 };
@@ -79,7 +86,7 @@ function causeOf(causes, mode) {
   return words.length === 0 || isLimits ? "" : `, by ${words.map((it) => CAUSES[it]).join(" and ")}`;
 }
 
-/** The answer to "is it us?", in a headline and a line of detail. `causes`: how the last refusals came about. */
+/** The answer to "is it us?": the fact in a headline, and a line of detail. `causes`: how the last refusals came about. */
 export function verdict(overview, now, stats, top, causes) {
   const { mode, store } = overview;
   if (!overview.observing)
@@ -98,14 +105,14 @@ export function verdict(overview, now, stats, top, causes) {
   let head;
   if (now.lately > 0) {
     const since = now.since.whole ? "for 5 minutes or longer" : `since ${clock(now.since.at * 1000)}`;
-    head = `Yes: ${share(now.latelyShare)} of requests are refused, ${since}${causeOf(causes, mode)}.`;
+    head = `${share(now.latelyShare)} of requests are refused, ${since}${causeOf(causes, mode)}.`;
     if (mode !== "enforce")
       detail.unshift(`Everything is ${mode === "off" ? "off" : "in shadow mode"}, but lists and blocks stay in force.`);
-  } else if (mode === "off") head = "Not us: everything is switched off, nothing is limited.";
-  else if (mode === "shadow") head = "Not us: everything is in shadow mode, nothing is refused by a limit.";
-  else if (now.refused === 0) head = now.all === 0 ? "Quiet: no requests." : "Not us: every request passed.";
+  } else if (mode === "off") head = "Everything is switched off: nothing is limited.";
+  else if (mode === "shadow") head = "Everything is in shadow mode: no limit refuses.";
+  else if (now.refused === 0) head = now.all === 0 ? "No requests." : "Every request passed.";
   else
-    head = `Not us any more: nothing was refused for ${duration((serverNow() / 1000 - lastRefusal(overview)) * 1000)}.`;
+    head = `Nothing was refused for ${duration(Math.round(serverNow() / 1000 - lastRefusal(overview)) * 1000)}.`;
   if (now.refused > 0 && worst && worst.limited + worst.blocked > 0) {
     const others = Object.keys(causes).some((it) => it !== "refused");
     detail.push({ limit: worst.name, refused: worst.limited + worst.blocked, key: who, others });

@@ -114,10 +114,10 @@ impl Access {
         match route {
             Some(Route::Health | Route::Alive | Route::Ready) => return Ok(Role::Reader),
             // Links to the page may stand anywhere.
-            Some(Route::Auth | Route::Index) => {}
+            Some(Route::Auth(_) | Route::Index) => {}
             _ => refuse_foreign_pages(asked)?,
         }
-        let is_auth = matches!(route, Some(Route::Auth));
+        let is_auth = matches!(route, Some(Route::Auth(_)));
         let Some(tokens) = &self.0 else {
             return if is_auth { Ok(Role::Admin) } else { refuse_foreign_names(asked).map(|()| Role::Admin) };
         };

@@ -44,7 +44,7 @@ Tollgate decides whether requests may pass.
   POST /v1/settle                    what an earlier request cost in the end
   POST /v1/release                   an earlier request is over: give back its slots
   POST /throttle                     throttlecrab's question; /json: that of envoyproxy/ratelimit
-  ANY  /v1/auth                      forward auth for nginx, Caddy, Traefik, HAProxy
+  ANY  /v1/auth/forwarded            forward auth for Caddy and Traefik; /v1/auth/original for nginx and HAProxy
   GET  /v1/limits                    the limits in force; /v1/policy the rest of the policy
   GET  /v1/overview                  is everything all right? /v1/stats /v1/top: limits, keys, routes
   GET  /v1/decisions                 what was decided lately; /v1/decisions/{id} why
@@ -257,7 +257,7 @@ impl<S: Store> Inner<S> {
         let headers = &parts.headers;
         match route {
             Route::Check => self.check(&collect(headers, body, MOST).await?).await,
-            Route::Auth => self.auth(parts, caller.peer).await,
+            Route::Auth(path) => self.auth(path, parts, caller.peer).await,
             Route::Batch => self.check_batch(&collect(headers, body, MOST_OF_BATCH).await?).await,
             Route::Named(name, operation) => {
                 self.named(name, operation, &collect(headers, body, MOST).await?, role).await

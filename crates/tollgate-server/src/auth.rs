@@ -27,12 +27,18 @@ use self::wishes::Wishes;
 use crate::api::Inner;
 use crate::problem::Problem;
 use crate::reply::Reply;
+use crate::route::AuthPath;
 
 pub(crate) use self::original::Family;
 
 impl<S: Store> Inner<S> {
-    pub(crate) async fn auth(&self, parts: &Parts, peer: IpAddr) -> Result<Reply, Problem> {
-        let wishes = Wishes::of(parts.uri.query())?;
+    pub(crate) async fn auth(
+        &self,
+        path: Option<AuthPath<'_>>,
+        parts: &Parts,
+        peer: IpAddr,
+    ) -> Result<Reply, Problem> {
+        let wishes = Wishes::of(path, parts)?;
         let named = Named::of(&parts.headers, wishes.family)?;
         let limiter = self.limiter.load();
         let policy = limiter.policy();
@@ -66,7 +72,9 @@ fn admitted(decision: &Decision<'_>, id: DecisionId, settings: &HeaderSettings) 
 }
 
 fn refused(rejection: Rejection<'_, '_>, wishes: Wishes, parts: &Parts, settings: &HeaderSettings) -> Reply {
-    let wish = wishes.deny.filter(|_| rejection.status() == StatusCode::TOO_MANY_REQUESTS);
+    // nginx makes a 500 of a status that it does not know.
+    let may_differ = rejection.status() == StatusCode::TOO_MANY_REQUESTS || rejection.is_ambiguous();
+    let wish = wishes.deny.filter(|_| may_differ);
     let rejection = match wish {
         Some(status) => rejection.with_status(status),
         None => rejection,

@@ -8,7 +8,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, MapAccess, SeqAccess, Unexpected, Visitor};
+use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::problem::Problem;
@@ -100,13 +100,14 @@ impl<'de> Deserialize<'de> for Units {
     }
 }
 
-/// An object of strings, in its order. A name may come twice, as headers do.
+/// An object of strings, in its order. A name may come twice and have a list of values, as
+/// headers do.
 #[derive(Debug, Default)]
-pub(crate) struct Pairs<'b>(Vec<(Text<'b>, Text<'b>)>);
+pub(crate) struct Pairs<'b>(Vec<(Text<'b>, OneOrMany<'b>)>);
 
 impl Pairs<'_> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+        self.0.iter().flat_map(|(name, values)| values.iter().map(|value| (name.as_str(), value.as_str())))
     }
 }
 
@@ -122,13 +123,65 @@ impl<'de: 'b, 'b> Deserialize<'de> for Pairs<'b> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut pairs = Vec::new();
-                while let Some(pair) = map.next_entry()? {
-                    pairs.push(pair);
+                while let Some(name) = map.next_key()? {
+                    pairs.push((name, map.next_value_seed(TextOrList("a string or a list of strings"))?));
                 }
                 Ok(Pairs(pairs))
             }
         }
         deserializer.deserialize_map(Reader)
+    }
+}
+
+/// One string, or a list of strings.
+#[derive(Debug)]
+pub(crate) enum OneOrMany<'b> {
+    One(Text<'b>),
+    Many(Vec<Text<'b>>),
+}
+
+impl<'b> OneOrMany<'b> {
+    fn iter(&self) -> impl Iterator<Item = &Text<'b>> {
+        match self {
+            Self::One(text) => std::slice::from_ref(text),
+            Self::Many(texts) => texts,
+        }
+        .iter()
+    }
+}
+
+/// Reads a string or a list of strings; with the words for what is expected.
+struct TextOrList(&'static str);
+
+impl<'de> DeserializeSeed<'de> for TextOrList {
+    type Value = OneOrMany<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for TextOrList {
+    type Value = OneOrMany<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(OneOrMany::One(Text(Cow::Borrowed(text))))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(OneOrMany::One(Text(Cow::Owned(text.to_owned()))))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut texts: A) -> Result<Self::Value, A::Error> {
+        let mut all = Vec::new();
+        while let Some(text) = texts.next_element()? {
+            all.push(text);
+        }
+        Ok(OneOrMany::Many(all))
     }
 }
 
@@ -155,7 +208,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
 
 /// A key: one string, or one for each part.
 #[derive(Debug)]
-pub(crate) struct Parts<'b>(Vec<Text<'b>>);
+pub(crate) struct Parts<'b>(OneOrMany<'b>);
 
 impl Parts<'_> {
     pub(crate) fn as_strs(&self) -> Vec<&str> {
@@ -165,31 +218,8 @@ impl Parts<'_> {
 
 impl<'de: 'b, 'b> Deserialize<'de> for Parts<'b> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Parts<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string, or a list with a string for each part of the key")
-            }
-
-            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Parts(vec![Text(Cow::Borrowed(text))]))
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Parts(vec![Text(Cow::Owned(text.to_owned()))]))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
-                let mut all = Vec::new();
-                while let Some(part) = parts.next_element()? {
-                    all.push(part);
-                }
-                Ok(Parts(all))
-            }
-        }
-        deserializer.deserialize_any(Reader)
+        let expected = "a string, or a list with a string for each part of the key";
+        TextOrList(expected).deserialize(deserializer).map(Self)
     }
 }
 

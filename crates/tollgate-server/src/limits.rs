@@ -1,8 +1,8 @@
 //! `GET /v1/limits`: what the policy in force limits.
 
 use serde::Serialize;
-use tollgate::policy::{Apart, OnOutage};
-use tollgate::{Limit, Missing, Policy, Store};
+use tollgate::policy::{Allowance, Apart, OnOutage};
+use tollgate::{Limit, Missing, Policy, Rule, Store};
 
 use crate::api::Inner;
 use crate::reply::{Reply, json_of};
@@ -19,6 +19,8 @@ struct Told<'p> {
 struct ToldLimit<'p> {
     name: &'p str,
     endpoints: Vec<String>,
+    /// Paths of its endpoints that it does not cover.
+    except: Vec<String>,
     hosts: Vec<String>,
     methods: Vec<&'p str>,
     /// The entries of the descriptors it covers; none of a limit on paths.
@@ -45,6 +47,34 @@ struct ToldLimit<'p> {
     on_outage: &'static str,
     /// Names of plans with numbers of their own.
     plans: Vec<&'p str>,
+    /// What each of these plans grants.
+    plan_quotas: Vec<PlanView<'p>>,
+}
+
+/// What a limit grants to one plan.
+#[derive(Serialize)]
+struct PlanView<'p> {
+    plan: &'p str,
+    /// `limited`, `unlimited` or `blocked`.
+    grants: &'static str,
+    /// One for each window, in words; none where nothing is counted.
+    quotas: Vec<String>,
+}
+
+impl<'p> PlanView<'p> {
+    fn new((plan, allowance): (&'p str, &Allowance)) -> Self {
+        let (grants, rules) = match allowance {
+            Allowance::Rules(rules) => ("limited", &rules[..]),
+            Allowance::Unlimited => ("unlimited", &[][..]),
+            Allowance::Blocked => ("blocked", &[][..]),
+        };
+        Self { plan, grants, quotas: quotas(rules) }
+    }
+}
+
+/// What rules promise, in words.
+fn quotas(rules: &[Rule]) -> Vec<String> {
+    rules.iter().map(|rule| tollgate_http::promise(&rule.quota)).collect()
 }
 
 #[derive(Serialize)]
@@ -63,18 +93,19 @@ fn entries(limit: &Limit) -> Vec<String> {
 
 impl<'p> ToldLimit<'p> {
     fn of(limit: &'p Limit, policy: &'p Policy, modes: &Modes) -> Self {
-        let mut plans: Vec<_> = limit.plans().map(|(name, _)| name).collect();
-        plans.sort_unstable();
+        let mut plans: Vec<_> = limit.plans().collect();
+        plans.sort_unstable_by_key(|(name, _)| *name);
         Self {
             name: limit.name(),
             endpoints: limit.endpoints().iter().map(ToString::to_string).collect(),
+            except: limit.except().iter().map(ToString::to_string).collect(),
             hosts: limit.hosts().iter().map(ToString::to_string).collect(),
             methods: limit.methods().collect(),
             descriptor: entries(limit),
             domains: limit.domains().chain(limit.apart().map(Apart::domain)).collect(),
             by: limit.by().iter().map(ToString::to_string).collect(),
             algorithm: limit.rules().first().map_or("none", |rule| rule.quota.algorithm()),
-            quotas: limit.rules().iter().map(|rule| tollgate_http::promise(&rule.quota)).collect(),
+            quotas: quotas(limit.rules()),
             ids: limit.rules().iter().map(|rule| format!("{:016x}", rule.id.0)).collect(),
             mode: mode(limit.mode()),
             policy_mode: mode(modes.policy_mode(limit.name()).unwrap_or(limit.mode())),
@@ -95,7 +126,8 @@ impl<'p> ToldLimit<'p> {
                 OnOutage::Allow => "allow",
                 OnOutage::Deny => "deny",
             },
-            plans,
+            plans: plans.iter().map(|(name, _)| *name).collect(),
+            plan_quotas: plans.into_iter().map(PlanView::new).collect(),
         }
     }
 }

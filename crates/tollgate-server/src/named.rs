@@ -22,7 +22,7 @@ use crate::problem::Problem;
 use crate::query::unescaped;
 use crate::reply::{Reply, json, json_of};
 use crate::route::Operation;
-use crate::told::{HIDDEN, NEVER, NoLimits, Teller, Told, hides_named};
+use crate::told::{HIDDEN, NEVER, NoLimits, Teller, Told, hides_named, tags_named};
 
 const FIELDS: &[&str] = &["key", "cost", "plan"];
 /// Forgetting has no amount.
@@ -59,6 +59,8 @@ struct Named<'l> {
     cost: Option<u64>,
     /// Whether whoever named the key may not see what it becomes.
     is_hidden: bool,
+    /// Whether they may see its tag.
+    is_tagged: bool,
 }
 
 impl<S: Store> Inner<S> {
@@ -87,6 +89,7 @@ impl<S: Store> Inner<S> {
             plan: asked.plan.as_ref().map(Text::as_str).filter(|plan| !plan.is_empty()),
             cost: asked.cost.map(Units::count).transpose()?,
             is_hidden: hides_named(policy, role),
+            is_tagged: tags_named(policy, role),
         };
         if operation == Operation::Check {
             return Ok(self.check_named(&limiter, named).await);
@@ -147,6 +150,7 @@ impl<S: Store> Inner<S> {
                 if named.is_hidden {
                     HIDDEN.clone_into(&mut told.key);
                 }
+                told.tag = told.tag.filter(|_| named.is_tagged);
                 (told, outcome.limit < wanted)
             })
             .collect();

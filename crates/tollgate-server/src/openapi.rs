@@ -5,6 +5,7 @@
 //!
 //! Not here: `/json`, whose shapes are Envoy's and stand in its protobuf files.
 
+mod auth;
 mod lab;
 mod operator;
 mod schemas;
@@ -87,7 +88,11 @@ fn paths() -> Value {
             "An earlier request is over: its slots are given back. Doing so twice does no harm.",
             "ReleaseRequest", "Released", &["400", "401", "403", "404", "408", "409", "413", "415", "422", "503"]
         )},
-        "/v1/auth": auth(),
+        "/v1/auth": auth::by_query(),
+        "/v1/auth/original": auth::by_path("Original", None),
+        "/v1/auth/original/{status}": auth::by_path("Original", Some("WithStatus")),
+        "/v1/auth/forwarded": auth::by_path("Forwarded", None),
+        "/v1/auth/forwarded/{status}": auth::by_path("Forwarded", Some("WithStatus")),
         "/throttle": {"post": operation(
             "throttle",
             "throttlecrab's question: the limit comes with the call. A refusal is 200, too; seconds are whole and cut.",
@@ -189,55 +194,6 @@ fn named_parameters() -> Value {
             "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"},
         }],
     })
-}
-
-/// All methods: a proxy may keep its client's.
-fn auth() -> Value {
-    let empty = json!({"description": "The request may pass. The headers say how its limits stand."});
-    let problem = json!({"schema": {"$ref": "#/components/schemas/Refusal"}});
-    let refusal = |description: &str| {
-        json!({"description": description, "content": {
-            "application/problem+json": problem.clone(), "application/json": problem.clone(),
-            "text/plain": {"schema": {"type": "string"}},
-        }})
-    };
-    let operation = |method: &str| {
-        json!({
-            "operationId": format!("auth{}", method.to_ascii_uppercase()),
-            "summary": "Forward auth: may the request pass that these headers name?",
-            "security": [{}, {"token": []}],
-            "responses": {
-                "200": empty,
-                "400": refusal("The request cannot be read; or refused, with `deny=400`."),
-                "401": refusal("The token is missing or wrong; or refused, with `deny=401`."),
-                "403": refusal("The caller is on a deny list or blocked; or refused, with `deny=403`."),
-                "4XX": refusal("Refused: 429, or the status that `deny` names."),
-                "503": refusal("The store gives no answer, and a limit says `on_outage: deny`."),
-            },
-        })
-    };
-    let methods = ["get", "head", "post", "put", "patch", "delete", "options", "trace"];
-    let mut path: Map<String, Value> =
-        methods.iter().map(|method| ((*method).to_owned(), operation(method))).collect();
-    path.insert(
-        "parameters".into(),
-        json!([
-            {"name": "deny", "in": "query", "description": "The status of a refusal, instead of 429.",
-             "schema": {"type": "integer", "minimum": 400, "maximum": 499}},
-            {"name": "headers", "in": "query",
-             "description": "Which headers name the original request, since clients can add the others. \
-                             `forwarded` for Traefik and Caddy, which send X-Forwarded-Uri and \
-                             X-Forwarded-Method instead of those below.",
-             "schema": {"enum": ["original"]}},
-            {"name": "X-Original-URI", "in": "header", "required": true,
-             "description": "Path and query of the original request, or all of its URL.",
-             "schema": {"type": "string", "pattern": "^(/|\\*$)"}},
-            {"name": "X-Original-Method", "in": "header",
-             "description": "Its method, if it is not the method of this request.",
-             "schema": {"type": "string", "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]*$"}},
-        ]),
-    );
-    Value::Object(path)
 }
 
 fn reference(status: &str) -> Value {

@@ -4,7 +4,7 @@ use http::request::Parts;
 use serde::Serialize;
 use tollgate::policy::KeyPrivacy;
 use tollgate::{BreakerState, Store, Timestamp};
-use tollgate_watch::{AtZero, Counts, Series, Watcher};
+use tollgate_watch::{AtZero, Counts, Series, Watcher, WindowCounts};
 
 use crate::access::Role;
 use crate::api::Inner;
@@ -26,6 +26,7 @@ struct Told {
     mode: &'static str,
     store: ToldStoreInFull,
     totals: ToldCounts,
+    window: ToldWindow,
     series: ToldSeries,
     latency_us: Option<ToldLatency>,
     alerts: Vec<ToldAlert>,
@@ -70,6 +71,17 @@ struct ToldCounts {
     limited: u64,
     blocked: u64,
     uncountable: u64,
+    shadow_limited: u64,
+    degraded: u64,
+}
+
+/// The sums of the last five minutes, as `/v1/stats` and `/v1/top` count them.
+#[derive(Serialize)]
+struct ToldWindow {
+    from: u64,
+    until: u64,
+    allowed: u64,
+    refused: u64,
     shadow_limited: u64,
     degraded: u64,
 }
@@ -119,9 +131,16 @@ impl From<Counts> for ToldCounts {
     }
 }
 
+impl From<&Series> for ToldWindow {
+    fn from(series: &Series) -> Self {
+        let WindowCounts { from, allowed, refused, shadow_limited, degraded } = series.window;
+        Self { from, until: series.until, allowed, refused, shadow_limited, degraded }
+    }
+}
+
 impl From<Series> for ToldSeries {
     fn from(series: Series) -> Self {
-        let Series { until, allowed, refused, shadow_limited, degraded } = series;
+        let Series { until, allowed, refused, shadow_limited, degraded, .. } = series;
         Self { step_s: 1, until, allowed, refused, shadow_limited, degraded }
     }
 }
@@ -162,6 +181,10 @@ impl<S: Store> Inner<S> {
         let (loaded_at, reload_error) = self.status.loading();
         let Gauges { store, keys, evictions, tarpit_waiting, tarpit_most, log_suppressed } = gauges;
         let nothing = Series { until: now.as_micros() / 1_000_000, ..Series::default() };
+        if let Some(watcher) = watcher {
+            watcher.tick(now);
+        }
+        let series = watcher.map_or(nothing, Watcher::series);
         let told = Told {
             now: date(now),
             started_at: date(self.since()),
@@ -191,7 +214,8 @@ impl<S: Store> Inner<S> {
                 outages: self.outages.list().into_iter().map(ToldOutage::from).collect(),
             },
             totals: watcher.map(Watcher::totals).unwrap_or_default().into(),
-            series: watcher.map_or(nothing, Watcher::series).into(),
+            window: ToldWindow::from(&series),
+            series: series.into(),
             latency_us: watcher.and_then(Watcher::latency).map(|spans| {
                 let [p50, p90, p99] = spans.map(tollgate::Span::as_micros);
                 ToldLatency { p50, p90, p99 }

@@ -5,6 +5,7 @@
 use http::Method;
 
 use crate::access::Role;
+use crate::auth::Family;
 use crate::problem::Problem;
 
 /// What is asked for.
@@ -34,8 +35,8 @@ pub(crate) enum Route<'p> {
     Settle,
     /// `/v1/release`
     Release,
-    /// `/v1/auth`
-    Auth,
+    /// `/v1/auth`, `/v1/auth/original`, `/v1/auth/forwarded/403`
+    Auth(Option<AuthPath<'p>>),
     /// `/page/{name}`
     Page(&'p str),
     /// `/v1/overview`
@@ -66,6 +67,15 @@ pub(crate) enum Route<'p> {
     Lab,
 }
 
+/// What the path of forward auth says about the proxy that asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AuthPath<'p> {
+    /// The headers that name the original request.
+    pub(crate) family: Family,
+    /// The status of refusals, as written.
+    pub(crate) status: Option<&'p str>,
+}
+
 /// What is done to one key of one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
@@ -88,7 +98,9 @@ impl<'p> Route<'p> {
     pub(crate) fn of(path: &'p str) -> Option<Self> {
         Some(match path {
             "/v1/check" => Self::Check,
-            "/v1/auth" => Self::Auth,
+            "/v1/auth" => Self::Auth(None),
+            "/v1/auth/original" => Self::Auth(Some(AuthPath { family: Family::Original, status: None })),
+            "/v1/auth/forwarded" => Self::Auth(Some(AuthPath { family: Family::Forwarded, status: None })),
             "/throttle" => Self::Throttle,
             "/json" => Self::Json,
             "/v1/check/batch" => Self::Batch,
@@ -121,6 +133,10 @@ impl<'p> Route<'p> {
         }
         if let Some(id) = path.strip_prefix("/v1/decisions/").filter(one) {
             return Some(Self::Decision(id));
+        }
+        if let Some((family, status)) = path.strip_prefix("/v1/auth/").and_then(|rest| rest.split_once('/')) {
+            let status = Some(status).filter(one)?;
+            return Some(Self::Auth(Some(AuthPath { family: Family::of(family)?, status: Some(status) })));
         }
         let (name, operation) = path.strip_prefix("/v1/limits/")?.split_once('/')?;
         Some(if operation == "mode" {
@@ -162,7 +178,7 @@ impl<'p> Route<'p> {
             | Self::Release
             | Self::Throttle
             | Self::Json
-            | Self::Auth => Role::Admin,
+            | Self::Auth(_) => Role::Admin,
         }
     }
 
@@ -171,8 +187,8 @@ impl<'p> Route<'p> {
         let allowed = match self {
             // A proxy that keeps its client's method may send any, but for the one that
             // OpenAPI 3.1 cannot describe: a description that leaves out what is answered lies.
-            Self::Auth if method.as_str() == "QUERY" => EVERY_OTHER,
-            Self::Auth => return Ok(()),
+            Self::Auth(_) if method.as_str() == "QUERY" => EVERY_OTHER,
+            Self::Auth(_) => return Ok(()),
             Self::Check
             | Self::Batch
             | Self::Named(..)

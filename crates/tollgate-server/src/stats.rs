@@ -33,6 +33,7 @@ pub(crate) const MOST_TOP: u64 = 500;
 #[derive(Serialize)]
 struct Told<'p> {
     window_s: u64,
+    from: u64,
     step_s: u64,
     until: u64,
     limits: Vec<ToldLimit<'p>>,
@@ -145,6 +146,7 @@ pub(crate) fn live_beside<'p>(limit: &Limit, policy: &'p Policy) -> Option<&'p s
 #[derive(Serialize)]
 struct ToldTop {
     window_s: u64,
+    from: u64,
     keys: Vec<ToldKey>,
     routes: Vec<ToldRoute>,
     error_at_most: u64,
@@ -183,11 +185,14 @@ impl<S: Store> Inner<S> {
             )));
         }
         let in_steps: HashSet<&str> = query.all("limit").collect();
+        watcher.tick(self.now());
+        let series = watcher.series();
         // A name that no limit has is left out: the limit may have been there a second ago.
         let told = Told {
             window_s: STEP * STEPS,
+            from: series.window.from,
             step_s: STEP,
-            until: watcher.series().until / STEP * STEP,
+            until: series.until,
             limits: policy
                 .limits()
                 .iter()
@@ -220,6 +225,7 @@ impl<S: Store> Inner<S> {
         });
         Ok(json_of(&ToldTop {
             window_s: top.window.as_micros() / 1_000_000,
+            from: top.from,
             keys: keys.collect(),
             routes: routes.collect(),
             error_at_most: top.error_at_most,

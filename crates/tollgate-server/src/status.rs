@@ -84,7 +84,7 @@ impl ToldStore {
     }
 }
 
-/// What tells keys apart that are shown alike, as answers spell it.
+/// What stands for the parts of a key that are not shown, as answers spell it.
 pub(crate) fn tag(tag: u64) -> String {
     format!("{tag:016x}")
 }

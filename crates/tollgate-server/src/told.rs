@@ -13,6 +13,7 @@ use tollgate_http::{RetryAfter, decider, soft_limits};
 use tollgate_watch::reason;
 
 use crate::access::Role;
+use crate::status::tag;
 
 /// What is told about a decision, member by member.
 #[derive(Serialize)]
@@ -38,6 +39,9 @@ pub(crate) struct ToldLimit<'d> {
     /// Which of its windows, where it has several.
     pub(crate) window: Option<&'d str>,
     pub(crate) key: String,
+    /// There where the key is shortened, unless not even a hash of it may be seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tag: Option<String>,
     pub(crate) algorithm: &'static str,
     pub(crate) allowed: bool,
     pub(crate) mode: &'static str,
@@ -122,10 +126,13 @@ impl Teller<'_> {
         key: &Key,
         outcome: &Outcome,
     ) -> ToldLimit<'d> {
+        let shown = self.policy.show_key(limit, key, self.secret);
+        let is_shortened = shown.contains('…');
         ToldLimit {
             name: limit.name(),
             window: window(limit, rule),
-            key: self.policy.show_key(limit, key, self.secret),
+            tag: is_shortened.then(|| tag(self.policy.key_tag(limit, key, self.secret))),
+            key: shown,
             algorithm: rule.quota.algorithm(),
             allowed: outcome.remaining > 0,
             mode: mode(limit.mode()),

@@ -3,7 +3,7 @@
 use http::request::Parts;
 use serde::Serialize;
 use tollgate::Store;
-use tollgate::policy::{Credential, Dialect, ForwardedHeader, IetfHeaders, XRateLimit};
+use tollgate::policy::{Credential, Dialect, ForwardedHeader, IetfHeaders, OnAmbiguous, XRateLimit};
 
 use crate::api::Inner;
 use crate::overview::privacy;
@@ -38,6 +38,7 @@ struct ToldIdentify {
     user: Vec<String>,
     api_key: Vec<String>,
     tenant: Vec<String>,
+    ambiguous: &'static str,
 }
 
 #[derive(Serialize)]
@@ -46,6 +47,7 @@ struct ToldHeaders {
     ietf: &'static str,
     retry_after_jitter: u8,
     dialects: Vec<&'static str>,
+    describe: Vec<String>,
 }
 
 fn places(places: &[Credential]) -> Vec<String> {
@@ -89,6 +91,10 @@ impl<S: Store> Inner<S> {
                 user: places(&identify.user),
                 api_key: places(&identify.api_key),
                 tenant: places(&identify.tenant),
+                ambiguous: match identify.ambiguous {
+                    OnAmbiguous::Address => "address",
+                    OnAmbiguous::Refuse => "refuse",
+                },
             },
             headers: ToldHeaders {
                 x_ratelimit: match headers.x_ratelimit {
@@ -103,6 +109,7 @@ impl<S: Store> Inner<S> {
                 },
                 retry_after_jitter: headers.retry_after_jitter,
                 dialects: headers.dialects.iter().copied().map(dialect).collect(),
+                describe: headers.describe.iter().map(ToString::to_string).collect(),
             },
             privacy: privacy(policy.privacy()),
             max_keys: policy.max_keys(),

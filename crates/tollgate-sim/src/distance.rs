@@ -11,7 +11,7 @@
 mod exact_log;
 
 use serde::Serialize;
-use tollgate::{Demand, FixedWindow, Quota, Rate, State, Timestamp, Window};
+use tollgate::{Demand, FixedWindow, Quota, Rate, SlidingWindow, State, Timestamp, Window};
 
 use self::exact_log::ExactLog;
 use crate::sample::{Sample, Weighs};
@@ -108,11 +108,6 @@ struct Shown {
     count: Disagreement,
 }
 
-/// A sliding window with room for everything.
-fn sliding(rate: Rate, parts: u32) -> Option<Quota> {
-    Quota::sliding_window(Rate::new(EVERYTHING, rate.period), parts).ok()
-}
-
 impl Weighs for Followed {
     fn weight(&self) -> usize {
         8 + self.closed.len() + self.open.as_ref().map_or(0, |open| open.log.len())
@@ -134,8 +129,14 @@ impl Distance {
                 let shown = FixedWindow::new(EVERYTHING, it.window().clone()).ok()?;
                 (Rate::new(quota.capacity(), *length), Some(shown.into()))
             }
-            Quota::SlidingWindow(it) => (it.rate(), sliding(it.rate(), 1)),
-            Quota::SlidingParts(it) => (it.rate(), sliding(it.rate(), it.parts())),
+            Quota::SlidingWindow(it) => {
+                let shown = SlidingWindow::new(Rate::new(EVERYTHING, it.rate().period)).ok();
+                (it.rate(), shown.map(Quota::from))
+            }
+            Quota::SlidingParts(it) => {
+                let shown = it.with_rate(Rate::new(EVERYTHING, it.rate().period)).ok();
+                (it.rate(), shown.map(Quota::from))
+            }
             // It is the log: nothing differs, and nothing need be estimated.
             Quota::SlidingLog(it) => (it.rate(), None),
             Quota::Concurrency(_) => return None,

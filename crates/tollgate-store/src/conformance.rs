@@ -14,6 +14,7 @@ mod adjusting;
 mod batch;
 mod carrying;
 mod limits;
+mod reloading;
 mod shared;
 mod slots;
 mod vectors;
@@ -35,6 +36,11 @@ pub trait Harness: Sync {
     /// Lets this much time pass, at least.
     fn pass(&self, span: Span) -> impl Future<Output = ()>;
 
+    /// How many random cases of each kind are run.
+    fn cases(&self) -> u64 {
+        10
+    }
+
     /// Sets the store's clock, be it back; false if it has one of its own.
     fn set_clock(&self, now: Timestamp) -> impl Future<Output = bool> {
         let _ = now;
@@ -50,6 +56,7 @@ pub async fn run(harness: &impl Harness) {
     suite.adjustments().await;
     suite.slots().await;
     suite.carrying_over().await;
+    suite.reloads().await;
     suite.shared_states().await;
     suite.vectors().await;
 }

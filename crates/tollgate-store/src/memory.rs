@@ -15,7 +15,9 @@
 #![allow(clippy::cast_possible_truncation)]
 
 mod act;
+mod floor;
 mod hash;
+mod history;
 #[cfg(all(test, loom))]
 mod interleavings;
 mod line;
@@ -26,15 +28,14 @@ mod wide;
 mod word;
 
 use smallvec::SmallVec;
-use tollgate_core::{
-    Adjustment, Demand, Outcome, Overdraft, Predecessor, Quota, Rule, RuleId, State, Timestamp, Verdict,
-};
+use tollgate_core::{Adjustment, Demand, Outcome, Overdraft, Quota, Rule, RuleId, State, Timestamp, Verdict};
 
 use self::act::Act;
 use self::hash::KeyHasher;
+use self::history::History;
 use self::past::{NoPast, Past};
 use self::table::Table;
-use self::wide::WideTable;
+use self::wide::{Instant, WideKey, WideTable};
 use self::word::Packed;
 use crate::clock::{Clock, SystemClock};
 use crate::store::{Answer, Check, Outcomes, Store, StoreError};
@@ -326,10 +327,14 @@ impl<C: Clock> MemoryStore<C> {
     /// Does `act` to one key, in whichever table its rule's states live.
     #[inline(never)]
     fn act(&self, rule: &Rule, key: &[u8], hash: u64, act: Act, now: Timestamp) -> Outcome {
+        self.table.set_wall_ahead(self.clock.wall_ahead(now));
         if rule.before.is_none() {
             return self.act_after(rule, key, hash, act, now, &NoPast);
         }
-        self.act_after(rule, key, hash, act, now, &UnderPredecessors { store: self, rule, key, now })
+        let history = History::new(self, rule, key, now);
+        let outcome = self.act_after(rule, key, hash, act, now, &history);
+        history.follow(act, &outcome);
+        outcome
     }
 
     fn act_after(
@@ -343,25 +348,38 @@ impl<C: Clock> MemoryStore<C> {
     ) -> Outcome {
         match &rule.quota {
             Quota::Bucket(bucket) if bucket.fits() => self.table.run(hash, bucket, act, now, past),
-            Quota::FixedWindow(window) if window.fits() => self.table.run(hash, window, act, now, past),
-            quota => self.wide.run(self.wide_key(rule.id, key, hash), quota, act, now, past),
+            Quota::FixedWindow(window) if window.fits() => {
+                self.table.run(hash, window, act.shifted(self.table.wall_ahead()), now, past)
+            }
+            quota => {
+                let at = self.instant(quota, now);
+                self.wide.run(self.wide_key(rule.id, key, hash), quota, act.shifted(at.ahead), at, past)
+            }
         }
     }
 
-    /// A key's state under some rule, if it has one.
-    fn read(&self, id: RuleId, quota: &Quota, key: &[u8]) -> Option<State> {
+    /// An instant for the states of a quota.
+    fn instant(&self, quota: &Quota, now: Timestamp) -> Instant {
+        Instant { now, ahead: if quota.follows_wall() { self.table.wall_ahead() } else { 0 } }
+    }
+
+    /// A key's state under some rule, if it has one, as the clock that never steps would
+    /// have it.
+    fn read(&self, id: RuleId, quota: &Quota, key: &[u8], now: Timestamp) -> Option<State> {
         let hash = self.hasher.place(id, key);
         match quota {
-            Quota::Bucket(bucket) if bucket.fits() => self.table.read(hash, bucket).map(State::Bucket),
-            Quota::FixedWindow(window) if window.fits() => {
-                self.table.read(hash, window).map(State::FixedWindow)
+            Quota::Bucket(bucket) if bucket.fits() => {
+                self.table.read_steady(hash, bucket, now).map(State::Bucket)
             }
-            _ => self.wide.read(self.wide_key(id, key, hash)),
+            Quota::FixedWindow(window) if window.fits() => {
+                self.table.read_steady(hash, window, now).map(State::FixedWindow)
+            }
+            _ => self.wide.read_steady(self.wide_key(id, key, hash), quota, self.instant(quota, now)),
         }
     }
 
-    fn wide_key(&self, id: RuleId, key: &[u8], hash: u64) -> [u64; 2] {
-        [hash, self.hasher.identity(id, key)]
+    fn wide_key(&self, rule: RuleId, key: &[u8], hash: u64) -> WideKey {
+        WideKey { hashes: [hash, self.hasher.identity(rule, key)], rule }
     }
 
     #[inline]
@@ -374,41 +392,6 @@ fn admits(check: &Check<'_>, outcome: &Outcome) -> bool {
     outcome.is_admitted() || !check.binding
 }
 
-/// What a key left under the rules that the present one has replaced.
-struct UnderPredecessors<'a, C> {
-    store: &'a MemoryStore<C>,
-    rule: &'a Rule,
-    key: &'a [u8],
-    now: Timestamp,
-}
-
-impl<C: Clock> UnderPredecessors<'_, C> {
-    /// The latest of them under which the key has left something that counts.
-    fn last(&self) -> Option<(&Predecessor, State)> {
-        self.rule.predecessors().find_map(|before| {
-            let left = self.store.read(before.id, &before.quota, self.key)?;
-            (before.quota.forgettable_at(&left) > self.now).then_some((before, left))
-        })
-    }
-}
-
-impl<C: Clock> Past for UnderPredecessors<'_, C> {
-    const EXISTS: bool = true;
-
-    fn state(&self) -> Option<State> {
-        let (before, left) = self.last()?;
-        Some(self.rule.quota.carry_over(&before.quota, &left, self.now))
-    }
-
-    fn forget(&self) {
-        let Some((before, _)) = self.last() else { return };
-        let (id, quota) = (before.id, before.quota.clone());
-        let rule = Rule { name: self.rule.name.clone(), id, quota, before: None };
-        let hash = self.store.hasher.place(id, self.key);
-        self.store.act(&rule, self.key, hash, Act::Adjust(Adjustment::Reset), self.now);
-    }
-}
-
 impl<C: Clock> Store for MemoryStore<C> {
     fn decide(&self, checks: &[Check<'_>]) -> impl Future<Output = Result<Answer, StoreError>> + Send {
         std::future::ready(Ok(self.decide_now(checks)))
@@ -418,6 +401,11 @@ impl<C: Clock> Store for MemoryStore<C> {
     fn decide_at_once(&self, checks: &[Check<'_>], outcomes: &mut Outcomes) -> Option<(bool, Timestamp)> {
         let now = self.now();
         Some((self.decide_into(checks, now, outcomes), now))
+    }
+
+    #[inline]
+    fn wall_ahead(&self, at: Timestamp) -> i64 {
+        self.clock.wall_ahead(at)
     }
 
     fn adjust(

@@ -91,6 +91,13 @@ pub trait Store: Send + Sync + 'static {
         std::future::ready(Ok(()))
     }
 
+    /// How far the wall clock is ahead of the time of an answer, in microseconds: what
+    /// turns such a time into a date.
+    fn wall_ahead(&self, at: Timestamp) -> i64 {
+        let _ = at;
+        0
+    }
+
     /// How many nodes were last known to share this store, this one included.
     fn nodes(&self) -> usize {
         1

@@ -24,6 +24,10 @@ impl Harness for Memory {
         self.0.clock().set(now);
         ready(true)
     }
+
+    fn cases(&self) -> u64 {
+        200
+    }
 }
 
 #[test]
@@ -31,7 +35,7 @@ fn memory_conforms_whenever_it_is_made() {
     // On the second, and at an odd microsecond.
     for micros in [1_772_366_400_000_000, 1_772_366_412_345_678] {
         let clock = ManualClock::at(Timestamp::from_micros(micros));
-        pollster::block_on(conformance::run(&Memory(MemoryStore::with_seed(10_000, clock, 7))));
+        pollster::block_on(conformance::run(&Memory(MemoryStore::with_seed(100_000, clock, 7))));
     }
 }
 
@@ -71,5 +75,7 @@ fn whoever_only_looks_sees_what_was_carried_over_come_back() {
         assert_eq!((look(), look()), (left, left), "a tenth of a second for each");
         store.clock().advance(Span::from_millis(100));
     }
+    assert_eq!(store.usage().keys, 2, "the old rule's state, in case it comes back, and its mark");
+    store.clock().advance(Span::from_days(1));
     assert_eq!(store.usage().keys, 0, "under neither rule");
 }

@@ -10,7 +10,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use http::request::Parts;
-use tollgate::policy::Descriptor;
+use tollgate::policy::{Descriptor, Place};
 use tollgate::{Policy, Request};
 use tollgate_http::{HttpRequest, client_address};
 
@@ -25,6 +25,14 @@ pub(crate) struct Asked {
     pub(crate) plan: Option<String>,
     pub(crate) claims: Vec<(String, String)>,
     pub(crate) cost: Option<u64>,
+    pub(crate) places: Places,
+}
+
+/// Where a test says what the authentication of a service found out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Places {
+    pub(crate) plan: Option<Place>,
+    pub(crate) claims: Option<Place>,
 }
 
 /// What is asked.

@@ -56,4 +56,4 @@ mod written;
 pub use coverage::{Coverage, Covered, Exception};
 pub use run::{Mismatch, Surprise, Verdict};
 pub use schema::schema;
-pub use suite::{Suite, Test};
+pub use suite::{Suite, Test, Unprovided};

@@ -5,6 +5,7 @@
 use tollgate::Policy;
 use tollgate::policy::{Diagnostics, Document, Located, Problems};
 
+use crate::asked::{Asked, What};
 use crate::timeline::{Settle, Step};
 use crate::{expectation, written};
 
@@ -84,6 +85,55 @@ impl Suite {
         if problems.has_errors() { Err(problems.into_diagnostics(&self.document)) } else { Ok(()) }
     }
 }
+
+/// What no request has that is served as the policy says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unprovided {
+    /// The limits have plans, and nothing says where a request names its plan.
+    pub plans: bool,
+    /// The policy reads claims, and nothing verifies tokens.
+    pub claims: bool,
+}
+
+impl Suite {
+    /// Reports requests of the tests that have a plan or claims where no real request has.
+    ///
+    /// A test that passed with them would say that they apply.
+    pub fn check_identity(&self, unprovided: Unprovided) -> Result<(), Diagnostics> {
+        let mut problems = Problems::default();
+        let mut reported = Vec::new();
+        for step in self.tests.iter().flat_map(|test| &test.steps) {
+            let Asked { what: What::Request(_), places, .. } = &step.asked else { continue };
+            for (place, is_unprovided, words) in
+                [(places.plan, unprovided.plans, &PLAN), (places.claims, unprovided.claims, &CLAIMS)]
+            {
+                // Defaults hold for many steps.
+                let Some(place) = place.filter(|place| is_unprovided && !reported.contains(place)) else {
+                    continue;
+                };
+                reported.push(place);
+                problems.error(place, words[0]).label(words[1]).help(words[2]).help(words[3]);
+            }
+        }
+        if problems.has_errors() { Err(problems.into_diagnostics(&self.document)) } else { Ok(()) }
+    }
+}
+
+const PLAN: [&str; 4] = [
+    "no request through the gateway has a plan: the policy has no `plans.from`",
+    "this plan would never apply",
+    "write `plans: {from: \"header:X-Plan\"}` into the policy, and send that header in the test",
+    "if your own service names plans (`POST /v1/check`, the tower layer), write `expect: unprovided-plan` or \
+     `listen: {gateway: off}` into the policy",
+];
+
+const CLAIMS: [&str; 4] = [
+    "no request through the gateway has claims: it verifies no tokens",
+    "no limit would see them",
+    "count by a header that your authentication sets, and send that header in the test",
+    "if your own service verifies tokens (`POST /v1/check`, the tower layer), write `expect: unprovided-claim` or \
+     `listen: {gateway: off}` into the policy",
+];
 
 impl Test {
     /// What it is called.

@@ -13,7 +13,7 @@ pub(crate) fn fate<S>(answer: &Answer<'_, '_, S>) -> String {
         Fate::Admitted => "allowed".to_owned(),
         Fate::AllowListed(entry) => format!("allowed: on the allow list, `{entry}`"),
         Fate::DenyListed(entry) => format!("refused: on the deny list, `{entry}`"),
-        Fate::Blocked(_) => format!("refused: {}", blocked(answer)),
+        Fate::Blocked(_) | Fate::AmbiguousPath => format!("refused: {}", blocked(answer)),
         Fate::Refused | Fate::Uncountable => match answer.decider() {
             Some((_, window)) => format!("refused by `{window}`{wait}"),
             None => format!("refused{wait}"),
@@ -31,7 +31,7 @@ pub(crate) fn lines<S>(answer: &Answer<'_, '_, S>) -> Vec<String> {
         Fate::DenyListed(entry) => {
             vec![format!("`deny` has {entry} (line {} of the policy): no limit was asked", entry.line())]
         }
-        Fate::Blocked(_) => vec![blocked(answer)],
+        Fate::Blocked(_) | Fate::AmbiguousPath => vec![blocked(answer)],
         Fate::Admitted | Fate::Refused | Fate::Uncountable => each(decision),
     };
     for block in decision.shadowed() {

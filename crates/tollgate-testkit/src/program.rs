@@ -2,9 +2,11 @@
 
 #![allow(clippy::panic, reason = "this is how a test fails")]
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -87,8 +89,15 @@ impl Drop for Program {
 
 /// A port that nobody listened on a moment ago, for programs that cannot choose one themselves.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
-    listener.local_addr().expect("it is bound").port()
+    // Some proxies listen with SO_REUSEPORT: two of them on one port would share its connections.
+    static TAKEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    loop {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
+        let port = listener.local_addr().expect("it is bound").port();
+        if TAKEN.lock().unwrap_or_else(PoisonError::into_inner).insert(port) {
+            return port;
+        }
+    }
 }
 
 /// Waits until something listens there.

@@ -40,7 +40,7 @@ pub struct AtZero {
     pub limit: Arc<str>,
     /// The key, as `privacy` shows it.
     pub key: Box<str>,
-    /// Tells the key from those that are shown alike, in this process only.
+    /// Stands for what is not shown of the key: the same under every limit.
     pub tag: u64,
     /// Tells the allowance from all others, in this process.
     pub spot: u64,

@@ -122,7 +122,7 @@ impl PolicyCounters {
             Fate::Admitted if applied => Kind::Allowed,
             Fate::Admitted | Fate::AllowListed(_) => Kind::Unlimited,
             Fate::Refused => Kind::Limited,
-            Fate::DenyListed(_) => Kind::Blocked,
+            Fate::DenyListed(_) | Fate::AmbiguousPath => Kind::Blocked,
             Fate::Blocked(block) => {
                 self.count_one(block.limit, Field::Blocked);
                 Kind::Blocked

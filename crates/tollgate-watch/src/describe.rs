@@ -4,11 +4,11 @@
 //! `privacy` says, so that nothing behind this has to think of either.
 
 use std::borrow::Cow;
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::RandomState;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use tollgate::policy::{Allowance, Block, BlockReason, KeyPrivacy, Net};
+use tollgate::policy::{Allowance, Block, BlockReason, KeyPrivacy};
 use tollgate::{
     Decision, DecisionId, Fate, Limit, LimitOutcome, Mode, Policy, Quota, Request, Rule, Span, Timestamp,
     Verdict,
@@ -78,7 +78,7 @@ impl Describer<'_> {
                 .map(|client| show_address(client, self.policy, self.secret).into()),
             limit,
             tag: match decision.fate() {
-                Fate::Blocked(block) => Some(self.tag_of_client(block.limit, request)),
+                Fate::Blocked(_) => self.tag_of_client(request),
                 _ => decider.map(|decider| self.tag(&decider)),
             },
             decider: place,
@@ -152,17 +152,16 @@ impl Describer<'_> {
         shortened(&self.policy.show_key(it.limit(), it.key(), self.secret), KEY)
     }
 
-    /// What tells a key from others that are shown alike. Windows of one limit are one
-    /// allowance to whoever reads. It is seen by people, so the hash is a keyed one that
-    /// does not give its key away.
+    /// Stands for what is not shown of a key: the same under every limit.
     pub(crate) fn tag(&self, it: &LimitOutcome<'_>) -> u64 {
-        self.secret.hash_one((it.limit().name(), it.key().as_bytes()))
+        self.policy.key_tag(it.limit(), it.key(), self.secret)
     }
 
-    /// The same of whom a limit refuses without counting: the key is gone, or was never
-    /// there.
-    pub(crate) fn tag_of_client(&self, limit: &Limit, request: Option<&dyn Request>) -> u64 {
-        self.secret.hash_one((limit.name(), request.and_then(Request::client)))
+    /// The tag of the client of a request that a limit refuses without counting: the key is
+    /// gone, or was never there.
+    pub(crate) fn tag_of_client(&self, request: Option<&dyn Request>) -> Option<u64> {
+        let client = request.and_then(Request::client)?;
+        Some(self.policy.address_tag(client, self.secret))
     }
 }
 
@@ -187,6 +186,7 @@ const fn fate(fate: Fate<'_>) -> RecordFate {
         Fate::Refused => RecordFate::Refused,
         Fate::AllowListed(_) => RecordFate::AllowListed,
         Fate::DenyListed(_) => RecordFate::DenyListed,
+        Fate::AmbiguousPath => RecordFate::AmbiguousPath,
         Fate::Blocked(_) => RecordFate::Blocked,
         Fate::Uncountable => RecordFate::Uncountable,
     }
@@ -232,24 +232,7 @@ pub(crate) fn without_query(path: &str) -> &str {
 pub fn show_address(address: IpAddr, policy: &Policy, secret: &RandomState) -> String {
     match (policy.privacy(), address) {
         (KeyPrivacy::Plain, _) => address.to_string(),
-        (KeyPrivacy::Hashed, _) => {
-            let client = policy.client();
-            let address = address.to_canonical();
-            let prefix = if address.is_ipv4() { client.ipv4_prefix } else { client.ipv6_prefix };
-            // As such a key is written.
-            let mut key = vec![b'i'];
-            match Net::around(address, prefix).address() {
-                IpAddr::V4(net) => {
-                    key.push(4);
-                    key.extend(net.octets());
-                }
-                IpAddr::V6(net) => {
-                    key.push(16);
-                    key.extend(net.octets());
-                }
-            }
-            format!("hash:{:016x}", secret.hash_one(&key[..]))
-        }
+        (KeyPrivacy::Hashed, _) => format!("hash:{:016x}", policy.address_tag(address, secret)),
         (KeyPrivacy::Truncated, IpAddr::V4(address)) => {
             let [first, second, ..] = address.octets();
             format!("{first}.{second}.…")
@@ -289,6 +272,7 @@ pub fn reason(decision: &Decision<'_>) -> Option<Cow<'static, str>> {
             Some(format!("allow-listed in line {} of the policy: no limit applies", entry.line()).into())
         }
         Fate::DenyListed(entry) => Some(format!("deny-listed in line {} of the policy", entry.line()).into()),
+        Fate::AmbiguousPath => Some("servers may take the path for different places".into()),
         Fate::Blocked(block) => Some(blocked(block.limit, block.reason).into()),
     }
 }
@@ -303,6 +287,14 @@ pub fn blocked(limit: &Limit, reason: BlockReason) -> String {
             let parts: Vec<_> = limit.by().iter().map(|part| format!("`{part}`")).collect();
             let parts = parts.join(" and ");
             format!("blocked: limit `{name}` counts by {parts}, which this request does not have")
+        }
+        BlockReason::Ambiguous => {
+            let parts: Vec<_> = limit.by().iter().map(|part| format!("`{part}`")).collect();
+            let parts = parts.join(" and ");
+            format!(
+                "blocked: limit `{name}` counts by {parts}, and this request gives several different values \
+                 for that or for its plan"
+            )
         }
     }
 }

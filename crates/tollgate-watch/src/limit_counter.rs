@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tollgate::Timestamp;
 
 use crate::histogram::{Histogram, SHARE, Spread};
-use crate::past::{LimitWindow, Past};
+use crate::past::{LimitSeries, LimitWindow, Past};
 use crate::stripes::Striped;
 
 /// How many decisions one limit took part in.
@@ -190,11 +190,20 @@ impl LimitCounter {
         self.past().step(steps, self.numbers(), taken.unwrap_or(NO_SHARE));
     }
 
-    /// The last minutes, up to now.
-    pub(crate) fn window(&self) -> LimitWindow {
-        let past = self.past();
+    /// The last so many steps that are over, and what has happened since.
+    pub(crate) fn window(&self, steps: usize) -> LimitWindow {
+        self.past().window(steps, self.numbers(), self.least())
+    }
+
+    /// The last minutes, step by step.
+    pub(crate) fn series(&self, until: u64) -> LimitSeries {
+        self.past().series(until, self.numbers(), self.least())
+    }
+
+    /// The least share that a key had left in the present step.
+    fn least(&self) -> u16 {
         let least = self.cells.iter().map(|stripe| stripe.least.load(Ordering::Relaxed)).min();
-        past.window(self.numbers(), least.unwrap_or(NO_SHARE))
+        least.unwrap_or(NO_SHARE)
     }
 
     pub(crate) fn past(&self) -> std::sync::MutexGuard<'_, Past> {

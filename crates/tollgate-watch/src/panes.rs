@@ -1,4 +1,4 @@
-//! The most frequent of the last minutes: a sketch for each minute.
+//! The most frequent of the last five minutes: a sketch for each quarter of a minute.
 //!
 //! Who reads gets the sum of all panes. A key that has no entry in a pane weighs at most
 //! that pane's smallest count there, so that is added, and to its error as well: what is
@@ -11,16 +11,13 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tollgate::{Span, Timestamp};
+use tollgate::Timestamp;
 
 use crate::sketch::{Entry, Sketch};
+use crate::window::{PANE_SECONDS, PANES};
 
-/// How many panes, and how long each is.
-const PANES: usize = 5;
-const LENGTH: u64 = 60_000_000;
-
-/// How far back is looked, the pane that is not over included.
-pub(crate) const WINDOW: Span = Span::from_micros(LENGTH * PANES as u64);
+/// The length of a pane in microseconds.
+const LENGTH: u64 = PANE_SECONDS * 1_000_000;
 
 /// The most frequent of the last minutes.
 pub(crate) struct Panes<P>([Mutex<Pane<P>>; PANES]);

@@ -12,7 +12,7 @@ pub(crate) const STEPS: usize = 60;
 /// One limit, in steps of five seconds, the oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitSeries {
-    /// When the last step ended, in seconds since 1970.
+    /// The second that the last step goes up to, since 1970: that step is not over.
     pub until: u64,
     /// It had room.
     pub allowed: Vec<u32>,
@@ -22,7 +22,7 @@ pub struct LimitSeries {
     pub remaining: Vec<Option<u16>>,
 }
 
-/// One limit in the last five minutes, up to now.
+/// One limit in the last five minutes, up to now: see [`Watcher::tick`](crate::Watcher::tick).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitWindow {
     /// How many.
@@ -57,6 +57,16 @@ struct Step {
 
 const EMPTY: Step = Step { numbers: [0; NUMBERS], least: NO_SHARE };
 
+impl Step {
+    fn new(added: [u64; NUMBERS], least: u16) -> Self {
+        Self { numbers: added.map(|number| u32::try_from(number).unwrap_or(u32::MAX)), least }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.least == NO_SHARE && self.numbers.iter().all(|&number| number == 0)
+    }
+}
+
 impl Steps {
     const fn new() -> Self {
         Self { next: 0, quiet: 0, ring: [EMPTY; STEPS] }
@@ -75,24 +85,20 @@ impl Steps {
 }
 
 impl Past {
-    /// So many steps have passed; what happened meanwhile belongs to the last.
+    /// So many steps have passed; what happened meanwhile belongs to the first of them.
     pub(crate) fn step(&mut self, steps: u64, numbers: [u64; NUMBERS], least: u16) {
-        let added = difference(numbers, self.before);
+        let step = Step::new(difference(numbers, self.before), least);
         self.before = numbers;
-        let happened = least != NO_SHARE || added.iter().any(|&number| number > 0);
         let passed = usize::try_from(steps).unwrap_or(STEPS).min(STEPS);
-        if let Some(kept) = &mut self.steps {
-            for _ in usize::from(happened)..passed {
-                kept.push(EMPTY);
-            }
-            kept.quiet = if happened { 0 } else { kept.quiet + passed };
-            if kept.quiet >= STEPS {
-                self.steps = None;
-            }
+        if step.is_empty() && self.steps.is_none() {
+            return;
         }
-        if happened {
-            let numbers = added.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
-            self.steps.get_or_insert_with(|| Box::new(Steps::new())).push(Step { numbers, least });
+        let kept = self.steps.get_or_insert_with(|| Box::new(Steps::new()));
+        kept.push(step);
+        (1..passed).for_each(|_| kept.push(EMPTY));
+        kept.quiet = if step.is_empty() { kept.quiet + passed } else { passed.saturating_sub(1) };
+        if kept.quiet >= STEPS {
+            self.steps = None;
         }
     }
 
@@ -100,22 +106,29 @@ impl Past {
         self.steps.iter().flat_map(|steps| steps.iter())
     }
 
-    /// All steps and what has happened since.
-    pub(crate) fn window(&self, numbers: [u64; NUMBERS], least: u16) -> LimitWindow {
+    /// The last so many steps that are over, and what has happened since.
+    pub(crate) fn window(&self, steps: usize, numbers: [u64; NUMBERS], least: u16) -> LimitWindow {
         let mut sums = difference(numbers, self.before);
-        for step in self.kept() {
+        let kept = || self.kept().skip(STEPS.saturating_sub(steps));
+        for step in kept() {
             for (sum, &number) in sums.iter_mut().zip(&step.numbers) {
                 *sum += u64::from(number);
             }
         }
-        let least = self.kept().map(|step| step.least).fold(least, u16::min);
+        let least = kept().map(|step| step.least).fold(least, u16::min);
         LimitWindow { counts: LimitCounts::of(sums), remaining_min: (least != NO_SHARE).then_some(least) }
     }
 
-    pub(crate) fn series(&self, until: u64) -> LimitSeries {
+    /// Step by step, with the one that is not over last.
+    pub(crate) fn series(&self, until: u64, numbers: [u64; NUMBERS], least: u16) -> LimitSeries {
         let nothing = [EMPTY; STEPS];
-        let steps: Vec<&Step> =
-            if self.steps.is_some() { self.kept().collect() } else { nothing.iter().collect() };
+        let present = Step::new(difference(numbers, self.before), least);
+        let over = self.steps.as_ref().map_or(nothing, |steps| {
+            let mut all = nothing;
+            all.iter_mut().zip(steps.iter()).for_each(|(to, step)| *to = *step);
+            all
+        });
+        let steps: Vec<Step> = over.into_iter().skip(1).chain([present]).collect();
         let counts = |step: &Step| LimitCounts::of(step.numbers.map(u64::from));
         let narrow = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
         LimitSeries {

@@ -50,8 +50,8 @@ pub struct Record {
     /// The name of the limit that matters most: of a refusal the one that refused, else
     /// the one with the least left.
     pub limit: Option<Arc<str>>,
-    /// Tells the key that this limit decided about from those that are shown alike, in this
-    /// process only: as [`TopKey::tag`](crate::TopKey::tag) does.
+    /// The tag of the key that this limit decided about; of a request that was refused without
+    /// counting, of its client's address.
     pub tag: Option<u64>,
     /// That limit, among `limits`; `None` where nothing was counted.
     pub decider: Option<usize>,
@@ -89,6 +89,8 @@ pub enum RecordFate {
     AllowListed,
     /// Deny-listed.
     DenyListed,
+    /// Servers may take the path for different places.
+    AmbiguousPath,
     /// A limit refuses this key, plan or lack of a key without counting.
     Blocked,
     /// The store gave no answer, and a limit would rather refuse.
@@ -104,8 +106,7 @@ pub struct LimitRecord {
     pub window: Option<Box<str>>,
     /// The key, as `privacy` shows it.
     pub key: Box<str>,
-    /// Tells the key from those that are shown alike, in this process only. The same for all
-    /// windows of a limit.
+    /// Stands for what is not shown of the key: the same under every limit.
     pub tag: u64,
     /// Tells this allowance from all others, in this process only.
     pub spot: u64,
@@ -144,6 +145,7 @@ impl RecordFate {
             Self::Refused => "refused",
             Self::AllowListed => "allow_listed",
             Self::DenyListed => "deny_listed",
+            Self::AmbiguousPath => "ambiguous_path",
             Self::Blocked => "blocked",
             Self::Uncountable => "uncountable",
         }

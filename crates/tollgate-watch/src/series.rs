@@ -1,8 +1,9 @@
 //! How many, and when: the last minutes, second by second.
 //!
-//! Fed by a timer: what has come since the last tick belongs to the second of this one.
-//! Seconds without a tick are zeros. A clock that steps back renames the seconds; the
-//! order of what happened stays.
+//! Fed by ticks, of a timer and of whoever reads: what has come since the last tick belongs to
+//! the second of that one, and what comes now to the present second, which is the last one that
+//! is told of. Seconds without a tick are zeros. A clock that steps back renames the seconds;
+//! the order of what happened stays.
 //!
 //! Invariant: a tick costs the same however long the last one is ago, and looks at the
 //! limits once in [`STEP`] seconds.
@@ -14,7 +15,8 @@ use tollgate::{Span, Timestamp};
 
 use crate::counts::{Counters, Counts};
 use crate::histogram::{LATENCY, Spread};
-use crate::past::{LimitSeries, STEP};
+use crate::past::{LimitSeries, LimitWindow, STEP};
+use crate::window::window_start;
 
 /// How many seconds are kept.
 const SECONDS: usize = 300;
@@ -24,8 +26,10 @@ const LATENCY_STEPS: usize = 12;
 /// All decisions, second by second, the oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Series {
-    /// The second that the last element is of, since 1970.
+    /// The second that the last element is of, since 1970: the present one, which is not over.
     pub until: u64,
+    /// The sums of the last five minutes, as everything else counts them.
+    pub window: WindowCounts,
     /// Admitted.
     pub allowed: Vec<u32>,
     /// Refused, for whatever reason.
@@ -36,6 +40,21 @@ pub struct Series {
     pub degraded: Vec<u32>,
 }
 
+/// How many decisions in the last five minutes, the present second included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WindowCounts {
+    /// The second that the window begins with, since 1970.
+    pub from: u64,
+    /// Admitted.
+    pub allowed: u64,
+    /// Refused, for whatever reason.
+    pub refused: u64,
+    /// Admitted, although a limit in shadow mode would have refused.
+    pub shadow_limited: u64,
+    /// Decided without the store.
+    pub degraded: u64,
+}
+
 /// The last minutes of everything.
 pub(crate) struct History(Mutex<Past>);
 
@@ -44,9 +63,9 @@ struct Past {
     second: Option<u64>,
     /// The counts then.
     before: [u64; 4],
-    /// What each second added, the oldest first.
+    /// What each second added, the oldest first and the present one last.
     seconds: VecDeque<[u32; 4]>,
-    /// When the last step ended, in steps.
+    /// Which step is the present one, counted from 1970.
     step: u64,
     latency_before: Spread<20>,
     latency: VecDeque<Spread<20>>,
@@ -64,22 +83,20 @@ impl History {
         }))
     }
 
-    /// A second has passed. How many limits it looked at.
+    /// It is this late. How many limits it looked at.
     pub(crate) fn tick(&self, now: Timestamp, counters: &Counters) -> usize {
         let mut past = self.past();
         let second = now.as_micros() / 1_000_000;
-        let seconds = past.second.map_or(1, |last| passed(last, second));
-        if seconds == 0 {
-            return 0;
-        }
-        past.second = Some(second);
-        past.push_second(seconds, series_of(&counters.total()));
+        past.add(series_of(&counters.total()));
         let step = second / STEP;
-        let steps = passed(past.step, step);
+        // What came before the first tick belongs to the present.
+        let (seconds, steps) =
+            past.second.map_or((0, 0), |last| (passed(last, second), passed(past.step, step)));
+        (past.second, past.step) = (Some(second), step);
+        past.begin_seconds(seconds);
         if steps == 0 {
             return 0;
         }
-        past.step = step;
         past.push_latency(steps, counters.latency());
         let limits = counters.limits();
         for limit in &limits {
@@ -88,12 +105,13 @@ impl History {
         limits.len()
     }
 
-    /// All decisions of the last minutes.
+    /// All decisions of the last minutes, up to the last tick.
     pub(crate) fn series(&self) -> Series {
         let past = self.past();
         let of = |at: usize| past.seconds.iter().map(|second| second[at]).collect();
         Series {
             until: past.second.unwrap_or(0),
+            window: past.window(),
             allowed: of(0),
             refused: of(1),
             shadow_limited: of(2),
@@ -104,9 +122,14 @@ impl History {
     /// One limit, in the last minutes.
     pub(crate) fn limit_series(&self, name: &str, counters: &Counters) -> Option<LimitSeries> {
         let past = self.past();
-        let limit = counters.limit(name)?;
-        let series = limit.past().series(past.step * STEP);
-        Some(series)
+        Some(counters.limit(name)?.series(past.second.unwrap_or(0)))
+    }
+
+    /// One limit, in the last five minutes.
+    pub(crate) fn limit_window(&self, name: &str, counters: &Counters) -> Option<LimitWindow> {
+        let past = self.past();
+        let over = past.step.saturating_sub(window_start(past.second.unwrap_or(0)) / STEP);
+        Some(counters.limit(name)?.window(usize::try_from(over).unwrap_or(usize::MAX)))
     }
 
     /// How long deciding took in the last minute: what half, nine in ten and 99 in a hundred
@@ -138,12 +161,28 @@ fn series_of(counts: &Counts) -> [u64; 4] {
 }
 
 impl Past {
-    fn push_second(&mut self, passed: u64, counts: [u64; 4]) {
+    /// What was counted since the last time belongs to the present second.
+    fn add(&mut self, counts: [u64; 4]) {
         let before = std::mem::replace(&mut self.before, counts);
-        let added = std::array::from_fn(|at| {
-            u32::try_from(counts[at].saturating_sub(before[at])).unwrap_or(u32::MAX)
-        });
-        push(&mut self.seconds, passed, [0; 4], added);
+        let Some(present) = self.seconds.back_mut() else { return };
+        for (at, sum) in present.iter_mut().enumerate() {
+            let added = u32::try_from(counts[at].saturating_sub(before[at])).unwrap_or(u32::MAX);
+            *sum = sum.saturating_add(added);
+        }
+    }
+
+    /// So many seconds have begun.
+    fn begin_seconds(&mut self, count: u64) {
+        push(&mut self.seconds, count, [0; 4], [0; 4]);
+    }
+
+    fn window(&self) -> WindowCounts {
+        let second = self.second.unwrap_or(0);
+        let from = window_start(second);
+        let seconds = usize::try_from(second - from + 1).unwrap_or(SECONDS);
+        let skipped = self.seconds.len().saturating_sub(seconds);
+        let sum = |at: usize| self.seconds.iter().skip(skipped).map(|it| u64::from(it[at])).sum();
+        WindowCounts { from, allowed: sum(0), refused: sum(1), shadow_limited: sum(2), degraded: sum(3) }
     }
 
     fn push_latency(&mut self, passed: u64, latency: Spread<20>) {

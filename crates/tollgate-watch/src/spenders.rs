@@ -5,7 +5,8 @@
 //! caller is an address, a method and a path.
 //!
 //! Sums are of now: what was spent in this stretch of time and the one before, a stretch
-//! being as long as the limit looks back, an hour at most. Settled costs are not in them.
+//! being as long as the limit looks back, an hour at most. A cost that is settled later replaces
+//! what was reserved.
 //!
 //! The table is fixed and set-associative, and replaced by age. Nobody waits for it: what
 //! meets a lock that is taken is not written down, so numbers are "at least". Nothing is
@@ -41,8 +42,8 @@ pub struct Spender {
     /// The path, cut where it is long. As it came: escape it where you show it.
     pub path: Box<str>,
     /// How much, as far as remembered: in the limit's period, or two. Of a refusal that was
-    /// charged, what it asked for: it was charged no more than that. What was settled later
-    /// is not in it.
+    /// charged, what it asked for: it was charged no more than that. Of a request whose cost was
+    /// settled, what it cost in the end.
     pub units: u64,
     /// When last.
     pub last: Timestamp,
@@ -146,11 +147,22 @@ impl Spenders {
         (bits(0, STRIPES), bits(32, SETS))
     }
 
-    /// Somebody spent from an allowance.
+    /// What a caller is known by.
+    pub(crate) fn caller(&self, asker: &Asker<'_>) -> u64 {
+        self.hasher.hash_one((asker.client, asker.method, fit(asker.path, PATH)))
+    }
+
+    /// Somebody spent from an allowance: `tag` is [`caller`](Self::caller) of the asker.
     #[inline]
-    pub(crate) fn spent(&self, spot: u64, asker: &Asker<'_>, units: u64, at: Timestamp, period: Span) {
+    pub(crate) fn spent(
+        &self,
+        spot: u64,
+        (tag, asker): (u64, &Asker<'_>),
+        units: u64,
+        at: Timestamp,
+        period: Span,
+    ) {
         let Asker { client, method, path } = *asker;
-        let tag = self.hasher.hash_one((client, method, fit(path, PATH)));
         let (stripe, set) = Self::place(spot);
         let Some(stripe) = self.stripes.get(stripe) else { return };
         let mut sets = match stripe.try_lock() {
@@ -182,6 +194,24 @@ impl Spenders {
             caller.last = at;
             caller.units = caller.units.saturating_add(units);
         }
+    }
+
+    /// A charge of a caller turned out to cost another amount. Waits for the lock: without the
+    /// correction a sum would be wrong until it is forgotten.
+    pub(crate) fn settle(&self, spot: u64, caller: u64, reserved: u64, cost: u64) {
+        let (stripe, set) = Self::place(spot);
+        let Some(stripe) = self.stripes.get(stripe) else { return };
+        let mut sets = stripe.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut allowances = sets.get_mut(set).into_iter().flatten();
+        let Some(allowance) = allowances.find(|it| it.spot == spot) else { return };
+        let known = |it: &&mut Caller| it.tag == caller && it.last != Timestamp::EPOCH;
+        let Some(caller) = allowance.callers.iter_mut().find(known) else { return };
+        caller.units = caller.units.saturating_add(cost.saturating_sub(reserved));
+        let back = reserved.saturating_sub(cost);
+        let now = back.min(caller.units);
+        caller.units -= now;
+        // The rest was reserved in the stretch before, if it is remembered at all.
+        caller.before = caller.before.saturating_sub(back - now);
     }
 
     /// Forgets everybody.
@@ -234,7 +264,9 @@ mod tests {
         units: u64,
         at: Timestamp,
     ) {
-        spenders.spent(spot, &Asker { client, method, path }, units, at, Span::from_secs(600));
+        let asker = Asker { client, method, path };
+        let caller = spenders.caller(&asker);
+        spenders.spent(spot, (caller, &asker), units, at, Span::from_secs(600));
     }
 
     fn shown(spenders: &Spenders, spot: u64) -> Vec<(String, u64)> {
@@ -293,6 +325,21 @@ mod tests {
         assert_eq!(shown(&spenders, 7), [("  ".to_owned(), 2)]);
         spenders.clear();
         assert_eq!(shown(&spenders, 7), []);
+    }
+
+    #[test]
+    fn a_settled_cost_replaces_what_was_reserved() {
+        let spenders = Spenders::new();
+        spend(&spenders, 7, None, "POST", "/chat", 1_000, at(190));
+        spend(&spenders, 7, None, "POST", "/chat", 50, at(210));
+        let caller = spenders.caller(&Asker { client: None, method: "POST", path: "/chat" });
+        spenders.settle(7, caller, 50, 80);
+        assert_eq!(shown(&spenders, 7), [(" POST /chat".to_owned(), 1_080)]);
+        spenders.settle(7, caller, 1_000, 37);
+        assert_eq!(shown(&spenders, 7), [(" POST /chat".to_owned(), 117)]);
+        spenders.settle(7, caller + 1, 100, 0);
+        spenders.settle(8, caller, 100, 0);
+        assert_eq!(shown(&spenders, 7), [(" POST /chat".to_owned(), 117)]);
     }
 
     #[test]

@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use tollgate::{Span, Timestamp};
 
 use crate::describe::{fit, shortened};
-use crate::panes::{By, Panes, WINDOW};
+use crate::panes::{By, Panes};
+use crate::window::{WINDOW, window_start};
 
 /// How many keys and routes are counted in each minute. A key that has more than one in
 /// so many of the refusals is always found.
@@ -35,7 +36,7 @@ pub struct TopKey {
     pub limit: Arc<str>,
     /// The key, as `privacy` shows it.
     pub key: Box<str>,
-    /// Tells it from keys that are shown alike, in this process only.
+    /// Stands for what is not shown of the key: the same under every limit.
     pub tag: u64,
     /// How many refusals at most.
     pub refused: u64,
@@ -63,6 +64,8 @@ pub struct HotRoute {
 pub struct TopList {
     /// How far back was looked, at most.
     pub window: Span,
+    /// The second that the window begins with, since 1970.
+    pub from: u64,
     /// How many requests a limit refused meanwhile: what a key's share is of.
     pub refused: u64,
     /// The keys that were refused most, the most first.
@@ -79,14 +82,14 @@ pub struct TopList {
     pub routes_error_at_most: u64,
 }
 
-/// A key's name: its limit and itself.
-type KeyName = Arc<(Arc<str>, Box<str>)>;
+/// A key's name: its limit, itself and its tag.
+pub(crate) type KeyName = (Arc<str>, Box<str>, u64);
 /// A route's name: its method and its path.
 type RouteName = Arc<(Box<str>, Box<str>)>;
 
 /// Counts who is refused and what is asked for.
 pub(crate) struct Top {
-    keys: Panes<KeyName>,
+    keys: Panes<Arc<KeyName>>,
     routes: Panes<RouteName>,
     hasher: foldhash::quality::RandomState,
     /// One in 2^this of the requests that pass is counted.
@@ -109,9 +112,10 @@ impl Top {
         }
     }
 
-    /// A key was refused. `name` is asked only for keys that are new here.
-    pub(crate) fn refused(&self, tag: u64, at: Timestamp, name: impl FnOnce() -> (Arc<str>, Box<str>)) {
-        self.keys.add(tag, 1, true, at, || Arc::new(name()));
+    /// A key was refused by a limit. `spot` stands for both; `name` is asked only for those that
+    /// are new here.
+    pub(crate) fn refused(&self, spot: u64, at: Timestamp, name: impl FnOnce() -> KeyName) {
+        self.keys.add(spot, 1, true, at, || Arc::new(name()));
     }
 
     /// A request of this random number passed: what it stands for, if it is in the sample.
@@ -159,6 +163,7 @@ impl Top {
             (self.keys.heaviest(now, most, By::Most), self.routes.heaviest(now, most, By::Least));
         TopList {
             window: WINDOW,
+            from: window_start(now.as_micros() / 1_000_000),
             refused: keys.total,
             error_at_most: keys.error,
             keys: keys
@@ -167,7 +172,7 @@ impl Top {
                 .map(|it| TopKey {
                     limit: Arc::clone(&it.payload.0),
                     key: it.payload.1.clone(),
-                    tag: it.spot,
+                    tag: it.payload.2,
                     refused: it.count,
                     refused_at_least: it.count - it.error,
                 })

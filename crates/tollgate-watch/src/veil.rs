@@ -12,17 +12,21 @@
 
 use std::borrow::Cow;
 
-use tollgate::policy::{Credential, KeyPrivacy, path};
+use tollgate::policy::path::Readings;
+use tollgate::policy::{Credential, KeyPrivacy, PathSettings, path};
 use tollgate::{KeySource, Policy};
 
 /// What is shown instead of a host that is a key.
 const HOST: &str = "{host}";
+/// What is shown instead of a path with too many readings to look for keys in all of them.
+const EXCESSIVE: &str = "/…";
 
 /// What is to be hidden in what requests ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Veil {
     endpoints: Vec<Endpoint>,
     host: bool,
+    paths: PathSettings,
 }
 
 /// Paths that have a key in them.
@@ -62,20 +66,21 @@ impl Veil {
         let mut places = identify.user.iter().chain(&identify.api_key).chain(&identify.tenant);
         let host = policy.limits().iter().any(|limit| limit.by().iter().any(is_host))
             || places.any(|place| matches!(place, Credential::Named(source) if is_host(source)));
-        (host || !endpoints.is_empty()).then_some(Self { endpoints, host })
+        // Names are compared without their case below.
+        let paths = PathSettings { ignore_case: false, ..policy.paths() };
+        (host || !endpoints.is_empty()).then_some(Self { endpoints, host, paths })
     }
 
     /// A path as it may be seen.
     pub fn path<'r>(&self, written: &'r str) -> Cow<'r, str> {
-        let normal = path::normal(written);
-        if let Some(veiled) = self.veiled(&normal) {
-            return veiled.into();
+        // Servers may see other parts of it, and so do their limits.
+        let readings = Readings::of(written, self.paths);
+        if readings.is_excessive() {
+            return Cow::Borrowed(EXCESSIVE);
         }
-        // A server that does not resolve `..` sees other parts, and so do its limits.
-        let literal = path::literal(written).filter(|literal| *literal != *normal);
-        match literal.and_then(|literal| self.veiled(&literal)) {
+        match readings.iter().find_map(|reading| self.veiled(reading)) {
             Some(veiled) => veiled.into(),
-            None => normal,
+            None => path::normal(written),
         }
     }
 
@@ -121,7 +126,7 @@ impl Endpoint {
         let mut parts = segments(path);
         let fits = self.segments.iter().all(|segment| match (segment, parts.next()) {
             (_, None) => false,
-            (Segment::Literal(literal), Some(part)) => **literal == *part,
+            (Segment::Literal(literal), Some(part)) => literal.eq_ignore_ascii_case(part),
             (Segment::Any | Segment::Key(_), Some(_)) => true,
         });
         fits && (self.tail || parts.next().is_none())

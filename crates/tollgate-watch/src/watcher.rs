@@ -10,7 +10,7 @@
 use std::hash::RandomState;
 use std::sync::{Arc, Mutex};
 
-use tollgate::policy::{Key, KeyPrivacy};
+use tollgate::policy::{Key, KeyDisplay};
 use tollgate::{
     Decision, DecisionId, Limit, LimitOutcome, Observer, Policy, Request, Span, Timestamp, Watch,
 };
@@ -22,6 +22,7 @@ use crate::limit_counter::LimitCounts;
 use crate::metrics;
 use crate::past::{LimitSeries, LimitWindow};
 use crate::record::{LimitRecord, Record};
+use crate::reservations::Reservations;
 use crate::ring::{Kept, Ring};
 use crate::samples::Samples;
 use crate::series::{History, Series};
@@ -38,13 +39,14 @@ pub struct Watcher(Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) counters: Counters,
     pub(crate) history: History,
+    pub(crate) reservations: Reservations,
     pub(crate) ring: Ring,
     pub(crate) samples: Samples,
     pub(crate) spenders: Spenders,
     pub(crate) top: Top,
     pub(crate) zero: ZeroKeys,
     /// How keys are shown in what is remembered.
-    pub(crate) shows: Mutex<Option<(KeyPrivacy, Option<Veil>)>>,
+    pub(crate) shows: Mutex<Option<(KeyDisplay, Option<Veil>)>>,
     /// Keys the hashes that are shown.
     pub(crate) secret: RandomState,
     /// Keys the hashes that allowances are known by, in here.
@@ -57,6 +59,7 @@ impl Watcher {
         Self(Arc::new(Inner {
             counters: Counters::new(),
             history: History::new(),
+            reservations: Reservations::new(),
             ring: Ring::new(settings.records),
             samples: Samples::new(settings.trace_one_in),
             spenders: Spenders::new(),
@@ -68,7 +71,8 @@ impl Watcher {
         }))
     }
 
-    /// A second has passed. To be called once in each, by whoever has a timer.
+    /// It is this late: what is told of the last five minutes goes up to here. To be called once
+    /// in each second by a timer, and by whoever reads, who then sees the present second too.
     pub fn tick(&self, now: Timestamp) {
         self.0.history.tick(now, &self.0.counters);
         self.0.top.tick(now);
@@ -87,7 +91,7 @@ impl Watcher {
 
     /// One limit in the last five minutes.
     pub fn limit_window(&self, name: &str) -> Option<LimitWindow> {
-        self.0.counters.limit(name).map(|limit| limit.window())
+        self.0.history.limit_window(name, &self.0.counters)
     }
 
     /// One limit in the last five minutes, in 60 steps.
@@ -194,7 +198,7 @@ impl Watcher {
 impl Observer for Watcher {
     fn watch(&self, policy: &Arc<Policy>, version: u64) -> Arc<dyn Watch> {
         let veil = Veil::of(policy);
-        self.0.show_as(policy.privacy(), veil.as_ref());
+        self.0.show_as(policy.key_display(), veil.as_ref());
         self.0.refuses_by(policy);
         Arc::new(PolicyWatch::new(policy, version, veil, Arc::clone(&self.0)))
     }

@@ -12,8 +12,11 @@ use std::collections::HashSet;
 use std::hash::BuildHasher as _;
 use std::sync::{Arc, PoisonError};
 
-use tollgate::policy::{Key, KeyPrivacy};
-use tollgate::{Event, Fate, Limit, LimitOutcome, Mode, Policy, Quota, Request, Rule, Span, Verdict, Watch};
+use tollgate::policy::{Key, KeyDisplay};
+use tollgate::{
+    Event, Fate, Limit, LimitOutcome, Mode, Policy, Quota, Request, Rule, RuleId, Settlement, Span, Verdict,
+    Watch,
+};
 
 use crate::counting::PolicyCounters;
 use crate::describe::{Describer, path_of, show_address};
@@ -89,14 +92,32 @@ impl PolicyWatch {
 
     #[inline]
     fn spent(&self, event: &Event<'_, '_>, it: &LimitOutcome<'_>, spot: u64, units: u64) {
-        let (spenders, period) = (&self.all.spenders, it.policy_rule().quota.period());
-        let spent = |caller: &Asker<'_>| spenders.spent(spot, caller, units, event.at, period);
         match event.request {
             Some(request) => {
                 let path = path_of(request, self.veil.as_ref());
-                spent(&Asker { client: request.client(), method: request.method(), path: &path });
+                let asker = Asker { client: request.client(), method: request.method(), path: &path };
+                self.spent_by(&asker, event, it, spot, units);
             }
-            None => spent(&Asker { client: None, method: "", path: "" }),
+            None => {
+                self.spent_by(&Asker { client: None, method: "", path: "" }, event, it, spot, units);
+            }
+        }
+    }
+
+    #[inline]
+    fn spent_by(
+        &self,
+        asker: &Asker<'_>,
+        event: &Event<'_, '_>,
+        it: &LimitOutcome<'_>,
+        spot: u64,
+        units: u64,
+    ) {
+        let (all, period) = (&self.all, it.policy_rule().quota.period());
+        let caller = all.spenders.caller(asker);
+        all.spenders.spent(spot, (caller, asker), units, event.at, period);
+        if it.limit().settle().is_some() || event.request.is_none_or(Request::may_be_settled) {
+            all.reservations.put(spot, event.id, caller);
         }
     }
 
@@ -106,19 +127,22 @@ impl PolicyWatch {
         match event.decision.fate() {
             Fate::Refused => {
                 let Some(decider) = event.decision.adviser() else { return 0 };
-                let tag = describer.tag(&decider);
-                all.top.refused(tag, event.at, || (describer.name_of(&decider), describer.key(&decider)));
-                tag
+                let spot = all.spots.hash_one((decider.limit().name(), decider.key().as_bytes()));
+                all.top.refused(spot, event.at, || {
+                    (describer.name_of(&decider), describer.key(&decider), describer.tag(&decider))
+                });
+                spot
             }
             Fate::Blocked(block) => {
                 let client = event.request.and_then(Request::client);
-                let tag = describer.tag_of_client(block.limit, event.request);
-                all.top.refused(tag, event.at, || {
+                let spot = all.spots.hash_one((block.limit.name(), client));
+                all.top.refused(spot, event.at, || {
                     let shown = client.map(|it| show_address(it, &self.policy, &all.secret));
                     let key = shown.map_or("unknown client".into(), |it| format!("client {it}"));
-                    (describer.name(block.limit), key.into())
+                    let tag = describer.tag_of_client(event.request).unwrap_or(0);
+                    (describer.name(block.limit), key.into(), tag)
                 });
-                tag
+                spot
             }
             // No limit refused.
             _ => all.spots.hash_one(event.request.and_then(Request::client)),
@@ -159,13 +183,21 @@ impl Watch for PolicyWatch {
     fn asked(&self, took: Span, answered: bool) {
         self.all.counters.asked(took, answered);
     }
+
+    fn settled(&self, settlement: &Settlement<'_>) {
+        let Settlement { id, rule, key, reserved, cost, .. } = *settlement;
+        let spot = self.all.spot_of(rule, key);
+        if let Some(caller) = self.all.reservations.take(spot, id) {
+            self.all.spenders.settle(spot, caller, reserved, cost);
+        }
+    }
 }
 
 impl Inner {
     /// A policy shows keys like this, and hides this. What is remembered was shown as another
     /// said: where that differs, it is forgotten rather than shown.
-    pub(crate) fn show_as(&self, privacy: KeyPrivacy, veil: Option<&Veil>) {
-        let shows = (privacy, veil.cloned());
+    pub(crate) fn show_as(&self, display: &KeyDisplay, veil: Option<&Veil>) {
+        let shows = (display.clone(), veil.cloned());
         let before = self.shows.lock().unwrap_or_else(PoisonError::into_inner).replace(shows.clone());
         if before.is_some_and(|before| before != shows) {
             self.ring.clear();
@@ -189,7 +221,12 @@ impl Inner {
     /// What an allowance is known by, in this process.
     #[inline]
     pub(crate) fn spot(&self, rule: &Rule, key: &Key) -> u64 {
-        self.spots.hash_one((rule.id.0, key.as_bytes()))
+        self.spot_of(rule.id, key)
+    }
+
+    #[inline]
+    fn spot_of(&self, rule: RuleId, key: &Key) -> u64 {
+        self.spots.hash_one((rule.0, key.as_bytes()))
     }
 
     /// A key was given something back.

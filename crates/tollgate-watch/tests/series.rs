@@ -53,12 +53,12 @@ fn each_second_has_what_was_decided_in_it() {
     scene.tick_after(1);
     let series = scene.watcher.series();
     assert_eq!(series.until, START + 3);
-    assert_eq!(series.allowed[297..], [3, 2, 0]);
-    assert_eq!(series.refused[297..], [0, 2, 0]);
+    assert_eq!(series.allowed[296..], [3, 2, 0, 0]);
+    assert_eq!(series.refused[296..], [0, 2, 0, 0]);
     for all in [&series.allowed, &series.refused, &series.shadow_limited, &series.degraded] {
         assert_eq!(all.len(), 300);
     }
-    assert_eq!(series.allowed[..297].iter().sum::<u32>(), 0);
+    assert_eq!(series.allowed[..296].iter().sum::<u32>(), 0);
 }
 
 #[test]
@@ -68,9 +68,9 @@ fn missed_ticks_are_zeros_and_old_seconds_go() {
     scene.tick_after(1);
     scene.ask(2);
     scene.tick_after(4);
-    assert_eq!(scene.watcher.series().allowed[295..], [1, 0, 0, 0, 2]);
-    scene.tick_after(295);
-    assert_eq!(scene.watcher.series().allowed[..2], [1, 0], "the oldest that is kept");
+    assert_eq!(scene.watcher.series().allowed[294..], [1, 2, 0, 0, 0, 0]);
+    scene.tick_after(294);
+    assert_eq!(scene.watcher.series().allowed[..3], [1, 2, 0], "the oldest that is kept");
     scene.tick_after(1);
     assert_eq!(scene.watcher.series().allowed.iter().sum::<u32>(), 2);
     scene.tick_after(1_000_000_000);
@@ -88,12 +88,12 @@ fn a_clock_that_steps_back_loses_nothing_and_the_series_goes_on() {
     scene.ask(3);
     scene.tick_after(1);
     let series = scene.watcher.series();
-    assert_eq!((series.until, &series.allowed[297..]), (START + 1 - 5000 + 1, &[1, 2, 3][..]));
+    assert_eq!((series.until, &series.allowed[296..]), (START + 1 - 5000 + 1, &[1, 2, 3, 0][..]));
     scene.ask(4);
     scene.tick_after(0);
     scene.ask(5);
     scene.tick_after(1);
-    assert_eq!(scene.watcher.series().allowed[297..], [2, 3, 9], "two ticks in one second are one");
+    assert_eq!(scene.watcher.series().allowed[296..], [2, 3, 9, 0], "two ticks in one second are one");
     assert_eq!(scene.watcher.limit_window("api").unwrap().counts.allowed, 15);
 }
 
@@ -108,13 +108,18 @@ fn a_limit_is_told_of_in_steps_of_five_seconds() {
     }
     scene.ask(2);
     scene.tick_after(10);
+    scene.ask(1);
     let series = scene.watcher.limit_series("api").unwrap();
     assert_eq!(series.until, START + 15);
-    assert_eq!((&series.allowed[57..], &series.limited[57..]), (&[3, 0, 1][..], &[0, 0, 1][..]));
-    assert_eq!(series.remaining[56..], [None, Some(250), None, Some(0)]);
+    assert_eq!((&series.allowed[56..], &series.limited[56..]), (&[3, 1, 0, 0][..], &[0, 1, 0, 1][..]));
+    assert_eq!(
+        series.remaining[55..],
+        [None, Some(250), Some(0), None, Some(0)],
+        "the present step is the last"
+    );
     assert_eq!([series.allowed.len(), series.limited.len(), series.remaining.len()], [60; 3]);
     let trial = scene.watcher.limit_series("trial").unwrap();
-    assert_eq!((&trial.allowed[57..], &trial.limited[57..]), (&[1, 0, 0][..], &[2, 0, 2][..]));
+    assert_eq!((&trial.allowed[56..], &trial.limited[56..]), (&[1, 0, 0, 0][..], &[2, 2, 0, 1][..]));
     assert_eq!(scene.watcher.limit_series("nobody"), None);
 }
 
@@ -129,15 +134,50 @@ fn a_limits_window_is_the_last_five_minutes_up_to_now() {
     let window = scene.watcher.limit_window("api").unwrap();
     assert_eq!(window.counts, scene.watcher.limit_totals("api").unwrap());
     assert_eq!((window.counts.soft, window.counts.exhausted, window.counts.limited), (3, 1, 2));
+    // The window begins at a multiple of 15 seconds, and this began at one and a third.
     scene.tick_after(5);
-    scene.tick_after(290);
+    scene.tick_after(284);
     assert_eq!(scene.watcher.limit_window("api").unwrap().counts.limited, 2);
-    scene.tick_after(5);
+    scene.tick_after(1);
     let window = scene.watcher.limit_window("api").unwrap();
-    assert_eq!((window.counts.allowed, window.counts.limited), (0, 1), "the first step has gone");
-    scene.tick_after(5);
+    assert_eq!(
+        (window.counts.allowed, window.counts.limited),
+        (0, 0),
+        "what is older than the window has gone"
+    );
     assert_eq!(scene.watcher.limit_window("api"), Some(tollgate_watch::LimitWindow::default()));
     assert_eq!(scene.watcher.limit_totals("api").unwrap().limited, 2);
+}
+
+/// What stands beside each other on one screen: the sums of everything, of the limits, of the keys and of the routes.
+fn refused_by_each(scene: &Scene) -> [u64; 4] {
+    let now = Timestamp::from_secs(scene.second);
+    scene.watcher.tick(now);
+    let (window, top) = (scene.watcher.series().window, scene.watcher.top(now, 10));
+    let limit = scene.watcher.limit_window("api").unwrap().counts.limited;
+    let of_keys = top.keys.iter().map(|key| key.refused).sum();
+    assert_eq!(window.from, top.from);
+    let routes: u64 = top.routes.iter().map(|route| route.refused).sum();
+    assert_eq!(top.refused, of_keys);
+    [window.refused, limit, of_keys, routes]
+}
+
+#[test]
+fn the_last_five_minutes_are_the_same_for_everything_on_one_screen() {
+    let mut scene = Scene::new("limits: [{name: api, by: user, bucket: 1/day}]");
+    scene.ask(1);
+    let mut refused: Vec<u64> = vec![0];
+    for turn in 0..900_usize {
+        scene.ask(turn % 3);
+        refused[turn] += turn as u64 % 3;
+        let told = refused_by_each(&scene);
+        let start = scene.second + 1 - 300;
+        let start = START.max(start.next_multiple_of(15));
+        let expected: u64 = refused[usize::try_from(start - START).unwrap()..].iter().sum();
+        assert_eq!(told, [expected; 4], "second {turn}, the present one included");
+        scene.tick_after(1);
+        refused.push(0);
+    }
 }
 
 #[test]

@@ -34,6 +34,8 @@ pub struct Decision<'l> {
     pub(crate) checks: Checks<'l>,
     pub(crate) outcomes: Outcomes,
     at: Option<Timestamp>,
+    /// How far the wall clock is ahead of `at`, in microseconds.
+    wall_ahead: i64,
     pub(crate) owner: Option<Owner>,
     /// What was decided without the store. Boxed, since nearly never there.
     pub(crate) degraded: Option<Box<Degraded>>,
@@ -52,6 +54,9 @@ pub enum Fate<'l> {
     AllowListed(&'l ListEntry),
     /// Deny-listed: no limit was looked at.
     DenyListed(&'l ListEntry),
+    /// Servers may take the path for different places, and the policy says to refuse such: no
+    /// limit was looked at.
+    AmbiguousPath,
     /// A limit refuses this key, plan or lack of a key without counting.
     Blocked(Block<'l>),
     /// The store gave no answer, and at least one limit would rather refuse than not
@@ -72,18 +77,28 @@ impl<'l> Decision<'l> {
     #[inline]
     pub(crate) fn undecided() -> Self {
         let (checks, outcomes) = (Checks::new(), Outcomes::new());
-        Self { fate: Fate::Admitted, checks, outcomes, at: None, owner: None, degraded: None, id: None }
+        Self {
+            fate: Fate::Admitted,
+            checks,
+            outcomes,
+            at: None,
+            wall_ahead: 0,
+            owner: None,
+            degraded: None,
+            id: None,
+        }
     }
 
     /// The outcomes are there; this is what they come to.
     #[inline]
-    pub(crate) fn count(&mut self, admitted: bool, at: Timestamp) {
+    pub(crate) fn count(&mut self, admitted: bool, at: Timestamp, wall_ahead: i64) {
         self.fate = if admitted { Fate::Admitted } else { Fate::Refused };
-        self.at = Some(at);
+        (self.at, self.wall_ahead) = (Some(at), wall_ahead);
     }
 
     /// The store gave no answer; this is what the limits say then.
-    pub(crate) fn degrade(&mut self, found: Found) {
+    pub(crate) fn degrade(&mut self, found: Found, wall_ahead: i64) {
+        self.wall_ahead = wall_ahead;
         self.fate = match found.admitted {
             None => Fate::Uncountable,
             Some(true) => Fate::Admitted,
@@ -100,6 +115,7 @@ impl<'l> Decision<'l> {
             Survey::Applies => Fate::Admitted,
             Survey::Allowed(entry) => Fate::AllowListed(entry),
             Survey::Denied(entry) => Fate::DenyListed(entry),
+            Survey::AmbiguousPath => Fate::AmbiguousPath,
             Survey::Blocked(block) => Fate::Blocked(block),
         };
         self.checks.clear();
@@ -136,6 +152,12 @@ impl<'l> Decision<'l> {
     /// When, by the store's clock; `None` where nothing was counted.
     pub const fn at(&self) -> Option<Timestamp> {
         self.at
+    }
+
+    /// When, by the wall clock: what dates in an answer count from. The store's own clock
+    /// need not follow a wall clock that is corrected while the process runs.
+    pub fn wall_at(&self) -> Option<Timestamp> {
+        self.at.map(|at| at.shifted(self.wall_ahead))
     }
 
     /// Who holds the slots this decision took, if it took any.
@@ -198,8 +220,15 @@ impl<'l> Decision<'l> {
                 None => (true, Span::ZERO),
             })
         } else {
-            binding.min_by_key(|it| (it.outcome.remaining, std::cmp::Reverse(it.outcome.reset_after)))
+            binding.min_by_key(LimitOutcome::closeness)
         }
+    }
+
+    /// Returns the limit that is closest to refusing among those that `is_meant` selects: the one
+    /// with the least left. Limits in shadow mode are left out.
+    pub fn closest_among(&self, is_meant: impl Fn(&LimitOutcome<'_>) -> bool) -> Option<LimitOutcome<'_>> {
+        let meant = self.limits().filter(|it| it.is_binding() && is_meant(it));
+        meant.min_by_key(LimitOutcome::closeness)
     }
 
     /// The limit that matters most to the caller, as [`decider`](Self::decider) has it, but
@@ -368,6 +397,11 @@ impl<'d> LimitOutcome<'d> {
                 && self.outcome.is_admitted()
                 && spent >= u128::from(soft.at) * u128::from(limit)
         })
+    }
+
+    /// Orders limits by how close they are to refusing, the closest first.
+    fn closeness(&self) -> (u64, std::cmp::Reverse<Span>) {
+        (self.outcome.remaining, std::cmp::Reverse(self.outcome.reset_after))
     }
 
     /// Whether its refusal refuses the request.

@@ -59,13 +59,13 @@ pub use decision::{Decision, Fate, LimitOutcome, advised_wait};
 pub use gate::Gate;
 pub use id::{DecisionId, NotADecisionId};
 pub use limiter::Limiter;
-pub use observer::{Event, Observer, Watch};
+pub use observer::{Event, Observer, Settlement, Watch};
 pub use outage::{BreakerState, DegradedDecisions, Health, OutageSettings};
 pub use receipt::Receipt;
 pub use tollgate_core::{
-    Adjustment, Algorithm, Bucket, Calendar, CalendarUnit, Concurrency, Demand, FixedWindow, Outcome,
-    Overdraft, Owner, Quota, QuotaError, Rate, Rule, RuleId, SlidingLog, SlidingParts, SlidingWindow, Span,
-    State, Timestamp, Verdict, Window,
+    Adjustment, AdvertisedRate, Algorithm, Bucket, Calendar, CalendarUnit, Concurrency, Demand, FixedWindow,
+    MAX_UNITS, Outcome, Overdraft, Owner, Quota, QuotaError, Rate, Rule, RuleId, SlidingLog, SlidingParts,
+    SlidingWindow, Span, State, Timestamp, Verdict, Window,
 };
 pub use tollgate_policy::{
     BuildError, Call, Diagnostics as PolicyError, KeySource, Limit, LimitBuilder, ListEntry, Missing, Mode,

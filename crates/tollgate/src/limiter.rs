@@ -200,13 +200,8 @@ pub(crate) fn ask<'b>(check: &'b tollgate_policy::Check<'_>, owner: Option<Owner
             _ => Demand::Exactly(check.cost),
         },
         binding: check.limit.mode() != Mode::Shadow,
-        count_denied: check.limit.count_denied() || is_tally(&check.rule.quota),
+        count_denied: check.count_denied,
     }
-}
-
-/// A tally counts what it refuses, also under numbers that whoever asks brings along.
-const fn is_tally(quota: &Quota) -> bool {
-    matches!(quota, Quota::FixedWindow(window) if window.is_tally())
 }
 
 fn ask_all<'b>(checks: &'b Checks<'_>, owner: Option<Owner>) -> Batch<'b> {
@@ -274,7 +269,7 @@ impl<S: Store> Limiter<S> {
                     decision.outcomes.clear();
                     return false;
                 }
-                decision.count(admitted, at);
+                decision.count(admitted, at, self.store.wall_ahead(at));
             }
             survey => {
                 let denied = ask_denied(&decision.checks);
@@ -299,7 +294,8 @@ impl<S: Store> Limiter<S> {
         let is_left_alone = self.outage.is_left_alone();
         if is_left_alone {
             let nodes = self.store.nodes();
-            decision.degrade(self.outage.decide(&decision.checks, decision.owner, Landed::No, nodes));
+            let found = self.outage.decide(&decision.checks, decision.owner, Landed::No, nodes);
+            decision.degrade(found, self.outage.wall_ahead());
         }
         is_left_alone
     }
@@ -337,12 +333,12 @@ impl<S: Store> Limiter<S> {
                     Ok(answer) => {
                         decision.outcomes = answer.outcomes;
                         self.make_amends(&mut decision, answer.admitted, answer.at).await;
-                        decision.count(answer.admitted, answer.at);
+                        decision.count(answer.admitted, answer.at, self.store.wall_ahead(answer.at));
                     }
                     Err(landed) => {
                         let nodes = self.store.nodes();
                         let found = self.outage.decide(&decision.checks, decision.owner, landed, nodes);
-                        decision.degrade(found);
+                        decision.degrade(found, self.outage.wall_ahead());
                     }
                 }
             }
@@ -398,21 +394,24 @@ impl<S> Clone for Limiter<S> {
     }
 }
 
-/// Names for holders of slots: a random number for this process, then a count.
+/// Names for holders of slots: a count, hashed with keys of this process. A caller that knows the names of its own
+/// slots cannot guess those of others, and release them.
 struct Owners {
-    process: u64,
+    hashers: [RandomState; 2],
     next: AtomicU64,
 }
 
 impl Default for Owners {
     fn default() -> Self {
-        Self { process: RandomState::new().hash_one(0u8), next: AtomicU64::new(0) }
+        Self { hashers: [RandomState::new(), RandomState::new()], next: AtomicU64::new(0) }
     }
 }
 
 impl Owners {
     fn next(&self) -> Owner {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
-        Owner(u128::from(self.process) << 64 | u128::from(count))
+        let [high, low] = &self.hashers;
+        // `RandomState::new` counts its keys up, so the two halves hash different values, too.
+        Owner(u128::from(high.hash_one(count)) << 64 | u128::from(low.hash_one((1u8, count))))
     }
 }

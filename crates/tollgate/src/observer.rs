@@ -9,8 +9,8 @@
 
 use std::sync::Arc;
 
-use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Policy, Request};
+use tollgate_core::{RuleId, Span, Timestamp};
+use tollgate_policy::{Key, Policy, Request};
 use tollgate_store::Clock;
 
 use crate::decision::Decision;
@@ -63,6 +63,27 @@ pub trait Watch: Send + Sync + 'static {
     fn asked(&self, took: Span, answered: bool) {
         let _ = (took, answered);
     }
+
+    /// A charge of an earlier decision was corrected to its final cost.
+    fn settled(&self, settlement: &Settlement<'_>) {
+        let _ = settlement;
+    }
+}
+
+/// The final cost of one charge.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Settlement<'s> {
+    /// The decision that charged.
+    pub id: DecisionId,
+    /// The rule that was charged.
+    pub rule: RuleId,
+    /// The key that was charged.
+    pub key: &'s Key,
+    /// The units that were charged at first.
+    pub reserved: u64,
+    /// The units that it cost in the end.
+    pub cost: u64,
 }
 
 /// What a watch is told about a decision.
@@ -109,6 +130,10 @@ impl Watched {
 
     pub(crate) fn asked(&self, since: Timestamp, answered: bool) {
         self.watch.asked(self.clock.now().since(since), answered);
+    }
+
+    pub(crate) fn settled(&self, settlement: &Settlement<'_>) {
+        self.watch.settled(settlement);
     }
 
     /// Tells of a decision that was begun at this time.

@@ -11,7 +11,8 @@
 //!
 //! What is counted is charged all or not at all, as ever. What was admitted is
 //! written down (`ledger`) and charged to the store when it is back
-//! ([`Limiter::reconcile`](crate::Limiter::reconcile)).
+//! ([`Limiter::reconcile`](crate::Limiter::reconcile)). So is what a decision of the store turns out
+//! to have cost, where that is known while the store gives no answer (`corrections`).
 //!
 //! A store that fails is left alone after some failures in a row (`breaker`). One that
 //! finds foreign data under a key ([`StoreError::Foreign`]) has answered: the request is
@@ -29,6 +30,7 @@
 //! Not here: asking the store (`limiter`), wording (`tollgate_http`).
 
 mod breaker;
+mod corrections;
 mod fallback;
 mod grace;
 mod health;
@@ -46,6 +48,8 @@ use tollgate_core::Timestamp;
 use tollgate_store::{Clock, MemoryStore, StoreError, SystemClock};
 
 use self::breaker::{Breaker, Phase, Ticket};
+pub(crate) use self::corrections::Change;
+use self::corrections::Corrections;
 pub(crate) use self::fallback::{Degraded, Found, Part, denies};
 use self::grace::Grace;
 pub use self::health::{BreakerState, DegradedDecisions, Health, OutageSettings};
@@ -74,6 +78,7 @@ pub(crate) struct Outage {
     /// Made in the first outage: most processes never see one.
     local: OnceLock<MemoryStore<SharedClock>>,
     ledger: Ledger,
+    corrections: Corrections,
     /// When a full ledger was last told of, in microseconds.
     warned_of_loss: AtomicU64,
     keys: usize,
@@ -123,6 +128,10 @@ impl Clock for SharedClock {
     fn now(&self) -> Timestamp {
         self.0.now()
     }
+
+    fn wall_ahead(&self, now: Timestamp) -> i64 {
+        self.0.wall_ahead(now)
+    }
 }
 
 /// Whether a charge may have reached the store.
@@ -155,6 +164,7 @@ impl Outage {
             shares: Shares::new(settings.share, settings.keys),
             local: OnceLock::new(),
             ledger: Ledger::new(settings.keys),
+            corrections: Corrections::new(settings.keys),
             warned_of_loss: AtomicU64::new(0),
             keys: settings.keys,
             counts: Counts::default(),
@@ -164,6 +174,11 @@ impl Outage {
 
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// How far the wall clock is ahead of that.
+    pub(crate) fn wall_ahead(&self) -> i64 {
+        self.clock.wall_ahead(self.clock.now())
     }
 
     /// Leave to ask the store, if there is any.
@@ -325,7 +340,7 @@ impl Outage {
             failures: self.counts.failures.load(Ordering::Relaxed),
             opened: self.counts.opened.load(Ordering::Relaxed),
             degraded: self.counts.degraded(),
-            ledger_keys: self.ledger.keys(),
+            ledger_keys: self.ledger.keys() + self.corrections.len(),
             replayed_units: self.counts.replayed.load(Ordering::Relaxed),
             lost_entries: self.ledger.lost(),
         }

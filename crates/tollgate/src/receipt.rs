@@ -10,10 +10,11 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate_core::{Owner, Quota, Rule, RuleId, Timestamp};
-use tollgate_policy::{Key, Limit, Policy};
+use tollgate_core::{Owner, Quota, Rule, RuleId, Span, Timestamp};
+use tollgate_policy::{Key, Limit, OnHangup, Policy};
 
 use crate::decision::Decision;
+use crate::id::DecisionId;
 use crate::outage::{Degraded, Landed, Share};
 
 /// What an admitted request was charged.
@@ -28,6 +29,8 @@ use crate::outage::{Degraded, Landed, Share};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
+    /// The decision that charged, if an observer was told of it.
+    pub(crate) id: Option<DecisionId>,
     pub(crate) at: Timestamp,
     pub(crate) owner: Option<Owner>,
     charges: SmallVec<[Charge; 2]>,
@@ -80,7 +83,7 @@ impl Receipt {
             is_slot: matches!(it.rule().quota, Quota::Concurrency(_)),
             elsewhere: None,
         });
-        Some(Self { at, owner: decision.owner(), charges: charges.collect() })
+        Some(Self { id: decision.id, at, owner: decision.owner(), charges: charges.collect() })
     }
 
     fn without_store(decision: &Decision<'_>, degraded: &Degraded) -> Option<Self> {
@@ -115,7 +118,7 @@ impl Receipt {
         });
         let charges: SmallVec<_> = charges.collect();
         let (at, owner) = (degraded.at, decision.owner());
-        (!charges.is_empty()).then_some(Self { at, owner, charges })
+        (!charges.is_empty()).then_some(Self { id: decision.id, at, owner, charges })
     }
 
     /// The names of the limits that were charged, in the order of the policy.
@@ -137,6 +140,20 @@ impl Receipt {
         }
     }
 
+    /// How long a slot lasts at most that outlives its caller: the longest `ttl` of the slots, if the limit of
+    /// one of them says `on_hangup: hold`. That one decides for all: it keeps the request to the service open.
+    pub fn hold_on_hangup(&self, policy: &Policy) -> Option<Span> {
+        self.owner?;
+        let mut longest = None;
+        let mut holds = false;
+        for (charge, rule) in self.slots_in(policy).filter(|(charge, _)| charge.units > 0) {
+            let Quota::Concurrency(slots) = &rule.quota else { continue };
+            longest = longest.max(Some(slots.ttl()));
+            holds |= policy.limit(charge.limit()).is_some_and(|it| it.on_hangup() == OnHangup::Hold);
+        }
+        longest.filter(|_| holds)
+    }
+
     /// What counts units, with the rules that now count them.
     pub(crate) fn units_in<'r>(&'r self, policy: &'r Policy) -> impl Iterator<Item = (&'r Charge, &'r Rule)> {
         self.charges.iter().filter(|it| !it.is_slot).filter_map(|it| Some((it, it.rule_in(policy)?)))
@@ -149,6 +166,11 @@ impl Receipt {
 }
 
 impl Charge {
+    /// The rule that was charged.
+    pub(crate) const fn rule(&self) -> RuleId {
+        self.rule
+    }
+
     /// The limit that was charged.
     pub(crate) fn limit(&self) -> &str {
         &self.limit

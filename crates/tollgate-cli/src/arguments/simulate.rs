@@ -25,7 +25,7 @@ Shapes of traffic:
   ramp         a slow rise from nothing to twice the load
 
 Algorithms: fixed-window, sliding-window (two counters), sliding-parts (`parts: 7` of a policy), sliding-log (exact: what the others are
-measured by), token-bucket, gcra.
+measured by), token-bucket, gcra, sliding-strict (`strict: true` of a policy: never more than the rate, some refused early).
 
 Decided by the engine that serves, in virtual time. Redis keeps its own time and so is not asked: `--store shared` is the store in memory,
 which decides alike; what the way to Redis costs is not in the numbers.";

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::report::{self, in_words, name, printable, text};
+use super::report::{self, in_words, key_of, name, printable, text};
 
 /// Whether it has the shape of an explanation.
 pub(crate) fn is_explanation(read: &Value) -> bool {
@@ -71,7 +71,7 @@ fn facts(answer: &Value) -> Vec<(&'static str, String)> {
 /// One limit: what it is, what it said, and why.
 fn one(limit: &Value) -> Vec<String> {
     let mut head = name(limit);
-    match text(limit, "key") {
+    match key_of(limit) {
         key if key.is_empty() => {}
         key => {
             let _ = write!(head, " for {key}");

@@ -13,6 +13,7 @@ use super::server::Question;
 use super::tls::{self, Tls};
 use super::url::Url;
 use crate::failure::Failure;
+use crate::io_error::{Attempt, reason};
 
 const CONNECT: Duration = Duration::from_secs(5);
 const LARGEST_HEAD: usize = 64 << 10;
@@ -57,8 +58,12 @@ pub(super) fn ask(
         Trouble::Io(error) if is_timeout(&error) => {
             Failure::new(format_args!("{url} gave no answer within {} seconds", patience.as_secs_ceil()))
         }
-        Trouble::Io(error) => tls::explain(url, &error)
-            .unwrap_or_else(|| Failure::with_help(format_args!("{url} gave no answer: {error}"), help)),
+        Trouble::Io(error) => tls::explain(url, &error).unwrap_or_else(|| {
+            Failure::with_help(
+                format_args!("{url} gave no answer: {}", reason(&error, Attempt::Connect)),
+                help,
+            )
+        }),
         Trouble::Odd(what) => {
             Failure::with_help(format_args!("{url} gave an answer that is not HTTP: {what}"), help)
         }
@@ -71,11 +76,7 @@ fn is_timeout(error: &io::Error) -> bool {
 
 fn connect(url: &Url) -> Result<TcpStream, Failure> {
     let unreachable = |error: &io::Error| {
-        let why = match error.kind() {
-            io::ErrorKind::ConnectionRefused => "nothing listens there".to_owned(),
-            _ if is_timeout(error) => "it does not answer".to_owned(),
-            _ => error.to_string(),
-        };
+        let why = reason(error, Attempt::Connect);
         Failure::with_help(
             format_args!("cannot reach a Tollgate at {url}: {why}"),
             "start one with `tollgate serve`, or name another with `--api URL` or TOLLGATE_API",

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use serde_json::Value;
+use tollgate::Span;
 
 use super::Operation;
 
@@ -14,7 +15,7 @@ pub(super) fn decision(answer: &Value) -> String {
         out.push_str(" (decided without the store)");
     }
     out.push('\n');
-    out.push_str(&rows(limits, |it| [name(it), text(it, "key"), verdict(it), rest(it)]));
+    out.push_str(&rows(limits, |it| [name(it), key_of(it), verdict(it), rest(it)]));
     out
 }
 
@@ -47,11 +48,28 @@ pub(super) fn key(operation: Operation, limit: &str, answer: &Value) -> String {
         }
         ([only], _) if operation != Operation::Peek => format!("{done}: {}\n", left(only)),
         (several, _) => {
-            let standing = rows(several, |it| [name(it), text(it, "key"), left(it)]);
+            let standing = rows(several, |it| [name(it), key_of(it), left(it)]);
             if done.is_empty() { standing } else { format!("{done}\n{standing}") }
         }
     }
 }
+
+/// The key of a limit, with its tag where it is not shown in full: see [`tagged`].
+pub(super) fn key_of(limit: &Value) -> String {
+    tagged(&text(limit, "key"), limit["tag"].as_str().unwrap_or_default())
+}
+
+/// A key, and the first digits of its tag where the key is shortened: `sk_l… #9c1f0b7d`. The
+/// tag is the same under every limit, so it tells which customer it is.
+pub(crate) fn tagged(key: &str, tag: &str) -> String {
+    match tag.get(..TAG_DIGITS) {
+        Some(digits) if key.contains('…') => format!("{key} #{}", printable(digits)),
+        _ => key.to_owned(),
+    }
+}
+
+/// The digits of a tag that are shown to people.
+const TAG_DIGITS: usize = 8;
 
 /// What a row is about: the limit, and which of its windows.
 pub(super) fn name(limit: &Value) -> String {
@@ -117,32 +135,9 @@ fn come_back(it: &Value) -> String {
     }
 }
 
-/// A stretch of time, rounded up: whoever waits that long has waited enough. As the server
-/// rounds it in its own sentences, so that no wait is told in two ways.
+/// A duration in milliseconds for people, as every other sentence words it.
 pub(crate) fn in_words(millis: u64) -> String {
-    const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
-    if millis < 1_000 {
-        return format!("{millis} ms");
-    }
-    let tenths = millis.div_ceil(100);
-    if tenths < 600 {
-        let (whole, rest) = (tenths / 10, tenths % 10);
-        return if rest == 0 { format!("{whole} s") } else { format!("{whole}.{rest} s") };
-    }
-    let seconds = millis.div_ceil(1_000);
-    let at = UNITS.iter().position(|(size, _)| seconds >= *size).unwrap_or(UNITS.len() - 1);
-    let (size, unit) = UNITS[at];
-    match UNITS.get(at + 1) {
-        Some((small, name)) if !seconds.is_multiple_of(size) => {
-            let rest = (seconds % size).div_ceil(*small);
-            // 59.5 minutes of an hour round up to the whole of it.
-            if rest * small == size {
-                return format!("{} {unit}", seconds / size + 1);
-            }
-            format!("{} {unit} {rest} {name}", seconds / size)
-        }
-        _ => format!("{} {unit}", seconds / size),
-    }
+    Span::from_millis(millis).human().to_string()
 }
 
 /// Text that cannot move the cursor, nor hide or turn what stands around it: keys are
@@ -165,26 +160,6 @@ fn is_treacherous(char: char) -> bool {
 mod tests {
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn a_wait_is_rounded_up_to_two_units() {
-        for (millis, expected) in [
-            (0, "0 ms"),
-            (999, "999 ms"),
-            (1_000, "1 s"),
-            (1_001, "1.1 s"),
-            (11_100, "11.1 s"),
-            (59_901, "1 min"),
-            (61_000, "1 min 1 s"),
-            (3_599_999, "1 h"),
-            (3_601_000, "1 h 1 min"),
-            (86_400_000, "1 d"),
-            (90_000_001, "1 d 2 h"),
-            (172_799_000, "2 d"),
-        ] {
-            assert_eq!(in_words(millis), expected, "{millis}");
-        }
-    }
 
     #[test]
     fn no_text_moves_the_cursor_or_turns_the_line_around() {
@@ -213,6 +188,18 @@ mod tests {
   trial                   would refuse (shadow)  0 of 1 left, coming back does not help
 "
         );
+    }
+
+    #[test]
+    fn a_key_that_is_shortened_is_told_with_its_tag() {
+        assert_eq!(tagged("sk-l…", "9c1f0b7d52e86a34"), "sk-l… #9c1f0b7d");
+        assert_eq!(tagged("203.0.113.9", "9c1f0b7d52e86a34"), "203.0.113.9");
+        assert_eq!(tagged("sk-l…", ""), "sk-l…");
+        let limits =
+            json!([{"name": "api", "key": "sk-l…", "tag": "9c1f0b7d52e86a34", "remaining": 1, "limit": 2}]);
+        let answer = json!({"allowed": true, "limits": limits});
+        assert_eq!(key(Operation::Peek, "api", &answer), "  api  sk-l… #9c1f0b7d  1 of 2 left\n");
+        assert!(decision(&answer).contains("sk-l… #9c1f0b7d"));
     }
 
     #[test]

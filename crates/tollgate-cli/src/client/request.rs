@@ -56,13 +56,13 @@ fn headers(typed: &[String]) -> Result<Map<String, Value>, Failure> {
             let message = format!("`{header}` is not a header");
             return Err(Failure::with_help(message, "--header 'X-Plan: pro'"));
         };
-        let (name, value) = (name.trim().to_ascii_lowercase(), value.trim());
-        // One header twice is one list (RFC 9110, section 5.3).
-        let value = match headers.get(&name).and_then(Value::as_str) {
-            Some(before) => format!("{before}, {value}"),
-            None => value.to_owned(),
-        };
-        headers.insert(name, json!(value));
+        let (name, value) = (name.trim().to_ascii_lowercase(), json!(value.trim()));
+        // A header that is given twice is sent as two lines.
+        match headers.get_mut(&name) {
+            None => drop(headers.insert(name, value)),
+            Some(Value::Array(lines)) => lines.push(value),
+            Some(first) => *first = Value::Array(vec![first.take(), value]),
+        }
     }
     Ok(headers)
 }

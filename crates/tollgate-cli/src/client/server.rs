@@ -23,22 +23,29 @@ pub(crate) struct Question {
     pub(super) path: String,
     pub(super) body: Option<Value>,
     shape: fn(&Value) -> bool,
+    /// What to try where the server finds nothing by these words.
+    help_if_unknown: Option<String>,
 }
 
 impl Question {
     /// Asks to be told.
     pub(crate) fn get(path: impl Into<String>, shape: fn(&Value) -> bool) -> Self {
-        Self { method: "GET", path: path.into(), body: None, shape }
+        Self { method: "GET", path: path.into(), body: None, shape, help_if_unknown: None }
     }
 
     /// Asks to decide, or to do something.
     pub(crate) fn post(path: impl Into<String>, body: Value, shape: fn(&Value) -> bool) -> Self {
-        Self { method: "POST", path: path.into(), body: Some(body), shape }
+        Self { method: "POST", path: path.into(), body: Some(body), shape, help_if_unknown: None }
+    }
+
+    /// Adds what to try where the server finds nothing by these words.
+    pub(crate) fn help_if_unknown(self, help: Option<String>) -> Self {
+        Self { help_if_unknown: help, ..self }
     }
 
     /// Asks to make something so.
     pub(crate) fn put(path: impl Into<String>, body: Value, shape: fn(&Value) -> bool) -> Self {
-        Self { method: "PUT", path: path.into(), body: Some(body), shape }
+        Self { method: "PUT", path: path.into(), body: Some(body), shape, help_if_unknown: None }
     }
 }
 
@@ -93,15 +100,15 @@ impl Server {
     /// The answer, or why there is none.
     pub(crate) fn ask(&self, question: &Question) -> Result<Understood, Failure> {
         let answer = http::ask(&self.url, self.tls.as_ref(), self.token.as_deref(), question, self.patience)?;
-        self.understood(answer, question.shape)
+        self.understood(answer, question)
     }
 
-    fn understood(&self, answer: Answer, shape: fn(&Value) -> bool) -> Result<Understood, Failure> {
+    fn understood(&self, answer: Answer, question: &Question) -> Result<Understood, Failure> {
         let (url, with_token) = (&self.url, self.token.is_some());
         let Answer { status, body } = answer;
         let json: Option<Value> = serde_json::from_slice(&body).ok();
         match (status, json) {
-            (200, Some(read)) if shape(&read) => Ok(Understood { body, read }),
+            (200, Some(read)) if (question.shape)(&read) => Ok(Understood { body, read }),
             // The API never refuses by a limit; a gateway before something else does.
             (200..=299 | 429, _) => Err(Failure::with_help(
                 format_args!("{url} is not the API of a Tollgate (is this the gateway's port?)"),
@@ -119,7 +126,11 @@ impl Server {
                 detail(&problem),
                 "if TOLLGATE_TOKEN is the token for reading: this needs the admin token",
             )),
-            (_, Some(problem)) if problem["detail"].is_string() => Err(Failure::new(detail(&problem))),
+            (_, Some(problem)) if problem["detail"].is_string() => {
+                let help = question.help_if_unknown.as_ref().filter(|_| status == 404);
+                let told = detail(&problem);
+                Err(help.map_or_else(|| Failure::new(&told), |help| Failure::with_help(&told, help)))
+            }
             (404 | 405, _) => Err(Failure::with_help(
                 format_args!("{url} does not know this question (status {status})"),
                 "is this the API of a Tollgate? `--api URL` names another",

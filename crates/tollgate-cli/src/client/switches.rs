@@ -7,7 +7,7 @@ use std::io::{self, BufRead, IsTerminal};
 use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
-use tollgate::policy::nearest;
+use tollgate::policy::hint;
 
 use super::report::{printable, rows, text};
 use super::server::{Question, Server, Understood};
@@ -218,7 +218,12 @@ impl Now {
 
     /// Those that were named; all of them are known, or nothing happens.
     fn some(&self, to: Switch, names: &[String]) -> Result<Vec<Step>, Failure> {
-        let known = || self.limits.iter().chain(&self.switched).filter_map(|it| it["name"].as_str());
+        let known = || {
+            let names: Vec<_> =
+                self.limits.iter().chain(&self.switched).filter_map(|it| it["name"].as_str()).collect();
+            let repeated = |at: usize| names[..at].contains(&names[at]);
+            (0..names.len()).filter(|at| !repeated(*at)).map(|at| names[at]).collect::<Vec<_>>()
+        };
         let step = |name: &String| {
             if self.waiting().any(|it| it["name"] == **name) {
                 let shown = printable(name);
@@ -232,12 +237,7 @@ impl Now {
             }
             let Some(limit) = self.limits.iter().find(|it| it["name"] == **name) else {
                 let message = format!("no limit is called `{}`; nothing was changed", printable(name));
-                return Err(match nearest(name, known()) {
-                    Some(meant) => {
-                        Failure::with_help(message, format_args!("did you mean `{}`?", printable(meant)))
-                    }
-                    None => Failure::new(message),
-                });
+                return Err(Failure::with_help(message, printable(&hint(name, "limits", known()))));
             };
             Ok(self.step(limit, name, to))
         };
@@ -428,5 +428,7 @@ mod tests {
         let failure = now("enforce").some(Switch::Off, &names).unwrap_err().to_string();
         assert!(failure.contains("no limit is called `logn`; nothing was changed"), "{failure}");
         assert!(failure.contains("did you mean `login`?"), "{failure}");
+        let failure = now("enforce").some(Switch::Off, &["typo".to_owned()]).unwrap_err().to_string();
+        assert!(failure.contains("the limits are `search`, `trial`, `login` and `gone`"), "{failure}");
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::shown;
 use crate::failure::Failure;
+use crate::io_error::{Attempt, reason};
 
 /// More than the largest policy, which has its own message for too much.
 const MOST: u64 = 9 << 20;
@@ -31,13 +32,7 @@ pub(crate) fn read(path: &Path, reading: Reading) -> Result<String, Failure> {
         ));
     }
     let failed = |error: &io::Error| {
-        let why = match error.kind() {
-            io::ErrorKind::NotFound => "there is no such file".to_owned(),
-            io::ErrorKind::PermissionDenied => "this user may not read it".to_owned(),
-            io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
-            _ => error.to_string(),
-        };
-        Failure::new(format_args!("cannot read {name}: {why}"))
+        Failure::new(format_args!("cannot read {name}: {}", reason(error, Attempt::Read)))
     };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(|error| failed(&error))?;

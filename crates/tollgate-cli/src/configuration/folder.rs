@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use super::look::{Look, look};
 use super::{Reading, files, shown};
 use crate::failure::Failure;
+use crate::io_error::{Attempt, reason};
 
 /// More files than anybody writes by hand.
 const MOST_FILES: usize = 1_000;
@@ -32,12 +33,7 @@ impl Folder {
         let looks = look_at(folder);
         let (name, paths) = (shown(folder), list(folder));
         let paths = paths.map_err(|error| {
-            let why = match error.kind() {
-                io::ErrorKind::NotFound => "there is no such folder".to_owned(),
-                io::ErrorKind::PermissionDenied => "this user may not read it".to_owned(),
-                io::ErrorKind::NotADirectory => "it is no folder".to_owned(),
-                _ => error.to_string(),
-            };
+            let why = reason(&error, Attempt::List);
             Failure::with_help(
                 format_args!("cannot read {name}: {why}"),
                 "`rls.envoy_config` is the folder with the *.yaml files of envoyproxy/ratelimit",

@@ -211,6 +211,9 @@ impl Settings {
                 .label("other machines reach this")
                 .help("ask for a password: `resp: {password_file: FILE}`, or keep it to this machine");
         }
+        if let Some(rls) = rls.as_ref().filter(|it| !it.value.is_private() && !self.rls.knows_callers()) {
+            self.warn_of_refunds(rls, problems);
+        }
         for (found, setting) in [
             (gateway, &mut self.gateway),
             (api, &mut self.api),
@@ -221,6 +224,24 @@ impl Settings {
                 *setting = found.value;
             }
         }
+    }
+}
+
+impl Settings {
+    /// Envoy's protocol has hits that are given back, and nothing in it says who calls.
+    fn warn_of_refunds(&self, rls: &Located<Listen>, problems: &mut Problems) {
+        let (message, help) = match self.rls.refunds {
+            Some(false) => return,
+            Some(true) => (
+                "whoever reaches Envoy's rate limit service here can erase what anybody has spent",
+                "ask callers for a certificate: `rls: {tls: {client_ca: FILE}}`, or leave `refunds: true` out",
+            ),
+            None => (
+                "callers of Envoy's rate limit service here are not known, so hits that they give back are refused",
+                "ask callers for a certificate (`rls: {tls: {client_ca: FILE}}`), or say whether everybody may: `rls: {refunds: false}` or `true`",
+            ),
+        };
+        problems.warning(Trap::OpenRefunds, rls.place, message).label("other machines reach this").help(help);
     }
 }
 
@@ -285,6 +306,15 @@ mod tests {
     }
 
     #[test]
+    fn where_it_is_known_who_gives_quota_back_nothing_is_said() {
+        for rls in ["refunds: false", "tls: {certificate: c, key: k, client_ca: a}"] {
+            let (_, problems) = read(&format!("{{listen: {{rls: \"0.0.0.0:8081\"}}, rls: {{{rls}}}}}"));
+            assert_eq!(problems, [""; 0], "{rls}");
+        }
+        assert_eq!(read("{listen: {rls: \"127.0.0.1:8081\"}, rls: {refunds: true}}").1, [""; 0]);
+    }
+
+    #[test]
     fn refusals_cannot_be_logged_where_nothing_is_watched() {
         let mistake = ["`refusals` tells of what nobody watches | this needs it"];
         for (refusals, expected) in [("10/second", &mistake[..]), ("all", &mistake[..]), ("off", &[])] {
@@ -309,12 +339,20 @@ mod tests {
                 "the gateway and the API cannot share an address | the same as the gateway",
             ),
             (
-                "listen: {rls: \"a:1\", gateway: \"a:1\"}",
+                "listen: {rls: \"127.0.0.1:1\", gateway: \"127.0.0.1:1\"}",
                 "the gateway and Envoy's rate limit service cannot share an address | the same as the gateway",
             ),
             (
                 "listen: {resp: \"0.0.0.0:7379\"}",
                 "whoever reaches the Redis protocol here can spend anybody's allowance | other machines reach this",
+            ),
+            (
+                "listen: {rls: \"0.0.0.0:8081\"}",
+                "callers of Envoy's rate limit service here are not known, so hits that they give back are refused | other machines reach this",
+            ),
+            (
+                "{listen: {rls: \"0.0.0.0:8081\"}, rls: {refunds: true}}",
+                "whoever reaches Envoy's rate limit service here can erase what anybody has spent | other machines reach this",
             ),
             ("store: {kind: redis}", "unknown word `kind` in `store` | did you mean `url`?"),
             ("store: memroy", "`store` cannot be `memroy` | did you mean `memory`?"),

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use tollgate::policy::{Node, Problems, Words};
+use tollgate::policy::{Fields, Node, Problems, Words};
 use tollgate_rls::Headers;
 
 use super::served_tls::{self, ServedTls};
-use super::{Reading, files};
+use super::{Listen, Reading, files};
 use crate::failure::Failure;
 
 /// How Envoy's rate limit service is served.
@@ -18,6 +18,8 @@ pub(crate) struct RlsSection {
     pub(crate) envoy_config: Option<PathBuf>,
     /// Whether several of them may share a domain.
     pub(crate) merge_domains: bool,
+    /// Whether callers may give quota back, if that was said.
+    pub(crate) refunds: Option<bool>,
     /// Its TLS.
     pub(crate) tls: Option<ServedTls>,
 }
@@ -27,30 +29,35 @@ pub(crate) struct RlsSection {
 pub(crate) struct RespSection {
     /// The file that holds what clients must know.
     pub(crate) password_file: Option<PathBuf>,
+    /// Whether callers may give quota back, if that was said.
+    pub(crate) refunds: Option<bool>,
     /// Its TLS.
     pub(crate) tls: Option<ServedTls>,
 }
 
 const RLS: Words = Words {
     section: "`rls`",
-    known: &["headers", "envoy_config", "merge_domains", "tls"],
+    known: &["headers", "envoy_config", "merge_domains", "refunds", "tls"],
     elsewhere: &[
         ("config", "envoy_config"),
         ("runtime_root", "envoy_config"),
         ("directory", "envoy_config"),
         ("merge_domain_config", "merge_domains"),
         ("response_headers", "headers"),
+        ("negative_hits", "refunds"),
+        ("is_negative_hits", "refunds"),
         ("certificate", "tls"),
         ("mtls", "tls"),
     ],
 };
 const RESP: Words = Words {
     section: "`resp`",
-    known: &["password_file", "tls"],
+    known: &["password_file", "refunds", "tls"],
     elsewhere: &[
         ("password", "password_file"),
         ("requirepass", "password_file"),
         ("auth", "password_file"),
+        ("negative_quantity", "refunds"),
         ("certificate", "tls"),
         ("mtls", "tls"),
     ],
@@ -75,14 +82,30 @@ impl RlsSection {
             headers: headers.map(|it| it.value),
             envoy_config: folder.map(|it| it.value.into()),
             merge_domains: merge.is_some_and(|it| it.value),
+            refunds: refunds(&fields, problems),
             tls: fields.get("tls").and_then(|node| ServedTls::read(node, &RLS_TLS, problems)),
         }
+    }
+
+    /// Whether nobody gets in who only knows the address.
+    pub(super) fn knows_callers(&self) -> bool {
+        self.tls.as_ref().is_some_and(ServedTls::knows_clients)
+    }
+
+    /// Whether callers at this address may give quota back.
+    pub(crate) fn takes_refunds(&self, listen: &Listen) -> bool {
+        self.refunds.unwrap_or_else(|| listen.is_private() || self.knows_callers())
     }
 
     /// What is wrong with the files it names, but for the folder: that is read with the policy.
     pub(super) fn check_files(&self) -> Option<Failure> {
         self.tls.as_ref().and_then(|it| it.load("Envoy", false).err())
     }
+}
+
+/// Whether callers may give quota back, if that was said.
+fn refunds(fields: &Fields<'_>, problems: &mut Problems) -> Option<bool> {
+    fields.get("refunds").and_then(|node| node.boolean("`refunds`", problems)).map(|it| it.value)
 }
 
 impl RespSection {
@@ -92,6 +115,7 @@ impl RespSection {
         let password = fields.get("password_file").and_then(|node| node.word("`password_file`", problems));
         Self {
             password_file: password.map(|it| it.value.into()),
+            refunds: refunds(&fields, problems),
             tls: fields.get("tls").and_then(|node| ServedTls::read(node, &RESP_TLS, problems)),
         }
     }
@@ -99,6 +123,11 @@ impl RespSection {
     /// Whether nobody gets in who only knows the address.
     pub(super) fn knows_callers(&self) -> bool {
         self.password_file.is_some() || self.tls.as_ref().is_some_and(ServedTls::knows_clients)
+    }
+
+    /// Whether callers at this address may give quota back.
+    pub(crate) fn takes_refunds(&self, listen: &Listen) -> bool {
+        self.refunds.unwrap_or_else(|| listen.is_private() || self.knows_callers())
     }
 
     /// What clients must know, if anything.
@@ -132,17 +161,48 @@ mod tests {
     #[test]
     fn every_word_is_read() {
         let (rls, resp, problems) = read(
-            "rls: {headers: refusals, envoy_config: /etc/rl, merge_domains: true, tls: {certificate: c, key: k}}\n\
-             resp: {password_file: p, tls: {certificate: c, key: k, client_ca: a}}\n",
+            "rls: {headers: refusals, envoy_config: /etc/rl, merge_domains: true, refunds: true, tls: {certificate: c, key: k}}\n\
+             resp: {password_file: p, refunds: false, tls: {certificate: c, key: k, client_ca: a}}\n",
         );
         assert_eq!(problems, [""; 0]);
         assert_eq!(
             (rls.headers, rls.envoy_config, rls.merge_domains),
             (Some(Headers::Refusals), Some("/etc/rl".into()), true)
         );
+        assert_eq!((rls.refunds, resp.refunds), (Some(true), Some(false)));
         assert!(rls.tls.is_some_and(|it| !it.knows_clients()));
         assert_eq!(resp.password_file, Some("p".into()));
         assert!(resp.tls.is_some_and(|it| it.knows_clients()));
+    }
+
+    #[test]
+    fn beyond_this_machine_quota_is_given_back_only_by_those_who_are_known_or_where_it_is_said() {
+        let here = Listen::On("127.0.0.1:8081".to_owned());
+        let everywhere = Listen::On("0.0.0.0:8081".to_owned());
+        let tls = "tls: {certificate: c, key: k, client_ca: a}";
+        for (section, at_home, abroad) in [
+            ("{headers: all}".to_owned(), true, false),
+            ("{refunds: true}".to_owned(), true, true),
+            ("{refunds: false}".to_owned(), false, false),
+            (format!("{{{tls}}}"), true, true),
+            ("{tls: {certificate: c, key: k}}".to_owned(), true, false),
+        ] {
+            let (rls, _, problems) = read(&format!("rls: {section}"));
+            assert_eq!(problems, [""; 0]);
+            assert_eq!(
+                (rls.takes_refunds(&here), rls.takes_refunds(&everywhere)),
+                (at_home, abroad),
+                "{section}"
+            );
+        }
+        for (section, abroad) in [("{}", false), ("{password_file: p}", true), ("{refunds: true}", true)] {
+            let (_, resp, _) = read(&format!("resp: {section}"));
+            assert_eq!(
+                (resp.takes_refunds(&here), resp.takes_refunds(&everywhere)),
+                (true, abroad),
+                "{section}"
+            );
+        }
     }
 
     #[test]
@@ -150,6 +210,7 @@ mod tests {
         for (text, expected) in [
             ("rls: {config: d}", "unknown word `config` in `rls` | did you mean `envoy_config`?"),
             ("rls: {headers: denials}", "`headers` cannot be `denials` | did you mean `refusals`?"),
+            ("rls: {negative_hits: true}", "unknown word `negative_hits` in `rls` | did you mean `refunds`?"),
             ("rls: {tls: {key: k}}", "`rls.tls` has no `certificate` | "),
             ("resp: {password: x}", "unknown word `password` in `resp` | did you mean `password_file`?"),
             (

@@ -17,6 +17,7 @@ use crate::arguments::LogReading;
 use crate::client::printable;
 use crate::configuration::shown;
 use crate::failure::Failure;
+use crate::io_error::{Attempt, reason};
 use crate::output;
 use crate::top::number;
 
@@ -62,8 +63,9 @@ pub(crate) fn open(logs: &[PathBuf], typed: &LogReading) -> Result<Opened, Failu
         inputs.push(input);
         size = size.zip(bytes).map(|(sum, bytes): (u64, u64)| sum.saturating_add(bytes));
     }
-    let log = Log::open(inputs, &reading)
-        .map_err(|error| Failure::new(format_args!("cannot start to read the logs: {error}")))?;
+    let log = Log::open(inputs, &reading).map_err(|error| {
+        Failure::new(format_args!("cannot start to read the logs: {}", reason(&error, Attempt::Other)))
+    })?;
     let is_shown = !typed.quiet && io::stderr().is_terminal();
     Ok(Opened { log, met: Met::of(&reading), progress: is_shown.then(|| Progress::new(size)) })
 }
@@ -94,7 +96,9 @@ fn one(path: &Path) -> Result<(Input, Option<Metadata>), Failure> {
         return Ok((Input::new("standard input", io::stdin()), None));
     }
     let name = shown(path);
-    let cannot = |error: io::Error| Failure::new(format_args!("cannot read {name}: {error}"));
+    let cannot = |error: io::Error| {
+        Failure::new(format_args!("cannot read {name}: {}", reason(&error, Attempt::Read)))
+    };
     let file = File::open(path).map_err(cannot)?;
     let metadata = file.metadata().map_err(cannot)?;
     if metadata.is_dir() {

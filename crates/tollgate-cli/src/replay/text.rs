@@ -105,6 +105,7 @@ fn period(report: &Report, style: Style, out: &mut String) {
     for (count, what) in [
         (policy.allow_listed, "on the allow list"),
         (policy.deny_listed, "on the deny list"),
+        (policy.ambiguous_paths, "with an ambiguous path"),
         (policy.without_limit, "covered by no limit"),
     ] {
         if count > 0 {

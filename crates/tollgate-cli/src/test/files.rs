@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::configuration::shown;
 use crate::failure::Failure;
+use crate::io_error::{Attempt, reason};
 
 /// How a file of tests ends.
 const ENDINGS: [&str; 2] = [".test.yaml", ".test.yml"];
@@ -58,8 +59,9 @@ fn find_one(path: &Path) -> Result<Vec<Found>, Failure> {
         return Ok(vec![if is_tests(path) { Found::Tests(path.into()) } else { Found::Policy(path.into()) }]);
     }
     let mut files = Vec::new();
-    collect(path, DEEPEST, &mut files)
-        .map_err(|error| Failure::new(format_args!("cannot look through {}: {error}", shown(path))))?;
+    collect(path, DEEPEST, &mut files).map_err(|error| {
+        Failure::new(format_args!("cannot look through {}: {}", shown(path), reason(&error, Attempt::List)))
+    })?;
     if files.is_empty() {
         return Err(Failure::with_help(
             format_args!("there is no *.test.yaml in {} or below", shown(path)),

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tollgate::Policy;
-use tollgate_suite::{Coverage, Suite};
+use tollgate::policy::Trap;
+use tollgate_suite::{Coverage, Suite, Unprovided};
 
 use super::files::{Found, policy_of, tests_name, tests_of};
 use crate::configuration::{Inputs, Reading, read_file, shown};
@@ -33,6 +34,8 @@ pub(super) struct Job {
 pub(super) struct Tested {
     pub(super) name: String,
     pub(super) policy: Policy,
+    /// What no request through its gateway has.
+    unprovided: Unprovided,
     pub(super) coverage: Coverage,
     /// Where it is in truth.
     path: PathBuf,
@@ -98,7 +101,9 @@ impl Jobs {
             (named, _) => policy_of(path, named)?,
         };
         let policy = self.policy(&policy, reading, files)?;
-        suite.check(&self.policies[policy].policy).map_err(|wrong| Failure::about(&wrong, &name))?;
+        let tested = &self.policies[policy];
+        let checked = suite.check(&tested.policy).and_then(|()| suite.check_identity(tested.unprovided));
+        checked.map_err(|wrong| Failure::about(&wrong, &name))?;
         self.list.push(Job { file: name, suite, policy });
         Ok(())
     }
@@ -112,17 +117,21 @@ impl Jobs {
         files.push(path.to_owned());
         let inputs = Inputs { config: Some(path.to_owned()), ..Inputs::default() };
         let configuration = inputs.load(reading)?;
+        let unprovided = Unprovided {
+            plans: configuration.warns_of(Trap::UnprovidedPlan),
+            claims: configuration.warns_of(Trap::UnprovidedClaim),
+        };
         let (name, policy) = (shown(path), configuration.policy);
         let wrong = |it: &_| Failure::about(it, &name);
         let own = Suite::within(&configuration.document).map_err(|it| wrong(&it))?;
         if let Some(own) = &own {
-            own.check(&policy).map_err(|it| wrong(&it))?;
+            own.check(&policy).and_then(|()| own.check_identity(unprovided)).map_err(|it| wrong(&it))?;
         }
         let at = self.policies.len();
         let has_own = own.is_some();
         self.list.extend(own.map(|suite| Job { file: name.clone(), suite, policy: at }));
         let coverage = Coverage::of(&policy);
-        self.policies.push(Tested { name, policy, coverage, path: truth, has_own });
+        self.policies.push(Tested { name, policy, unprovided, coverage, path: truth, has_own });
         Ok(at)
     }
 }

@@ -15,6 +15,7 @@ use super::jobs::Jobs;
 use crate::arguments::Test;
 use crate::configuration::Reading;
 use crate::failure::Failure;
+use crate::io_error::{Attempt, reason};
 use crate::output;
 use crate::reload::Watch;
 
@@ -26,13 +27,18 @@ const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
 pub(super) fn run(arguments: &Test) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::new(format_args!("cannot wait for changes: {error}")))?;
+    let runtime = runtime.map_err(|error| {
+        Failure::new(format_args!("cannot wait for changes: {}", reason(&error, Attempt::Other)))
+    })?;
     runtime.block_on(watch(arguments))
 }
 
 async fn watch(arguments: &Test) -> Result<ExitCode, Failure> {
-    let listen =
-        |kind| signal(kind).map_err(|error| Failure::new(format_args!("cannot listen for signals: {error}")));
+    let listen = |kind| {
+        signal(kind).map_err(|error| {
+            Failure::new(format_args!("cannot listen for signals: {}", reason(&error, Attempt::Other)))
+        })
+    };
     let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
     let mut found = files::find(&arguments.paths)?;
     let mut watch = once(arguments, &found)?;

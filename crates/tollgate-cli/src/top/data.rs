@@ -8,10 +8,13 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::number;
-use crate::client::printable;
+use crate::client::{printable, tagged};
 
 /// More than any column shows.
 const LONGEST: usize = 200;
+
+/// More than any list shows.
+const MAX_LINES: usize = 100;
 
 /// Text that is safe to show.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +28,18 @@ impl Text {
 
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+/// Text of several lines, each of which is safe to show.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lines(pub(super) Vec<Text>);
+
+impl<'de> Deserialize<'de> for Lines {
+    /// Null has none.
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = Option::<String>::deserialize(from)?.unwrap_or_default();
+        Ok(Self(text.lines().filter(|line| !line.is_empty()).take(MAX_LINES).map(Text::of).collect()))
     }
 }
 
@@ -63,9 +78,22 @@ pub(super) struct Overview {
     pub(super) mode: Text,
     pub(super) store: Store,
     pub(super) totals: Totals,
+    /// Left out by servers that do not sum it up.
+    pub(super) window: Option<Window>,
     pub(super) series: Series,
     pub(super) latency_us: Option<Latency>,
     pub(super) alerts: Vec<Alert>,
+}
+
+impl Overview {
+    /// The last five minutes, as the lists of limits, keys and routes count them.
+    pub(super) fn window(&self) -> Window {
+        let sum = |values: &[u64]| values.iter().fold(0, |sum: u64, it| sum.saturating_add(*it));
+        self.window.clone().unwrap_or_else(|| Window {
+            allowed: sum(&self.series.allowed),
+            refused: sum(&self.series.refused),
+        })
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -74,7 +102,7 @@ pub(super) struct Policy {
     pub(super) version: u64,
     pub(super) limits: u64,
     pub(super) switched: u64,
-    pub(super) reload_error: Text,
+    pub(super) reload_error: Lines,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -102,7 +130,15 @@ pub(super) struct Totals {
     pub(super) uncountable: u64,
 }
 
-/// Seconds, oldest first.
+/// The last five minutes, as everything on the screen counts them.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Window {
+    pub(super) allowed: u64,
+    pub(super) refused: u64,
+}
+
+/// Seconds, oldest first; the last is the present one, which is not over.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Series {
@@ -123,6 +159,7 @@ pub(super) struct Latency {
 pub(super) struct Alert {
     pub(super) limit: Text,
     pub(super) key: Text,
+    pub(super) tag: Text,
     pub(super) for_s: u64,
 }
 
@@ -200,8 +237,23 @@ pub(super) struct Key {
     pub(super) limit: Text,
     #[serde(rename = "key")]
     pub(super) name: Text,
+    pub(super) tag: Text,
     pub(super) refused: u64,
     pub(super) share: f64,
+}
+
+impl Key {
+    /// The key, with its tag where it is shortened.
+    pub(super) fn shown(&self) -> String {
+        tagged(&self.name.0, &self.tag.0)
+    }
+}
+
+impl Alert {
+    /// The key, with its tag where it is shortened.
+    pub(super) fn shown(&self) -> String {
+        tagged(&self.key.0, &self.tag.0)
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -241,6 +293,18 @@ pub(super) struct Decision {
     pub(super) path: Text,
     pub(super) client: Text,
     pub(super) limit: Text,
+    pub(super) key: Text,
+    pub(super) tag: Text,
+}
+
+impl Decision {
+    /// The limit, with the tag of the key that it decided about where that is shortened.
+    pub(super) fn limit_and_tag(&self) -> String {
+        match tagged(&self.key.0, &self.tag.0).rsplit_once(" #") {
+            Some((_, digits)) if self.key.0.contains('…') => format!("{} #{digits}", self.limit),
+            _ => self.limit.to_string(),
+        }
+    }
 }
 
 /// Whether it has the shape of each.

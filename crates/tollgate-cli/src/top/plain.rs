@@ -13,9 +13,9 @@ const MOST: usize = 10;
 pub(super) fn snapshot(url: String, look: Look) -> String {
     let state = State::new(url, look);
     let overview = &state.look.overview;
-    let sum = |values: &[u64]| number(values.iter().fold(0, |sum: u64, it| sum.saturating_add(*it)));
     let mut out = format!("tollgate {} at {}: {}\n", overview.version, state.url, words::condition(overview));
-    let (allowed, refused) = (sum(&overview.series.allowed), sum(&overview.series.refused));
+    let window = overview.window();
+    let (allowed, refused) = (number(window.allowed), number(window.refused));
     for line in [
         format!("{}, at {}", words::policy(overview), overview.now),
         words::store(overview),
@@ -31,15 +31,15 @@ pub(super) fn snapshot(url: String, look: Look) -> String {
     if !overview.observing {
         out.push_str("  this server counts nothing (`observe: off`)\n");
     }
-    if !overview.policy.reload_error.is_empty() {
-        let _ = writeln!(out, "  the policy file has a mistake: {}", overview.policy.reload_error);
+    for mistake in &overview.policy.reload_error.0 {
+        let _ = writeln!(out, "  the policy file has a mistake: {mistake}");
     }
     if overview.store.state.0 == "degraded" {
         let _ = writeln!(out, "  store degraded since {}: {}", overview.store.since, overview.store.error);
     }
     for alert in overview.alerts.iter().take(MOST) {
         let since = in_words(alert.for_s.saturating_mul(1000));
-        let _ = writeln!(out, "  nothing left for {since}: {} of {}", alert.key, alert.limit);
+        let _ = writeln!(out, "  nothing left for {since}: {} of {}", alert.shown(), alert.limit);
     }
     section(&mut out, "limits, by refusals in 5 minutes", &state.limits(), |it| {
         [
@@ -53,7 +53,7 @@ pub(super) fn snapshot(url: String, look: Look) -> String {
     });
     section(&mut out, "keys refused most in 5 minutes", &state.keys(), |it| {
         let refused = format!("{} refused, {} of all", number(it.refused), percent(it.share));
-        [it.name.to_string(), it.limit.to_string(), refused]
+        [it.shown(), it.limit.to_string(), refused]
     });
     section(&mut out, "hot routes in 5 minutes", &state.routes(), |it| {
         let counts = format!("{} requests, {} refused", it.asked(), number(it.refused));
@@ -62,7 +62,7 @@ pub(super) fn snapshot(url: String, look: Look) -> String {
     section(&mut out, "latest decisions", &state.stream(), |it| {
         let request = format!("{} {}", it.method, it.path);
         let at = words::clock(&it.at.0);
-        [at, words::fate(&it.fate.0), request, it.client.to_string(), it.limit.to_string(), it.id.to_string()]
+        [at, words::fate(&it.fate.0), request, it.client.to_string(), it.limit_and_tag(), it.id.to_string()]
     });
     out
 }

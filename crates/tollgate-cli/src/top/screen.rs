@@ -18,6 +18,7 @@ use super::poll::{Look, Poll};
 use super::state::{State, Wish};
 use super::words;
 use crate::failure::Failure;
+use crate::io_error::{Attempt, reason};
 
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -46,7 +47,9 @@ pub(super) fn show(poll: Poll, first: Look, palette: Palette) -> Result<ExitCode
     thread::spawn(move || ask(&poll, &wished, &events));
     loop {
         let drawn = screen.0.draw(|frame| draw(frame, &state, palette));
-        drawn.map_err(|error| Failure::new(format_args!("cannot draw on this terminal: {error}")))?;
+        drawn.map_err(|error| {
+            Failure::new(format_args!("cannot draw on this terminal: {}", reason(&error, Attempt::Other)))
+        })?;
         // All senders gone: nothing will ever happen again.
         let Ok(event) = happened.recv() else { return Ok(ExitCode::SUCCESS) };
         match event {
@@ -82,7 +85,10 @@ impl Screen {
     fn take() -> Result<Self, Failure> {
         // Its hook gives the terminal back before a panic is told.
         let terminal = ratatui::try_init().map_err(|error| {
-            Failure::with_help(format_args!("cannot use this terminal: {error}"), "`--once` needs none")
+            Failure::with_help(
+                format_args!("cannot use this terminal: {}", reason(&error, Attempt::Other)),
+                "`--once` needs none",
+            )
         })?;
         let told = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
@@ -113,7 +119,9 @@ fn watch_keys(events: Sender<Event>) {
 
 /// Signals that end a program end this one, but not before the terminal is given back.
 fn watch_signals(events: Sender<Event>) -> Result<(), Failure> {
-    let failed = |error: io::Error| Failure::new(format_args!("cannot watch for signals: {error}"));
+    let failed = |error: io::Error| {
+        Failure::new(format_args!("cannot watch for signals: {}", reason(&error, Attempt::Other)))
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(failed)?;
     let watched = {
         let _inside = runtime.enter();

@@ -167,7 +167,7 @@ impl State {
     }
 
     pub(super) fn keys(&self) -> Vec<&Key> {
-        self.look.top.keys.iter().filter(|it| self.takes(&[&it.limit.0, &it.name.0])).collect()
+        self.look.top.keys.iter().filter(|it| self.takes(&[&it.limit.0, &it.name.0, &it.tag.0])).collect()
     }
 
     pub(super) fn routes(&self) -> Vec<&Route> {
@@ -179,7 +179,8 @@ impl State {
     }
 
     fn takes_decision(&self, it: &Decision) -> bool {
-        self.takes(&[&it.id.0, &it.method.0, &it.path.0, &it.client.0, &it.limit.0, &it.fate.0])
+        let who = [&it.client.0, &it.limit.0, &it.key.0, &it.tag.0];
+        self.takes(&[&[&it.id.0, &it.method.0, &it.path.0, &it.fate.0][..], &who].concat())
     }
 
     fn takes(&self, texts: &[&String]) -> bool {

@@ -291,6 +291,12 @@ fn what_must_not_be_overlooked_stands_at_the_head() {
         ("/mode", json!("off"), "OFF, yet 793 refused in 5 min: deny list, or before"),
         ("/observing", json!(false), "`observe: off`"),
         ("/policy/reload_error", json!("line 3: no such word"), "line 3: no such word"),
+        ("/policy/reload_error", json!("line 3: odd\nline 5: odd\n"), "mistake: line 3: odd (and 1 more)"),
+        (
+            "/alerts",
+            json!([{"limit": "search", "key": "sk-l…", "tag": "9c1f0b7d52e86a34", "for_s": 1_272_924}]),
+            "nothing left for 14 d 18 h: sk-l… #9c1f0b7d of search",
+        ),
         (
             "/alerts",
             json!([{"limit": "search", "key": "acme", "for_s": 420}, {"limit": "x", "key": "y", "for_s": 1}]),
@@ -303,6 +309,27 @@ fn what_must_not_be_overlooked_stands_at_the_head() {
         let shown = screen(&state, 80, 24);
         assert!(shown.contains(expected), "{path}: {shown}");
     }
+}
+
+#[test]
+fn a_snapshot_names_one_customer_by_one_tag_and_sums_one_stretch_of_time() {
+    let mut overview = overview();
+    overview["window"] = json!({"from": 1, "until": 2, "allowed": 12, "refused": 34});
+    overview["policy"]["reload_error"] = json!("p.yaml:3:1: odd\np.yaml:5:1: odd");
+    let key = |limit: &str| json!({"limit": limit, "key": "sk-l…", "tag": "9c1f0b7d52e86a34", "refused": 1, "share": 0.5});
+    let top = json!({"keys": [key("short"), key("long")], "routes": []});
+    let mut refused = decision(3);
+    (refused["key"], refused["tag"]) = (json!("sk-l…"), json!("9c1f0b7d52e86a34"));
+    let decisions = json!({"next": 9, "decisions": [refused]});
+    let shown = plain::snapshot(
+        URL.to_owned(),
+        read(overview, json!({"window_s": 300, "limits": []}), top, decisions),
+    );
+    assert!(shown.contains("last 5 minutes: 12 allowed, 34 refused"), "{shown}");
+    assert_eq!(shown.matches("sk-l… #9c1f0b7d").count(), 2, "{shown}");
+    assert!(shown.contains("search #9c1f0b7d"), "{shown}");
+    assert_eq!(shown.matches("the policy file has a mistake: p.yaml:").count(), 2, "{shown}");
+    assert!(!shown.contains("u{a}"), "{shown}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::{number, percent};
 
 /// Is it us?
 pub(super) fn condition(overview: &Overview) -> String {
-    let refused = overview.series.refused.iter().fold(0, |sum: u64, it| sum.saturating_add(*it));
+    let refused = overview.window().refused;
     // Lists are no limits: whoever is denied is refused in every mode.
     let refusing =
         |mode: &str| format!("{mode}, yet {} refused in 5 min: deny list, or before", number(refused));

@@ -17,6 +17,7 @@ limits:
   - {name: small, endpoint: /small, by: ip, bucket: 5/hour, cost: \"header:X-Units\"}
   - {name: wide, endpoint: /pair, by: ip, bucket: 11/hour}
   - {name: narrow, endpoint: /pair, by: ip, bucket: 1/hour}
+  - {name: keys, endpoint: /keys, by: api_key, bucket: 3/hour}
 deny:
   - {\"header:X-Banned\": \"yes\"}
 ";
@@ -182,6 +183,17 @@ pub(crate) fn limits_see_the_path_and_method_of_the_client(proxy: Proxy) {
     assert_eq!(requests, seen.map(|it| it.replace("%73", "s")));
 }
 
+pub(crate) fn no_spelling_of_a_path_passes_its_limit(proxy: Proxy) {
+    let scene = Scene::set(proxy);
+    let spellings =
+        ["/search%2f", "/x%2f..%2fsearch", "/search;x", "/x/..;/search", "/%2fsearch", "/search%3bx"];
+    let mut passed = 0;
+    for path in spellings {
+        passed += u32::from(scene.get(path).status() == 200);
+    }
+    assert_eq!(passed, 3, "as many as the limit on /search allows: {:?}", scene.app.requests());
+}
+
 pub(crate) fn methods_and_bodies_arrive_as_they_were_sent(proxy: Proxy) {
     let scene = Scene::set(proxy);
     let body: Vec<u8> = (0..300_000_u32).map(|it| it.to_le_bytes()[it as usize % 3]).collect();
@@ -223,6 +235,33 @@ pub(crate) fn what_else_refuses_keeps_its_status(proxy: Proxy) {
     assert_eq!((secret.status(), secret.body.as_slice()), (403, b"secret".as_slice()), "{secret:?}");
 }
 
+/// The query of a client says nothing to Tollgate but what the client asked for.
+pub(crate) fn the_query_of_a_client_chooses_nothing(proxy: Proxy) {
+    let scene = Scene::set(proxy);
+    let queries = ["q=x", "deny=200&headers=original", "headers=forwarded", "deny=418"];
+    let headers = "X-Original-URI: /other\r\nX-Forwarded-Uri: /other\r\n";
+    let ask =
+        |query: &str| Ask { headers, ..Ask::new(&format!("GET /search?{query}")) }.send(scene.proxy.address);
+    for (left, query) in [2, 1, 0].iter().zip(queries) {
+        assert_admitted(&ask(query), "search", *left);
+    }
+    for query in queries {
+        assert_refused(&ask(query), "search");
+    }
+}
+
+pub(crate) fn two_keys_and_a_fresh_token_for_each_request_share_one_allowance(proxy: Proxy) {
+    let scene = Scene::set(proxy);
+    let statuses: Vec<_> = (0..8)
+        .map(|turn| {
+            let headers = format!("X-API-Key: own\r\nX-API-Key: {turn}\r\nAuthorization: Bearer {turn}\r\n");
+            Ask { headers: &headers, ..Ask::new("GET /keys") }.send(scene.proxy.address).status()
+        })
+        .collect();
+    assert_eq!(statuses, [200, 200, 200, 429, 429, 429, 429, 429]);
+    assert_eq!(scene.app.requests().len(), 3);
+}
+
 /// What Tollgate hears: the request by name, the client by address, and no body.
 pub(crate) fn tollgate_is_asked_about_the_request_and_sees_no_body(proxy: Proxy) {
     let tollgate =
@@ -238,8 +277,8 @@ pub(crate) fn tollgate_is_asked_about_the_request_and_sees_no_body(proxy: Proxy)
 
     let asked = questions(&tollgate);
     let [asked] = asked.as_slice() else { panic!("asked once: {asked:?}") };
-    assert!(asked.request().starts_with("GET /v1/auth?headers="), "{asked:?}");
-    let family = if asked.request().contains("headers=original") { "original" } else { "forwarded" };
+    let family = if asked.request().starts_with("GET /v1/auth/original") { "original" } else { "forwarded" };
+    assert!(asked.request().starts_with(&format!("GET /v1/auth/{family}")), "{asked:?}");
     assert_eq!(asked.header(&format!("x-{family}-uri")), Some("/things/7?a=b"));
     assert_eq!(asked.header(&format!("x-{family}-method")), Some("PUT"));
     assert!(asked.header(&format!("x-{family}-host")).unwrap().starts_with(&proxy.address.ip().to_string()));

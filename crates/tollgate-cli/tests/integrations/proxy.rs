@@ -71,7 +71,7 @@ impl Proxy {
         let text = offered(&addressed(&text, address, between), self.offers(setup));
         let mut command = match self {
             Self::NginxBy403 => nginx(&files, &text),
-            Self::NginxBy429 => nginx(&files, &replaced(&text, "&deny=403;", ";")),
+            Self::NginxBy429 => nginx(&files, &replaced(&text, "/original/403;", "/original;")),
             Self::Caddy => caddy(&files, &text),
             Self::Haproxy => haproxy(&files, &text, address),
         };

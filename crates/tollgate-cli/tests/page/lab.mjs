@@ -17,7 +17,7 @@ assert.equal(hash(), "#lab");
 const row = (name) => lab.locator("table tbody tr").filter({ has: page.getByRole("rowheader", { name, exact: true }) });
 await says(row("fixed-window"), "20 (2.0 ×)");
 await says(row("sliding-log"), "10 (1.0 ×)");
-assert.equal(await lab.locator(".lab-picture path").count(), 6);
+assert.equal(await lab.locator(".lab-picture path").count(), 7);
 assert.equal(await lab.locator("line.level").count(), 1);
 
 // The picture is read with arrows.

@@ -23,7 +23,7 @@ await says(page.locator("#announce"), "The connection is lost.");
 await order("start");
 await page.locator('#fresh[data-state="live"]').waitFor();
 await says(page.locator("#notices"), "The server restarted");
-await says(page.locator("#verdict"), "Quiet: no requests.");
+await says(page.locator("#verdict"), "No requests.");
 await says(page.locator("#top-body"), "No key was refused");
 await says(page.locator("#decisions"), "No decision yet.");
 // The switch and its story were kept.

@@ -22,7 +22,7 @@ const row = (name) =>
 
 // At a glance.
 await says(page.locator("#pills"), /Refusing \d/);
-await says(page.locator("#verdict"), /^Yes: .* of requests are refused, since/);
+await says(page.locator("#verdict"), /^[\d.]+ % of requests are refused, since/);
 await says(page.locator("#verdict-more"), /Most by search \(\d/);
 await says(page.locator("#facts"), /policy 1, loaded .*Tollgate \d.*admin/);
 await says(page.locator("#store"), /memory of this node.*closed/);
@@ -56,8 +56,8 @@ assert.ok(copied.includes(`It would have passed ${promised} later.`), copied);
 const waits = [1, 999, 999.2, 3520, 59_910, 61_000, 3_599_001, 5_400_001, 86_400_000, 90_000_001];
 assert.deepEqual(
   await page.evaluate(async (list) => {
-    const { wait } = await import("/page/format.js");
-    return list.map(wait);
+    const { duration } = await import("/page/format.js");
+    return list.map((it) => duration(it));
   }, waits),
   ["1 ms", "999 ms", "1 s", "3.6 s", "1 min", "1 min 1 s", "1 h", "1 h 31 min", "1 d", "1 d 2 h"],
 );
@@ -156,7 +156,7 @@ await box.getByLabel("Off").check();
 await box.getByRole("button", { name: "Switch to off" }).click();
 await says(page.locator("#pills"), "Everything is off");
 await says(page.locator("#notices"), "Everything is switched off: no limit is checked.");
-await says(page.locator("#verdict"), "everything is switched off");
+await says(page.locator("#verdict"), "Everything is switched off");
 assert.equal((await send("/api/v1/search", acme)).status, 200);
 await page.locator("#switch-everything").click();
 await box.getByLabel("Enforce").check();

@@ -64,7 +64,7 @@ fn forward_auth_lets_exactly_as_many_pass_as_the_limit_says() {
     let _alone = alone();
     for protocol in BOTH {
         let tollgate = Tollgate::start(BINARY, TIGHT);
-        let url = format!("http://{}/v1/auth?headers=original", tollgate.api);
+        let url = format!("http://{}/v1/auth/original", tollgate.api);
         let statuses = h2load(protocol, &url, ASKED, &["-H", "x-original-uri: /"]);
         assert_eq!(statuses, only_the_allowed(), "over {protocol:?}, the rest is refused");
     }
@@ -74,7 +74,7 @@ fn forward_auth_lets_exactly_as_many_pass_as_the_limit_says() {
 fn gateway_and_api_count_together_while_both_are_busy() {
     let _alone = alone();
     let tollgate = Tollgate::start(BINARY, TIGHT);
-    let url = format!("http://{}/v1/auth?headers=original", tollgate.api);
+    let url = format!("http://{}/v1/auth/original", tollgate.api);
     let (api, gateway) = std::thread::scope(|scope| {
         let api = scope.spawn(|| h2load(Protocol::Http2, &url, ASKED, &["-H", "x-original-uri: /"]));
         let gateway = h2load(Protocol::Http1, &format!("http://{}/", tollgate.gateway), ASKED, &[]);

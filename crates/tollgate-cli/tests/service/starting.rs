@@ -164,11 +164,11 @@ fn a_ready_file_that_cannot_be_written_is_named_with_the_reason() {
     let full = files.path().join("full");
     symlink("/dev/full", &full).unwrap();
     for (path, why) in [
-        (files.path().join("missing/ready.json"), "No such file or directory"),
-        (files.path().join("file/ready.json"), "Not a directory"),
-        (folder, "Is a directory"),
-        (full.clone(), "No space left on device"),
-        ("/proc/ready.json".into(), "No such file or directory"),
+        (files.path().join("missing/ready.json"), "there is no such folder"),
+        (files.path().join("file/ready.json"), "a part of its path is no folder"),
+        (folder, "it is a folder"),
+        (full.clone(), "there is no room left on the disk"),
+        ("/proc/ready.json".into(), "there is no such folder"),
     ] {
         let path = shown(&path);
         check(&[], &["--ready-file", &path], &["cannot write the ready file", &path, why]);

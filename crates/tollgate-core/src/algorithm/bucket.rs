@@ -22,7 +22,7 @@
 
 use super::{Algorithm, Overdraft};
 use crate::outcome::{Outcome, Verdict};
-use crate::rate::{LONGEST, MOST, QuotaError, Rate};
+use crate::rate::{LONGEST, MOST, QuotaError, Rate, gcd};
 use crate::time::{Span, Timestamp};
 
 /// What a key may spend at once, and how soon one unit comes back.
@@ -66,7 +66,7 @@ impl Bucket {
     /// A bucket that holds one period's worth of units.
     pub fn new(rate: Rate) -> Result<Self, QuotaError> {
         let rate = rate.validate()?;
-        let common = gcd(rate.count, rate.period.as_micros());
+        let common = low(gcd(rate.count.into(), rate.period.as_micros().into()));
         let unit = rate.period.as_micros() / common;
         let den = u32::try_from(rate.count / common).map_err(|_| QuotaError::TooFine)?;
         Self { rate, burst: 0, unit, den, shared: false, full: 0, ticks: None }.with_burst(rate.count)
@@ -174,6 +174,25 @@ impl Bucket {
         u128::from(state.tat.since(now).as_micros()) * u128::from(self.den) + u128::from(grains)
     }
 
+    /// The state of a key that had `state` under `before`: as many units are missing, to
+    /// the fraction, but no more than this bucket holds. Rounds up by less than a grain.
+    pub(crate) fn carry_over(&self, before: &Self, state: BucketState, now: Timestamp) -> BucketState {
+        let debt = before.debt_as_stored(state, now).min(before.deepest());
+        let (theirs, ours) = (u128::from(before.unit), u128::from(self.unit));
+        let units = debt / theirs;
+        let debt = match units.checked_mul(ours) {
+            Some(whole) => whole.saturating_add((debt % theirs * ours).div_ceil(theirs)).min(self.full),
+            None => self.full,
+        };
+        self.owing(debt, now)
+    }
+
+    /// Whether this bucket holds no less than `other` and refills no slower.
+    pub(crate) fn is_raise_of(&self, other: &Self) -> bool {
+        let interval = |one: &Self, den: u32| u128::from(one.unit) * u128::from(den);
+        self.burst >= other.burst && interval(self, other.den) <= interval(other, self.den)
+    }
+
     /// The state that owes `debt` grains at `now`.
     fn owing(&self, debt: u128, now: Timestamp) -> BucketState {
         let den = u128::from(self.den);
@@ -262,7 +281,7 @@ impl Algorithm for Bucket {
     fn charge(&self, state: &mut BucketState, units: u64, overdraft: Overdraft, now: Timestamp) {
         let floor = match overdraft {
             Overdraft::None => self.full,
-            Overdraft::OneCapacity => 2 * self.full,
+            Overdraft::OneCapacity | Overdraft::Unlimited => 2 * self.full,
         };
         let debt = self.debt(state, now);
         let after = debt + self.cost(units.min(2 * self.burst));
@@ -272,6 +291,11 @@ impl Algorithm for Bucket {
     fn used(&self, state: &BucketState, now: Timestamp) -> u64 {
         let debt = self.debt_as_stored(*state, now).min(2 * self.full);
         self.units(debt + u128::from(self.unit) - 1)
+    }
+
+    /// The arrival time says all: how many units that is follows from it.
+    fn spent_until(&self, units: u64, until: Timestamp, _now: Timestamp) -> BucketState {
+        if units == 0 { self.fresh() } else { BucketState { tat: until, grains: 0 } }
     }
 
     fn forgettable_at(&self, state: &BucketState) -> Timestamp {
@@ -369,13 +393,6 @@ fn divide(value: u128, by: u64) -> u64 {
         Ok(small) => small / by,
         Err(_) => low(value / u128::from(by)),
     }
-}
-
-const fn gcd(mut a: u64, mut b: u64) -> u64 {
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a
 }
 
 #[cfg(test)]

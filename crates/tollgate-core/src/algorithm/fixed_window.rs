@@ -40,6 +40,9 @@ pub struct FixedWindow {
 /// The most that a tally counts: more than any limit, and exact in a double.
 const MOST_COUNTED: u64 = 2 * MOST;
 
+/// Limits from here on have states of their own: a store may keep smaller ones in less room.
+const LARGE_LIMIT: u64 = 1 << 29;
+
 /// When the window closes, and what was spent in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FixedWindowState {
@@ -99,12 +102,40 @@ impl FixedWindow {
         self.tally
     }
 
+    /// Whether its states are kept apart from those of smaller limits.
+    pub const fn is_large(&self) -> bool {
+        self.limit >= LARGE_LIMIT && !self.tally
+    }
+
+    /// The state of a key that had `state` under `before`: the same count. A window from
+    /// the first request keeps its start, if it is then still open; another one closes no
+    /// later than it would have, unless the new windows are longer.
+    pub(crate) fn carry_over(
+        &self,
+        before: &Self,
+        state: FixedWindowState,
+        now: Timestamp,
+    ) -> FixedWindowState {
+        let used = before.as_stored(state, now);
+        let kept = before.window.opened(used.end) + self.window.longest();
+        let end = match (&self.window, &before.window) {
+            (Window::Anchored(_), Window::Anchored(_)) if kept > now => kept,
+            _ if self.window.longest() <= before.window.longest() => {
+                // Only windows from the first request end within a second.
+                Timestamp::from_secs(used.end.as_secs_ceil()).min(self.window.closes(now))
+            }
+            _ => self.window.closes(now),
+        };
+        if used.count == 0 { self.fresh() } else { FixedWindowState { end, ..used } }
+    }
+
     /// How far a charge may bring the count.
     pub const fn most(&self, overdraft: Overdraft) -> u64 {
         match overdraft {
             _ if self.tally => MOST_COUNTED,
             Overdraft::None => self.limit,
             Overdraft::OneCapacity => 2 * self.limit,
+            Overdraft::Unlimited => MOST_COUNTED,
         }
     }
 
@@ -199,6 +230,16 @@ impl Algorithm for FixedWindow {
 
     fn used(&self, state: &FixedWindowState, now: Timestamp) -> u64 {
         self.as_stored(*state, now).count
+    }
+
+    /// Of a window that opens with the first request, everything is spent: one that is entered
+    /// halfway would close before the window which that request opens for its key.
+    fn spent_until(&self, units: u64, until: Timestamp, _now: Timestamp) -> FixedWindowState {
+        match self.window {
+            _ if units == 0 => self.fresh(),
+            Window::Anchored(_) => FixedWindowState { end: until, count: units.max(self.limit) },
+            Window::Epoch(_) | Window::Calendar(_) => FixedWindowState { end: until, count: units },
+        }
     }
 
     fn forgettable_at(&self, state: &FixedWindowState) -> Timestamp {

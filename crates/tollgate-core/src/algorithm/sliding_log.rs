@@ -53,6 +53,11 @@ impl SlidingLog {
         self.rate
     }
 
+    /// The state of a key that had `state` under a log of another length: the same instants.
+    pub(crate) fn carry_over(&self, state: &SlidingLogState, now: Timestamp) -> SlidingLogState {
+        SlidingLogState { entries: self.live(state, now).to_vec() }
+    }
+
     /// The instant that counts: a clock that stepped back stands still at the
     /// newest entry, unless that is further ahead than two windows: then the
     /// whole log is pulled back to end at `now`.
@@ -175,6 +180,7 @@ impl Algorithm for SlidingLog {
         let most = match overdraft {
             Overdraft::None => self.rate.count,
             Overdraft::OneCapacity => 2 * self.rate.count,
+            Overdraft::Unlimited => 2 * MOST,
         };
         let spent = units(self.live(state, now));
         self.append(state, units_asked.min(most.saturating_sub(spent)), instant);
@@ -182,6 +188,12 @@ impl Algorithm for SlidingLog {
 
     fn used(&self, state: &SlidingLogState, now: Timestamp) -> u64 {
         units(self.live(state, now))
+    }
+
+    fn spent_until(&self, units: u64, until: Timestamp, _now: Timestamp) -> SlidingLogState {
+        let count = u32::try_from(units.min(2 * self.rate.count)).unwrap_or(u32::MAX);
+        let entry = (count > 0).then(|| (until.before(self.rate.period), count));
+        SlidingLogState { entries: entry.into_iter().collect() }
     }
 
     fn forgettable_at(&self, state: &SlidingLogState) -> Timestamp {

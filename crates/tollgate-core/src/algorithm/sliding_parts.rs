@@ -25,12 +25,19 @@
 //! drops what has left; the rest of that part then begins at its next unit to leave.
 //! Held by `tests/proof/parts.rs`, with how close it comes to the log.
 //!
+//! A *strict* window takes all units of a part to stand where its last one does, so that a
+//! part counts in full as long as any of it may be in view. No unit leaves before its time,
+//! and no schedule admits more than the limit in any window. What it errs by, it refuses: a
+//! merged unit leaves as late as the last one of its part. Neighbours are merged where that
+//! delays the fewest units for the shortest time. Held by `tests/proof/strict.rs`.
+//!
 //! Not here: what is done to the parts themselves (`state`).
 
 mod state;
 
 pub use state::SlidingPartsState;
 
+use self::state::Spread;
 use super::{Algorithm, Overdraft};
 use crate::outcome::{Outcome, Verdict};
 use crate::rate::{QuotaError, Rate};
@@ -56,6 +63,7 @@ pub struct SlidingParts {
     parts: u32,
     /// In microseconds.
     step: u64,
+    spread: Spread,
 }
 
 /// Keeps counts, overdrawn ones too, within 32 bits.
@@ -90,7 +98,39 @@ impl SlidingParts {
         let powers = std::iter::successors(Some(1), |power: &u64| power.checked_mul(10));
         let mut steps = powers.flat_map(|power| [power, power.saturating_mul(2), power.saturating_mul(5)]);
         let fits = |step: &u64| rate.period.as_micros().div_ceil(*step) <= STEPS;
-        Ok(Self { rate, parts, step: steps.find(fits).unwrap_or(u64::MAX) })
+        let step = steps.find(fits).unwrap_or(u64::MAX);
+        Ok(Self { rate, parts, step, spread: Spread::Even })
+    }
+
+    /// The same window, which counts a part in full while any of it may be in view: it never
+    /// admits more than the limit in any stretch of the period, and refuses some of what a
+    /// log would admit.
+    ///
+    /// ```
+    /// # use tollgate_core::{Algorithm, QuotaError, Rate, SlidingParts, Span, Timestamp};
+    /// let limit = SlidingParts::new(Rate::new(3, Span::from_secs(10)), 2)?.strict();
+    /// let mut state = limit.fresh();
+    /// for second in [1, 2, 6] {
+    ///     limit.step(&mut state, 1, Timestamp::from_secs(second));
+    /// }
+    /// // Three instants in two parts: the first unit counts as long as the second.
+    /// assert!(!limit.step(&mut state, 1, Timestamp::from_secs(11)).is_admitted());
+    /// assert_eq!(limit.step(&mut state, 2, Timestamp::from_secs(12)).units(), 2);
+    /// # Ok::<(), QuotaError>(())
+    /// ```
+    #[must_use]
+    pub const fn strict(self) -> Self {
+        Self { spread: Spread::Last, ..self }
+    }
+
+    /// The same window with another rate: as many parts, and as strict.
+    pub fn with_rate(self, rate: Rate) -> Result<Self, QuotaError> {
+        Ok(Self { spread: self.spread, ..Self::new(rate, self.parts)? })
+    }
+
+    /// Whether a part counts in full while any of it may be in view.
+    pub const fn is_strict(&self) -> bool {
+        matches!(self.spread, Spread::Last)
     }
 
     /// The limit as it was written.
@@ -164,10 +204,10 @@ impl SlidingParts {
     }
 
     fn append(&self, state: &mut SlidingPartsState, units: u64, view: View) {
-        state.forget(view.reach);
+        state.forget(view.reach, self.spread);
         if let Some(units) = u32::try_from(units).ok().filter(|&units| units > 0) {
             let later = view.instant.div_ceil(self.step) - view.newest.div_ceil(self.step);
-            state.append(units, later, self.parts as usize);
+            state.append(units, later, self.parts as usize, self.spread);
             state.move_to(Timestamp::from_micros(view.instant));
         }
     }
@@ -192,9 +232,9 @@ impl Algorithm for SlidingParts {
         if cost == 0 {
             return Verdict::admitted(0);
         }
-        let excess = (state.weight(view.reach) + cost).saturating_sub(self.rate.count);
+        let excess = (state.weight(view.reach, self.spread) + cost).saturating_sub(self.rate.count);
         if excess > 0 {
-            let free = self.leaves(view.newest, state.place(excess, view.reach));
+            let free = self.leaves(view.newest, state.place(excess, view.reach, self.spread));
             return Verdict::Refused { retry_after: free.since(now) };
         }
         self.append(state, cost, view);
@@ -203,7 +243,7 @@ impl Algorithm for SlidingParts {
 
     fn describe(&self, state: &SlidingPartsState, verdict: Verdict, now: Timestamp) -> Outcome {
         let view = self.view(state, now);
-        let weight = state.weight(view.reach);
+        let weight = state.weight(view.reach, self.spread);
         Outcome {
             verdict,
             limit: self.rate.count,
@@ -217,7 +257,7 @@ impl Algorithm for SlidingParts {
 
     fn refund(&self, state: &mut SlidingPartsState, units: u64, taken_at: Timestamp, now: Timestamp) {
         let view = self.settle(state, now);
-        state.forget(view.reach);
+        state.forget(view.reach, self.spread);
         // What has left the window is not given back: whoever came since is somebody else.
         let taken_at = taken_at.as_micros().div_ceil(self.step);
         let age = view.newest.div_ceil(self.step).checked_sub(taken_at);
@@ -229,7 +269,7 @@ impl Algorithm for SlidingParts {
 
     fn grant(&self, state: &mut SlidingPartsState, units: u64, now: Timestamp) {
         let view = self.settle(state, now);
-        state.forget(view.reach);
+        state.forget(view.reach, self.spread);
         let steps = state.forgive(units);
         self.move_back(state, steps);
     }
@@ -239,13 +279,21 @@ impl Algorithm for SlidingParts {
         let most = match overdraft {
             Overdraft::None => self.rate.count,
             Overdraft::OneCapacity => 2 * self.rate.count,
+            Overdraft::Unlimited => 2 * MOST,
         };
-        let room = most.saturating_sub(state.weight(view.reach));
+        let room = most.saturating_sub(state.weight(view.reach, self.spread));
         self.append(state, units.min(room), view);
     }
 
     fn used(&self, state: &SlidingPartsState, now: Timestamp) -> u64 {
-        state.weight(self.view(state, now).reach)
+        state.weight(self.view(state, now).reach, self.spread)
+    }
+
+    fn spent_until(&self, units: u64, until: Timestamp, _now: Timestamp) -> SlidingPartsState {
+        let count = u32::try_from(units.min(2 * self.rate.count)).unwrap_or(u32::MAX);
+        let newest = until.before(self.rate.period);
+        let part = (count > 0).then_some((0, 0, count));
+        SlidingPartsState::new(newest, part).unwrap_or_default()
     }
 
     fn forgettable_at(&self, state: &SlidingPartsState) -> Timestamp {

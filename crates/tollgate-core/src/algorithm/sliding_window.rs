@@ -225,6 +225,7 @@ impl Algorithm for SlidingWindow {
         let most = match overdraft {
             Overdraft::None => self.rate.count,
             Overdraft::OneCapacity => 2 * self.rate.count,
+            Overdraft::Unlimited => 2 * MOST,
         };
         let room = self.room(most, self.weight(*state, here));
         state.current = state.current.saturating_add(u32::try_from(units.min(room)).unwrap_or(0));
@@ -234,6 +235,16 @@ impl Algorithm for SlidingWindow {
         let mut state = *state;
         let here = self.locate(&mut state, now);
         low(self.weight(state, here).div_ceil(u128::from(self.width())))
+    }
+
+    /// Charged at `now` instead of by its end: the previous count fades, so units that are
+    /// still spent say nothing of how many there were.
+    fn spent_until(&self, units: u64, _until: Timestamp, now: Timestamp) -> SlidingWindowState {
+        let mut state = self.fresh();
+        if units > 0 {
+            self.charge(&mut state, units, Overdraft::OneCapacity, now);
+        }
+        state
     }
 
     fn forgettable_at(&self, state: &SlidingWindowState) -> Timestamp {

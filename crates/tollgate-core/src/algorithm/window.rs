@@ -150,6 +150,11 @@ impl Window {
         }
     }
 
+    /// Whether windows begin and end with the wall clock, and not with a key.
+    pub const fn is_aligned(&self) -> bool {
+        matches!(self, Self::Epoch(_) | Self::Calendar(_))
+    }
+
     /// The longest such a window ever is.
     pub const fn longest(&self) -> Span {
         match self {

@@ -120,6 +120,7 @@ impl Model for Counter {
             _ if self.tally => 1 << 49,
             Overdraft::None => self.limit,
             Overdraft::OneCapacity => 2 * self.limit,
+            Overdraft::Unlimited => 1 << 49,
         };
         let room = (most - current.units).max(0);
         current.units += room.min(units.into());

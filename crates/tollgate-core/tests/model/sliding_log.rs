@@ -106,6 +106,7 @@ impl Model for Log {
         let most = match overdraft {
             Overdraft::None => self.limit,
             Overdraft::OneCapacity => 2 * self.limit,
+            Overdraft::Unlimited => 1 << 17,
         };
         let room = most.saturating_sub(self.in_view(instant));
         self.append(room.min(usize::try_from(units).unwrap_or(usize::MAX)), instant);

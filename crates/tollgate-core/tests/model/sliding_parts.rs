@@ -4,6 +4,8 @@
 //! Places are measured in steps, and a unit passes when the border reaches the whole step
 //! at or after its place; at the newest step, when it reaches the time of the newest
 //! unit, which is known to the tick. Waits are searched for.
+//!
+//! Of a strict window, all units of a piece are where its last one is.
 
 use tollgate_core::{Outcome, Overdraft, SlidingParts, Timestamp, Verdict};
 
@@ -46,6 +48,7 @@ pub(crate) struct Pieces {
     period: i128,
     most: usize,
     step: i128,
+    strict: bool,
     held: Vec<Piece>,
     /// When the newest unit came, in ticks.
     newest: i128,
@@ -71,6 +74,7 @@ impl Pieces {
             period,
             most,
             step: step(period),
+            strict: quota.is_strict(),
             held: Vec::new(),
             newest: 0,
         }
@@ -137,12 +141,20 @@ impl Pieces {
             _ => self.held.push(Piece { first: at, last: at, units }),
         }
         if self.held.len() > self.most {
-            let apart = |pair: &[Piece]| (pair[1].first - pair[0].last) * (pair[0].units + pair[1].units);
+            let apart = |pair: &[Piece]| {
+                if self.strict {
+                    return (pair[1].last - pair[0].last) * pair[0].units;
+                }
+                (pair[1].first - pair[0].last) * (pair[0].units + pair[1].units)
+            };
             let least = self.held.windows(2).map(apart).min().expect("more than two pieces");
             let at = self.held.windows(2).position(|pair| apart(pair) == least).expect("it was there");
             let later = self.held.remove(at + 1);
             self.held[at].last = later.last;
             self.held[at].units += later.units;
+            if self.strict {
+                self.held[at].first = later.last;
+            }
         }
     }
 
@@ -224,6 +236,7 @@ impl Model for Pieces {
         let most = match overdraft {
             Overdraft::None => self.limit,
             Overdraft::OneCapacity => 2 * self.limit,
+            Overdraft::Unlimited => 1 << 31,
         };
         let room = (most - self.weight(now)).max(0);
         self.add(room.min(units.into()), now);

@@ -135,6 +135,7 @@ impl Model for Estimate {
         let most = match overdraft {
             Overdraft::None => self.limit,
             Overdraft::OneCapacity => 2 * self.limit,
+            Overdraft::Unlimited => 1 << 31,
         };
         let room = (Exact::from_integer(most) - self.estimate(now)).floor().to_integer().max(0);
         self.write(now, |spent, window| *spent.entry(window).or_default() += room.min(units.into()));

@@ -90,7 +90,7 @@ impl Model for TokenBucket {
         let tokens = self.refill(now);
         let floor = match overdraft {
             Overdraft::None => Exact::from_integer(0),
-            Overdraft::OneCapacity => -self.burst,
+            Overdraft::OneCapacity | Overdraft::Unlimited => -self.burst,
         };
         let after = tokens - Exact::from_integer(units.into());
         self.write(after.max(floor.min(tokens)), now);

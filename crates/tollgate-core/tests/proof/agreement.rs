@@ -76,6 +76,11 @@ fn a_sliding_window_in_parts_answers_like_its_pieces() {
 }
 
 #[test]
+fn a_strict_window_in_parts_answers_like_its_pieces() {
+    check_agreement(500, quotas::strict_parts());
+}
+
+#[test]
 fn a_sliding_log_answers_like_a_list_of_units() {
     check_agreement(500, quotas::sliding_logs());
 }

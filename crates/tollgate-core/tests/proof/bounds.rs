@@ -87,6 +87,15 @@ fn a_sliding_log_admits_its_limit_in_any_stretch() {
 }
 
 #[test]
+fn a_strict_window_in_parts_admits_its_limit_in_any_stretch() {
+    check(1_500, (quotas::strict_parts(), takes()), |(quota, trace)| {
+        let admitted = admitted(&quota, trace);
+        prop_assert!(most_within(&admitted, quota.period().as_micros().into()) <= quota.capacity().into());
+        Ok(())
+    });
+}
+
+#[test]
 fn a_sliding_window_keeps_its_formula_and_stays_below_twice_its_limit() {
     check(400, (quotas::sliding_windows(), takes()), |(quota, trace)| {
         let admitted = admitted(&quota, trace);

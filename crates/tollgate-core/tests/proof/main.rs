@@ -7,12 +7,14 @@
 //! Random, and the same every time: the seed is fixed, printed when something
 //! fails, and taken from `TOLLGATE_SEED` when that is set.
 
+mod advertised;
 mod agreement;
 mod bounds;
 mod calendars;
 mod clocks;
 mod damage;
 mod drift;
+mod evicted;
 mod giving_back;
 #[path = "../model/mod.rs"]
 mod model;
@@ -22,5 +24,6 @@ mod quotas;
 mod seed;
 mod sharing;
 mod slots;
+mod strict;
 mod ticks;
 mod trace;

@@ -135,6 +135,7 @@ fn what_is_empty_is_forgettable_whatever_the_clock_does() {
         quotas::fixed_windows(),
         quotas::sliding_windows(),
         quotas::sliding_parts(),
+        quotas::strict_parts(),
         quotas::sliding_logs()
     ];
     check(300, (windows, wild(), rest), |(quota, trace, now)| {

@@ -103,11 +103,19 @@ pub(crate) fn sliding_windows() -> impl Strategy<Value = Quota> {
 }
 
 pub(crate) fn sliding_parts() -> impl Strategy<Value = Quota> {
+    any_parts().prop_map(Quota::from)
+}
+
+pub(crate) fn strict_parts() -> impl Strategy<Value = Quota> {
+    any_parts().prop_map(|it| it.strict().into())
+}
+
+fn any_parts() -> impl Strategy<Value = SlidingParts> {
     let parts = prop_oneof![2..=3u32, Just(7), 2..=64u32];
     let rate = prop_oneof![rate(), small_rate(20), small_rate(1_000)];
     (rate, parts).prop_map(|(rate, parts)| {
         let rate = Rate::new(rate.count.min(1 << 30), rate.period);
-        SlidingParts::new(rate, parts).expect("a valid rate").into()
+        SlidingParts::new(rate, parts).expect("a valid rate")
     })
 }
 
@@ -118,7 +126,7 @@ pub(crate) fn sliding_logs() -> impl Strategy<Value = Quota> {
 
 /// Any quota that counts units.
 pub(crate) fn any() -> impl Strategy<Value = Quota> {
-    prop_oneof![whole(), sliding_parts()]
+    prop_oneof![4 => whole(), 1 => sliding_parts(), 1 => strict_parts()]
 }
 
 /// Those of a state that nothing is lost from: what was given back leaves no trace.

@@ -215,3 +215,36 @@ fn an_answer_in_an_encoding_that_cannot_be_passed_on_is_a_failure() {
         assert_eq!(upstream.connections(), 2, "a connection with such an answer on it is not used again");
     }
 }
+
+#[test]
+fn headers_that_replace_path_method_or_host_do_not_pass_the_gateway() {
+    let request = "GET /x HTTP/1.1\r\nhost: a\r\nx-original-url: /admin\r\nX_Rewrite_URL: /admin\r\n\
+                   x-http-method-override: DELETE\r\nx-kept: yes\r\n\r\n";
+    for (setting, kept) in [
+        ("workers: 1", ""),
+        ("override_headers: remove", ""),
+        ("override_headers: X-HTTP-Method-Override", "x-http-method-override"),
+        ("override_headers: keep", "x-original-url x_rewrite_url x-http-method-override"),
+    ] {
+        let upstream = Upstream::ok();
+        let seen = seen_of(&Behind::new(&upstream).with(setting), &upstream, request);
+        let names = seen.headers.iter().map(|(name, _)| name.to_ascii_lowercase());
+        let mut names: Vec<_> =
+            names.filter(|it| it.starts_with('x') && !it.starts_with("x-forwarded")).collect();
+        let mut expected: Vec<_> = kept.split_whitespace().chain(["x-kept"]).collect();
+        names.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(names, expected, "{setting}");
+    }
+}
+
+#[test]
+fn a_header_that_the_upstream_does_not_see_is_no_key() {
+    let upstream = Upstream::ok();
+    let policy = "limits: [{by: 'header:X-Original-URL', bucket: 1/hour}]";
+    let gateway = Behind::new(&upstream).limited(policy).serve();
+    let get = |url: &str| {
+        gateway.connect().ask(format!("GET / HTTP/1.1\r\nhost: a\r\nx-original-url: {url}\r\n\r\n"))
+    };
+    assert_eq!((get("/a").status(), get("/b").status()), (200, 429));
+}

@@ -8,10 +8,10 @@ use http_body::Body as _;
 use http_body_util::BodyExt as _;
 
 use crate::support::{
-    Behind, Certificate, Feed, H2Upstream, OK, ONCE, ONE_SLOT, Upstream, eventually, http2, wait_for,
+    Behind, Certificate, Feed, H2Upstream, OK, ONCE, ONE_SLOT_RELEASED, Upstream, eventually, http2, wait_for,
 };
 
-fn get(path: &str) -> Request<Feed> {
+pub(crate) fn get(path: &str) -> Request<Feed> {
     Request::get(format!("http://example.com{path}")).body(Feed::nothing()).unwrap()
 }
 
@@ -218,7 +218,7 @@ fn a_cancelled_request_is_over_for_everybody() {
             turn.wire.send(OK);
         }
     });
-    let gateway = Behind::new(&upstream).limited(ONE_SLOT).serve();
+    let gateway = Behind::new(&upstream).limited(ONE_SLOT_RELEASED).serve();
     wait_for(async {
         let mut client = http2(gateway.address).await;
         let slow = tokio::spawn(client.requests.send_request(get("/slow")));

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, mpsc};
 
-use crate::support::{Behind, OK, ONCE, ONE_SLOT, Upstream, eventually};
+use crate::support::{Behind, OK, ONCE, ONE_SLOT, ONE_SLOT_RELEASED, Upstream, eventually};
 
 #[test]
 fn a_refusal_costs_no_upstream_connection() {
@@ -102,7 +102,7 @@ fn a_slot_is_held_until_the_last_byte_of_the_answer() {
 }
 
 #[test]
-fn a_slot_is_free_again_when_the_client_is_gone() {
+fn where_the_service_stops_on_hangup_a_slot_is_free_again_when_the_client_is_gone() {
     for begun in [false, true] {
         let (noticed, gone) = mpsc::channel::<()>();
         let noticed = Mutex::new(noticed);
@@ -121,7 +121,7 @@ fn a_slot_is_free_again_when_the_client_is_gone() {
                 return;
             }
         });
-        let gateway = Behind::new(&upstream).limited(ONE_SLOT).serve();
+        let gateway = Behind::new(&upstream).limited(ONE_SLOT_RELEASED).serve();
         let mut client = gateway.connect();
         client.send("GET /slow HTTP/1.1\r\nhost: a\r\n\r\n");
         eventually("it is forwarded", || upstream.seen().len() == 1);

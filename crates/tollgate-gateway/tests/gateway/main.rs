@@ -4,13 +4,16 @@
 
 mod bodies;
 mod connections;
+mod credentials;
 mod crowds;
 mod draining;
+mod hangups;
 mod heads;
 mod hosts;
 mod http2;
 mod limits;
 mod malformed;
+mod paths;
 mod proxy_protocol;
 mod setting_up;
 mod settling;

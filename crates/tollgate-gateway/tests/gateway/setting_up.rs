@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::{Limiter, Policy};
-use tollgate_gateway::{Forwarding, Gateway, GatewaySettings, Target};
+use tollgate_gateway::{Forwarding, Gateway, GatewaySettings, OverrideHeaders, Target};
 
 use crate::support::{Certificate, settings};
 
@@ -11,9 +11,9 @@ use crate::support::{Certificate, settings};
 fn everything_that_can_be_set_is_read() {
     let read = settings(
         "upstream: [\"http://127.0.0.1:3000\", \"h2c://[::1]:50051\"], tls: {certificate: c.pem, key: k.pem}, \
-         upstream_ca: ca.pem, proxy_protocol: true, forwarded: both, workers: 3, keep_alive: 7, \
+         upstream_ca: ca.pem, proxy_protocol: true, forwarded: both, override_headers: [X-Method-Override], paths: refuse, workers: 3, keep_alive: 7, \
          timeouts: {connect: 1s, headers: 2s, idle: 3s, total: 4s, client_headers: 5s, client_idle: 6s, drain: 7s}, \
-         caps: {header_bytes: 8KiB, headers: 50, body: 1MB, connections: 10, streams: 11, tarpit: 12}, \
+         caps: {header_bytes: 8KiB, headers: 50, body: 1MB, connections: 10, streams: 11, tarpit: 12, detached: 13}, \
          eject: {after: 8, for: 9s}",
     )
     .unwrap();
@@ -25,6 +25,7 @@ fn everything_that_can_be_set_is_read() {
     assert_eq!(read.tls, Some(("c.pem".into(), "k.pem".into())));
     assert_eq!(read.upstream_ca, Some("ca.pem".into()));
     assert!(read.proxy_protocol);
+    assert_eq!(read.override_headers, OverrideHeaders::KeptOnly(vec!["x-method-override".into()]));
     assert_eq!((read.forwarding, read.workers, read.keep), (Forwarding::Both, Some(3), 7));
     let seconds = [
         read.connect,
@@ -39,6 +40,7 @@ fn everything_that_can_be_set_is_read() {
     assert_eq!(seconds.map(|it| it.as_secs()), [1, 2, 3, 4, 5, 6, 7, 9]);
     assert_eq!(read.caps.stalled, Duration::from_secs(3));
     assert_eq!((read.caps.header_bytes, read.caps.headers, read.body), (8192, 50, Some(1 << 20)));
+    assert_eq!(read.detached, 13);
     assert_eq!((read.caps.connections, read.caps.streams, read.tarpit, read.eject_after), (10, 11, 12, 8));
 
     assert_eq!(settings("").unwrap(), GatewaySettings::default());
@@ -56,6 +58,8 @@ fn mistakes_are_told_with_what_to_write_instead() {
         ("tls: {certificate: c.pem}", "`tls` has no `key`"),
         ("tls: {cert: c.pem, key: k.pem}", "certificate"),
         ("forwarded: yes-please", "forwarded"),
+        ("override_headers: [X-Api-Key]", "is not removed in any case"),
+        ("override_headers: drop", "`remove`, `keep`"),
         ("workers: 0", "workers"),
         ("timeouts: {connect: soon}", "connect"),
         ("timeouts: {read: 1s}", "headers"),
@@ -64,6 +68,7 @@ fn mistakes_are_told_with_what_to_write_instead() {
         ("caps: {body: lots}", "body"),
         ("caps: {tarpit: 1000001}", "tarpit"),
         ("caps: {waiting: 5}", "tarpit"),
+        ("caps: {abandoned: 5}", "detached"),
         ("eject: {max_fails: 3}", "after"),
         ("eject: {after: 0}", "after"),
     ] {

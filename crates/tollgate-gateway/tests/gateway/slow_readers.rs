@@ -6,8 +6,8 @@ use http::Request;
 use http_body_util::BodyExt as _;
 
 use crate::support::{
-    Behind, Feed, H2Upstream, OK, ONE_SLOT, PATIENCE, Upstream, Wire, eventually, http2_that_takes_nothing,
-    wait_for,
+    Behind, Feed, H2Upstream, OK, ONE_SLOT_RELEASED, PATIENCE, Upstream, Wire, eventually,
+    http2_that_takes_nothing, wait_for,
 };
 
 fn get(path: &str) -> Request<Feed> {
@@ -65,7 +65,7 @@ fn an_http_2_client_that_takes_nothing_is_cut_off() {
             return noticed.lock().unwrap().send(()).unwrap();
         }
     });
-    let gateway = Behind::new(&upstream).with("timeouts: {idle: 500ms}").limited(ONE_SLOT).serve();
+    let gateway = Behind::new(&upstream).with("timeouts: {idle: 500ms}").limited(ONE_SLOT_RELEASED).serve();
     wait_for(async {
         let mut client = http2_that_takes_nothing(gateway.address).await;
         let answer = client.requests.send_request(get("/large")).await.unwrap();

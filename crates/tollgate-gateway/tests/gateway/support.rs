@@ -27,3 +27,7 @@ pub(crate) const ONCE: &str = "limits: [{name: once, by: global, bucket: 1/hour}
 
 /// One request at a time.
 pub(crate) const ONE_SLOT: &str = "limits: [{name: slots, by: global, slots: 1}]";
+
+/// The same, for a service that stops when its connection is closed.
+pub(crate) const ONE_SLOT_RELEASED: &str =
+    "limits: [{name: slots, by: global, slots: 1, on_hangup: release}]";

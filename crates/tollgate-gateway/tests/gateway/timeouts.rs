@@ -7,7 +7,7 @@ use std::time::Duration;
 use socket2::{Domain, Socket, Type};
 
 use crate::support::{
-    Behind, Certificate, Feed, OK, ONE_SLOT, PATIENCE, Upstream, Wire, eventually, http2, wait_for,
+    Behind, Certificate, Feed, OK, ONE_SLOT_RELEASED, PATIENCE, Upstream, Wire, eventually, http2, wait_for,
 };
 
 /// Says one thing again and again, until nobody listens.
@@ -53,7 +53,8 @@ fn an_upstream_that_does_not_begin_to_answer_is_given_up() {
             turn.wire.assert_closed();
             closed.lock().unwrap().send(()).unwrap();
         });
-        let gateway = Behind::new(&upstream).with("timeouts: {headers: 600ms}").limited(ONE_SLOT).serve();
+        let gateway =
+            Behind::new(&upstream).with("timeouts: {headers: 600ms}").limited(ONE_SLOT_RELEASED).serve();
         let mut client = gateway.connect();
         client.get("/").assert_problem(504);
         noticed.recv_timeout(PATIENCE).unwrap();
@@ -145,7 +146,7 @@ fn a_client_that_takes_nothing_is_let_go_and_nothing_is_hoarded_for_it() {
         stopped.lock().unwrap().send(taken).unwrap();
     });
     let timeouts = "timeouts: {idle: 200ms, client_headers: 1h}";
-    let gateway = Behind::new(&upstream).with(timeouts).limited(ONE_SLOT).serve();
+    let gateway = Behind::new(&upstream).with(timeouts).limited(ONE_SLOT_RELEASED).serve();
     let mut client = gateway.connect();
     client.send("GET /endless HTTP/1.1\r\nhost: a\r\n\r\n");
     let taken = noticed.recv_timeout(PATIENCE).unwrap();

@@ -7,8 +7,9 @@
 
 use http::{HeaderName, header};
 use tollgate::policy::{Dialect, KeySource};
-use tollgate::{DecisionId, LimitOutcome, Quota, Span};
+use tollgate::{Decision, DecisionId, LimitOutcome, Span};
 
+use super::described::{Kind, of_kind};
 use super::{RetryAfter, Sheet, until_change};
 
 /// In whose words to speak: a limit's own come first, then those for all.
@@ -17,40 +18,41 @@ pub(crate) fn spoken<'s>(own: &'s [Dialect], all: &'s [Dialect]) -> impl Iterato
 }
 
 /// What a dialect may speak of.
-pub(super) struct Answer<'a> {
-    pub(super) decider: LimitOutcome<'a>,
+pub(super) struct Answer<'a, 'l> {
+    pub(super) decision: &'a Decision<'l>,
+    /// The limit that the headers describe.
+    pub(super) described: LimitOutcome<'a>,
     pub(super) is_refusal: bool,
     pub(super) id: DecisionId,
     pub(super) retry_after: Option<RetryAfter>,
 }
 
-pub(super) fn write(sheet: &mut Sheet, dialect: Dialect, answer: &Answer<'_>) {
+pub(super) fn write(sheet: &mut Sheet, dialect: Dialect, answer: &Answer<'_, '_>) {
     match dialect {
         Dialect::Discord => discord(sheet, answer),
         Dialect::OpenAi => openai(sheet, answer),
         Dialect::Stripe => stripe(sheet, answer),
         Dialect::Aws => aws(sheet, answer),
         Dialect::Envoy => envoy(sheet, answer),
-        // `X-RateLimit-*` and `Retry-After` are its headers already.
-        Dialect::GitHub => {}
+        Dialect::GitHub => github(sheet, answer),
     }
 }
 
 /// `-Reset-After` may have a fraction; `-Bucket` tells limits apart and not their keys.
-fn discord(sheet: &mut Sheet, answer: &Answer<'_>) {
+fn discord(sheet: &mut Sheet, answer: &Answer<'_, '_>) {
     static RESET_AFTER: HeaderName = HeaderName::from_static("x-ratelimit-reset-after");
     static BUCKET: HeaderName = HeaderName::from_static("x-ratelimit-bucket");
     static SCOPE: HeaderName = HeaderName::from_static("x-ratelimit-scope");
     static GLOBAL: HeaderName = HeaderName::from_static("x-ratelimit-global");
     static VIA: HeaderName = header::VIA;
-    sheet.raw(&seconds(until_change(&answer.decider).as_millis_ceil()));
+    sheet.raw(&seconds(until_change(&answer.described).as_millis_ceil()));
     sheet.end(&RESET_AFTER);
-    sheet.bytes(&DecisionId(answer.decider.rule().id.0).digits());
+    sheet.bytes(&DecisionId(answer.described.rule().id.0).digits());
     sheet.end(&BUCKET);
     if answer.is_refusal {
-        let everything = covers_everything(&answer.decider);
+        let everything = covers_everything(&answer.described);
         // Being refused because of others does not count against a caller there.
-        let shared = matches!(answer.decider.limit().by(), [KeySource::Global]);
+        let shared = matches!(answer.described.limit().by(), [KeySource::Global]);
         sheet.fixed_for(
             &SCOPE,
             if shared {
@@ -69,17 +71,39 @@ fn discord(sheet: &mut Sheet, answer: &Answer<'_>) {
     }
 }
 
-/// Resets are durations as Go writes them: `6m0s`, `20ms`.
-fn openai(sheet: &mut Sheet, answer: &Answer<'_>) {
-    static LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit-requests");
-    static REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining-requests");
-    static RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset-requests");
+/// Three headers about the limits of one kind. Resets are durations as Go writes them: `6m0s`, `20ms`.
+struct Family {
+    kind: Kind,
+    limit: HeaderName,
+    remaining: HeaderName,
+    reset: HeaderName,
+}
+
+static REQUESTS: Family = Family {
+    kind: Kind::Requests,
+    limit: HeaderName::from_static("x-ratelimit-limit-requests"),
+    remaining: HeaderName::from_static("x-ratelimit-remaining-requests"),
+    reset: HeaderName::from_static("x-ratelimit-reset-requests"),
+};
+
+static TOKENS: Family = Family {
+    kind: Kind::Cost,
+    limit: HeaderName::from_static("x-ratelimit-limit-tokens"),
+    remaining: HeaderName::from_static("x-ratelimit-remaining-tokens"),
+    reset: HeaderName::from_static("x-ratelimit-reset-tokens"),
+};
+
+/// Requests and tokens have a family of headers each: limits on cost are tokens there.
+fn openai(sheet: &mut Sheet, answer: &Answer<'_, '_>) {
     static SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
     static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-    sheet.number_for(&LIMIT, answer.decider.outcome().limit);
-    sheet.number_for(&REMAINING, answer.decider.outcome().remaining);
-    sheet.raw(&go_duration(until_change(&answer.decider)));
-    sheet.end(&RESET);
+    for family in [&REQUESTS, &TOKENS] {
+        let Some(limit) = of_kind(family.kind, answer.decision, answer.described) else { continue };
+        sheet.number_for(&family.limit, limit.outcome().limit);
+        sheet.number_for(&family.remaining, limit.outcome().remaining);
+        sheet.raw(&go_duration(until_change(&limit)));
+        sheet.end(&family.reset);
+    }
     if answer.is_refusal {
         sheet.fixed_for(&SHOULD_RETRY, yes_or_no(answer.retry_after.is_some()));
         sheet.bytes(&answer.id.digits());
@@ -87,14 +111,26 @@ fn openai(sheet: &mut Sheet, answer: &Answer<'_>) {
     }
 }
 
+/// `X-RateLimit-*` and `Retry-After` are its headers already; these two go with them.
+fn github(sheet: &mut Sheet, answer: &Answer<'_, '_>) {
+    static USED: HeaderName = HeaderName::from_static("x-ratelimit-used");
+    static RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
+    let outcome = answer.described.outcome();
+    sheet.number_for(&USED, outcome.limit.saturating_sub(outcome.remaining));
+    for byte in answer.described.limit().name().bytes() {
+        sheet.bytes(&[if byte.is_ascii_graphic() { byte } else { b'?' }]);
+    }
+    sheet.end(&RESOURCE);
+}
+
 /// Its clients retry a 429 only when told to.
-fn stripe(sheet: &mut Sheet, answer: &Answer<'_>) {
+fn stripe(sheet: &mut Sheet, answer: &Answer<'_, '_>) {
     static REASON: HeaderName = HeaderName::from_static("stripe-rate-limited-reason");
     static SHOULD_RETRY: HeaderName = HeaderName::from_static("stripe-should-retry");
     static REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
     if answer.is_refusal {
-        let slots = matches!(answer.decider.rule().quota, Quota::Concurrency(_));
-        let reason = match (covers_everything(&answer.decider), slots) {
+        let slots = Kind::of(&answer.described) == Kind::Slots;
+        let reason = match (covers_everything(&answer.described), slots) {
             (true, false) => "global-rate",
             (false, false) => "endpoint-rate",
             (true, true) => "global-concurrency",
@@ -108,7 +144,7 @@ fn stripe(sheet: &mut Sheet, answer: &Answer<'_>) {
 }
 
 /// Its SDKs go by the error's name, and count in milliseconds.
-fn aws(sheet: &mut Sheet, answer: &Answer<'_>) {
+fn aws(sheet: &mut Sheet, answer: &Answer<'_, '_>) {
     static ERROR_TYPE: HeaderName = HeaderName::from_static("x-amzn-errortype");
     static RETRY_AFTER: HeaderName = HeaderName::from_static("x-amz-retry-after");
     static REQUEST_ID: HeaderName = HeaderName::from_static("x-amzn-requestid");
@@ -127,7 +163,7 @@ fn aws(sheet: &mut Sheet, answer: &Answer<'_>) {
 }
 
 /// Says that it was the limiter, and not the service, that refused.
-fn envoy(sheet: &mut Sheet, answer: &Answer<'_>) {
+fn envoy(sheet: &mut Sheet, answer: &Answer<'_, '_>) {
     static RATELIMITED: HeaderName = HeaderName::from_static("x-envoy-ratelimited");
     if answer.is_refusal {
         sheet.fixed_for(&RATELIMITED, "true");
@@ -137,8 +173,10 @@ fn envoy(sheet: &mut Sheet, answer: &Answer<'_>) {
 /// Whether all of a caller's requests meet this limit.
 pub(crate) fn covers_everything(limit: &LimitOutcome<'_>) -> bool {
     let limit = limit.limit();
-    let conditions =
-        limit.methods().next().is_some() || !limit.hosts().is_empty() || !limit.headers().is_empty();
+    let conditions = limit.methods().next().is_some()
+        || !limit.hosts().is_empty()
+        || !limit.headers().is_empty()
+        || !limit.except().is_empty();
     !conditions && limit.endpoints().iter().any(|endpoint| endpoint.to_string() == "/**")
 }
 

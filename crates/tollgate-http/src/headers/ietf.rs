@@ -5,36 +5,34 @@
 //! the other. Draft 6 has three plain headers (`triple`) and a policy without
 //! names. Limits in shadow mode decide nothing and are not spoken of. No name comes twice.
 //!
-//! Windows are whole seconds above zero, so short ones are rounded up: a client
-//! that believes them sends less than it may, never more.
+//! `q` over `w` is the rate that the limit sustains, in whole seconds (`Quota::advertised`);
+//! of a calendar window, `w` is the length of the present one. No `r` is above its `q`.
 //!
 //! Not here: `pk`, which would show who shares an allowance with whom.
 
 mod remembered;
 
 use http::HeaderName;
-use tollgate::{Decision, LimitOutcome, Quota};
+use tollgate::{AdvertisedRate, Decision, LimitOutcome, MAX_UNITS, Quota, Timestamp};
 
 use super::{Sheet, until_change};
 
 static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 static RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// The largest integer of a structured field.
-const MOST: u64 = 999_999_999_999_999;
-
-pub(super) fn write_draft_11(sheet: &mut Sheet, decision: &Decision<'_>) {
-    remembered::with_words(decision, |words| {
+pub(super) fn write_draft_11(sheet: &mut Sheet, decision: &Decision<'_>, at: Timestamp) {
+    remembered::with_words(decision, at, |words| {
         sheet.ready_for(&RATELIMIT_POLICY, words.policy());
-        for (at, limit) in spoken_of(decision).enumerate() {
-            if at > 0 {
+        for (index, limit) in spoken_of(decision).enumerate() {
+            if index > 0 {
                 sheet.raw(", ");
             }
-            sheet.bytes(words.member(at));
-            sheet.number(limit.outcome().remaining.min(MOST));
+            let (member, quota) = words.member(index);
+            sheet.bytes(member);
+            sheet.number(limit.outcome().remaining.min(quota));
             if !has_slots(&limit) {
                 sheet.raw(";t=");
-                sheet.number(until_change(&limit).as_secs_ceil().min(MOST));
+                sheet.number(until_change(&limit).as_secs_ceil().min(MAX_UNITS));
             }
         }
         sheet.end(&RATELIMIT);
@@ -66,21 +64,20 @@ fn has_slots(limit: &LimitOutcome<'_>) -> bool {
 
 /// The policy of drafts 4 to 6. A window is required there, and no two may have
 /// the same quota: the first stands for those that follow.
-pub(super) fn write_draft_6_policy(sheet: &mut Sheet, decision: &Decision<'_>) {
-    let windows = || spoken_of(decision).filter(|limit| !has_slots(limit));
+pub(super) fn write_draft_6_policy(sheet: &mut Sheet, decision: &Decision<'_>, at: Timestamp) {
+    let rates = || spoken_of(decision).filter_map(|limit| advertised(&limit, at));
     let mut list = List(sheet);
-    for (index, limit) in windows().enumerate() {
-        let quota = limit.outcome().limit;
-        if windows().take(index).all(|earlier| earlier.outcome().limit != quota) {
-            list.integer(quota);
-            list.parameter(";w=", window(&limit));
+    for (index, rate) in rates().enumerate() {
+        if rates().take(index).all(|earlier| earlier.units != rate.units) {
+            list.integer(rate.units);
+            list.parameter(";w=", rate.seconds);
         }
     }
     list.0.end(&RATELIMIT_POLICY);
 }
 
-fn window(limit: &LimitOutcome<'_>) -> u64 {
-    limit.rule().quota.period().as_secs_ceil().max(1)
+fn advertised(limit: &LimitOutcome<'_>, at: Timestamp) -> Option<AdvertisedRate> {
+    limit.rule().quota.advertised(at)
 }
 
 /// A list of a structured field, as it grows.
@@ -92,13 +89,13 @@ impl List<'_> {
         if !self.0.is_blank() {
             self.0.raw(", ");
         }
-        self.0.number(value.min(MOST));
+        self.0.number(value.min(MAX_UNITS));
     }
 
     /// A parameter of the last member.
     #[inline]
     fn parameter(&mut self, key: &str, value: u64) {
         self.0.raw(key);
-        self.0.number(value.min(MOST));
+        self.0.number(value.min(MAX_UNITS));
     }
 }

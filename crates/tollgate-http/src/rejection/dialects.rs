@@ -3,10 +3,10 @@
 //! | dialect | body | because |
 //! |---|---|---|
 //! | `discord` | `message`, `retry_after` in seconds with a fraction, `global` | `discord.py` waits for the body's `retry_after` |
-//! | `openai` | an `error` with `type` and `code` | the exception shows them |
+//! | `openai` | an `error` with `type` (`requests`, `tokens`) and `code` | the exception shows them |
 //! | `stripe` | an `error` with `type` and `code` | anything else is an error of its own |
 //! | `aws` | the error's name, as JSON or XML | what has no such name is not retried |
-//! | `github` | a `message` about a secondary rate limit | these words are what its plugin looks for |
+//! | `github` | a `message` about the primary or a secondary rate limit | these words are what its plugin looks for |
 //! | `envoy` | none: the next dialect, or the plain form | |
 //!
 //! Not here: their headers (`headers::dialects`).
@@ -17,9 +17,9 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, StatusCode};
 use serde::Serialize;
-use tollgate::policy::Dialect;
+use tollgate::policy::{Dialect, HeaderSettings};
 
-use super::{Rejection, RetryAfter};
+use super::{Kind, Rejection, RetryAfter};
 
 /// What a dialect makes of a refusal.
 pub(super) struct Imitation {
@@ -33,13 +33,14 @@ pub(super) fn body(
     dialect: Dialect,
     rejection: &Rejection<'_, '_>,
     request: &HeaderMap,
+    settings: &HeaderSettings,
 ) -> Option<Imitation> {
     match dialect {
         Dialect::Discord => Some(discord(rejection)),
         Dialect::OpenAi => Some(openai(rejection)),
         Dialect::Stripe => Some(stripe(rejection)),
         Dialect::Aws => Some(aws(rejection, request)),
-        Dialect::GitHub => Some(github(rejection)),
+        Dialect::GitHub => Some(github(rejection, settings)),
         Dialect::Envoy => None,
     }
 }
@@ -90,6 +91,7 @@ fn discord(rejection: &Rejection<'_, '_>) -> Imitation {
     Imitation { status, ..json(rejection, &body) }
 }
 
+/// The `type` of a refusal says what there was too much of: `requests` or `tokens`.
 fn openai(rejection: &Rejection<'_, '_>) -> Imitation {
     #[derive(Serialize)]
     struct Body<'r> {
@@ -104,7 +106,8 @@ fn openai(rejection: &Rejection<'_, '_>) -> Imitation {
         code: &'static str,
     }
     let (kind, code) = match Why::of(rejection) {
-        Why::TooOften => ("rate_limit_error", "rate_limit_exceeded"),
+        Why::TooOften if rejection.kind() == Some(Kind::Cost) => ("tokens", "rate_limit_exceeded"),
+        Why::TooOften => ("requests", "rate_limit_exceeded"),
         Why::TooMuch => ("invalid_request_error", "request_too_large"),
         Why::Forbidden => ("permission_error", "forbidden"),
         Why::Outage => ("server_error", "service_unavailable"),
@@ -179,13 +182,18 @@ fn text<'r>(request: &'r HeaderMap, name: &http::HeaderName) -> &'r str {
     request.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-fn github(rejection: &Rejection<'_, '_>) -> Imitation {
+/// Its plugin waits for `X-RateLimit-Reset` where the primary limit is used up, and for
+/// `Retry-After` where it reads of a secondary rate limit.
+fn github(rejection: &Rejection<'_, '_>, settings: &HeaderSettings) -> Imitation {
     #[derive(Serialize)]
     struct Body {
         message: String,
         status: String,
     }
     let message = match Why::of(rejection) {
+        Why::TooOften if rejection.is_primary(settings) => {
+            format!("API rate limit exceeded: {}", rejection.detail)
+        }
         Why::TooOften => format!("You have exceeded a secondary rate limit: {}", rejection.detail),
         _ => rejection.detail.clone(),
     };

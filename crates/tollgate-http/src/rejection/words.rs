@@ -5,8 +5,10 @@
 //!
 //! Pushed and not formatted: every refusal of a flood is worded.
 
+use std::fmt::Write as _;
+
 use tollgate::policy::{Block, BlockReason};
-use tollgate::{LimitOutcome, Quota, Rate, Verdict, Window};
+use tollgate::{LimitOutcome, Quota, Rate, Span, Verdict, Window};
 
 use crate::headers::RetryAfter;
 
@@ -25,8 +27,8 @@ pub(super) fn quota(limit: &LimitOutcome<'_>, retry_after: Option<RetryAfter>) -
         }
         (_, Some(wait)) => {
             words.push_str("; try again in ");
-            number(wait.seconds(), &mut words);
-            words.push_str(" s");
+            // Whole seconds, as `Retry-After` has them. Writing to memory does not fail.
+            let _never = write!(words, "{}", Span::from_secs(wait.seconds()).human());
         }
         (_, None) => {}
     }
@@ -41,6 +43,14 @@ pub(super) fn block(block: Block<'_>) -> String {
         BlockReason::MissingKey => {
             let parts: Vec<_> = block.limit.by().iter().map(|part| format!("`{part}`")).collect();
             format!("limit `{name}` counts by {}, which this request does not have", parts.join(" and "))
+        }
+        BlockReason::Ambiguous => {
+            let parts: Vec<_> = block.limit.by().iter().map(|part| format!("`{part}`")).collect();
+            let parts = parts.join(" and ");
+            format!(
+                "this request gives several different values for {parts}, by which limit `{name}` counts, or \
+                 for its plan; send one value"
+            )
         }
     }
 }

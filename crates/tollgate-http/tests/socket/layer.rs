@@ -184,7 +184,7 @@ async fn refusals_come_in_the_form_that_is_asked_for() {
         let answer = served.get("/", &[("accept", accept)]).await;
         assert_eq!((answer.status, answer.header("content-type")), (429, content_type));
         if content_type.starts_with("text") {
-            assert_eq!(answer.body, "limit `a` allows 1 per minute; try again in 60 s\n");
+            assert_eq!(answer.body, "limit `a` allows 1 per minute; try again in 1 min\n");
         } else {
             assert_eq!(answer.json()["retry_after"], 60);
         }
@@ -203,7 +203,7 @@ async fn refusals_in_your_own_words_keep_their_headers() {
     served.get("/calm", &[]).await;
     let answer = served.get("/calm", &[]).await;
     assert_eq!(answer.status, 420);
-    assert_eq!(answer.body, "/calm: limit `a` allows 1 per minute; try again in 60 s");
+    assert_eq!(answer.body, "/calm: limit `a` allows 1 per minute; try again in 1 min");
     assert_eq!((answer.header("x-own"), answer.header("retry-after")), ("1", "60"));
     assert_eq!((answer.header("cache-control"), answer.header("ratelimit")), ("no-store", r#""a";r=0;t=60"#));
 }

@@ -1,5 +1,6 @@
 //! One limit: checked as a whole, then given its name and its rules.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use tollgate_core::{Quota, Rule, RuleId};
@@ -12,7 +13,7 @@ use crate::key::Key;
 use crate::limit::{Allowance, Limit};
 use crate::net::Net;
 use crate::pattern::PathPattern;
-use crate::settings::ClientAddress;
+use crate::settings::{ClientAddress, PathSettings};
 use crate::source::KeySource;
 use crate::written::limit as written;
 
@@ -24,32 +25,40 @@ pub(super) struct Draft<'l> {
     overrides: Vec<(Key, Granted)>,
 }
 
+/// The settings that keys of requests depend on.
+#[derive(Default)]
+pub(super) struct KeySettings {
+    pub(super) client: ClientAddress,
+    pub(super) paths: PathSettings,
+}
+
 /// `None` when something is wrong with it, which was reported.
 pub(super) fn draft<'l>(
     limit: &'l written::Limit,
-    client: &ClientAddress,
+    settings: &KeySettings,
     problems: &mut Problems,
 ) -> Option<Draft<'l>> {
     if limit.descriptor.is_none() {
         keys_exist(limit, problems);
+        covers_something(limit, problems);
     }
     super::descriptor::keys_exist(limit, problems);
-    draft_amount(limit, "", client, problems)
+    draft_amount(limit, "", settings, problems)
 }
 
 /// What is tried beside a limit that was found to count by keys that exist.
 pub(super) fn draft_candidate<'l>(
     limit: &'l written::Limit,
-    client: &ClientAddress,
+    settings: &KeySettings,
     problems: &mut Problems,
 ) -> Option<Draft<'l>> {
-    draft_amount(limit, " of the candidate", client, problems)
+    draft_amount(limit, " of the candidate", settings, problems)
 }
 
 fn draft_amount<'l>(
     limit: &'l written::Limit,
     whose: &str,
-    client: &ClientAddress,
+    settings: &KeySettings,
     problems: &mut Problems,
 ) -> Option<Draft<'l>> {
     let amount = Amount::of(limit, problems)?;
@@ -63,7 +72,7 @@ fn draft_amount<'l>(
             cost_fits(limit, quotas, &format!(" of plan `{name}`{whose}"), problems);
         }
     }
-    let overrides = overrides(limit, &amount, client, problems);
+    let overrides = overrides(limit, &amount, settings, problems);
     Some(Draft { limit, amount, plans, overrides })
 }
 
@@ -89,6 +98,22 @@ fn keys_exist(limit: &written::Limit, problems: &mut Problems) {
     }
 }
 
+/// An exception that covers a whole endpoint leaves nothing of it.
+fn covers_something(limit: &written::Limit, problems: &mut Problems) {
+    let everything = PathPattern::everything();
+    let endpoints = limit.endpoint.iter().map(|it| (&it.value, Some(it.place)));
+    let endpoints = endpoints.chain(limit.endpoint.is_empty().then_some((&everything, None)));
+    for (endpoint, place) in endpoints {
+        let Some(except) = limit.except.iter().find(|it| it.value.covers_all_of(endpoint)) else { continue };
+        let problem = problems.error(except.place, format!("this exception leaves nothing of `{endpoint}`"));
+        problem.label("covers all of it");
+        if let Some(place) = place {
+            problem.related(place, "this endpoint");
+        }
+        problem.help("an exception is narrower than the endpoint: `endpoint: /**` and `except: /healthz`");
+    }
+}
+
 fn cost_fits(limit: &written::Limit, base: &[Quota], whose: &str, problems: &mut Problems) {
     let reserve = limit.cost.as_ref().and_then(|it| it.value.reserve.as_ref());
     let Some(Located { value: Cost::Fixed(cost), place }) = reserve else { return };
@@ -102,7 +127,7 @@ fn cost_fits(limit: &written::Limit, base: &[Quota], whose: &str, problems: &mut
 fn overrides(
     limit: &written::Limit,
     amount: &Amount<'_>,
-    client: &ClientAddress,
+    settings: &KeySettings,
     problems: &mut Problems,
 ) -> Vec<(Key, Granted)> {
     let Some((first, _)) = limit.overrides.first() else { return Vec::new() };
@@ -129,7 +154,7 @@ fn overrides(
         let key = match (source, &limit.descriptor) {
             (KeySource::Descriptor, None) => None,
             (KeySource::Descriptor, Some(it)) => super::descriptor::key_of(it, name, problems),
-            _ => key_of(source, name, client, problems),
+            _ => key_of(source, name, settings, problems),
         };
         let Some(key) = key else { continue };
         if let Some(first) = seen.insert(key.clone(), name.place) {
@@ -151,7 +176,7 @@ fn overrides(
 fn key_of(
     source: &KeySource,
     name: &Located<String>,
-    client: &ClientAddress,
+    settings: &KeySettings,
     problems: &mut Problems,
 ) -> Option<Key> {
     let mut key = Key::default();
@@ -162,7 +187,11 @@ fn key_of(
                 .help("`missing` says what happens without one");
             return None;
         }
-        key.push_value(source, name.value.as_bytes());
+        let value = match source {
+            KeySource::Path(_) => settings.paths.path_value(&name.value),
+            _ => Cow::Borrowed(&*name.value),
+        };
+        key.push_value(source, value.as_bytes());
         return Some(key);
     }
     let net = match Net::parse(&name.value) {
@@ -172,6 +201,7 @@ fn key_of(
             return None;
         }
     };
+    let client = &settings.client;
     let (whole, prefix) =
         if net.address().is_ipv4() { (32, client.ipv4_prefix) } else { (128, client.ipv6_prefix) };
     if net.prefix() != whole && net.prefix() != prefix {
@@ -227,6 +257,7 @@ impl Draft<'_> {
             } else {
                 endpoints
             },
+            except: limit.except.iter().map(|it| it.value.clone()).collect(),
             hosts: limit.host.iter().map(|it| it.value.clone()).collect(),
             methods: limit.method.iter().map(|it| it.value.as_str().into()).collect(),
             headers: limit.headers.clone(),
@@ -241,10 +272,12 @@ impl Draft<'_> {
             mode: limit.mode.map(|it| it.value).unwrap_or_default(),
             count_denied: limit.count_denied.is_some_and(|it| it.value),
             on_outage: limit.on_outage.map(|it| it.value).unwrap_or_default(),
+            on_hangup: limit.on_hangup.map(|it| it.value).unwrap_or_default(),
             dialects: limit.dialects.clone(),
             rules: rules("", amount.base.clone()),
             plans: plans.into_iter().map(plan).collect(),
             overrides: overrides.into_iter().map(exception).collect(),
+            blocks_keys: false,
         }
     }
 }

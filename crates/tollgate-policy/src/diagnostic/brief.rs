@@ -4,13 +4,18 @@
 //! policy may hold API keys: under `allow`, as names of `overrides`, or anywhere
 //! after a slip of the hand. So no line of the file is shown, and what a message
 //! quotes from it is cut as keys are cut everywhere (`privacy`), unless it is a
-//! word of the format.
+//! word of the format, or a slip of the finger away from the word of the format that the
+//! message itself suggests: `` `minuet` is not a unit of time (did you mean `minute`?) ``.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 
 use super::{Diagnostic, Severity, Sources, excerpt, store};
+use crate::suggest::nearest;
+use crate::trap::Trap;
+use crate::written::limit::METHODS;
+use crate::written::rate;
 
 /// How much of a quoted value is shown, in characters.
 const SHOWN: usize = 4;
@@ -46,12 +51,16 @@ impl Brief {
     pub(super) fn new(sources: &Sources) -> Self {
         let mut words: HashSet<String> = OF_ENVOY.into_iter().map(Into::into).collect();
         collect_words(&crate::written::schema(), &mut words);
+        // What stands in values, which the schema describes by patterns.
+        let in_values = rate::words().chain(METHODS).chain(Trap::ALL.iter().map(|it| it.code()));
+        words.extend(in_values.map(str::to_owned));
         Self { written: sources.texts().map(str::to_lowercase).collect::<Vec<_>>().join("\n"), words }
     }
 
     /// `FILE:LINE:COLUMN: message (label; help)`, with a line break behind it.
     pub(super) fn render(&self, it: &Diagnostic, sources: &Sources, file: &str, out: &mut String) {
-        let said = |text: &str| excerpt::printable(&self.veiled(&store::said(it, sources, text)));
+        let suggested = self.suggested(it);
+        let said = |text: &str| excerpt::printable(&self.veiled(&store::said(it, sources, text), &suggested));
         out.push_str(&excerpt::whereabouts(it.place, sources, file));
         let kind = if it.severity == Severity::Warning { it.kind() } else { String::new() };
         out.extend([if kind.is_empty() { "" } else { ": " }, &kind, ": "]);
@@ -64,24 +73,32 @@ impl Brief {
         out.push('\n');
     }
 
+    /// The words of the format that a diagnostic suggests.
+    fn suggested<'d>(&self, it: &'d Diagnostic) -> Vec<&'d str> {
+        let hints =
+            std::iter::once(&it.label).chain(&it.help).filter_map(|text| text.split_once("did you mean"));
+        let quoted = hints.flat_map(|(_, rest)| rest.split('`').skip(1).step_by(2));
+        quoted.flat_map(pieces).filter(|piece| self.words.contains(*piece)).collect()
+    }
+
     /// The same text, without the values that stand between backticks.
-    fn veiled(&self, text: &str) -> String {
+    fn veiled(&self, text: &str, suggested: &[&str]) -> String {
         let pieces: Vec<_> = text.split('`').collect();
         // An odd backtick is one of a value: nobody knows any more where values begin.
         let all = pieces.len().is_multiple_of(2);
         let veil = |(at, piece): (usize, &&str)| {
-            if all || at % 2 == 1 { self.veiled_value(piece) } else { (*piece).to_owned() }
+            if all || at % 2 == 1 { self.veiled_value(piece, suggested) } else { (*piece).to_owned() }
         };
         pieces.iter().enumerate().map(veil).collect::<Vec<_>>().join("`")
     }
 
-    fn veiled_value(&self, text: &str) -> String {
+    fn veiled_value(&self, text: &str, suggested: &[&str]) -> String {
         let ends = |char: char| char.is_whitespace() || ":,{}[]\"'".contains(char);
         let mut out = String::new();
         for piece in text.split_inclusive(ends) {
             let word = piece.trim_end_matches(ends);
             let cut = match word.char_indices().nth(SHOWN) {
-                Some((at, _)) if self.may_be_secret(word) => Some(at),
+                Some((at, _)) if self.may_be_secret(word, suggested) => Some(at),
                 _ => None,
             };
             match cut {
@@ -92,11 +109,34 @@ impl Brief {
         out
     }
 
-    fn may_be_secret(&self, word: &str) -> bool {
+    fn may_be_secret(&self, word: &str, suggested: &[&str]) -> bool {
         // Long values come here cut already, and endpoints with the slash that they lack.
         let word = word.strip_suffix("...").unwrap_or(word).trim_start_matches('/');
-        !self.words.contains(word) && self.written.contains(&word.to_lowercase())
+        !self.is_of_format(word)
+            && nearest(word, suggested.iter().copied()).is_none()
+            && self.written.contains(&word.to_lowercase())
     }
+
+    /// Whether a text is a word of the format, or several with numbers between them: `10/minute`.
+    fn is_of_format(&self, text: &str) -> bool {
+        if self.words.contains(text) {
+            return true;
+        }
+        let is_number = |piece: &str| {
+            piece.len() <= MAX_DIGITS && piece.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_')
+        };
+        let is_word =
+            |piece: &str| self.words.contains(piece.trim_start_matches(|it: char| it.is_ascii_digit()));
+        pieces(text).any(is_word) && pieces(text).all(|piece| is_word(piece) || is_number(piece))
+    }
+}
+
+/// A longer number in a value may be an account's.
+const MAX_DIGITS: usize = 9;
+
+/// The words and numbers of a value.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|char: char| !char.is_alphanumeric() && !"-_".contains(char)).filter(|piece| !piece.is_empty())
 }
 
 /// Every word of the schema: names of fields, and values to choose from.
@@ -129,6 +169,36 @@ mod tests {
         assert_eq!(said.lines().count(), 1, "{said}");
         assert_eq!(brief("limits:\n- {by: ipp, bukcet: 1/s}\n").lines().count(), 2);
         assert!(brief("limits: [{by: ip, bucket: 1/s, missing: no}]").contains("`missing` cannot be `no`"));
+    }
+
+    #[test]
+    fn a_hint_is_shown_whole_also_where_the_file_has_the_word_elsewhere() {
+        let said = brief("limits:\n  - {by: ip, bucket: 10/minuet}\n  - {by: user, bucket: 10/minute}\n");
+        assert!(said.contains("`minuet`") && said.contains("did you mean `minute`?"), "{said}");
+        let said = brief("limits:\n  - {by: ip, algorithm: sliding-windwo, rate: 1/s}\n");
+        assert!(said.contains("`sliding-windwo`") && said.contains("`sliding-window`"), "{said}");
+        let said = brief("limits:\n  - {by: ip, bukcet: 1/s, bucket: 10/minute}\n");
+        assert!(said.contains("`bukcet`") && said.contains("`bucket`"), "{said}");
+        let odd = "limits: [{by: ip, method: DELTE, bucket: 1/s}, {by: ip, method: DELETE, bucket: 1/s}]";
+        let said = Policy::parse(odd).unwrap().warnings().brief("p.yaml");
+        assert!(said.contains("`DELTE`") && said.contains("`DELETE`"), "{said}");
+        let said = brief("limits: [{by: ip, bucket: 10/minute/5}, {by: user, bucket: 10/minute}]");
+        assert!(said.contains("minute"), "{said}");
+    }
+
+    #[test]
+    fn a_hint_shows_no_value_that_only_stands_near_it() {
+        for text in [
+            "limits: [{by: ip, bucket: 1/s}]\nallow: [sk-live-51secret]",
+            "limits: [{by: ip, bucket: 1/s}]\nallow: [4929123456789]",
+            "limits: [{by: ip, bucket: 1/s}]\nallow: [hunter2hunter2]",
+        ] {
+            let said = brief(text);
+            assert!(
+                !said.contains("51secret") && !said.contains("3456789") && !said.contains("hunter2"),
+                "{said}"
+            );
+        }
     }
 
     #[test]

@@ -17,12 +17,13 @@ use schemars::JsonSchema;
 use tollgate_core::Span;
 
 use cost::CostText;
+pub(super) use values::patterns;
 use values::{algorithm, allowances, by, headers, method, name, parsed, windows};
-pub(crate) use words::WORDS;
 use words::{
-    ALIGNS, AMOUNTS, AlgorithmWord, AlignWord, MISSING, MISSING_ELSEWHERE, MODES, MODES_ELSEWHERE,
-    MissingWord, ModeWord, OUTAGES, OUTAGES_ELSEWHERE, OutageWord,
+    ALIGNS, AMOUNTS, AlgorithmWord, AlignWord, HANGUPS, HANGUPS_ELSEWHERE, HangupWord, MISSING,
+    MISSING_ELSEWHERE, MODES, MODES_ELSEWHERE, MissingWord, ModeWord, OUTAGES, OUTAGES_ELSEWHERE, OutageWord,
 };
+pub(crate) use words::{METHODS, WORDS};
 
 use super::OneOrMany;
 use super::expect;
@@ -35,7 +36,7 @@ use super::sections::{DialectWord, dialects};
 use crate::descriptor::DescriptorPattern;
 use crate::diagnostic::{Located, Place, Problems};
 use crate::document::{Fields, Kind, Node};
-use crate::limit::{HeaderMatch, Missing, Mode, OnOutage, Soft};
+use crate::limit::{HeaderMatch, Missing, Mode, OnHangup, OnOutage, Soft};
 use crate::pattern::{HostPattern, PathPattern};
 use crate::settings::Dialect;
 use crate::source::KeySource;
@@ -60,6 +61,9 @@ pub(crate) struct Limit {
     /// Paths: `/exact`, `/users/{id}`, `/files/**`; `*` is any one segment. Default `/**`, everything.
     #[schemars(with = "Option<OneOrMany<EndpointSchema>>")]
     pub(crate) endpoint: Vec<Located<PathPattern>>,
+    /// Paths of its endpoints that it does not cover: `[/healthz, /metrics/**]`. Default none.
+    #[schemars(with = "Option<OneOrMany<EndpointSchema>>")]
+    pub(crate) except: Vec<Located<PathPattern>>,
     /// Methods. Default all. `GET` covers `HEAD` too.
     #[schemars(with = "Option<OneOrMany<String>>")]
     pub(crate) method: Vec<Located<String>>,
@@ -101,6 +105,10 @@ pub(crate) struct Limit {
     /// After how long a slot that was never given back is free again. Default `60s`.
     #[schemars(with = "Option<DurationSchema>")]
     pub(crate) ttl: Option<Located<Span>>,
+    /// What becomes of the slot of a request whose caller hangs up. Default `hold`: it is held until the service
+    /// behind the gateway has answered; `release` for services that stop work when their connection is closed.
+    #[schemars(with = "Option<HangupWord>")]
+    pub(crate) on_hangup: Option<Located<OnHangup>>,
     /// How it counts. Default `token-bucket`; `concurrency` where `slots` is written.
     #[schemars(with = "Option<AlgorithmWord>")]
     pub(crate) algorithm: Option<Located<Algorithm>>,
@@ -114,6 +122,10 @@ pub(crate) struct Limit {
     /// estimate from two counters; 7 is nearly as good as the log.
     #[schemars(with = "Option<Whole>")]
     pub(crate) parts: Option<Located<u64>>,
+    /// Whether a sliding window never admits more than its rate in any stretch, and refuses
+    /// some requests early instead. In 16 parts, unless `parts` says otherwise. Default `false`.
+    #[schemars(with = "Option<bool>")]
+    pub(crate) strict: Option<Located<bool>>,
     /// Whether refused requests are charged too. Default `false`.
     #[schemars(with = "Option<bool>")]
     pub(crate) count_denied: Option<Located<bool>>,
@@ -146,6 +158,13 @@ pub(crate) struct Limit {
     /// Numbers that are tried beside it: counted, never enforced.
     #[schemars(with = "Option<CandidateSchema>")]
     pub(crate) candidate: Option<Box<Self>>,
+}
+
+impl Limit {
+    /// Every path pattern in it.
+    pub(crate) fn patterns_mut(&mut self) -> impl Iterator<Item = &mut PathPattern> {
+        self.endpoint.iter_mut().chain(&mut self.except).map(|it| &mut it.value)
+    }
 }
 
 /// What a plan or an override grants, as it was written.
@@ -187,9 +206,8 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Limit> {
                 .help("leave the line out to cover everything");
         }
     }
-    let endpoint =
-        items("endpoint").iter().filter_map(|it| parsed(it, "`endpoint`", PathPattern::parse, problems));
-    let endpoint = endpoint.collect();
+    let endpoint = patterns(items("endpoint"), "`endpoint`", problems);
+    let except = patterns(items("except"), "`except`", problems);
     let method = items("method").iter().filter_map(|it| method(it, problems)).collect();
     let host =
         items("host").iter().filter_map(|it| parsed(it, "`host`", HostPattern::parse, problems)).collect();
@@ -198,6 +216,7 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Limit> {
     let mut limit = Limit {
         name: get("name").and_then(|it| name(it, problems)),
         endpoint,
+        except,
         method,
         host,
         headers: get("headers").map(|it| headers(it, problems)).unwrap_or_default(),
@@ -212,6 +231,8 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Limit> {
             .and_then(|it| it.choice_known_elsewhere("`mode`", &MODES, &MODES_ELSEWHERE, problems)),
         on_outage: get("on_outage")
             .and_then(|it| it.choice_known_elsewhere("`on_outage`", &OUTAGES, &OUTAGES_ELSEWHERE, problems)),
+        on_hangup: get("on_hangup")
+            .and_then(|it| it.choice_known_elsewhere("`on_hangup`", &HANGUPS, &HANGUPS_ELSEWHERE, problems)),
         dialects: get("dialects").map(|it| dialects(it, problems)).unwrap_or_default(),
         soft: get("soft").and_then(|it| soft::read(it, problems)),
         expect: get("expect").map(|it| expect::of_limit(it, problems)).unwrap_or_default(),
@@ -247,6 +268,7 @@ fn how_much(fields: &Fields<'_>, problems: &mut Problems) -> Limit {
         align: get("align").and_then(|it| it.choice("`align`", &ALIGNS, problems)),
         timezone: get("timezone").and_then(|it| Some(it.word("`timezone`", problems)?.map(str::to_owned))),
         parts: get("parts").and_then(|it| it.whole("`parts`", 1..=64, problems)),
+        strict: get("strict").and_then(|it| it.boolean("`strict`", problems)),
         count_denied: get("count_denied").and_then(|it| it.boolean("`count_denied`", problems)),
         plans: get("plans").map(|it| allowances(it, "`plans`", problems)).unwrap_or_default(),
         overrides: get("overrides").map(|it| allowances(it, "`overrides`", problems)).unwrap_or_default(),

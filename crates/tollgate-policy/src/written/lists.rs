@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 
+use super::limit::patterns;
 use super::sections;
 use crate::diagnostic::{Located, Place, Problems};
 use crate::document::{Kind, Node, short};
@@ -9,7 +10,7 @@ use crate::lists::{Condition, ListEntry};
 use crate::net::Net;
 use crate::source::KeySource;
 
-/// Conditions on a request, all of which must hold: `ip`, `user`, `api_key`, `tenant`,
+/// Conditions on a request, all of which must hold: `ip`, `endpoint`, `user`, `api_key`, `tenant`,
 /// `header:NAME` and so on, each with a value or a list of values.
 #[derive(JsonSchema)]
 #[schemars(rename = "ListEntry", transparent)]
@@ -62,18 +63,25 @@ fn entry(what: &str, node: &Node, problems: &mut Problems) -> Option<Entry> {
 }
 
 fn condition(name: &Node, node: &Node, problems: &mut Problems) -> Option<Condition> {
+    match name.text() {
+        Some("endpoint") => return endpoint(node, problems),
+        Some(word @ ("path" | "paths" | "route" | "url" | "uri")) => {
+            problems
+                .error(name.place, format!("`{word}` cannot be a condition here"))
+                .label("did you mean `endpoint`?");
+            return None;
+        }
+        _ => {}
+    }
     let Located { value: source, place } = sections::source(name, "a condition", problems)?;
     if matches!(source, KeySource::Global | KeySource::Path(_) | KeySource::Descriptor) {
         problems.error(place, format!("`{source}` cannot be a condition here")).help(
-            "conditions are ip, user, api_key, tenant, header:NAME, cookie:NAME, query:NAME, claim:NAME \
+            "conditions are ip, endpoint, user, api_key, tenant, header:NAME, cookie:NAME, query:NAME, claim:NAME \
              and descriptor:NAME",
         );
         return None;
     }
-    if node.items().is_empty() {
-        problems
-            .error(node.place, "this list is empty, so the entry matches nobody")
-            .label("give it a value");
+    if is_empty(node, problems) {
         return None;
     }
     if source == KeySource::Ip {
@@ -89,4 +97,22 @@ fn condition(name: &Node, node: &Node, problems: &mut Problems) -> Option<Condit
         }
     }
     Some(Condition::Value(source, values))
+}
+
+fn endpoint(node: &Node, problems: &mut Problems) -> Option<Condition> {
+    if is_empty(node, problems) {
+        return None;
+    }
+    let patterns = patterns(node.items(), "`endpoint`", problems);
+    Some(Condition::Endpoint(patterns.into_iter().map(|it| it.value).collect()))
+}
+
+/// Whether a condition has no values, which is a mistake.
+fn is_empty(node: &Node, problems: &mut Problems) -> bool {
+    if node.items().is_empty() {
+        problems
+            .error(node.place, "this list is empty, so the entry matches nobody")
+            .label("give it a value");
+    }
+    node.items().is_empty()
 }

@@ -2,6 +2,8 @@
 //!
 //! People write rates in many ways; each way that is not ours gets told ours.
 
+mod decimal;
+
 use std::ops::Range;
 
 use tollgate_core::{CalendarUnit, Rate, Span};
@@ -67,9 +69,14 @@ const EXAMPLES: &str = "rates look like 10/minute, 5/2s, 100/15m or 1000/hour, b
 const UNIT_WORDS: &str =
     "the units are ms, second, minute, hour, day, week and month; s, m, h, d and w for short";
 
+/// The words that stand in rates and lengths of time.
+pub(crate) fn words() -> impl Iterator<Item = &'static str> {
+    UNITS.iter().map(|(unit, _)| *unit).chain(["burst"])
+}
+
 impl RateText {
     pub(crate) fn parse(text: &str) -> Result<Self, Mistake> {
-        if let Some(mistake) = foreign_form(text) {
+        if let Some(mistake) = foreign_form(text).or_else(|| fraction(text)) {
             return Err(mistake);
         }
         let Some(slash) = text.find('/') else {
@@ -101,6 +108,20 @@ impl RateText {
 }
 
 impl Unit {
+    /// So many of it, as short as can be: `second`, `2s`, `3 months`.
+    fn counted(self, times: u64) -> String {
+        let (full, short) = match self {
+            Self::Millisecond => ("ms", "ms"),
+            Self::Second => ("second", "s"),
+            Self::Minute => ("minute", "m"),
+            Self::Hour => ("hour", "h"),
+            Self::Day => ("day", "d"),
+            Self::Week => ("week", "w"),
+            Self::Month => ("month", " months"),
+        };
+        if times == 1 { full.to_owned() } else { format!("{times}{short}") }
+    }
+
     fn times(self, times: u64) -> Span {
         match self {
             Self::Millisecond => Span::from_millis(times),
@@ -140,9 +161,12 @@ fn foreign_form(text: &str) -> Option<Mistake> {
     }
     if let [count, "per" | "a" | "an" | "every", unit @ ..] = &words[..] {
         let meant = format!("{count}/{}", unit.concat());
-        let known = RateText::parse(&meant).is_ok();
+        let meant = decimal::in_whole_numbers(&meant).or_else(|| RateText::parse(&meant).ok().map(|_| meant));
         let mistake = Mistake::new(format!("`{}` is not a rate", short(text))).help(EXAMPLES);
-        return Some(if known { mistake.meant(meant) } else { mistake });
+        return Some(match meant {
+            Some(meant) => mistake.meant(meant),
+            None => mistake,
+        });
     }
     if let [count] = words[..]
         && whole_number(count).is_some()
@@ -156,11 +180,25 @@ fn foreign_form(text: &str) -> Option<Mistake> {
     // 1,000/minute
     let head = text.split('/').next().unwrap_or("");
     let groups: Vec<&str> = head.split(',').map(str::trim).collect();
+    // 1,5/minute is not: that is a fraction.
     let grouped = groups.len() > 1
-        && groups.iter().all(|it| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit()));
+        && groups.iter().all(|it| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit()))
+        && groups.iter().skip(1).all(|it| it.len() == 3);
     grouped.then(|| {
         Mistake::new("a comma cannot stand between thousands").at(0..head.len()).meant(groups.join("_"))
     })
+}
+
+/// `1.5/second`, and the rate in whole numbers that it stands for.
+fn fraction(text: &str) -> Option<Mistake> {
+    let meant = decimal::in_whole_numbers(text)?;
+    let end = decimal::rate_end(text);
+    Some(
+        Mistake::new(format!("`{}` is not in whole numbers", short(&text[..end])))
+            .at(0..end)
+            .meant(meant)
+            .help("a rate has whole numbers only: for a fraction, take more units"),
+    )
 }
 
 /// A number in words that people use for numbers, as the digits they stand for.

@@ -195,7 +195,7 @@ text_schema! {
 #[cfg(test)]
 mod tests {
     use crate::document::Words;
-    use crate::written::{self, limit, sections};
+    use crate::written::{self, limit, paths, privacy, sections};
 
     #[test]
     fn every_word_is_in_the_schema_and_every_word_of_the_schema_is_read() {
@@ -225,7 +225,8 @@ mod tests {
         check("/$defs/Plans", &sections::PLANS);
         check("/$defs/Identify", &sections::IDENTIFY);
         check("/$defs/Client", &sections::CLIENT);
+        check("/properties/paths/anyOf/1", &paths::WORDS);
         check("/$defs/Headers", &sections::HEADERS);
-        check("/$defs/Privacy", &sections::PRIVACY);
+        check("/$defs/Privacy", &privacy::PRIVACY);
     }
 }

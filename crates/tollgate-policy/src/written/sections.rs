@@ -1,4 +1,4 @@
-//! The smaller sections of the file: `plans`, `identify`, `client`, `headers`, `privacy`.
+//! The smaller sections of the file: `plans`, `identify`, `client`, `headers`.
 
 use std::ops::RangeInclusive;
 
@@ -8,10 +8,10 @@ use super::OneOrMany;
 use super::schema::{CredentialSchema, NameSchema, NetSchema, PercentSchema, SourceSchema, Whole};
 use crate::diagnostic::{Located, Problems};
 use crate::document::{Node, Words};
-use crate::identify::Credential;
+use crate::identify::{Credential, OnAmbiguous};
 use crate::mistake::Mistake;
 use crate::net::Net;
-use crate::settings::{Dialect, ForwardedHeader, IetfHeaders, KeyPrivacy, XRateLimit};
+use crate::settings::{Dialect, ForwardedHeader, IetfHeaders, XRateLimit};
 use crate::source::KeySource;
 
 /// Where the name of a caller's plan comes from.
@@ -82,13 +82,30 @@ pub(crate) struct Identify {
     /// Where the tenant is named. Default `header:X-Tenant-Id`.
     #[schemars(with = "Option<OneOrMany<CredentialSchema>>")]
     pub(crate) tenant: Option<Vec<Credential>>,
+    /// How a request is counted that gives several different values for a credential or another
+    /// part of a key: by client `address`, or not at all but answered 400 (`refuse`). Default `address`.
+    #[schemars(with = "Option<AmbiguousWord>")]
+    pub(crate) ambiguous: Option<OnAmbiguous>,
 }
 
 pub(crate) const IDENTIFY: Words = Words {
     section: "`identify`",
-    known: &["user", "api_key", "tenant"],
-    elsewhere: &[("key", "api_key"), ("user_id", "user")],
+    known: &["user", "api_key", "tenant", "ambiguous"],
+    elsewhere: &[("key", "api_key"), ("user_id", "user"), ("on_ambiguous", "ambiguous")],
 };
+
+const AMBIGUOUS: [(&str, OnAmbiguous); 2] =
+    [("address", OnAmbiguous::Address), ("refuse", OnAmbiguous::Refuse)];
+/// What other settings and tools call them.
+const AMBIGUOUS_ELSEWHERE: [(&str, &str); 7] = [
+    ("ip", "address"),
+    ("client", "address"),
+    ("count", "address"),
+    ("deny", "refuse"),
+    ("reject", "refuse"),
+    ("block", "refuse"),
+    ("400", "refuse"),
+];
 
 impl Identify {
     pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
@@ -102,6 +119,10 @@ impl Identify {
             user: credentials("user"),
             api_key: credentials("api_key"),
             tenant: credentials("tenant"),
+            ambiguous: fields.get("ambiguous").and_then(|node| {
+                let (what, elsewhere) = ("`ambiguous`", &AMBIGUOUS_ELSEWHERE);
+                Some(node.choice_known_elsewhere(what, &AMBIGUOUS, elsewhere, problems)?.value)
+            }),
         })
     }
 }
@@ -209,12 +230,22 @@ pub(crate) struct Headers {
     /// Words of other services, for clients that read those.
     #[schemars(with = "Option<OneOrMany<DialectWord>>")]
     pub(crate) dialects: Vec<Dialect>,
+    /// The limit that `X-RateLimit-*` describes where it applies, by name; of a list, the first that does. Default: the rate closest to refusing.
+    #[schemars(with = "Option<OneOrMany<NameSchema>>")]
+    pub(crate) describe: Vec<Located<String>>,
 }
 
 pub(crate) const HEADERS: Words = Words {
     section: "`headers`",
-    known: &["x_ratelimit", "ietf", "retry_after_jitter", "dialects"],
-    elsewhere: &[("x-ratelimit", "x_ratelimit"), ("jitter", "retry_after_jitter"), ("dialect", "dialects")],
+    known: &["x_ratelimit", "ietf", "retry_after_jitter", "dialects", "describe"],
+    elsewhere: &[
+        ("x-ratelimit", "x_ratelimit"),
+        ("jitter", "retry_after_jitter"),
+        ("dialect", "dialects"),
+        ("limit", "describe"),
+        ("limits", "describe"),
+        ("describes", "describe"),
+    ],
 };
 
 const X_RATELIMIT: [(&str, XRateLimit); 3] =
@@ -239,7 +270,12 @@ impl Headers {
         let retry_after_jitter = fields
             .get("retry_after_jitter")
             .and_then(|it| percent(it, "`retry_after_jitter`", 0..=100, problems));
+        let describe = fields.get("describe").map_or(&[][..], Node::items).iter();
+        let describe = describe
+            .filter_map(|node| Some(node.word("the name of a limit", problems)?.map(str::to_owned)))
+            .collect();
         Some(Self {
+            describe,
             dialects: fields.get("dialects").map(|it| dialects(it, problems)).unwrap_or_default(),
             x_ratelimit: x_ratelimit.map(|it| it.value),
             ietf: ietf.map(|it| it.value),
@@ -283,28 +319,6 @@ pub(super) fn percent(
     found
 }
 
-/// How keys appear in logs and records.
-#[derive(Debug, JsonSchema)]
-#[schemars(deny_unknown_fields)]
-pub(crate) struct Privacy {
-    /// Plain, as a keyed hash, or their first characters only. Default `plain`.
-    #[schemars(with = "Option<PrivacyWord>")]
-    pub(crate) keys: Option<KeyPrivacy>,
-}
-
-pub(crate) const PRIVACY: Words = Words { section: "`privacy`", known: &["keys"], elsewhere: &[] };
-
-const KEYS: [(&str, KeyPrivacy); 3] =
-    [("plain", KeyPrivacy::Plain), ("hashed", KeyPrivacy::Hashed), ("truncated", KeyPrivacy::Truncated)];
-
-impl Privacy {
-    pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
-        let fields = node.fields(&PRIVACY, problems)?;
-        let keys = fields.get("keys").and_then(|node| node.choice("`keys`", &KEYS, problems));
-        Some(Self { keys: keys.map(|keys| keys.value) })
-    }
-}
-
 /// The words of a choice, for the schema: taken from the table that is read.
 macro_rules! word_schema {
     ($($name:ident: $table:expr;)*) => {$(
@@ -329,9 +343,9 @@ macro_rules! word_schema {
 pub(super) use word_schema;
 
 word_schema! {
+    AmbiguousWord: AMBIGUOUS;
     ForwardedWord: FORWARDED;
     XRateLimitWord: X_RATELIMIT;
     IetfWord: IETF;
     DialectWord: DIALECTS;
-    PrivacyWord: KEYS;
 }

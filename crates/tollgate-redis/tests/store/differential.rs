@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 use tollgate_core::{
-    Adjustment, Bucket, Concurrency, Demand, FixedWindow, Overdraft, Owner, Quota, Rate, Rule, SlidingLog,
-    SlidingParts, SlidingWindow, Span, Timestamp, Window,
+    Adjustment, Bucket, Concurrency, Demand, FixedWindow, Overdraft, Owner, Quota, QuotaError, Rate, Rule,
+    SlidingLog, SlidingParts, SlidingWindow, Span, Timestamp, Window,
 };
 use tollgate_redis::{RedisSettings, RedisStore};
 use tollgate_store::{Check, Store};
@@ -34,6 +34,10 @@ fn up_to_bits(bits: u32, dice: &mut fastrand::Rng) -> u64 {
     dice.u64(1..1 << bits)
 }
 
+fn parts(rate: Rate, parts: u32, strict: bool) -> Result<Quota, QuotaError> {
+    SlidingParts::new(rate, parts).map(|it| if strict { it.strict() } else { it }.into())
+}
+
 fn quota(dice: &mut fastrand::Rng) -> Quota {
     loop {
         let period = period(dice);
@@ -48,8 +52,8 @@ fn quota(dice: &mut fastrand::Rng) -> Quota {
             3 => FixedWindow::epoch(rate).map(Quota::from),
             4 => FixedWindow::anchored(rate).map(Quota::from),
             5 => SlidingWindow::new(rate).map(Quota::from),
-            10 => SlidingParts::new(small, dice.u32(2..5)).map(Quota::from),
-            11 => SlidingParts::new(rate, dice.u32(2..65)).map(Quota::from),
+            10 => parts(small, dice.u32(2..5), dice.bool()),
+            11 => parts(rate, dice.u32(2..65), dice.bool()),
             6 => SlidingLog::new(small).map(Quota::from),
             8 => FixedWindow::tally(count - 1, Window::Epoch(period)).map(Quota::from),
             9 => Bucket::new(rate).map(|it| it.shared().into()),

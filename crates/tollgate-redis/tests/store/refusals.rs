@@ -16,12 +16,13 @@ async fn take(store: &RedisStore, rule: &Rule, cost: u64) -> bool {
     store.decide(&[Check::new(rule, b"key", cost)]).await.unwrap().admitted
 }
 
-fn each(rate: Rate) -> [(&'static str, Quota); 5] {
+fn each(rate: Rate) -> [(&'static str, Quota); 6] {
     [
         ("bucket", Bucket::new(rate).unwrap().into()),
         ("window", FixedWindow::anchored(rate).unwrap().into()),
         ("sliding", SlidingWindow::new(rate).unwrap().into()),
         ("parts", SlidingParts::new(rate, 7).unwrap().into()),
+        ("strict parts", SlidingParts::new(rate, 7).unwrap().strict().into()),
         ("log", SlidingLog::new(rate).unwrap().into()),
     ]
 }

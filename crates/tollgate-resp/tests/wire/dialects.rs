@@ -2,7 +2,9 @@
 
 use tollgate::Span;
 
-use crate::support::{encoded, numbered, plain};
+use tollgate_resp::RespSettings;
+
+use crate::support::{Server, encoded, in_memory, numbered, plain};
 
 #[test]
 fn redis_cell_is_answered_as_its_examples_say() {
@@ -25,6 +27,22 @@ fn redis_cell_is_answered_as_its_examples_say() {
     clock.advance(Span::from_micros(500));
     client.ask_numbers("CL.THROTTLE u 15 30 60 0", &[0, 16, 1, -1, 30]);
     client.ask_numbers("CL.THROTTLE u 15 30 60", &[0, 16, 0, -1, 32]);
+}
+
+#[test]
+fn where_refunds_are_refused_a_negative_quantity_is_an_error() {
+    let settings = RespSettings { refuse_refunds: true, ..RespSettings::default() };
+    let server = Server::start(in_memory("limits: []").0, settings, None);
+    let mut client = server.connect();
+    client.ask_numbers("CL.THROTTLE u 15 30 60 16", &[0, 16, 0, -1, 32]);
+    client.send(b"CL.THROTTLE u 15 30 60 -6\r\n");
+    let said = client.line();
+    assert!(said.starts_with("-Cell error: quota is not given back on this port"), "{said}");
+    client.ask("MULTI", "+OK\r\n");
+    client.ask("CL.THROTTLE u 15 30 60 -6", "+QUEUED\r\n");
+    client.ask("EXEC", "*1\r\n");
+    assert!(client.line().starts_with("-Cell error: quota is not given back"));
+    client.ask_numbers("CL.THROTTLE u 15 30 60 0", &[0, 16, 0, -1, 32]);
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn limits_of_the_policy_are_reached_by_name() {
     clock.advance(Span::from_secs(30));
     client.ask_numbers("TG.PEEK api ann 2", &[1, 3, 1, 10_000, 30_000]);
     client.ask("TG.CHECK apo ann", "-ERR no limit is called `apo`; did you mean `api`?\r\n");
-    client.ask("TG.CHECK \"x\\r\\n\" ann", "-ERR no limit is called `x  `\r\n");
+    client.ask("TG.CHECK \"x\\r\\n\" ann", "-ERR no limit is called `x  `; the limits are `api`, `pair`, `everybody`, `exports` and `watched`\r\n");
     let usage = "(each part of the key not empty, an ip as an address)\r\n";
     client.ask("TG.CHECK api", &format!("-ERR usage: tg.check api user [cost] {usage}"));
     client.ask("TG.CHECK pair ann bob", &format!("-ERR usage: tg.check pair user ip [cost] {usage}"));
@@ -104,6 +104,25 @@ fn limits_of_descriptors_are_reached_by_their_entries() {
     for wrong in ["ann", "plan=gold", "user=ann plan=gold", "\"plan=gold, who=ann\"", "plan=gold who=ann 1"] {
         let said = left(&format!("TG.CHECK shop.plan_gold.user {wrong}"));
         assert_eq!(said, format!("-ERR usage: tg.check shop.plan_gold.user {usage}"), "{wrong}");
+    }
+}
+
+#[test]
+fn whoever_knows_its_own_token_cannot_guess_anothers() {
+    let policy = "limits: [{name: exports, by: user, slots: 1000}]";
+    let (limiter, _clock) = in_memory(policy);
+    let server = Server::start(limiter, RespSettings::default(), None);
+    let mut client = server.connect();
+    let mut tokens = Vec::new();
+    for held in 1..=50 {
+        client.command(&["TG.ACQUIRE", "exports", "ann"]);
+        client.expect(&format!("*6\r\n:0\r\n:1000\r\n:{}\r\n:-1\r\n:60000\r\n$32\r\n", 1_000 - held));
+        tokens.push(u128::from_str_radix(client.line().trim(), 16).unwrap());
+    }
+    for (one, next) in tokens.iter().zip(&tokens[1..]) {
+        let differ = (one ^ next).count_ones();
+        assert!(differ > 20, "{one:032x} and {next:032x}");
+        assert_ne!(one >> 64, next >> 64);
     }
 }
 

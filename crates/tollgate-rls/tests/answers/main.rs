@@ -6,5 +6,6 @@ mod files;
 mod hits;
 mod hostile;
 mod policies;
+mod refunds;
 mod support;
 mod told;

@@ -101,6 +101,45 @@ fn an_override_counts_by_its_own_numbers() {
 }
 
 #[test]
+fn overrides_and_limits_of_one_call_are_all_charged_or_none_is() {
+    let service = of_policy("limits: [{name: three, descriptor: [user], domain: edge, bucket: 3/day}]");
+    let (ann, mut instead) = (user("ann"), json!({"entries": [{"key": "plan", "value": "ann"}]}));
+    instead["limit"] = json!({"requestsPerUnit": 1, "unit": "DAY"});
+    let both = json!({"domain": "edge", "descriptors": [ann, instead]});
+    assert_eq!(service.codes(&both), "OK: OK OK");
+    for _ in 0..5 {
+        assert_eq!(service.codes(&both), "OVER_LIMIT: OK OVER_LIMIT", "the override refuses");
+    }
+    let only = |it: &serde_json::Value, hits: u64| {
+        let request = json!({"domain": "edge", "descriptors": [it], "hitsAddend": hits});
+        service.ask(&request)["statuses"][0]["limitRemaining"].as_u64().unwrap_or(0)
+    };
+    assert_eq!(only(&ann, 1), 1, "2 of 3 were left, and one is spent now");
+    // The other way round: what the limit refuses is not counted by the override, and refusals of its own are not, either.
+    instead["limit"]["requestsPerUnit"] = 10.into();
+    let both = json!({"domain": "edge", "descriptors": [instead, ann], "hitsAddend": 2});
+    for _ in 0..5 {
+        assert_eq!(service.codes(&both), "OVER_LIMIT: OK OVER_LIMIT", "the limit refuses");
+    }
+    assert_eq!(only(&instead, 1), 8);
+}
+
+#[test]
+fn an_override_that_only_looks_refuses_the_whole_call_where_one_would_be_refused() {
+    let service = of_policy("limits: [{name: three, descriptor: [user], domain: edge, bucket: 3/day}]");
+    let (ann, mut instead) = (user("ann"), user("bob"));
+    instead["limit"] = json!({"requestsPerUnit": 1, "unit": "DAY"});
+    assert_eq!(service.codes(&json!({"domain": "edge", "descriptors": [instead]})), "OK: OK");
+    instead["hitsAddend"] = 0.into();
+    let both = json!({"domain": "edge", "descriptors": [ann, instead]});
+    for _ in 0..5 {
+        assert_eq!(service.codes(&both), "OVER_LIMIT: OK OVER_LIMIT");
+    }
+    let request = json!({"domain": "edge", "descriptors": [ann], "hitsAddend": 3});
+    assert_eq!(service.codes(&request), "OK: OK", "all three are left");
+}
+
+#[test]
 fn in_our_own_domain_a_descriptor_describes_a_request() {
     let service =
         of_policy("limits: [{name: login, endpoint: /login, method: POST, by: ip, bucket: 1/minute}]");

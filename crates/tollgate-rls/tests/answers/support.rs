@@ -45,9 +45,13 @@ pub(crate) fn applied_to(policy: Policy, text: &str) -> Policy {
 }
 
 pub(crate) fn of(policy: Policy, headers: Option<Headers>) -> Service {
+    with_settings(policy, RlsSettings { headers, ..RlsSettings::default() })
+}
+
+pub(crate) fn with_settings(policy: Policy, settings: RlsSettings) -> Service {
     let store = MemoryStore::with_seed(1_000, ManualClock::at(Timestamp::from_secs(START)), 1);
     let limiter = Limiter::with_store(policy, store);
-    Service { rls: Rls::new(limiter.into(), RlsSettings { headers }) }
+    Service { rls: Rls::new(limiter.into(), settings) }
 }
 
 impl Service {

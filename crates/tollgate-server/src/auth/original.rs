@@ -3,8 +3,9 @@
 //! Two families of headers are about: `X-Original-*`, which nginx is told to
 //! send, and `X-Forwarded-*`, which Traefik and Caddy send by themselves. A proxy
 //! overwrites those of its own family and passes on the others, so a client can
-//! add them and name any request it likes. Therefore `?headers=` says which
-//! family counts, and without it nothing is decided where the two disagree.
+//! add them and name any request it likes. Therefore the path says which family
+//! counts (`/v1/auth/original`, `/v1/auth/forwarded`), and where it does not, nothing
+//! is decided if the two disagree.
 //!
 //! A host that is named twice (by the family and in `Host`) counts twice: limits
 //! of both apply, so naming another one adds limits and removes none.
@@ -19,6 +20,7 @@ use http::header::HOST;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 use tollgate::Request;
+use tollgate::policy::are_lookalikes;
 
 use crate::body::quoted;
 use crate::problem::Problem;
@@ -30,6 +32,17 @@ pub(crate) enum Family {
     Original,
     /// `X-Forwarded-Uri`, `-Method`, `-Host`.
     Forwarded,
+}
+
+impl Family {
+    /// The family that is called this in paths and queries.
+    pub(crate) fn of(word: &str) -> Option<Self> {
+        match word {
+            "original" => Some(Self::Original),
+            "forwarded" => Some(Self::Forwarded),
+            _ => None,
+        }
+    }
 }
 
 /// What one family says.
@@ -175,8 +188,7 @@ fn missing(family: Option<Family>) -> Problem {
 fn ambiguous() -> Problem {
     Problem::bad_request(
         "`X-Original-*` and `X-Forwarded-*` name different requests, and one of them may be the client's: \
-         say which the proxy writes, with `/v1/auth?headers=original` (nginx) or \
-         `/v1/auth?headers=forwarded` (Traefik, Caddy)",
+         say which the proxy writes, with `/v1/auth/original` (nginx) or `/v1/auth/forwarded` (Traefik, Caddy)",
     )
 }
 
@@ -251,5 +263,17 @@ impl Request for Original<'_> {
             return None;
         }
         self.headers.get_all(name).iter().nth(index).map(HeaderValue::as_bytes)
+    }
+
+    fn visit_header<'r>(&'r self, name: &str, visit: &mut dyn FnMut(&'r [u8])) {
+        if !is_between_us(name) {
+            self.headers.get_all(name).iter().for_each(|line| visit(line.as_bytes()));
+        }
+    }
+
+    /// The proxy passes on such headers too, unless it removes them as nginx does.
+    fn visit_lookalikes<'r>(&'r self, name: &str, visit: &mut dyn FnMut(&'r [u8])) {
+        let lines = self.headers.iter().filter(|(known, _)| are_lookalikes(known.as_str(), name));
+        lines.for_each(|(_, line)| visit(line.as_bytes()));
     }
 }

@@ -245,7 +245,7 @@ fn overview() -> Map<String, Value> {
                 "role": {"enum": ["admin", "reader"], "description": "What the asker may do."},
                 "observing": flag("False with `observe: off`: then nothing below is counted."),
                 "policy": schema("PolicyInForce"), "mode": mode(), "store": schema("StoreInFull"),
-                "totals": schema("Totals"), "series": schema("Series"),
+                "totals": schema("Totals"), "window": schema("Window"), "series": schema("Series"),
                 "latency_us": perhaps(schema("Latency")), "alerts": list("Alert"),
                 "at_zero_for_s": perhaps(json!({"type": "integer", "minimum": 0, "description": "After so many seconds with nothing left a key is among `alerts`."})),
                 "tarpit": whole(json!({"waiting": count(), "most": count()})),
@@ -278,9 +278,16 @@ fn overview() -> Map<String, Value> {
             })),
         ),
         (
+            "Window",
+            whole(json!({
+                "from": first_second(), "until": {"type": "integer", "description": "The present second, since 1970: it is included."},
+                "allowed": count(), "refused": count(), "shadow_limited": count(), "degraded": count(),
+            })),
+        ),
+        (
             "Series",
             whole(json!({
-                "step_s": count(), "until": {"type": "integer", "description": "The second that the last is of, since 1970."},
+                "step_s": count(), "until": {"type": "integer", "description": "The second that the last is of, since 1970: the present one, which is not over."},
                 "allowed": counts(), "refused": counts(), "shadow_limited": counts(), "degraded": counts(),
             })),
         ),
@@ -298,8 +305,12 @@ fn key_shown() -> Value {
     text("As the policy's `privacy` lets it be seen.")
 }
 
-fn tag() -> Value {
-    json!({"type": "string", "pattern": "^[0-9a-f]{16}$", "description": "Tells the key of a limit from others that are shown alike, until this server restarts."})
+pub(super) fn tag() -> Value {
+    json!({"type": "string", "pattern": "^[0-9a-f]{16}$", "description": "A keyed hash of what is not shown of the key: the same for one caller under every limit."})
+}
+
+fn first_second() -> Value {
+    json!({"type": "integer", "description": "The second that the last five minutes begin with, since 1970: the same wherever they are counted."})
 }
 
 fn privacy() -> Value {
@@ -311,7 +322,7 @@ fn stats() -> Map<String, Value> {
         (
             "Stats",
             whole(
-                json!({"window_s": count(), "step_s": count(), "until": count(), "limits": list("LimitStats")}),
+                json!({"window_s": count(), "from": first_second(), "step_s": count(), "until": count(), "limits": list("LimitStats")}),
             ),
         ),
         (
@@ -342,7 +353,7 @@ fn stats() -> Map<String, Value> {
         (
             "Top",
             whole(json!({
-                "window_s": count(), "keys": list("TopKey"), "routes": list("HotRoute"),
+                "window_s": count(), "from": first_second(), "keys": list("TopKey"), "routes": list("HotRoute"),
                 "error_at_most": {"type": "integer", "description": "By how much `refused` of a key may be too high."},
                 "routes_error_at_most": {"type": "integer", "description": "By how much `requests` of a route may be too high."},
             })),
@@ -363,7 +374,7 @@ fn stats() -> Map<String, Value> {
 }
 
 fn fate() -> Value {
-    json!({"enum": ["admitted", "refused", "allow_listed", "deny_listed", "blocked", "uncountable"]})
+    json!({"enum": ["admitted", "refused", "allow_listed", "deny_listed", "ambiguous_path", "blocked", "uncountable"]})
 }
 
 fn explanation() -> Map<String, Value> {
@@ -433,10 +444,12 @@ fn policy() -> Value {
             "trusted_proxies": words(), "header": {"enum": ["x-forwarded-for", "forwarded", "none"]},
             "ipv4_prefix": bits(32), "ipv6_prefix": bits(128),
         })),
-        "identify": whole(json!({"user": words(), "api_key": words(), "tenant": words()})),
+        "identify": whole(json!({
+            "user": words(), "api_key": words(), "tenant": words(), "ambiguous": {"enum": ["address", "refuse"]},
+        })),
         "headers": whole(json!({
             "x_ratelimit": {"enum": ["epoch", "delta", "off"]}, "ietf": {"enum": ["draft-11", "draft-6", "off"]},
-            "retry_after_jitter": count(), "dialects": words(),
+            "retry_after_jitter": count(), "dialects": words(), "describe": words(),
         })),
         "privacy": privacy(), "max_keys": count(),
     }))

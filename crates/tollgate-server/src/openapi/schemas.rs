@@ -90,7 +90,8 @@ fn text(description: &str) -> Value {
 }
 
 fn strings(description: &str) -> Value {
-    json!({"type": ["object", "null"], "additionalProperties": {"type": "string"}, "description": description})
+    let values = json!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]});
+    json!({"type": ["object", "null"], "additionalProperties": values, "description": description})
 }
 
 fn cost() -> Value {
@@ -127,7 +128,7 @@ fn check_request() -> Value {
             "tenant": text("The customer."),
             "plan": text("The customer's plan."),
             "host": text("The host asked for."),
-            "headers": strings("Headers that the policy looks at."),
+            "headers": strings("Headers that the policy looks at; a list for one that came in several lines."),
             "claims": strings("Verified claims of the caller's token."),
             "cost": optional(&cost()),
         }),
@@ -176,6 +177,7 @@ fn limit_outcome() -> Value {
             "name": {"type": "string", "description": "The limit's name, as in the policy and in paths."},
             "window": {"type": ["string", "null"], "description": "Which of its windows, such as `1s`; null where it has one only."},
             "key": {"type": "string", "description": "As the policy's `privacy` lets it be seen; API keys and cookies never whole."},
+            "tag": super::operator::tag(),
             "algorithm": algorithm(),
             "allowed": {"type": "boolean"},
             "mode": mode(),
@@ -211,6 +213,7 @@ fn limit() -> Value {
         &[
             "name",
             "endpoints",
+            "except",
             "hosts",
             "methods",
             "descriptor",
@@ -230,10 +233,12 @@ fn limit() -> Value {
             "count_denied",
             "on_outage",
             "plans",
+            "plan_quotas",
         ],
         json!({
             "name": {"type": "string"},
             "endpoints": words,
+            "except": {"type": "array", "items": {"type": "string"}, "description": "Paths of its endpoints that it does not cover."},
             "hosts": words,
             "methods": words,
             "descriptor": {"type": "array", "items": {"type": "string"}, "description": "The entries of the descriptors it covers, such as `plan=gold` and `user`; none of a limit on paths."},
@@ -256,6 +261,11 @@ fn limit() -> Value {
             "count_denied": {"type": "boolean"},
             "on_outage": {"enum": ["local", "allow", "deny"]},
             "plans": words,
+            "plan_quotas": {"type": "array", "description": "What each of these plans grants.", "items": object(&["plan", "grants", "quotas"], json!({
+                "plan": {"type": "string"},
+                "grants": {"enum": ["limited", "unlimited", "blocked"]},
+                "quotas": {"type": "array", "items": {"type": "string"}, "description": "One for each window, in words; none where nothing is counted."},
+            }))},
         }),
     )
 }

@@ -48,6 +48,7 @@ fn nobody_else_is() {
 #[test]
 fn the_authorization_of_a_proxys_client_is_not_ours() {
     check("/v1/auth", &[("authorization", "Bearer correct horse")], 401);
+    check("/v1/auth/original/403", &[("authorization", "Bearer correct horse")], 401);
     check("/v1/auth", &[("tollgate-token", SECRET), ("authorization", "Bearer other")], 200);
 }
 

@@ -17,8 +17,9 @@ deny: [{ip: 192.0.2.0/24}]
 ";
 const PROXY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 
-fn auth(subject: &Subject, query: &str, headers: &[(&str, &str)]) -> Answer {
-    let request = Request::get(format!("/v1/auth{query}"));
+/// `rest` is what follows of the path, and the query.
+fn auth(subject: &Subject, rest: &str, headers: &[(&str, &str)]) -> Answer {
+    let request = Request::get(format!("/v1/auth{rest}"));
     let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
     subject.send_from(request.body(Full::<Bytes>::default()).unwrap(), PROXY)
 }
@@ -44,7 +45,15 @@ fn an_admitted_request_gets_every_header_and_no_body() {
 #[test]
 fn a_refused_request_gets_a_problem_and_the_status_that_was_asked_for() {
     let headers = [("X-Original-URI", "/search"), ("X-Original-Method", "GET"), ("X-Real-IP", "203.0.113.9")];
-    for (query, status) in [("", 429), ("?deny=403", 403), ("?headers=original&deny=418", 418), ("?", 429)] {
+    for (query, status) in [
+        ("", 429),
+        ("?deny=403", 403),
+        ("?headers=original&deny=418", 418),
+        ("?", 429),
+        ("/original", 429),
+        ("/original/403", 403),
+        ("/original/418?deny=403&headers=forwarded", 418),
+    ] {
         let subject = subject(POLICY);
         assert_eq!(auth(&subject, query, &headers).status, 200);
         let answer = auth(&subject, query, &headers);
@@ -95,6 +104,87 @@ fn the_family_that_is_pinned_is_the_only_one_that_counts() {
         429,
     );
     check_spoof("?headers=forwarded", CADDY, &[("X-Original-URL", "http://x/other")], 429);
+}
+
+#[test]
+fn the_family_of_the_path_is_the_only_one_that_counts() {
+    let (original, forwarded) = (("X-Original-URI", "/other"), ("X-Forwarded-Uri", "/other"));
+    for query in ["", "?headers=forwarded", "?headers=original", "?deny=200", "?x=1&deny=499"] {
+        check_spoof(&format!("/original{query}"), NGINX, &[forwarded], 429);
+        check_spoof(&format!("/forwarded{query}"), CADDY, &[original], 429);
+        check_spoof(&format!("/forwarded{query}"), CADDY, &[("X-Original-URL", "http://x/other")], 429);
+        check_spoof(&format!("/forwarded/403{query}"), CADDY, &[original], 403);
+    }
+}
+
+/// A proxy that appends the query of its client, as Caddy does: the same query stands in the
+/// address that it asks and in the request that it names.
+#[track_caller]
+fn check_appended(query: &str, added: &[(&str, &str)], expected: u16) {
+    let subject = subject(POLICY);
+    let target = format!("/search?{query}");
+    let own =
+        [("X-Forwarded-For", "203.0.113.9"), ("X-Forwarded-Uri", &target), ("X-Forwarded-Method", "GET")];
+    assert_eq!(auth(&subject, &format!("?{query}"), &own).status, 200, "{query}");
+    let answer = auth(&subject, &format!("?{query}"), &[&own[..], added].concat());
+    assert_eq!(answer.status, expected, "{query} {added:?}: {}", answer.text());
+}
+
+#[test]
+fn the_query_of_a_client_chooses_neither_family_nor_status() {
+    for query in
+        ["q=x", "deny=200", "deny=404", "headers=original", "deny=403&headers=original", "header=x", "&&"]
+    {
+        check_appended(query, &[], 429);
+        check_appended(query, &[("X-Original-URI", "/other")], 400);
+        check_appended(query, &[("X-Original-URI", "/other"), ("X-Original-Method", "GET")], 400);
+        check_appended(query, &[("X-Original-URL", "http://x/other")], 400);
+    }
+}
+
+#[test]
+fn ambiguous_credentials_are_refused_with_the_status_of_the_path() {
+    let policy = "identify: {ambiguous: refuse}\nlimits: [{name: keys, by: api_key, bucket: 9/hour}]";
+    let subject = subject(policy);
+    let headers = [("X-Original-URI", "/"), ("X-API-Key", "a"), ("X-API-Key", "b")];
+    for (rest, status) in [("/original", 400), ("/original/403", 403), ("?headers=original", 400)] {
+        let answer = auth(&subject, rest, &headers);
+        assert_eq!(answer.status, status, "{rest}");
+        assert!(answer.problem().contains("several different values for `api_key`"), "{}", answer.text());
+    }
+    assert_eq!(auth(&subject, "/original", &headers[..2]).status, 200);
+}
+
+#[test]
+fn two_keys_and_a_fresh_token_for_each_request_share_one_allowance() {
+    let subject = subject("limits: [{by: api_key, bucket: 5/hour}]");
+    let admitted = (0..20).filter(|turn| {
+        let (key, token) = (format!("k{turn}"), format!("Bearer {turn}"));
+        let headers =
+            [("X-Original-URI", "/"), ("X-API-Key", "own"), ("X-API-Key", &key), ("Authorization", &token)];
+        auth(&subject, "/original", &headers).status == 200
+    });
+    assert_eq!(admitted.count(), 5);
+}
+
+#[test]
+fn a_header_that_servers_take_for_a_credential_makes_it_ambiguous() {
+    let subject = subject("limits: [{by: 'header:x-device', missing: skip, bucket: 5/hour}]");
+    let admitted = |name: &str| {
+        let turns = 0..20;
+        let device = |turn: i32| {
+            [("X-Original-URI", "/".to_owned()), (name, "own".to_owned()), ("X_Device", turn.to_string())]
+        };
+        turns
+            .filter(|turn| {
+                let lines = device(*turn);
+                let lines: Vec<_> = lines.iter().map(|(name, value)| (*name, value.as_str())).collect();
+                auth(&subject, "/original", &lines).status == 200
+            })
+            .count()
+    };
+    assert_eq!(admitted("X-Device"), 5);
+    assert_eq!(admitted("X-Other"), 0, "counted by the same address");
 }
 
 #[test]
@@ -225,7 +315,8 @@ fn slots_are_looked_at_and_not_taken() {
     let subject = subject("limits: [{name: jobs, by: global, slots: 1}]");
     for _ in 0..3 {
         let answer = auth(&subject, "", &[("X-Original-URI", "/")]);
-        assert_eq!((answer.status.as_u16(), answer.header("x-ratelimit-remaining")), (200, Some("1")));
+        assert_eq!(answer.status, 200);
+        assert!(answer.header("ratelimit").is_some_and(|it| it.starts_with("\"jobs\";r=1")), "{answer:?}");
     }
 }
 
@@ -277,5 +368,12 @@ fn a_proxy_that_is_set_up_wrongly_is_told_how() {
     for status in ["", "200", "500", "4030", "+403", "x"] {
         check_wrong(&format!("?deny={status}"), NGINX, "`deny` must be a status from 400 to 499");
     }
-    check_wrong("", &[("X-Original-URI", "/a"), ("X-Forwarded-Uri", "/b")], "`/v1/auth?headers=original`");
+    for status in ["200", "500", "4030", "x", "+403"] {
+        check_wrong(&format!("/original/{status}"), NGINX, "must end in a status from 400 to 499");
+    }
+    check_wrong("/forwarded", NGINX, "`X-Forwarded-Uri`");
+    check_wrong("", &[("X-Original-URI", "/a"), ("X-Forwarded-Uri", "/b")], "`/v1/auth/original`");
+    for rest in ["/", "/nginx", "/original/", "/original/403/", "/original/403/x", "/nginx/403"] {
+        assert_eq!(auth(&subject(POLICY), rest, NGINX).status, 404, "{rest}");
+    }
 }

@@ -48,7 +48,9 @@ fn bad_bodies_are_told_what_to_change() {
     check(r#"{"path":"/","a`, expected `b":1}"#, 400, "unknown field `a`, expected `b`");
     check(r#"{"path":7}"#, 400, "expected a string");
     check(r#"{"path":"/","headers":[]}"#, 400, "expected an object of strings");
-    check(r#"{"path":"/","headers":{"a":1}}"#, 400, "expected a string");
+    check(r#"{"path":"/","headers":{"a":1}}"#, 400, "expected a string or a list of strings");
+    check(r#"{"path":"/","headers":{"a":["b",1]}}"#, 400, "expected a string");
+    check(r#"{"path":"/","api_key":"a","api_key":"b"}"#, 400, "duplicate field `api_key`");
     check(r#"{"path":"/","cost":"1"}"#, 400, "expected a whole number");
     check(r#"{"path":"/","cost":-1}"#, 400, "expected a whole number from 0 to 9007199254740991");
     check(r#"{"path":"/","cost":1.5}"#, 400, "expected a whole number");

@@ -167,3 +167,30 @@ fn a_batch_has_an_end() {
     assert_eq!(answer.status, 422);
     assert!(answer.problem().contains("at most 1000"), "{}", answer.text());
 }
+
+#[test]
+fn headers_and_claims_with_several_values_name_no_caller() {
+    let keys = [
+        r#"{"X-API-Key":["a","b"]}"#,
+        r#"{"X-API-Key":"a","x-api-key":"b"}"#,
+        r#"{"X-API-Key":"a","X-API-Key":"b","Authorization":"Bearer fresh"}"#,
+    ];
+    for headers in keys {
+        let subject = subject("limits: [{name: keys, by: api_key, missing: skip, bucket: 1/hour}]");
+        let body = format!(r#"{{"path":"/","ip":"203.0.113.9","headers":{headers}}}"#);
+        let told = subject.ask("/v1/check", &body);
+        assert_eq!(told["limits"][0]["key"], "client 203.0.113.9", "{headers}");
+        assert_eq!(subject.ask("/v1/check", &body)["allowed"], false);
+    }
+    let subject = subject("limits: [{name: orgs, by: 'claim:org', bucket: 1/hour}]");
+    let told = subject.ask("/v1/check", r#"{"path":"/","ip":"203.0.113.9","claims":{"org":["a","b"]}}"#);
+    assert_eq!(told["limits"][0]["key"], "client 203.0.113.9");
+}
+
+#[test]
+fn a_refusal_of_ambiguous_credentials_says_so() {
+    let policy = "identify: {ambiguous: refuse}\nlimits: [{name: keys, by: api_key, bucket: 9/hour}]";
+    let told = subject(policy).ask("/v1/check", r#"{"path":"/","headers":{"X-API-Key":["a","b"]}}"#);
+    assert_eq!((&told["allowed"], &told["limit"]), (&json!(false), &json!("keys")));
+    assert!(told["reason"].as_str().unwrap().contains("several different values"), "{told}");
+}

@@ -235,6 +235,23 @@ limits: [{name: api, by: ip, bucket: 1/hour}, {name: who, by: user, missing: ski
 }
 
 #[test]
+fn sums_are_of_what_requests_cost_in_the_end() {
+    let (subject, _) = watched("limits: [{name: tokens, by: user, bucket: 1000/hour}]", Access::open());
+    for (ip, reserve, cost) in [("203.0.113.1", Some(400), 37), ("203.0.113.2", None, 120)] {
+        let mut asked = json!({"path": "/chat", "user": "ann", "ip": ip});
+        if let Some(reserve) = reserve {
+            asked["cost"] = json!(reserve);
+        }
+        let id = subject.ask("/v1/check", &asked.to_string())["id"].clone();
+        subject.ask("/v1/settle", &json!({"id": id, "cost": cost}).to_string());
+    }
+    let told = subject.ask("/v1/explain", r#"{"path":"/chat","user":"ann"}"#);
+    let spenders = told["limits"][0]["spenders"].as_array().unwrap();
+    let sums: Vec<_> = spenders.iter().map(|it| (it["client"].as_str(), it["units"].as_u64())).collect();
+    assert_eq!(sums, [(Some("203.0.113.2"), Some(120)), (Some("203.0.113.1"), Some(37))]);
+}
+
+#[test]
 fn the_plan_or_the_override_that_set_the_numbers_is_named() {
     let policy = "
 limits:

@@ -82,7 +82,7 @@ fn clients_that_come_back_without_end_are_cut_short() {
 fn others_are_answered_in_between_and_a_third_question_is_turned_away() {
     let subject = subject(POLICY);
     let ask = || {
-        let body = r#"{"traffic":"steady","rate":"1000/minute","duration":"5m"}"#;
+        let body = r#"{"traffic":"steady","rate":"1000/minute","duration":"4m"}"#;
         let request = Request::post(LAB).body(Full::<Bytes>::from(body)).unwrap();
         Box::pin(subject.api.answer(request, PEER))
     };

@@ -41,7 +41,7 @@ fn every_path_is_there_and_answers_to_the_methods_it_has_and_no_others() {
     for (path, item) in description["paths"].as_object().unwrap() {
         let (subject, id) = with_a_refusal();
         let name = if path.starts_with("/page/") { "index.html" } else { "api" };
-        let uri = path.replace("{name}", name).replace("{id}", &id);
+        let uri = path.replace("{name}", name).replace("{id}", &id).replace("{status}", "403");
         for method in ["get", "head", "post", "put", "patch", "delete", "options", "trace"] {
             let request = Request::builder().method(&*method.to_ascii_uppercase()).uri(&uri);
             let answer = subject.send(request.body(Full::default()).unwrap());

@@ -297,8 +297,8 @@ fn the_policy_is_told_as_it_was_understood() {
                "client": {"trusted_proxies": ["10.0.0.0/8", "2001:db8::/32"], "header": "x-forwarded-for",
                           "ipv4_prefix": 32, "ipv6_prefix": 64},
                "identify": {"user": ["header:x-user-id"], "api_key": ["header:x-api-key", "bearer"],
-                            "tenant": ["header:x-tenant-id"]},
-               "headers": {"x_ratelimit": "epoch", "ietf": "draft-11", "retry_after_jitter": 0, "dialects": []},
+                            "tenant": ["header:x-tenant-id"], "ambiguous": "address"},
+               "headers": {"x_ratelimit": "epoch", "ietf": "draft-11", "retry_after_jitter": 0, "dialects": [], "describe": []},
                "privacy": "plain", "max_keys": 1_000_000})
     );
 }
@@ -370,6 +370,52 @@ limits: [{name: api, by: api_key, windows: [1/minute, 1000/hour]}]
     let first = &decisions[0];
     let why = subject.get(&format!("/v1/decisions/{}", first["id"].as_str().unwrap())).json();
     assert_eq!(tags(&why["limits"]), [first["tag"].as_str().unwrap()], "all windows of a limit have one");
+}
+
+#[test]
+fn one_customer_has_one_tag_under_every_limit_and_it_is_not_the_key() {
+    let policy = "
+limits:
+  - {name: short, by: api_key, bucket: 1/minute}
+  - {name: long, endpoint: /long, by: api_key, algorithm: fixed-window, rate: 1/day}
+  - {name: pair, endpoint: /pair, by: [ip, api_key], bucket: 1/hour}
+";
+    let (subject, _) = watched(policy, Access::open());
+    let mut tags = Vec::new();
+    for path in ["/", "/long", "/pair"] {
+        for _ in 0..2 {
+            let asked = json!({"path": path, "api_key": "sk-live-51HzQ", "ip": "203.0.113.9"}).to_string();
+            let told = subject.ask("/v1/check", &asked);
+            tags.extend(told["limits"].as_array().unwrap().iter().map(|it| it["tag"].clone()));
+            subject.advance(Span::from_secs(60));
+        }
+    }
+    let peeked = subject.ask("/v1/limits/long/peek", r#"{"key":"sk-live-51HzQ"}"#);
+    tags.push(peeked["limits"][0]["tag"].clone());
+    for (path, list) in [("/v1/top", "keys"), ("/v1/decisions", "decisions")] {
+        let told = subject.get(path).json();
+        tags.extend(told[list].as_array().unwrap().iter().map(|it| it["tag"].clone()));
+    }
+    assert!(tags.len() > 12 && tags.iter().all(|tag| *tag == tags[0] && tag.is_string()), "{tags:?}");
+    let other = subject.ask("/v1/limits/long/peek", r#"{"key":"sk-live-51HzR"}"#);
+    assert_ne!(other["limits"][0]["tag"], tags[0]);
+}
+
+#[test]
+fn the_sums_of_five_minutes_are_alike_and_include_the_present_second() {
+    let (subject, _) = watched(POLICY, Access::open());
+    for _ in 0..5 {
+        ask(&subject, "/", "203.0.113.9");
+    }
+    let (overview, stats) = (subject.get("/v1/overview").json(), subject.get("/v1/stats").json());
+    let top = subject.get("/v1/top").json();
+    assert_eq!((&overview["window"]["allowed"], &overview["window"]["refused"]), (&json!(2), &json!(3)));
+    assert_eq!(stats["limits"][0]["limited"], 3);
+    assert_eq!(top["keys"][0]["refused"], 3);
+    assert_eq!(overview["window"]["until"], overview["series"]["until"]);
+    for told in [&stats, &top] {
+        assert_eq!(told["from"], overview["window"]["from"]);
+    }
 }
 
 #[test]

@@ -20,16 +20,17 @@ fn limits_are_listed_in_words() {
     assert_eq!(
         subject(POLICY).get("/v1/limits").json(),
         json!({"limits": [
-            {"name": "search", "endpoints": ["/search", "/find/{what}"], "hosts": ["api.test"],
+            {"name": "search", "endpoints": ["/search", "/find/{what}"], "except": [], "hosts": ["api.test"],
              "methods": ["GET", "POST"], "descriptor": [], "domains": [], "by": ["tenant", "ip"], "algorithm": "token-bucket",
              "quotas": ["2 per second", "100 per day"],
              "ids": ["bcf4725f58479075", "0116dc5fcda7031a"], "mode": "enforce", "policy_mode": "enforce",
              "switched": false, "candidate_of": null, "soft": {"at": 80, "tarpit_ms": 250}, "missing": "ip", "cost": "header:x-cost", "settle": "time:10ms", "count_denied": true,
-             "on_outage": "deny", "plans": ["pro"]},
-            {"name": "jobs", "endpoints": ["/**"], "hosts": [], "methods": [], "descriptor": [], "domains": [], "by": ["global"],
+             "on_outage": "deny", "plans": ["pro"],
+                 "plan_quotas": [{"plan": "pro", "grants": "limited", "quotas": ["20 per second", "1000 per day"]}]},
+            {"name": "jobs", "endpoints": ["/**"], "except": [], "hosts": [], "methods": [], "descriptor": [], "domains": [], "by": ["global"],
              "algorithm": "concurrency", "quotas": ["3 at once"], "ids": ["920281dd8af73c76"], "mode": "shadow", "policy_mode": "shadow",
              "switched": false, "candidate_of": null, "soft": null, "missing": "ip", "cost": "1", "settle": null, "count_denied": false,
-             "on_outage": "local", "plans": []},
+             "on_outage": "local", "plans": [], "plan_quotas": []},
         ]})
     );
 }
@@ -101,7 +102,8 @@ fn the_index_says_what_is_where_and_all_of_it_is_there() {
     assert_eq!(index.header("content-type"), Some("text/plain; charset=utf-8"));
     for path in [
         "/v1/check",
-        "/v1/auth",
+        "/v1/auth/original",
+        "/v1/auth/forwarded",
         "/v1/settle",
         "/v1/release",
         "/v1/limits",

@@ -62,6 +62,8 @@ const ROUTES: &[(&str, &str, Takes)] = &[
     ("PUT", "/v1/limits/api/mode", Admin),
     ("GET", "/v1/auth", Admin),
     ("POST", "/v1/auth", Admin),
+    ("GET", "/v1/auth/original", Admin),
+    ("POST", "/v1/auth/forwarded/404", Admin),
 ];
 
 fn ask(access: Access, method: &str, path: &str, token: Option<&str>, certified: bool) -> Answer {

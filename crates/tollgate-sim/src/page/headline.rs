@@ -35,6 +35,7 @@ pub(super) fn panel(sheet: &mut Sheet, report: &Report) {
         ("without_limit", first.without_limit),
         ("allow_listed", first.allow_listed),
         ("deny_listed", first.deny_listed),
+        ("ambiguous_paths", first.ambiguous_paths),
         ("late_lines", report.late_lines),
     ];
     let skipped = [("skipped_lines", report.skipped_lines)];
@@ -48,6 +49,7 @@ pub(super) fn panel(sheet: &mut Sheet, report: &Report) {
             "without_limit" => ("met no limit and no list", ""),
             "allow_listed" => ("let through by the allow list", ""),
             "deny_listed" => ("refused by the deny list", ""),
+            "ambiguous_paths" => ("refused for an ambiguous path", ""),
             "late_lines" => ("came late in the log", ""),
             _ => ("lines skipped: no request", ""),
         };

@@ -27,16 +27,18 @@ pub(super) enum Ink {
 /// A colour as three numbers.
 pub(super) type Rgb = (u8, u8, u8);
 
-const CONTESTANTS: [(Rgb, Rgb); 6] = [
+const CONTESTANTS: [(Rgb, Rgb); 7] = [
     ((0x24, 0x57, 0xb8), (0x6c, 0x86, 0xe6)),
     ((0xdd, 0x7a, 0x00), (0xd9, 0x62, 0x2e)),
     ((0x11, 0x9a, 0x72), (0x3f, 0xdb, 0xa6)),
     ((0xb4, 0x78, 0xbd), (0xb3, 0x73, 0x9a)),
     ((0x6e, 0x3a, 0x0c), (0xff, 0xdb, 0x5c)),
     ((0x1f, 0x26, 0x30), (0xd5, 0xe6, 0xf7)),
+    ((0x4b, 0x00, 0x69), (0x96, 0x00, 0xff)),
 ];
 
-const DASHES: [&[f32]; 6] = [&[], &[7.0, 3.0], &[2.0, 2.5], &[9.0, 3.0, 2.0, 3.0], &[4.0, 2.5], &[12.0, 3.0]];
+const DASHES: [&[f32]; 7] =
+    [&[], &[7.0, 3.0], &[2.0, 2.5], &[9.0, 3.0, 2.0, 3.0], &[4.0, 2.5], &[12.0, 3.0], &[6.0, 2.0, 1.5, 2.0]];
 
 impl Ink {
     /// On light, and on dark.
@@ -64,7 +66,7 @@ impl Ink {
 
     /// The class that gives a shape its colour.
     pub(super) fn class(self) -> &'static str {
-        const NUMBERED: [&str; 6] = ["tg-c0", "tg-c1", "tg-c2", "tg-c3", "tg-c4", "tg-c5"];
+        const NUMBERED: [&str; 7] = ["tg-c0", "tg-c1", "tg-c2", "tg-c3", "tg-c4", "tg-c5", "tg-c6"];
         match self {
             Self::Text => "tg-text",
             Self::Soft => "tg-soft",
@@ -79,7 +81,7 @@ impl Ink {
 
     /// Of the 256 colours of a terminal: shades that are legible on black and on white.
     pub(super) const fn terminal(self) -> u8 {
-        const CONTESTANTS: [u8; 6] = [69, 208, 42, 176, 130, 250];
+        const CONTESTANTS: [u8; 7] = [69, 208, 42, 176, 130, 250, 99];
         match self {
             Self::Text => 7,
             Self::Soft | Self::Grid => 244,
@@ -93,7 +95,7 @@ impl Ink {
 
     fn all() -> impl Iterator<Item = Self> {
         let roles = [Role::Offered, Role::Admitted, Role::Refused];
-        let contestants = (0..6).map(Role::Contestant);
+        let contestants = (0..7).map(Role::Contestant);
         [Self::Text, Self::Soft, Self::Grid, Self::Mark]
             .into_iter()
             .chain(roles.into_iter().chain(contestants).map(Self::Role))

@@ -48,7 +48,7 @@ pub(super) fn with_count(quota: &Quota, count: u64, burst: u64) -> Option<Quota>
         }
         Quota::FixedWindow(it) => FixedWindow::new(count, it.window().clone()).map(Quota::from).ok(),
         Quota::SlidingWindow(it) => Quota::sliding_window(Rate::new(count, it.rate().period), 1).ok(),
-        Quota::SlidingParts(it) => Quota::sliding_window(Rate::new(count, it.rate().period), it.parts()).ok(),
+        Quota::SlidingParts(it) => it.with_rate(Rate::new(count, it.rate().period)).map(Quota::from).ok(),
         Quota::SlidingLog(it) => SlidingLog::new(Rate::new(count, it.rate().period)).map(Quota::from).ok(),
         Quota::Concurrency(_) => None,
     }
@@ -68,6 +68,7 @@ mod tests {
             ("bucket", "1000/minute, burst 200", ""),
             ("rate", "5/2s, burst 1", ", algorithm: gcra"),
             ("rate", "100/15m", ", algorithm: sliding-window, parts: 4"),
+            ("rate", "100/15m", ", algorithm: sliding-window, strict: true"),
             ("rate", "100/hour", ", algorithm: sliding-log"),
             ("rate", "100/day", ", algorithm: fixed-window, align: first-request"),
             ("rate", "10000/month", ", algorithm: fixed-window, align: calendar"),

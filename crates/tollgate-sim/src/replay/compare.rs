@@ -20,6 +20,7 @@ const EXAMPLES: usize = 5;
 const LONGEST_PATH: usize = 120;
 /// How those are called that the `deny` list did.
 const DENY_LIST: &str = "deny list";
+const AMBIGUOUS_PATH: &str = "ambiguous path";
 
 /// What changes fate from the first policy to another.
 #[derive(Debug, Default)]
@@ -119,6 +120,7 @@ fn decider(policy: &Policy, verdict: Verdict) -> &str {
             limit.name()
         }),
         Verdict::Denied | Verdict::Admitted => DENY_LIST,
+        Verdict::AmbiguousPath => AMBIGUOUS_PATH,
     }
 }
 
@@ -127,5 +129,6 @@ fn fate(policy: &Policy, verdict: Verdict) -> String {
         Verdict::Admitted => "admitted".to_owned(),
         Verdict::Refused(_) => format!("refused by {}", decider(policy, verdict)),
         Verdict::Denied => "refused by the deny list".to_owned(),
+        Verdict::AmbiguousPath => "refused for an ambiguous path".to_owned(),
     }
 }

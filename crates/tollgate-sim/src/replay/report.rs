@@ -41,6 +41,8 @@ pub struct PolicyReport {
     pub allow_listed: u64,
     /// Of the refused, the ones on its `deny` list.
     pub deny_listed: u64,
+    /// Of the refused, the ones whose path servers may take for different places.
+    pub ambiguous_paths: u64,
     /// Of all, the ones that no limit was asked about, and no list.
     pub without_limit: u64,
     /// The clients, by address. Requests whose address is not in the log are nobody's.

@@ -35,6 +35,8 @@ pub(super) enum Verdict {
     Refused(usize),
     /// By the `deny` list.
     Denied,
+    /// For a path that servers may take for different places.
+    AmbiguousPath,
 }
 
 impl Verdict {
@@ -69,6 +71,7 @@ struct Counts {
     refused: u64,
     allow_listed: u64,
     deny_listed: u64,
+    ambiguous_paths: u64,
     without_limit: u64,
     without_client: u64,
 }
@@ -198,6 +201,7 @@ impl Run {
             refused: self.counts.refused,
             allow_listed: self.counts.allow_listed,
             deny_listed: self.counts.deny_listed,
+            ambiguous_paths: self.counts.ambiguous_paths,
             without_limit: self.counts.without_limit,
             clients,
             top_clients: self.clients.top(settings.top),
@@ -289,6 +293,10 @@ fn note(
         Fate::DenyListed(_) => {
             counts.deny_listed += 1;
             Verdict::Denied
+        }
+        Fate::AmbiguousPath => {
+            counts.ambiguous_paths += 1;
+            Verdict::AmbiguousPath
         }
         Fate::Refused => {
             let place = decision.decider().map_or(0, |decider| decider.limit().place());

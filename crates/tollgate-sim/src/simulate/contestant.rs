@@ -22,6 +22,8 @@ pub enum Choice {
     SlidingWindow,
     /// A few counters that lie where the traffic is.
     SlidingParts,
+    /// The same, which counts a part in full while any of it may be in view.
+    SlidingStrict,
     /// Every request remembered: what the others are measured by.
     SlidingLog,
     /// A bucket as large as the rate's count, unless a burst is given.
@@ -31,14 +33,15 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// All of them.
-    pub const ALL: [Self; 6] = [
+    /// All of them. Pictures give the lines of one place the same color: append, do not insert.
+    pub const ALL: [Self; 7] = [
         Self::FixedWindow,
         Self::SlidingWindow,
         Self::SlidingParts,
         Self::SlidingLog,
         Self::TokenBucket,
         Self::Gcra,
+        Self::SlidingStrict,
     ];
 
     /// As it is typed.
@@ -47,6 +50,7 @@ impl Choice {
             Self::FixedWindow => "fixed-window",
             Self::SlidingWindow => "sliding-window",
             Self::SlidingParts => "sliding-parts",
+            Self::SlidingStrict => "sliding-strict",
             Self::SlidingLog => "sliding-log",
             Self::TokenBucket => "token-bucket",
             Self::Gcra => "gcra",
@@ -71,11 +75,12 @@ impl Choice {
         matches!(self, Self::TokenBucket | Self::Gcra)
     }
 
-    /// As policies spell it, with its parts if it has any.
-    const fn spelt(self) -> (&'static str, Option<u32>) {
+    /// As policies spell it, with its parts if it has any, and whether those are strict.
+    const fn spelt(self) -> (&'static str, Option<u32>, bool) {
         match self {
-            Self::SlidingParts => ("sliding-window", Some(SUB_WINDOWS)),
-            other => (other.word(), None),
+            Self::SlidingParts => ("sliding-window", Some(SUB_WINDOWS), false),
+            Self::SlidingStrict => ("sliding-window", None, true),
+            other => (other.word(), None, false),
         }
     }
 }
@@ -163,7 +168,7 @@ impl Contestant {
     /// # Ok::<(), tollgate_sim::simulate::ContestantError>(())
     /// ```
     pub fn new(choice: Choice, rate: &str, burst: Option<u64>, by: &str) -> Result<Self, ContestantError> {
-        let (algorithm, parts) = choice.spelt();
+        let (algorithm, parts, strict) = choice.spelt();
         let (numbers, own) =
             rate.split_once(',').map_or((rate, None), |(it, burst)| (it, Some(burst.trim())));
         let rate = match (choice.takes_burst(), own, burst) {
@@ -174,8 +179,10 @@ impl Contestant {
         };
         let text = |by: &str| {
             let mut limit = json!({"name": "simulated", "by": by, "algorithm": algorithm, "rate": rate});
-            if let (Some(parts), Some(limit)) = (parts, limit.as_object_mut()) {
-                limit.insert("parts".to_owned(), parts.into());
+            let parts = parts.map(|parts| ("parts", parts.into()));
+            let strict = strict.then_some(("strict", true.into()));
+            for (word, value) in parts.into_iter().chain(strict) {
+                limit[word] = value;
             }
             // JSON is YAML: whatever was typed stays one value.
             json!({"limits": [limit]}).to_string()

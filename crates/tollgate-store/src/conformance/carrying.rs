@@ -8,7 +8,7 @@ use super::{Harness, Suite, hourly, rule};
 use crate::store::Check;
 
 /// Slow quotas, and fast ones that replace them: ten a day, then ten a second.
-fn quickened() -> Result<[(&'static str, [Quota; 2]); 7], QuotaError> {
+fn quickened() -> Result<[(&'static str, [Quota; 2]); 8], QuotaError> {
     let (slow, fast) = (Rate::per_day(10), Rate::per_second(10));
     let bucket = Quota::from(Bucket::new(fast)?);
     Ok([
@@ -16,6 +16,10 @@ fn quickened() -> Result<[(&'static str, [Quota; 2]); 7], QuotaError> {
         ("epoch window", [FixedWindow::epoch(slow)?.into(), bucket.clone()]),
         ("anchored window", [FixedWindow::anchored(slow)?.into(), bucket.clone()]),
         ("parts", [SlidingParts::new(slow, 7)?.into(), bucket.clone()]),
+        (
+            "parts to strict",
+            [SlidingParts::new(slow, 7)?.into(), SlidingParts::new(fast, 7)?.strict().into()],
+        ),
         ("log", [SlidingLog::new(slow)?.into(), bucket]),
         ("bucket to parts", [Bucket::new(slow)?.into(), SlidingParts::new(fast, 7)?.into()]),
         ("bucket to log", [Bucket::new(slow)?.into(), SlidingLog::new(fast)?.into()]),
@@ -66,6 +70,13 @@ impl<H: Harness> Suite<'_, H> {
         assert_eq!(self.take(&log, "key", 1).await.remaining, 5);
         let window = rule("carry/algorithm", FixedWindow::epoch(Rate::per_day(10))).replacing(&log);
         assert_eq!(self.take(&window, "key", 1).await.remaining, 4);
+        let parts = SlidingParts::new(rate, 2).expect("a quota that can be served");
+        let strict = rule("carry/algorithm", Ok(parts.strict())).replacing(&window);
+        assert_eq!(self.take(&strict, "key", 1).await.remaining, 3);
+        let even = rule("carry/algorithm", Ok(parts)).replacing(&strict);
+        assert_eq!(self.take(&even, "key", 1).await.remaining, 2);
+        let strict = rule("carry/algorithm", Ok(parts.strict())).replacing(&even);
+        assert_eq!(self.take(&strict, "key", 1).await.remaining, 1, "what was spent under either counts");
     }
 
     async fn what_was_carried_over_counts_once(&self) {

@@ -9,7 +9,7 @@ use super::{Harness, Suite, hourly, rule};
 use crate::store::Check;
 
 /// Every algorithm that counts units, with the same numbers.
-fn each(rate: Rate) -> Result<[(&'static str, Quota); 8], QuotaError> {
+fn each(rate: Rate) -> Result<[(&'static str, Quota); 9], QuotaError> {
     Ok([
         ("bucket", Bucket::new(rate)?.into()),
         ("bucket of fractions", Bucket::new(Rate::new(rate.count, Span::from_micros(3_599_999_993)))?.into()),
@@ -21,6 +21,7 @@ fn each(rate: Rate) -> Result<[(&'static str, Quota); 8], QuotaError> {
         ("anchored window", FixedWindow::anchored(rate)?.into()),
         ("sliding window", SlidingWindow::new(rate)?.into()),
         ("sliding window in parts", SlidingParts::new(rate, 7)?.into()),
+        ("strict sliding window in parts", SlidingParts::new(rate, 7)?.strict().into()),
         ("sliding log", SlidingLog::new(rate)?.into()),
     ])
 }
@@ -73,6 +74,7 @@ impl<H: Harness> Suite<'_, H> {
             ("bucket", Bucket::new(rate).map(Quota::from)),
             ("sliding window", SlidingWindow::new(rate).map(Quota::from)),
             ("sliding window in parts", SlidingParts::new(rate, 7).map(Quota::from)),
+            ("strict sliding window in parts", SlidingParts::new(rate, 2).map(|it| it.strict().into())),
             ("sliding log", SlidingLog::new(rate).map(Quota::from)),
             ("fixed window", FixedWindow::epoch(rate).map(Quota::from)),
         ] {

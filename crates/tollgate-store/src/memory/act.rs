@@ -24,6 +24,16 @@ impl Act {
         }
     }
 
+    /// The same for states whose clock is so many microseconds ahead.
+    pub(super) fn shifted(self, by: i64) -> Self {
+        match self {
+            Self::Adjust(Adjustment::Refund { units, taken_at }) => {
+                Self::Adjust(Adjustment::Refund { units, taken_at: taken_at.shifted(by) })
+            }
+            other => other,
+        }
+    }
+
     pub(super) fn on<A: Algorithm>(self, algorithm: &A, state: &mut A::State, now: Timestamp) -> Verdict {
         match self {
             Self::Meet(demand) => algorithm.meet(state, demand, now),

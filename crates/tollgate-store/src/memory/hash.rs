@@ -24,6 +24,10 @@ pub(super) struct KeyHasher {
 
 type Secrets = [u64; 5];
 
+/// The bits of a place that are those of its rule: enough to tell 64 rules apart, and few enough
+/// that the 42 bits left tell the keys of one rule apart.
+pub(super) const RULE_BITS: u64 = 0x3f;
+
 impl KeyHasher {
     /// With secrets from the operating system.
     pub(super) fn random() -> Self {
@@ -43,10 +47,11 @@ impl KeyHasher {
         Self { place: secrets(0), identity: secrets(100) }
     }
 
-    /// The hash that places a key.
+    /// The hash that places a key. Its lowest bits are those of the rule, so that a table can
+    /// tell keys of one rule from those of others without keeping the rule.
     #[inline(always)]
     pub(super) fn place(&self, rule: RuleId, key: &[u8]) -> u64 {
-        hash(&self.place, rule, key)
+        hash(&self.place, rule, key) & !RULE_BITS | rule.0 & RULE_BITS
     }
 
     /// A second, independent hash: with the first it identifies a key where the
@@ -124,7 +129,8 @@ mod tests {
     #[test]
     fn low_and_high_bits_spread_evenly() {
         let hasher = KeyHasher::seeded(7);
-        for shift in [0, 16, 32, 48, 58] {
+        // Below are the bits of the rule.
+        for shift in [6, 16, 32, 48, 58] {
             let mut counts = [0u32; 64];
             for n in 0..64_000u32 {
                 let hash = hasher.place(RuleId(9), format!("user:{n}").as_bytes());

@@ -12,6 +12,7 @@ use super::table::Table;
 
 const NOW: Timestamp = Timestamp::from_secs(1_000_000_000);
 const LATER: Timestamp = Timestamp::from_secs(1_000_010_000);
+const LONG_AGO: Timestamp = Timestamp::from_secs(999_000_000);
 
 /// Two threads ask for one unit of a key each, in a table of a single line;
 /// `most` of them get it, in whatever order things happen, and `left` units
@@ -45,6 +46,10 @@ fn daily() -> Bucket {
     Bucket::new(Rate::per_day(1)).unwrap()
 }
 
+fn weekly() -> Bucket {
+    Bucket::new(Rate::new(1, tollgate_core::Span::from_days(7))).unwrap()
+}
+
 fn take(table: &Table, bucket: Bucket, key: u64, now: Timestamp) -> bool {
     let ticks = bucket.in_ticks().unwrap();
     match table.pay(key, ticks, ticks.price(1).unwrap(), now) {
@@ -72,8 +77,8 @@ fn two_threads_that_insert_one_key_insert_it_once() {
 
 #[test]
 fn two_keys_that_fight_over_the_last_free_slot_do_not_both_get_it() {
-    // Whoever comes second starts from what the least spent has left: nothing.
-    check(hourly(), one_slot_free, [1, 2], 1, 0);
+    // Whoever comes second starts from what the least spent of its class has left: nothing.
+    check(daily(), one_slot_free, [1, 2], 1, 0);
 }
 
 #[test]
@@ -82,9 +87,32 @@ fn a_key_that_returns_and_one_that_takes_its_slot_do_not_both_pay_there() {
     // other key claims it. Only one of them can have it.
     let lapsed = |table: &Table| {
         one_slot_free(table);
-        assert!(take(table, hourly(), 1, NOW));
+        assert!(take(table, daily(), 1, LONG_AGO));
     };
-    check(hourly(), lapsed, [1, 2], 1, 0);
+    check(daily(), lapsed, [1, 2], 1, 0);
+}
+
+#[test]
+fn a_drained_key_that_is_evicted_is_refused_at_every_moment() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.max_branches = 10_000;
+    model.check(|| {
+        let table = Arc::new(Table::new(1, NOW));
+        one_slot_free(&table);
+        assert!(take(&table, hourly(), 1, LATER));
+        // It has the least to gain of the four, so the newcomer takes its slot.
+        let evicting = {
+            let table = Arc::clone(&table);
+            loom::thread::spawn(move || take(&table, weekly(), 2, LATER))
+        };
+        let returning = {
+            let table = Arc::clone(&table);
+            loom::thread::spawn(move || take(&table, hourly(), 1, LATER))
+        };
+        assert_eq!((evicting.join().ok(), returning.join().ok()), (Some(true), Some(false)));
+        assert!(!take(&table, hourly(), 1, LATER));
+    });
 }
 
 #[test]

@@ -81,6 +81,11 @@ pub(super) fn tag_of(hash: u64) -> u64 {
     (hash & 0xffff_ffff_ffff).max(1)
 }
 
+/// The bits of the hash that a slot's tag holds.
+pub(super) const fn hash_of(tag: u64) -> u64 {
+    tag >> 16
+}
+
 /// Replaces a word, unless it has changed: then says what it is. What stays the
 /// same is not written.
 ///

@@ -1,13 +1,17 @@
-//! What a key has spent before this table first saw it under its present rule.
+//! The usage of a key under the rules that its present rule has replaced.
 //!
-//! A reload that changes a limit's numbers does not visit its keys. Each key is
-//! carried over when it is next met: its state under the old rule is read,
-//! translated, filed under the new one, and forgotten under the old.
+//! A reload that changes a rule's identity does not visit its keys. The first time that a
+//! key is met under the new rule, its states under the old ones are expressed in the new
+//! numbers ([`Rule::carry_over`](tollgate_core::Rule::carry_over)) and filed under the new
+//! rule. Requests that are refused or only look do so too. Otherwise a key at its limit
+//! would be carried over anew each time, and be refused for as long as the old rule
+//! remembers, however fast the new one gives back.
 //!
-//! That is so for whoever is refused or only looks, too. Were it carried over anew each
-//! time until somebody is admitted, a key at its limit would be refused for as long as
-//! the old rule remembers, however fast the new one gives back.
-//! Held by `conformance::carrying`.
+//! The old states stay. Units that the new rule admits are charged to them as well, so
+//! that a rule which comes back finds what was spent meanwhile. A mark, filed under an id
+//! made of both rules, says that a state was carried over to a rule, which then does not
+//! count it twice.
+//! Tested by `conformance::carrying` and `conformance::reloading`.
 
 use tollgate_core::State;
 
@@ -17,8 +21,11 @@ pub(super) trait Past {
     const EXISTS: bool;
     /// The state it left, translated to the present rule; none if it left nothing.
     fn state(&self) -> Option<State>;
-    /// It has been carried over and must not count again.
-    fn forget(&self);
+    /// The most that the present state can have spent: where the present rule is a raise of
+    /// an earlier one, at least as much is available as under that one.
+    fn bound(&self) -> Option<State>;
+    /// The state has been filed under the present rule.
+    fn carried(&self);
 }
 
 /// A key without one.
@@ -32,5 +39,9 @@ impl Past for NoPast {
         None
     }
 
-    fn forget(&self) {}
+    fn bound(&self) -> Option<State> {
+        None
+    }
+
+    fn carried(&self) {}
 }

@@ -1,7 +1,7 @@
 //! The table of one-word states: bounded, self-cleaning, lock-free for known keys.
 //!
 //! A cache line holds four slots. A slot is a tag word (48 bits of the key's
-//! hash, its quota's size class, a generation) and a state word. A key has four
+//! hash, its quota's class, a generation) and a state word. A key has four
 //! lines it may live in, nearly always the first. The hot path loads a tag,
 //! loads a state, steps it, and swaps it in; nothing is locked and a refusal
 //! writes nothing.
@@ -9,11 +9,11 @@
 //! *Self-cleaning.* A state that says no more than "never seen" is free space;
 //! nobody sweeps.
 //!
-//! *Bounded, and strict when full.* If all sixteen slots are live, the key gives
-//! way whose forgetting would give away the least (the share it has spent, times
-//! how long that still counts), and the newcomer starts from that share. So a
-//! flood of new keys makes the table stricter to new keys, and a key that has
-//! much to gain from being forgotten gives way last.
+//! *Bounded, and strict when full.* If all sixteen slots are live, the key is
+//! evicted that has the least to gain from it (the share it has spent, times how
+//! long that still counts). What it had spent raises a floor, from which every key
+//! of its rule starts that is not found. So a flood of new keys makes the table
+//! stricter to new keys, and frees no key that it evicts.
 //!
 //! *Who owns a slot.* A slot changes hands in three steps: its state word is
 //! swapped for `CLAIMED`, the tag is written with a new generation, the state is
@@ -22,18 +22,26 @@
 //! insert the same key would give it two allowances, so insertion (and only
 //! that) holds one of a few locks, chosen by the key.
 //!
+//! *Who sees a floor.* It is raised before the slot is claimed. Whoever does not find
+//! a key because its slot was claimed therefore finds the floor.
+//!
 //! Held by `interleavings` (every order of events in small cases),
-//! `tests/threads.rs` and `tests/hostile.rs` (ten million keys).
+//! `tests/threads.rs`, `tests/hostile.rs` (ten million keys) and `tests/floods.rs`.
 
-use tollgate_core::{Adjustment, Outcome, Overdraft, Span, TickBucket, Timestamp, Verdict};
+use tollgate_core::{Adjustment, Outcome, Span, TickBucket, Timestamp, Verdict};
 
 use super::act::Act;
-use super::line::{Charge, Line, WAYS, prefetch, swap, tag_of, zeroed};
+use super::floor::{Floor, Floors, Start};
+use super::line::{Charge, Line, WAYS, hash_of, prefetch, swap, tag_of, zeroed};
 use super::past::{NoPast, Past};
 use super::sync::{AtomicU64, Mutex, Ordering, lock, pause};
-use super::word::{self, CLAIMED, Class, GENERATIONS, Packed, Spent};
+use super::word::{self, CLAIMED, Class, GENERATIONS, Packed, Spent, kind_of};
 
 const STRIPES: usize = if cfg!(loom) { 2 } else { 256 };
+
+/// Lines with one floor: few enough that a floor concerns few keys, enough that floors take
+/// less than a byte a key.
+const LINES_PER_FLOOR: usize = 64;
 
 /// Thirty gigabytes of them. Whoever asks for more gets this.
 const MOST_KEYS: usize = 1_000_000_000;
@@ -49,12 +57,19 @@ pub(super) struct Table {
     /// What words can tell.
     earliest: Timestamp,
     latest: Timestamp,
+    floors: Box<[Mutex<Floors>]>,
+    /// In microseconds: from then on, no floor counts.
+    floors_until: AtomicU64,
+    /// How far the wall clock was last known to be ahead, in two's complement: words of
+    /// windows are in its time.
+    ahead: AtomicU64,
     evictions: AtomicU64,
 }
 
 /// A slot to put a newcomer into.
 struct Vacancy<'t> {
     line: &'t Line,
+    line_index: usize,
     way: usize,
     seen: u64,
     /// What the present tenant has spent, if it is still live.
@@ -75,8 +90,28 @@ impl Table {
             base,
             earliest: base + Span::from_micros(1),
             latest: base + Span::from_micros(1 << 49),
+            floors: (0..lines.div_ceil(LINES_PER_FLOOR)).map(|_| Mutex::default()).collect(),
+            floors_until: AtomicU64::new(0),
+            ahead: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
         }
+    }
+
+    /// The wall clock is so many microseconds ahead of the times that are passed here.
+    pub(super) fn set_wall_ahead(&self, ahead: i64) {
+        // Relaxed: it orders nothing. Written only when it changes, since all read it.
+        if self.wall_ahead() != ahead {
+            self.ahead.store(ahead.cast_unsigned(), Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn wall_ahead(&self) -> i64 {
+        self.ahead.load(Ordering::Relaxed).cast_signed()
+    }
+
+    /// The time that the states of an algorithm are in.
+    fn time_of<A: Packed>(&self, now: Timestamp) -> Timestamp {
+        if A::FOLLOWS_WALL { self.tell(now.shifted(self.wall_ahead())) } else { now }
     }
 
     /// How many keys gave way to others while they still counted.
@@ -84,16 +119,17 @@ impl Table {
         self.evictions.load(Ordering::Relaxed)
     }
 
-    /// What the table occupies, whatever is in it.
+    /// What the table occupies. Only evictions add to it, and not for long.
     pub(super) fn bytes(&self) -> usize {
-        size_of_val(&*self.lines) + size_of_val(&*self.stripes)
+        let floors: usize = self.floors.iter().map(|it| lock(it).bytes_aside()).sum();
+        size_of_val(&*self.lines) + size_of_val(&*self.stripes) + size_of_val(&*self.floors) + floors
     }
 
     /// How many slots hold a state that counts at `now`. Walks the table.
     pub(super) fn live(&self, now: Timestamp) -> usize {
         let slots = self.lines.iter().flat_map(|line| line.tags.iter().zip(&line.words));
         let spent = |(tag, word): (&AtomicU64, &AtomicU64)| {
-            Class::of_tag(tag.load(Ordering::Relaxed)).spent(word.load(Ordering::Relaxed), self.base, now)
+            self.spent(tag.load(Ordering::Relaxed), word.load(Ordering::Relaxed), now)
         };
         slots.filter_map(spent).count()
     }
@@ -123,24 +159,30 @@ impl Table {
         if P::EXISTS {
             return self.run_after_change(hash, algorithm, act, now, past);
         }
-        let mut op = |state: &mut A::State| act.on(algorithm, state, now);
+        let time = self.time_of::<A>(now);
+        let mut op = |state: &mut A::State| act.on(algorithm, state, time);
         for line in [self.first(hash), self.second(hash)] {
             if let Some((state, verdict)) = self.update_in(&self.lines[line], hash, algorithm, &mut op) {
-                return algorithm.describe(&state, verdict, now);
+                return algorithm.describe(&state, verdict, time);
             }
         }
-        let (state, verdict) = if act.can_insert() {
-            self.insert(hash, algorithm, now, op)
+        let found = if act.can_insert() {
+            None
         } else {
             let mut lines = self.overflow(hash).into_iter();
-            let found = lines.find_map(|line| self.update_in(&self.lines[line], hash, algorithm, &mut op));
-            found.unwrap_or_else(|| {
-                let mut state = algorithm.fresh();
-                let verdict = op(&mut state);
-                (state, verdict)
-            })
+            lines.find_map(|line| self.update_in(&self.lines[line], hash, algorithm, &mut op))
         };
-        algorithm.describe(&state, verdict, now)
+        let (state, verdict) = found.unwrap_or_else(|| {
+            let start = self.start(hash, now);
+            let above_floor = matches!(act, Act::Adjust(_)) && start != Start::Fresh;
+            if act.can_insert() || above_floor {
+                return self.insert(hash, algorithm, now, op);
+            }
+            let mut state = state_at(start, algorithm, now, time);
+            let verdict = op(&mut state);
+            (state, verdict)
+        });
+        algorithm.describe(&state, verdict, time)
     }
 
     /// The same for a rule that has replaced another. A key whose state here says
@@ -155,20 +197,35 @@ impl Table {
         now: Timestamp,
         past: &impl Past,
     ) -> Outcome {
+        let time = self.time_of::<A>(now);
         let inserting = lock(self.stripe(hash));
-        let known = self.read(hash, algorithm).is_some_and(|state| algorithm.forgettable_at(&state) > now);
+        let known = self.read(hash, algorithm).is_some_and(|state| algorithm.forgettable_at(&state) > time);
         let carried = if known { None } else { past.state().and_then(A::from_state) };
-        let Some(mut state) = carried else {
+        let Some(carried) = carried else {
             drop(inserting);
+            if let Some(bound) = past.bound().and_then(A::from_state) {
+                self.relieve(hash, algorithm, bound);
+            }
             return self.run(hash, algorithm, act, now, &NoPast);
         };
-        let verdict = act.on(algorithm, &mut state, now);
+        // What is carried over was expressed by the clock that never steps.
+        let carried = A::shifted(carried, time.ahead_of(now));
+        let mut state = match self.start(hash, now) {
+            Start::Fresh => carried,
+            start => {
+                let units = algorithm.used(&carried, time);
+                let until = algorithm.forgettable_at(&carried).shifted(now.ahead_of(time));
+                let floor = Floor::new(kind_of(hash), units, until);
+                state_at(start.above(floor, now), algorithm, now, time)
+            }
+        };
+        let verdict = act.on(algorithm, &mut state, time);
         // One that says nothing needs no room.
-        if algorithm.forgettable_at(&state) > now {
+        if algorithm.forgettable_at(&state) > time {
             self.put(hash, algorithm, state, now);
         }
-        past.forget();
-        algorithm.describe(&state, verdict, now)
+        past.carried();
+        algorithm.describe(&state, verdict, time)
     }
 
     /// The hot path: a known key pays out of a bucket of whole ticks. Answers
@@ -223,6 +280,18 @@ impl Table {
         lines.find_map(|line| Some(self.update_in(&self.lines[line], hash, algorithm, look)?.0))
     }
 
+    /// Where a key starts that is in none of its lines.
+    fn start(&self, hash: u64, now: Timestamp) -> Start {
+        // Acquire: as for the slot that the key was not found in.
+        if self.floors_until.load(Ordering::Acquire) <= now.as_micros() {
+            return Start::Fresh;
+        }
+        let kind = kind_of(hash);
+        self.lines_of(hash).into_iter().fold(Start::Fresh, |start, line| {
+            start.or(lock(&self.floors[line / LINES_PER_FLOOR]).start(kind, now), now)
+        })
+    }
+
     /// Runs `op` on a key's state if the key is in this line. `op` may run
     /// several times; the last run counts.
     #[inline]
@@ -248,6 +317,61 @@ impl Table {
         })
     }
 
+    /// Changes a key's state if it still counts. Returns the new state.
+    pub(super) fn amend<A: Packed>(
+        &self,
+        hash: u64,
+        algorithm: &A,
+        adjustment: Adjustment,
+        now: Timestamp,
+    ) -> Option<A::State> {
+        let time = self.time_of::<A>(now);
+        let amend = |state: &mut A::State| {
+            if algorithm.forgettable_at(state) > time {
+                algorithm.adjust(state, adjustment, time);
+            }
+            Verdict::admitted(0)
+        };
+        let mut lines = self.lines_of(hash).into_iter();
+        let found = lines.find_map(|line| self.update_in(&self.lines[line], hash, algorithm, amend));
+        let found = found.map(|(state, _)| state).filter(|state| algorithm.forgettable_at(state) > time);
+        found.map(|state| A::shifted(state, now.ahead_of(time)))
+    }
+
+    /// A key's state, as the clock that never steps would have it; if the key may have been
+    /// evicted, the floor.
+    pub(super) fn read_steady<A: Packed>(
+        &self,
+        hash: u64,
+        algorithm: &A,
+        now: Timestamp,
+    ) -> Option<A::State> {
+        let time = self.time_of::<A>(now);
+        let state = self.read(hash, algorithm).or_else(|| match self.start(hash, now) {
+            Start::Fresh => None,
+            start => Some(state_at(start, algorithm, now, time)),
+        })?;
+        Some(A::shifted(state, now.ahead_of(time)))
+    }
+
+    /// Replaces a key's state by one that is forgotten sooner.
+    fn relieve<A: Packed>(&self, hash: u64, algorithm: &A, bound: A::State) {
+        let relieve = |state: &mut A::State| {
+            if algorithm.forgettable_at(state) > algorithm.forgettable_at(&bound) {
+                *state = bound;
+            }
+            Verdict::admitted(0)
+        };
+        let mut lines = self.lines_of(hash).into_iter();
+        lines.any(|line| self.update_in(&self.lines[line], hash, algorithm, relieve).is_some());
+    }
+
+    /// Files a state for a key, in place of the one it has.
+    pub(super) fn file<A: Packed>(&self, hash: u64, algorithm: &A, state: A::State, now: Timestamp) {
+        let _inserting = lock(self.stripe(hash));
+        self.put(hash, algorithm, state, now);
+    }
+
     /// Runs `op` on a key that was not found a moment ago.
     #[cold]
     fn insert<A: Packed>(
@@ -268,10 +392,13 @@ impl Table {
                 pause(); // every slot is changing hands
                 continue;
             };
-            let start = self.inherit(algorithm, &vacancy, now);
+            let start = self.start_in(&vacancy, hash, algorithm, now);
             let mut state = start;
             let verdict = op(&mut state);
-            if state == start || self.claim(&vacancy, hash, algorithm, state) {
+            // A key that was reset evicts no other.
+            let needs_room =
+                algorithm.forgettable_at(&state) > self.time_of::<A>(now) || vacancy.tenant.is_none();
+            if state == start || !needs_room || self.claim(&vacancy, hash, algorithm, state, now) {
                 return (state, verdict);
             }
             pause(); // somebody else was faster
@@ -289,7 +416,7 @@ impl Table {
             if lines.any(|line| self.update_in(&self.lines[line], hash, algorithm, set).is_some()) {
                 return;
             }
-            if self.vacancy(hash, now).is_some_and(|it| self.claim(&it, hash, algorithm, state)) {
+            if self.vacancy(hash, now).is_some_and(|it| self.claim(&it, hash, algorithm, state, now)) {
                 return;
             }
             pause();
@@ -297,7 +424,19 @@ impl Table {
     }
 
     /// Takes a slot over; false if somebody else was faster.
-    fn claim<A: Packed>(&self, vacancy: &Vacancy<'_>, hash: u64, algorithm: &A, state: A::State) -> bool {
+    fn claim<A: Packed>(
+        &self,
+        vacancy: &Vacancy<'_>,
+        hash: u64,
+        algorithm: &A,
+        state: A::State,
+        now: Timestamp,
+    ) -> bool {
+        if let Some(tenant) = vacancy.tenant {
+            // Before the key can be missed. If it stays, the floor is higher than it need be.
+            lock(&self.floors[vacancy.line_index / LINES_PER_FLOOR]).raise(tenant.floor, now);
+            self.floors_until.fetch_max(tenant.floor.until().as_micros(), Ordering::AcqRel);
+        }
         let (slot, word) = (&vacancy.line.tags[vacancy.way], &vacancy.line.words[vacancy.way]);
         if swap(word, vacancy.seen, CLAIMED).is_err() {
             return false;
@@ -319,28 +458,26 @@ impl Table {
         &self.stripes[hash as usize % self.stripes.len()]
     }
 
-    /// Where a newcomer starts: fresh, or from the share of whom it displaces.
-    fn inherit<A: Packed>(&self, algorithm: &A, vacancy: &Vacancy<'_>, now: Timestamp) -> A::State {
-        match vacancy.tenant {
-            None => algorithm.fresh(),
-            // Of the same kind and size: the very state, to the microsecond.
-            Some(spent) if spent.class == algorithm.class() => algorithm.unpack(vacancy.seen, self.base),
-            Some(spent) => {
-                let units = algorithm.capacity().saturating_mul(spent.share.min(64)) / 64;
-                let mut state = algorithm.fresh();
-                let charge = Adjustment::Charge { units, overdraft: Overdraft::None };
-                algorithm.adjust(&mut state, charge, now);
-                state
-            }
-        }
+    /// The state that a newcomer starts from in this slot: at the floor, and not below a
+    /// tenant of its own rule.
+    fn start_in<A: Packed>(
+        &self,
+        vacancy: &Vacancy<'_>,
+        hash: u64,
+        algorithm: &A,
+        now: Timestamp,
+    ) -> A::State {
+        let start = self.start(hash, now);
+        let tenant = vacancy.tenant.filter(|it| it.floor.kind() == kind_of(hash));
+        let start = tenant.map_or(start, |it| start.above(it.floor, now));
+        state_at(start, algorithm, now, self.time_of::<A>(now))
     }
 
     /// The best slot for a newcomer: free, in the first line while that has
     /// room to spare, else in the emptier of the first two, else in the others;
     /// if none is free, the one whose tenant is worth the least.
     fn vacancy(&self, hash: u64, now: Timestamp) -> Option<Vacancy<'_>> {
-        let [first, second, third, fourth] =
-            self.lines_of(hash).map(|line| self.survey(&self.lines[line], now));
+        let [first, second, third, fourth] = self.lines_of(hash).map(|line| self.survey(line, now));
         if first.free >= 2 || (first.free > 0 && first.free >= second.free) {
             return first.vacancy;
         }
@@ -351,22 +488,27 @@ impl Table {
         all.into_iter().flatten().min_by_key(|vacancy| worth(vacancy.tenant))
     }
 
-    fn survey<'t>(&self, line: &'t Line, now: Timestamp) -> Survey<'t> {
+    fn survey(&self, line_index: usize, now: Timestamp) -> Survey<'_> {
+        let line = &self.lines[line_index];
         let mut survey = Survey { free: 0, vacancy: None };
         for way in 0..WAYS {
             let seen = line.words[way].load(Ordering::Acquire);
             if seen == CLAIMED {
                 continue;
             }
-            let class = Class::of_tag(line.tags[way].load(Ordering::Relaxed));
-            let tenant = class.spent(seen, self.base, now);
+            let tenant = self.spent(line.tags[way].load(Ordering::Relaxed), seen, now);
             survey.free += usize::from(tenant.is_none());
             let better = survey.vacancy.as_ref().is_none_or(|best| worth(tenant) < worth(best.tenant));
             if better {
-                survey.vacancy = Some(Vacancy { line, way, seen, tenant });
+                survey.vacancy = Some(Vacancy { line, line_index, way, seen, tenant });
             }
         }
         survey
+    }
+
+    /// What the key of a slot has spent, if that still counts.
+    fn spent(&self, tag: u64, word: u64, now: Timestamp) -> Option<Spent> {
+        Class::of_tag(tag).spent(kind_of(hash_of(tag)), word, self.base, now, self.wall_ahead())
     }
 
     fn lines_of(&self, hash: u64) -> [usize; 4] {
@@ -404,6 +546,12 @@ struct Survey<'t> {
 /// Orders tenants: none before any.
 fn worth(tenant: Option<Spent>) -> Option<u64> {
     tenant.map(|spent| spent.worth)
+}
+
+/// The state of a key that starts here. Floors are in steady time, the state is in `time`.
+fn state_at<A: Packed>(start: Start, algorithm: &A, now: Timestamp, time: Timestamp) -> A::State {
+    let (units, until) = start.spent(algorithm.capacity(), algorithm.period(), now);
+    algorithm.spent_until(units, until.shifted(time.ahead_of(now)), time)
 }
 
 const fn whole_second(time: Timestamp) -> Timestamp {

@@ -2,15 +2,19 @@
 //! rates with an unusually fine grain.
 //!
 //! Keys fall into sets; a set is a short list behind a lock, held for one step.
-//! Bounded like the table of words, and as strict when full: the key gives way
-//! whose forgetting gives away the least, and the newcomer starts from its share.
-//! Leases are never given away: where they fill a set, a newcomer waits.
+//! Bounded like the table of words, and as strict when full: the key is evicted that
+//! has the least share of its quota spent for the shortest time. What it had spent
+//! raises the set's floor, from which every key starts that is not in the set.
+//! Leases are never evicted: where they fill a set, a newcomer waits.
 
 use std::sync::OnceLock;
 
-use tollgate_core::{Adjustment, Demand, Outcome, Overdraft, Quota, Span, State, Timestamp, Verdict};
+use tollgate_core::{
+    Adjustment, Demand, FixedWindowState, Outcome, Quota, RuleId, Span, State, Timestamp, Verdict,
+};
 
 use super::act::Act;
+use super::floor::{Floor, Floors, Start};
 use super::past::Past;
 use super::sync::{AtomicU64, Mutex, Ordering, lock};
 
@@ -21,12 +25,8 @@ const WAYS: usize = 16;
 /// Sets for more keys than this are not made.
 const MOST_KEYS: usize = 1 << 28;
 
-/// A whole quota, as shares of it are counted.
-const WHOLE: u64 = 1 << 16;
-
-/// How finely a share fades, in microseconds: with a life of nine years in 32 bits, an entry
-/// takes no more than a cache line.
-const MOMENT: u64 = 1 << 16;
+/// A whole quota, as shares of it are counted. Sixteen of them fit.
+const WHOLE: u64 = 1 << 12;
 
 /// So many places a set gets at a time. Sets are short and there are many: doubling would
 /// leave a third of all places empty.
@@ -40,17 +40,48 @@ pub(super) struct WideTable {
     evictions: AtomicU64,
 }
 
-type Set = Mutex<Vec<Entry>>;
+/// An instant of the clock that never steps, and how far the wall clock is ahead of the
+/// states in question: not at all, unless those follow it.
+#[derive(Clone, Copy)]
+pub(super) struct Instant {
+    pub(super) now: Timestamp,
+    pub(super) ahead: i64,
+}
+
+impl Instant {
+    /// The time that the states are in.
+    fn time(self) -> Timestamp {
+        self.now.shifted(self.ahead)
+    }
+}
+
+type Set = Mutex<Members>;
+
+/// The keys of one set.
+#[derive(Default)]
+struct Members {
+    entries: Vec<Entry>,
+    floors: Floors,
+}
+
+/// A key under a rule.
+#[derive(Clone, Copy)]
+pub(super) struct WideKey {
+    /// Both hashes of the key: the key itself is not kept.
+    pub(super) hashes: [u64; 2],
+    pub(super) rule: RuleId,
+}
 
 struct Entry {
-    /// Both hashes of the key: the key itself is not kept.
-    key: [u64; 2],
+    hashes: [u64; 2],
     state: State,
     forgettable: Timestamp,
-    /// How much of the quota was spent when last written, in `WHOLE`ths, rounded up.
-    spent: u32,
-    /// How long before it is forgotten that was, in `MOMENT`s, rounded up.
-    life: u32,
+    /// Units spent when last written: never less than later, while nobody spends.
+    units: u32,
+    /// The same as a share of the quota, in `WHOLE`ths, rounded up.
+    share: u16,
+    /// Whose floor it raises when it is evicted.
+    kind: u16,
 }
 
 impl WideTable {
@@ -68,15 +99,16 @@ impl WideTable {
 
     /// How many keys are kept that count at `now`. Walks the table.
     pub(super) fn live(&self, now: Timestamp) -> usize {
-        self.made().iter().map(|set| lock(set).iter().filter(|it| it.forgettable > now).count()).sum()
+        let live = |set: &Set| lock(set).entries.iter().filter(|it| it.forgettable > now).count();
+        self.made().iter().map(live).sum()
     }
 
     /// What the table occupies, with what its states hold on the side.
     pub(super) fn bytes(&self) -> usize {
         let held = self.made().iter().map(|set| {
             let set = lock(set);
-            let aside: usize = set.iter().map(|entry| entry.state.bytes_aside()).sum();
-            set.capacity() * size_of::<Entry>() + aside
+            let aside: usize = set.entries.iter().map(|entry| entry.state.bytes_aside()).sum();
+            set.entries.capacity() * size_of::<Entry>() + aside + set.floors.bytes_aside()
         });
         size_of_val(self.made()) + held.sum::<usize>()
     }
@@ -85,55 +117,90 @@ impl WideTable {
         self.sets.get().map_or(&[], |sets| sets)
     }
 
-    fn set(&self, key: [u64; 2]) -> &Set {
-        let sets = self.sets.get_or_init(|| (0..self.count).map(|_| Mutex::new(Vec::new())).collect());
-        &sets[((u128::from(key[0]) * sets.len() as u128) >> 64) as usize]
+    fn set(&self, key: WideKey) -> &Set {
+        let sets = self.sets.get_or_init(|| (0..self.count).map(|_| Set::default()).collect());
+        &sets[((u128::from(key.hashes[0]) * sets.len() as u128) >> 64) as usize]
     }
 
-    /// A key's state, if it has one.
-    pub(super) fn read(&self, key: [u64; 2]) -> Option<State> {
-        lock(self.set(key)).iter().find(|entry| entry.key == key).map(|entry| entry.state.clone())
+    /// A key's state, as the clock that never steps would have it; if the key may have been
+    /// evicted, the floor.
+    pub(super) fn read_steady(&self, key: WideKey, quota: &Quota, at: Instant) -> Option<State> {
+        let set = lock(self.set(key));
+        let state = match set.position(key) {
+            Some(index) => set.entries[index].state.clone(),
+            None => match set.floors.start(kind(key.rule), at.now) {
+                Start::Fresh => return None,
+                start => state_at(start, quota, at),
+            },
+        };
+        Some(shifted(state, at.ahead.saturating_neg()))
+    }
+
+    /// Changes a key's state if it still counts. Returns when it will not.
+    pub(super) fn amend(
+        &self,
+        key: WideKey,
+        quota: &Quota,
+        adjustment: Adjustment,
+        at: Instant,
+    ) -> Option<Timestamp> {
+        let mut set = lock(self.set(key));
+        let index = set.position(key)?;
+        let entry = &mut set.entries[index];
+        if entry.forgettable <= at.now {
+            return None;
+        }
+        quota.adjust(&mut entry.state, adjustment, at.time());
+        entry.note(quota, at);
+        Some(entry.forgettable)
     }
 
     /// Does `act` to a key's state, atomically.
     pub(super) fn run<P: Past>(
         &self,
-        key: [u64; 2],
+        key: WideKey,
         quota: &Quota,
         act: Act,
-        now: Timestamp,
+        at: Instant,
         past: &P,
     ) -> Outcome {
         if P::EXISTS
-            && let Some(outcome) = self.carry(key, quota, act, now, past)
+            && let Some(outcome) = self.carry(key, quota, act, at, past)
         {
             return outcome;
         }
+        let (bound, now, time) = (past.bound(), at.now, at.time());
         let mut set = lock(self.set(key));
-        let found = set.iter().position(|entry| entry.key == key);
-        if let Some(index) = found {
-            let entry = &mut set[index];
-            let verdict = act.on_any(quota, &mut entry.state, now);
-            if !matches!(act, Act::Look(_)) {
-                entry.note(quota, now);
+        if let Some(index) = set.position(key) {
+            let entry = &mut set.entries[index];
+            if let Some(bound) = bound.filter(|it| quota.forgettable_at(it) < entry.forgettable) {
+                entry.state = bound;
             }
-            return quota.describe(&entry.state, verdict, now);
+            let verdict = act.on_any(quota, &mut entry.state, time);
+            if !matches!(act, Act::Look(_)) {
+                entry.note(quota, at);
+            }
+            return quota.describe(&entry.state, verdict, time);
         }
-        let place = place(&set, now);
+        let place = set.place(now);
         let start = match place {
-            Place::Of(index) if act.can_insert() => share(quota, set[index].spent_at(now), now),
-            Place::Full(wait) if act.can_insert() => return full(quota, wait, now),
-            _ => quota.fresh(),
+            Place::Full(wait) if act.can_insert() => return full(quota, wait, time),
+            _ => state_at(set.start(key.rule, place, now), quota, at),
         };
         let mut state = start.clone();
-        let verdict = act.on_any(quota, &mut state, now);
-        let outcome = quota.describe(&state, verdict, now);
+        let verdict = act.on_any(quota, &mut state, time);
+        let outcome = quota.describe(&state, verdict, time);
         if state == start {
             return outcome;
         }
-        match self.file(&mut set, place, Entry::new(key, state, quota, now)) {
+        let entry = Entry::new(key, state, quota, at);
+        // A key that was reset needs no room, unless there is some: it would evict another.
+        if entry.forgettable <= now && matches!(place, Place::Of(_) | Place::Full(_)) {
+            return outcome;
+        }
+        match self.file(&mut set, place, entry, now) {
             Ok(()) => outcome,
-            Err(wait) => full(quota, wait, now),
+            Err(wait) => full(quota, wait, time),
         }
     }
 
@@ -141,51 +208,50 @@ impl WideTable {
     /// replaced, and not yet under this one: it starts from that, and that is kept also
     /// if the request is refused or only looks. `None`: there is nothing to carry over.
     #[cold]
-    fn carry(
-        &self,
-        key: [u64; 2],
-        quota: &Quota,
-        act: Act,
-        now: Timestamp,
-        past: &impl Past,
-    ) -> Option<Outcome> {
-        // Read before the set is locked: the past may lie in the same set.
-        let start = past.state()?;
-        let mut set = lock(self.set(key));
-        let found = set.iter().position(|entry| entry.key == key);
-        if found.is_some_and(|index| set[index].forgettable > now) {
+    fn carry(&self, key: WideKey, quota: &Quota, act: Act, at: Instant, past: &impl Past) -> Option<Outcome> {
+        let (now, time) = (at.now, at.time());
+        if lock(self.set(key)).counts(key, now) {
             return None;
         }
+        // Read before the set is locked: the past may lie in the same set.
+        let carried = shifted(past.state()?, at.ahead);
+        let mut set = lock(self.set(key));
+        if set.counts(key, now) {
+            return None;
+        }
+        let found = set.position(key);
+        let start = set.above_floor(key, carried, quota, at);
         let mut state = start.clone();
-        let verdict = act.on_any(quota, &mut state, now);
-        let outcome = quota.describe(&state, verdict, now);
+        let verdict = act.on_any(quota, &mut state, time);
+        let outcome = quota.describe(&state, verdict, time);
         let has_changed = state != start;
-        let entry = Entry::new(key, state, quota, now);
+        let entry = Entry::new(key, state, quota, at);
         // One that says nothing needs no room.
         if entry.forgettable > now {
-            let place = found.map_or_else(|| place(&set, now), Place::Forgotten);
-            if let Err(wait) = self.file(&mut set, place, entry) {
-                // Its past stays where it is.
-                return Some(if has_changed { full(quota, wait, now) } else { outcome });
+            let place = found.map_or_else(|| set.place(now), Place::Forgotten);
+            if let Err(wait) = self.file(&mut set, place, entry, now) {
+                // It is not marked as carried over.
+                return Some(if has_changed { full(quota, wait, time) } else { outcome });
             }
         }
         drop(set);
-        past.forget();
+        past.carried();
         Some(outcome)
     }
 
     /// Puts a newcomer into its place; how long to wait if it has none.
-    fn file(&self, set: &mut Vec<Entry>, place: Place, entry: Entry) -> Result<(), Span> {
+    fn file(&self, set: &mut Members, place: Place, entry: Entry, now: Timestamp) -> Result<(), Span> {
         match place {
             Place::New => {
-                if set.len() == set.capacity() {
-                    set.reserve_exact(ROOM);
+                if set.entries.len() == set.entries.capacity() {
+                    set.entries.reserve_exact(ROOM);
                 }
-                set.push(entry);
+                set.entries.push(entry);
             }
-            Place::Forgotten(index) => set[index] = entry,
+            Place::Forgotten(index) => set.entries[index] = entry,
             Place::Of(index) => {
-                set[index] = entry;
+                let evicted = std::mem::replace(&mut set.entries[index], entry);
+                set.floors.raise(evicted.floor(), now);
                 self.evictions.fetch_add(1, Ordering::Relaxed);
             }
             Place::Full(wait) => return Err(wait),
@@ -194,37 +260,95 @@ impl WideTable {
     }
 }
 
-impl Entry {
-    fn new(key: [u64; 2], state: State, quota: &Quota, now: Timestamp) -> Self {
-        let mut entry = Self { key, state, forgettable: now, spent: 0, life: 0 };
-        entry.note(quota, now);
-        entry
+impl Members {
+    fn position(&self, key: WideKey) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.hashes == key.hashes)
     }
 
-    fn note(&mut self, quota: &Quota, now: Timestamp) {
-        self.forgettable = quota.forgettable_at(&self.state);
-        self.life = self.moments_left(now);
-        let spent = quota.used(&self.state, now).saturating_mul(WHOLE).div_ceil(quota.capacity().max(1));
-        self.spent = u32::try_from(spent).unwrap_or(u32::MAX);
+    /// Whether the key has a state that still counts.
+    fn counts(&self, key: WideKey, now: Timestamp) -> bool {
+        self.position(key).is_some_and(|index| self.entries[index].forgettable > now)
     }
 
-    fn moments_left(&self, now: Timestamp) -> u32 {
-        let left = self.forgettable.since(now).as_micros().div_ceil(MOMENT);
-        u32::try_from(left).unwrap_or(u32::MAX)
+    fn place(&self, now: Timestamp) -> Place {
+        if let Some(index) = self.entries.iter().position(|entry| entry.forgettable <= now) {
+            return Place::Forgotten(index);
+        }
+        if self.entries.len() < WAYS {
+            return Place::New;
+        }
+        let all = self.entries.iter().enumerate();
+        let movable = all.filter(|(_, entry)| !matches!(entry.state, State::Concurrency(_)));
+        if let Some((index, _)) = movable.min_by_key(|(_, entry)| entry.worth(now)) {
+            return Place::Of(index);
+        }
+        let waits = self.entries.iter().map(|entry| entry.forgettable.since(now));
+        Place::Full(waits.min().unwrap_or(Span::ZERO))
     }
 
-    /// The share spent, fading evenly from when it was written to when it is forgotten.
-    fn spent_at(&self, now: Timestamp) -> u64 {
-        let life = self.life.max(1);
-        u64::from(self.spent) * u64::from(self.moments_left(now).min(life)) / u64::from(life)
+    /// Where a key starts that is not in the set: at the floor, and not below the key of the
+    /// same rule whose place it takes. Otherwise each newcomer would get one unit more than
+    /// the floor that the one before it has raised.
+    fn start(&self, rule: RuleId, place: Place, now: Timestamp) -> Start {
+        let kind = kind(rule);
+        let start = self.floors.start(kind, now);
+        match place {
+            Place::Of(index) if self.entries[index].kind == kind => {
+                start.above(self.entries[index].floor(), now)
+            }
+            _ => start,
+        }
+    }
+
+    /// What a key that is not in the set has spent before, if it is above the floor; else
+    /// both, as one.
+    fn above_floor(&self, key: WideKey, carried: State, quota: &Quota, at: Instant) -> State {
+        match self.floors.start(kind(key.rule), at.now) {
+            Start::Fresh => carried,
+            floor => {
+                let entry = Entry::new(key, carried, quota, at);
+                state_at(floor.above(entry.floor(), at.now), quota, at)
+            }
+        }
     }
 }
 
 impl Entry {
-    /// What forgetting it would give away: its share, times how long that counts.
-    fn worth(&self, now: Timestamp) -> u64 {
-        self.spent_at(now).saturating_mul(self.forgettable.since(now).as_micros())
+    fn new(key: WideKey, state: State, quota: &Quota, at: Instant) -> Self {
+        let kind = kind(key.rule);
+        let mut entry = Self { hashes: key.hashes, state, forgettable: at.now, units: 0, share: 0, kind };
+        entry.note(quota, at);
+        entry
     }
+
+    fn note(&mut self, quota: &Quota, at: Instant) {
+        self.forgettable = quota.forgettable_at(&self.state).shifted(at.ahead.saturating_neg());
+        let used = quota.used(&self.state, at.time());
+        self.units = u32::try_from(used).unwrap_or(u32::MAX);
+        let share = used.saturating_mul(WHOLE).div_ceil(quota.capacity().max(1));
+        self.share = u16::try_from(share).unwrap_or(u16::MAX);
+    }
+
+    /// The bound that stands for it after it is evicted.
+    fn floor(&self) -> Floor {
+        Floor::new(self.kind, self.units.into(), self.forgettable)
+    }
+
+    /// How much stricter evicting it makes the set: its share, times how long that counts.
+    fn worth(&self, now: Timestamp) -> u64 {
+        u64::from(self.share).saturating_mul(self.forgettable.since(now).as_micros())
+    }
+}
+
+/// Keys of one rule have one kind.
+const fn kind(rule: RuleId) -> u16 {
+    rule.0 as u16
+}
+
+/// The state of a key that starts here. Floors are in steady time.
+fn state_at(start: Start, quota: &Quota, at: Instant) -> State {
+    let (units, until) = start.spent(quota.capacity(), quota.period(), at.now);
+    quota.spent_until(units, until.shifted(at.ahead), at.time())
 }
 
 /// Where a newcomer goes.
@@ -238,26 +362,12 @@ enum Place {
     Full(Span),
 }
 
-fn place(set: &[Entry], now: Timestamp) -> Place {
-    if let Some(index) = set.iter().position(|entry| entry.forgettable <= now) {
-        return Place::Forgotten(index);
+/// A state of a window that follows the wall clock, on a clock that is so far ahead.
+fn shifted(state: State, by: i64) -> State {
+    match state {
+        State::FixedWindow(it) => State::FixedWindow(FixedWindowState { end: it.end.shifted(by), ..it }),
+        other => other,
     }
-    if set.len() < WAYS {
-        return Place::New;
-    }
-    let movable = set.iter().enumerate().filter(|(_, entry)| !matches!(entry.state, State::Concurrency(_)));
-    match movable.min_by_key(|(_, entry)| entry.worth(now)) {
-        Some((index, _)) => Place::Of(index),
-        None => Place::Full(set.iter().map(|entry| entry.forgettable.since(now)).min().unwrap_or(Span::ZERO)),
-    }
-}
-
-/// A state that has spent this many `WHOLE`ths of its quota.
-fn share(quota: &Quota, spent: u64, now: Timestamp) -> State {
-    let mut state = quota.fresh();
-    let units = quota.capacity().saturating_mul(spent.min(WHOLE)) / WHOLE;
-    quota.adjust(&mut state, Adjustment::Charge { units, overdraft: Overdraft::None }, now);
-    state
 }
 
 /// What a newcomer hears when leases fill its set.

@@ -2,17 +2,18 @@
 //!
 //! ```text
 //! bucket         50 bits  tat, in µs       10 bits  grains        4 bits  generation
-//! fixed window   40 bits  end, in ms       20 bits  units spent   4 bits  generation
+//! fixed window   30 bits  end, in s        30 bits  units spent   4 bits  generation
 //! ```
 //!
 //! Times count from the table's base. Fifty bits of microseconds are 35 years,
-//! and so are forty of milliseconds. What does not fit lives in the wide table
-//! and is exact there too: rates whose reduced count is above 1,024, windows of
-//! more than half a million units, and windows that end within a millisecond.
+//! and so are thirty of seconds. States that do not fit live in the wide table
+//! and are exact there too: rates whose reduced count is above 1,024, windows of
+//! more than half a billion units, and windows that end within a second.
 //!
 //! Quotas that share their states live in one table, whatever their numbers: so
 //! tallies, which count without end, and shared buckets with a fraction live in
-//! the wide one.
+//! the wide one, and whether a window fits depends on its length and on nothing
+//! that its identity leaves out.
 //!
 //! The generation is that of the slot's tag. A word of another generation
 //! belongs to another key, so a swap cannot charge the wrong one.
@@ -21,11 +22,18 @@ use tollgate_core::{
     Algorithm, Bucket, BucketState, FixedWindow, FixedWindowState, Span, State, Timestamp, Window,
 };
 
+use super::floor::Floor;
+use super::hash::RULE_BITS;
+
 /// The word of a slot that is changing hands: its generation is one that no tag has.
 pub(super) const CLAIMED: u64 = u64::MAX;
 /// How many generations there are.
 pub(super) const GENERATIONS: u64 = 15;
 const GENERATION: u64 = 0xf;
+/// How many bits a fixed window has for its count.
+const COUNT_BITS: u32 = 30;
+/// The largest count in a word: twice the largest limit that fits, and all beyond.
+const MAX_COUNT: u64 = (1 << COUNT_BITS) - 1;
 
 /// Whether word and tag are of one generation: whether they belong together.
 #[inline(always)]
@@ -57,6 +65,11 @@ pub(super) fn tat(word: u64, base: Timestamp) -> Timestamp {
     base + Span::from_micros(word >> 14)
 }
 
+/// The end of the window in a fixed window's word.
+fn window_end(word: u64, base: Timestamp) -> Timestamp {
+    base + Span::from_secs(word >> (COUNT_BITS + 4))
+}
+
 /// An algorithm whose state fits a word.
 pub(super) trait Packed: Algorithm<State: Copy> {
     /// Whether all states of this very quota fit.
@@ -69,6 +82,12 @@ pub(super) trait Packed: Algorithm<State: Copy> {
     fn from_state(state: State) -> Option<Self::State>;
     /// How large this quota is, and of which kind.
     fn class(&self) -> Class;
+    /// The time in which the capacity comes back.
+    fn period(&self) -> Span;
+    /// Whether its states are in the time of the wall clock.
+    const FOLLOWS_WALL: bool;
+    /// The same state on a clock that is so many microseconds ahead.
+    fn shifted(state: Self::State, by: i64) -> Self::State;
 }
 
 impl Packed for Bucket {
@@ -92,30 +111,42 @@ impl Packed for Bucket {
     }
 
     fn class(&self) -> Class {
-        Class::of_time(self.fill_time().as_micros())
+        // States of shared buckets are read under other numbers than they were written under.
+        if self.is_shared() { Class::SHARED } else { Class::of_time(self.fill_time().as_micros()) }
+    }
+
+    fn period(&self) -> Span {
+        self.fill_time()
+    }
+
+    const FOLLOWS_WALL: bool = false;
+
+    fn shifted(state: BucketState, _by: i64) -> BucketState {
+        state
     }
 }
 
 impl Packed for FixedWindow {
     #[inline]
     fn fits(&self) -> bool {
-        let on_the_millisecond = match self.window() {
-            Window::Epoch(length) => length.as_micros().is_multiple_of(1_000),
+        let on_the_second = match self.window() {
+            Window::Epoch(length) => length.as_micros().is_multiple_of(1_000_000),
             Window::Calendar(_) => true,
             Window::Anchored(_) => false,
         };
-        // Twice the limit, for a key that is overdrawn.
-        on_the_millisecond && self.capacity() < 1 << 19 && !self.is_tally()
+        on_the_second && !self.is_large() && !self.is_tally()
     }
 
     #[inline]
     fn pack(&self, state: FixedWindowState, tag: u64, base: Timestamp) -> u64 {
-        (state.end.since(base).as_micros() / 1_000) << 24 | state.count << 4 | tag & GENERATION
+        // Up: the end of a floor is not on the second if the wall clock was set meanwhile.
+        let end = state.end.since(base).as_micros().div_ceil(1_000_000);
+        end << (COUNT_BITS + 4) | state.count.min(MAX_COUNT) << 4 | tag & GENERATION
     }
 
     #[inline]
     fn unpack(&self, word: u64, base: Timestamp) -> FixedWindowState {
-        FixedWindowState { end: base + Span::from_millis(word >> 24), count: word >> 4 & 0xf_ffff }
+        FixedWindowState { end: window_end(word, base), count: word >> 4 & MAX_COUNT }
     }
 
     fn from_state(state: State) -> Option<FixedWindowState> {
@@ -124,6 +155,17 @@ impl Packed for FixedWindow {
 
     fn class(&self) -> Class {
         Class::of_units(self.capacity())
+    }
+
+    fn period(&self) -> Span {
+        self.window().longest()
+    }
+
+    // Windows from the first request do not fit.
+    const FOLLOWS_WALL: bool = true;
+
+    fn shifted(state: FixedWindowState, by: i64) -> FixedWindowState {
+        FixedWindowState { end: state.end.shifted(by), ..state }
     }
 }
 
@@ -134,6 +176,8 @@ pub(super) struct Class(u8);
 
 impl Class {
     const UNITS: u8 = 0x80;
+    /// Of buckets that share their states: larger than any other.
+    const SHARED: Self = Self(0x7f);
 
     fn of_time(full: u64) -> Self {
         Self(rough(full))
@@ -154,29 +198,50 @@ impl Class {
     }
 
     /// How much of a word's quota is spent and what forgetting it would give
-    /// away; `None` if it counts no more.
-    pub(super) fn spent(self, word: u64, base: Timestamp, now: Timestamp) -> Option<Spent> {
+    /// away; `None` if it counts no more. `kind` is that of its key, `ahead` how far the wall clock
+    /// is ahead.
+    pub(super) fn spent(
+        self,
+        kind: u16,
+        word: u64,
+        base: Timestamp,
+        now: Timestamp,
+        ahead: i64,
+    ) -> Option<Spent> {
         let in_units = self.0 & Self::UNITS != 0;
-        let end = if in_units { base + Span::from_millis(word >> 24) } else { tat(word, base) };
-        if end < now {
+        let (end, time) =
+            if in_units { (window_end(word, base), now.shifted(ahead)) } else { (tat(word, base), now) };
+        if end < time {
             return None;
         }
-        let left = end.since(now).as_micros();
-        let amount = if in_units { word >> 4 & 0xf_ffff } else { left };
+        let left = end.since(time).as_micros();
+        let amount = if in_units { word >> 4 & MAX_COUNT } else { left };
         let share = amount.saturating_mul(64).div_ceil(about(self.0 & !Self::UNITS));
-        Some(Spent { class: self, share, worth: share.saturating_mul(left) })
+        // Floors are in steady time. Of a bucket, the time says all: its grains are less than a tick.
+        let (units, until) = if in_units {
+            (amount, end.shifted(now.ahead_of(time)))
+        } else {
+            (1, end + Span::from_micros(1))
+        };
+        let floor = Floor::new(kind, units, until);
+        Some(Spent { floor, worth: share.saturating_mul(left) })
     }
+}
+
+/// Keys of one rule have one floor, whatever its numbers: a rule whose limit changes keeps the
+/// states of its windows.
+pub(super) const fn kind_of(hash: u64) -> u16 {
+    (hash & RULE_BITS) as u16
 }
 
 /// What a live key has spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spent {
-    pub(super) class: Class,
-    /// Of its quota, in 64ths, rounded up.
-    pub(super) share: u64,
-    /// The share times how long it would still have counted. Without the time, a
-    /// flood of keys that live for a second would push out one that is drained
-    /// for a day, and its day would be over with them.
+    /// The bound that stands for it after it is evicted.
+    pub(super) floor: Floor,
+    /// The share of its quota times how long it would still have counted. Without the
+    /// time, a flood of keys that live for a second would evict one that is drained for
+    /// a day, and the floor would be raised for that long.
     pub(super) worth: u64,
 }
 
@@ -219,7 +284,7 @@ mod tests {
     fn an_empty_slot_is_long_ago() {
         let bucket = Bucket::new(Rate::per_minute(7)).unwrap();
         assert!(bucket.unpack(0, BASE).tat <= BASE);
-        assert_eq!(Class::of_tag(0).spent(0, BASE, BASE + Span::from_micros(1)), None);
+        assert_eq!(Class::of_tag(0).spent(0, 0, BASE, BASE + Span::from_micros(1), 0), None);
     }
 
     #[test]
@@ -227,7 +292,9 @@ mod tests {
         let bucket = |count| Bucket::new(Rate::per_second(count)).unwrap();
         assert!(bucket(3_000_000).fits() && bucket(997).fits());
         assert!(!bucket(1_000_003).fits(), "a prime leaves a million grains to a tick");
-        assert!(!FixedWindow::epoch(Rate::per_minute(1 << 19)).unwrap().fits());
+        assert!(FixedWindow::epoch(Rate::per_minute((1 << 29) - 1)).unwrap().fits());
+        assert!(!FixedWindow::epoch(Rate::per_minute(1 << 29)).unwrap().fits());
+        assert!(!FixedWindow::epoch(Rate::new(5, Span::from_millis(1_500))).unwrap().fits());
         assert!(!FixedWindow::anchored(Rate::per_minute(5)).unwrap().fits());
     }
 

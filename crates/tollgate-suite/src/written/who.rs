@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use tollgate::policy::{Fields, Node, Problems};
 
 use super::step::MOST_COST;
-use crate::asked::{Asked, From, What};
+use crate::asked::{Asked, From, Places, What};
 
 pub(super) const WORDS: [&str; 10] =
     ["host", "ip", "peer", "user", "api_key", "tenant", "plan", "claims", "headers", "cost"];
@@ -30,6 +30,7 @@ pub(super) struct Who {
     claims: Vec<(String, String)>,
     headers: HeaderMap,
     cost: Option<u64>,
+    places: Places,
 }
 
 impl Who {
@@ -40,6 +41,8 @@ impl Who {
         };
         let (user, api_key, tenant, plan) = (word("user"), word("api_key"), word("tenant"), word("plan"));
         let mut who = Self { user, api_key, tenant, plan, ..Self::default() };
+        let place = |word: &str| fields.get(word).map(|node| node.place);
+        who.places = Places { plan: place("plan"), claims: place("claims") };
         who.host = fields.get("host").and_then(|it| header_value(it, "`host`", problems));
         who.from = from(fields, problems);
         who.claims = fields.get("claims").map_or_else(Vec::new, |it| claims(it, problems));
@@ -74,6 +77,10 @@ impl Who {
             claims,
             headers,
             cost: self.cost.or(other.cost),
+            places: Places {
+                plan: self.places.plan.or(other.places.plan),
+                claims: self.places.claims.or(other.places.claims),
+            },
         }
     }
 
@@ -92,6 +99,7 @@ impl Who {
             plan: self.plan,
             claims: self.claims,
             cost: self.cost,
+            places: self.places,
         }
     }
 }

@@ -44,7 +44,7 @@ impl Tokens {
         let (unit, tick) = (i128::from(bucket.grains_per_unit()), i128::from(bucket.grains_per_tick()));
         let missing = |tokens: i128| i128::from(cost) * MILLION - tokens;
         let exact = missing(self.millionths);
-        let (shown, step) = rounded(wait);
+        let (shown, step) = (wait.human().as_micros(), wait.human().step_micros());
         let fair = |places: &u32| {
             let missing = missing(self.cut(*places));
             let time = missing * unit / tick.max(1) / MILLION;
@@ -100,30 +100,9 @@ const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// A wait rounded up to what is shown of it, and what that is a multiple of: the longer it
-/// is, the less it is told exactly.
-fn rounded(span: Span) -> (u64, u64) {
-    let up = |step: u64| span.as_micros().div_ceil(step).saturating_mul(step);
-    let steps = [(MILLI, SECOND), (SECOND / 10, MINUTE), (SECOND, HOUR), (MINUTE, DAY)];
-    let step = steps.into_iter().find(|&(step, end)| up(step) < end).map_or(HOUR, |(step, _)| step);
-    (up(step), step)
-}
-
 /// How long, rounded up to what is shown: `3.6 s`, `2 min 5 s`, `3 d 4 h`.
 pub(super) fn span(span: Span) -> String {
-    let (micros, step) = rounded(span);
-    let two = |all: u64, large: (u64, &str), small: (u64, &str)| {
-        let (first, rest) = (all / large.0, all % large.0 / small.0);
-        let first = format!("{first} {}", large.1);
-        if rest == 0 { first } else { format!("{first} {rest} {}", small.1) }
-    };
-    match step {
-        MILLI => format!("{} ms", micros / MILLI),
-        SECOND => two(micros, (MINUTE, "min"), (SECOND, "s")),
-        MINUTE => two(micros, (HOUR, "h"), (MINUTE, "min")),
-        HOUR => two(micros, (DAY, "d"), (HOUR, "h")),
-        _ => format!("{} s", decimal(micros.into())),
-    }
+    span.human().to_string()
 }
 
 /// How long, in the largest unit that keeps it whole: `90 s`, `250 ms`.
@@ -196,26 +175,6 @@ fn dated(at: Timestamp) -> Option<jiff::Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn waits_are_rounded_up_to_what_is_shown() {
-        for (micros, text) in [
-            (0, "0 ms"),
-            (1, "1 ms"),
-            (250_000, "250 ms"),
-            (999_001, "1 s"),
-            (3_600_000, "3.6 s"),
-            (3_600_001, "3.7 s"),
-            (59_900_001, "1 min"),
-            (125_000_000, "2 min 5 s"),
-            (3_599_000_001, "1 h"),
-            (11_520_000_000, "3 h 12 min"),
-            (273_600_000_000, "3 d 4 h"),
-            (86_399_000_000, "1 d"),
-        ] {
-            assert_eq!(span(Span::from_micros(micros)), text, "{micros}");
-        }
-    }
 
     #[test]
     fn times_of_day_are_in_utc_with_tenths() {

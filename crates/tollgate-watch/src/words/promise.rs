@@ -68,11 +68,9 @@ pub(super) fn definition(quota: &Quota, by: &str) -> String {
             format!("{capacity} in any {stretch}, estimated from this one and the last, which fades")
         }
         Quota::SlidingParts(it) => {
-            format!(
-                "{capacity} in any {}, counted in {} parts at most",
-                stretch(it.rate().period),
-                it.parts()
-            )
+            let (stretch, parts) = (stretch(it.rate().period), it.parts());
+            let strict = if it.is_strict() { ", each in full until its last request has left" } else { "" };
+            format!("{capacity} in any {stretch}, counted in {parts} parts at most{strict}")
         }
         Quota::SlidingLog(it) => format!("{capacity} in any {}, each counted", stretch(it.rate().period)),
         Quota::Concurrency(it) => format!("{capacity} at once, each for {} at most", exactly(it.ttl())),

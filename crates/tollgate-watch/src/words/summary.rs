@@ -131,6 +131,7 @@ fn uncounted(record: &Record, fate: RecordFate) -> String {
         }
         RecordFate::AllowListed => format!("Admitted: {}.", reason.unwrap_or("allow-listed")),
         RecordFate::DenyListed => format!("Refused: {}.", reason.unwrap_or("deny-listed")),
+        RecordFate::AmbiguousPath => format!("Refused: {}.", reason.unwrap_or("the path is ambiguous")),
         RecordFate::Uncountable => format!("Refused{by}: {}.", reason.unwrap_or("the store gives no answer")),
         RecordFate::Blocked | RecordFate::Refused => {
             let reason = reason.unwrap_or("there is no room");

@@ -4,7 +4,7 @@
 //! where it would have to.
 
 use tollgate_core::Rule;
-use tollgate_policy::{Key, Limit, Request, Survey};
+use tollgate_policy::{Key, Limit, Request, RuleCheck, Survey};
 use tollgate_store::Store;
 
 use super::Limiter;
@@ -15,8 +15,18 @@ impl<S: Store> Limiter<S> {
     /// charged or none is. [`LimitOutcome::part`](crate::LimitOutcome::part) tells whose an
     /// outcome is.
     pub async fn decide_together<R: Request + Sync>(&self, requests: &[R]) -> Decision<'_> {
+        self.decide_together_with(requests, &[]).await
+    }
+
+    /// The same together with rules that stand in no policy: they are the parts behind those of the requests.
+    pub async fn decide_together_with<'l, R: Request + Sync>(
+        &'l self,
+        requests: &[R],
+        rules: &'l [RuleCheck],
+    ) -> Decision<'l> {
         let first = requests.first().map(|it| it as &(dyn Request + Sync));
-        self.decide_surveyed(first, |it| self.policy.survey_all(requests, &mut it.checks)).await
+        let survey = |it: &mut Decision<'l>| self.policy.survey_all_with(requests, rules, &mut it.checks);
+        self.decide_surveyed(first, survey).await
     }
 
     /// The same without waiting, if the store can or is left alone. `None`: nothing has
@@ -26,8 +36,19 @@ impl<S: Store> Limiter<S> {
         requests: &[R],
         then: impl FnOnce(&Decision<'_>) -> T,
     ) -> Option<T> {
+        self.try_decide_together_with(requests, &[], then)
+    }
+
+    /// [`decide_together_with`](Self::decide_together_with) without waiting, if the store can or is left alone.
+    pub fn try_decide_together_with<'l, R: Request, T>(
+        &'l self,
+        requests: &[R],
+        rules: &'l [RuleCheck],
+        then: impl FnOnce(&Decision<'l>) -> T,
+    ) -> Option<T> {
         let first = requests.first().map(|it| it as &dyn Request);
-        self.decide_surveyed_at_once(first, |it| self.policy.survey_all(requests, &mut it.checks), then)
+        let survey = |it: &mut Decision<'l>| self.policy.survey_all_with(requests, rules, &mut it.checks);
+        self.decide_surveyed_at_once(first, survey, then)
     }
 
     /// Decides by one limit about a key that is known, on this plan or the

@@ -8,7 +8,7 @@
 //! Held by `tests/beside/considering.rs`, and on Redis by `tollgate-redis/tests/store/questions.rs`.
 
 use tollgate_core::{Demand, Owner, Quota};
-use tollgate_policy::{Request, Survey};
+use tollgate_policy::{Request, RuleCheck, Survey};
 use tollgate_store::{Check, Store, StoreError};
 
 use super::{Batch, Limiter, ask};
@@ -50,7 +50,7 @@ impl<S: Store> Limiter<S> {
             decision.outcomes.push(outcome);
         }
         if let Some(at) = at {
-            decision.count(admitted, at);
+            decision.count(admitted, at, self.store.wall_ahead(at));
         }
         // Nothing was taken, so there is nothing to hold.
         decision.owner = None;
@@ -77,9 +77,19 @@ impl<S: Store> Limiter<S> {
         requests: &[R],
         looks: &[usize],
     ) -> Option<Decision<'_>> {
+        self.refuse_together_with(requests, &[], looks).await
+    }
+
+    /// The same together with rules that stand in no policy: they are the parts behind those of the requests.
+    pub async fn refuse_together_with<'l, R: Request + Sync>(
+        &'l self,
+        requests: &[R],
+        rules: &'l [RuleCheck],
+        looks: &[usize],
+    ) -> Option<Decision<'l>> {
         let begun = self.begin();
         let mut decision = Decision::undecided();
-        if self.policy.survey_all(requests, &mut decision.checks) != Survey::Applies {
+        if self.policy.survey_all_with(requests, rules, &mut decision.checks) != Survey::Applies {
             return None;
         }
         let asked = decision.checks.iter().map(|check| Check { count_denied: false, ..ask(check, None) });
@@ -96,7 +106,7 @@ impl<S: Store> Limiter<S> {
         if !decision.limits().any(refuses) {
             return None;
         }
-        decision.count(false, answer.at);
+        decision.count(false, answer.at, self.store.wall_ahead(answer.at));
         self.tell(requests.first().map(|it| it as &dyn Request), &mut decision, begun);
         Some(decision)
     }

@@ -14,7 +14,8 @@ use crate::outage::{Health, Landed, Name, Pass, Share};
 const MOST_IN_A_ROW: u32 = 8;
 
 impl<S: Store> Limiter<S> {
-    /// Charges the store with what was admitted while it gave no answers, as far as
+    /// Makes the changes that the store has not taken (final costs, refunds), then charges it
+    /// with what was admitted while it gave no answers, as far as
     /// that still counts, one key after the other. What fails is kept for the next call
     /// and the others are charged; stops when the breaker opens, or after some failures
     /// in a row. How many keys were charged.
@@ -32,6 +33,18 @@ impl<S: Store> Limiter<S> {
     /// left then is in [`Health::ledger_keys`].
     pub async fn reconcile(&self) -> usize {
         let (mut charged, mut in_a_row) = (0, 0);
+        // As many as there are now: one that fails goes to the end, and is not tried again at once.
+        for _ in 0..self.outage.waiting_corrections() {
+            match self.apply_correction().await {
+                Replay::Charged => (charged, in_a_row) = (charged + 1, 0),
+                Replay::Nothing => {}
+                Replay::Failed => in_a_row += 1,
+                Replay::LeftAlone => return charged,
+            }
+            if in_a_row >= MOST_IN_A_ROW || (in_a_row > 0 && !self.outage.is_closed()) {
+                return charged;
+            }
+        }
         let mut pass = self.outage.pass();
         loop {
             let names = self.outage.due(&mut pass);
@@ -77,6 +90,31 @@ impl<S: Store> Limiter<S> {
             return Some(&share.whole);
         }
         self.policy.limit(&share.limit)?.rule_after(name.0, &name.1)
+    }
+
+    /// Makes the oldest change that the store has not taken.
+    async fn apply_correction(&self) -> Replay {
+        let Some(attempt) = self.outage.attempt() else { return Replay::LeftAlone };
+        let Some(pending) = self.outage.take_correction() else { return Replay::Nothing };
+        let Some(correction) = pending.get() else { return Replay::Nothing };
+        let rule = self.policy.limit(&correction.limit);
+        let rule = rule.and_then(|limit| limit.rule_after(correction.rule.id, &correction.key));
+        let (Some(rule), Some(adjustment)) = (rule, correction.adjustment(self.outage.now())) else {
+            // The limit is gone, or time has made the change.
+            pending.finish();
+            return Replay::Nothing;
+        };
+        match self.store.adjust(rule, correction.key.as_bytes(), adjustment).await {
+            Ok(_) => {
+                attempt.succeeded();
+                pending.finish();
+                Replay::Charged
+            }
+            Err(error) => {
+                attempt.failed(&error);
+                if pending.failed(&error) { Replay::Failed } else { Replay::Nothing }
+            }
+        }
     }
 
     async fn replay(&self, name: &Name, pass: &Pass) -> Replay {

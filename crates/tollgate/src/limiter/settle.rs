@@ -10,7 +10,8 @@ use tollgate_store::{Store, StoreError};
 
 use super::Limiter;
 use crate::decision::Decision;
-use crate::outage::Landed;
+use crate::observer::Settlement;
+use crate::outage::{Change, Landed};
 use crate::receipt::{Charge, Receipt};
 
 impl<S: Store> Limiter<S> {
@@ -30,7 +31,7 @@ impl<S: Store> Limiter<S> {
     /// that say nothing, such as one that counts requests, keep what they were charged.
     ///
     /// Once for each decision: the difference to what was charged before it ran is
-    /// taken each time.
+    /// taken each time. A store that gives no answer is told by [`reconcile`](Self::reconcile), when it is back.
     pub async fn settle(&self, decision: &Decision<'_>, cost: u64) -> Result<(), StoreError> {
         match decision.receipt() {
             Some(receipt) => self.settle_receipt(&receipt, cost).await,
@@ -50,7 +51,8 @@ impl<S: Store> Limiter<S> {
     pub async fn refund_receipt(&self, receipt: &Receipt) -> Result<(), StoreError> {
         for (charge, rule) in receipt.units_in(&self.policy) {
             let adjustment = Adjustment::Refund { units: charge.units, taken_at: receipt.at };
-            self.correct(charge, rule, adjustment).await?;
+            self.correct(receipt.at, charge, rule, adjustment).await?;
+            self.notify_settled(receipt, charge, 0);
         }
         self.release_receipt(receipt).await
     }
@@ -63,7 +65,7 @@ impl<S: Store> Limiter<S> {
         let only_some = self.policy.settles() && receipt.limits().any(settles);
         for (charge, rule) in receipt.units_in(&self.policy) {
             if !only_some || settles(charge.limit()) {
-                self.settle_charge(receipt.at, charge, rule, cost).await?;
+                self.settle_charge(receipt, charge, rule, cost).await?;
             }
         }
         Ok(())
@@ -76,17 +78,17 @@ impl<S: Store> Limiter<S> {
         let mut settled = Ok(());
         for (charge, rule) in receipt.units_in(&self.policy) {
             if let Some((_, cost)) = costs.iter().find(|(name, _)| *name == charge.limit()) {
-                let of_this = self.settle_charge(receipt.at, charge, rule, *cost).await;
+                let of_this = self.settle_charge(receipt, charge, rule, *cost).await;
                 settled = settled.and(of_this);
             }
         }
         settled
     }
 
-    /// Puts what was charged at a time right.
+    /// Puts what was charged right, and tells the observer.
     async fn settle_charge(
         &self,
-        at: Timestamp,
+        receipt: &Receipt,
         charge: &Charge,
         rule: &Rule,
         cost: u64,
@@ -95,11 +97,21 @@ impl<S: Store> Limiter<S> {
             return Ok(());
         }
         let adjustment = if cost < charge.units {
-            Adjustment::Refund { units: charge.units - cost, taken_at: at }
+            Adjustment::Refund { units: charge.units - cost, taken_at: receipt.at }
         } else {
             Adjustment::Charge { units: cost - charge.units, overdraft: Overdraft::OneCapacity }
         };
-        self.correct(charge, rule, adjustment).await
+        self.correct(receipt.at, charge, rule, adjustment).await?;
+        self.notify_settled(receipt, charge, cost);
+        Ok(())
+    }
+
+    /// Tells the observer what a charge cost in the end.
+    fn notify_settled(&self, receipt: &Receipt, charge: &Charge, cost: u64) {
+        if let (Some(watched), Some(id)) = (&self.watched, receipt.id) {
+            let (rule, key, reserved) = (charge.rule(), &charge.key, charge.units);
+            watched.settled(&Settlement { id, rule, key, reserved, cost });
+        }
     }
 
     /// As [`release`](Self::release), of a decision that is gone. Doing so twice does no harm.
@@ -108,7 +120,7 @@ impl<S: Store> Limiter<S> {
         let release = Adjustment::Release { owner };
         for (charge, rule) in receipt.slots_in(&self.policy) {
             let Some(elsewhere) = &charge.elsewhere else {
-                self.store.adjust(rule, charge.key.as_bytes(), release).await?;
+                self.adjust_or_defer(receipt.at, charge, rule, release).await?;
                 continue;
             };
             self.outage.adjust_local(&elsewhere.share, &charge.key, release);
@@ -121,11 +133,38 @@ impl<S: Store> Limiter<S> {
         Ok(())
     }
 
+    /// Changes a key in the store. While the store gives no answer, the change is kept and made by
+    /// [`reconcile`](Self::reconcile). An error: it is neither made nor kept, or may have been made.
+    async fn adjust_or_defer(
+        &self,
+        taken_at: Timestamp,
+        charge: &Charge,
+        rule: &Rule,
+        adjustment: Adjustment,
+    ) -> Result<(), StoreError> {
+        let (limit, key, reserve) = (charge.limit(), &charge.key, charge.units);
+        let change = Change { limit, rule, key, adjustment, reserve, taken_at };
+        if self.outage.is_left_alone() && self.outage.correct_later(&change, None) {
+            return Ok(());
+        }
+        match self.store.adjust(rule, charge.key.as_bytes(), adjustment).await {
+            Ok(_) => Ok(()),
+            Err(error) if self.outage.correct_later(&change, Some(&error)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Changes what a request was charged, wherever that is now.
-    async fn correct(&self, charge: &Charge, rule: &Rule, adjustment: Adjustment) -> Result<(), StoreError> {
+    async fn correct(
+        &self,
+        at: Timestamp,
+        charge: &Charge,
+        rule: &Rule,
+        adjustment: Adjustment,
+    ) -> Result<(), StoreError> {
         let key = &charge.key;
         let Some(elsewhere) = &charge.elsewhere else {
-            return self.store.adjust(rule, key.as_bytes(), adjustment).await.map(drop);
+            return self.adjust_or_defer(at, charge, rule, adjustment).await;
         };
         let share = &elsewhere.share;
         match (elsewhere.writing, adjustment) {
@@ -133,7 +172,7 @@ impl<S: Store> Limiter<S> {
                 if !self.outage.correct(share, key, writing, adjustment) {
                     // The store has been charged with it by now.
                     let adjustment = once_replayed(adjustment, rule, self.outage.now());
-                    self.store.adjust(rule, key.as_bytes(), adjustment).await?;
+                    self.adjust_or_defer(at, charge, rule, adjustment).await?;
                 }
             }
             (None, Adjustment::Charge { units: units @ 1.., .. }) => {

@@ -16,8 +16,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tollgate_core::{
-    Algorithm, Bucket, Concurrency, FixedWindow, Quota, Rate, Rule, RuleId, SlidingLog, SlidingParts,
-    SlidingWindow, Span,
+    Algorithm, Bucket, Concurrency, FixedWindow, Quota, Rate, Rule, RuleId, SlidingLog, SlidingWindow, Span,
 };
 use tollgate_policy::Check;
 
@@ -128,9 +127,7 @@ impl Fraction {
                 FixedWindow::new(self.of_count(it.capacity()), it.window().clone()).ok().map(Quota::from)
             }
             Quota::SlidingWindow(it) => SlidingWindow::new(self.of_rate(it.rate())).ok().map(Quota::from),
-            Quota::SlidingParts(it) => {
-                SlidingParts::new(self.of_rate(it.rate()), it.parts()).ok().map(Quota::from)
-            }
+            Quota::SlidingParts(it) => it.with_rate(self.of_rate(it.rate())).ok().map(Quota::from),
             Quota::SlidingLog(it) => SlidingLog::new(self.of_rate(it.rate())).ok().map(Quota::from),
             Quota::Concurrency(it) => {
                 let slots = self.of_count(it.slots().into());
@@ -172,6 +169,8 @@ fn gcd(mut a: u128, mut b: u128) -> u128 {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_core::SlidingParts;
+
     use super::*;
 
     fn bucket(count: u64, period: Span, burst: u64) -> Bucket {

@@ -148,21 +148,95 @@ fn a_slot_that_timed_out_is_the_stores_to_release() {
 }
 
 #[test]
-fn a_store_that_fails_while_settling_can_be_asked_again() {
+fn a_charge_that_was_replayed_is_settled_when_the_store_is_back_again() {
     let subject = subject(POLICY);
     subject.store.turn(Mood::Refusing);
     let receipt = subject.decide(&ann().cost(10)).receipt().unwrap();
     recover(&subject);
     subject.reconcile();
     subject.store.turn(Mood::Refusing);
-    assert!(pollster::block_on(subject.limiter.settle_receipt(&receipt, 4)).is_err());
-    assert_eq!(left_here(&subject), Some(10), "nothing has changed");
-    assert!(pollster::block_on(subject.limiter.settle_receipt(&receipt, 4)).is_err());
-    subject.store.turn(Mood::Well);
+    assert_eq!(left_here(&subject), Some(10));
     pollster::block_on(subject.limiter.settle_receipt(&receipt, 4)).unwrap();
-    assert_eq!(subject.left(), 96);
+    assert_eq!(left_here(&subject), Some(16), "given back here");
+    recover(&subject);
+    assert_eq!((subject.reconcile(), subject.left()), (1, 96));
+    assert_eq!((subject.reconcile(), subject.left()), (0, 96), "once");
+}
+
+#[test]
+fn a_final_cost_that_the_store_does_not_take_is_settled_when_it_is_back() {
+    for mood in [Mood::Refusing, Mood::TimingOut] {
+        for algorithm in ["token-bucket", "fixed-window", "sliding-window", "sliding-log"] {
+            for (cost, left) in [(0, 100), (4, 96), (10, 90), (30, 70), (150, 0)] {
+                let subject = subject(&POLICY.replace("fixed-window", algorithm));
+                let receipt = subject.decide(&ann().cost(10)).receipt().unwrap();
+                subject.store.turn(mood);
+                pollster::block_on(subject.limiter.settle_receipt(&receipt, cost)).unwrap();
+                let kept = usize::from(cost != 10);
+                assert_eq!(subject.limiter.health().ledger_keys, kept, "{algorithm} at {cost}");
+                // A store that is not back yet takes nothing, and nothing is lost by asking it.
+                assert_eq!(subject.reconcile(), 0);
+                recover(&subject);
+                assert_eq!((subject.reconcile(), subject.left()), (kept, left), "{algorithm} at {cost}");
+                assert_eq!((subject.reconcile(), subject.left()), (0, left), "once");
+                assert_eq!(subject.limiter.health().lost_entries, 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn while_the_store_is_left_alone_a_final_cost_is_kept_without_asking_it() {
+    let subject = subject(POLICY);
+    let receipt = subject.decide(&ann().cost(10)).receipt().unwrap();
     subject.store.turn(Mood::Refusing);
-    assert_eq!(left_here(&subject), Some(16), "given back once");
+    while subject.limiter.health().breaker != tollgate::BreakerState::Open {
+        subject.decide(&ann().cost(0));
+    }
+    pollster::block_on(subject.limiter.settle_receipt(&receipt, 30)).unwrap();
+    assert_eq!(subject.store.adjustments(), 0);
+    subject.store.turn(Mood::Well);
+    subject.clock.advance(Span::from_secs(10));
+    assert_eq!((subject.reconcile(), subject.left()), (1, 70));
+}
+
+#[test]
+fn a_final_cost_that_may_have_reached_the_store_is_not_repeated() {
+    for (mood, left) in [(Mood::Mute, 70), (Mood::Broken, 90)] {
+        let subject = subject(POLICY);
+        let receipt = subject.decide(&ann().cost(10)).receipt().unwrap();
+        subject.store.turn(mood);
+        assert!(pollster::block_on(subject.limiter.settle_receipt(&receipt, 30)).is_err());
+        recover(&subject);
+        assert_eq!((subject.reconcile(), subject.left()), (0, left), "{mood:?}");
+        assert_eq!(subject.limiter.health().lost_entries, 1);
+    }
+}
+
+#[test]
+fn of_a_final_cost_that_is_settled_late_time_has_given_back_its_part() {
+    let subject = subject("limits: [{name: api, by: user, bucket: 60/minute}]");
+    let receipt = subject.decide(&ann().cost(10)).receipt().unwrap();
+    subject.store.turn(Mood::Refusing);
+    pollster::block_on(subject.limiter.settle_receipt(&receipt, 40)).unwrap();
+    subject.store.turn(Mood::Well);
+    // Of 40 that were spent, 25 have come back.
+    subject.clock.advance(Span::from_secs(25));
+    subject.reconcile();
+    assert_eq!(subject.left(), 45);
+}
+
+#[test]
+fn a_slot_that_the_store_does_not_take_back_is_released_when_it_is_back() {
+    for mood in [Mood::Refusing, Mood::TimingOut, Mood::Broken, Mood::Mute] {
+        let subject = subject("limits: [{name: jobs, by: user, slots: 1}]");
+        let held = subject.decide(&ann());
+        subject.store.turn(mood);
+        pollster::block_on(subject.limiter.release(&held)).unwrap();
+        recover(&subject);
+        subject.reconcile();
+        assert!(subject.admits(&ann()), "{mood:?}");
+    }
 }
 
 #[test]

@@ -64,8 +64,9 @@ fn notice(state: &State) -> Option<String> {
         let store = &overview.store;
         return Some(format!("store degraded since {}: {}", words::clock(&store.since.0), store.error));
     }
-    if !overview.policy.reload_error.is_empty() {
-        return Some(format!("the policy file has a mistake: {}", overview.policy.reload_error));
+    if let [first, others @ ..] = overview.policy.reload_error.0.as_slice() {
+        let more = if others.is_empty() { String::new() } else { format!(" (and {} more)", others.len()) };
+        return Some(format!("the policy file has a mistake: {first}{more}"));
     }
     if let Some(alert) = overview.alerts.first() {
         let more = match overview.alerts.len() - 1 {
@@ -73,7 +74,7 @@ fn notice(state: &State) -> Option<String> {
             more => format!(", and {more} more"),
         };
         let since = in_words(alert.for_s.saturating_mul(1000));
-        return Some(format!("nothing left for {since}: {} of {}{more}", alert.key, alert.limit));
+        return Some(format!("nothing left for {since}: {} of {}{more}", alert.shown(), alert.limit));
     }
     if !overview.observing {
         return Some("this server counts nothing (`observe: off`)".to_owned());
@@ -89,7 +90,8 @@ pub(super) fn traffic(frame: &mut Frame<'_>, area: Rect, state: &State, palette:
         (halves[0], "allowed", &series.allowed, palette.good()),
         (halves[1], "refused", &series.refused, palette.bad()),
     ] {
-        let now = values.last().copied().unwrap_or_default();
+        // The present second is not over: the one before it is a whole one.
+        let now = values.iter().rev().nth(1).copied().unwrap_or_default();
         let most = values.iter().max().copied().unwrap_or_default();
         let title = format!(" {name} {}/s; 5 min: most {}/s ", number(now), number(most));
         let block = Block::new().borders(Borders::TOP).title(title).border_style(palette.quiet());

@@ -36,7 +36,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, pane: Pane, state: &State,
             let rows = all.iter().skip(from).take(room);
             let rows = rows.map(|it| {
                 Row::new([
-                    Cell::new(it.name.0.as_str()),
+                    Cell::new(it.shown()),
                     Cell::new(it.limit.0.as_str()),
                     right(number(it.refused), palette.bad()),
                     right(percent(it.share), Style::new()),
@@ -139,7 +139,7 @@ fn decision(it: &crate::top::data::Decision, palette: Palette) -> Row<'_> {
         Cell::new(words::clock(&it.at.0)),
         Cell::new(Span::styled(words::fate(&it.fate.0), style)),
         Cell::new(format!("{} {}", it.method, it.path)),
-        Cell::new(it.limit.0.as_str()),
+        Cell::new(it.limit_and_tag()),
         Cell::new(it.client.0.as_str()),
     ])
 }

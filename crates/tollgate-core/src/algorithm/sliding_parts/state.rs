@@ -17,6 +17,15 @@ pub struct SlidingPartsState {
     slots: Box<[Part]>,
 }
 
+/// Where the units of a part are taken to stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spread {
+    /// Evenly, from the first to the last: an estimate.
+    Even,
+    /// All where the last one stands: none of them leaves before it did in fact.
+    Last,
+}
+
 /// So many units from one step to another, both told back from the newest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Part {
@@ -27,9 +36,12 @@ struct Part {
 
 impl Part {
     /// How many of its units have left, if those do that stand `reach` steps back or more.
-    fn gone(self, reach: u32) -> u32 {
+    fn gone(self, reach: u32, spread: Spread) -> u32 {
         if u32::from(self.last) >= reach {
             return self.count;
+        }
+        if spread == Spread::Last {
+            return 0;
         }
         match u32::from(self.first).checked_sub(reach) {
             None => 0,
@@ -42,19 +54,33 @@ impl Part {
     }
 
     /// Where the unit stands before which so many others leave.
-    fn place(self, before: u32) -> u16 {
+    fn place(self, before: u32, spread: Spread) -> u16 {
+        if spread == Spread::Last {
+            return self.last;
+        }
         let (steps, gaps) = (u64::from(self.first - self.last), u64::from(self.count.saturating_sub(1)));
         let passed = (u64::from(before) * steps).div_ceil(gaps.max(1));
         self.first - u16::try_from(passed.min(steps)).unwrap_or(0)
     }
 
-    fn merged(self, later: Self) -> Self {
-        Self { first: self.first, last: later.last, count: self.count.saturating_add(later.count) }
+    fn merged(self, later: Self, spread: Spread) -> Self {
+        let first = match spread {
+            Spread::Even => self.first,
+            Spread::Last => later.last,
+        };
+        Self { first, last: later.last, count: self.count.saturating_add(later.count) }
     }
 
-    /// How far this and the next one are apart, times the units that merging would place anew.
-    fn distance(self, later: Self) -> u64 {
-        u64::from(self.last - later.first) * (u64::from(self.count) + u64::from(later.count))
+    /// What merging this and the next one costs: how far they are apart, times the units that
+    /// it would place anew; or, if all stand at the end, how much later the units of this one
+    /// would leave.
+    fn distance(self, later: Self, spread: Spread) -> u64 {
+        match spread {
+            Spread::Even => {
+                u64::from(self.last - later.first) * (u64::from(self.count) + u64::from(later.count))
+            }
+            Spread::Last => u64::from(self.last - later.last) * u64::from(self.count),
+        }
     }
 }
 
@@ -117,32 +143,38 @@ impl SlidingPartsState {
     }
 
     /// Units that have not left.
-    pub(super) fn weight(&self, reach: u32) -> u64 {
-        self.live().iter().map(|it| u64::from(it.count - it.gone(reach))).sum()
+    pub(super) fn weight(&self, reach: u32, spread: Spread) -> u64 {
+        self.live().iter().map(|it| u64::from(it.count - it.gone(reach, spread))).sum()
     }
 
     /// Where the `nth` of those stands that have not left.
-    pub(super) fn place(&self, nth: u64, reach: u32) -> u16 {
+    pub(super) fn place(&self, nth: u64, reach: u32, spread: Spread) -> u16 {
         let mut before = nth.saturating_sub(1);
         for part in self.live() {
-            let gone = part.gone(reach);
+            let gone = part.gone(reach, spread);
             let left = u64::from(part.count - gone);
-            match before.checked_sub(left) {
-                Some(rest) => before = rest,
-                None => return part.place(gone.saturating_add(u32::try_from(before).unwrap_or(u32::MAX))),
-            }
+            let Some(rest) = before.checked_sub(left) else {
+                let before = gone.saturating_add(u32::try_from(before).unwrap_or(u32::MAX));
+                return part.place(before, spread);
+            };
+            before = rest;
         }
         0
     }
 
     /// Drops what has left.
-    pub(super) fn forget(&mut self, reach: u32) {
+    pub(super) fn forget(&mut self, reach: u32, spread: Spread) {
+        if spread == Spread::Last {
+            // A state from elsewhere may have first units, which say nothing here.
+            self.slots.iter_mut().for_each(|it| it.first = it.last);
+        }
         let gone = self.live().partition_point(|it| u32::from(it.last) >= reach);
         self.remove(0, gone);
         if let Some(oldest) = self.slots.first_mut().filter(|it| it.count > 0) {
-            let gone = oldest.gone(reach);
+            let gone = oldest.gone(reach, spread);
             if gone > 0 {
-                *oldest = Part { first: oldest.place(gone), last: oldest.last, count: oldest.count - gone };
+                *oldest =
+                    Part { first: oldest.place(gone, spread), last: oldest.last, count: oldest.count - gone };
             }
         }
         self.move_to(self.newest);
@@ -156,11 +188,11 @@ impl SlidingPartsState {
     }
 
     /// Adds units so many steps later than the newest, in so many parts at most.
-    pub(super) fn append(&mut self, units: u32, later: u64, most: usize) {
+    pub(super) fn append(&mut self, units: u32, later: u64, most: usize, spread: Spread) {
         let mut len = self.len();
         // A state from elsewhere may have more parts than these.
         while len > most {
-            self.merge(self.closest(self.slots[len - 1], len - 1));
+            self.merge(self.closest(self.slots[len - 1], len - 1, spread), spread);
             len -= 1;
         }
         let moved = |back: u16| u16::try_from(later.saturating_add(back.into())).unwrap_or(u16::MAX);
@@ -169,36 +201,36 @@ impl SlidingPartsState {
         }
         match self.slots[..len].last_mut() {
             Some(part) if part.last == 0 => part.count = part.count.saturating_add(units),
-            _ => self.open(Part { first: 0, last: 0, count: units }, most),
+            _ => self.open(Part { first: 0, last: 0, count: units }, most, spread),
         }
     }
 
     /// Gives the newest its own part, or makes one of two that lie close.
-    fn open(&mut self, newest: Part, most: usize) {
+    fn open(&mut self, newest: Part, most: usize, spread: Spread) {
         let len = self.len();
         if len < most {
             self.reserve(len, most);
             self.slots[len] = newest;
             return;
         }
-        let pair = self.closest(newest, len);
+        let pair = self.closest(newest, len, spread);
         if pair + 1 == len {
-            self.slots[pair] = self.slots[pair].merged(newest);
+            self.slots[pair] = self.slots[pair].merged(newest, spread);
         } else {
-            self.merge(pair);
+            self.merge(pair, spread);
             self.slots[len - 1] = newest;
         }
     }
 
     /// Which of the first `len` parts lies closest to the one after it; `newest` comes
     /// after them all. The oldest of several.
-    fn closest(&self, newest: Part, len: usize) -> usize {
+    fn closest(&self, newest: Part, len: usize, spread: Spread) -> usize {
         let after = |at: usize| if at + 1 < len { self.slots[at + 1] } else { newest };
-        (0..len).min_by_key(|&at| self.slots[at].distance(after(at))).unwrap_or(0)
+        (0..len).min_by_key(|&at| self.slots[at].distance(after(at), spread)).unwrap_or(0)
     }
 
-    fn merge(&mut self, pair: usize) {
-        self.slots[pair] = self.slots[pair].merged(self.slots[pair + 1]);
+    fn merge(&mut self, pair: usize, spread: Spread) {
+        self.slots[pair] = self.slots[pair].merged(self.slots[pair + 1], spread);
         self.remove(pair + 1, 1);
     }
 

@@ -6,12 +6,13 @@
 //! table; a policy that is replaced pushes them out.
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 use http::HeaderValue;
 use smallvec::SmallVec;
-use tollgate::{Decision, LimitOutcome};
+use tollgate::{Decision, LimitOutcome, MAX_UNITS, Quota, Timestamp};
 
-use super::{MOST, has_slots, spoken_of, window};
+use super::{advertised, spoken_of};
 
 /// How many sets of limits a thread remembers: a power of two.
 const REMEMBERED: usize = 64;
@@ -19,10 +20,12 @@ const REMEMBERED: usize = 64;
 /// What is always the same about a set of limits.
 pub(super) struct Words {
     /// Whom it is about, to tell one set from another with the same place.
-    rules: SmallVec<[(u64, u64, Box<str>); 4]>,
+    rules: SmallVec<[(u64, Quota, Box<str>); 4]>,
+    /// When the numbers hold: calendar windows differ in length.
+    valid: Range<Timestamp>,
     policy: HeaderValue,
-    /// `"name";r=` for each.
-    members: SmallVec<[Box<[u8]>; 4]>,
+    /// `"name";r=` for each, and its `q`.
+    members: SmallVec<[(Box<[u8]>, u64); 4]>,
 }
 
 thread_local! {
@@ -30,59 +33,64 @@ thread_local! {
 }
 
 /// Lends the words for the limits of a decision.
-pub(super) fn with_words(decision: &Decision<'_>, then: impl FnOnce(&Words)) {
+pub(super) fn with_words(decision: &Decision<'_>, at: Timestamp, then: impl FnOnce(&Words)) {
     let mixed = spoken_of(decision).fold(0u64, |mixed, limit| mixed.rotate_left(5) ^ limit.rule().id.0);
     // The high bits depend on all of the low ones.
     let place = (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize % REMEMBERED;
     WORDS.with_borrow_mut(|table| {
         let slot = &mut table[place];
         match slot {
-            Some(words) if words.are_about(decision) => then(words),
-            _ => then(slot.insert(Words::about(decision))),
+            Some(words) if words.are_about(decision, at) => then(words),
+            _ => then(slot.insert(Words::about(decision, at))),
         }
     });
 }
 
 impl Words {
-    fn are_about(&self, decision: &Decision<'_>) -> bool {
+    fn are_about(&self, decision: &Decision<'_>, at: Timestamp) -> bool {
         let mut rules = self.rules.iter();
-        spoken_of(decision).all(|limit| {
-            rules.next().is_some_and(|(id, quota, name)| {
-                // Slots keep their id when their number changes.
-                *id == limit.rule().id.0 && *quota == limit.outcome().limit && **name == *limit.name()
+        self.valid.contains(&at)
+            && spoken_of(decision).all(|limit| {
+                rules.next().is_some_and(|(id, quota, name)| {
+                    let rule = limit.rule();
+                    // Rules of one id can have different numbers (`tollgate_core::Rule`).
+                    *id == rule.id.0 && *quota == rule.quota && **name == *limit.name()
+                })
             })
-        }) && rules.next().is_none()
+            && rules.next().is_none()
     }
 
-    fn about(decision: &Decision<'_>) -> Self {
+    fn about(decision: &Decision<'_>, at: Timestamp) -> Self {
+        let mut valid = Timestamp::EPOCH..Timestamp::from_micros(u64::MAX);
         let mut policy = Vec::new();
+        let mut members = SmallVec::new();
         for limit in spoken_of(decision) {
             if !policy.is_empty() {
                 policy.extend_from_slice(b", ");
             }
             quote(&mut policy, limit.name());
             policy.extend_from_slice(b";q=");
-            number(&mut policy, limit.outcome().limit);
-            if has_slots(&limit) {
-                policy.extend_from_slice(b";qu=\"concurrent-requests\"");
-            } else {
+            let quota = if let Some(rate) = advertised(&limit, at) {
+                number(&mut policy, rate.units);
                 policy.extend_from_slice(b";w=");
-                number(&mut policy, window(&limit));
-            }
+                number(&mut policy, rate.seconds);
+                valid = valid.start.max(rate.valid.start)..valid.end.min(rate.valid.end);
+                rate.units
+            } else {
+                number(&mut policy, limit.outcome().limit);
+                policy.extend_from_slice(b";qu=\"concurrent-requests\"");
+                limit.outcome().limit
+            };
+            members.push((member(&limit), quota.min(MAX_UNITS)));
         }
-        let member = |limit: LimitOutcome<'_>| {
-            let mut member = Vec::new();
-            quote(&mut member, limit.name());
-            member.extend_from_slice(b";r=");
-            member.into()
-        };
         Self {
             rules: spoken_of(decision)
-                .map(|limit| (limit.rule().id.0, limit.outcome().limit, limit.name().into()))
+                .map(|limit| (limit.rule().id.0, limit.rule().quota.clone(), limit.name().into()))
                 .collect(),
+            valid,
             // Quoted names are printable, so it always can.
             policy: HeaderValue::try_from(policy).unwrap_or_else(|_| HeaderValue::from_static("")),
-            members: spoken_of(decision).map(member).collect(),
+            members,
         }
     }
 
@@ -90,9 +98,17 @@ impl Words {
         self.policy.clone()
     }
 
-    pub(super) fn member(&self, at: usize) -> &[u8] {
-        self.members.get(at).map_or(&[], |member| member)
+    /// `"name";r=` of a limit, and the `q` that its `r` must not exceed.
+    pub(super) fn member(&self, at: usize) -> (&[u8], u64) {
+        self.members.get(at).map_or((&[], MAX_UNITS), |(member, quota)| (member, *quota))
     }
+}
+
+fn member(limit: &LimitOutcome<'_>) -> Box<[u8]> {
+    let mut member = Vec::new();
+    quote(&mut member, limit.name());
+    member.extend_from_slice(b";r=");
+    member.into()
 }
 
 /// A string of a structured field (RFC 9651, 3.3.3). Policies allow only names
@@ -110,7 +126,7 @@ fn quote(line: &mut Vec<u8>, text: &str) {
 }
 
 fn number(line: &mut Vec<u8>, number: u64) {
-    line.extend_from_slice(itoa::Buffer::new().format(number.min(MOST)).as_bytes());
+    line.extend_from_slice(itoa::Buffer::new().format(number.min(MAX_UNITS)).as_bytes());
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! "Yes" is certain. "No" may be wrong where two patterns together cover a third.
 
 use crate::limit::{HeaderMatch, Limit, Missing};
-use crate::pattern::{HostPattern, PathPattern, Segment};
+use crate::pattern::{HostPattern, PathPattern};
 use crate::source::KeySource;
 
 /// Whether every request that `inner` covers is covered by `outer` too.
@@ -18,25 +18,15 @@ pub(super) fn covers(outer: &Limit, inner: &Limit) -> bool {
                 && entries.into_iter().all(|(a, b)| a == b || (a.key() == b.key() && a.written().is_none()))
         }
         (None, None) => {
-            let covered = |it: &PathPattern| outer.endpoints().iter().any(|wide| covers_path(wide, it));
+            let covered = |it: &PathPattern| outer.endpoints().iter().any(|wide| wide.covers_all_of(it));
+            let excepted = |it: &PathPattern| inner.except().iter().any(|wide| wide.covers_all_of(it));
             inner.endpoints().iter().all(covered)
+                && outer.except().iter().all(excepted)
                 && covers_methods(outer, inner)
                 && covers_sites(outer, inner)
         }
         _ => false,
     }
-}
-
-/// Whether every path of `inner` is one of `outer`.
-pub(super) fn covers_path(outer: &PathPattern, inner: &PathPattern) -> bool {
-    let fits = |(wide, narrow): (&Segment, &Segment)| match (wide, narrow) {
-        (Segment::One(_), _) => true,
-        (Segment::Literal(wide), Segment::Literal(narrow)) => wide == narrow,
-        (Segment::Literal(_), Segment::One(_)) => false,
-    };
-    let (wide, narrow) = (outer.segments.len(), inner.segments.len());
-    let long_enough = if outer.tail { narrow >= wide } else { narrow == wide && !inner.tail };
-    long_enough && outer.segments.iter().zip(&inner.segments).all(fits)
 }
 
 /// Whether `outer` is for every host of `inner`, and asks for no header that `inner` does not.

@@ -1,10 +1,10 @@
 //! Endpoints that add nothing, and limits that no request meets.
 
-use super::cover::covers_path;
 use super::{MOST_PAIRS, Seen};
 use crate::diagnostic::Problems;
 use crate::limit::HeaderMatch;
 use crate::lists::Condition;
+use crate::pattern::PathPattern;
 use crate::source::KeySource;
 use crate::trap::Trap;
 use crate::written::File;
@@ -29,8 +29,8 @@ fn shadowed(limit: &Seen<'_>, problems: &mut Problems) {
     for (at, endpoint) in all.iter().enumerate().take(looked_at) {
         let covering = all.iter().enumerate().find(|(other_at, other)| {
             *other_at != at
-                && covers_path(&other.value, &endpoint.value)
-                && (*other_at < at || !covers_path(&endpoint.value, &other.value))
+                && other.value.covers_all_of(&endpoint.value)
+                && (*other_at < at || !endpoint.value.covers_all_of(&other.value))
         });
         let Some((_, other)) = covering else { continue };
         problems
@@ -57,7 +57,7 @@ fn contradicting(limit: &Seen<'_>, problems: &mut Problems) {
     }
 }
 
-/// A header that a limit asks for, and that `allow` lets pass.
+/// A limit whose requests all pass by an entry of `allow`.
 fn passed_by(limit: &Seen<'_>, allow: &[Entry], problems: &mut Problems) {
     let lets_pass = |wanted: &HeaderMatch, entry: &Entry| match &entry.conditions[..] {
         [Condition::Present(KeySource::Header(name))] => *name == wanted.name,
@@ -68,6 +68,21 @@ fn passed_by(limit: &Seen<'_>, allow: &[Entry], problems: &mut Problems) {
         }
         _ => false,
     };
+    let lets_all_pass = |entry: &&Entry| match &entry.conditions[..] {
+        [Condition::Endpoint(patterns)] if limit.live.descriptor().is_none() => {
+            let passes = |it: &PathPattern| patterns.iter().any(|wide| wide.covers_all_of(it));
+            limit.live.endpoints().iter().all(passes)
+        }
+        _ => false,
+    };
+    if let Some(entry) = allow.iter().find(lets_all_pass) {
+        problems
+            .warning(Trap::MatchesNothing, limit.written.place, "no request meets this limit")
+            .label("every request to its endpoints passes all limits")
+            .related(entry.place, "by this entry of `allow`")
+            .help("`allow` goes before all limits: remove one of the two");
+        return;
+    }
     for wanted in limit.live.headers() {
         let Some(entry) = allow.iter().find(|entry| lets_pass(wanted, entry)) else { continue };
         problems

@@ -22,7 +22,7 @@ pub(super) fn look(seen: &[Seen<'_>], problems: &mut Problems) {
                 "a fixed window admits up to twice its rate around its border",
             )
             .label("the end of one window and the start of the next")
-            .help("`sliding-window` does not, at the same price; or add a shorter limit beside it");
+            .help("`algorithm: sliding-window` with `strict: true` never does; or add a shorter limit beside it");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::diagnostic::Problems;
 use crate::lists::Condition;
+use crate::pattern::PathPattern;
 use crate::source::KeySource;
 use crate::trap::Trap;
 use crate::written::File;
@@ -30,7 +31,13 @@ pub(super) fn look(file: &File, problems: &mut Problems) {
 }
 
 fn is_everybody(entry: &Entry) -> bool {
-    matches!(&entry.conditions[..], [Condition::Address(nets)] if nets.iter().any(|net| net.prefix() == 0))
+    match &entry.conditions[..] {
+        [Condition::Address(nets)] => nets.iter().any(|net| net.prefix() == 0),
+        [Condition::Endpoint(patterns)] => {
+            patterns.iter().any(|it| it.covers_all_of(&PathPattern::everything()))
+        }
+        _ => false,
+    }
 }
 
 /// What any caller can send, if it is all that an entry asks for. What is of a verified token
@@ -42,6 +49,8 @@ fn made_up(entry: &Entry) -> Option<&KeySource> {
             Condition::Present(KeySource::Claim(_) | KeySource::Entry(_))
             | Condition::Address(_)
             | Condition::Value(..) => return None,
+            // Any caller can ask for the endpoint too.
+            Condition::Endpoint(_) => {}
             Condition::Present(source) => found = Some(source),
         }
     }

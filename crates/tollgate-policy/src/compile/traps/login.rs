@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 
-use super::cover::{covers_path, covers_sites};
+use super::cover::covers_sites;
 use super::promise::a_second;
 use super::{MOST_PAIRS, Seen};
 use crate::diagnostic::{Place, Problems};
@@ -160,7 +160,8 @@ fn tell(door: &Door<'_>, seen: &[Seen<'_>], problems: &mut Problems) -> bool {
 /// Whether a limit is meant for this endpoint, and limits anything: one for everything counts if
 /// it is as narrow as one for passwords would be, one a second.
 fn is_for(limit: &Seen<'_>, door: &Door<'_>) -> bool {
-    let covering = limit.live.endpoints().iter().find(|it| covers_path(it, door.path));
+    let covering = limit.live.endpoints().iter().find(|it| it.covers_all_of(door.path));
+    let covering = covering.filter(|_| !limit.live.except().iter().any(|it| it.covers_all_of(door.path)));
     covering.is_some_and(|it| {
         let is_everything = it.tail && it.segments.is_empty();
         let most = if is_everything { 1 } else { MOST_TRIES };

@@ -72,6 +72,7 @@ fn is_comparable(limit: &Seen<'_>) -> bool {
         && limit.live.ahead().is_none()
         // How many parts a sliding window has is no matter for its promise, but for its proof.
         && limit.written.parts.is_none_or(|it| it.value == 1)
+        && limit.written.strict.is_none_or(|it| !it.value)
         && !limit.live.count_denied()
 }
 

@@ -21,6 +21,7 @@ pub(crate) const WORDS: Words = Words {
         "align",
         "timezone",
         "parts",
+        "strict",
         "count_denied",
         "plans",
         "overrides",
@@ -46,7 +47,7 @@ fn why(word: &str) -> &'static str {
         "by" | "missing" => "it counts by the same key as its limit, so that the two can be compared",
         "cost" => "a request costs the same as under its limit, so that the two can be compared",
         "mode" => "it counts and never refuses; to enforce its numbers, write them into the limit",
-        "on_outage" => "it does as its limit does",
+        "on_outage" | "on_hangup" => "it does as its limit does",
         "soft" | "dialects" => "nobody is told of it, so it marks and words nothing",
         "quota" => "nobody is told of it, so it hands out nothing",
         "candidate" => "one is tried at a time",
@@ -83,6 +84,7 @@ pub(super) fn read(node: &Node, live: &Limit, problems: &mut Problems) -> Option
         || amount.algorithm.is_some_and(|algorithm| algorithm.value == Algorithm::Concurrency);
     Some(Limit {
         endpoint: live.endpoint.clone(),
+        except: live.except.clone(),
         method: live.method.clone(),
         host: live.host.clone(),
         headers: live.headers.clone(),
@@ -95,6 +97,7 @@ pub(super) fn read(node: &Node, live: &Limit, problems: &mut Problems) -> Option
         count_denied: amount.count_denied.or(live.count_denied.filter(|_| !holds_slots)),
         mode: Some(Located::new(Mode::Shadow, node.place)),
         on_outage: live.on_outage,
+        on_hangup: live.on_hangup.filter(|_| holds_slots),
         ..amount
     })
 }

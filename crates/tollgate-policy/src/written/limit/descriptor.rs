@@ -8,7 +8,7 @@ use crate::document::{Entry, Fields, Kind, Node, short, whole_number};
 use crate::source::KeySource;
 
 /// What a limit covers instead, and only for requests.
-const OF_REQUESTS: [&str; 4] = ["endpoint", "method", "host", "headers"];
+const OF_REQUESTS: [&str; 5] = ["endpoint", "except", "method", "host", "headers"];
 /// Of limits on descriptors alone.
 const OF_DESCRIPTORS: [&str; 2] = ["domain", "quota"];
 const EXAMPLE: &str = "the entries are a list, in the order of the descriptor: [plan=gold, user]";

@@ -8,6 +8,7 @@ use crate::diagnostic::{Located, Problems};
 use crate::document::{Entry, Fields, Kind, Node, short, whole_number};
 use crate::limit::{HeaderMatch, LONGEST_NAME, is_in_limit_name, is_limit_name};
 use crate::mistake::Mistake;
+use crate::pattern::PathPattern;
 use crate::source::{KeySource, header_name, is_token};
 use crate::trap::Trap;
 
@@ -26,6 +27,15 @@ pub(super) fn parsed<T>(
             None
         }
     }
+}
+
+/// Path patterns, of `endpoint` and its like.
+pub(in super::super) fn patterns(
+    items: &[Node],
+    what: &str,
+    problems: &mut Problems,
+) -> Vec<Located<PathPattern>> {
+    items.iter().filter_map(|it| parsed(it, what, PathPattern::parse, problems)).collect()
 }
 
 /// A rate, and where its burst stands.

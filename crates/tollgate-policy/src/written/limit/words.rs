@@ -5,13 +5,14 @@ use schemars::JsonSchema;
 use super::super::sections::word_schema;
 use super::{Algorithm, Align};
 use crate::document::Words;
-use crate::limit::{Missing, Mode, OnOutage};
+use crate::limit::{Missing, Mode, OnHangup, OnOutage};
 
 pub(crate) const WORDS: Words = Words {
     section: "a limit",
     known: &[
         "name",
         "endpoint",
+        "except",
         "method",
         "host",
         "headers",
@@ -25,10 +26,12 @@ pub(crate) const WORDS: Words = Words {
         "windows",
         "slots",
         "ttl",
+        "on_hangup",
         "algorithm",
         "align",
         "timezone",
         "parts",
+        "strict",
         "count_denied",
         "cost",
         "mode",
@@ -46,6 +49,11 @@ pub(crate) const WORDS: Words = Words {
         ("route", "endpoint"),
         ("url", "endpoint"),
         ("uri", "endpoint"),
+        ("exclude", "except"),
+        ("excluding", "except"),
+        ("unless", "except"),
+        ("skip", "except"),
+        ("ignore", "except"),
         ("verb", "method"),
         ("descriptors", "descriptor"),
         ("entries", "descriptor"),
@@ -69,6 +77,10 @@ pub(crate) const WORDS: Words = Words {
         ("shadow_mode", "mode: shadow"),
         ("shadow", "mode: shadow"),
         ("fail_open", "on_outage"),
+        ("on_disconnect", "on_hangup"),
+        ("on_hang_up", "on_hangup"),
+        ("on_cancel", "on_hangup"),
+        ("on_abort", "on_hangup"),
         ("dialect", "dialects"),
         ("threshold", "soft"),
         ("warn_at", "soft"),
@@ -103,6 +115,16 @@ pub(super) const MODES: [(&str, Mode); 3] =
     [("enforce", Mode::Enforce), ("shadow", Mode::Shadow), ("off", Mode::Off)];
 pub(super) const OUTAGES: [(&str, OnOutage); 3] =
     [("local", OnOutage::Local), ("allow", OnOutage::Allow), ("deny", OnOutage::Deny)];
+pub(super) const HANGUPS: [(&str, OnHangup); 2] = [("hold", OnHangup::Hold), ("release", OnHangup::Release)];
+pub(super) const HANGUPS_ELSEWHERE: [(&str, &str); 7] = [
+    ("keep", "hold"),
+    ("wait", "hold"),
+    ("drain", "hold"),
+    ("free", "release"),
+    ("cancel", "release"),
+    ("abort", "release"),
+    ("stop", "release"),
+];
 pub(super) const MISSING_ELSEWHERE: [(&str, &str); 5] =
     [("ignore", "skip"), ("allow", "skip"), ("deny", "refuse"), ("block", "refuse"), ("global", "shared")];
 pub(super) const MODES_ELSEWHERE: [(&str, &str); 12] = [
@@ -128,7 +150,7 @@ pub(super) const OUTAGES_ELSEWHERE: [(&str, &str); 6] = [
     ("memory", "local"),
 ];
 /// Those of RFC 9110, of the registry that people use, and one that caches know.
-pub(super) const METHODS: [&str; 19] = [
+pub(crate) const METHODS: [&str; 19] = [
     "GET",
     "HEAD",
     "POST",
@@ -156,4 +178,5 @@ word_schema! {
     MissingWord: MISSING;
     ModeWord: MODES;
     OutageWord: OUTAGES;
+    HangupWord: HANGUPS;
 }

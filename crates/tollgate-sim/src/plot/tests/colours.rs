@@ -67,7 +67,7 @@ fn contrast(one: Rgb, other: Rgb) -> f64 {
 #[test]
 fn whoever_sees_fewer_colours_can_tell_roles_apart() {
     let roles = vec![Role::Offered, Role::Admitted, Role::Refused];
-    let contestants = (0..6).map(Role::Contestant).collect();
+    let contestants = (0..7).map(Role::Contestant).collect();
     for group in [roles, contestants] {
         for (index, one) in group.iter().enumerate() {
             for other in &group[..index] {
@@ -87,7 +87,7 @@ fn whoever_sees_fewer_colours_can_tell_roles_apart() {
 #[test]
 fn words_and_lines_stand_out_from_the_page() {
     let (white, black) = ((0xff, 0xff, 0xff), (0x14, 0x18, 0x1f));
-    let lines = (0..6).map(Role::Contestant).chain([Role::Admitted, Role::Refused]).map(Ink::Role);
+    let lines = (0..7).map(Role::Contestant).chain([Role::Admitted, Role::Refused]).map(Ink::Role);
     for (ink, least) in
         [(Ink::Text, 7.0), (Ink::Soft, 4.5), (Ink::Mark, 4.5)].into_iter().chain(lines.map(|it| (it, 3.0)))
     {

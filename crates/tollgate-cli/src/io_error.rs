@@ -1,0 +1,104 @@
+//! Errors of the operating system in words for people.
+//!
+//! `No such file or directory (os error 2)` says neither what was tried nor what to do. Every
+//! message of the program words such an error here.
+//!
+//! Invariant: no message contains an error number of the operating system. [`without_numbers`]
+//! removes them from errors that other crates have worded; `Failure` and `store::in_full` apply it.
+//! Tested by `tests/commands.rs`.
+
+use std::borrow::Cow;
+use std::io::{self, ErrorKind};
+
+/// What was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    /// To read a file.
+    Read,
+    /// To read a folder.
+    List,
+    /// To write a file, or into a folder.
+    Write,
+    /// To reach another program.
+    Connect,
+    /// Anything else.
+    Other,
+}
+
+/// Returns why an attempt failed, to stand after a colon.
+pub(crate) fn reason(error: &io::Error, attempt: Attempt) -> String {
+    let known = match (error.kind(), attempt) {
+        // A text of our own, or of another crate.
+        _ if error.raw_os_error().is_none() && error.get_ref().is_some() => None,
+        (ErrorKind::NotFound, Attempt::Read) => Some("there is no such file"),
+        (ErrorKind::NotFound, Attempt::List | Attempt::Write) => Some("there is no such folder"),
+        (ErrorKind::PermissionDenied, Attempt::Read | Attempt::List) => Some("this user may not read it"),
+        (ErrorKind::PermissionDenied, Attempt::Write) => Some("this user may not write there"),
+        (ErrorKind::NotADirectory, Attempt::List) => Some("it is no folder"),
+        (ErrorKind::NotADirectory, _) => Some("a part of its path is no folder"),
+        (ErrorKind::IsADirectory, _) => Some("it is a folder"),
+        (ErrorKind::StorageFull, _) => Some("there is no room left on the disk"),
+        (ErrorKind::ReadOnlyFilesystem, _) => Some("the disk is read-only"),
+        (ErrorKind::ConnectionRefused, _) => Some("nothing listens there"),
+        (ErrorKind::TimedOut | ErrorKind::WouldBlock, Attempt::Connect) => Some("it does not answer"),
+        _ => None,
+    };
+    known.map_or_else(|| in_lower_case(&without_numbers(&error.to_string())), str::to_owned)
+}
+
+/// Returns the text without `(os error 2)` and its like.
+pub(crate) fn without_numbers(text: &str) -> Cow<'_, str> {
+    const BEFORE: &str = " (os error ";
+    let mut left = Cow::Borrowed(text);
+    while let Some(start) = left.find(BEFORE) {
+        let after = &left[start + BEFORE.len()..];
+        let digits =
+            after.len() - after.trim_start_matches(|it: char| it == '-' || it.is_ascii_digit()).len();
+        let Some(rest) = after[digits..].strip_prefix(')') else { break };
+        left = Cow::Owned(format!("{}{rest}", &left[..start]));
+    }
+    left
+}
+
+/// `Connection reset by peer` in the middle of a sentence.
+fn in_lower_case(text: &str) -> String {
+    let mut chars = text.chars();
+    match (chars.next(), chars.clone().next()) {
+        // Not of an abbreviation.
+        (Some(first), Some(second)) if !second.is_uppercase() => first.to_lowercase().chain(chars).collect(),
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_system_have_words_and_no_numbers() {
+        for number in 1..=133 {
+            for attempt in [Attempt::Read, Attempt::List, Attempt::Write, Attempt::Connect, Attempt::Other] {
+                let words = reason(&io::Error::from_raw_os_error(number), attempt);
+                assert!(!words.contains("os error") && !words.is_empty(), "{number}: {words}");
+            }
+        }
+        let missing = io::Error::from_raw_os_error(2);
+        assert_eq!(reason(&missing, Attempt::Read), "there is no such file");
+        assert_eq!(reason(&missing, Attempt::Other), "no such file or directory");
+        let own = io::Error::new(ErrorKind::NotFound, "the name has no address");
+        assert_eq!(reason(&own, Attempt::Read), "the name has no address");
+    }
+
+    #[test]
+    fn only_numbers_of_errors_are_removed_from_a_text() {
+        for (text, left) in [
+            ("a (os error 2), b (os error 111)", "a, b"),
+            ("a (os error -2)", "a"),
+            ("a (os error two)", "a (os error two)"),
+            ("a (os error 2", "a (os error 2"),
+            ("os error 2", "os error 2"),
+        ] {
+            assert_eq!(without_numbers(text), left);
+        }
+    }
+}

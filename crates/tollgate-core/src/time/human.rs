@@ -1,0 +1,136 @@
+//! A stretch of time in words, for sentences that people read.
+//!
+//! Every human-readable text of Tollgate words a duration with [`Span::human`]: explanations,
+//! the detail of a refusal, the command line, the log. So one wait is never told in two ways.
+//!
+//! The value is rounded up to the last digit that is shown: a caller that waits as long as the
+//! sentence says has waited long enough. The longer the stretch, the coarser the last digit:
+//! milliseconds below a second, tenths below a minute, seconds below an hour, minutes below a
+//! day, hours beyond.
+//!
+//! Not here: machine-readable durations. Headers and JSON carry numbers; [`Span`]'s own
+//! `Display` is the notation of the policy file (`90s`).
+
+use std::fmt;
+
+use super::Span;
+
+const MILLI: u64 = 1_000;
+const SECOND: u64 = 1_000_000;
+const MINUTE: u64 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+
+/// Displays a [`Span`] in at most two units: `3.6 s`, `2 min 5 s`, `14 d 18 h`.
+///
+/// ```
+/// # use tollgate_core::Span;
+/// assert_eq!(Span::from_secs(1_272_924).human().to_string(), "14 d 18 h");
+/// assert_eq!(Span::from_millis(3_600).human().to_string(), "3.6 s");
+/// assert_eq!(Span::from_secs(90).human().to_string(), "1 min 30 s");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HumanSpan {
+    /// Rounded up to a multiple of `step`.
+    micros: u64,
+    step: u64,
+}
+
+impl Span {
+    /// This stretch in words for people, rounded up to the last digit that is shown.
+    #[must_use]
+    pub const fn human(self) -> HumanSpan {
+        let micros = self.as_micros();
+        let step = if round_up(micros, MILLI) < SECOND {
+            MILLI
+        } else if round_up(micros, SECOND / 10) < MINUTE {
+            SECOND / 10
+        } else if round_up(micros, SECOND) < HOUR {
+            SECOND
+        } else if round_up(micros, MINUTE) < DAY {
+            MINUTE
+        } else {
+            HOUR
+        };
+        HumanSpan { micros: round_up(micros, step), step }
+    }
+}
+
+impl HumanSpan {
+    /// The stretch as it is shown, in microseconds.
+    pub const fn as_micros(self) -> u64 {
+        self.micros
+    }
+
+    /// The unit of the last digit that is shown, in microseconds.
+    pub const fn step_micros(self) -> u64 {
+        self.step
+    }
+}
+
+const fn round_up(micros: u64, step: u64) -> u64 {
+    micros.div_ceil(step).saturating_mul(step)
+}
+
+impl fmt::Display for HumanSpan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (large, small) = match self.step {
+            MILLI => return write!(f, "{} ms", self.micros / MILLI),
+            SECOND => ((MINUTE, "min"), (SECOND, "s")),
+            MINUTE => ((HOUR, "h"), (MINUTE, "min")),
+            HOUR => ((DAY, "d"), (HOUR, "h")),
+            _ => {
+                let (whole, tenths) = (self.micros / SECOND, self.micros % SECOND / (SECOND / 10));
+                return match tenths {
+                    0 => write!(f, "{whole} s"),
+                    _ => write!(f, "{whole}.{tenths} s"),
+                };
+            }
+        };
+        write!(f, "{} {}", self.micros / large.0, large.1)?;
+        match self.micros % large.0 / small.0 {
+            0 => Ok(()),
+            rest => write!(f, " {rest} {}", small.1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_rounded_up_to_the_last_digit_that_is_shown() {
+        for (micros, text) in [
+            (0, "0 ms"),
+            (1, "1 ms"),
+            (250_000, "250 ms"),
+            (999_001, "1 s"),
+            (3_600_000, "3.6 s"),
+            (3_600_001, "3.7 s"),
+            (59_900_001, "1 min"),
+            (125_000_000, "2 min 5 s"),
+            (3_599_000_001, "1 h"),
+            (11_520_000_000, "3 h 12 min"),
+            (86_399_000_000, "1 d"),
+            (273_600_000_000, "3 d 4 h"),
+            (1_272_924_000_000, "14 d 18 h"),
+            (31_536_000_000_000, "365 d"),
+        ] {
+            assert_eq!(Span::from_micros(micros).human().to_string(), text, "{micros}");
+        }
+        assert!(Span::from_micros(u64::MAX).human().to_string().starts_with("213503982 d"));
+    }
+
+    #[test]
+    fn no_span_beyond_an_hour_is_told_in_seconds_and_none_is_told_shorter_than_it_is() {
+        for exponent in 0..64 {
+            for micros in [(1_u64 << exponent) - 1, 1 << exponent, (1 << exponent) + 12_345] {
+                let human = Span::from_micros(micros).human();
+                assert!(human.as_micros() >= micros || micros > u64::MAX - HOUR, "{micros}");
+                let text = human.to_string();
+                assert!(micros <= HOUR || !text.ends_with(" s"), "{micros}: {text}");
+            }
+        }
+    }
+}

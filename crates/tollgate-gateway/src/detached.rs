@@ -1,0 +1,196 @@
+//! Requests that run on at their upstream although their caller is gone.
+//!
+//! A request that holds slots was admitted so that no more than so many run at once. Many services work on when
+//! a connection is closed, so a caller that hangs up must not free the slot of work that still runs. The
+//! gateway then waits in the caller's place: for the end of the answer, which is discarded, or for
+//! the upstream to close the connection. It waits at most until the slots end by themselves (`ttl`) and reads at most
+//! [`MAX_DRAINED_BYTES`]. Where it cannot wait, because a bound is reached or the process ends, the upstream request is
+//! canceled and the slots are left to their `ttl`.
+//!
+//! Requests without such slots are canceled with their caller, and none of this is in their way.
+//!
+//! Invariant: slots are released early only if the upstream never saw the request, has answered or has closed the
+//! connection. Tested by `tests/gateway/hangups.rs`.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::{HeaderMap, Response};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+use tollgate_http::SlotGuard;
+
+use crate::body::GatewayBody;
+
+/// The most bytes that are read of an answer that no caller waits for.
+pub(crate) const MAX_DRAINED_BYTES: u64 = 1024 * 1024;
+
+/// The requests without a caller, of all workers together.
+#[derive(Debug)]
+pub(crate) struct DetachedRequests {
+    running: AtomicUsize,
+    max_running: usize,
+}
+
+impl DetachedRequests {
+    pub(crate) fn new(max_running: usize) -> Arc<Self> {
+        Arc::new(Self { running: AtomicUsize::new(0), max_running })
+    }
+
+    fn try_enter(self: &Arc<Self>) -> Option<Permit> {
+        let enter = |running| (running < self.max_running).then_some(running + 1);
+        let entered = self.running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter);
+        entered.is_ok().then(|| Permit(Arc::clone(self)))
+    }
+
+    /// Runs this in the background, for so long at most. Beyond the cap it is dropped.
+    fn spawn(self: &Arc<Self>, max_time: Duration, work: impl Future<Output = ()> + Send + 'static) {
+        let Some(permit) = self.try_enter() else {
+            return tracing::debug!("too many requests run without a caller; one more is canceled");
+        };
+        // A runtime that ends drops the work, as the cap does.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move {
+                let _late = timeout(max_time, work).await;
+                drop(permit);
+            });
+        }
+    }
+}
+
+/// A place among the requests without a caller.
+struct Permit(Arc<DetachedRequests>);
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The slots of one request, until its upstream is known to be done with it. Dropped before that, they are left to
+/// their `ttl`.
+pub(crate) struct HeldSlots {
+    guard: Option<SlotGuard>,
+    /// Whether an upstream may have seen the request.
+    sent: Arc<AtomicBool>,
+    detached: Arc<DetachedRequests>,
+}
+
+impl HeldSlots {
+    pub(crate) fn new(guard: SlotGuard, detached: &Arc<DetachedRequests>) -> Self {
+        Self { guard: Some(guard), sent: Arc::default(), detached: Arc::clone(detached) }
+    }
+
+    /// Notes whether an upstream may have seen the request.
+    pub(crate) fn set_sent(&self, sent: bool) {
+        self.sent.store(sent, Ordering::Relaxed);
+    }
+
+    /// The upstream has answered or closed the connection.
+    pub(crate) fn release(mut self) {
+        self.guard = None;
+    }
+
+    pub(crate) fn observe_head(&self, headers: &HeaderMap) {
+        if let Some(guard) = &self.guard {
+            guard.observe_head(headers);
+        }
+    }
+
+    pub(crate) fn observe_frame(&self, frame: &http_body::Frame<bytes::Bytes>) {
+        if let Some(guard) = &self.guard {
+            guard.observe_frame(frame);
+        }
+    }
+
+    /// Runs work that holds these slots in the background, while they last.
+    pub(crate) fn detach<W: Future<Output = ()> + Send + 'static>(self, work: impl FnOnce(Self) -> W) {
+        let (detached, time_left) = (Arc::clone(&self.detached), self.time_left());
+        detached.spawn(time_left, work(self));
+    }
+
+    fn time_left(&self) -> Duration {
+        self.guard.as_ref().map_or(Duration::ZERO, SlotGuard::time_left)
+    }
+}
+
+impl Drop for HeldSlots {
+    fn drop(&mut self) {
+        if let Some(guard) = self.guard.take()
+            && self.sent.load(Ordering::Relaxed)
+        {
+            guard.leave_to_ttl();
+        }
+    }
+}
+
+/// A request on its way, and what becomes of it.
+type Call = Pin<Box<dyn Future<Output = Response<GatewayBody>> + Send>>;
+
+/// The answer to a request that holds slots. Dropped after the request was sent, it goes on in the background.
+pub(crate) struct HeldAnswer {
+    call: Option<Call>,
+    sent: Arc<AtomicBool>,
+    detached: Arc<DetachedRequests>,
+    guard: SlotGuard,
+}
+
+impl HeldAnswer {
+    /// `call` forwards the request and keeps the slots that it is passed.
+    pub(crate) fn new(
+        guard: SlotGuard,
+        detached: &Arc<DetachedRequests>,
+        call: impl FnOnce(HeldSlots) -> Call,
+    ) -> Self {
+        let slots = HeldSlots::new(guard.clone(), detached);
+        let sent = Arc::clone(&slots.sent);
+        Self { call: Some(call(slots)), sent, detached: Arc::clone(detached), guard }
+    }
+}
+
+impl Future for HeldAnswer {
+    type Output = Response<GatewayBody>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // Futures are not polled again after their end; this one would wait for ever.
+        let Some(call) = &mut self.call else { return Poll::Pending };
+        let response = std::task::ready!(call.as_mut().poll(cx));
+        self.call = None;
+        Poll::Ready(response)
+    }
+}
+
+impl Drop for HeldAnswer {
+    fn drop(&mut self) {
+        if let Some(call) = self.call.take()
+            && self.sent.load(Ordering::Relaxed)
+        {
+            self.detached.spawn(self.guard.time_left(), async move { discard(call.await).await });
+        }
+    }
+}
+
+/// Reads an answer that no caller waits for to its end.
+pub(crate) async fn discard(response: Response<GatewayBody>) {
+    let (head, body) = response.into_parts();
+    body.discard(&head.headers).await;
+}
+
+/// Waits until an upstream closes a connection that has left HTTP, after telling it that the caller is gone.
+/// Whether it did.
+pub(crate) async fn wait_for_close(mut upstream: impl AsyncRead + AsyncWrite + Unpin) -> bool {
+    let _already_closed = upstream.shutdown().await;
+    let mut rest = upstream.take(MAX_DRAINED_BYTES);
+    let mut buffer = vec![0; 8 * 1024];
+    loop {
+        match rest.read(&mut buffer).await {
+            Ok(0) => return rest.limit() > 0,
+            Ok(_) => {}
+            Err(_closed) => return true,
+        }
+    }
+}

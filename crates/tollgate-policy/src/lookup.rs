@@ -1,0 +1,137 @@
+//! The value that a request gives for one property, and whether it is certain.
+//!
+//! A request can give several values for one property: two `X-API-Key` lines,
+//! `?user=a&user=b`, two cookies of one name. Servers differ in which of them
+//! they use. A caller that can make Tollgate and the service use different
+//! values chooses a new identity for each request, so several different values
+//! are `Ambiguous`, which is not `Missing`: an ambiguous property is not looked
+//! for in another place.
+//!
+//! Spellings that only some servers understand (`;` between query parameters, a
+//! parameter name in another case) never name a caller. They make the property
+//! ambiguous, because other servers find a different value, or none.
+//!
+//! An empty value beside another one is a different value: a server that takes
+//! the empty one serves an anonymous caller.
+
+use std::borrow::Cow;
+
+/// The result of looking for a property of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Lookup<'r> {
+    /// The request has no value, or an empty one.
+    Missing,
+    /// Every server that reads this request finds this value.
+    Value(Cow<'r, [u8]>),
+    /// The request has several different values.
+    Ambiguous,
+}
+
+/// Which servers find a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readers {
+    /// All of them.
+    All,
+    /// Some of them; the others find another value, or none.
+    Some,
+}
+
+/// Receives every value that a request gives for a property.
+pub(crate) trait Collector<'r> {
+    /// Adds a value.
+    fn add(&mut self, value: Cow<'r, [u8]>, readers: Readers);
+
+    /// Adds a header line, which is one value to some servers and a list to others (RFC 9110, 5.3).
+    fn add_line(&mut self, line: &'r [u8]) {
+        self.add(Cow::Borrowed(line.trim_ascii()), Readers::All);
+    }
+}
+
+/// Keeps the single value of a property.
+#[derive(Debug, Default)]
+pub(crate) struct SingleValue<'r> {
+    first: Option<Cow<'r, [u8]>>,
+    differs: bool,
+    found_by_all: bool,
+}
+
+impl<'r> SingleValue<'r> {
+    pub(crate) fn finish(self) -> Lookup<'r> {
+        match self.first {
+            _ if self.differs => Lookup::Ambiguous,
+            None => Lookup::Missing,
+            Some(value) if value.is_empty() => Lookup::Missing,
+            Some(_) if !self.found_by_all => Lookup::Ambiguous,
+            Some(value) => Lookup::Value(value),
+        }
+    }
+}
+
+impl<'r> Collector<'r> for SingleValue<'r> {
+    #[inline]
+    fn add(&mut self, value: Cow<'r, [u8]>, readers: Readers) {
+        self.found_by_all |= readers == Readers::All;
+        match &self.first {
+            None => self.first = Some(value),
+            Some(first) => self.differs |= *first != value,
+        }
+    }
+}
+
+/// Passes every value that is not empty to a function, and of lists every member.
+pub(crate) struct EveryValue<F>(pub(crate) F);
+
+impl<'r, F: FnMut(&[u8])> Collector<'r> for EveryValue<F> {
+    fn add(&mut self, value: Cow<'r, [u8]>, _: Readers) {
+        if !value.is_empty() {
+            (self.0)(&value);
+        }
+    }
+
+    fn add_line(&mut self, line: &'r [u8]) {
+        self.add(Cow::Borrowed(line.trim_ascii()), Readers::All);
+        members(line).for_each(|member| self.add(Cow::Borrowed(member), Readers::Some));
+    }
+}
+
+/// The members of a header line with several, separated by commas; none for a line with one.
+pub(crate) fn members(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let is_list = line.contains(&b',');
+    line.split(|&byte| byte == b',').filter(move |_| is_list).map(<[u8]>::trim_ascii)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(values: &[(&'static str, Readers)], expected: &Lookup<'_>) {
+        let mut single = SingleValue::default();
+        values.iter().for_each(|(value, readers)| single.add(Cow::Borrowed(value.as_bytes()), *readers));
+        assert_eq!(single.finish(), *expected, "{values:?}");
+    }
+
+    #[test]
+    fn a_value_is_certain_if_every_server_finds_the_same() {
+        use Readers::{All, Some};
+        let value = Lookup::Value(Cow::Borrowed(b"a"));
+        check(&[], &Lookup::Missing);
+        check(&[("", All), ("", Some)], &Lookup::Missing);
+        check(&[("a", All)], &value);
+        check(&[("a", All), ("a", All), ("a", Some)], &value);
+        check(&[("a", Some)], &Lookup::Ambiguous);
+        check(&[("a", All), ("b", Some)], &Lookup::Ambiguous);
+        check(&[("a", All), ("a", All), ("b", All)], &Lookup::Ambiguous);
+        check(&[("", All), ("a", All)], &Lookup::Ambiguous);
+        check(&[("a", All), ("", All)], &Lookup::Ambiguous);
+    }
+
+    #[test]
+    fn a_line_is_visited_as_a_whole_and_by_its_members() {
+        let mut seen = Vec::new();
+        let mut every = EveryValue(|value: &[u8]| seen.push(String::from_utf8_lossy(value).into_owned()));
+        every.add_line(b" a ");
+        every.add_line(b"b, ,c");
+        assert_eq!(seen, ["a", "b, ,c", "b", "c"]);
+    }
+}

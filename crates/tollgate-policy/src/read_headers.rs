@@ -1,0 +1,84 @@
+//! The headers that a policy reads: in keys, conditions, costs, lists and plans.
+//!
+//! A gateway needs them because servers that follow CGI take `X_Api_Key` for
+//! `X-Api-Key`. Such a header is not read here, and must not be forwarded.
+
+use crate::cost::Cost;
+use crate::identify::{Credential, Identify};
+use crate::policy::Policy;
+use crate::source::KeySource;
+
+/// The names of all headers that a policy reads, in lower case.
+pub(crate) fn all(policy: &Policy) -> Vec<Box<str>> {
+    let by = policy.limits.iter().flat_map(|limit| &limit.by);
+    let lists = policy.allow.sources().chain(policy.deny.sources());
+    let conditions = policy.limits.iter().flat_map(|limit| &limit.headers);
+    let costs = policy.limits.iter().filter_map(|limit| match &limit.cost {
+        Cost::Header(name) => Some(name.clone()),
+        Cost::Fixed(_) | Cost::Body(_) => None,
+    });
+    let mut names: Vec<Box<str>> = by
+        .chain(lists)
+        .chain(&policy.plan_from)
+        .flat_map(|source| of_source(source, &policy.identify))
+        .chain(conditions.map(|condition| condition.name.clone()))
+        .chain(costs)
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn of_source(source: &KeySource, identify: &Identify) -> Vec<Box<str>> {
+    let places = match source {
+        KeySource::User => &identify.user,
+        KeySource::ApiKey => &identify.api_key,
+        KeySource::Tenant => &identify.tenant,
+        KeySource::Header(name) => return vec![name.clone()],
+        KeySource::Cookie(_) => return vec!["cookie".into()],
+        _ => return Vec::new(),
+    };
+    let of_place = |place: &Credential| match place {
+        Credential::Bearer => vec!["authorization".into()],
+        Credential::Named(source) => of_source(source, identify),
+    };
+    places.iter().flat_map(of_place).collect()
+}
+
+/// Whether two names differ, and only in `-` and `_`.
+pub fn are_lookalikes(one: &str, other: &str) -> bool {
+    let folded = |byte: u8| if byte == b'_' { b'-' } else { byte };
+    one.len() == other.len() && one != other && one.bytes().map(folded).eq(other.bytes().map(folded))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Policy;
+
+    #[test]
+    fn every_header_that_matters_is_known() {
+        let policy = Policy::parse(
+            r#"
+identify: {user: "header:x-who", tenant: "cookie:t", api_key: bearer}
+plans: {from: "header:x-plan"}
+allow: [{"header:x-allow": a}]
+deny: [{"header:x-deny": a, ip: 192.0.2.1}]
+limits: [{by: [user, tenant, api_key, "header:x-key"], headers: {x-kind: heavy}, cost: "header:x-cost", bucket: 10/s}]
+"#,
+        )
+        .unwrap();
+        assert_eq!(
+            policy.read_headers.iter().map(|name| &**name).collect::<Vec<_>>(),
+            ["authorization", "cookie", "x-allow", "x-cost", "x-deny", "x-key", "x-kind", "x-plan", "x-who"]
+        );
+    }
+
+    #[test]
+    fn a_lookalike_differs_in_dashes_alone() {
+        let policy = Policy::parse("limits: [{by: 'header:api_key', bucket: 1/s}]").unwrap();
+        assert!(policy.reads_lookalike_of("api-key"));
+        for other in ["api_key", "apikey", "api.key", "x_user_id"] {
+            assert!(!policy.reads_lookalike_of(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Requests with several different credentials: they gain nothing by it.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use tollgate_policy::{BlockReason, Call, Checks, Key, Policy, Survey};
+
+/// The key of the only check, as people see it; `refused` and `no check` otherwise.
+fn key_of(policy: &Policy, call: &Call<'_>) -> String {
+    let mut checks = Checks::new();
+    match policy.survey(call, &mut checks) {
+        Survey::Applies if checks.is_empty() => "no check".to_owned(),
+        Survey::Applies => checks[0].key.display().to_string(),
+        Survey::Allowed(_) => "allowed".to_owned(),
+        Survey::Denied(_) => "denied".to_owned(),
+        Survey::AmbiguousPath => "ambiguous path".to_owned(),
+        Survey::Blocked(block) => format!("{:?}", block.reason),
+    }
+}
+
+fn by(source: &str, more: &str) -> Policy {
+    Policy::parse(&format!("limits: [{{name: it, by: '{source}', bucket: 5/hour{more}}}]")).unwrap()
+}
+
+fn get<'a>(target: &'a str, headers: &[(&'a str, &'a str)]) -> Call<'a> {
+    let call = Call::new("GET", target).ip([203, 0, 113, 9]);
+    headers.iter().fold(call, |call, (name, value)| call.header(name, *value))
+}
+
+const ADDRESS: &str = "client 203.0.113.9";
+
+/// How a limit counts a request, whatever it says about missing keys.
+#[track_caller]
+fn check(source: &str, target: &str, headers: &[(&str, &str)], expected: &str) {
+    let call = get(target, headers);
+    assert_eq!(key_of(&by(source, ""), &call), expected, "{source} {target} {headers:?}");
+    if expected == ADDRESS {
+        for missing in ["skip", "shared", "ip"] {
+            let policy = by(source, &format!(", missing: {missing}"));
+            assert_eq!(key_of(&policy, &call), ADDRESS, "{missing}: {source} {target} {headers:?}");
+        }
+        assert_eq!(key_of(&by(source, ", missing: refuse"), &call), "Ambiguous", "{source} {headers:?}");
+    }
+}
+
+#[test]
+fn a_key_with_several_values_counts_by_address_and_never_by_another_source() {
+    for lines in [
+        &[("x-api-key", "a"), ("x-api-key", "b")][..],
+        &[("x-api-key", "a"), ("x-api-key", "b"), ("authorization", "Bearer fresh")],
+        &[("X-API-Key", "a"), ("x-api-key", "a"), ("X-Api-Key", "b")],
+        &[("x-api-key", ""), ("x-api-key", "fresh")],
+        &[("authorization", "Bearer a"), ("authorization", "Bearer b")],
+        &[("authorization", "Basic a"), ("authorization", "Bearer fresh")],
+        &[("authorization", "Bearer fresh"), ("authorization", "Digest a")],
+    ] {
+        check("api_key", "/", lines, ADDRESS);
+    }
+    check("user", "/", &[("x-user-id", "a"), ("x-user-id", "b")], ADDRESS);
+    check("tenant", "/", &[("x-tenant-id", "a"), ("x-tenant-id", "b")], ADDRESS);
+    check("header:x-device", "/", &[("x-device", "a"), ("x-device", "b")], ADDRESS);
+    check("cookie:sid", "/", &[("cookie", "sid=a; sid=b")], ADDRESS);
+    check("cookie:sid", "/", &[("cookie", "sid=a"), ("cookie", "x=1"), ("cookie", "sid=b")], ADDRESS);
+    check("cookie:sid", "/", &[("cookie", "sid=a sid=b")], ADDRESS);
+    check("query:user", "/?user=a&user=b", &[], ADDRESS);
+    check("query:user", "/?user=a&us%65r=b", &[], ADDRESS);
+    check("query:user", "/?user=a;user=b", &[], ADDRESS);
+    check("query:user", "/?user=&user=b", &[], ADDRESS);
+}
+
+#[test]
+fn a_spelling_that_only_some_servers_understand_names_no_caller() {
+    check("query:user", "/?x=1;user=fresh", &[], ADDRESS);
+    check("query:user", "/?USER=fresh", &[], ADDRESS);
+    check("query:user", "/?user[]=fresh", &[], ADDRESS);
+    check("cookie:sid", "/", &[("cookie", "x=1 sid=fresh")], ADDRESS);
+    check("cookie:sid", "/", &[("cookie", "x=\"; sid=fresh; y=\"")], ADDRESS);
+}
+
+#[test]
+fn one_value_that_is_repeated_is_no_ambiguity() {
+    check("api_key", "/", &[("x-api-key", "a"), ("x-api-key", "a")], "a");
+    check("api_key", "/", &[("authorization", "Bearer a"), ("authorization", "bearer  a")], "a");
+    check("api_key", "/", &[("x-api-key", ""), ("authorization", "Bearer a")], "a");
+    check("api_key", "/", &[("x-api-key", "a"), ("authorization", "Bearer b")], "a");
+    check("header:x-dn", "/", &[("x-dn", "cn=ann, o=acme")], "cn=ann, o=acme");
+    check("cookie:sid", "/", &[("cookie", "sid=a; x=1"), ("cookie", "sid=\"a\"")], "a");
+    check("query:user", "/?user=a+b&user=a%20b", &[], "a b");
+}
+
+#[test]
+fn a_cookie_is_found_in_any_number_of_lines() {
+    let filler: Vec<_> = (0..500).map(|_| ("cookie", "x=1")).collect();
+    let lines = [&filler[..], &[("cookie", "sid=stolen")]].concat();
+    check("cookie:sid", "/", &lines, "stolen");
+    let policy = Policy::parse("deny: [{'cookie:sid': stolen}]\nlimits: [{by: ip, bucket: 1/s}]").unwrap();
+    assert_eq!(key_of(&policy, &get("/", &lines)), "denied");
+}
+
+#[test]
+fn a_part_of_several_is_replaced_by_the_address() {
+    let policy = Policy::parse("limits: [{by: [user, api_key], bucket: 1/s}]").unwrap();
+    let call = get("/", &[("x-api-key", "a"), ("x-api-key", "b"), ("x-user-id", "ann")]);
+    assert_eq!(key_of(&policy, &call), format!("ann, {ADDRESS}"));
+}
+
+#[test]
+fn a_claim_with_several_values_names_no_caller() {
+    let policy = by("claim:org", "");
+    let call = get("/", &[]).claim("org", "a");
+    assert_eq!(key_of(&policy, &call.clone().claim("org", "a")), "a");
+    assert_eq!(key_of(&policy, &call.claim("org", "b")), ADDRESS);
+}
+
+#[test]
+fn what_the_application_has_settled_is_not_ambiguous() {
+    let call = get("/", &[("x-api-key", "a"), ("x-api-key", "b")]);
+    assert_eq!(key_of(&by("api_key", ""), &call.api_key("settled")), "settled");
+}
+
+const LISTS: &str = "
+deny:
+  - api_key: stolen
+  - 'header:x-device': lost
+  - 'cookie:sid': stolen
+  - 'query:user': mallory
+  - {user: eve, 'header:x-app': old}
+allow:
+  - api_key: vip
+  - 'header:x-device': own
+  - 'cookie:sid': vip
+  - 'query:user': root
+limits: [{by: ip, bucket: 1/s}]
+";
+
+#[test]
+fn a_denied_value_is_found_among_others() {
+    let policy = Policy::parse(LISTS).unwrap();
+    for (target, headers) in [
+        ("/", &[("x-api-key", "a"), ("x-api-key", "stolen")][..]),
+        ("/", &[("x-api-key", "stolen"), ("x-api-key", "a")]),
+        ("/", &[("x-api-key", "a, stolen")]),
+        ("/", &[("x-api-key", "a"), ("authorization", "Bearer stolen")]),
+        ("/", &[("authorization", "Bearer a, Bearer stolen")]),
+        ("/", &[("authorization", "Basic a"), ("authorization", "Bearer stolen")]),
+        ("/", &[("x-device", "a"), ("x-device", "lost")]),
+        ("/", &[("cookie", "sid=a; sid=stolen")]),
+        ("/", &[("cookie", "sid=a"), ("cookie", "sid=\"stol%65n\"")]),
+        ("/", &[("cookie", "x=1 sid=stolen")]),
+        ("/?user=a&user=mallory", &[]),
+        ("/?user=a;user=mallory", &[]),
+        ("/?user=a&USER=mallory", &[]),
+        ("/", &[("x-user-id", "ann"), ("x-user-id", "eve"), ("x-app", "new"), ("x-app", "old")]),
+    ] {
+        assert_eq!(key_of(&policy, &get(target, headers)), "denied", "{target} {headers:?}");
+    }
+    assert_ne!(key_of(&policy, &get("/", &[("x-user-id", "eve"), ("x-app", "new")])), "denied");
+}
+
+#[test]
+fn an_allowed_value_among_others_allows_nothing() {
+    let policy = Policy::parse(LISTS).unwrap();
+    for (target, headers) in [
+        ("/", &[("x-api-key", "vip"), ("x-api-key", "a")][..]),
+        ("/", &[("x-api-key", "a"), ("x-api-key", "vip")]),
+        ("/", &[("x-api-key", "a"), ("x-api-key", "b"), ("authorization", "Bearer vip")]),
+        ("/", &[("x-device", "own"), ("x-device", "a")]),
+        ("/", &[("cookie", "sid=vip; sid=a")]),
+        ("/", &[("cookie", "x=1 sid=vip")]),
+        ("/?user=root&user=a", &[]),
+        ("/?x=1;user=root", &[]),
+    ] {
+        assert_eq!(key_of(&policy, &get(target, headers)), "203.0.113.9", "{target} {headers:?}");
+    }
+    for (target, headers) in [("/", &[("x-api-key", "vip"), ("x-api-key", "vip")][..]), ("/?user=root", &[])]
+    {
+        assert_eq!(key_of(&policy, &get(target, headers)), "allowed", "{target} {headers:?}");
+    }
+}
+
+/// The limit of the only check.
+#[track_caller]
+fn check_capacity(policy: &str, headers: &[(&str, &str)], expected: Option<u64>) {
+    let policy = Policy::parse(policy).unwrap();
+    let mut checks = Checks::new();
+    let survey = policy.survey(&get("/", headers), &mut checks);
+    let capacity = checks.first().map(|check| check.rule.quota.capacity());
+    assert_eq!((survey == Survey::Applies, capacity), (expected.is_some(), expected), "{headers:?}");
+}
+
+#[test]
+fn of_overrides_that_are_named_together_the_strictest_applies() {
+    const POLICY: &str = "
+limits:
+  - by: api_key
+    bucket: 10/hour
+    overrides: {bad: blocked, slow: 2/hour, fast: 1000/hour, free: unlimited}
+";
+    let two = |one, other| [("x-api-key", one), ("x-api-key", other)];
+    check_capacity(POLICY, &two("a", "b"), Some(10));
+    check_capacity(POLICY, &two("fast", "a"), Some(10));
+    check_capacity(POLICY, &two("free", "a"), Some(10));
+    check_capacity(POLICY, &two("fast", "free"), Some(10));
+    check_capacity(POLICY, &two("slow", "fast"), Some(2));
+    check_capacity(POLICY, &two("a", "bad"), None);
+    check_capacity(POLICY, &two("bad", "free"), None);
+    check_capacity(POLICY, &[("x-api-key", "fast"), ("authorization", "Bearer bad")], None);
+    check_capacity(POLICY, &[("x-api-key", "a, bad")], None);
+    check_capacity(POLICY, &[("x-api-key", "fast")], Some(1000));
+}
+
+#[test]
+fn of_plans_that_are_named_together_the_strictest_applies() {
+    const POLICY: &str = "
+plans: {from: 'header:X-Plan', default: basic}
+limits:
+  - by: user
+    bucket: 10/hour
+    plans: {basic: 20/hour, slow: 2/hour, pro: 1000/hour, free: unlimited, gone: blocked}
+    overrides: {ann: 7/hour}
+";
+    let two = |one, other| [("x-plan", one), ("x-plan", other)];
+    check_capacity(POLICY, &two("pro", "basic"), Some(10));
+    check_capacity(POLICY, &two("free", "pro"), Some(10));
+    check_capacity(POLICY, &two("pro", "unknown"), Some(10));
+    check_capacity(POLICY, &two("slow", "pro"), Some(2));
+    check_capacity(POLICY, &two("pro", "gone"), None);
+    check_capacity(POLICY, &two("pro", "pro"), Some(1000));
+    check_capacity(POLICY, &[("x-plan", "pro"), ("x-plan", "free"), ("x-user-id", "ann")], Some(7));
+}
+
+#[test]
+fn a_plan_gives_no_advantage_to_a_caller_that_is_in_doubt() {
+    const POLICY: &str = "
+plans: {from: 'header:X-Plan'}
+limits: [{by: api_key, bucket: 10/hour, plans: {pro: 1000/hour, slow: 2/hour, free: unlimited}}]
+";
+    let keys = [("x-api-key", "a"), ("x-api-key", "b")];
+    for (plan, capacity) in [("pro", 10), ("free", 10), ("slow", 2)] {
+        check_capacity(POLICY, &[&keys[..], &[("x-plan", plan)]].concat(), Some(capacity));
+    }
+}
+
+#[test]
+fn a_header_condition_looks_at_every_line_and_member() {
+    let policy = Policy::parse("limits: [{headers: {x-kind: heavy}, by: ip, bucket: 1/s}]").unwrap();
+    for headers in [
+        &[("x-kind", "light"), ("x-kind", "heavy")][..],
+        &[("x-kind", "heavy"), ("x-kind", "light")],
+        &[("x-kind", "light, heavy")],
+        &[("x-kind", "light,heavy ,x")],
+    ] {
+        assert_eq!(key_of(&policy, &get("/", headers)), "203.0.113.9", "{headers:?}");
+    }
+    assert_eq!(key_of(&policy, &get("/", &[("x-kind", "light, heavyweight")])), "no check");
+}
+
+#[test]
+fn of_several_costs_the_largest_counts() {
+    let policy = Policy::parse("limits: [{by: ip, cost: 'header:x-cost', bucket: 100/s}]").unwrap();
+    for (headers, cost) in [
+        (&[("x-cost", "1"), ("x-cost", "9")][..], 9),
+        (&[("x-cost", "9"), ("x-cost", "0"), ("x-cost", "x")], 9),
+        (&[("x-cost", "1, 9")], 9),
+        (&[("x-cost", "x")], 1),
+    ] {
+        let mut checks = Checks::new();
+        policy.survey(&get("/", headers), &mut checks);
+        assert_eq!(checks[0].cost, cost, "{headers:?}");
+    }
+}
+
+#[test]
+fn ambiguous_credentials_are_refused_where_the_policy_says_so() {
+    const POLICY: &str = "
+identify: {ambiguous: refuse}
+plans: {from: 'header:X-Plan'}
+deny: [{api_key: stolen}]
+limits:
+  - {name: keys, endpoint: /api/**, by: api_key, missing: skip, bucket: 5/hour, plans: {pro: 9/hour}}
+  - {name: trial, endpoint: /trial, by: api_key, mode: shadow, bucket: 5/hour}
+";
+    let policy = Policy::parse(POLICY).unwrap();
+    let keys = [("x-api-key", "a"), ("x-api-key", "b")];
+    assert_eq!(key_of(&policy, &get("/api/x", &keys)), "Ambiguous");
+    assert_eq!(key_of(&policy, &get("/api/x", &[("x-api-key", "a"), ("x-api-key", "stolen")])), "denied");
+    let plans = [("x-api-key", "a"), ("x-plan", "pro"), ("x-plan", "x")];
+    assert_eq!(key_of(&policy, &get("/api/x", &plans)), "Ambiguous");
+    assert_eq!(key_of(&policy, &get("/api/x", &[("x-api-key", "a"), ("x-api-key", "a")])), "a");
+    assert_eq!(key_of(&policy, &get("/other", &keys)), "no check");
+    let mut checks = Checks::new();
+    assert_eq!(policy.survey(&get("/trial", &keys), &mut checks), Survey::Applies);
+    assert_eq!(checks.shadowed()[0].reason, BlockReason::Ambiguous);
+}
+
+#[test]
+fn an_ambiguous_caller_shares_the_allowance_of_callers_without_a_key() {
+    let key = |headers: &[(&'static str, &'static str)]| -> Key {
+        let policy = by("api_key", "");
+        let mut checks = Checks::new();
+        policy.survey(&get("/", headers), &mut checks);
+        checks[0].key.clone()
+    };
+    assert_eq!(key(&[("x-api-key", "a"), ("x-api-key", "b")]), key(&[]));
+}

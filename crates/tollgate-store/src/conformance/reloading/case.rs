@@ -1,0 +1,109 @@
+//! What a random case has admitted, and the bounds that it must keep.
+
+use tollgate_core::{Algorithm, Bucket, Quota, Span, Timestamp, Window};
+
+/// Numbers that look random and are the same every time (`SplitMix64`).
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound.max(1)
+    }
+
+    pub(super) fn index(&mut self, len: usize) -> usize {
+        usize::try_from(self.below(len as u64)).unwrap_or(0)
+    }
+}
+
+/// Units with their times, and the quotas in force.
+#[derive(Default)]
+pub(super) struct Admitted {
+    units: Vec<(Timestamp, u64)>,
+    /// Each with the last time it was in force.
+    quotas: Vec<(Timestamp, Quota)>,
+}
+
+impl Admitted {
+    pub(super) fn in_force(&mut self, quota: &Quota, now: Timestamp) {
+        self.quotas.push((now, quota.clone()));
+    }
+
+    pub(super) fn add(&mut self, units: u64, now: Timestamp) {
+        self.units.push((now, units));
+    }
+
+    /// No stretch that ends with the last unit holds more than the largest limit in force
+    /// during it.
+    pub(super) fn check(&self, whose: &str) {
+        let Some(&(end, _)) = self.units.last() else { return };
+        let Some((_, last)) = self.quotas.last() else { return };
+        match last {
+            Quota::Bucket(_) => {
+                self.units.iter().for_each(|&(start, _)| self.check_bucket(start, end, whose));
+            }
+            Quota::FixedWindow(window) if !matches!(window.window(), Window::Anchored(_)) => {
+                let start = window.window().opened(window.window().closes(end));
+                self.check_stretch(start, end, whose);
+            }
+            // Windows from the first request: half-open, and each starts with a unit that
+            // finds the one before closed. The estimate of two counters is the model's business.
+            Quota::FixedWindow(_) => self.check_anchored(whose),
+            Quota::SlidingLog(_) | Quota::SlidingParts(_) => {
+                self.check_stretch(end.before(last.period()) + Span::from_micros(1), end, whose);
+            }
+            Quota::SlidingWindow(_) | Quota::Concurrency(_) => {}
+        }
+    }
+
+    fn passed(&self, start: Timestamp, end: Timestamp) -> u64 {
+        let within = |at: &Timestamp| *at >= start && *at <= end;
+        self.units.iter().filter(|(at, _)| within(at)).map(|(_, units)| units).sum()
+    }
+
+    /// Quotas in force at some time from `start` on.
+    fn since(&self, start: Timestamp) -> impl Iterator<Item = &Quota> {
+        let first = self.quotas.partition_point(|(at, _)| *at < start).saturating_sub(1);
+        self.quotas[first..].iter().map(|(_, quota)| quota)
+    }
+
+    fn check_stretch(&self, start: Timestamp, end: Timestamp, whose: &str) {
+        let largest = self.since(start).map(Quota::capacity).max().unwrap_or(0);
+        let passed = self.passed(start, end);
+        assert!(passed <= largest, "{whose}: {passed} of {largest} from {start:?} to {end:?}");
+    }
+
+    fn check_anchored(&self, whose: &str) {
+        let Some((_, quota)) = self.quotas.last() else { return };
+        let mut opened: Option<Timestamp> = None;
+        for &(at, units) in &self.units {
+            if units > 0 && opened.is_none_or(|start| at >= start + quota.period()) {
+                opened = Some(at);
+            }
+        }
+        if let (Some(start), Some(&(end, _))) = (opened, self.units.last())
+            && end < start + quota.period()
+        {
+            self.check_stretch(start, end, whose);
+        }
+    }
+
+    /// The largest burst, and what the fastest rate gives back.
+    fn check_bucket(&self, start: Timestamp, end: Timestamp, whose: &str) {
+        let buckets =
+            || self.since(start).filter_map(|it| if let Quota::Bucket(it) = it { Some(it) } else { None });
+        let burst = buckets().map(Algorithm::capacity).max().unwrap_or(0);
+        // All have one period here, so the largest count is the fastest rate.
+        let rate = buckets().map(Bucket::rate).max_by_key(|it| it.count);
+        let Some(rate) = rate else { return };
+        let beyond = self.passed(start, end).saturating_sub(burst);
+        let time = u128::from(end.since(start).as_micros());
+        assert!(
+            u128::from(beyond) * u128::from(rate.period.as_micros()) <= time * u128::from(rate.count),
+            "{whose}: {beyond} more than {burst} at {rate} from {start:?} to {end:?}"
+        );
+    }
+}

@@ -1,0 +1,164 @@
+//! The states of one key under the predecessors of its rule, in this process's tables.
+//!
+//! Not here: the arithmetic of carrying over (`tollgate_core`), and when it happens (`past`).
+
+use std::cell::Cell;
+
+use smallvec::SmallVec;
+use tollgate_core::{Adjustment, Bucket, BucketState, Outcome, Predecessor, Quota, Rate, Rule, RuleId};
+use tollgate_core::{Span, State, Timestamp};
+
+use super::MemoryStore;
+use super::act::Act;
+use super::past::Past;
+use super::word::Packed;
+use crate::clock::Clock;
+
+/// What a key left under the rules that the present one has replaced.
+pub(super) struct History<'a, C> {
+    store: &'a MemoryStore<C>,
+    rule: &'a Rule,
+    key: &'a [u8],
+    now: Timestamp,
+    /// Whether the states were carried over in this step.
+    is_new: Cell<bool>,
+}
+
+/// The states that still count, the latest rule first.
+type Live<'a> = SmallVec<[(&'a Predecessor, State); 2]>;
+
+impl<'a, C: Clock> History<'a, C> {
+    pub(super) const fn new(
+        store: &'a MemoryStore<C>,
+        rule: &'a Rule,
+        key: &'a [u8],
+        now: Timestamp,
+    ) -> Self {
+        Self { store, rule, key, now, is_new: Cell::new(false) }
+    }
+
+    fn live(&self) -> Live<'a> {
+        let read = |before: &'a Predecessor| {
+            let state = self.store.read(before.id, &before.quota, self.key, self.now)?;
+            (before.quota.forgettable_at(&state) > self.now).then_some((before, state))
+        };
+        self.rule.predecessors().filter_map(read).collect()
+    }
+
+    /// Does to the predecessors' states what was done to the present one.
+    pub(super) fn follow(&self, act: Act, outcome: &Outcome) {
+        if self.is_new.get() {
+            for (before, state) in self.live() {
+                self.mark(before.id, before.quota.forgettable_at(&state));
+            }
+        }
+        let change = |quota: &Quota| match act {
+            Act::Look(_) | Act::Adjust(Adjustment::Release { .. }) => None,
+            Act::Adjust(Adjustment::Charge { units, .. }) => Some(quota.echo(units)),
+            Act::Adjust(adjustment) => Some(adjustment),
+            Act::Meet(_) => Some(outcome.units()).filter(|&units| units > 0).map(|it| quota.echo(it)),
+        };
+        for before in self.rule.predecessors() {
+            let Some(adjustment) = change(&before.quota) else { return };
+            let ends = self.store.amend(before.id, &before.quota, self.key, adjustment, self.now);
+            if let Some(ends) = ends.filter(|_| self.is_marked(before.id, self.rule.id)) {
+                self.mark(before.id, ends);
+            }
+        }
+    }
+
+    /// The hash under which the mark of a pair of rules is filed.
+    fn mark_hash(&self, from: RuleId, to: RuleId) -> u64 {
+        // Different for each pair of rules, and for the pair the other way around.
+        let pair = from.0.rotate_left(32).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ to.0;
+        self.store.hasher.place(RuleId(pair), self.key)
+    }
+
+    /// Whether the state under one rule was carried over to another.
+    fn is_marked(&self, from: RuleId, to: RuleId) -> bool {
+        let mark = self.store.table.read(self.mark_hash(from, to), &mark_bucket());
+        mark.is_some_and(|mark| mark.tat > self.now)
+    }
+
+    /// Notes that the state under a rule was carried over, for as long as it counts.
+    fn mark(&self, from: RuleId, ends: Timestamp) {
+        let (hash, mark) = (self.mark_hash(from, self.rule.id), BucketState { tat: ends, grains: 0 });
+        self.store.table.file(hash, &mark_bucket(), mark, self.now);
+    }
+
+    /// The rule that counted the key last, if its state says nothing by now: all states that
+    /// still count were carried over to it.
+    fn rested(&self, live: &Live<'_>) -> Option<&'a Quota> {
+        let (latest, _) = live.first()?;
+        let mut later = self.rule.predecessors().take_while(|it| it.id != latest.id);
+        let counted = |to: &&Predecessor| live.iter().all(|(from, _)| self.is_marked(from.id, to.id));
+        later.find(counted).map(|it| &it.quota)
+    }
+}
+
+/// A mark is filed like a bucket's state: it says when it is forgotten.
+fn mark_bucket() -> Bucket {
+    Bucket::new(Rate::new(1, Span::from_days(30))).expect("one in thirty days can be served")
+}
+
+impl<C: Clock> Past for History<'_, C> {
+    const EXISTS: bool = true;
+
+    fn state(&self) -> Option<State> {
+        let live = self.live();
+        if live.iter().all(|(before, _)| self.is_marked(before.id, self.rule.id)) {
+            return None;
+        }
+        let rested = self.rested(&live).map(|quota| (quota, quota.fresh()));
+        let states = live.into_iter().map(|(before, state)| (&before.quota, state));
+        let past: SmallVec<[_; 2]> = rested.into_iter().chain(states).collect();
+        self.rule.carry_over(&past, self.now)
+    }
+
+    fn bound(&self) -> Option<State> {
+        let quota = &self.rule.quota;
+        let of = |before: &Predecessor| {
+            let state = self.store.read(before.id, &before.quota, self.key, self.now)?;
+            let counts = before.quota.forgettable_at(&state) > self.now;
+            counts.then(|| quota.bound_by(&before.quota, &state, self.now))
+        };
+        // A window's state is the same under a raise; of buckets each has its own.
+        let is_raised = |it: &&Predecessor| matches!(quota, Quota::Bucket(_)) && quota.is_raise_of(&it.quota);
+        let bounds = self.rule.predecessors().filter(is_raised).filter_map(of);
+        bounds.min_by_key(|state| quota.forgettable_at(state))
+    }
+
+    fn carried(&self) {
+        self.is_new.set(true);
+    }
+}
+
+impl<C: Clock> MemoryStore<C> {
+    /// Changes a key's state under a rule if it still counts. Returns until when it does.
+    fn amend(
+        &self,
+        id: RuleId,
+        quota: &Quota,
+        key: &[u8],
+        adjustment: Adjustment,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let (hash, at) = (self.hasher.place(id, key), self.instant(quota, now));
+        let adjustment = match adjustment {
+            Adjustment::Refund { units, taken_at } => {
+                Adjustment::Refund { units, taken_at: taken_at.shifted(at.ahead) }
+            }
+            other => other,
+        };
+        let state = match quota {
+            Quota::Bucket(bucket) if bucket.fits() => {
+                State::Bucket(self.table.amend(hash, bucket, adjustment, now)?)
+            }
+            Quota::FixedWindow(window) if window.fits() => {
+                State::FixedWindow(self.table.amend(hash, window, adjustment, now)?)
+            }
+            _ => return self.wide.amend(self.wide_key(id, key, hash), quota, adjustment, at),
+        };
+        Some(quota.forgettable_at(&state))
+    }
+}

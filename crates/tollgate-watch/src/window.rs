@@ -1,0 +1,36 @@
+//! The last five minutes: one definition for every count that is told of them.
+//!
+//! The window ends now, the present second included, and begins at a multiple of
+//! [`PANE_SECONDS`], at most five minutes ago. All that is counted of the last five minutes is
+//! kept in pieces that begin at such multiples: seconds of all decisions, steps of a limit,
+//! sketches of keys and routes. So numbers that stand beside each other on one screen are of
+//! the same stretch of time, and add up.
+
+use tollgate::Span;
+
+/// The length of a sketch, in seconds: what the beginning of the window is a multiple of.
+pub(crate) const PANE_SECONDS: u64 = 15;
+/// The sketches in a window, the one that is not over included.
+pub(crate) const PANES: usize = 20;
+/// The longest that the window is.
+pub(crate) const WINDOW: Span = Span::from_secs(PANE_SECONDS * PANES as u64);
+
+/// The second in which the window that ends in second `now` begins, since 1970.
+pub(crate) const fn window_start(now: u64) -> u64 {
+    ((now / PANE_SECONDS + 1).saturating_sub(PANES as u64)) * PANE_SECONDS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_is_never_longer_than_five_minutes_nor_shorter_by_a_pane() {
+        for now in 1_000_000..1_000_100 {
+            let seconds = now - window_start(now) + 1;
+            assert!((300 - PANE_SECONDS + 1..=300).contains(&seconds), "{seconds}");
+            assert_eq!(window_start(now) % PANE_SECONDS, 0);
+        }
+        assert_eq!(window_start(7), 0);
+    }
+}

@@ -1,0 +1,65 @@
+//! From the text of a policy to the decision: no schedule and no flood gets more than a limit.
+
+use tollgate::store::ManualClock;
+use tollgate::{Call, Limiter, MemoryStore, Policy, Span, Timestamp};
+
+const START: Timestamp = Timestamp::from_secs(1_772_366_400);
+
+fn limiter(policy: &str, max_keys: usize) -> Limiter<MemoryStore<ManualClock>> {
+    let policy = Policy::parse(policy).expect("a policy without mistakes");
+    Limiter::with_store(policy, MemoryStore::with_seed(max_keys, ManualClock::at(START), 7))
+}
+
+/// Seven instants fill seven parts; the burst is merged with the single unit before it.
+fn burst_behind_one(options: &str) -> usize {
+    let limit = format!("{{name: api, by: ip, rate: 100/minute, algorithm: sliding-window, {options}}}");
+    let limiter = limiter(&format!("limits: [{limit}]"), 1_000);
+    let call = Call::new("GET", "/").ip([203, 0, 113, 9]);
+    let schedule = [(0, 1), (13_000, 1), (20_000, 1), (26_000, 1), (32_000, 1), (40_000, 1)];
+    let burst = [(56_000, 1), (56_100, 94), (116_099, 100)];
+    let mut within_a_minute = 0;
+    for (at, requests) in schedule.into_iter().chain(burst) {
+        limiter.store().clock().set(START + Span::from_millis(at));
+        let passed = (0..requests).filter(|_| limiter.check(&call).is_allowed()).count();
+        within_a_minute += if at > 56_099 { passed } else { 0 };
+    }
+    within_a_minute
+}
+
+#[test]
+fn a_strict_window_gives_no_schedule_more_than_its_limit() {
+    assert!(burst_behind_one("parts: 7") >= 180, "the estimate can be talked into this");
+    assert!(burst_behind_one("strict: true, parts: 7") <= 100);
+    assert!(burst_behind_one("strict: true") <= 100);
+}
+
+#[test]
+fn a_flood_under_another_limit_frees_no_drained_key() {
+    for how in
+        ["sliding-log", "sliding-window", "sliding-window, parts: 7", "fixed-window, align: first-request"]
+    {
+        let limiter = limiter(
+            &format!(
+                "max_keys: 2000
+limits:
+  - {{name: drained, endpoint: /d, by: user, rate: 10/20s, algorithm: {how}}}
+  - {{name: flooded, endpoint: /f, by: user, rate: 10/20s, algorithm: {how}}}"
+            ),
+            2_000,
+        );
+        let users: Vec<String> = (0..30_000).map(|n| format!("user-{n}")).collect();
+        let passes =
+            |path, user: usize| limiter.check(&Call::new("GET", path).user(&users[user])).is_allowed();
+        let drained = |limit: usize| (0..200).flat_map(move |user| (0..limit).map(move |_| user));
+        assert_eq!(drained(10).filter(|&user| passes("/d", user)).count(), 2_000, "{how}");
+        for second in 1..20_u32 {
+            limiter.store().clock().set(START + Span::from_secs(second.into()));
+            for user in 0..3_000 {
+                passes("/f", (second as usize * 1_500 + user) % users.len());
+            }
+            // The estimate gives back a little as time passes; nothing does for the others.
+            let freed = drained(1).filter(|&user| passes("/d", user)).count();
+            assert!(freed == 0 || how == "sliding-window", "{how}: {freed} of 200 after {second} s");
+        }
+    }
+}
