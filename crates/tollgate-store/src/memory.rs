@@ -378,6 +378,21 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
+    /// Returns a key's state under a rule only if the store holds it: a floor is not a state
+    /// of the key. In the time of the clock that never steps.
+    fn read_stored(&self, id: RuleId, quota: &Quota, key: &[u8], now: Timestamp) -> Option<State> {
+        let hash = self.hasher.place(id, key);
+        match quota {
+            Quota::Bucket(bucket) if bucket.fits() => {
+                self.table.read_stored(hash, bucket, now).map(State::Bucket)
+            }
+            Quota::FixedWindow(window) if window.fits() => {
+                self.table.read_stored(hash, window, now).map(State::FixedWindow)
+            }
+            _ => self.wide.read_stored(self.wide_key(id, key, hash), self.instant(quota, now)),
+        }
+    }
+
     fn wide_key(&self, rule: RuleId, key: &[u8], hash: u64) -> WideKey {
         WideKey { hashes: [hash, self.hasher.identity(rule, key)], rule }
     }

@@ -117,8 +117,10 @@ impl<C: Clock> Past for History<'_, C> {
 
     fn bound(&self) -> Option<State> {
         let quota = &self.rule.quota;
+        // Not the floor of an evicted key: charges do not raise it, so it would reset the key
+        // at each request.
         let of = |before: &Predecessor| {
-            let state = self.store.read(before.id, &before.quota, self.key, self.now)?;
+            let state = self.store.read_stored(before.id, &before.quota, self.key, self.now)?;
             let counts = before.quota.forgettable_at(&state) > self.now;
             counts.then(|| quota.bound_by(&before.quota, &state, self.now))
         };

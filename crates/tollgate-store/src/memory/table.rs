@@ -354,6 +354,17 @@ impl Table {
         Some(A::shifted(state, now.ahead_of(time)))
     }
 
+    /// Returns a key's state only if the table holds it, in the time of the clock that never steps.
+    pub(super) fn read_stored<A: Packed>(
+        &self,
+        hash: u64,
+        algorithm: &A,
+        now: Timestamp,
+    ) -> Option<A::State> {
+        let time = self.time_of::<A>(now);
+        Some(A::shifted(self.read(hash, algorithm)?, now.ahead_of(time)))
+    }
+
     /// Replaces a key's state by one that is forgotten sooner.
     fn relieve<A: Packed>(&self, hash: u64, algorithm: &A, bound: A::State) {
         let relieve = |state: &mut A::State| {

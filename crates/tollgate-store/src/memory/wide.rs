@@ -136,6 +136,13 @@ impl WideTable {
         Some(shifted(state, at.ahead.saturating_neg()))
     }
 
+    /// Returns a key's state only if the table holds it, in the time of the clock that never steps.
+    pub(super) fn read_stored(&self, key: WideKey, at: Instant) -> Option<State> {
+        let set = lock(self.set(key));
+        let index = set.position(key)?;
+        Some(shifted(set.entries[index].state.clone(), at.ahead.saturating_neg()))
+    }
+
     /// Changes a key's state if it still counts. Returns when it will not.
     pub(super) fn amend(
         &self,

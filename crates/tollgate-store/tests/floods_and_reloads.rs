@@ -1,0 +1,97 @@
+//! A reload of a limit while the store is full, or while the wall clock is wrong, grants no key
+//! more than the larger of the two limits.
+
+use tollgate_core::{Bucket, FixedWindow, Rate, Rule, Timestamp};
+use tollgate_store::{Check, ManualClock, MemoryStore};
+
+const NOON: Timestamp = Timestamp::from_secs(1_800_014_400);
+
+type TestStore = MemoryStore<ManualClock>;
+
+fn store_for(max_keys: usize) -> TestStore {
+    MemoryStore::with_seed(max_keys, ManualClock::at(NOON), 7)
+}
+
+fn bucket(per_day: u64) -> Rule {
+    Rule::new("reloaded", Bucket::new(Rate::per_day(per_day)).unwrap())
+}
+
+fn take(store: &TestStore, rule: &Rule, key: u64, cost: u64) -> bool {
+    store.decide_now(&[Check::new(rule, &key.to_le_bytes(), cost)]).admitted
+}
+
+/// Requests one unit `tries` times. Returns how many requests were admitted.
+fn admitted(store: &TestStore, rule: &Rule, key: u64, tries: u64) -> u64 {
+    (0..tries).map(|_| u64::from(take(store, rule, key, 1))).sum()
+}
+
+/// Drains many keys of another limit, whose states evict those of the limit under test.
+fn flood(store: &TestStore, rule: &Rule, keys: u64) {
+    let evictions = store.evictions();
+    for key in 0..keys {
+        take(store, rule, 1_000_000 + key, 1_000);
+    }
+    assert!(store.evictions() > evictions, "{} does not flood the store", rule.quota);
+}
+
+fn flood_of_windows() -> Rule {
+    Rule::new("flood", FixedWindow::epoch(Rate::per_day(1_000)).unwrap())
+}
+
+#[test]
+fn a_raised_bucket_limits_keys_whose_earlier_state_was_evicted() {
+    for (limit, raised) in [(10, 25), (100, 101)] {
+        let store = store_for(2_000);
+        let before = bucket(limit);
+        let after = bucket(raised).replacing(&before);
+        for key in 0..100 {
+            assert_eq!(admitted(&store, &before, key, limit / 2), limit / 2);
+        }
+        flood(&store, &flood_of_windows(), 40_000);
+        for key in 0..100 {
+            let more = admitted(&store, &after, key, 500);
+            assert!(more <= raised - limit / 2, "{limit} to {raised} a day: {more} more");
+        }
+        let unseen = admitted(&store, &after, 77_777, 500);
+        assert!(unseen <= raised, "{limit} to {raised} a day: {unseen} for a key never seen");
+    }
+}
+
+#[test]
+fn raises_of_a_bucket_in_a_nearly_full_store_grant_only_the_raised_limit() {
+    let store = store_for(1_000);
+    let mut rule = bucket(100);
+    let mut spent: Vec<u64> = (0..900).map(|key| 1 + key % 90).collect();
+    for (key, &cost) in (0..).zip(&spent) {
+        assert!(take(&store, &rule, key, cost));
+    }
+    for raised in 101..104 {
+        rule = bucket(raised).replacing(&rule);
+        for (key, spent) in (0..).zip(&mut spent) {
+            *spent += u64::from(take(&store, &rule, key, 1));
+        }
+        for (key, spent) in (0..).zip(&mut spent) {
+            *spent += admitted(&store, &rule, key, 150);
+            assert!(*spent <= raised, "{spent} of {raised} a day");
+        }
+    }
+}
+
+#[test]
+fn a_raised_window_counts_the_usage_of_evicted_keys() {
+    let flood_of_buckets = Rule::new("flood", Bucket::new(Rate::per_day(1_000)).unwrap());
+    for (limit, raised) in [(20, 25), (20, 21), (20, 40), (10, 12)] {
+        let window = |limit| Rule::new("reloaded", FixedWindow::epoch(Rate::per_day(limit)).unwrap());
+        let store = store_for(2_000);
+        let before = window(limit);
+        let after = window(raised).replacing(&before);
+        for key in 0..200 {
+            assert_eq!(admitted(&store, &before, key, limit + 1), limit);
+        }
+        flood(&store, &flood_of_buckets, 20_000);
+        for key in 0..200 {
+            let more = admitted(&store, &after, key, 60);
+            assert!(more <= raised - limit, "{limit} to {raised} a day: {more} more");
+        }
+    }
+}
