@@ -317,7 +317,8 @@ impl Table {
         })
     }
 
-    /// Changes a key's state if it still counts. Returns the new state.
+    /// Changes a key's state if it still counts; the state of an evicted key starts from its
+    /// floor. Returns the new state.
     pub(super) fn amend<A: Packed>(
         &self,
         hash: u64,
@@ -334,6 +335,10 @@ impl Table {
         };
         let mut lines = self.lines_of(hash).into_iter();
         let found = lines.find_map(|line| self.update_in(&self.lines[line], hash, algorithm, amend));
+        let found = found.or_else(|| {
+            let evicted = self.start(hash, now) != Start::Fresh;
+            evicted.then(|| self.insert(hash, algorithm, now, amend))
+        });
         let found = found.map(|(state, _)| state).filter(|state| algorithm.forgettable_at(state) > time);
         found.map(|state| A::shifted(state, now.ahead_of(time)))
     }

@@ -143,7 +143,8 @@ impl WideTable {
         Some(shifted(set.entries[index].state.clone(), at.ahead.saturating_neg()))
     }
 
-    /// Changes a key's state if it still counts. Returns when it will not.
+    /// Changes a key's state if it still counts; the state of an evicted key starts from its
+    /// floor. Returns when it will not count.
     pub(super) fn amend(
         &self,
         key: WideKey,
@@ -152,7 +153,9 @@ impl WideTable {
         at: Instant,
     ) -> Option<Timestamp> {
         let mut set = lock(self.set(key));
-        let index = set.position(key)?;
+        let Some(index) = set.position(key) else {
+            return self.amend_evicted(&mut set, key, quota, adjustment, at);
+        };
         let entry = &mut set.entries[index];
         if entry.forgettable <= at.now {
             return None;
@@ -160,6 +163,27 @@ impl WideTable {
         quota.adjust(&mut entry.state, adjustment, at.time());
         entry.note(quota, at);
         Some(entry.forgettable)
+    }
+
+    /// The same for a key that is not in its set. `None` if the set has no floor for the key, or
+    /// no place.
+    fn amend_evicted(
+        &self,
+        set: &mut Members,
+        key: WideKey,
+        quota: &Quota,
+        adjustment: Adjustment,
+        at: Instant,
+    ) -> Option<Timestamp> {
+        if set.floors.start(kind(key.rule), at.now) == Start::Fresh {
+            return None;
+        }
+        let place = set.place(at.now);
+        let mut state = state_at(set.start(key.rule, place, at.now), quota, at);
+        quota.adjust(&mut state, adjustment, at.time());
+        let entry = Entry::new(key, state, quota, at);
+        let ends = entry.forgettable;
+        self.file(set, place, entry, at.now).ok().map(|()| ends)
     }
 
     /// Does `act` to a key's state, atomically.
