@@ -1,7 +1,7 @@
 //! A reload of a limit while the store is full, or while the wall clock is wrong, grants no key
 //! more than the larger of the two limits.
 
-use tollgate_core::{Bucket, FixedWindow, Rate, Rule, Span, Timestamp};
+use tollgate_core::{Bucket, FixedWindow, Rate, Rule, SlidingLog, SlidingParts, Span, Timestamp};
 use tollgate_store::{Check, ManualClock, MemoryStore};
 
 const NOON: Timestamp = Timestamp::from_secs(1_800_014_400);
@@ -120,5 +120,29 @@ fn usage_is_charged_to_an_evicted_predecessor() {
         *spent += admitted(&store, &raised, key, 30);
         // A burst of 25, and as many as come back in twelve hours.
         assert!(*spent <= 25 + 12, "{spent} in twelve hours");
+    }
+}
+
+#[test]
+fn a_closed_floor_drains_no_key_for_longer_than_it_is_closed() {
+    let store = store_for(64);
+    let before = Rule::new("reloaded", SlidingLog::new(Rate::per_day(100)).unwrap());
+    let after = Rule::new("reloaded", SlidingParts::new(Rate::per_day(100), 7).unwrap()).replacing(&before);
+    for key in 0..5 {
+        assert!(take(&store, &before, key, 30));
+    }
+    // More rules than there are floors, each for a second.
+    for n in 0..40 {
+        let short = Rule::new(&format!("flood {n}"), SlidingLog::new(Rate::per_second(10)).unwrap());
+        for key in 0..200 {
+            take(&store, &short, 1_000 + key, 10);
+        }
+    }
+    let remaining =
+        |key: u64| store.decide_now(&[Check::new(&after, &key.to_le_bytes(), 0)]).outcomes[0].remaining;
+    assert!((0..5).any(|key| remaining(key) == 0), "no floor is closed");
+    store.clock().advance(Span::from_secs(5));
+    for key in 0..5 {
+        assert_eq!(remaining(key), 70, "key {key}");
     }
 }

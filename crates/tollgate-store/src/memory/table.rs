@@ -210,7 +210,8 @@ impl Table {
         };
         // What is carried over was expressed by the clock that never steps.
         let carried = A::shifted(carried, time.ahead_of(now));
-        let mut state = match self.start(hash, now) {
+        let start = self.start(hash, now);
+        let mut state = match start {
             Start::Fresh => carried,
             start => {
                 let units = algorithm.used(&carried, time);
@@ -220,6 +221,10 @@ impl Table {
             }
         };
         let verdict = act.on(algorithm, &mut state, time);
+        // A closed floor says nothing of this key: its usage is carried over when that has ended.
+        if start == Start::Closed && !matches!(act, Act::Adjust(_)) {
+            return algorithm.describe(&state, verdict, time);
+        }
         // One that says nothing needs no room.
         if algorithm.forgettable_at(&state) > time {
             self.put(hash, algorithm, state, now);

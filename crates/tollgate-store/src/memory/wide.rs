@@ -255,6 +255,11 @@ impl WideTable {
         let mut state = start.clone();
         let verdict = act.on_any(quota, &mut state, time);
         let outcome = quota.describe(&state, verdict, time);
+        // A closed floor says nothing of this key: its usage is carried over when that has ended.
+        let is_closed = set.floors.start(kind(key.rule), now) == Start::Closed;
+        if is_closed && !matches!(act, Act::Adjust(_)) {
+            return Some(outcome);
+        }
         let has_changed = state != start;
         let entry = Entry::new(key, state, quota, at);
         // One that says nothing needs no room.
