@@ -34,6 +34,7 @@ use self::act::Act;
 use self::hash::KeyHasher;
 use self::history::History;
 use self::past::{NoPast, Past};
+use self::sync::{Mutex, lock};
 use self::table::Table;
 use self::wide::{Instant, WideKey, WideTable};
 use self::word::Packed;
@@ -57,6 +58,9 @@ pub struct MemoryStore<C = SystemClock> {
     hasher: KeyHasher,
     table: Table,
     wide: WideTable,
+    /// Locks by key for rules with predecessors: the states of a key under all of them change
+    /// as one.
+    changing: [Mutex<()>; CHANGE_LOCKS],
 }
 
 /// What a store holds, for people and metrics.
@@ -73,6 +77,9 @@ pub struct Usage {
 /// How many checks [`MemoryStore::take_many`] has in flight at once: enough to
 /// hide the memory's latency, few enough to stay in the first-level cache.
 const AHEAD: usize = 16;
+
+/// Locks for keys under rules with predecessors.
+const CHANGE_LOCKS: usize = 64;
 
 impl MemoryStore {
     /// A store for at most this many live keys, on the system's clock.
@@ -94,7 +101,8 @@ impl<C: Clock> MemoryStore<C> {
 
     fn assemble(max_keys: usize, clock: C, hasher: KeyHasher) -> Self {
         let table = Table::new(max_keys, clock.now());
-        Self { clock, hasher, table, wide: WideTable::new(max_keys) }
+        let changing = std::array::from_fn(|_| Mutex::new(()));
+        Self { clock, hasher, table, wide: WideTable::new(max_keys), changing }
     }
 
     /// The clock that decisions are made by.
@@ -331,6 +339,10 @@ impl<C: Clock> MemoryStore<C> {
         if rule.before.is_none() {
             return self.act_after(rule, key, hash, act, now, &NoPast);
         }
+        // Else another request could find the present state charged and the predecessor's not
+        // yet, and lower the present one to it.
+        let lock_index = self.hasher.place(RuleId(0), key) as usize % CHANGE_LOCKS;
+        let _changing = lock(&self.changing[lock_index]);
         let history = History::new(self, rule, key, now);
         let outcome = self.act_after(rule, key, hash, act, now, &history);
         history.follow(act, &outcome);

@@ -1,5 +1,6 @@
 //! Threads never admit one more than the limit between them.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{
@@ -120,4 +121,21 @@ fn no_more_hold_a_slot_than_there_are() {
         0
     });
     assert!(most.into_inner() <= 3);
+}
+
+#[test]
+fn threads_never_admit_one_more_than_a_raised_limit() {
+    let rule = |limit| Rule::new("raised", Bucket::new(Rate::per_day(limit)).unwrap());
+    let before = rule(10);
+    let after = rule(11).replacing(&before);
+    for seed in 0..2_000 {
+        let store = MemoryStore::with_seed(100, ManualClock::at(NOW), seed);
+        assert!(store.decide_now(&[Check::new(&before, b"key", 5)]).admitted);
+        let start = Barrier::new(THREADS as usize);
+        let more = together(|_| {
+            start.wait();
+            (0..20).filter(|_| store.decide_now(&[Check::new(&after, b"key", 1)]).admitted).count() as u64
+        });
+        assert!(5 + more <= 11, "{} of 11 were admitted", 5 + more);
+    }
 }
