@@ -1,7 +1,10 @@
 //! A reload of a limit while the store is full, or while the wall clock is wrong, grants no key
 //! more than the larger of the two limits.
 
-use tollgate_core::{Bucket, FixedWindow, Rate, Rule, SlidingLog, SlidingParts, Span, Timestamp};
+use tollgate_core::{
+    Bucket, Calendar, CalendarUnit, FixedWindow, Quota, Rate, Rule, SlidingLog, SlidingParts, Span,
+    Timestamp, Window,
+};
 use tollgate_store::{Check, ManualClock, MemoryStore};
 
 const NOON: Timestamp = Timestamp::from_secs(1_800_014_400);
@@ -144,5 +147,31 @@ fn a_closed_floor_drains_no_key_for_longer_than_it_is_closed() {
     store.clock().advance(Span::from_secs(5));
     for key in 0..5 {
         assert_eq!(remaining(key), 70, "key {key}");
+    }
+}
+
+#[test]
+fn usage_carried_over_into_a_calendar_day_counts_until_midnight_of_the_wall_clock() {
+    let day = Window::Calendar(Calendar::new(CalendarUnit::Day, "UTC").unwrap());
+    let quotas: [Quota; 3] = [
+        Bucket::new(Rate::per_day(20)).unwrap().into(),
+        FixedWindow::epoch(Rate::per_hour(20)).unwrap().into(),
+        SlidingLog::new(Rate::per_day(20)).unwrap().into(),
+    ];
+    let targets = [FixedWindow::new(20, day.clone()).unwrap(), FixedWindow::tally(20, day).unwrap()];
+    for (quota, target) in quotas.iter().flat_map(|quota| targets.iter().map(move |it| (quota, it))) {
+        for (wall, hours_left) in [(NOON.before(Span::from_hours(6)), 18), (NOON + Span::from_hours(6), 6)] {
+            let store = store_for(2_000);
+            store.clock().set_wall(wall);
+            let before = Rule::new("reloaded", quota.clone());
+            let after = Rule::new("reloaded", target.clone()).replacing(&before);
+            assert_eq!(admitted(&store, &before, 1, 30), 20);
+            let outcome = store.decide_now(&[Check::new(&after, &1u64.to_le_bytes(), 1)]).outcomes[0];
+            assert_eq!(outcome.reset_after, Span::from_hours(hours_left), "{quota}");
+            store.clock().advance(Span::from_secs(hours_left * 3_600 - 1));
+            assert_eq!(admitted(&store, &after, 1, 30), 0, "{quota}, before midnight");
+            store.clock().advance(Span::from_secs(1));
+            assert_eq!(admitted(&store, &after, 1, 30), 20, "{quota}, after midnight");
+        }
     }
 }

@@ -129,6 +129,23 @@ impl FixedWindow {
         if used.count == 0 { self.fresh() } else { FixedWindowState { end, ..used } }
     }
 
+    /// Converts a state that was carried over at `now` of a clock that never steps to the clock
+    /// that the windows are aligned to, where it is `time`. The window closes when that clock
+    /// says so.
+    #[must_use]
+    pub fn realigned(&self, state: FixedWindowState, now: Timestamp, time: Timestamp) -> FixedWindowState {
+        if matches!(self.window, Window::Anchored(_)) || state.count == 0 || now == time {
+            return state;
+        }
+        let closes = self.window.closes(time);
+        let end = if state.end >= self.window.closes(now) {
+            closes
+        } else {
+            state.end.shifted(time.ahead_of(now)).min(closes)
+        };
+        FixedWindowState { end, ..state }
+    }
+
     /// How far a charge may bring the count.
     pub const fn most(&self, overdraft: Overdraft) -> u64 {
         match overdraft {

@@ -209,7 +209,7 @@ impl Table {
             return self.run(hash, algorithm, act, now, &NoPast);
         };
         // What is carried over was expressed by the clock that never steps.
-        let carried = A::shifted(carried, time.ahead_of(now));
+        let carried = algorithm.in_own_time(carried, now, time);
         let start = self.start(hash, now);
         let mut state = match start {
             Start::Fresh => carried,

@@ -245,7 +245,12 @@ impl WideTable {
             return None;
         }
         // Read before the set is locked: the past may lie in the same set.
-        let carried = shifted(past.state()?, at.ahead);
+        let carried = match (quota, past.state()?) {
+            (Quota::FixedWindow(window), State::FixedWindow(state)) => {
+                State::FixedWindow(window.realigned(state, now, time))
+            }
+            (_, other) => other,
+        };
         let mut set = lock(self.set(key));
         if set.counts(key, now) {
             return None;

@@ -88,6 +88,9 @@ pub(super) trait Packed: Algorithm<State: Copy> {
     const FOLLOWS_WALL: bool;
     /// The same state on a clock that is so many microseconds ahead.
     fn shifted(state: Self::State, by: i64) -> Self::State;
+    /// Converts a state that was carried over at `now` of the clock that never steps to the
+    /// time of its own states, where it is `time`.
+    fn in_own_time(&self, state: Self::State, now: Timestamp, time: Timestamp) -> Self::State;
 }
 
 impl Packed for Bucket {
@@ -122,6 +125,10 @@ impl Packed for Bucket {
     const FOLLOWS_WALL: bool = false;
 
     fn shifted(state: BucketState, _by: i64) -> BucketState {
+        state
+    }
+
+    fn in_own_time(&self, state: BucketState, _now: Timestamp, _time: Timestamp) -> BucketState {
         state
     }
 }
@@ -166,6 +173,10 @@ impl Packed for FixedWindow {
 
     fn shifted(state: FixedWindowState, by: i64) -> FixedWindowState {
         FixedWindowState { end: state.end.shifted(by), ..state }
+    }
+
+    fn in_own_time(&self, state: FixedWindowState, now: Timestamp, time: Timestamp) -> FixedWindowState {
+        self.realigned(state, now, time)
     }
 }
 
