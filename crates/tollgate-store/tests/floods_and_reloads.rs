@@ -16,7 +16,7 @@ fn store_for(max_keys: usize) -> TestStore {
 }
 
 fn bucket(per_day: u64) -> Rule {
-    Rule::new("reloaded", Bucket::new(Rate::per_day(per_day)).unwrap())
+    Rule::new("reloaded", Bucket::new(Rate::per_day(per_day)).expect("a quota that can be served"))
 }
 
 fn take(store: &TestStore, rule: &Rule, key: u64, cost: u64) -> bool {
@@ -37,12 +37,12 @@ fn flood(store: &TestStore, rule: &Rule, keys: u64) {
 }
 
 fn flood_of_windows() -> Rule {
-    Rule::new("flood", FixedWindow::epoch(Rate::per_day(1_000)).unwrap())
+    Rule::new("flood", FixedWindow::epoch(Rate::per_day(1_000)).expect("a quota that can be served"))
 }
 
 /// States that count for longer than those of a day.
 fn long_flood(name: &str) -> Rule {
-    Rule::new(name, Bucket::new(Rate::new(1_000, Span::from_days(10))).unwrap())
+    Rule::new(name, Bucket::new(Rate::new(1_000, Span::from_days(10))).expect("a quota that can be served"))
 }
 
 #[test]

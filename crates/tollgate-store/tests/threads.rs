@@ -131,7 +131,7 @@ fn threads_never_admit_one_more_than_a_raised_limit() {
     for seed in 0..2_000 {
         let store = MemoryStore::with_seed(100, ManualClock::at(NOW), seed);
         assert!(store.decide_now(&[Check::new(&before, b"key", 5)]).admitted);
-        let start = Barrier::new(THREADS as usize);
+        let start = Barrier::new(usize::try_from(THREADS).unwrap());
         let more = together(|_| {
             start.wait();
             (0..20).filter(|_| store.decide_now(&[Check::new(&after, b"key", 1)]).admitted).count() as u64
