@@ -14,7 +14,7 @@
 
 use std::borrow::Cow;
 
-use crate::lookup::{Collector, Readers, members};
+use crate::lookup::{Collector, Readers};
 use crate::path::escape;
 
 /// Adds every parameter called `name` in `a=1&b=2`.
@@ -107,18 +107,34 @@ fn is_quoted(value: &[u8]) -> bool {
     matches!(value, [b'"', inner @ .., b'"'] if !inner.iter().any(|byte| matches!(byte, b'"' | b'\\')))
 }
 
-/// Adds the token of every `Bearer token` in a line. Another scheme is an empty value: a
-/// server that finds it finds no token.
+/// Adds the token of `Bearer token`. Another scheme is an empty value: a server that finds it
+/// finds no token.
+///
+/// Servers differ in where a token ends that holds blanks or separators, and some look for
+/// `Bearer` anywhere in a line: every piece behind it is added then.
 pub(crate) fn authorization<'h>(line: &'h [u8], out: &mut impl Collector<'h>) {
     match bearer(line) {
-        Some(token) => out.add_line(token),
+        Some(token) if token.iter().all(is_in_token) => {
+            return out.add(Cow::Borrowed(token), Readers::All);
+        }
+        Some(token) => out.add(Cow::Borrowed(token), Readers::Some),
         None => out.add(Cow::Borrowed(b""), Readers::All),
     }
+    let ends_in_scheme = |piece: &[u8]| {
+        piece.len().checked_sub(6).is_some_and(|at| piece[at..].eq_ignore_ascii_case(b"bearer"))
+    };
+    line.split(|byte| !is_in_token(byte))
+        .filter(|piece| !piece.is_empty())
+        .skip_while(|piece| !ends_in_scheme(piece))
+        .skip(1)
+        .for_each(|piece| out.add(Cow::Borrowed(piece), Readers::Some));
 }
 
-/// Adds the tokens of a line that lists several credentials.
-pub(crate) fn authorization_members<'h>(line: &'h [u8], out: &mut impl Collector<'h>) {
-    members(line).filter_map(bearer).for_each(|token| out.add(Cow::Borrowed(token), Readers::Some));
+/// Whether a byte is part of a token to every server: those of RFC 6750, 2.1, and two that
+/// separate the id of a token from its secret.
+const fn is_in_token(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=' | b'|' | b':')
 }
 
 /// The token of `Bearer token`.

@@ -128,10 +128,6 @@ impl Identify {
                 let out = &mut EveryValue(visit);
                 for place in places.iter().filter(|place| !verified_only || place.is_verified()) {
                     place.collect(view, out);
-                    if *place == Credential::Bearer {
-                        let members = &mut |line| extract::authorization_members(line, out);
-                        view.request.visit_header(AUTHORIZATION, members);
-                    }
                 }
             }
             Places::Own => source.collect(view, &mut EveryValue(visit)),

@@ -51,6 +51,11 @@ fn a_key_with_several_values_counts_by_address_and_never_by_another_source() {
         &[("authorization", "Bearer a"), ("authorization", "Bearer b")],
         &[("authorization", "Basic a"), ("authorization", "Bearer fresh")],
         &[("authorization", "Bearer fresh"), ("authorization", "Digest a")],
+        &[("authorization", "Bearer a fresh")],
+        &[("authorization", "Bearer a;fresh")],
+        &[("authorization", "Bearer a,fresh")],
+        &[("authorization", "Bearer a, Basic fresh")],
+        &[("authorization", "Basic fresh Bearer a")],
     ] {
         check("api_key", "/", lines, ADDRESS);
     }
@@ -80,6 +85,7 @@ fn one_value_that_is_repeated_is_no_ambiguity() {
     check("api_key", "/", &[("x-api-key", "a"), ("x-api-key", "a")], "a");
     check("api_key", "/", &[("authorization", "Bearer a"), ("authorization", "bearer  a")], "a");
     check("api_key", "/", &[("x-api-key", ""), ("authorization", "Bearer a")], "a");
+    check("api_key", "/", &[("authorization", "Bearer 1|a:b.c-_~+/==")], "1|a:b.c-_~+/==");
     check("api_key", "/", &[("x-api-key", "a"), ("authorization", "Bearer b")], "a");
     check("header:x-dn", "/", &[("x-dn", "cn=ann, o=acme")], "cn=ann, o=acme");
     check("cookie:sid", "/", &[("cookie", "sid=a; x=1"), ("cookie", "sid=\"a\"")], "a");
@@ -141,6 +147,11 @@ fn a_denied_value_is_found_among_others() {
         ("/", &[("x-api-key", "a"), ("authorization", "Bearer stolen")]),
         ("/", &[("authorization", "Bearer a, Bearer stolen")]),
         ("/", &[("authorization", "Basic a"), ("authorization", "Bearer stolen")]),
+        ("/", &[("authorization", "Bearer stolen fresh")]),
+        ("/", &[("authorization", "Bearer stolen;fresh")]),
+        ("/", &[("authorization", "Bearer stolen,fresh")]),
+        ("/", &[("authorization", "Bearer stolen, Basic fresh")]),
+        ("/", &[("authorization", "Basic fresh Bearer stolen")]),
         ("/", &[("x-device", "a"), ("x-device", "lost")]),
         ("/", &[("cookie", "sid=a; sid=stolen")]),
         ("/", &[("cookie", "sid=a"), ("cookie", "sid=\"stol%65n\"")]),
@@ -204,6 +215,8 @@ limits:
     check_capacity(POLICY, &two("bad", "free"), None);
     check_capacity(POLICY, &[("x-api-key", "fast"), ("authorization", "Bearer bad")], None);
     check_capacity(POLICY, &[("x-api-key", "a, bad")], None);
+    check_capacity(POLICY, &[("authorization", "Bearer bad fresh")], None);
+    check_capacity(POLICY, &[("authorization", "Basic fresh Bearer bad")], None);
     check_capacity(POLICY, &[("x-api-key", "fast")], Some(1000));
 }
 
@@ -281,6 +294,7 @@ limits:
     let policy = Policy::parse(POLICY).unwrap();
     let keys = [("x-api-key", "a"), ("x-api-key", "b")];
     assert_eq!(key_of(&policy, &get("/api/x", &keys)), "Ambiguous");
+    assert_eq!(key_of(&policy, &get("/api/x", &[("authorization", "Bearer a fresh")])), "Ambiguous");
     assert_eq!(key_of(&policy, &get("/api/x", &[("x-api-key", "a"), ("x-api-key", "stolen")])), "denied");
     let plans = [("x-api-key", "a"), ("x-plan", "pro"), ("x-plan", "x")];
     assert_eq!(key_of(&policy, &get("/api/x", &plans)), "Ambiguous");
