@@ -10,7 +10,7 @@ use http::header::{HeaderMap, HeaderName};
 use smallvec::SmallVec;
 
 /// The headers, in lower case, and where they are honored.
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 25] = [
     // The path: IIS, Symfony, Laminas, ASP.NET, Azure, Envoy, ForgeRock, nginx set-ups.
     "x-original-url",
     "x-original-uri",
@@ -25,6 +25,10 @@ const NAMES: [&str; 22] = [
     "x-http-destinationurl",
     "x-envoy-original-path",
     "x-waws-unencoded-url",
+    // The part of the path that a server takes off before it routes: gunicorn, Flask set-ups.
+    "script-name",
+    "x-script-name",
+    "path-info",
     // The method: Rails, Symfony, Laravel, Express, Spring, OData, Google's and IBM's services.
     "x-http-method-override",
     "x-http-method",
@@ -77,7 +81,7 @@ impl OverrideHeaders {
 
 /// Whether a header asks for the request to be taken for another one.
 pub(crate) fn is_override(name: &str) -> bool {
-    name.starts_with('x') && NAMES.iter().any(|known| reads_as(name, known))
+    name.starts_with(['x', 's', 'p']) && NAMES.iter().any(|known| reads_as(name, known))
 }
 
 /// Whether a server that keeps headers in variables (`HTTP_X_HOST`) takes one for the other: all
@@ -113,6 +117,10 @@ mod tests {
             "X-HTTP-Method-Override",
             "X-Method_Override",
             "X-Host",
+            "SCRIPT_NAME",
+            "Script-Name",
+            "X-Script-Name",
+            "PATH_INFO",
             "X-Hostile",
             "X-Request-Id",
             "Xooriginalourl",
