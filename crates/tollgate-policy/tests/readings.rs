@@ -97,8 +97,12 @@ fn whatwg(path: &[u8]) -> Segments {
     merged(segments).iter().map(|it| decoded(it)).collect()
 }
 
-/// IIS: decodes, takes backslashes for slashes, trims dots and blanks, resolves.
+/// IIS: decodes, takes backslashes for slashes, trims dots and blanks, resolves. Its listener
+/// (http.sys) refuses control characters.
 fn iis(path: &[u8]) -> Segments {
+    if decoded(path).iter().any(u8::is_ascii_control) {
+        return Segments::new();
+    }
     let segments = split(&backslashed(&decoded(path))).into_iter().map(|mut it| {
         while !matches!(&it[..], b"." | b"..") && it.last().is_some_and(|byte| b". ".contains(byte)) {
             it.pop();
@@ -108,16 +112,47 @@ fn iis(path: &[u8]) -> Segments {
     resolved(merged(segments.collect()))
 }
 
+/// Decoded, without tabs and line breaks, and up to a query or fragment.
+fn reparsed(path: &[u8]) -> Vec<u8> {
+    let path = decoded(path).into_iter().filter(|it| !matches!(it, b'\t' | b'\n' | b'\r'));
+    path.take_while(|it| !matches!(it, b'?' | b'#')).collect()
+}
+
+/// `new URL(decodeURIComponent(target), "http://host").pathname`.
+fn decoded_whatwg(path: &[u8]) -> Segments {
+    let path = backslashed(&reparsed(path));
+    let authority = path.starts_with(b"//").then(|| {
+        let name = path.iter().position(|it| *it != b'/').unwrap_or(path.len());
+        path[name..].iter().position(|it| *it == b'/').map_or(&b"/"[..], |at| &path[name + at..])
+    });
+    merged(resolved(split(authority.unwrap_or(&path))))
+}
+
+/// Python's `urlparse(unquote(target)).path`.
+fn urlparse(path: &[u8]) -> Segments {
+    let path = reparsed(path);
+    let rest = path
+        .strip_prefix(b"//")
+        .map(|it| it.iter().position(|it| *it == b'/').map_or(&b"/"[..], |at| &it[at..]));
+    let mut segments = split(rest.unwrap_or(&path));
+    if let Some(last) = segments.last_mut() {
+        last.truncate(last.iter().position(|it| *it == b';').unwrap_or(last.len()));
+    }
+    segments
+}
+
 /// The segments that a server routes a path by.
 type Server = fn(&[u8]) -> Segments;
 
-const SERVERS: [(&str, Server); 6] = [
+const SERVERS: [(&str, Server); 8] = [
     ("nginx", nginx),
     ("wsgi", wsgi),
     ("tomcat", tomcat),
     ("jetty", jetty),
     ("whatwg", whatwg),
     ("iis", iis),
+    ("decoded_whatwg", decoded_whatwg),
+    ("urlparse", urlparse),
 ];
 
 fn policy() -> Policy {
@@ -149,7 +184,8 @@ fn charged(policy: &Policy, path: &str) -> Vec<(String, String)> {
 fn path() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "/", "/", "/", "login", "login", "admin", "users", "7", "x", "..", ".", "%2e%2e", "%2f", "%2F",
-        "%5c", "\\", ";", ";a=1", "%3b", "%20", "%252f", "%2561", "%6cogin", "LOGIN", ".", "%",
+        "%5c", "\\", ";", ";a=1", "%3b", "%20", "%252f", "%2561", "%6cogin", "LOGIN", ".", "%", "%09", "%0a",
+        "%00", "%3f",
     ]);
     prop::collection::vec(piece, 0..9).prop_map(|pieces| format!("/{}", pieces.concat()))
 }
@@ -231,6 +267,17 @@ fn spellings_that_were_seen_in_the_wild_meet_the_limit() {
         "/admin%0a",
         "/admin%3fx",
         "/admin%23x",
+        "/adm%09in/x",
+        "/ad%0Amin",
+        "/a%0ddmin",
+        "/x/.%09./admin",
+        "/x/%2e%09%2e/admin",
+        "/x/.%0a.%2fadmin",
+        "/%0a/x/admin",
+        "/%09%2fx/admin",
+        "/x%00%2f..%2fadmin%3fj",
+        "/a%00b%2f..%2f..%2fadmin%3fz",
+        "/admin%00%3fj",
         "//host/admin/x",
         "/\\host/admin",
         "///host/admin",
@@ -303,6 +350,7 @@ fn an_exception_holds_only_under_every_reading() {
         "/healthz;/../login",
         "/healthz%2f..%2flogin",
         "/healthz%00/login",
+        "/metrics/.%09./login",
         "//x/static",
         "/%2f",
         "/x%2f..",
@@ -344,7 +392,7 @@ fn ambiguous_paths_are_refused_where_the_policy_says_so() {
         }
         for path in [
             "/a%2fb", "/a;b", "/a\\b", "/a%5cb", "/a/../b", "/a/%2e/b", "//a/b", "/a%00", "/a%3fb",
-            "/a%c0%af",
+            "/a%c0%af", "/a%09b", "/a%0ab", "/a%0Db",
         ] {
             assert_eq!(survey(path), Survey::AmbiguousPath, "{setting}: {path}");
         }

@@ -20,10 +20,14 @@ const BACKSLASH: u8 = 1 << 1;
 const RAW_PARAMETERS: u8 = 1 << 2;
 /// `;` up to the next separator is removed, after escapes were decoded.
 const PARAMETERS: u8 = 1 << 3;
-/// `%3F`, `%23` and `%00` end the path: proxies that pass on a decoded path, C strings.
+/// `%3F` and `%23` end the path: proxies that pass on a decoded path, URL parsers behind a decoder.
 const END: u8 = 1 << 4;
 /// `%u002F` and overlong UTF-8 (`%C0%AF`) are decoded: IIS, old Java.
 const LEGACY: u8 = 1 << 5;
+/// `%00` ends the path: C strings.
+const NUL: u8 = 1 << 6;
+/// Tabs and line breaks are removed: URL parsers (WHATWG, Python's `urlsplit`) behind a decoder.
+const STRIP: u8 = 1 << 7;
 
 impl Decoding {
     /// Escapes of separators are text, as RFC 3986 has it.
@@ -45,11 +49,13 @@ impl Decoding {
         subsets.map(move |subset| Self(base | subset)).filter(|it| it.is_plausible())
     }
 
-    /// Parameters are removed once, and legacy escapes are decoded by servers that decode all others.
+    /// Parameters are removed once. Legacy escapes are decoded, and tabs removed, by servers that
+    /// decode all other escapes.
     const fn is_plausible(self) -> bool {
         let Self(steps) = self;
         steps & (RAW_PARAMETERS | PARAMETERS) != RAW_PARAMETERS | PARAMETERS
             && (steps & LEGACY == 0 || steps & (SLASH | BACKSLASH) == SLASH | BACKSLASH)
+            && (steps & STRIP == 0 || steps & SLASH != 0)
     }
 
     const fn takes(self, step: u8) -> bool {
@@ -65,12 +71,20 @@ impl Decoding {
         while at < bytes.len() {
             let Character { byte, width, escaped } = Character::first(&bytes[at..], self.takes(LEGACY));
             at += width;
+            if self.takes(STRIP) && matches!(byte, b'\t' | b'\n' | b'\r') {
+                continue;
+            }
             let separates = match byte {
                 b'/' => !escaped || self.takes(SLASH),
                 b'\\' => self.takes(BACKSLASH) && (!escaped || self.takes(SLASH)),
                 _ => false,
             };
-            if self.takes(END) && escaped && matches!(byte, b'?' | b'#' | 0) {
+            let ends = match byte {
+                b'?' | b'#' => self.takes(END),
+                0 => self.takes(NUL),
+                _ => false,
+            };
+            if ends && escaped {
                 // Parameters that are removed first take the escape along.
                 if in_parameter && self.takes(RAW_PARAMETERS) {
                     continue;
@@ -103,11 +117,14 @@ fn disputed_steps(path: &[u8]) -> u8 {
         match byte {
             b'\\' => steps |= BACKSLASH,
             b';' => has_semicolon = true,
+            b'\t' | b'\n' | b'\r' => steps |= SLASH | STRIP,
             b'%' => match escape(&path[at..]) {
                 Some(b'/') => steps |= SLASH,
                 Some(b'\\') => steps |= SLASH | BACKSLASH,
                 Some(b';') => steps |= PARAMETERS,
-                Some(b'?' | b'#' | 0) => steps |= END,
+                Some(b'?' | b'#') => steps |= END,
+                Some(0) => steps |= NUL,
+                Some(b'\t' | b'\n' | b'\r') => steps |= SLASH | STRIP,
                 _ if legacy_escape(&path[at..]).is_some() => steps |= SLASH | BACKSLASH | PARAMETERS | LEGACY,
                 _ => {}
             },

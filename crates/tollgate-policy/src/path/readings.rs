@@ -5,7 +5,7 @@
 //!
 //! | in the path | readings |
 //! |---|---|
-//! | `%2F`, `%5C`, `\`, `;x`, `%3F`, `%23`, `%00`, `%u002F`, `%C0%AF` | see `decoding` |
+//! | `%2F`, `%5C`, `\`, `;x`, `%3F`, `%23`, `%00`, `%09`, `%0A`, `%0D`, `%u002F`, `%C0%AF` | see `decoding` |
 //! | `.` and `..` | text, or resolved: with empty segments merged first, or last |
 //! | `//` | an empty segment, or one slash; at the front also an authority, as `new URL(target, base)` has it |
 //! | blanks, control characters and dots at the end of a segment | text, or removed, as Windows and patterns that end in `$` do |
