@@ -14,11 +14,17 @@
 
 use std::borrow::Cow;
 
-use crate::lookup::{Collector, Readers};
+use crate::lookup::{Collector, Readers, without_wide_blanks};
 use crate::path::escape;
 
 /// Adds every parameter called `name` in `a=1&b=2`.
 pub(crate) fn query<'q>(query: &'q str, name: &str, out: &mut impl Collector<'q>) {
+    // `new URLSearchParams(query)` takes off a `?` that is part of the first name to others.
+    if query.starts_with('?') {
+        let bare = query.trim_start_matches('?').as_bytes();
+        let first = bare.split(|byte| matches!(byte, b'&' | b';')).next().unwrap_or_default();
+        parameter(first, name, Readers::Some, out);
+    }
     for pair in query.as_bytes().split(|&byte| byte == b'&') {
         parameter(pair, name, Readers::All, out);
         if pair.contains(&b';') {
@@ -45,19 +51,21 @@ fn add_decoded<'t>(text: &'t [u8], plus_is_blank: bool, readers: Readers, out: &
 }
 
 /// Adds every cookie called `name` in `a=1; b="2"`.
-pub(crate) fn cookie<'h>(line: &'h [u8], name: &str, out: &mut impl Collector<'h>) {
-    let mut in_quotes = false;
+///
+/// The lines of a request are one list to servers, which join them: `in_quotes` is whether the
+/// lines before have left a quote open.
+pub(crate) fn cookie<'h>(line: &'h [u8], name: &str, in_quotes: &mut bool, out: &mut impl Collector<'h>) {
     for pair in line.split(|&byte| byte == b';') {
         let pair = pair.trim_ascii();
         // Most pairs have neither: look before counting.
         let is_plain = !pair.iter().any(|byte| matches!(byte, b'"' | b' ' | b'\t' | b','));
-        if is_plain && !in_quotes {
+        if is_plain && !*in_quotes {
             cookie_pair(pair, name, Readers::All, out);
             continue;
         }
         let opens_or_closes = pair.iter().fold(false, |odd, &byte| odd ^ (byte == b'"'));
-        let readers = if in_quotes || opens_or_closes { Readers::Some } else { Readers::All };
-        in_quotes ^= opens_or_closes;
+        let readers = if *in_quotes || opens_or_closes { Readers::Some } else { Readers::All };
+        *in_quotes ^= opens_or_closes;
         cookie_pair(pair, name, readers, out);
         if !halves(pair).is_some_and(|(_, value)| is_quoted(value.trim_ascii())) {
             let pieces = pair.split(|byte| matches!(byte, b' ' | b'\t' | b','));
@@ -71,15 +79,21 @@ fn cookie_pair<'h>(pair: &'h [u8], name: &str, readers: Readers, out: &mut impl 
     let ((key, value), readers) = halves(pair).map_or(((pair, &b""[..]), Readers::Some), |it| (it, readers));
     let (key, value) = (key.trim_ascii(), value.trim_ascii());
     if let Some(named) = name_readers(key, name, false) {
-        let readers = narrower(readers, named);
-        match value {
-            _ if is_quoted(value) => add_decoded(&value[1..value.len() - 1], false, readers, out),
-            [b'"', inner @ .., b'"'] => {
-                out.add(unslashed(inner), Readers::Some);
-                add_decoded(value, false, Readers::Some, out);
-            }
-            _ => add_decoded(value, false, readers, out),
+        cookie_value(value, narrower(readers, named), out);
+        if let Some(bare) = without_wide_blanks(value) {
+            cookie_value(bare, Readers::Some, out);
         }
+    }
+}
+
+fn cookie_value<'h>(value: &'h [u8], readers: Readers, out: &mut impl Collector<'h>) {
+    match value {
+        _ if is_quoted(value) => add_decoded(&value[1..value.len() - 1], false, readers, out),
+        [b'"', inner @ .., b'"'] => {
+            out.add(unslashed(inner), Readers::Some);
+            add_decoded(value, false, Readers::Some, out);
+        }
+        _ => add_decoded(value, false, readers, out),
     }
 }
 
@@ -169,6 +183,7 @@ fn name_readers(written: &[u8], name: &str, plus_is_blank: bool) -> Option<Reade
         return Some(Readers::All);
     }
     let trimmed = written.trim_ascii();
+    let trimmed = without_wide_blanks(trimmed).unwrap_or(trimmed);
     let without_index = trimmed.iter().position(|&byte| byte == b'[').map_or(trimmed, |at| &trimmed[..at]);
     (is_same_variable(trimmed, name) || is_same_variable(without_index, name)).then_some(Readers::Some)
 }
@@ -226,7 +241,7 @@ mod tests {
     #[track_caller]
     fn check_cookie(written: &str, expected: Option<&str>) {
         let mut single = SingleValue::default();
-        cookie(written.as_bytes(), "sid", &mut single);
+        cookie(written.as_bytes(), "sid", &mut false, &mut single);
         assert_eq!(shown(single).as_deref(), expected, "{written}");
     }
 

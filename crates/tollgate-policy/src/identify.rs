@@ -184,7 +184,8 @@ impl KeySource {
                 });
             }
             Self::Cookie(name) => {
-                request.visit_header("cookie", &mut |line| extract::cookie(line, name, out));
+                let mut in_quotes = false;
+                request.visit_header("cookie", &mut |line| extract::cookie(line, name, &mut in_quotes, out));
             }
             Self::Query(name) => {
                 if let Some(query) = request.query() {

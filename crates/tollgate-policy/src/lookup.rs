@@ -43,8 +43,36 @@ pub(crate) trait Collector<'r> {
 
     /// Adds a header line, which is one value to some servers and a list to others (RFC 9110, 5.3).
     fn add_line(&mut self, line: &'r [u8]) {
-        self.add(Cow::Borrowed(line.trim_ascii()), Readers::All);
+        self.add_trimmed(line);
     }
+
+    /// Adds a header line, and also without the blanks that only some servers remove.
+    fn add_trimmed(&mut self, line: &'r [u8]) {
+        let line = line.trim_ascii();
+        self.add(Cow::Borrowed(line), Readers::All);
+        if let Some(bare) = without_wide_blanks(line) {
+            self.add(Cow::Borrowed(bare), Readers::Some);
+        }
+    }
+}
+
+/// A text without blanks around it that are not ASCII: `None` where there are none. Servers that
+/// take a header for Latin-1 or for UTF-8 remove them with all others.
+pub(crate) fn without_wide_blanks(text: &[u8]) -> Option<&[u8]> {
+    if text.first().is_none_or(u8::is_ascii) && text.last().is_none_or(u8::is_ascii) {
+        return None;
+    }
+    // A letter of UTF-8 may end in a byte that is a blank in Latin-1.
+    let bare = match std::str::from_utf8(text) {
+        Ok(text) => text.trim_matches(|it: char| it.is_whitespace() || it == '\u{FEFF}').as_bytes(),
+        Err(_) => {
+            let is_blank = |byte: &u8| matches!(byte, 0xA0 | 0x85 | 0xC2) || byte.is_ascii_whitespace();
+            let start = text.iter().position(|byte| !is_blank(byte)).unwrap_or(text.len());
+            let end = text.iter().rposition(|byte| !is_blank(byte)).map_or(start, |at| at + 1);
+            &text[start..end]
+        }
+    };
+    (bare.len() < text.len()).then_some(bare)
 }
 
 /// Keeps the single value of a property.
@@ -89,8 +117,8 @@ impl<'r, F: FnMut(&[u8])> Collector<'r> for EveryValue<F> {
     }
 
     fn add_line(&mut self, line: &'r [u8]) {
-        self.add(Cow::Borrowed(line.trim_ascii()), Readers::All);
-        members(line).for_each(|member| self.add(Cow::Borrowed(member), Readers::Some));
+        self.add_trimmed(line);
+        members(line).for_each(|member| self.add_trimmed(member));
     }
 }
 

@@ -78,6 +78,31 @@ fn a_spelling_that_only_some_servers_understand_names_no_caller() {
     check("query:user", "/?user[]=fresh", &[], ADDRESS);
     check("cookie:sid", "/", &[("cookie", "x=1 sid=fresh")], ADDRESS);
     check("cookie:sid", "/", &[("cookie", "x=\"; sid=fresh; y=\"")], ADDRESS);
+    check("cookie:sid", "/", &[("cookie", "x=\""), ("cookie", "sid=fresh; y=\"")], ADDRESS);
+    check("query:user", "/??user=fresh", &[], ADDRESS);
+}
+
+#[test]
+fn blanks_that_only_some_servers_remove_make_no_new_caller() {
+    let denied =
+        Policy::parse("deny: [{'cookie:sid': S}, {'header:x-device': S}]\nlimits: [{by: ip, bucket: 1/s}]")
+            .unwrap();
+    for (source, name, value) in [
+        ("cookie:sid", "cookie", &b"sid=S\xA0"[..]),
+        ("cookie:sid", "cookie", b"sid=S\x85\x85; a=1"),
+        ("cookie:sid", "cookie", b"sid=\xA0S"),
+        ("cookie:sid", "cookie", b"sid=\"S\"\xA0"),
+        ("cookie:sid", "cookie", b"\xA0sid=S"),
+        ("cookie:sid", "cookie", b"a=1;\x85 sid\xA0=S"),
+        ("cookie:sid", "cookie", b"sid=S\xC2\xA0"),
+        ("header:x-device", "x-device", b"S\xA0"),
+        ("header:x-device", "x-device", b"S\xE3\x80\x80"),
+    ] {
+        let call = get("/", &[]).header(name, value);
+        assert_eq!(key_of(&by(source, ", missing: skip"), &call), ADDRESS, "{}", value.escape_ascii());
+        assert_eq!(key_of(&denied, &call), "denied", "{}", value.escape_ascii());
+    }
+    check("header:x-device", "/", &[("x-device", "voil\u{E0}")], "voil\u{E0}");
 }
 
 #[test]
@@ -159,6 +184,7 @@ fn a_denied_value_is_found_among_others() {
         ("/?user=a&user=mallory", &[]),
         ("/?user=a;user=mallory", &[]),
         ("/?user=a&USER=mallory", &[]),
+        ("/??user=mallory", &[]),
         ("/", &[("x-user-id", "ann"), ("x-user-id", "eve"), ("x-app", "new"), ("x-app", "old")]),
     ] {
         assert_eq!(key_of(&policy, &get(target, headers)), "denied", "{target} {headers:?}");
