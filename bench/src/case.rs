@@ -9,7 +9,7 @@ mod limiter;
 mod single;
 
 pub use self::field::Field;
-pub use self::single::meet;
+pub use self::single::acquire;
 use crate::contest::{Contestant, Plan};
 use crate::subject::{self, Offer, PingoraDefault, Subject as _, Tollgate};
 

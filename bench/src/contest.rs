@@ -98,9 +98,9 @@ pub fn hold(mut entries: Vec<Entry>, plan: Plan) -> Vec<Score> {
     let mut runs = vec![Vec::new(); entries.len()];
     for round in 0.. {
         // On a busy machine go on for a while, until there are quiet rounds enough.
-        let enough =
-            round >= plan.rounds && (!plan.contended || runs.iter().all(|runs| quiet(runs) >= ENOUGH));
-        if enough || round >= PATIENCE * plan.rounds {
+        let enough = round >= plan.rounds
+            && (!plan.contended || runs.iter().all(|runs| quiet(runs) >= ENOUGH_QUIET_ROUNDS));
+        if enough || round >= MAX_ROUNDS_FACTOR * plan.rounds {
             break;
         }
         for (entry, runs) in entries.iter_mut().zip(&mut runs) {
@@ -121,15 +121,15 @@ pub fn hold(mut entries: Vec<Entry>, plan: Plan) -> Vec<Score> {
 }
 
 /// So many times the rounds planned, and no more.
-const PATIENCE: usize = 3;
+const MAX_ROUNDS_FACTOR: usize = 3;
 /// Waiting less than this share of the time is not waiting.
-pub const QUIET: f64 = 0.05;
+pub const MAX_WAITING_SHARE: f64 = 0.05;
 
 /// So many quiet rounds are enough.
-const ENOUGH: usize = 9;
+const ENOUGH_QUIET_ROUNDS: usize = 9;
 
 fn quiet(runs: &[Run]) -> usize {
-    runs.iter().filter(|run| run.waiting() < QUIET).count()
+    runs.iter().filter(|run| run.waiting() < MAX_WAITING_SHARE).count()
 }
 
 fn fastest(runs: &[Run]) -> Run {
@@ -139,7 +139,7 @@ fn fastest(runs: &[Run]) -> Run {
 /// The median of the quiet rounds, or of the few that were the least busy.
 fn typical(runs: &mut [Run]) -> Run {
     runs.sort_by(|one, other| one.waiting().total_cmp(&other.waiting()));
-    let count = quiet(runs).max(ENOUGH).min(runs.len());
+    let count = quiet(runs).max(ENOUGH_QUIET_ROUNDS).min(runs.len());
     let calm = &mut runs[..count];
     calm.sort_by_key(|run| run.elapsed);
     calm[count / 2]

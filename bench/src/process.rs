@@ -96,14 +96,14 @@ pub fn others() -> io::Result<Duration> {
 }
 
 /// Without its core for more than this share of the time, a program was disturbed.
-const WAITED: f64 = 0.05;
+const MAX_WAITED_SHARE: f64 = 0.05;
 /// And so was whatever it works with, with others on more than this share of a core.
-const OTHERS: f64 = 0.10;
+const MAX_OTHERS_SHARE: f64 = 0.10;
 
 /// Whether other programs took time from what was measured: so much of the time it
 /// waited for its core, so many cores did others use.
 pub fn are_disturbing(waited: f64, others: f64) -> bool {
-    waited > WAITED || others > OTHERS
+    waited > MAX_WAITED_SHARE || others > MAX_OTHERS_SHARE
 }
 
 /// Time that threads have spent, and wanted to.

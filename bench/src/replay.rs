@@ -10,5 +10,5 @@ pub mod contestant;
 pub mod made;
 pub mod report;
 
-pub use contestant::{Contestant, Reading};
+pub use contestant::{Contestant, ReadOptions};
 pub use report::ReplayReport;

@@ -20,7 +20,7 @@ pub use self::row::{Entry, Row, ratio};
 pub use self::table::Rows;
 
 /// How often a measurement is tried, on a machine where others are at work.
-const PATIENCE: usize = 4;
+const MAX_TRIES: usize = 4;
 
 /// What one measurement came to.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -102,7 +102,7 @@ impl Sample {
     /// Measures, again if others disturbed it, and takes the calmest.
     pub fn calmest(measure: impl Fn() -> io::Result<Self>) -> io::Result<Self> {
         let mut calmest = measure()?;
-        for _ in 1..PATIENCE {
+        for _ in 1..MAX_TRIES {
             if !calmest.is_disturbed() {
                 break;
             }

@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use crate::zipf::{Dice, Zipf, mixed};
+use crate::zipf::{Rng, Zipf, mixed};
 
 /// Shortest and longest key, in bytes.
 pub const LENGTHS: std::ops::RangeInclusive<usize> = 16..=40;
@@ -75,8 +75,8 @@ impl Text {
 
     /// So many requests for so many keys, each as likely as any.
     pub fn uniform(keys: usize, requests: usize) -> Self {
-        let mut dice = Dice::new();
-        Self::collect((0..requests).map(|_| dice.below(keys)))
+        let mut rng = Rng::new();
+        Self::collect((0..requests).map(|_| rng.below(keys)))
     }
 }
 

@@ -13,7 +13,7 @@ pub struct Zipf {
     sums: Vec<f64>,
     /// Rank to key.
     keys: Vec<usize>,
-    dice: Dice,
+    rng: Rng,
 }
 
 impl Zipf {
@@ -29,12 +29,12 @@ impl Zipf {
             sum
         });
         let sums = sums.collect();
-        let mut dice = Dice::new();
+        let mut rng = Rng::new();
         let mut shuffled: Vec<usize> = (0..keys).collect();
         for last in (1..keys).rev() {
-            shuffled.swap(last, dice.below(last + 1));
+            shuffled.swap(last, rng.below(last + 1));
         }
-        Self { sums, keys: shuffled, dice }
+        Self { sums, keys: shuffled, rng }
     }
 }
 
@@ -42,18 +42,18 @@ impl Iterator for Zipf {
     type Item = usize;
 
     fn next(&mut self) -> Option<usize> {
-        let at = self.dice.fraction() * self.sums.last()?;
+        let at = self.rng.fraction() * self.sums.last()?;
         let rank = self.sums.partition_point(|sum| *sum < at);
         self.keys.get(rank.min(self.keys.len() - 1)).copied()
     }
 }
 
 /// `splitmix64` with a fixed seed: good enough for choosing keys, and the same in each run.
-pub struct Dice(u64);
+pub struct Rng(u64);
 
-impl Dice {
-    /// The same dice every time.
-    #[allow(clippy::new_without_default, reason = "dice have no default throw")]
+impl Rng {
+    /// Seeded: the same numbers in every run.
+    #[allow(clippy::new_without_default, reason = "a seed is not a default")]
     pub const fn new() -> Self {
         Self(0x7011_6a7e)
     }

@@ -3,12 +3,14 @@
 //! - [`arrows`]: which crate may depend on which.
 //! - [`sources`]: what every source file owes its reader.
 //! - [`faults`]: the table of what was measured while Redis was broken.
+//! - [`vocabulary`]: words that are retired.
 //! - [`mod@reference`]: documents generated from the code, checked for staleness.
 
 pub mod arrows;
 pub mod faults;
 pub mod reference;
 pub mod sources;
+pub mod vocabulary;
 
 use std::path::PathBuf;
 
@@ -22,6 +24,7 @@ pub fn findings() -> std::io::Result<Vec<String>> {
     let root = root();
     let mut findings = arrows::findings(&root)?;
     findings.extend(sources::findings(&root)?);
+    findings.extend(vocabulary::findings(&root)?);
     findings.extend(reference::findings(&root)?);
     Ok(findings)
 }

@@ -11,7 +11,7 @@ const GENERATED: [Generated; 5] = [
     ("docs/policy.schema.json", |_| Ok(schema().into())),
     ("docs/tests.schema.json", |_| Ok(tests_schema().into())),
     ("docs/openapi.json", |_| Ok(openapi().into())),
-    ("docs/traps.md", |_| Ok(tollgate_policy::Trap::document().into())),
+    ("docs/lints.md", |_| Ok(tollgate_policy::Lint::document().into())),
     ("crates/tollgate-rls/proto/descriptors.bin", descriptors),
 ];
 
@@ -47,7 +47,7 @@ fn schema() -> String {
 
 /// The JSON Schema of a file of tests, for editors.
 fn tests_schema() -> String {
-    format!("{:#}\n", tollgate_suite::schema())
+    format!("{:#}\n", tollgate_policy_test::schema())
 }
 
 /// The decision API, for whoever writes a client.

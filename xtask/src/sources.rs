@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 /// A longer file says in its header why it is not two.
-const LONG: usize = 600;
+const MAX_LINES: usize = 600;
 
 /// Files that do not.
 pub fn findings(root: &Path) -> io::Result<Vec<String>> {
@@ -23,9 +23,9 @@ pub fn findings(root: &Path) -> io::Result<Vec<String>> {
         if header.is_empty() && !text.starts_with("#![doc = include_str!") {
             findings.push(format!("{shown}: begin with a `//!` header: what it is, and what is not here"));
         }
-        if text.lines().count() > LONG && !header.iter().any(|line| line.contains("One file because")) {
+        if text.lines().count() > MAX_LINES && !header.iter().any(|line| line.contains("One file because")) {
             findings.push(format!(
-                "{shown}: over {LONG} lines; split it, or say `One file because …` in the header"
+                "{shown}: over {MAX_LINES} lines; split it, or say `One file because …` in the header"
             ));
         }
         // Spelt in two halves so that this file does not find itself.

@@ -88,7 +88,7 @@ fn time(group: &[Case], field: &Field, rows: &mut Vec<Row>, remarks: &mut Vec<St
         if wrong > 0.0 {
             remarks.push(format!("{subject} answered {wrong:.1} % of {} wrongly", case.name));
         }
-        if score.waited > contest::QUIET {
+        if score.waited > contest::MAX_WAITING_SHARE {
             let waited = score.waited * 100.0;
             remarks.push(format!(
                 "{}, {subject}: the machine was busy, threads waited for a core {waited:.0} % of the time; \
@@ -122,7 +122,7 @@ impl Visitor for BytesPerKey<'_> {
         let known = self.0.each();
         let (subject, bytes) = heap::held_by(|| {
             let subject = S::new(Offer::Ample, known.len());
-            case::meet(&subject, Offer::Ample, known);
+            case::acquire(&subject, Offer::Ample, known);
             subject
         });
         drop(subject);
@@ -139,7 +139,7 @@ impl Visitor for FirstRequests<'_> {
     #[allow(clippy::cast_precision_loss, reason = "keys are far below 2^52")]
     fn visit<S: Subject>(self) -> Option<String> {
         let known = self.0.each();
-        let refused = case::meet(&S::new(Offer::Spent, known.len()), Offer::Spent, known);
+        let refused = case::acquire(&S::new(Offer::Spent, known.len()), Offer::Spent, known);
         let share = refused as f64 * 100.0 / known.len() as f64;
         (refused > 0).then(|| {
             format!(

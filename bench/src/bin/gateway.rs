@@ -23,7 +23,7 @@ const USAGE: &str = "usage: gateway [OPTION VALUE]...
   --seconds N        how long, each time, 1 to 30 (5)";
 
 /// Longer, and nginx admits what it should refuse: its slowest limit is one a minute.
-const LONGEST: u64 = 30;
+const MAX_SECONDS: u64 = 30;
 
 fn main() -> ExitCode {
     command_line::run("gateway", USAGE, |arguments| {
@@ -51,7 +51,7 @@ impl Options {
                 "--envoy" => options.envoy = value.into(),
                 "--only" => options.only = command_line::names(value),
                 "--rounds" => options.rounds = command_line::number(value, 1..=usize::MAX)?,
-                "--seconds" => options.seconds = command_line::number(value, 1..=LONGEST)?,
+                "--seconds" => options.seconds = command_line::number(value, 1..=MAX_SECONDS)?,
                 _ => return None,
             }
             Some(())

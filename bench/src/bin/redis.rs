@@ -20,10 +20,10 @@ const USAGE: &str = "usage: redis [OPTION VALUE]...
   --seconds N     how long, each time, 0.1 to 10 (1.5)";
 
 /// Longer, and keys that should always be admitted could run out of what they may spend.
-const LONGEST: f64 = 10.0;
+const MAX_SECONDS: f64 = 10.0;
 
 /// Shorter, and there is nothing to be seen.
-const SHORTEST: f64 = 0.1;
+const MIN_SECONDS: f64 = 0.1;
 
 fn main() -> ExitCode {
     command_line::run("redis", USAGE, |arguments| {
@@ -47,7 +47,7 @@ impl Options {
         command_line::read(arguments, USAGE, |option, value| {
             match option {
                 "--rounds" => options.rounds = command_line::number(value, 1..=usize::MAX)?,
-                "--seconds" => options.seconds = command_line::number(value, SHORTEST..=LONGEST)?,
+                "--seconds" => options.seconds = command_line::number(value, MIN_SECONDS..=MAX_SECONDS)?,
                 _ => return None,
             }
             Some(())

@@ -34,7 +34,7 @@ impl Options {
         command_line::read(arguments, USAGE, |option, value| {
             match option {
                 "--tollgate" => options.tollgate = value.into(),
-                "--lines" => options.lines = command_line::number(value, 1..=made::MOST / 4)?,
+                "--lines" => options.lines = command_line::number(value, 1..=made::MAX_LINES / 4)?,
                 "--rounds" => options.rounds = command_line::number(value, 1..=usize::MAX)?,
                 _ => return None,
             }

@@ -22,7 +22,7 @@ const USAGE: &str = "usage: service [OPTION VALUE]...
   --seconds N          about how long, each time, 1 to 20 (4)";
 
 /// Longer, and a load reaches a limit that is to be ample.
-const LONGEST: u64 = 20;
+const MAX_SECONDS: u64 = 20;
 
 fn main() -> ExitCode {
     command_line::run("service", USAGE, |arguments| {
@@ -51,7 +51,7 @@ impl Options {
                 "--throttlecrab" => options.programs.throttlecrab = value.into(),
                 "--only" => options.only = command_line::names(value),
                 "--rounds" => options.rounds = command_line::number(value, 1..=usize::MAX)?,
-                "--seconds" => options.seconds = command_line::number(value, 1..=LONGEST)?,
+                "--seconds" => options.seconds = command_line::number(value, 1..=MAX_SECONDS)?,
                 _ => return None,
             }
             Some(())

@@ -21,7 +21,7 @@ pub(super) struct Batches {
 impl Batches {
     pub(super) fn new(field: &Field, spread: Spread) -> Self {
         let subject = Tollgate::new(Offer::Ample, field.keys());
-        single::meet(&subject, Offer::Ample, field.each());
+        single::acquire(&subject, Offer::Ample, field.each());
         Self { subject, keys: field.requests(spread).clone() }
     }
 }

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use tollgate::{Call, Limiter};
 use tollgate_core::Rule;
 use tollgate_store::{Check, MemoryStore};
-use tollgate_watch::{WatchSettings, Watcher};
+use tollgate_telemetry::{WatchSettings, Watcher};
 
 use crate::contest::{self, Contestant, Expected, Run};
 use crate::stream::{Stream as _, Text};

@@ -48,14 +48,14 @@ struct Single<S: Subject> {
 impl<S: Subject> Single<S> {
     fn new(offer: Offer, threads: Threads, known: &Text, requests: &Text) -> Self {
         let subject = S::new(offer, known.len());
-        meet(&subject, offer, known);
+        acquire(&subject, offer, known);
         Self { subject, keys: S::Keys::of(requests), offer, threads }
     }
 }
 
 /// Lets a subject see every key, and spend what it must have spent. Says how
 /// many keys were refused the first time they came, which none should be.
-pub fn meet<S: Subject>(subject: &S, offer: Offer, known: &Text) -> usize {
+pub fn acquire<S: Subject>(subject: &S, offer: Offer, known: &Text) -> usize {
     let more = match offer {
         Offer::Ample => 0,
         Offer::Spent => subject::SPENT_BURST - 1,

@@ -8,7 +8,7 @@ use super::contestant::{self, Contestant, Duty};
 use super::perf::Perf;
 use super::probe::{self, Answer};
 use super::upstream;
-use super::wrk::{self, Seen};
+use super::wrk::{self, WrkReport};
 use crate::cores::Cores;
 use crate::sample::Sample;
 use crate::server::Server;
@@ -18,7 +18,7 @@ const WARM_UP: u64 = 1;
 
 /// One request in so many may be admitted where all should be refused: a limit
 /// of nginx cannot be less than one a minute.
-const FEW: u64 = 1_000;
+const MAX_ADMITTED_ONE_IN: u64 = 1_000;
 
 /// What all measurements of a run share.
 pub struct Track {
@@ -94,11 +94,11 @@ fn dutiful(name: &str, duty: Duty, answer: &Answer) -> io::Result<()> {
 }
 
 /// Wants every answer of a run to be the same.
-fn all_as_expected(name: &str, duty: Duty, seen: &Seen) -> io::Result<()> {
+fn all_as_expected(name: &str, duty: Duty, seen: &WrkReport) -> io::Result<()> {
     let requests = seen.pace.requests;
     let (wrong, tolerated) = match duty {
         Duty::Off | Duty::Admit => (seen.refused, 0),
-        Duty::Refuse => (requests.saturating_sub(seen.refused), requests / FEW),
+        Duty::Refuse => (requests.saturating_sub(seen.refused), requests / MAX_ADMITTED_ONE_IN),
     };
     if requests > 0 && seen.errors == 0 && wrong <= tolerated {
         return Ok(());
@@ -138,7 +138,7 @@ mod tests {
 
     fn check(duty: Duty, refused: u64, errors: u64, counts: bool) {
         let pace = Pace { requests: 10_000, per_second: 1.0, p50_us: 1.0, p99_us: 1.0 };
-        let seen = Seen { pace, refused, errors };
+        let seen = WrkReport { pace, refused, errors };
         assert_eq!(all_as_expected("x", duty, &seen).is_ok(), counts, "{duty:?} {seen:?}");
     }
 }

@@ -12,7 +12,7 @@ pub const CONNECTIONS: usize = 64;
 
 /// What wrk saw.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Seen {
+pub struct WrkReport {
     /// Answers of any kind, and how fast they came.
     pub pace: Pace,
     /// Answers other than 2xx and 3xx.
@@ -31,7 +31,7 @@ pub fn version() -> io::Result<String> {
 
 /// Loads a gateway for so many seconds. `before` is a program that wraps wrk, and
 /// its arguments; empty for none.
-pub fn run(address: SocketAddr, seconds: u64, before: &[String]) -> io::Result<Seen> {
+pub fn run(address: SocketAddr, seconds: u64, before: &[String]) -> io::Result<WrkReport> {
     let mut command = match before {
         [] => Command::new("wrk"),
         [program, arguments @ ..] => {
@@ -45,7 +45,7 @@ pub fn run(address: SocketAddr, seconds: u64, before: &[String]) -> io::Result<S
 }
 
 /// Runs wrk with all that is not its alone to say: whom it asks for what.
-pub fn run_as(mut command: Command, seconds: u64) -> io::Result<Seen> {
+pub fn run_as(mut command: Command, seconds: u64) -> io::Result<WrkReport> {
     command.arg("--threads=1").arg(format!("--connections={CONNECTIONS}"));
     command.arg(format!("--duration={seconds}s")).arg("--latency");
     let output = command.output().map_err(|error| io::Error::other(format!("cannot start wrk: {error}")))?;
@@ -56,7 +56,7 @@ pub fn run_as(mut command: Command, seconds: u64) -> io::Result<Seen> {
     })
 }
 
-fn parse(said: &str) -> Option<Seen> {
+fn parse(said: &str) -> Option<WrkReport> {
     let after = |mark: &str| said.lines().find_map(|line| line.trim().strip_prefix(mark)).map(str::trim);
     let requests = said.lines().find_map(|line| line.split_once(" requests in "))?.0.trim().parse().ok()?;
     let refused = match after("Non-2xx or 3xx responses:") {
@@ -73,7 +73,7 @@ fn parse(said: &str) -> Option<Seen> {
         p50_us: microseconds(after("50%")?)?,
         p99_us: microseconds(after("99%")?)?,
     };
-    Some(Seen { pace, refused, errors })
+    Some(WrkReport { pace, refused, errors })
 }
 
 /// wrk chooses the unit, as h2load does: `812.00us`, `1.02ms`, `2.00s`, `1.00m`.
@@ -92,7 +92,7 @@ pub(crate) fn microseconds(text: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Pace, Seen, parse};
+    use super::{Pace, WrkReport, parse};
 
     const SAID: &str = "Running 4s test @ http://127.0.0.1:9002/api/v1/posts
   1 threads and 64 connections
@@ -126,7 +126,7 @@ mod tests {
     fn check(more: &str, refused: u64, errors: u64) {
         let said = format!("{SAID}{more}Requests/sec:  28194.76\nTransfer/sec:      4.52MB\n");
         let pace = Pace { requests: 112_933, per_second: 28_194.76, p50_us: 840.0, p99_us: 17_070.0 };
-        let expected = Seen { pace, refused, errors };
+        let expected = WrkReport { pace, refused, errors };
         assert_eq!(parse(&said), Some(expected), "{more}");
     }
 }

@@ -13,7 +13,7 @@ use ::redis::{Script, cmd};
 use tollgate_store::{Check, Store as _};
 
 use super::caller::Caller;
-use super::instance::{Instance, PATIENCE};
+use super::instance::{CALL_TIMEOUT, Instance};
 use super::keys::Keys;
 use super::{ours, told};
 
@@ -109,7 +109,7 @@ impl Caller for Bare {
 /// Listens to what a server is asked.
 fn listen(address: SocketAddr) -> io::Result<BufReader<TcpStream>> {
     let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(CALL_TIMEOUT))?;
     stream.write_all(b"MONITOR\r\n")?;
     let mut stream = BufReader::new(stream);
     stream.read_line(&mut String::new())?;

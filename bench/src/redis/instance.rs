@@ -14,7 +14,7 @@ use crate::process::Family;
 use crate::server::{Server, free_address};
 
 /// Longer than any call takes, on however busy a machine.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A running Redis. Ends when dropped.
 pub struct Instance {
@@ -141,8 +141,8 @@ pub fn command(address: SocketAddr, folder: &Path) -> Command {
 
 async fn connect(client: &Client) -> io::Result<MultiplexedConnection> {
     let patience = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(PATIENCE))
-        .set_response_timeout(Some(PATIENCE));
+        .set_connection_timeout(Some(CALL_TIMEOUT))
+        .set_response_timeout(Some(CALL_TIMEOUT));
     let connected = client.get_multiplexed_async_connection_with_config(&patience).await;
     connected.map_err(|error| told(&error))
 }
@@ -154,7 +154,7 @@ fn field<'t>(info: &'t str, name: &str) -> Option<&'t str> {
 /// Whether a Redis answers there.
 fn pong(address: SocketAddr) -> io::Result<()> {
     let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(CALL_TIMEOUT))?;
     stream.write_all(b"PING\r\n")?;
     let mut answer = [0; 7];
     stream.read_exact(&mut answer)?;

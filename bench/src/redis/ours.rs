@@ -3,14 +3,14 @@
 use std::io;
 
 use tollgate_core::{
-    Adjustment, Bucket, Concurrency, Demand, FixedWindow, Owner, Quota, QuotaError, Rate, Rule, SlidingLog,
+    Adjustment, Amount, Bucket, Concurrency, FixedWindow, Owner, Quota, QuotaError, Rate, Rule, SlidingLog,
     SlidingWindow, Span,
 };
 use tollgate_redis::{RedisSettings, RedisStore};
 use tollgate_store::{Answer, Check, Store as _};
 
 use super::caller::Caller;
-use super::instance::{Instance, PATIENCE};
+use super::instance::{CALL_TIMEOUT, Instance};
 use super::keys::Keys;
 use super::told;
 
@@ -32,7 +32,7 @@ pub async fn store(redis: &Instance) -> io::Result<RedisStore> {
 pub async fn connected(url: &str) -> io::Result<RedisStore> {
     let mut settings = RedisSettings::parse(&[url]).map_err(|error| told(&error))?;
     // A busy machine makes a number worse; it does not make it wrong.
-    settings.deadline = PATIENCE;
+    settings.deadline = CALL_TIMEOUT;
     let store = RedisStore::new(settings);
     store.connect().await.map_err(|error| told(&error))?;
     Ok(store)
@@ -176,7 +176,7 @@ impl Caller for Slots {
     async fn ask(&self, task: usize, turn: u64) -> io::Result<()> {
         let key = self.keys.pick(task, turn).as_bytes();
         let owner = Owner(u128::from(turn) << 64 | task as u128);
-        let check = Check { demand: Demand::Slot(owner), ..Check::new(&self.rule, key, 1) };
+        let check = Check { amount: Amount::Slot(owner), ..Check::new(&self.rule, key, 1) };
         decide(&self.store, &[check], true).await?;
         let released = self.store.adjust(&self.rule, key, Adjustment::Release { owner }).await;
         released.map(drop).map_err(|error| told(&error))

@@ -25,7 +25,7 @@ pub enum Contestant {
 
 /// What one reading took.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Reading {
+pub struct ReadOptions {
     /// From start to end.
     pub seconds: f64,
     /// The most memory that was resident.
@@ -45,7 +45,7 @@ impl Contestant {
     }
 
     /// Reads a log of so many lines, in a folder for what comes of it. An error if not all of it was read.
-    pub fn read(self, tollgate: &Path, log: &Path, lines: usize, folder: &Path) -> io::Result<Reading> {
+    pub fn read(self, tollgate: &Path, log: &Path, lines: usize, folder: &Path) -> io::Result<ReadOptions> {
         let (answer, peak) = (folder.join(self.name()).with_extension("json"), folder.join("peak"));
         // GNU time says what the kernel counted as the most memory.
         let mut command = Command::new("time");
@@ -79,7 +79,7 @@ impl Contestant {
         }
         let kib = fs::read_to_string(&peak)?.trim().parse::<u64>();
         let kib = kib.map_err(|error| io::Error::other(format!("GNU time did not say a number: {error}")))?;
-        Ok(Reading { seconds: elapsed.as_secs_f64(), peak_bytes: kib * 1_024 })
+        Ok(ReadOptions { seconds: elapsed.as_secs_f64(), peak_bytes: kib * 1_024 })
     }
 
     /// Requests and skipped lines, as its answer says.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 
-use crate::zipf::{Dice, Zipf, mixed};
+use crate::zipf::{Rng, Zipf, mixed};
 
 /// Who asks, by their weight of Zipf.
 const CLIENTS: usize = 20_000;
@@ -25,15 +25,15 @@ const AGENTS: [&str; 4] = [
 /// Writes so many lines in the combined format. One in five is a second late, as lines of several workers are.
 pub fn write(path: &Path, lines: usize) -> io::Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
-    let (mut clients, mut pages, mut dice) = (Zipf::new(CLIENTS), Zipf::new(PAGES), Dice::new());
+    let (mut clients, mut pages, mut rng) = (Zipf::new(CLIENTS), Zipf::new(PAGES), Rng::new());
     for line in 0..lines {
         // From the second minute of a March on: none is before its start.
-        let second = 60 + line / RATE - usize::from(dice.below(5) == 0);
+        let second = 60 + line / RATE - usize::from(rng.below(5) == 0);
         let [a, b, c, ..] = mixed(clients.next().unwrap_or(0) as u64).to_le_bytes();
         let page = pages.next().unwrap_or(0);
-        let status = if dice.below(10) == 0 { 404 } else { 200 };
-        let bytes = dice.below(50_000);
-        let agent = AGENTS[dice.below(AGENTS.len())];
+        let status = if rng.below(10) == 0 { 404 } else { 200 };
+        let bytes = rng.below(50_000);
+        let agent = AGENTS[rng.below(AGENTS.len())];
         let (day, hour, minute) = (1 + second / 86_400, second / 3_600 % 24, second / 60 % 60);
         writeln!(
             file,
@@ -46,4 +46,4 @@ pub fn write(path: &Path, lines: usize) -> io::Result<()> {
 }
 
 /// More lines would end in April.
-pub const MOST: usize = 30 * 86_400 * RATE;
+pub const MAX_LINES: usize = 30 * 86_400 * RATE;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{Contestant, Reading};
+use super::{Contestant, ReadOptions};
 use crate::report::{Bar, Machine, median};
 
 /// One contestant on one size.
@@ -15,7 +15,7 @@ pub struct Row {
     /// Who.
     pub contestant: Contestant,
     /// Each time.
-    pub rounds: Vec<Reading>,
+    pub rounds: Vec<ReadOptions>,
     /// The median of them.
     pub lines_per_second: f64,
     /// The largest of them.
@@ -25,7 +25,7 @@ pub struct Row {
 impl Row {
     /// From all its rounds.
     #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-    pub fn new(lines: usize, contestant: Contestant, rounds: Vec<Reading>) -> Self {
+    pub fn new(lines: usize, contestant: Contestant, rounds: Vec<ReadOptions>) -> Self {
         let lines_per_second = lines as f64 / median(rounds.iter().map(|it| it.seconds));
         let peak_bytes = rounds.iter().map(|it| it.peak_bytes).max().unwrap_or(0);
         Self { lines, contestant, rounds, lines_per_second, peak_bytes }

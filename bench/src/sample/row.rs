@@ -10,7 +10,7 @@ use super::Sample;
 use crate::report::median;
 
 /// Below this share of a core, a contestant was held back by the load.
-const HELD_BACK: f64 = 0.95;
+const MIN_BUSY_SHARE: f64 = 0.95;
 
 /// One contestant in one case.
 #[derive(Clone, Debug, Serialize)]
@@ -47,7 +47,7 @@ impl Row {
                 median.waited * 100.0
             ));
         }
-        (median.busy < HELD_BACK).then(|| {
+        (median.busy < MIN_BUSY_SHARE).then(|| {
             format!(
                 "{case}, {subject}: it used {:.0} % of its core, so the load held it back and it could do more; \
                  compare CPU per request",

@@ -15,7 +15,7 @@ use crate::server::{Server, free_address};
 const WARM_UP: Amount = Amount { seconds: 1, per_second: 30_000.0 };
 
 /// Of many keys, so many are looked at.
-const LOOKED_AT: u64 = 500;
+const MAX_CHECKED_KEYS: u64 = 500;
 
 /// What all measurements of a run share.
 pub struct Track {
@@ -76,7 +76,7 @@ fn refuses(question: &dyn Question, server: SocketAddr) -> io::Result<Answer> {
 /// Wants the keys to have been charged as often as the load has asked.
 fn has_charged(question: &dyn Question, server: SocketAddr, asked: u64) -> io::Result<()> {
     let (keys, ample) = (question.keys(), question.ample());
-    let looked_at = keys.min(LOOKED_AT);
+    let looked_at = keys.min(MAX_CHECKED_KEYS);
     let mut charged = 0;
     for number in 0..looked_at {
         let answer = question.ask(server, ample, &key(number * (keys / looked_at)))?;

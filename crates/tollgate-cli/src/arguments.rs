@@ -3,7 +3,7 @@
 //! Not here: what it means. Values are taken as they were typed; `configuration`
 //! reads them, with the same messages as for a file.
 
-mod asking;
+mod api;
 mod logs;
 mod replay;
 mod simulate;
@@ -15,8 +15,8 @@ use std::path::PathBuf;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
-pub(crate) use asking::{
-    Amount, Api, Caller, Changes, Check, DEFAULT_API, Explain, Mode, Named, Switch, Top,
+pub(crate) use api::{
+    Amount, Api, Caller, Changes, Check, DEFAULT_API, Explain, KeyArguments, Mode, Switch, Top,
 };
 pub(crate) use logs::LogReading;
 pub(crate) use replay::Replay;
@@ -76,13 +76,13 @@ pub(crate) enum Command {
     /// Asks a running Tollgate to decide about a request, and charges it
     Check(Check),
     /// Shows what a key has left of a limit; charges nothing
-    Peek(Named),
+    Peek(KeyArguments),
     /// Gives back up to a full allowance, never more than the limit holds
     Grant(Amount),
     /// Gives back what a key was charged last, up to a full allowance
     Refund(Amount),
     /// Lets a key begin anew
-    Reset(Named),
+    Reset(KeyArguments),
     /// Says why a request was refused, with the arithmetic; or what would happen to one
     Explain(Explain),
     /// Shows what happens, live: traffic, limits, keys, routes, decisions

@@ -11,7 +11,7 @@ use crate::configuration::{Configuration, Inputs};
 use crate::ready::Addresses;
 
 /// More than a screen of limits is not read.
-const MOST_SHOWN: usize = 20;
+const MAX_SHOWN_LIMITS: usize = 20;
 
 /// The start-up text. `in_force` is the policy with the switches laid over it that were kept.
 pub(crate) fn banner(
@@ -107,7 +107,7 @@ fn limits(limits: &[Limit]) -> String {
     };
     let off = if off > 0 { format!(", {off} off") } else { String::new() };
     let mut out = format!("\n{in_force} in force{off}\n");
-    let rows: Vec<_> = limits.iter().take(MOST_SHOWN).map(row).collect();
+    let rows: Vec<_> = limits.iter().take(MAX_SHOWN_LIMITS).map(row).collect();
     let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
     let (name, endpoint, by) = (width(0), width(1), width(2));
     for row in &rows {
@@ -129,7 +129,7 @@ fn row(limit: &Limit) -> [String; 4] {
         covers.extend(limit.except().iter().map(ToString::to_string));
     }
     covers.extend(limit.descriptor().map(ToString::to_string));
-    covers.extend(limit.apart().map(ToString::to_string));
+    covers.extend(limit.envoy_match().map(ToString::to_string));
     let by: Vec<_> = limit.by().iter().map(ToString::to_string).collect();
     let mut quota: Vec<_> = limit.rules().iter().map(|rule| rule.quota.to_string()).collect();
     match limit.mode() {
@@ -142,12 +142,12 @@ fn row(limit: &Limit) -> [String; 4] {
 }
 
 /// The limit of the sample that can be run out by hand.
-const DEMO: &str = "demo-search";
+const DEMO_LIMIT: &str = "demo-search";
 
 /// Whether it is what the sample says: flags and variables can change any part of it.
 fn is_sample(policy: &Policy) -> bool {
-    policy.limit(DEMO).is_some_and(|limit| {
-        row(limit) == [DEMO, "/api/v1/search", "by ip", "token-bucket 5/minute"].map(str::to_owned)
+    policy.limit(DEMO_LIMIT).is_some_and(|limit| {
+        row(limit) == [DEMO_LIMIT, "/api/v1/search", "by ip", "token-bucket 5/minute"].map(str::to_owned)
     })
 }
 
@@ -162,7 +162,7 @@ fn to_try(addresses: &Addresses, policy: &Policy) -> String {
     if let Some(url) = addresses.api_url() {
         let body = r#"{"path":"/api/v1/search","ip":"203.0.113.9"}"#;
         commands.push((format!("curl -s {url}/v1/check -d '{body}'"), "the decision alone"));
-        if policy.limit(DEMO).is_some() {
+        if policy.limit(DEMO_LIMIT).is_some() {
             let at = if url == DEFAULT_API { String::new() } else { format!(" --api {url}") };
             // As it was called: it need not be where commands are looked for.
             let me = std::env::args_os().next().unwrap_or_else(|| "tollgate".into());
@@ -180,7 +180,7 @@ fn to_try(addresses: &Addresses, policy: &Policy) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::configuration::{Overlay, Reading};
+    use crate::configuration::{LoadPhase, Overlay};
 
     fn text(limits: &str, addresses: &Addresses) -> String {
         let overlays = vec![Overlay {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     fn said(inputs: &Inputs, addresses: &Addresses) -> String {
-        let configuration = inputs.load(Reading::First).unwrap();
+        let configuration = inputs.load(LoadPhase::First).unwrap();
         banner(inputs, &configuration, &configuration.policy, addresses)
     }
 
@@ -277,7 +277,7 @@ mod tests {
         let limits = "[{name: a, by: ip, bucket: 1/s}, {name: b, by: ip, bucket: 1/s, mode: off}]";
         assert!(text(limits, &addresses()).contains("\n1 limit in force, 1 off\n"));
         let inputs = Inputs::default();
-        let configuration = inputs.load(Reading::First).unwrap();
+        let configuration = inputs.load(LoadPhase::First).unwrap();
         let off = configuration.policy.with_modes(|_| Mode::Off);
         let said = banner(&inputs, &configuration, &off, &addresses());
         assert!(

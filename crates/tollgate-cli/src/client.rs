@@ -23,13 +23,13 @@ use std::process::ExitCode;
 use serde_json::{Map, Value, json};
 use tollgate::DecisionId;
 
-use crate::arguments::{Amount, Api, Check, Explain, Named};
+use crate::arguments::{Amount, Api, Check, Explain, KeyArguments};
 use crate::environment::Environment;
 use crate::failure::Failure;
 
 pub(crate) use explanation::{is_explanation, words as explained};
 pub(crate) use report::{in_words, printable, rows, tagged};
-pub(crate) use server::{Question, Server, Understood};
+pub(crate) use server::{ParsedResponse, Question, Server};
 pub(crate) use switches::{changes, mode};
 pub(crate) use url::segment;
 
@@ -112,7 +112,7 @@ impl Subject {
 /// `tollgate peek` and `tollgate reset`.
 pub(crate) fn named(
     operation: Operation,
-    arguments: &Named,
+    arguments: &KeyArguments,
     environment: &Environment,
 ) -> Result<ExitCode, Failure> {
     let body = with_key(&arguments.key, Map::new());
@@ -169,7 +169,7 @@ fn is_decision(read: &Value) -> bool {
     read["allowed"].is_boolean() && read["limits"].is_array()
 }
 
-fn print(api: &Api, answer: &Understood, words: impl FnOnce(&Value) -> String) -> Result<(), Failure> {
+fn print(api: &Api, answer: &ParsedResponse, words: impl FnOnce(&Value) -> String) -> Result<(), Failure> {
     if api.json {
         crate::output::line(String::from_utf8_lossy(&answer.body).trim_end())
     } else {

@@ -5,15 +5,15 @@
 //! reload means exactly what a restart would.
 //!
 //! - `envoys`: what is odd about Envoy's files beside the policy.
-//! - `files`: reading them; `folder`: all of one folder; `look`: how they look from outside.
+//! - `files`: reading them; `folder`: all of one folder; `file_stamp`: how they look from outside.
 //! - `address`: `host:port` or `off`.
 //! - `admin`: who may use the API.
 //! - `endpoint`: where something is sent.
 //! - `identity`: claims and plans that no request has.
-//! - `observing`: what is watched, and who is told.
+//! - `observe`: what is watched, and who is told.
 //! - `overlay`: values from outside the files.
-//! - `remark`: what works and is probably not meant.
-//! - `settings`: the sections of the server; `speaking`: of Envoy's and Redis' protocols.
+//! - `warning`: what works and is probably not meant.
+//! - `settings`: the sections of the server; `protocols`: of Envoy's and Redis' protocols.
 //! - `served_tls`: TLS of a surface.
 //! - `store`: where counts are kept.
 //! - `token`: what callers of the API must know.
@@ -24,56 +24,56 @@ mod address;
 mod admin;
 mod endpoint;
 mod envoys;
+mod file_stamp;
 mod files;
 mod folder;
 mod identity;
-mod look;
-mod observing;
+mod observe;
 mod overlay;
-mod remark;
+mod protocols;
 mod served_tls;
 mod settings;
-mod speaking;
 mod store;
 mod token;
+mod warning;
 
 use std::path::{Path, PathBuf};
 
 use tollgate::Policy;
-use tollgate::policy::{Diagnostics, Document, Kind, Node, Problems, Setting, Trap, Words};
+use tollgate::policy::{Diagnostics, Document, Kind, Lint, Node, Problems, Setting, Words};
 use tollgate_envoy::{EnvoyConfig, EnvoyFile};
-use tollgate_watch::MOST_NAMES;
+use tollgate_telemetry::MAX_NAMED_LIMITS;
 
 pub(crate) use address::Listen;
 pub(crate) use admin::AdminSettings;
 pub(crate) use endpoint::Endpoint;
-pub(crate) use files::{Reading, read as read_file};
-pub(crate) use folder::{Folder, look_at as look_at_folder};
-pub(crate) use look::{Look, look};
-pub(crate) use observing::{Observing, Receiver, Refusals, TraceSettings};
+pub(crate) use file_stamp::{FileStamp, stamp};
+pub(crate) use files::{LoadPhase, read as read_file};
+pub(crate) use folder::{Folder, look_at as stamp_folder};
+pub(crate) use observe::{ObserveSettings, Receiver, Refusals, TraceSettings};
 pub(crate) use overlay::{Overlay, literal, yaml};
-pub(crate) use remark::Remark;
+pub(crate) use protocols::{RespSection, RlsSection};
 pub(crate) use served_tls::ServedTls;
 pub(crate) use settings::{Level, LogFormat, Settings};
-pub(crate) use speaking::{RespSection, RlsSection};
 pub(crate) use store::StoreSettings;
 pub(crate) use token::{Token, Tokens, Variables};
+pub(crate) use warning::ConfigWarning;
 
 use crate::failure::Failure;
 use crate::store::in_full;
 
 /// What is served without a file.
-const SAMPLE: &str = include_str!("../sample.yaml");
+const SAMPLE_POLICY: &str = include_str!("../sample.yaml");
 
 /// What is served when Envoy's files are all there is.
-const NOTHING: &str = "limits: []\ngateway: {upstream: demo}\n";
+const EMPTY_POLICY: &str = "limits: []\ngateway: {upstream: demo}\n";
 
 /// Sections that a file of settings may have. A change of any takes a restart.
 pub(crate) const SECTIONS: [&str; 11] =
     ["listen", "gateway", "rls", "resp", "store", "log", "admin", "state", "observe", "traces", "alerts"];
 
 /// Sections that belong to the policy.
-const POLICY_WORDS: [&str; 11] = [
+const POLICY_SECTIONS: [&str; 11] = [
     "limits", "plans", "allow", "deny", "identify", "client", "headers", "privacy", "expect", "max_keys",
     "tests",
 ];
@@ -108,7 +108,7 @@ pub(crate) struct Configuration {
     /// How it is served.
     pub(crate) settings: Settings,
     /// What works and is probably not meant.
-    pub(crate) remarks: Vec<Remark>,
+    pub(crate) remarks: Vec<ConfigWarning>,
     /// The same, ready to print.
     pub(crate) warnings: Vec<String>,
     /// The same, for readers who may not see the file.
@@ -123,8 +123,8 @@ pub(crate) struct Configuration {
 
 impl Configuration {
     /// Whether there is such a warning that the policy does not expect.
-    pub(crate) fn warns_of(&self, code: Trap) -> bool {
-        self.remarks.iter().flat_map(Remark::told).any(|it| it.code == Some(code))
+    pub(crate) fn warns_of(&self, code: Lint) -> bool {
+        self.remarks.iter().flat_map(ConfigWarning::views).any(|it| it.code == Some(code))
     }
 
     /// The name and the text of each of Envoy's files.
@@ -146,7 +146,7 @@ impl Inputs {
     }
 
     /// Reads everything, or says everything that is wrong.
-    pub(crate) fn load(&self, reading: Reading) -> Result<Configuration, Failure> {
+    pub(crate) fn load(&self, reading: LoadPhase) -> Result<Configuration, Failure> {
         let document = self.document(reading)?;
         let mut problems = Problems::default();
         let settings = Settings::read(document.root(), &mut problems);
@@ -176,7 +176,7 @@ impl Inputs {
         let name = self.name();
         let own = [(name.as_str(), policy.warnings()), (name.as_str(), &about_settings)];
         let envoys = envoy_config.iter().flat_map(EnvoyConfig::warnings).map(|(name, it)| (&**name, it));
-        let found = own.into_iter().chain(envoys).map(|(name, it)| Remark::found(name, it.clone()));
+        let found = own.into_iter().chain(envoys).map(|(name, it)| ConfigWarning::found(name, it.clone()));
         let mut remarks: Vec<_> = found.flatten().collect();
         if let (Some(path), Some(folder), Some(config)) = (&envoy.path, &envoy_files, &envoy_config) {
             remarks.extend(envoys::remarks(path, folder, config, &policy));
@@ -187,9 +187,9 @@ impl Inputs {
         };
         remarks.extend(too_many(&policy, &settings));
         let mut unprovided = Problems::default();
-        identity::look(&document, &policy, &settings, &mut unprovided);
-        remarks.extend(Remark::found(&name, unprovided.into_diagnostics(&document)));
-        let expected = |trap| policy.expects(trap);
+        identity::stamp(&document, &policy, &settings, &mut unprovided);
+        remarks.extend(ConfigWarning::found(&name, unprovided.into_diagnostics(&document)));
+        let expected = |lint| policy.expects(lint);
         let remarks: Vec<_> = remarks.into_iter().filter_map(|it| it.without(expected)).collect();
         let (warnings, brief_warnings) = remarks.iter().map(|it| (it.text(), it.brief())).unzip();
         Ok(Configuration {
@@ -206,7 +206,7 @@ impl Inputs {
 
     /// The files and all that wins over them, as one. Without a policy it is the sample, but
     /// for those who bring Envoy's files: those are all they want limited.
-    fn document(&self, reading: Reading) -> Result<Document, Failure> {
+    fn document(&self, reading: LoadPhase) -> Result<Document, Failure> {
         // Read once: it may be a pipe.
         let read = |path: &PathBuf| Ok((shown(path), files::read(path, reading)?));
         let config = self.config.as_ref().map(read).transpose()?;
@@ -215,9 +215,9 @@ impl Inputs {
         if let Some((_, text)) = &config {
             return self.joined(text, settings);
         }
-        let document = self.joined(SAMPLE, settings)?;
+        let document = self.joined(SAMPLE_POLICY, settings)?;
         let has_folder = document.root().get("rls").is_some_and(|it| it.get("envoy_config").is_some());
-        if has_folder { self.joined(NOTHING, settings) } else { Ok(document) }
+        if has_folder { self.joined(EMPTY_POLICY, settings) } else { Ok(document) }
     }
 
     /// A policy with settings and all that wins over both.
@@ -269,16 +269,16 @@ impl EnvoyFolder {
 }
 
 /// More limits than are counted each on its own, if there are and anything is counted.
-fn too_many(policy: &Policy, settings: &Settings) -> Option<Remark> {
+fn too_many(policy: &Policy, settings: &Settings) -> Option<ConfigWarning> {
     settings.observing.watched()?;
     let limits = policy.limits().len();
     let message = format!(
-        "{limits} limits, and {MOST_NAMES} are counted each on its own: all others share the metrics of `_other`, and \
+        "{limits} limits, and {MAX_NAMED_LIMITS} are counted each on its own: all others share the metrics of `_other`, and \
          the page has no numbers for them"
     );
     let help = "they are enforced all the same; one limit with `overrides` or `plans` often stands for many";
-    (limits > MOST_NAMES).then(|| Remark::Plain {
-        code: Trap::UncountedLimits,
+    (limits > MAX_NAMED_LIMITS).then(|| ConfigWarning::Plain {
+        code: Lint::UncountedLimits,
         messages: vec![message],
         more: 0,
         help: help.to_owned(),
@@ -288,7 +288,7 @@ fn too_many(policy: &Policy, settings: &Settings) -> Option<Remark> {
 const SETTINGS_FILE: Words = Words {
     section: "a file of settings",
     known: &SECTIONS,
-    elsewhere: &[
+    synonyms: &[
         ("server", "listen"),
         ("redis", "store"),
         ("upstream", "gateway"),
@@ -305,7 +305,7 @@ fn only_settings(document: &Document, name: &str) -> Result<(), Failure> {
     let root = document.root();
     if let Kind::Map(entries) = &root.kind {
         let (policy, rest): (Vec<_>, Vec<_>) =
-            entries.iter().partition(|entry| POLICY_WORDS.contains(&entry.name.value.as_str()));
+            entries.iter().partition(|entry| POLICY_SECTIONS.contains(&entry.name.value.as_str()));
         for entry in policy {
             problems
                 .error(entry.name.place, format!("`{}` is not a setting", entry.name.value))
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn the_sample_is_served_as_it_is_and_warns_of_nothing() {
-        let sample = Inputs::default().load(Reading::First).unwrap();
+        let sample = Inputs::default().load(LoadPhase::First).unwrap();
         assert_eq!(sample.policy.limits().len(), 7);
         assert_eq!(sample.warnings, [""; 0]);
         assert_eq!(sample.settings.upstreams, ["demo"]);
@@ -352,7 +352,7 @@ mod tests {
     #[test]
     fn mistakes_of_policy_and_settings_are_named_in_one_run() {
         let overlays = vec![set("limits", "[{by: ip, bucket: 0/s}]"), set("log.level", "loud")];
-        let wrong = Inputs { overlays, ..Inputs::default() }.load(Reading::First).unwrap_err().to_string();
+        let wrong = Inputs { overlays, ..Inputs::default() }.load(LoadPhase::First).unwrap_err().to_string();
         assert!(wrong.contains("a rate of zero") && wrong.contains("`level` cannot be `loud`"), "{wrong}");
     }
 
@@ -365,14 +365,14 @@ mod tests {
         };
         let load = |count, observe: &str| {
             let overlays = vec![set("limits", &many(count)), set("observe", observe)];
-            Inputs { overlays, ..Inputs::default() }.load(Reading::First).unwrap()
+            Inputs { overlays, ..Inputs::default() }.load(LoadPhase::First).unwrap()
         };
-        let told = load(MOST_NAMES + 1, "{records: 100}");
+        let told = load(MAX_NAMED_LIMITS + 1, "{records: 100}");
         for warnings in [&told.warnings, &told.brief_warnings] {
             let about: Vec<_> = warnings.iter().filter(|it| it.contains("2001 limits")).collect();
             assert!(about.len() == 1 && about[0].contains("`_other`"), "{warnings:?}");
         }
-        for quiet in [load(MOST_NAMES, "{records: 100}"), load(MOST_NAMES + 1, "off")] {
+        for quiet in [load(MAX_NAMED_LIMITS, "{records: 100}"), load(MAX_NAMED_LIMITS + 1, "off")] {
             assert!(!quiet.warnings.iter().any(|it| it.contains("`_other`")), "{:?}", quiet.warnings);
         }
     }
@@ -380,7 +380,7 @@ mod tests {
     #[test]
     fn the_last_word_wins() {
         let overlays = vec![set("max_keys", "1"), set("max_keys", "2")];
-        let configuration = Inputs { overlays, ..Inputs::default() }.load(Reading::First).unwrap();
+        let configuration = Inputs { overlays, ..Inputs::default() }.load(LoadPhase::First).unwrap();
         assert_eq!(configuration.policy.max_keys(), 2);
     }
 }

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 const PREFIX: &str = "TOLLGATE_";
 
 /// What can be set by a variable.
-const PATHS: [&str; 67] = [
+const SETTING_PATHS: [&str; 67] = [
     "listen.gateway",
     "listen.api",
     "listen.rls",
@@ -87,11 +87,11 @@ const PATHS: [&str; 67] = [
 ];
 
 /// Variables that are no path.
-const OTHERS: [&str; 9] =
+const OTHER_VARIABLES: [&str; 9] =
     ["CONFIG", "SETTINGS", "API", "TOKEN", "CA", "CERT", "KEY", "ADMIN_TOKEN", "READ_TOKEN"];
 
 /// Variables of everybody's that count here too: who types, and whether colors are wanted.
-const COMMON: [&str; 4] = ["USER", "LOGNAME", "NO_COLOR", "TERM"];
+const SHARED_VARIABLES: [&str; 4] = ["USER", "LOGNAME", "NO_COLOR", "TERM"];
 
 /// The variables that are set and not empty.
 #[derive(Debug, Default)]
@@ -106,7 +106,7 @@ impl Environment {
     pub(crate) fn read() -> Result<Self, Failure> {
         let mut found = Self::default();
         for (name, value) in std::env::vars_os() {
-            if let Some(common) = COMMON.iter().find(|it| name == **it) {
+            if let Some(common) = SHARED_VARIABLES.iter().find(|it| name == **it) {
                 found.common.insert(common, value.to_string_lossy().into_owned());
                 continue;
             }
@@ -124,13 +124,13 @@ impl Environment {
 
     /// One that every program knows: `USER`.
     pub(crate) fn common(&self, name: &str) -> Option<&str> {
-        debug_assert!(COMMON.contains(&name), "{name} is declared above");
+        debug_assert!(SHARED_VARIABLES.contains(&name), "{name} is declared above");
         self.common.get(name).map(String::as_str)
     }
 
     /// One that is no path: `CONFIG`.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        debug_assert!(OTHERS.contains(&name), "{name} is declared above");
+        debug_assert!(OTHER_VARIABLES.contains(&name), "{name} is declared above");
         self.own.get(name).map(String::as_str)
     }
 
@@ -145,13 +145,13 @@ impl Environment {
                 value: yaml(path, value),
             })
         };
-        PATHS.iter().filter_map(set).collect()
+        SETTING_PATHS.iter().filter_map(set).collect()
     }
 
     /// Those that nobody reads.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        let known: Vec<_> = PATHS.iter().map(|path| variable(path)).collect();
-        let known = || known.iter().map(String::as_str).chain(OTHERS);
+        let known: Vec<_> = SETTING_PATHS.iter().map(|path| variable(path)).collect();
+        let known = || known.iter().map(String::as_str).chain(OTHER_VARIABLES);
         let sections =
             ["LISTEN_", "GATEWAY_", "STORE_", "LOG_", "ADMIN_", "STATE_", "OBSERVE_", "TRACES_", "ALERTS_"];
         let unknown = self

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use tollgate::policy::{Diagnostics, Severity, Told};
+use tollgate::policy::{DiagnosticView, Diagnostics, Severity};
 
 use crate::io_error::without_numbers;
 
@@ -16,7 +16,7 @@ pub(crate) struct Failure {
     text: String,
     brief: String,
     /// The same in parts, and how many were left out.
-    told: Vec<Told>,
+    told: Vec<DiagnosticView>,
     left_out: usize,
 }
 
@@ -36,7 +36,7 @@ impl Failure {
         Self {
             text: diagnostics.render(file),
             brief: diagnostics.brief(file),
-            told: diagnostics.told(file),
+            told: diagnostics.views(file),
             left_out: diagnostics.left_out(),
         }
     }
@@ -58,7 +58,7 @@ impl Failure {
     }
 
     /// Each thing that is wrong, in parts, and how many more there are.
-    pub(crate) fn told(&self) -> (&[Told], usize) {
+    pub(crate) fn views(&self) -> (&[DiagnosticView], usize) {
         (&self.told, self.left_out)
     }
 
@@ -71,7 +71,7 @@ impl Failure {
         for help in &help {
             text.extend(["  = help: ", help, "\n"]);
         }
-        let told = Told {
+        let told = DiagnosticView {
             severity: Severity::Error,
             code: None,
             file: String::new(),

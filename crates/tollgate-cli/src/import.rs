@@ -9,16 +9,16 @@ use std::process::ExitCode;
 
 use tollgate::policy::Diagnostics;
 use tollgate_envoy::EnvoyFile;
-use tollgate_import::Imported;
+use tollgate_import::ImportedPolicy;
 
 use crate::arguments::{Foreign, Import};
-use crate::configuration::{Reading, about_each, read_file, shown};
+use crate::configuration::{LoadPhase, about_each, read_file, shown};
 use crate::failure::Failure;
 use crate::io_error::{Attempt, reason};
 use crate::output;
 
 /// More than any of these files has.
-const MOST: u64 = 32 << 20;
+const MAX_INPUT_BYTES: u64 = 32 << 20;
 
 pub(crate) fn run(arguments: &Import) -> Result<ExitCode, Failure> {
     let mut files = Vec::with_capacity(arguments.files.len());
@@ -52,18 +52,18 @@ pub(crate) fn run(arguments: &Import) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-type Importer = fn(&str, &str) -> Result<Imported, Diagnostics>;
+type Importer = fn(&str, &str) -> Result<ImportedPolicy, Diagnostics>;
 
-fn one(file: &EnvoyFile, import: Importer) -> Result<Imported, Failure> {
+fn one(file: &EnvoyFile, import: Importer) -> Result<ImportedPolicy, Failure> {
     import(&file.name, &file.text).map_err(|wrong| Failure::about(&wrong, &file.name))
 }
 
 fn read(path: &Path) -> Result<EnvoyFile, Failure> {
     if path.as_os_str() != "-" {
-        return Ok(EnvoyFile { name: shown(path), text: read_file(path, Reading::First)? });
+        return Ok(EnvoyFile { name: shown(path), text: read_file(path, LoadPhase::First)? });
     }
     let mut text = String::new();
-    let read = io::stdin().lock().take(MOST).read_to_string(&mut text);
+    let read = io::stdin().lock().take(MAX_INPUT_BYTES).read_to_string(&mut text);
     read.map_err(|error| {
         Failure::new(format_args!("cannot read standard input: {}", reason(&error, Attempt::Other)))
     })?;

@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::io_error::{Attempt, reason};
 
 /// How long the start and the end wait for lines to be written.
-const PATIENCE: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The log of this process.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ impl Log {
 
     /// Waits until all is written, for a moment.
     pub(crate) fn settle(&self) {
-        self.0.settle(PATIENCE);
+        self.0.settle(FLUSH_TIMEOUT);
     }
 
     /// Lines that nobody took.

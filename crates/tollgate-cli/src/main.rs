@@ -12,23 +12,24 @@ mod arguments;
 mod banner;
 mod client;
 mod configuration;
-mod descriptors;
 mod environment;
 mod failure;
-mod figures;
+mod fd_limit;
+mod http_sender;
 mod import;
 mod io_error;
 mod logging;
-mod outgoing;
 mod output;
 mod plain;
+mod process_metrics;
+mod protocols;
 mod ready;
+mod record_consumer;
 mod refusal_log;
 mod reload;
 mod replay;
 mod serve;
 mod simulate;
-mod spoken;
 mod state;
 mod store;
 mod surfaces;
@@ -36,7 +37,6 @@ mod test;
 mod top;
 mod traces;
 mod validate;
-mod watching;
 mod webhook;
 
 use std::process::ExitCode;
@@ -80,7 +80,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Mode(arguments) => client::mode(&arguments, &environment),
         Command::Changes(arguments) => client::changes(&arguments, &environment),
         Command::Schema { tests } => {
-            let schema = if tests { tollgate_suite::schema() } else { tollgate::policy::schema() };
+            let schema = if tests { tollgate_policy_test::schema() } else { tollgate::policy::schema() };
             output::line(&format!("{schema:#}"))?;
             Ok(ExitCode::SUCCESS)
         }

@@ -3,13 +3,13 @@
 //! Lines come from the main thread, from what the watcher remembers: a request never
 //! waits for a log. What gets no line is counted, and told in one line a second.
 //!
-//! Not here: making a caller's text harmless (`plain`), fetching the records (`watching`).
+//! Not here: making a caller's text harmless (`plain`), fetching the records (`record_consumer`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate::Timestamp;
-use tollgate_watch::Record;
+use tollgate_telemetry::Record;
 use tracing::field::{DisplayValue, display};
 
 use crate::configuration::{LogFormat, Refusals};
@@ -103,17 +103,17 @@ impl RefusalLog {
 
 fn write(record: &Record, format: LogFormat) {
     let shown = |text: &'_ str| -> DisplayValue<String> { display(Plain::new(text, format).to_string()) };
-    let decider = record.decider.and_then(|at| record.limits.get(at));
+    let limiting = record.limiting.and_then(|at| record.limits.get(at));
     tracing::info!(
         id = %record.id,
         fate = record.fate.as_str(),
         limit = record.limit.as_deref().map(shown),
-        window = decider.and_then(|it| it.window.as_deref()).map(shown),
-        key = decider.map(|it| shown(&it.key)),
+        window = limiting.and_then(|it| it.window.as_deref()).map(shown),
+        key = limiting.map(|it| shown(&it.key)),
         tag = record.tag.map(|tag| display(format!("{tag:016x}"))),
-        algorithm = decider.map(|it| it.quota.algorithm()),
-        capacity = decider.map(|it| it.outcome.limit),
-        remaining = decider.map(|it| it.outcome.remaining),
+        algorithm = limiting.map(|it| it.quota.algorithm()),
+        capacity = limiting.map(|it| it.outcome.limit),
+        remaining = limiting.map(|it| it.outcome.remaining),
         retry_after_ms = record.retry_after.map(|it| it.as_micros().div_ceil(1000)),
         method = Some(&*record.method).filter(|it| !it.is_empty()).map(shown),
         path = Some(&*record.path).filter(|it| !it.is_empty()).map(shown),

@@ -20,29 +20,29 @@ use std::sync::Arc;
 use tollgate::policy::Document;
 use tollgate::{Clock, Policy, SystemClock};
 use tollgate_redis::RedisSettings;
-use tollgate_server::{Status, Switchboard};
+use tollgate_server::{ModeOverrides, Status};
 
 use changes::Changes;
 pub(crate) use watch::Watch;
 
-use crate::configuration::{Configuration, Inputs, Reading, Settings, Tokens, Variables};
+use crate::configuration::{Configuration, Inputs, LoadPhase, Settings, Tokens, Variables};
 use crate::failure::Failure;
-use crate::figures::Reloads;
+use crate::process_metrics::Reloads;
 use crate::store::AnyStore;
 
 /// Puts a changed policy in force.
 pub(crate) struct Reloader {
     inputs: Inputs,
-    switches: Switchboard<AnyStore>,
+    switches: ModeOverrides<AnyStore>,
     status: Arc<Status>,
     reloads: Arc<Reloads>,
-    running: Running,
+    running: RunningConfig,
     /// Wall time, to say when a policy came into force.
     clock: SystemClock,
 }
 
 /// What a new configuration is compared with.
-pub(crate) struct Running {
+pub(crate) struct RunningConfig {
     /// The document of the policy in force: changes are told from one reload to the next.
     policy: Document,
     names: Vec<String>,
@@ -72,7 +72,7 @@ impl Secrets {
     pub(crate) fn load(
         settings: &Settings,
         variables: &Variables,
-        reading: Reading,
+        reading: LoadPhase,
     ) -> Result<Self, Failure> {
         let tokens = Tokens::load(settings, variables, reading)?;
         let (redis, resp) = (settings.store.load(reading)?, settings.resp.password(reading)?);
@@ -80,7 +80,7 @@ impl Secrets {
     }
 }
 
-impl Running {
+impl RunningConfig {
     /// What is in force at the start.
     pub(crate) fn new(configuration: &Configuration, secrets: Secrets, variables: Variables) -> Self {
         Self {
@@ -104,10 +104,10 @@ fn names(policy: &Policy) -> Vec<String> {
 impl Reloader {
     pub(crate) fn new(
         inputs: Inputs,
-        switches: Switchboard<AnyStore>,
+        switches: ModeOverrides<AnyStore>,
         status: Arc<Status>,
         reloads: Arc<Reloads>,
-        running: Running,
+        running: RunningConfig,
     ) -> Self {
         Self { inputs, switches, status, reloads, running, clock: SystemClock::new() }
     }
@@ -136,8 +136,8 @@ impl Reloader {
 
     /// What changed, and what would take a restart.
     fn attempt(&mut self) -> Result<(Changes, Vec<String>), Failure> {
-        let new = self.inputs.load(Reading::Again)?;
-        let secrets = Secrets::load(&new.settings, &self.running.variables, Reading::Again)?;
+        let new = self.inputs.load(LoadPhase::Again)?;
+        let secrets = Secrets::load(&new.settings, &self.running.variables, LoadPhase::Again)?;
         let new_names = names(&new.policy);
         let running = &self.running;
         let envoy = new.envoy_texts();
@@ -183,21 +183,22 @@ mod tests {
     /// A reloader on a file, and the limiter it puts policies into.
     fn reloader(files: &Scratch, policy: &str) -> (Reloader, SharedLimiter<AnyStore>, Arc<Status>) {
         let inputs = Inputs { config: Some(files.write("policy.yaml", policy)), ..Inputs::default() };
-        let configuration = inputs.load(Reading::First).unwrap();
+        let configuration = inputs.load(LoadPhase::First).unwrap();
         let limiter =
             crate::store::limiter(configuration.policy.clone(), None, &OutageSettings::default(), None);
-        let secrets = Secrets::load(&configuration.settings, &Variables::default(), Reading::First).unwrap();
+        let secrets =
+            Secrets::load(&configuration.settings, &Variables::default(), LoadPhase::First).unwrap();
         let (status, running) =
-            (Arc::new(Status::new()), Running::new(&configuration, secrets, Variables::default()));
-        let switches = Switchboard::new(limiter.clone());
+            (Arc::new(Status::new()), RunningConfig::new(&configuration, secrets, Variables::default()));
+        let switches = ModeOverrides::new(limiter.clone());
         let reloader = Reloader::new(inputs, switches, Arc::clone(&status), Arc::default(), running);
         (reloader, limiter, status)
     }
 
     fn left(limiter: &SharedLimiter<AnyStore>) -> Option<u64> {
         let limiter = limiter.load();
-        let left = limiter.decide_at_once(&Call::new("GET", "/"), |decision| {
-            decision.decider().map(|it| it.outcome().remaining)
+        let left = limiter.try_decide(&Call::new("GET", "/"), |decision| {
+            decision.limiting().map(|it| it.outcome().remaining)
         });
         left.expect("a store in memory answers at once")
     }

@@ -21,7 +21,7 @@ use tollgate_sim::replay::{Replay, Report, Settings, Share, Suggest};
 
 use crate::arguments;
 use crate::client::printable;
-use crate::configuration::{Inputs, Reading, StoreSettings, shown};
+use crate::configuration::{Inputs, LoadPhase, StoreSettings, shown};
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::io_error::{Attempt, reason};
@@ -83,14 +83,14 @@ fn settings(arguments: &arguments::Replay) -> Result<Settings, Failure> {
 }
 
 /// A policy, by its file.
-type Named = (String, Policy);
+type NamedPolicy = (String, Policy);
 
 /// The policies, and what is to be known of their settings.
-fn load(arguments: &arguments::Replay) -> Result<(Vec<Named>, Vec<String>), Failure> {
+fn load(arguments: &arguments::Replay) -> Result<(Vec<NamedPolicy>, Vec<String>), Failure> {
     let (mut policies, mut notes, mut failures) = (Vec::new(), Vec::new(), Vec::new());
     for path in &arguments.policy {
         let inputs = Inputs { config: Some(path.clone()), ..Inputs::default() };
-        match inputs.load(Reading::First) {
+        match inputs.load(LoadPhase::First) {
             Ok(configuration) => {
                 if matches!(configuration.settings.store, StoreSettings::Redis(_)) {
                     notes.push(format!(

@@ -15,42 +15,42 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval, timeout};
-use tollgate::policy::veiled;
+use tollgate::policy::redacted;
 use tollgate::{Clock, Limit, Mode, SystemClock};
 use tollgate_http::SharedLimiter;
-use tollgate_server::{Access, Api, Saved, Status, Switchboard};
-use tollgate_watch::Watcher;
+use tollgate_server::{Access, Api, ModeOverrides, SavedOverrides, Status};
+use tollgate_telemetry::Watcher;
 
 use crate::arguments::Serve;
 use crate::banner::banner;
 use crate::configuration::{
-    Configuration, Inputs, LogFormat, Overlay, Reading, Settings, Tokens, Variables, literal, shown as path,
-    yaml,
+    Configuration, Inputs, LoadPhase, LogFormat, Overlay, Settings, Tokens, Variables, literal,
+    shown as path, yaml,
 };
 use crate::environment::Environment;
 use crate::failure::Failure;
-use crate::figures::{Figures, Reloads};
 use crate::io_error::{Attempt, reason};
 use crate::logging::Log;
+use crate::process_metrics::{ProcessMetrics, Reloads};
+use crate::protocols::Protocols;
 use crate::ready::ReadyFile;
-use crate::reload::{Reloader, Running, Secrets, Watch};
-use crate::spoken::Spoken;
+use crate::record_consumer::{ConsumerCounts, RecordConsumer};
+use crate::reload::{Reloader, RunningConfig, Secrets, Watch};
 use crate::state::State;
 use crate::store::AnyStore;
 use crate::surfaces::Surfaces;
-use crate::watching::{ToldCounts, Watching};
-use crate::{descriptors, store};
+use crate::{fd_limit, store};
 
 /// Between two looks at the files.
-const LOOK: Duration = Duration::from_millis(500);
+const FILE_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// More switches than this are not read at the start.
-const MOST_TOLD: usize = 10;
+const MAX_LISTED_SWITCHES: usize = 10;
 
 pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCode, Failure> {
     let mut inputs = inputs(arguments, environment)?;
     // Before reading: a change while we read is then noticed after.
     let mut watch = Watch::new(inputs.files());
-    let mut configuration = inputs.load(Reading::First)?;
+    let mut configuration = inputs.load(LoadPhase::First)?;
     inputs.envoy = Some(configuration.envoy.clone());
     if let (Some(folder), Some(read)) = (&configuration.envoy.path, &configuration.envoy_files) {
         watch.add_folder(folder.clone(), read.looks.clone());
@@ -59,9 +59,9 @@ pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCo
     let settings = &configuration.settings;
     let variable = |name| environment.get(name).map(str::to_owned);
     let variables = Variables { admin: variable("ADMIN_TOKEN"), read: variable("READ_TOKEN") };
-    let secrets = Secrets::load(settings, &variables, Reading::First)?;
+    let secrets = Secrets::load(settings, &variables, LoadPhase::First)?;
     let log = Log::start(settings.level, settings.format)?;
-    descriptors::allow_most();
+    fd_limit::allow_most();
     let end = work(arguments, inputs, watch, configuration, secrets, variables, &log);
     // In turn with the log, and not waiting for whoever does not read it.
     let status = end.unwrap_or_else(|failure| {
@@ -95,25 +95,27 @@ fn work(
         if let Some(redis) = limiter.load().store().redis() {
             status.stored_at(redis.settings().to_string());
         }
-        let switches = Switchboard::new(limiter.clone());
+        let switches = ModeOverrides::new(limiter.clone());
         let restored =
             configuration.settings.state.as_deref().map(|it| restore(it, &switches)).transpose()?;
         configuration.warnings.extend(restored.flatten());
         // One that is left from before would say that we are ready.
         arguments.ready_file.as_deref().map_or(Ok(()), ReadyFile::clear)?;
         let reloads = Arc::new(Reloads::default());
-        let told = ToldCounts::new(&configuration.settings.observing);
+        let told = ConsumerCounts::new(&configuration.settings.observing);
         let (reading, seen, reloaded) = (limiter.clone(), watcher.clone(), Arc::clone(&reloads));
-        let figures = Arc::new(Figures::new(reading, seen, reloaded, told.clone(), log.clone()));
+        let process_metrics =
+            Arc::new(ProcessMetrics::new(reading, seen, reloaded, told.clone(), log.clone()));
         let access = access(&configuration.settings, &secrets.tokens);
-        let spoken = Spoken::new(&configuration.settings, &limiter, &secrets);
-        figures.speak(spoken.clone());
-        let api = api(limiter.clone(), &status, access, &switches, watcher.as_ref(), &figures);
-        let api = spoken.clone().answer_json(api);
-        let surfaces = Surfaces::open(&configuration, &limiter, &api, spoken, &secrets.tokens)?;
+        let protocols = Protocols::new(&configuration.settings, &limiter, &secrets);
+        process_metrics.speak(protocols.clone());
+        let api = api(limiter.clone(), &status, access, &switches, watcher.as_ref(), &process_metrics);
+        let api = protocols.clone().answer_json(api);
+        let surfaces = Surfaces::open(&configuration, &limiter, &api, protocols, &secrets.tokens)?;
         configuration.warnings.extend(surfaces.warnings().to_vec());
-        figures.hold_back_in(surfaces.tarpit());
-        let watching = Watching::start(watcher, &configuration.settings, &told, move |now| api.tick(now))?;
+        process_metrics.hold_back_in(surfaces.tarpit());
+        let watching =
+            RecordConsumer::start(watcher, &configuration.settings, &told, move |now| api.tick(now))?;
         let now = SystemClock::new().now();
         status.loaded(now);
         reloads.worked(now);
@@ -147,7 +149,7 @@ fn work(
         log.settle();
         let ready = arguments.ready_file.as_deref().map(|file| ReadyFile::write(file, &addresses));
         let ready = ready.transpose()?;
-        let running = Running::new(&configuration, secrets, variables);
+        let running = RunningConfig::new(&configuration, secrets, variables);
         let maintenance = tokio::spawn(store::maintain(limiter.clone()));
         let reloader = Reloader::new(inputs, switches, Arc::clone(&status), reloads, running);
         let end = serve(surfaces, signals, watch, reloader, &status).await;
@@ -180,9 +182,9 @@ fn parts(warning: &str) -> (Option<&str>, &str, Option<&str>) {
 
 /// Puts in force what was kept in the state folder, and keeps there what is switched. What
 /// somebody who starts a server should know of it, ready to print.
-fn restore(folder: &Path, switches: &Switchboard<AnyStore>) -> Result<Option<String>, Failure> {
+fn restore(folder: &Path, switches: &ModeOverrides<AnyStore>) -> Result<Option<String>, Failure> {
     let (state, saved) = State::open(folder)?;
-    if saved != Saved::default() {
+    if saved != SavedOverrides::default() {
         switches.restore(saved);
     }
     switches.on_change(move |saved, change| state.keep(saved, change));
@@ -200,9 +202,9 @@ fn restore(folder: &Path, switches: &Switchboard<AnyStore>) -> Result<Option<Str
         (None, _) => "`tollgate mode policy NAME` takes it back",
     };
     let switched: Vec<_> = all.into_iter().chain(some).collect();
-    let more = switched.len().saturating_sub(MOST_TOLD);
+    let more = switched.len().saturating_sub(MAX_LISTED_SWITCHES);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let told = switched.iter().take(MOST_TOLD).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let told = switched.iter().take(MAX_LISTED_SWITCHES).map(String::as_str).collect::<Vec<_>>().join(", ");
     Ok((!switched.is_empty()).then(|| {
         format!(
             "warning: switched by hand, as kept in {}: {told}{more}\n  \
@@ -217,14 +219,14 @@ fn api(
     limiter: SharedLimiter<AnyStore>,
     status: &Arc<Status>,
     access: Access,
-    switches: &Switchboard<AnyStore>,
+    switches: &ModeOverrides<AnyStore>,
     watcher: Option<&Watcher>,
-    figures: &Arc<Figures>,
+    process_metrics: &Arc<ProcessMetrics>,
 ) -> Api<AnyStore> {
-    let (measured, gauged) = (Arc::clone(figures), Arc::clone(figures));
+    let (measured, gauged) = (Arc::clone(process_metrics), Arc::clone(process_metrics));
     let api = Api::new(limiter, Arc::clone(status), access)
         .with_clock(SystemClock::new())
-        .with_switchboard(switches.clone())
+        .with_mode_overrides(switches.clone())
         .with_gauges(move || gauged.gauges())
         .with_metrics(move |out| measured.write(out));
     match watcher {
@@ -255,7 +257,7 @@ async fn serve(
     mut reloader: Reloader,
     status: &Status,
 ) -> Result<Duration, Failure> {
-    let mut looks = interval(LOOK);
+    let mut looks = interval(FILE_POLL_INTERVAL);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
@@ -266,11 +268,11 @@ async fn serve(
             }
             () = surfaces.ended() => return Err(Failure::new("nothing listens any more; the log says why")),
             told = signals.next() => match told {
-                Told::Reload => {
+                ProcessSignal::Reload => {
                     watch.reading();
                     reloader.reload("on SIGHUP");
                 }
-                Told::Stop(name) => {
+                ProcessSignal::Stop(name) => {
                     tracing::info!("{name}: finishing what runs; a second one ends at once");
                     break;
                 }
@@ -293,7 +295,7 @@ async fn serve(
 }
 
 /// What a process is told from outside.
-enum Told {
+enum ProcessSignal {
     Reload,
     Stop(&'static str),
 }
@@ -319,18 +321,18 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Told {
+    async fn next(&mut self) -> ProcessSignal {
         tokio::select! {
-            _ = self.reload.recv() => Told::Reload,
-            _ = self.terminate.recv() => Told::Stop("SIGTERM"),
-            _ = self.interrupt.recv() => Told::Stop("SIGINT"),
+            _ = self.reload.recv() => ProcessSignal::Reload,
+            _ = self.terminate.recv() => ProcessSignal::Stop("SIGTERM"),
+            _ = self.interrupt.recv() => ProcessSignal::Stop("SIGINT"),
         }
     }
 
     /// Once the end has begun there is nothing to reload.
     async fn next_stop(&mut self) -> &'static str {
         loop {
-            if let Told::Stop(name) = self.next().await {
+            if let ProcessSignal::Stop(name) = self.next().await {
                 return name;
             }
         }
@@ -355,13 +357,13 @@ fn inputs(arguments: &Serve, environment: &Environment) -> Result<Inputs, Failur
     })
 }
 
-pub(crate) const TYPED: &str = "on the command line";
+pub(crate) const COMMAND_LINE: &str = "on the command line";
 
 /// Flags that stand for one value of the file.
 fn flags(arguments: &Serve) -> Vec<Overlay> {
     // As they are: nobody thinks of YAML when typing an address.
     let overlay = |flag: &str, path: &str, value: String| Overlay {
-        origin: TYPED,
+        origin: COMMAND_LINE,
         typed: format!("{flag} "),
         path: path.to_owned(),
         value,
@@ -400,7 +402,7 @@ fn flags(arguments: &Serve) -> Vec<Overlay> {
 /// The folder of Envoy's files, as typed after `--envoy-config`.
 pub(crate) fn envoy_config(folder: &Path) -> Overlay {
     Overlay {
-        origin: TYPED,
+        origin: COMMAND_LINE,
         typed: "--envoy-config ".to_owned(),
         path: "rls.envoy_config".to_owned(),
         value: literal(&path(folder)),
@@ -416,7 +418,7 @@ fn set_flag(text: &str) -> Result<Overlay, Failure> {
         ));
     };
     Ok(Overlay {
-        origin: TYPED,
+        origin: COMMAND_LINE,
         typed: format!("--set {path}="),
         path: path.trim().to_owned(),
         value: yaml(path.trim(), value),
@@ -426,12 +428,12 @@ fn set_flag(text: &str) -> Result<Overlay, Failure> {
 /// What was typed, as far as it is the name of something: the rest may be a password.
 fn shown(text: &str) -> String {
     let is_name = |char: char| char.is_ascii_alphanumeric() || "_.-[]".contains(char);
-    match veiled(text) {
-        veiled if veiled == text => match text.find(|char: char| !is_name(char)) {
+    match redacted(text) {
+        redacted if redacted == text => match text.find(|char: char| !is_name(char)) {
             Some(at) => format!("{}***", &text[..at]),
-            None => veiled,
+            None => redacted,
         },
-        veiled => veiled,
+        redacted => redacted,
     }
 }
 

@@ -1,13 +1,13 @@
 //! `tollgate simulate`: algorithms side by side, on a shape of traffic or on a log.
 //!
-//! - `asked`: from what was typed to what it means.
+//! - `options`: from what was typed to what it means.
 //! - `on_log`: a log instead of a shape.
 //! - `text`: numbers for people.
 //!
 //! Not here: traffic, deciding and counting (`tollgate_sim`), opening logs (`replay::input`).
 
-mod asked;
 mod on_log;
+mod options;
 mod text;
 
 use std::fs;
@@ -28,9 +28,9 @@ use crate::io_error::{Attempt, reason};
 use crate::output;
 
 /// What a picture in a terminal is given, where nobody says how wide that is.
-const USUAL_WIDTH: usize = 100;
+const DEFAULT_WIDTH: usize = 100;
 /// Wider ones are hard to read.
-const MOST_WIDTH: usize = 120;
+const MAX_WIDTH: usize = 120;
 
 /// What was found out, in all.
 #[derive(Serialize)]
@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &Simulate, environment: &Environment) -> Result<Exi
         ));
     }
     let report = if arguments.logs.is_empty() {
-        let questions = asked::questions(arguments)?;
+        let questions = options::questions(arguments)?;
         let each = questions.into_iter().map(|question| {
             Simulation::new(question).map(Simulation::run).map_err(|error| Failure::new(&error))
         });
@@ -94,7 +94,7 @@ fn told(report: &Report, arguments: &Simulate, environment: &Environment) -> Str
     let is_dumb = environment.common("TERM").is_none_or(|terminal| terminal == "dumb");
     let is_terminal = io::stdout().is_terminal() && !is_dumb;
     let colour = is_terminal && environment.common("NO_COLOR").is_none();
-    let width = if is_terminal { columns() } else { USUAL_WIDTH };
+    let width = if is_terminal { columns() } else { DEFAULT_WIDTH };
     let mut out = String::new();
     if let Some(log) = &report.log {
         out.push_str(&text::log(log));
@@ -128,7 +128,7 @@ fn picture(round: &Round, asked: Option<Picture>) -> Chart {
 /// How wide the terminal is.
 fn columns() -> usize {
     let size = ratatui::crossterm::terminal::size();
-    size.map_or(USUAL_WIDTH, |(columns, _)| usize::from(columns).clamp(40, MOST_WIDTH))
+    size.map_or(DEFAULT_WIDTH, |(columns, _)| usize::from(columns).clamp(40, MAX_WIDTH))
 }
 
 fn write(file: &Path, picture: &[u8]) -> Result<(), Failure> {

@@ -23,21 +23,21 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use tollgate_server::{Change, MOST_CHANGES, Saved, Switch};
+use tollgate_server::{Change, MAX_CHANGES, SavedOverrides, Switch};
 
 use crate::configuration::shown;
 use crate::failure::Failure;
 use crate::io_error::{Attempt, reason};
 
-const SWITCHES: &str = "switches.json";
-const CHANGES: &str = "changes.jsonl";
-const OLD_CHANGES: &str = "changes.jsonl.old";
-const LOCK: &str = "lock";
+const SWITCHES_FILE: &str = "switches.json";
+const CHANGES_FILE: &str = "changes.jsonl";
+const OLD_CHANGES_FILE: &str = "changes.jsonl.old";
+const LOCK_FILE: &str = "lock";
 
 /// Then the journal is put aside, in the place of the one before.
-const MOST_JOURNAL: u64 = 1 << 20;
+const MAX_JOURNAL_BYTES: u64 = 1 << 20;
 /// No file of ours is larger by much: what is, is somebody else's.
-const MOST_READ: u64 = 8 << 20;
+const MAX_READ_BYTES: u64 = 8 << 20;
 
 /// A state folder that this process uses.
 pub(crate) struct State {
@@ -57,7 +57,7 @@ struct Switches {
 
 impl State {
     /// Takes a folder into use, and reads what was kept in it.
-    pub(crate) fn open(folder: &Path) -> Result<(Self, Saved), Failure> {
+    pub(crate) fn open(folder: &Path) -> Result<(Self, SavedOverrides), Failure> {
         let name = shown(folder);
         let failed = |error: &io::Error| {
             Failure::with_help(
@@ -70,7 +70,7 @@ impl State {
             made.map_err(|error| failed(&error))?;
         }
         guarded(folder)?;
-        let lock = private().create(true).truncate(false).open(folder.join(LOCK));
+        let lock = private().create(true).truncate(false).open(folder.join(LOCK_FILE));
         let lock = lock.map_err(|error| failed(&error))?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => Failure::with_help(
@@ -99,7 +99,7 @@ impl State {
     }
 
     /// Keeps what was switched. Why it could not be, otherwise.
-    pub(crate) fn keep(&self, saved: &Saved, change: &Change) -> Result<(), String> {
+    pub(crate) fn keep(&self, saved: &SavedOverrides, change: &Change) -> Result<(), String> {
         if let Err(error) = self.append(change) {
             let error = reason(&error, Attempt::Write);
             tracing::warn!(%error, "a change could not be written to the journal");
@@ -111,11 +111,11 @@ impl State {
         })
     }
 
-    fn write_switches(&self, saved: &Saved) -> io::Result<()> {
+    fn write_switches(&self, saved: &SavedOverrides) -> io::Result<()> {
         let switches = Switches { everything: saved.everything, limits: saved.limits.clone() };
         let mut text = serde_json::to_vec_pretty(&switches)?;
         text.push(b'\n');
-        let (path, beside) = (self.folder.join(SWITCHES), self.folder.join("switches.json.new"));
+        let (path, beside) = (self.folder.join(SWITCHES_FILE), self.folder.join("switches.json.new"));
         let mut file = private().create(true).truncate(true).open(&beside)?;
         file.write_all(&text)?;
         file.sync_all()?;
@@ -125,9 +125,9 @@ impl State {
     }
 
     fn append(&self, change: &Change) -> io::Result<()> {
-        let path = self.folder.join(CHANGES);
-        if fs::metadata(&path).is_ok_and(|it| it.len() > MOST_JOURNAL) {
-            fs::rename(&path, self.folder.join(OLD_CHANGES))?;
+        let path = self.folder.join(CHANGES_FILE);
+        if fs::metadata(&path).is_ok_and(|it| it.len() > MAX_JOURNAL_BYTES) {
+            fs::rename(&path, self.folder.join(OLD_CHANGES_FILE))?;
         }
         let mut file = private().create(true).read(true).append(true).open(&path)?;
         // A line that was cut off must not take this one with it.
@@ -169,8 +169,8 @@ const fn is_open(mode: u32, owner: u32, us: u32) -> bool {
 }
 
 /// What a folder holds.
-fn read(folder: &Path) -> Result<Saved, Failure> {
-    let path = folder.join(SWITCHES);
+fn read(folder: &Path) -> Result<SavedOverrides, Failure> {
+    let path = folder.join(SWITCHES_FILE);
     let damaged = |error: &dyn std::fmt::Display| {
         let (file, name) = (shown(&path), shown(folder));
         Failure::with_help(
@@ -188,14 +188,14 @@ fn read(folder: &Path) -> Result<Saved, Failure> {
         Err(error) => return Err(damaged(&reason(&error, Attempt::Read))),
     };
     let Switches { everything, limits } = switches;
-    Ok(Saved { everything, limits, changes: changes(folder) })
+    Ok(SavedOverrides { everything, limits, changes: changes(folder) })
 }
 
 /// The last changes, the oldest first. Lines that cannot be read are left out: the last one
 /// may have been cut off when the machine went down.
 fn changes(folder: &Path) -> VecDeque<Change> {
     let mut changes = VecDeque::new();
-    for name in [OLD_CHANGES, CHANGES] {
+    for name in [OLD_CHANGES_FILE, CHANGES_FILE] {
         let bytes = match bytes(&folder.join(name)) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -211,7 +211,7 @@ fn changes(folder: &Path) -> VecDeque<Change> {
                 continue;
             };
             changes.push_back(change);
-            if changes.len() > MOST_CHANGES {
+            if changes.len() > MAX_CHANGES {
                 changes.pop_front();
             }
         }
@@ -221,7 +221,7 @@ fn changes(folder: &Path) -> VecDeque<Change> {
 
 fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(MOST_READ).read_to_end(&mut bytes)?;
+    File::open(path)?.take(MAX_READ_BYTES).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -266,8 +266,8 @@ mod tests {
         }
     }
 
-    fn saved() -> Saved {
-        Saved {
+    fn saved() -> SavedOverrides {
+        SavedOverrides {
             everything: Switch::Off,
             limits: [("a".to_owned(), Switch::Shadow)].into(),
             changes: [change("x")].into(),
@@ -280,12 +280,12 @@ mod tests {
         let folder = files.path().join("one/two");
         {
             let (state, found) = State::open(&folder).unwrap();
-            assert_eq!(found, Saved::default());
+            assert_eq!(found, SavedOverrides::default());
             state.keep(&saved(), &change("x")).unwrap();
         }
         assert_eq!(State::open(&folder).unwrap().1, saved());
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode(&folder), mode(&folder.join(SWITCHES))), (0o700, 0o600));
+        assert_eq!((mode(&folder), mode(&folder.join(SWITCHES_FILE))), (0o700, 0o600));
     }
 
     #[test]
@@ -306,7 +306,7 @@ mod tests {
         }
         assert!(State::check(&file).is_err() && State::check(&files.path().join("none")).is_ok());
         for damaged in ["", "{", "{\"everything\":\"loud\",\"limits\":{}}"] {
-            files.write(SWITCHES, damaged);
+            files.write(SWITCHES_FILE, damaged);
             let said = State::open(files.path()).map(drop).unwrap_err().to_string();
             assert!(said.contains("cannot read the switches") && said.contains("mv "), "{said}");
             assert!(State::check(files.path()).is_err());
@@ -318,22 +318,22 @@ mod tests {
         let files = Scratch::new();
         let (state, _) = State::open(files.path()).unwrap();
         let line = serde_json::to_string(&change(&"x".repeat(300))).unwrap() + "\n";
-        let lines = usize::try_from(MOST_JOURNAL).unwrap() / line.len() + 1;
-        fs::write(files.path().join(CHANGES), line.repeat(lines)).unwrap();
+        let lines = usize::try_from(MAX_JOURNAL_BYTES).unwrap() / line.len() + 1;
+        fs::write(files.path().join(CHANGES_FILE), line.repeat(lines)).unwrap();
         state.append(&change("y")).unwrap();
         let size = |name: &str| fs::metadata(files.path().join(name)).unwrap().len();
-        assert!(size(CHANGES) < 1024 && size(OLD_CHANGES) > MOST_JOURNAL);
+        assert!(size(CHANGES_FILE) < 1024 && size(OLD_CHANGES_FILE) > MAX_JOURNAL_BYTES);
         let found = changes(files.path());
-        assert_eq!((found.len(), &*found[MOST_CHANGES - 1].reason), (MOST_CHANGES, "y"));
-        fs::write(files.path().join(CHANGES), "{\"at\":\"2026").unwrap();
-        assert_eq!(changes(files.path()).len(), MOST_CHANGES);
+        assert_eq!((found.len(), &*found[MAX_CHANGES - 1].reason), (MAX_CHANGES, "y"));
+        fs::write(files.path().join(CHANGES_FILE), "{\"at\":\"2026").unwrap();
+        assert_eq!(changes(files.path()).len(), MAX_CHANGES);
     }
 
     #[test]
     fn a_line_that_was_cut_off_or_is_no_text_takes_no_other_with_it() {
         let files = Scratch::new();
         let (state, _) = State::open(files.path()).unwrap();
-        let path = files.path().join(CHANGES);
+        let path = files.path().join(CHANGES_FILE);
         let append = |bytes: &[u8]| {
             let mut file = OpenOptions::new().create(true).append(true).open(&path).unwrap();
             file.write_all(bytes).unwrap();
@@ -377,17 +377,19 @@ mod tests {
 
     #[test]
     fn no_link_is_followed_to_be_written() {
-        for name in [LOCK, "switches.json.new", CHANGES] {
+        for name in [LOCK_FILE, "switches.json.new", CHANGES_FILE] {
             let files = Scratch::new();
-            let elsewhere = files.write("elsewhere", "untouched");
+            let synonyms = files.write("elsewhere", "untouched");
             let folder = files.path().join("state");
             fs::create_dir(&folder).unwrap();
-            std::os::unix::fs::symlink(&elsewhere, folder.join(name)).unwrap();
+            std::os::unix::fs::symlink(&synonyms, folder.join(name)).unwrap();
             match State::open(&folder) {
-                Ok((state, _)) => assert!(name == CHANGES && state.append(&change("x")).is_err(), "{name}"),
+                Ok((state, _)) => {
+                    assert!(name == CHANGES_FILE && state.append(&change("x")).is_err(), "{name}")
+                }
                 Err(said) => assert!(said.to_string().contains("is a symbolic link"), "{said}"),
             }
-            assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "untouched", "{name}");
+            assert_eq!(fs::read_to_string(&synonyms).unwrap(), "untouched", "{name}");
         }
     }
 

@@ -24,28 +24,28 @@ use tollgate::{
 };
 use tollgate_http::SharedLimiter;
 use tollgate_redis::{RedisSettings, RedisStore};
-use tollgate_watch::Watcher;
+use tollgate_telemetry::Watcher;
 
 pub(crate) use counters::counters;
 
 use crate::io_error::without_numbers;
 
 /// How long the start waits for Redis.
-const AT_START: Duration = Duration::from_secs(1);
+const START_TIMEOUT: Duration = Duration::from_secs(1);
 /// How many keys are asked about then.
-const REHEARSED: u8 = 64;
+const WARM_UP_KEYS: u8 = 64;
 /// Between two attempts then, at first: each time it is twice as long.
-const AGAIN: Duration = Duration::from_millis(25);
+const FIRST_RETRY_DELAY: Duration = Duration::from_millis(25);
 /// Between two questions whether the store is there. Requests notice by themselves that
 /// it is not; a node that has none would never know.
-const LOOK: Duration = Duration::from_secs(3);
+const PROBE_INTERVAL: Duration = Duration::from_secs(3);
 /// How long the end waits for what is owed to the store.
-const AT_END: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Between two looks at what is owed to the store.
-const BETWEEN: Duration = Duration::from_millis(200);
+const RECONCILE_INTERVAL: Duration = Duration::from_millis(200);
 /// How long a node waits at most, once the store is back, before it charges what it
 /// owes: all nodes have lost it together.
-const FIRST: Duration = Duration::from_millis(500);
+const MAX_RECONCILE_DELAY: Duration = Duration::from_millis(500);
 
 /// In memory, or in Redis.
 #[allow(clippy::large_enum_variant, reason = "there is one, and a box would be on the way of every request")]
@@ -65,10 +65,10 @@ impl Store for AnyStore {
     }
 
     #[inline]
-    fn decide_at_once(&self, checks: &[Check<'_>], outcomes: &mut Outcomes) -> Option<(bool, Timestamp)> {
+    fn try_decide(&self, checks: &[Check<'_>], outcomes: &mut Outcomes) -> Option<(bool, Timestamp)> {
         match self {
-            Self::Memory(store) => store.decide_at_once(checks, outcomes),
-            Self::Redis(store) => store.decide_at_once(checks, outcomes),
+            Self::Memory(store) => store.try_decide(checks, outcomes),
+            Self::Redis(store) => store.try_decide(checks, outcomes),
         }
     }
 
@@ -136,10 +136,10 @@ pub(crate) fn limiter(
 /// Connects, or says why not, ready to print. Then the limiter knows it too.
 pub(crate) async fn connect(limiter: &Limiter<AnyStore>) -> Result<(), String> {
     let Some(redis) = limiter.store().redis() else { return Ok(()) };
-    let mut why = format!("no answer within {AT_START:?}");
-    let connected = timeout(AT_START, try_until_it_works(redis, &mut why)).await.is_ok();
+    let mut why = format!("no answer within {START_TIMEOUT:?}");
+    let connected = timeout(START_TIMEOUT, try_until_it_works(redis, &mut why)).await.is_ok();
     // One that takes longer is left to `maintain`.
-    let _late = timeout(AT_START, limiter.probe()).await;
+    let _late = timeout(START_TIMEOUT, limiter.probe()).await;
     if connected {
         return Ok(());
     }
@@ -153,11 +153,11 @@ pub(crate) async fn connect(limiter: &Limiter<AnyStore>) -> Result<(), String> {
 
 /// What fails at first may work a moment later: a cluster has to be asked who has what.
 async fn try_until_it_works(redis: &RedisStore, why: &mut String) {
-    let mut pause = AGAIN;
+    let mut pause = FIRST_RETRY_DELAY;
     loop {
         let tried = async {
             redis.connect().await?;
-            rehearse(redis).await
+            warm_up(redis).await
         };
         let Err(error) = tried.await else { return };
         // Nobody has asked anything yet: what counts is the cause.
@@ -169,11 +169,11 @@ async fn try_until_it_works(redis: &RedisStore, why: &mut String) {
 
 /// Asks what requests will ask, and charges nothing: a server may let somebody connect
 /// and do no more, be a replica, or lack a part of its cluster.
-async fn rehearse(store: &RedisStore) -> Result<(), StoreError> {
+async fn warm_up(store: &RedisStore) -> Result<(), StoreError> {
     let Ok(quota) = Bucket::new(Rate::per_minute(1)) else { return Ok(()) };
     let rule = Rule::new("tollgate-rehearsal", quota);
     // As many keys as reach every part of a cluster, most probably.
-    let keys: Vec<_> = (0..REHEARSED).map(u8::to_le_bytes).collect();
+    let keys: Vec<_> = (0..WARM_UP_KEYS).map(u8::to_le_bytes).collect();
     let checks: Vec<_> = keys.iter().map(|key| Check::new(&rule, key, 0)).collect();
     store.decide(&checks).await?;
     store.adjust(&rule, &keys[0], Adjustment::Reset).await.map(drop)
@@ -187,19 +187,19 @@ pub(crate) async fn maintain(limiter: SharedLimiter<AnyStore>) {
 
 /// Asks whether the store is there.
 async fn look(limiter: SharedLimiter<AnyStore>) {
-    let dice = RandomState::new();
+    let rng = RandomState::new();
     for round in 0_u64.. {
-        sleep(jittered(LOOK, &dice, round)).await;
+        sleep(jittered(PROBE_INTERVAL, &rng, round)).await;
         limiter.load().probe().await;
     }
 }
 
 /// Charges the store with what was admitted without it.
 async fn reconcile(limiter: SharedLimiter<AnyStore>) {
-    let dice = RandomState::new();
+    let rng = RandomState::new();
     let mut was_degraded = false;
     for round in 0_u64.. {
-        sleep(jittered(BETWEEN, &dice, round)).await;
+        sleep(jittered(RECONCILE_INTERVAL, &rng, round)).await;
         let health = limiter.load().health();
         let is_back = was_degraded && !health.is_degraded();
         was_degraded = health.is_degraded();
@@ -207,7 +207,7 @@ async fn reconcile(limiter: SharedLimiter<AnyStore>) {
             continue;
         }
         if is_back {
-            sleep(part(FIRST, &dice, !round)).await;
+            sleep(part(MAX_RECONCILE_DELAY, &rng, !round)).await;
         }
         let charged = limiter.load().reconcile().await;
         if charged > 0 {
@@ -227,10 +227,10 @@ pub(crate) async fn settle_up(limiter: &Limiter<AnyStore>, left: Duration) {
         while limiter.health().ledger_keys > 0 {
             limiter.reconcile().await;
             // Left alone, or what failed is due again: in a moment.
-            sleep(AGAIN).await;
+            sleep(FIRST_RETRY_DELAY).await;
         }
     };
-    let _late = timeout(AT_END.min(left), charge).await;
+    let _late = timeout(SHUTDOWN_TIMEOUT.min(left), charge).await;
     let after = limiter.health();
     let under_way = after.lost_entries.saturating_sub(before.lost_entries);
     let lost = after.ledger_keys.saturating_add(usize::try_from(under_way).unwrap_or(usize::MAX));
@@ -252,13 +252,13 @@ pub(crate) async fn settle_up(limiter: &Limiter<AnyStore>, left: Duration) {
 }
 
 /// Three quarters of it to five quarters.
-fn jittered(span: Duration, dice: &RandomState, throw: u64) -> Duration {
-    span * 3 / 4 + part(span / 2, dice, throw)
+fn jittered(span: Duration, rng: &RandomState, throw: u64) -> Duration {
+    span * 3 / 4 + part(span / 2, rng, throw)
 }
 
 /// Some part of it.
-fn part(span: Duration, dice: &RandomState, throw: u64) -> Duration {
-    let mut thrown = dice.build_hasher();
+fn part(span: Duration, rng: &RandomState, throw: u64) -> Duration {
+    let mut thrown = rng.build_hasher();
     thrown.write_u64(throw);
     let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
     Duration::from_micros(thrown.finish() % micros.max(1))
@@ -282,10 +282,16 @@ mod tests {
 
     #[test]
     fn waits_are_spread_and_stay_within_bounds() {
-        let dice = RandomState::new();
-        let waits: Vec<_> = (0..1_000).map(|throw| jittered(BETWEEN, &dice, throw)).collect();
-        assert!(waits.iter().all(|it| (BETWEEN * 3 / 4..BETWEEN * 5 / 4).contains(it)), "{waits:?}");
-        assert!(waits.iter().any(|it| *it < BETWEEN) && waits.iter().any(|it| *it > BETWEEN));
-        assert!((0..1_000).all(|throw| part(FIRST, &dice, throw) < FIRST));
+        let rng = RandomState::new();
+        let waits: Vec<_> = (0..1_000).map(|throw| jittered(RECONCILE_INTERVAL, &rng, throw)).collect();
+        assert!(
+            waits.iter().all(|it| (RECONCILE_INTERVAL * 3 / 4..RECONCILE_INTERVAL * 5 / 4).contains(it)),
+            "{waits:?}"
+        );
+        assert!(
+            waits.iter().any(|it| *it < RECONCILE_INTERVAL)
+                && waits.iter().any(|it| *it > RECONCILE_INTERVAL)
+        );
+        assert!((0..1_000).all(|throw| part(MAX_RECONCILE_DELAY, &rng, throw) < MAX_RECONCILE_DELAY));
     }
 }

@@ -4,7 +4,7 @@
 //! Envoy and clients of Redis on listeners of its own: no two threads meet over a
 //! connection. The main thread stays free for signals and reloads.
 //!
-//! Not here: what a request means (`tollgate_gateway`, `tollgate_server`, `spoken`).
+//! Not here: what a request means (`tollgate_gateway`, `tollgate_server`, `protocols`).
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -29,18 +29,18 @@ use tollgate_server::{Api, Caller};
 use crate::configuration::{Configuration, Listen, ServedTls, Settings, Tokens};
 use crate::failure::Failure;
 use crate::io_error::{Attempt, reason};
+use crate::protocols::Protocols;
 use crate::ready::Addresses;
-use crate::spoken::Spoken;
 use crate::store::{AnyStore, in_full};
 
 /// How long connections between two requests may bring one more, at the end.
-const ONE_MORE: Duration = Duration::from_secs(1);
+const LAST_REQUEST_GRACE: Duration = Duration::from_secs(1);
 
 /// How long the body of a question to the API may take to arrive: as long as its head.
-const ASKED_WITHIN: Duration = Duration::from_secs(10);
+const REQUEST_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How much is read of a body that nobody wanted.
-const UNREAD: usize = 64 * 1024;
+const MAX_DISCARDED_BYTES: usize = 64 * 1024;
 
 /// How many threads serve.
 pub(crate) fn workers(settings: &Settings) -> usize {
@@ -59,7 +59,7 @@ pub(crate) struct Surfaces {
     /// How long running requests may take to end.
     patience: Duration,
     tarpit: Tarpit,
-    spoken: Spoken,
+    protocols: Protocols,
     /// What is not served although it usually is.
     warnings: Vec<String>,
 }
@@ -70,7 +70,7 @@ impl Surfaces {
         configuration: &Configuration,
         limiter: &SharedLimiter<AnyStore>,
         api: &Api<AnyStore>,
-        spoken: Spoken,
+        protocols: Protocols,
         tokens: &Tokens,
     ) -> Result<Self, Failure> {
         let settings = &configuration.settings;
@@ -113,14 +113,14 @@ impl Surfaces {
         let mut sockets = [gateway_sockets, api_sockets, rls_sockets, resp_sockets].map(listeners);
         for number in 0..workers {
             let [for_gateway, for_api, for_rls, for_resp] = sockets.each_mut().map(Iterator::next);
-            let (gateway, api, spoken) = (Arc::clone(&gateway), api.clone(), spoken.clone());
+            let (gateway, api, protocols) = (Arc::clone(&gateway), api.clone(), protocols.clone());
             let (tls, drain, running) = (tls.clone(), drain.clone(), running.clone());
             start_thread(&format!("worker-{number}"), async move {
                 let ended = tokio::join!(
                     if_any(for_gateway, |listener| gateway.serve(listener, drain.clone())),
                     if_any(for_api, |listener| serve_api(api, listener, tls.api, drain.clone())),
-                    if_any(for_rls, |listener| spoken.serve_rls(listener, tls.rls, drain.clone())),
-                    if_any(for_resp, |listener| spoken.serve_resp(listener, tls.resp, drain.clone())),
+                    if_any(for_rls, |listener| protocols.serve_rls(listener, tls.rls, drain.clone())),
+                    if_any(for_resp, |listener| protocols.serve_resp(listener, tls.resp, drain.clone())),
                 );
                 for error in [ended.0, ended.1, ended.2, ended.3].into_iter().filter_map(Result::err) {
                     tracing::error!(%error, "a worker has stopped");
@@ -130,7 +130,7 @@ impl Surfaces {
         }
         let (patience, tarpit) = (settings.forwarding.drain, gateway.tarpit().clone());
         let workers = ended;
-        Ok(Self { addresses, drainer, _demo: demo_drainer, workers, patience, tarpit, spoken, warnings })
+        Ok(Self { addresses, drainer, _demo: demo_drainer, workers, patience, tarpit, protocols, warnings })
     }
 
     /// What is not served although it usually is, ready to print.
@@ -161,11 +161,11 @@ impl Surfaces {
 
     /// Accepts nothing more and waits for what runs, up to a deadline. Whether all came to its end.
     pub(crate) async fn drain(mut self) -> bool {
-        self.spoken.drain();
+        self.protocols.drain();
         self.drainer.begin();
         let patience = self.patience;
         let ended = async {
-            if timeout(ONE_MORE.min(patience / 2), self.ended()).await.is_err() {
+            if timeout(LAST_REQUEST_GRACE.min(patience / 2), self.ended()).await.is_err() {
                 self.drainer.close_idle();
                 self.ended().await;
             }
@@ -199,7 +199,7 @@ async fn serve_api(
                 let request = Request::from_parts(parts, &mut body);
                 let answer = in_time(pin!(api.answer(request, caller))).await;
                 if is_http2 && !body.is_end_stream() {
-                    let _late = timeout(ONE_MORE, leave_unread(body)).await;
+                    let _late = timeout(LAST_REQUEST_GRACE, leave_unread(body)).await;
                 }
                 Ok::<_, Infallible>(answer.unwrap_or_else(Api::<AnyStore>::too_slow))
             }
@@ -213,14 +213,14 @@ async fn serve_api(
 pub(crate) async fn in_time<F: Future>(mut answering: Pin<&mut F>) -> Option<F::Output> {
     match poll_fn(|cx| Poll::Ready(answering.as_mut().poll(cx))).await {
         Poll::Ready(answer) => Some(answer),
-        Poll::Pending => timeout(ASKED_WITHIN, answering).await.ok(),
+        Poll::Pending => timeout(REQUEST_BODY_TIMEOUT, answering).await.ok(),
     }
 }
 
 /// Takes a body that nobody wanted out of the way. An HTTP/2 stream that is answered before
 /// its request has ended is reset, and some clients then lose the answer that says why.
 async fn leave_unread(mut body: Incoming) {
-    let mut left = UNREAD;
+    let mut left = MAX_DISCARDED_BYTES;
     while let Some(Ok(frame)) = body.frame().await {
         left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
         if left == 0 {

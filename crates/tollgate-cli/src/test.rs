@@ -6,7 +6,7 @@
 //!
 //! Everything is read before anything is run: with a mistake in one file, nothing is.
 //!
-//! Not here: what a test means (`tollgate_suite`).
+//! Not here: what a test means (`tollgate_policy_test`).
 
 mod files;
 mod jobs;
@@ -17,10 +17,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use tollgate::{Clock, SystemClock};
-use tollgate_suite::report::{Detail, FileReport, Report, Timed};
+use tollgate_policy_test::report::{Detail, FileReport, Report, TestResult};
 
 use crate::arguments::Test;
-use crate::configuration::{Reading, shown};
+use crate::configuration::{LoadPhase, shown};
 use crate::failure::Failure;
 use crate::io_error::{Attempt, reason};
 use crate::output;
@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &Test) -> Result<ExitCode, Failure> {
         return watch::run(arguments);
     }
     let found = files::find(&arguments.paths)?;
-    let jobs = Jobs::read(&found, Reading::First, &mut Vec::new())?;
+    let jobs = Jobs::read(&found, LoadPhase::First, &mut Vec::new())?;
     finish(arguments, jobs)
 }
 
@@ -68,7 +68,7 @@ fn report(filter: Option<&str>, jobs: Jobs) -> Result<Report, Failure> {
             .map(|test| {
                 let begun = clock.now();
                 let verdict = test.run(&policy.policy, &mut policy.coverage);
-                Timed { verdict, took: clock.now().since(begun) }
+                TestResult { verdict, took: clock.now().since(begun) }
             })
             .collect();
         if !tests.is_empty() {

@@ -33,11 +33,11 @@ use draw::Palette;
 use poll::Poll;
 
 /// Whoever watches wants to know soon that nobody answers.
-const PATIENCE: Span = Span::from_secs(5);
+const REQUEST_TIMEOUT: Span = Span::from_secs(5);
 
 /// Shows what happens: live on a terminal, once elsewhere.
 pub(crate) fn run(arguments: &Top, environment: &Environment) -> Result<ExitCode, Failure> {
-    let poll = Poll(Server::of(&arguments.api, environment)?.within(PATIENCE));
+    let poll = Poll(Server::of(&arguments.api, environment)?.within(REQUEST_TIMEOUT));
     if arguments.api.json {
         output::line(&poll.raw()?.to_string())?;
         return Ok(ExitCode::SUCCESS);

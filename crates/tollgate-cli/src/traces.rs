@@ -5,7 +5,7 @@
 //!
 //! - `otlp`: how a batch is written.
 //!
-//! Not here: which decisions are remembered at all (`tollgate_watch`), HTTP (`outgoing`).
+//! Not here: which decisions are remembered at all (`tollgate_telemetry`), HTTP (`http_sender`).
 
 mod otlp;
 
@@ -16,27 +16,27 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
-use tollgate_watch::Record;
+use tollgate_telemetry::Record;
 
 use self::otlp::Writer;
 use crate::configuration::TraceSettings;
 use crate::failure::Failure;
-use crate::outgoing::{NotSent, Outgoing};
+use crate::http_sender::{HttpSender, SendError};
 
 /// The most spans in one message.
-const BATCH: usize = 512;
+const MAX_BATCH_SPANS: usize = 512;
 /// How long a span waits for others.
-const GATHER: Duration = Duration::from_secs(1);
+const BATCH_DELAY: Duration = Duration::from_secs(1);
 /// The most spans that wait.
-const QUEUE: usize = 8 * BATCH;
+const MAX_QUEUED_SPANS: usize = 8 * MAX_BATCH_SPANS;
 /// Between two attempts, at first: each time it is twice as long.
-const AGAIN: Duration = Duration::from_millis(500);
+const FIRST_RETRY_DELAY: Duration = Duration::from_millis(500);
 /// How often a batch is tried before it is given up.
-const ATTEMPTS: u32 = 6;
+const MAX_ATTEMPTS: u32 = 6;
 /// How long the end waits for the last batch.
-const AT_END: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Where a collector takes spans, below its endpoint.
-const PATH: &str = "/v1/traces";
+const TRACES_PATH: &str = "/v1/traces";
 
 /// Sends spans.
 pub(crate) struct Traces {
@@ -72,9 +72,9 @@ impl Traces {
         node: &str,
         counts: Arc<TraceCounts>,
     ) -> Result<Self, Failure> {
-        let (queue, waiting) = mpsc::channel(QUEUE);
+        let (queue, waiting) = mpsc::channel(MAX_QUEUED_SPANS);
         let sender = Sender {
-            outgoing: Outgoing::new(&settings.collector)?,
+            sender: HttpSender::new(&settings.collector)?,
             writer: Writer::new(&settings.service, node),
             counts: Arc::clone(&counts),
             is_failing: false,
@@ -102,7 +102,7 @@ impl Traces {
         let Self { queue, sending, .. } = self;
         drop(queue);
         let stop = sending.abort_handle();
-        if timeout(AT_END, sending).await.is_err() {
+        if timeout(SHUTDOWN_TIMEOUT, sending).await.is_err() {
             stop.abort();
         }
     }
@@ -117,7 +117,7 @@ fn is_wanted(record: &Record, one_in: u32) -> bool {
 }
 
 struct Sender {
-    outgoing: Outgoing,
+    sender: HttpSender,
     writer: Writer,
     counts: Arc<TraceCounts>,
     /// So that a collector that is away is told of once.
@@ -126,19 +126,19 @@ struct Sender {
 
 impl Sender {
     async fn run(mut self, mut waiting: mpsc::Receiver<Arc<Record>>) {
-        let mut batch = Vec::with_capacity(BATCH);
-        while waiting.recv_many(&mut batch, BATCH).await > 0 {
-            if batch.len() < BATCH {
+        let mut batch = Vec::with_capacity(MAX_BATCH_SPANS);
+        while waiting.recv_many(&mut batch, MAX_BATCH_SPANS).await > 0 {
+            if batch.len() < MAX_BATCH_SPANS {
                 let gather = async {
-                    while batch.len() < BATCH {
-                        let room = BATCH - batch.len();
+                    while batch.len() < MAX_BATCH_SPANS {
+                        let room = MAX_BATCH_SPANS - batch.len();
                         if waiting.recv_many(&mut batch, room).await == 0 {
                             break;
                         }
                     }
                 };
                 // What has come until then stays in the batch.
-                let _full = timeout(GATHER, gather).await;
+                let _full = timeout(BATCH_DELAY, gather).await;
             }
             self.send(&batch).await;
             batch.clear();
@@ -147,9 +147,9 @@ impl Sender {
 
     async fn send(&mut self, batch: &[Arc<Record>]) {
         let written = self.writer.write(batch);
-        let mut pause = AGAIN;
-        for attempt in 1..=ATTEMPTS {
-            let why = match self.outgoing.post(PATH, written.clone()).await {
+        let mut pause = FIRST_RETRY_DELAY;
+        for attempt in 1..=MAX_ATTEMPTS {
+            let why = match self.sender.post(TRACES_PATH, written.clone()).await {
                 Ok(()) => {
                     self.counts.sent.fetch_add(batch.len() as u64, Ordering::Relaxed);
                     if std::mem::take(&mut self.is_failing) {
@@ -160,10 +160,10 @@ impl Sender {
                 Err(why) => why,
             };
             if !std::mem::replace(&mut self.is_failing, true) {
-                let collector = self.outgoing.endpoint();
+                let collector = self.sender.endpoint();
                 tracing::warn!(%collector, %why, "the collector of traces takes no spans");
             }
-            if attempt == ATTEMPTS || matches!(why, NotSent::Refused(_)) {
+            if attempt == MAX_ATTEMPTS || matches!(why, SendError::Refused(_)) {
                 break;
             }
             sleep(pause).await;

@@ -9,24 +9,24 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use tollgate::policy::{Told, Trap};
+use tollgate::policy::{DiagnosticView, Lint};
 
 use crate::arguments::Validate;
-use crate::configuration::{Inputs, Overlay, Reading, Remark, literal};
+use crate::configuration::{ConfigWarning, Inputs, LoadPhase, Overlay, literal};
 use crate::failure::Failure;
 use crate::output;
-use crate::serve::{TYPED, envoy_config};
+use crate::serve::{COMMAND_LINE, envoy_config};
 
 /// What is said of one file.
 struct Verdict {
     name: String,
     /// How many limits it has, and what looks odd; or what is wrong.
-    found: Result<(usize, Vec<Remark>), Failure>,
+    found: Result<(usize, Vec<ConfigWarning>), Failure>,
 }
 
 pub(crate) fn run(arguments: &Validate) -> Result<ExitCode, Failure> {
     if let Some(asked) = arguments.explain {
-        output::text(&asked.map_or_else(all, |trap| trap.page().to_owned()))?;
+        output::text(&asked.map_or_else(all, |lint| lint.page().to_owned()))?;
         return Ok(ExitCode::SUCCESS);
     }
     let files = arguments.files.iter().cloned().map(Some);
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Validate) -> Result<ExitCode, Failure> {
 
 fn verdict(file: Option<PathBuf>, arguments: &Validate) -> Verdict {
     let capacity = arguments.capacity.as_deref().map(|rate| Overlay {
-        origin: TYPED,
+        origin: COMMAND_LINE,
         typed: "--capacity ".to_owned(),
         path: "gateway.capacity".to_owned(),
         value: literal(rate),
@@ -69,10 +69,10 @@ fn verdict(file: Option<PathBuf>, arguments: &Validate) -> Verdict {
         overlays: arguments.envoy_config.as_deref().map(envoy_config).into_iter().chain(capacity).collect(),
         envoy: None,
     };
-    let found = inputs.load(Reading::First).and_then(|configuration| {
+    let found = inputs.load(LoadPhase::First).and_then(|configuration| {
         inputs.envoy = Some(configuration.envoy.clone());
         configuration.settings.check_files()?;
-        let allowed = |trap: Trap| arguments.allow.contains(&trap);
+        let allowed = |lint: Lint| arguments.allow.contains(&lint);
         let remarks = configuration.remarks.into_iter().filter_map(|it| it.without(allowed)).collect();
         Ok((configuration.policy.limits().len(), remarks))
     });
@@ -91,22 +91,22 @@ impl Verdict {
         for remark in remarks {
             output::complain(&format!("{}\n", remark.text()));
         }
-        let odd: usize = remarks.iter().map(|it| it.told().len() + it.left_out()).sum();
+        let odd: usize = remarks.iter().map(|it| it.views().len() + it.left_out()).sum();
         let odd = if odd == 0 { String::new() } else { format!(", {}", counted(odd, "warning")) };
         output::line(&format!("{}: {}, no mistakes{odd}", self.name, counted(*count, "limit")))
     }
 
     fn json(&self) -> Value {
-        let each = |told: &[Told]| -> Vec<Value> { told.iter().map(one).collect() };
+        let each = |told: &[DiagnosticView]| -> Vec<Value> { told.iter().map(one).collect() };
         match &self.found {
             Ok((limits, remarks)) => {
-                let told: Vec<_> = remarks.iter().flat_map(Remark::told).collect();
-                let left_out: usize = remarks.iter().map(Remark::left_out).sum();
+                let told: Vec<_> = remarks.iter().flat_map(ConfigWarning::views).collect();
+                let left_out: usize = remarks.iter().map(ConfigWarning::left_out).sum();
                 json!({"file": self.name, "valid": true, "limits": limits, "errors": [], "warnings": each(&told),
                     "left_out": left_out})
             }
             Err(failure) => {
-                let (told, left_out) = failure.told();
+                let (told, left_out) = failure.views();
                 json!({"file": self.name, "valid": false, "limits": null, "errors": each(told), "warnings": [],
                     "left_out": left_out})
             }
@@ -114,7 +114,7 @@ impl Verdict {
     }
 }
 
-fn one(told: &Told) -> Value {
+fn one(told: &DiagnosticView) -> Value {
     let mut one = json!({"file": told.file, "line": told.at.map(|it| it.0), "column": told.at.map(|it| it.1),
         "message": told.message, "label": told.label, "help": told.help});
     if let (Some(code), Some(members)) = (told.code, one.as_object_mut()) {
@@ -132,7 +132,7 @@ fn counted(number: usize, noun: &str) -> String {
 
 /// Every code, and what it is in a line.
 fn all() -> String {
-    let widest = Trap::ALL.iter().map(|it| it.code().len()).max().unwrap_or(0);
-    let line = |it: &Trap| format!("{:widest$}  {}", it.code(), it.summary());
-    Trap::ALL.iter().map(line).collect::<Vec<_>>().join("\n") + "\n"
+    let widest = Lint::ALL.iter().map(|it| it.code().len()).max().unwrap_or(0);
+    let line = |it: &Lint| format!("{:widest$}  {}", it.code(), it.summary());
+    Lint::ALL.iter().map(line).collect::<Vec<_>>().join("\n") + "\n"
 }

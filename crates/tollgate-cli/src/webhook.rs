@@ -1,15 +1,15 @@
 //! Tells somebody when a key has had nothing left for long, and when it has again.
 //!
 //! One message when an alert starts and one when it ends. What waits is not a message but
-//! an alert (`book`): what is said of it is what holds when it is sent, so nobody is told of
+//! an alert (`alert_queue`): what is said of it is what holds when it is sent, so nobody is told of
 //! an alert that is over, and whoever was told of one is told of its end. A receiver that
 //! is away is tried again until it takes the message. The number of messages in a minute
 //! has an end: thousands of keys at zero are one incident, and whoever is woken by it needs
 //! no thousand messages.
 //!
-//! Not here: noticing it (`tollgate_watch`), HTTP (`outgoing`).
+//! Not here: noticing it (`tollgate_telemetry`), HTTP (`http_sender`).
 
-mod book;
+mod alert_queue;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,21 +20,21 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tollgate::{Clock, SystemClock, Timestamp};
-use tollgate_watch::AtZero;
+use tollgate_telemetry::ExhaustedKey;
 
-use self::book::{Book, Message};
+use self::alert_queue::{AlertQueue, Message};
 use crate::configuration::Receiver;
 use crate::failure::Failure;
-use crate::outgoing::{NotSent, Outgoing};
+use crate::http_sender::{HttpSender, SendError};
 
 /// The most messages in a minute, those that did not arrive among them.
-const A_MINUTE: u32 = 60;
+const MAX_MESSAGES_PER_MINUTE: u32 = 60;
 /// Between two attempts, at first: each time it is twice as long.
-const AGAIN: Duration = Duration::from_secs(1);
+const FIRST_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// And at most.
-const LONGEST: Duration = Duration::from_secs(30);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 /// How long the end waits for messages under way.
-const AT_END: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Tells somebody of alerts.
 pub(crate) struct Webhook {
@@ -45,7 +45,7 @@ pub(crate) struct Webhook {
 /// What was noticed, for whoever sends it.
 struct Shared {
     node: String,
-    book: Mutex<Book>,
+    alert_queue: Mutex<AlertQueue>,
     /// There is something to send, or no more will come.
     changed: Notify,
     counts: Arc<WebhookCounts>,
@@ -72,11 +72,12 @@ impl Webhook {
         node: &str,
         counts: Arc<WebhookCounts>,
     ) -> Result<Self, Failure> {
-        let shared = Shared { node: node.to_owned(), book: Mutex::default(), changed: Notify::new(), counts };
+        let shared =
+            Shared { node: node.to_owned(), alert_queue: Mutex::default(), changed: Notify::new(), counts };
         let shared = Arc::new(shared);
         let sender = Sender {
             shared: Arc::clone(&shared),
-            outgoing: Outgoing::new(receiver)?,
+            sender: HttpSender::new(receiver)?,
             clock: SystemClock::new(),
             is_failing: false,
         };
@@ -84,18 +85,18 @@ impl Webhook {
     }
 
     /// These are the alerts now.
-    pub(crate) fn see(&self, alerts: &[AtZero], now: Timestamp) {
-        self.shared.book().see(alerts, now);
+    pub(crate) fn see(&self, alerts: &[ExhaustedKey], now: Timestamp) {
+        self.shared.alert_queue().see(alerts, now);
         self.shared.count_untold();
         self.shared.changed.notify_one();
     }
 
     /// Sends what waits, for a moment.
     pub(crate) async fn end(self) {
-        self.shared.book().close();
+        self.shared.alert_queue().close();
         self.shared.changed.notify_one();
         let stop = self.sending.abort_handle();
-        if timeout(AT_END, self.sending).await.is_err() {
+        if timeout(SHUTDOWN_TIMEOUT, self.sending).await.is_err() {
             stop.abort();
         }
     }
@@ -103,23 +104,23 @@ impl Webhook {
 
 impl Shared {
     /// Whoever panicked over it has left a book that can be read.
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn alert_queue(&self) -> MutexGuard<'_, AlertQueue> {
+        self.alert_queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn count_untold(&self) {
-        self.counts.dropped.store(self.book().untold(), Ordering::Relaxed);
+        self.counts.dropped.store(self.alert_queue().untold(), Ordering::Relaxed);
     }
 
     /// The next to be told of; `None`: there will be none.
     async fn next(&self) -> Option<u64> {
         loop {
             {
-                let mut book = self.book();
-                if let Some(spot) = book.next() {
-                    return Some(spot);
+                let mut alert_queue = self.alert_queue();
+                if let Some(key_hash) = alert_queue.next() {
+                    return Some(key_hash);
                 }
-                if book.is_closed() {
+                if alert_queue.is_closed() {
                     return None;
                 }
             }
@@ -150,7 +151,7 @@ fn date(at: Timestamp) -> Option<String> {
 
 struct Sender {
     shared: Arc<Shared>,
-    outgoing: Outgoing,
+    sender: HttpSender,
     clock: SystemClock,
     /// So that a receiver that is away is told of once.
     is_failing: bool,
@@ -158,47 +159,47 @@ struct Sender {
 
 impl Sender {
     async fn run(mut self) {
-        let (mut minute, mut tried, mut pause) = (Instant::now(), 0, AGAIN);
-        while let Some(spot) = self.shared.next().await {
+        let (mut minute, mut tried, mut pause) = (Instant::now(), 0, FIRST_RETRY_DELAY);
+        while let Some(key_hash) = self.shared.next().await {
             if minute.elapsed() >= Duration::from_secs(60) {
                 (minute, tried) = (Instant::now(), 0);
-            } else if tried == A_MINUTE {
+            } else if tried == MAX_MESSAGES_PER_MINUTE {
                 sleep_until(minute + Duration::from_secs(60)).await;
                 (minute, tried) = (Instant::now(), 0);
             }
             // What holds now, after all the waiting.
-            let Some(message) = self.shared.book().message(spot) else { continue };
+            let Some(message) = self.shared.alert_queue().message(key_hash) else { continue };
             tried += 1;
-            if self.send(spot, &message).await {
-                pause = AGAIN;
+            if self.send(key_hash, &message).await {
+                pause = FIRST_RETRY_DELAY;
             } else {
                 sleep(pause).await;
-                pause = (pause * 2).min(LONGEST);
+                pause = (pause * 2).min(MAX_RETRY_DELAY);
             }
         }
     }
 
     /// Whether it needs no other attempt.
-    async fn send(&mut self, spot: u64, message: &Message) -> bool {
+    async fn send(&mut self, key_hash: u64, message: &Message) -> bool {
         let text = self.shared.text(message, self.clock.now());
-        let result = self.outgoing.post("", text.into()).await;
+        let result = self.sender.post("", text.into()).await;
         let Err(why) = result else {
             self.shared.counts.sent.fetch_add(1, Ordering::Relaxed);
-            self.shared.book().told(spot, message);
+            self.shared.alert_queue().told(key_hash, message);
             if std::mem::take(&mut self.is_failing) {
                 tracing::info!("alerts are told again");
             }
             return true;
         };
         if !std::mem::replace(&mut self.is_failing, true) {
-            let webhook = self.outgoing.endpoint();
+            let webhook = self.sender.endpoint();
             tracing::warn!(%webhook, %why, "an alert could not be told");
         }
-        if let NotSent::Failed(_) = why {
-            self.shared.book().again(spot);
+        if let SendError::Failed(_) = why {
+            self.shared.alert_queue().again(key_hash);
             return false;
         }
-        self.shared.book().give_up(spot, message);
+        self.shared.alert_queue().give_up(key_hash, message);
         self.shared.count_untold();
         true
     }

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::thread::{self, JoinHandle};
 
 use serde_json::{Value, json};
-use tollgate_testkit::{Finished, free_port};
+use tollgate_testkit::{ProgramOutput, free_port};
 
 /// A server that takes one request, gives one answer, and hands out what it was asked.
 fn server(answer: String) -> (String, JoinHandle<(String, Value)>) {
@@ -49,10 +49,10 @@ fn problem(status: &str, detail: &str) -> String {
     )
 }
 
-fn tollgate(arguments: &[&str], variables: &[(&str, &str)]) -> Finished {
+fn tollgate(arguments: &[&str], variables: &[(&str, &str)]) -> ProgramOutput {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.args(arguments).env_clear().envs(variables.iter().copied());
-    Finished::of(command)
+    ProgramOutput::of(command)
 }
 
 fn decision(allowed: bool) -> Value {

@@ -15,7 +15,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
-use tollgate_testkit::Finished;
+use tollgate_testkit::ProgramOutput;
 
 impl Authority {
     /// A server with a certificate for that name; perhaps it wants to see one too.
@@ -67,10 +67,10 @@ fn answer(config: &Arc<ServerConfig>, stream: TcpStream) {
     let _ = stream.flush();
 }
 
-fn mode(url: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Finished {
+fn mode(url: &str, arguments: &[&str], variables: &[(&str, &str)]) -> ProgramOutput {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.args(["mode", "--api", url]).args(arguments).env_clear().envs(variables.iter().copied());
-    Finished::of(command)
+    ProgramOutput::of(command)
 }
 
 const FINE: &str = "everything: each limit as it says\nno limit is switched\n";
@@ -87,12 +87,12 @@ fn a_server_whose_signer_is_known_is_believed() {
 #[test]
 fn what_is_not_believed_is_said_with_what_to_do() {
     let (ours, theirs) = (Authority::new(), Authority::new());
-    let (url, elsewhere) = (theirs.serve("127.0.0.1", false), ours.serve("tollgate.example", false));
+    let (url, synonyms) = (theirs.serve("127.0.0.1", false), ours.serve("tollgate.example", false));
     let ca = ours.file("ca.pem");
     for (url, arguments, expected) in [
         (&url, &["--ca", &ca][..], "name who signed it with --ca FILE or TOLLGATE_CA"),
         (&url, &[], "a certificate that nobody signed whom this command knows"),
-        (&elsewhere, &["--ca", &ca], "a certificate that is not for `127.0.0.1`"),
+        (&synonyms, &["--ca", &ca], "a certificate that is not for `127.0.0.1`"),
     ] {
         let finished = mode(url, arguments, &[]);
         assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""), "{}", finished.stderr);

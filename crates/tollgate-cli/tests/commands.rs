@@ -5,14 +5,14 @@ mod canned;
 
 use std::process::Command;
 
-use canned::{Canned, ok, problem};
+use canned::{CannedServer, ok, problem};
 use serde_json::{Value, json};
-use tollgate_testkit::{Finished, Tollgate};
+use tollgate_testkit::{ProgramOutput, Tollgate};
 
-fn tollgate(server: &Canned, arguments: &[&str], variables: &[(&str, &str)]) -> Finished {
+fn tollgate(server: &CannedServer, arguments: &[&str], variables: &[(&str, &str)]) -> ProgramOutput {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.args(arguments).env_clear().env("TOLLGATE_API", server.url()).envs(variables.iter().copied());
-    Finished::of(command)
+    ProgramOutput::of(command)
 }
 
 fn explanation(allowed: bool, hypothetical: bool) -> Value {
@@ -35,15 +35,17 @@ fn a_decision_is_explained_by_its_id_however_it_was_copied() {
         &["Tollgate-Decision: 00c0ffee00c0ffee"],
         &["tollgate-decision:", "00c0ffee00c0ffee"],
     ] {
-        let server =
-            Canned::answering(vec![("GET /v1/decisions/00c0ffee00c0ffee", ok(&explanation(false, false)))]);
+        let server = CannedServer::answering(vec![(
+            "GET /v1/decisions/00c0ffee00c0ffee",
+            ok(&explanation(false, false)),
+        )]);
         let finished = tollgate(&server, &[&["explain"], typed].concat(), &[]);
         assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{typed:?}");
         assert!(finished.stdout.starts_with("Refused by `search`: 0.4 of 10 tokens"), "{}", finished.stdout);
         assert!(finished.stdout.contains("    - 1 asked for: 0.6 short\n"), "{}", finished.stdout);
     }
     let server =
-        Canned::answering(vec![("GET /v1/decisions/00c0ffee00c0ffee", ok(&explanation(false, false)))]);
+        CannedServer::answering(vec![("GET /v1/decisions/00c0ffee00c0ffee", ok(&explanation(false, false)))]);
     let finished = tollgate(&server, &["explain", "00c0ffee00c0ffee", "--json"], &[]);
     assert_eq!(serde_json::from_str::<Value>(&finished.stdout).unwrap(), explanation(false, false));
 }
@@ -51,7 +53,7 @@ fn a_decision_is_explained_by_its_id_however_it_was_copied() {
 #[test]
 fn a_request_that_might_be_sent_is_explained_and_exits_like_a_check() {
     for allowed in [true, false] {
-        let server = Canned::answering(vec![("POST /v1/explain", ok(&explanation(allowed, true)))]);
+        let server = CannedServer::answering(vec![("POST /v1/explain", ok(&explanation(allowed, true)))]);
         let arguments = ["explain", "post", "/api/v1/login", "--ip", "203.0.113.9", "--user", "ann"];
         let finished = tollgate(&server, &arguments, &[]);
         assert_eq!(finished.code, Some(i32::from(!allowed)), "{}", finished.stderr);
@@ -72,12 +74,12 @@ fn what_cannot_be_explained_is_said_with_what_to_do() {
         (&["explain", "00c0ffee00c0ffee", "--ip", "::1"], "who asked is part of the decision"),
         (&["explain"], "required"),
     ] {
-        let server = Canned::answering(vec![]);
+        let server = CannedServer::answering(vec![]);
         let finished = tollgate(&server, arguments, &[]);
         assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""), "{arguments:?}");
         assert!(finished.stderr.contains(expected), "{arguments:?}: {}", finished.stderr);
     }
-    let server = Canned::answering(vec![(
+    let server = CannedServer::answering(vec![(
         "GET /v1/decisions/00c0ffee00c0ffee",
         problem("404 Not Found", "nobody remembers it; the last 16384 are kept"),
     )]);
@@ -113,7 +115,7 @@ fn a_switch_tells_what_changed_and_whether_it_lasts() {
         ),
     ] {
         let done = json!({"name": "search", "mode": "shadow", "before": "enforce", "persisted": persisted, "warning": warning});
-        let server = Canned::answering(vec![
+        let server = CannedServer::answering(vec![
             ("GET /v1/mode", modes("enforce")),
             ("GET /v1/limits", limits()),
             ("PUT /v1/limits/search/mode", ok(&done)),
@@ -136,7 +138,7 @@ fn who_switches_is_the_login_name_unless_another_is_given() {
         (&["mode", "off", "--all"], &[], Value::Null),
     ] {
         let done = ok(&json!({"mode": "off", "before": "enforce", "persisted": true, "warning": null}));
-        let server = Canned::answering(vec![
+        let server = CannedServer::answering(vec![
             ("GET /v1/mode", modes("enforce")),
             ("GET /v1/limits", limits()),
             ("PUT /v1/mode", done),
@@ -154,7 +156,7 @@ fn who_switches_is_the_login_name_unless_another_is_given() {
 #[test]
 fn every_switch_is_taken_back_with_one_command() {
     let done = |mode: &str| ok(&json!({"mode": mode, "before": "off", "persisted": true, "warning": null}));
-    let server = Canned::answering(vec![
+    let server = CannedServer::answering(vec![
         ("GET /v1/mode", modes("off")),
         ("GET /v1/limits", limits()),
         ("PUT /v1/limits/a%2Fb/mode", done("enforce")),
@@ -168,7 +170,7 @@ fn every_switch_is_taken_back_with_one_command() {
 
 #[test]
 fn modes_are_shown_and_mistakes_change_nothing() {
-    let server = Canned::answering(vec![("GET /v1/mode", modes("shadow"))]);
+    let server = CannedServer::answering(vec![("GET /v1/mode", modes("shadow"))]);
     let finished = tollgate(&server, &["mode"], &[]);
     assert_eq!(
         finished.stdout,
@@ -182,7 +184,7 @@ fn modes_are_shown_and_mistakes_change_nothing() {
         (&["mode", "--all"], "required"),
     ] {
         let server =
-            Canned::answering(vec![("GET /v1/mode", modes("enforce")), ("GET /v1/limits", limits())]);
+            CannedServer::answering(vec![("GET /v1/mode", modes("enforce")), ("GET /v1/limits", limits())]);
         let finished = tollgate(&server, arguments, &[]);
         assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""), "{arguments:?}");
         assert!(finished.stderr.contains(expected), "{arguments:?}: {}", finished.stderr);
@@ -192,7 +194,7 @@ fn modes_are_shown_and_mistakes_change_nothing() {
 
 #[test]
 fn a_reader_is_told_which_token_it_takes() {
-    let server = Canned::answering(vec![
+    let server = CannedServer::answering(vec![
         ("GET /v1/mode", modes("enforce")),
         ("GET /v1/limits", limits()),
         ("PUT /v1/mode", problem("403 Forbidden", "this token may only read")),
@@ -210,7 +212,7 @@ fn the_journal_is_read_newest_first() {
         "from": "enforce", "to": "off", "reason": reason, "by": by, "role": "admin", "peer": "127.0.0.1"})
     };
     let changes = json!({"changes": [change(json!("search"), json!("ann"), json!("INC-1")), change(Value::Null, Value::Null, Value::Null)]});
-    let server = Canned::answering(vec![("GET /v1/changes", ok(&changes))]);
+    let server = CannedServer::answering(vec![("GET /v1/changes", ok(&changes))]);
     let finished = tollgate(&server, &["changes"], &[]);
     assert_eq!(
         finished.stdout,
@@ -221,17 +223,17 @@ fn the_journal_is_read_newest_first() {
     for at in [0, 1] {
         certified["changes"][at]["certificate"] = json!("ops\u{1b}1");
     }
-    let server = Canned::answering(vec![("GET /v1/changes", ok(&certified))]);
+    let server = CannedServer::answering(vec![("GET /v1/changes", ok(&certified))]);
     let said = tollgate(&server, &["changes"], &[]).stdout;
     let who = ["  ann (ops\\u{1b}1, 127.0.0.1)  INC-1\n", "  ops\\u{1b}1 (127.0.0.1)\n"];
     assert!(who.iter().all(|it| said.contains(it)), "{said}");
-    let server = Canned::answering(vec![("GET /v1/changes", ok(&changes))]);
+    let server = CannedServer::answering(vec![("GET /v1/changes", ok(&changes))]);
     let finished = tollgate(&server, &["changes", "-n", "1", "--json"], &[]);
     assert_eq!(
         serde_json::from_str::<Value>(&finished.stdout).unwrap()["changes"].as_array().unwrap().len(),
         1
     );
-    let server = Canned::answering(vec![("GET /v1/changes", ok(&json!({"changes": []})))]);
+    let server = CannedServer::answering(vec![("GET /v1/changes", ok(&json!({"changes": []})))]);
     assert_eq!(tollgate(&server, &["changes"], &[]).stdout, "nothing was switched yet\n");
 }
 
@@ -252,14 +254,14 @@ fn json_of_somebody_else_is_not_believed() {
             (&["top", "--once"], "GET /v1/overview"),
             (&["top", "--json"], "GET /v1/overview"),
         ] {
-            let server = Canned::answering(vec![(path, ok(&answer))]);
+            let server = CannedServer::answering(vec![(path, ok(&answer))]);
             let finished = tollgate(&server, arguments, &[]);
             assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""), "{arguments:?} {answer}");
             assert!(finished.stderr.contains("is not the API of a Tollgate"), "{}", finished.stderr);
         }
     }
     let done = ok(&json!({"ok": true}));
-    let server = Canned::answering(vec![
+    let server = CannedServer::answering(vec![
         ("GET /v1/mode", modes("enforce")),
         ("GET /v1/limits", limits()),
         ("PUT /v1/mode", done),
@@ -270,7 +272,7 @@ fn json_of_somebody_else_is_not_believed() {
 
 #[test]
 fn every_command_completes_and_helps() {
-    let server = Canned::answering(vec![]);
+    let server = CannedServer::answering(vec![]);
     for shell in ["bash", "zsh", "fish"] {
         let script = tollgate(&server, &["completions", shell], &[]).stdout;
         for word in ["explain", "changes", "mode", "top", "shadow", "reason"] {
@@ -297,7 +299,7 @@ fn a_real_server_is_understood() {
     let run = |arguments: &[&str]| {
         let mut command = Command::new(BINARY);
         command.args(arguments).env_clear().env("TOLLGATE_API", &url).env("USER", "ann");
-        let finished = Finished::of(command);
+        let finished = ProgramOutput::of(command);
         assert_eq!(finished.stderr, "", "{arguments:?}");
         (finished.code, finished.stdout)
     };

@@ -4,19 +4,19 @@
 use std::fs;
 use std::process::Command;
 
-use tollgate_testkit::{Finished, Scratch};
+use tollgate_testkit::{ProgramOutput, Scratch};
 
 const POLICY: &str = "limits:\n  - by: ip\n    bucket: 5/minute\n";
 
 /// `tollgate` in a folder with these files, and with these variables.
-fn tollgate(files: &[(&str, &str)], variables: &[(&str, &str)], arguments: &[&str]) -> Finished {
+fn tollgate(files: &[(&str, &str)], variables: &[(&str, &str)], arguments: &[&str]) -> ProgramOutput {
     let folder = Scratch::new();
     for (name, text) in files {
         folder.write(name, text);
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.current_dir(folder.path()).args(arguments).env_clear().envs(variables.iter().copied());
-    Finished::of(command)
+    ProgramOutput::of(command)
 }
 
 /// What `tollgate serve` says about files and arguments it cannot serve.

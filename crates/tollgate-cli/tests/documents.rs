@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 use tollgate::Policy;
 use tollgate::policy::Document;
-use tollgate_testkit::{Finished, Scratch};
+use tollgate_testkit::{ProgramOutput, Scratch};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -54,8 +54,8 @@ fn yaml_blocks(text: &str) -> Vec<(usize, String)> {
     blocks
 }
 
-/// The pages about lints: the first policy of each has one, to show it (`tollgate-policy/tests/traps`).
-const SHOWS_LINTS: &str = "docs/traps.md";
+/// The pages about lints: the first policy of each has one, to show it (`tollgate-policy/tests/lints`).
+const SHOWS_LINTS: &str = "docs/lints.md";
 
 #[test]
 fn no_policy_in_the_documents_has_a_lint_that_the_documents_recommend_to_fix() {
@@ -72,7 +72,7 @@ fn no_policy_in_the_documents_has_a_lint_that_the_documents_recommend_to_fix() {
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.current_dir(folder.path()).args(["validate", "--json"]).args(&names).env_clear();
-    let finished = Finished::of(command);
+    let finished = ProgramOutput::of(command);
     let mut found = Vec::new();
     for verdict in finished.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
         // Files that a block names, such as a password, are not there.

@@ -4,17 +4,17 @@
 use std::fs;
 use std::process::Command;
 
-use tollgate_testkit::{Finished, Scratch};
+use tollgate_testkit::{ProgramOutput, Scratch};
 
 /// `tollgate` in a folder with these files.
-fn tollgate(files: &[(&str, &str)], arguments: &[&str]) -> Finished {
+fn tollgate(files: &[(&str, &str)], arguments: &[&str]) -> ProgramOutput {
     let folder = Scratch::new();
     for (name, text) in files {
         folder.write(name, text);
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.current_dir(folder.path()).args(arguments).env_clear();
-    Finished::of(command)
+    ProgramOutput::of(command)
 }
 
 const ENVOY: &str =

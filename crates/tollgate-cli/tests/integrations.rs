@@ -18,7 +18,7 @@ mod service;
 mod traefik;
 
 use message::Ask;
-use proxy::{Asked, Between, Proxy};
+use proxy::{Between, Proxy, UpstreamRequest};
 use service::{Service, app};
 
 /// Every sentence of the contract, for a proxy.
@@ -70,7 +70,8 @@ fn nginx_keeps_a_500_that_no_limit_caused() {
     for proxy in [Proxy::NginxBy403, Proxy::NginxBy429] {
         let confused = Service::start(|_| Some("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"));
         let app = Service::start(app);
-        let running = proxy.start(Between { tollgate: Asked::Answering(confused.address), app: app.address });
+        let running =
+            proxy.start(Between { tollgate: UpstreamRequest::Answering(confused.address), app: app.address });
         assert_eq!(Ask::new("GET /search").send(running.address).status(), 500, "{proxy:?}");
         assert_eq!(app.requests().len(), 0);
     }
@@ -84,8 +85,8 @@ fn nginx_keeps_the_503_of_a_limit_that_cannot_count() {
             Some("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n")
         });
         let app = Service::start(app);
-        let running =
-            proxy.start(Between { tollgate: Asked::Answering(storeless.address), app: app.address });
+        let running = proxy
+            .start(Between { tollgate: UpstreamRequest::Answering(storeless.address), app: app.address });
         let answer = Ask::new("GET /search").send(running.address);
         assert_eq!((answer.status(), answer.header("retry-after")), (503, Some("1")), "{answer:?}");
         assert_eq!(answer.json()["status"], 503);

@@ -6,7 +6,7 @@ use std::fs;
 use std::process::Command;
 
 use serde_json::Value;
-use tollgate_testkit::{Finished, Scratch};
+use tollgate_testkit::{ProgramOutput, Scratch};
 
 const POLICY: &str = "\
 limits:
@@ -15,10 +15,10 @@ limits:
 ";
 
 /// Runs `tollgate replay` in a folder.
-fn replay(folder: &Scratch, arguments: &[&str]) -> Finished {
+fn replay(folder: &Scratch, arguments: &[&str]) -> ProgramOutput {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.arg("replay").args(arguments).env_clear().current_dir(folder.path());
-    Finished::of(command)
+    ProgramOutput::of(command)
 }
 
 /// A folder with a policy and a log.
@@ -53,7 +53,7 @@ fn log() -> String {
     log
 }
 
-fn json(finished: &Finished) -> Value {
+fn json(finished: &ProgramOutput) -> Value {
     assert_eq!(finished.code, Some(0), "{}", finished.stderr);
     serde_json::from_str(&finished.stdout).unwrap()
 }

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 use serde_json::{Value, json};
-use tollgate_testkit::{Finished, Program, Scratch, Tollgate};
+use tollgate_testkit::{Program, ProgramOutput, Scratch, Tollgate};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
 
@@ -56,10 +56,10 @@ fn stop(mut tollgate: Tollgate) -> Option<i32> {
 }
 
 /// `tollgate serve` that is expected to end by itself.
-fn refused(arguments: &[&str]) -> Finished {
+fn refused(arguments: &[&str]) -> ProgramOutput {
     let mut command = Command::new(BINARY);
     command.arg("serve").args(QUIET).args(arguments).env_clear();
-    Finished::of(command)
+    ProgramOutput::of(command)
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn a_token_is_asked_for_and_the_commands_know_it() {
     let run = |token: &str| {
         let mut command = Command::new(BINARY);
         command.args(["peek", "api", "--api", &api]).env_clear().env("TOLLGATE_TOKEN", token);
-        Finished::of(command)
+        ProgramOutput::of(command)
     };
     let without = run("");
     assert_eq!(without.code, Some(2));
@@ -334,7 +334,7 @@ fn the_commands_and_the_server_understand_each_other() {
     let run = |arguments: &[&str]| {
         let mut command = Command::new(BINARY);
         command.args(arguments).env_clear().env("TOLLGATE_API", &api);
-        let Finished { code, stdout, stderr } = Finished::of(command);
+        let ProgramOutput { code, stdout, stderr } = ProgramOutput::of(command);
         (code, stdout.lines().next().unwrap_or_default().to_owned(), stderr)
     };
     let check = &["check", "/", "--tenant", "acme", "--user", "ann"];

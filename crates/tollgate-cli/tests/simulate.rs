@@ -7,12 +7,12 @@ use std::fs;
 use std::process::Command;
 
 use serde_json::Value;
-use tollgate_testkit::{Finished, Scratch};
+use tollgate_testkit::{ProgramOutput, Scratch};
 
-fn simulate(arguments: &[&str]) -> Finished {
+fn simulate(arguments: &[&str]) -> ProgramOutput {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.arg("simulate").args(arguments).env_clear();
-    Finished::of(command)
+    ProgramOutput::of(command)
 }
 
 #[track_caller]

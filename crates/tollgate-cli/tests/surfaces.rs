@@ -11,7 +11,7 @@ use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use streams::Streams;
-use tollgate_testkit::{Finished, Scratch, Tollgate};
+use tollgate_testkit::{ProgramOutput, Scratch, Tollgate};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
 
@@ -23,10 +23,10 @@ fn shop(requests: u32) -> String {
     )
 }
 
-fn curl(arguments: &[&str]) -> Finished {
+fn curl(arguments: &[&str]) -> ProgramOutput {
     let mut command = Command::new("curl");
     command.args(["-s", "--max-time", "20"]).args(arguments);
-    Finished::of(command)
+    ProgramOutput::of(command)
 }
 
 /// What a client of Redis is answered, who says this in one go and has nothing more to say.

@@ -13,7 +13,7 @@ use std::process::Command;
 
 use authority::Authority;
 use grpc::{Question, code};
-use tollgate_testkit::{Finished, Scratch, Tollgate};
+use tollgate_testkit::{ProgramOutput, Scratch, Tollgate};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
 
@@ -57,11 +57,11 @@ fn asks(rls: SocketAddr, ca: &str, arguments: &[String]) -> Result<(), String> {
 }
 
 /// What `redis-cli` is answered over TLS.
-fn says(resp: SocketAddr, ca: &str, arguments: &[String]) -> Finished {
+fn says(resp: SocketAddr, ca: &str, arguments: &[String]) -> ProgramOutput {
     let mut command = Command::new("redis-cli");
     command.args(["-e", "-h", "127.0.0.1", "-p", &resp.port().to_string(), "--tls", "--cacert", ca]);
     command.args(arguments).args(["CL.THROTTLE", "ann", "9", "1", "86400"]);
-    Finished::of(command)
+    ProgramOutput::of(command)
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn both_speak_tls_and_nothing_else() {
     assert_ne!(plain.code, Some(0), "{}", plain.stdout);
     let mut plain = Command::new("redis-cli");
     plain.args(["-e", "-h", "127.0.0.1", "-p", &resp.port().to_string(), "PING"]);
-    assert_ne!(Finished::of(plain).code, Some(0));
+    assert_ne!(ProgramOutput::of(plain).code, Some(0));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use tollgate_testkit::{Finished, Scratch};
+use tollgate_testkit::{ProgramOutput, Scratch};
 
 const POLICY: &str = "limits: [{name: a, by: ip, bucket: 2/minute}, {name: b, endpoint: /b, by: ip, bucket: 9/s}]\nlog: {level: warn}\n";
 const PASSING: &str =
@@ -24,8 +24,8 @@ fn command(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-fn test(files: &Scratch, arguments: &[&str]) -> Finished {
-    Finished::of(command(files.path(), arguments))
+fn test(files: &Scratch, arguments: &[&str]) -> ProgramOutput {
+    ProgramOutput::of(command(files.path(), arguments))
 }
 
 /// A policy with a file of tests beside it.
@@ -39,7 +39,7 @@ fn with_tests(tests: &str) -> Scratch {
 #[test]
 fn the_sample_policy_passes_its_own_tests_and_all_of_it_is_covered() {
     let sample = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let finished = Finished::of(command(sample, &["sample.yaml", "--min-coverage", "100%"]));
+    let finished = ProgramOutput::of(command(sample, &["sample.yaml", "--min-coverage", "100%"]));
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{}", finished.stdout);
     assert!(finished.stdout.contains("coverage of sample.yaml: 100 %"), "{}", finished.stdout);
 }
@@ -214,7 +214,7 @@ fn watching_shows_each_change_and_mistakes_and_ends_with_0_when_interrupted() {
 fn the_schema_of_tests_is_printed() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.args(["schema", "--tests"]).env_clear();
-    let schema: Value = serde_json::from_str(&Finished::of(command).stdout).unwrap();
+    let schema: Value = serde_json::from_str(&ProgramOutput::of(command).stdout).unwrap();
     assert_eq!(schema["title"], "Tollgate tests");
 }
 

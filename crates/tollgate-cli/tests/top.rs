@@ -11,12 +11,12 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-use canned::{Canned, ok};
+use canned::{CannedServer, ok};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize};
 use serde_json::{Value, json};
 use tollgate::{Clock, Span, SystemClock};
-use tollgate_testkit::Finished;
+use tollgate_testkit::ProgramOutput;
 
 /// What no machine needs.
 const DEADLINE: Span = Span::from_secs(60);
@@ -110,7 +110,7 @@ fn resize(terminal: impl std::os::fd::AsFd, columns: u16, rows: u16) {
 const ID: &str = "00c0ffee00c0ffee";
 const LEAVE: &str = "\u{1b}[?1049l";
 
-fn server() -> Canned {
+fn server() -> CannedServer {
     let overview = json!({"now": "2026-11-15T12:00:00Z", "started_at": "2026-11-15T10:00:00Z", "version": "0.1.0",
         "observing": true, "mode": "enforce", "policy": {"version": 3, "limits": 1, "switched": 0, "reload_error": null},
         "store": {"kind": "memory", "state": "ok", "breaker": "closed", "nodes": 1, "keys": 5},
@@ -121,7 +121,7 @@ fn server() -> Canned {
         "fate": "refused", "method": "GET", "path": "/x\u{1b}[2Jy", "client": "::1", "limit": "search"}]});
     let explanation =
         json!({"id": ID, "allowed": false, "summary": "Arithmetically-refused", "request": {}, "limits": []});
-    Canned::answering(vec![
+    CannedServer::answering(vec![
         ("GET /v1/overview", ok(&overview)),
         ("GET /v1/stats", ok(&stats)),
         ("GET /v1/top", ok(&json!({"keys": [], "routes": []}))),
@@ -215,7 +215,7 @@ fn without_a_terminal_it_is_told_once() {
     let run = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
         command.args(arguments).args(["--api", server.url()]).env_clear().env("TERM", "xterm");
-        Finished::of(command)
+        ProgramOutput::of(command)
     };
     let finished = run(&["top"]);
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""));

@@ -4,14 +4,14 @@
 use std::process::Command;
 
 use serde_json::{Value, json};
-use tollgate_testkit::{Finished, Scratch};
+use tollgate_testkit::{ProgramOutput, Scratch};
 
 const GOOD: &str = "limits: [{by: ip, bucket: 5/minute}]\n";
 const ODD: &str = "limits:\n  - by: ip\n    rate: 5/minute\n    algorithm: fixed-window\n";
 const BAD: &str = "limits: [{by: ip, bucket: 5/minuet}]\n";
 
 /// `tollgate validate` in a folder with a good, an odd and a bad file.
-fn validate(arguments: &[&str]) -> Finished {
+fn validate(arguments: &[&str]) -> ProgramOutput {
     let folder = Scratch::new();
     for (name, text) in [("good.yaml", GOOD), ("odd.yaml", ODD), ("bad.yaml", BAD)] {
         folder.write(name, text);
@@ -25,7 +25,7 @@ fn validate(arguments: &[&str]) -> Finished {
     folder.write("many.yaml", &format!("limits:\n{}", (0..8).map(many).collect::<String>()));
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.current_dir(folder.path()).arg("validate").args(arguments).env_clear();
-    Finished::of(command)
+    ProgramOutput::of(command)
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn codes(policy: &str) -> (Vec<String>, Option<i32>) {
     folder.write("policy.yaml", policy);
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.current_dir(folder.path()).args(["validate", "--strict", "--json", "policy.yaml"]).env_clear();
-    let finished = Finished::of(command);
+    let finished = ProgramOutput::of(command);
     let told: Value =
         serde_json::from_str(&finished.stdout).unwrap_or_else(|_| panic!("{}", finished.stderr));
     let warnings = told["warnings"].as_array().unwrap().iter();
@@ -220,7 +220,7 @@ fn no_command_shows_the_number_of_an_error_of_the_system() {
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
         command.current_dir(folder.path()).args(arguments).env_clear();
-        let finished = Finished::of(command);
+        let finished = ProgramOutput::of(command);
         assert!(finished.code != Some(0), "{arguments:?} fails: {}", finished.stdout);
         assert!(finished.stderr.contains("error"), "{arguments:?}: {}", finished.stderr);
         assert!(!finished.stderr.contains("os error"), "{arguments:?}: {}", finished.stderr);

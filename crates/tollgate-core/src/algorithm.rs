@@ -27,7 +27,7 @@ pub use sliding_parts::{SlidingParts, SlidingPartsState};
 pub use sliding_window::{SlidingWindow, SlidingWindowState};
 pub use window::{Calendar, CalendarUnit, Window};
 
-use crate::demand::{Adjustment, Demand};
+use crate::amount::{Adjustment, Amount};
 use crate::outcome::{Outcome, Verdict};
 use crate::time::Timestamp;
 
@@ -81,7 +81,7 @@ pub trait Algorithm {
     fn used(&self, state: &Self::State, now: Timestamp) -> u64;
 
     /// From when on the state says no more than a fresh one would.
-    fn forgettable_at(&self, state: &Self::State) -> Timestamp;
+    fn expires_at(&self, state: &Self::State) -> Timestamp;
 
     /// The state of a key that has spent `units`, all of which come back at `until`.
     ///
@@ -96,14 +96,14 @@ pub trait Algorithm {
     }
 
     /// Meets any demand for units. A slot is a demand no rate can ever meet.
-    fn meet(&self, state: &mut Self::State, demand: Demand, now: Timestamp) -> Verdict {
-        match demand {
-            Demand::Exactly(cost) => self.spend(state, cost, now),
-            Demand::UpTo(most) => {
+    fn acquire(&self, state: &mut Self::State, amount: Amount, now: Timestamp) -> Verdict {
+        match amount {
+            Amount::Exactly(cost) => self.spend(state, cost, now),
+            Amount::UpTo(most) => {
                 let available = self.step(state, 0, now).remaining;
                 self.spend(state, most.min(available.max(1)), now)
             }
-            Demand::Slot(_) => Verdict::Never,
+            Amount::Slot(_) => Verdict::Never,
         }
     }
 

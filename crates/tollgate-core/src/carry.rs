@@ -14,7 +14,7 @@
 //! Held by `tollgate_store::conformance::reloading`, which every store runs.
 
 use crate::algorithm::Overdraft;
-use crate::demand::Adjustment;
+use crate::amount::Adjustment;
 use crate::quota::{Quota, State};
 use crate::rule::Rule;
 use crate::time::Timestamp;
@@ -27,14 +27,14 @@ impl Quota {
     /// they are.
     ///
     /// ```
-    /// # use tollgate_core::{Bucket, Demand, Quota, QuotaError, Rate, Timestamp};
+    /// # use tollgate_core::{Bucket, Amount, Quota, QuotaError, Rate, Timestamp};
     /// let now = Timestamp::from_secs(7);
     /// let before = Quota::from(Bucket::new(Rate::per_minute(100))?);
     /// let after = Quota::from(Bucket::new(Rate::per_minute(1000))?);
     /// let mut state = before.fresh();
-    /// before.step(&mut state, Demand::Exactly(60), now);
+    /// before.step(&mut state, Amount::Exactly(60), now);
     /// let mut state = after.carry_over(&before, &state, now);
-    /// assert_eq!(after.step(&mut state, Demand::Exactly(0), now).remaining, 940);
+    /// assert_eq!(after.step(&mut state, Amount::Exactly(0), now).remaining, 940);
     /// # Ok::<(), QuotaError>(())
     /// ```
     #[must_use]

@@ -16,8 +16,8 @@
 
 mod advertised;
 pub mod algorithm;
+mod amount;
 mod carry;
-mod demand;
 mod encoding;
 mod outcome;
 mod quota;
@@ -33,7 +33,7 @@ pub use algorithm::{
     Lease, Leases, Overdraft, Owner, SlidingLog, SlidingLogState, SlidingParts, SlidingPartsState,
     SlidingWindow, SlidingWindowState, TickBucket, Window,
 };
-pub use demand::{Adjustment, Demand};
+pub use amount::{Adjustment, Amount};
 pub use encoding::DecodeError;
 pub use outcome::{Outcome, Verdict};
 pub use quota::{Quota, State};

@@ -37,7 +37,7 @@ pub struct Outcome {
 pub enum Verdict {
     /// Go ahead.
     Admitted {
-        /// What was charged. Less than asked only for [`Demand::UpTo`](crate::Demand::UpTo).
+        /// What was charged. Less than asked only for [`Amount::UpTo`](crate::Amount::UpTo).
         units: u64,
         /// How long to hold the request before it starts. Zero unless the limit queues.
         delay: Span,

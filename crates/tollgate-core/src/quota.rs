@@ -9,7 +9,7 @@ use crate::algorithm::{
     Algorithm, Bucket, BucketState, Concurrency, FixedWindow, FixedWindowState, Lease, Leases, SlidingLog,
     SlidingLogState, SlidingParts, SlidingPartsState, SlidingWindow, SlidingWindowState, Window,
 };
-use crate::demand::{Adjustment, Demand};
+use crate::amount::{Adjustment, Amount};
 use crate::outcome::{Outcome, Verdict};
 use crate::rate::{QuotaError, Rate};
 use crate::time::{Span, Timestamp};
@@ -20,11 +20,11 @@ use crate::time::{Span, Timestamp};
 /// into it.
 ///
 /// ```
-/// # use tollgate_core::{Bucket, Demand, Quota, QuotaError, Rate, Timestamp};
+/// # use tollgate_core::{Bucket, Amount, Quota, QuotaError, Rate, Timestamp};
 /// let quota = Quota::from(Bucket::new(Rate::per_minute(2))?);
 /// let (mut state, now) = (quota.fresh(), Timestamp::from_secs(7));
-/// assert!(quota.step(&mut state, Demand::Exactly(2), now).is_admitted());
-/// assert!(!quota.step(&mut state, Demand::Exactly(1), now).is_admitted());
+/// assert!(quota.step(&mut state, Amount::Exactly(2), now).is_admitted());
+/// assert!(!quota.step(&mut state, Amount::Exactly(1), now).is_admitted());
 /// # Ok::<(), QuotaError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,11 +188,11 @@ impl Quota {
     /// Meets the demand, or leaves the state as it was. A demand the quota
     /// cannot ever meet (a slot from a rate, units from slots) is
     /// [`Verdict::Never`].
-    pub fn meet(&self, state: &mut State, demand: Demand, now: Timestamp) -> Verdict {
-        with_units!(self, state, |it, inner| it.meet(inner, demand, now), |it, leases| match demand {
-            Demand::Slot(owner) => it.acquire(leases, owner, now),
-            Demand::Exactly(0) | Demand::UpTo(0) => Verdict::admitted(0),
-            Demand::Exactly(_) | Demand::UpTo(_) => Verdict::Never,
+    pub fn acquire(&self, state: &mut State, amount: Amount, now: Timestamp) -> Verdict {
+        with_units!(self, state, |it, inner| it.acquire(inner, amount, now), |it, leases| match amount {
+            Amount::Slot(owner) => it.acquire(leases, owner, now),
+            Amount::Exactly(0) | Amount::UpTo(0) => Verdict::admitted(0),
+            Amount::Exactly(_) | Amount::UpTo(_) => Verdict::Never,
         })
     }
 
@@ -210,8 +210,8 @@ impl Quota {
     }
 
     /// Meets the demand and describes how the key stands then.
-    pub fn step(&self, state: &mut State, demand: Demand, now: Timestamp) -> Outcome {
-        let verdict = self.meet(state, demand, now);
+    pub fn step(&self, state: &mut State, amount: Amount, now: Timestamp) -> Outcome {
+        let verdict = self.acquire(state, amount, now);
         self.describe(state, verdict, now)
     }
 
@@ -246,14 +246,14 @@ impl Quota {
     }
 
     /// From when on the state says no more than a fresh one would.
-    pub fn forgettable_at(&self, state: &State) -> Timestamp {
+    pub fn expires_at(&self, state: &State) -> Timestamp {
         match (self, state) {
-            (Self::Bucket(it), State::Bucket(inner)) => it.forgettable_at(inner),
-            (Self::FixedWindow(it), State::FixedWindow(inner)) => it.forgettable_at(inner),
-            (Self::SlidingWindow(it), State::SlidingWindow(inner)) => it.forgettable_at(inner),
-            (Self::SlidingParts(it), State::SlidingParts(inner)) => it.forgettable_at(inner),
-            (Self::SlidingLog(it), State::SlidingLog(inner)) => it.forgettable_at(inner),
-            (Self::Concurrency(it), State::Concurrency(leases)) => it.forgettable_at(leases),
+            (Self::Bucket(it), State::Bucket(inner)) => it.expires_at(inner),
+            (Self::FixedWindow(it), State::FixedWindow(inner)) => it.expires_at(inner),
+            (Self::SlidingWindow(it), State::SlidingWindow(inner)) => it.expires_at(inner),
+            (Self::SlidingParts(it), State::SlidingParts(inner)) => it.expires_at(inner),
+            (Self::SlidingLog(it), State::SlidingLog(inner)) => it.expires_at(inner),
+            (Self::Concurrency(it), State::Concurrency(leases)) => it.expires_at(leases),
             _ => Timestamp::EPOCH,
         }
     }
@@ -274,10 +274,10 @@ impl Quota {
 
 impl State {
     /// What it holds on the heap, in bytes.
-    pub fn bytes_aside(&self) -> usize {
+    pub fn heap_bytes(&self) -> usize {
         match self {
             Self::Bucket(_) | Self::FixedWindow(_) | Self::SlidingWindow(_) => 0,
-            Self::SlidingParts(state) => state.bytes_aside(),
+            Self::SlidingParts(state) => state.heap_bytes(),
             Self::SlidingLog(log) => log.entries.capacity() * size_of::<(Timestamp, u32)>(),
             Self::Concurrency(leases) => leases.held.capacity() * size_of::<Lease>(),
         }

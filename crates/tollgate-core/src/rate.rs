@@ -53,8 +53,8 @@ impl Rate {
         match self {
             Self { count: 0, .. } => Err(QuotaError::ZeroRate),
             Self { period: Span::ZERO, .. } => Err(QuotaError::ZeroPeriod),
-            Self { period, .. } if period > LONGEST => Err(QuotaError::TooLong),
-            Self { count, .. } if count > MOST => Err(QuotaError::TooMany),
+            Self { period, .. } if period > MAX_PERIOD => Err(QuotaError::TooLong),
+            Self { count, .. } if count > MAX_UNITS => Err(QuotaError::TooMany),
             rate => Ok(rate),
         }
     }
@@ -76,11 +76,11 @@ impl fmt::Display for Rate {
 /// The longest stretch any quota may look back on or ahead to: 2^47 µs, four
 /// years. Twice that (a key overdrawn by a whole capacity) still fits the 50
 /// bits that the in-memory store gives to time.
-pub(crate) const LONGEST: Span = Span::from_micros(1 << 47);
+pub(crate) const MAX_PERIOD: Span = Span::from_micros(1 << 47);
 
 /// The most units a quota may hold: products with any period then fit `u128`,
 /// and a count survives a trip through a Redis double.
-pub(crate) const MOST: u64 = 1 << 48;
+pub(crate) const MAX_UNITS: u64 = 1 << 48;
 
 /// The greatest common divisor; one of zero and zero.
 pub(crate) const fn gcd(mut a: u128, mut b: u128) -> u128 {

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use crate as core;
-use crate::{Adjustment, Demand, Outcome, Owner, Span, Timestamp, Verdict};
+use crate::{Adjustment, Amount, Outcome, Owner, Span, Timestamp, Verdict};
 use serde::{Deserialize, Serialize};
 
 const TEXTS: [(&str, &str); 6] = [
@@ -229,9 +229,9 @@ impl Act {
     /// The act as a store is asked for it.
     pub fn ask(&self) -> Ask {
         match self {
-            Self::Take(units) => Ask::Demand(Demand::Exactly(*units)),
-            Self::TakeUpTo(most) => Ask::Demand(Demand::UpTo(*most)),
-            Self::Acquire(name) => Ask::Demand(Demand::Slot(owner(name))),
+            Self::Take(units) => Ask::Acquire(Amount::Exactly(*units)),
+            Self::TakeUpTo(most) => Ask::Acquire(Amount::UpTo(*most)),
+            Self::Acquire(name) => Ask::Acquire(Amount::Slot(owner(name))),
             Self::Refund { units, taken_at_us } => {
                 let taken_at = Timestamp::from_micros(*taken_at_us);
                 Ask::Adjust(Adjustment::Refund { units: *units, taken_at })
@@ -249,7 +249,7 @@ impl Act {
 #[derive(Clone, Copy, Debug)]
 pub enum Ask {
     /// A check.
-    Demand(Demand),
+    Acquire(Amount),
     /// A change; what must be answered is what looking says after it.
     Adjust(Adjustment),
 }

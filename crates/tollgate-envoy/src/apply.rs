@@ -10,10 +10,10 @@ use tollgate::{BuildError, FixedWindow, KeySource, LimitBuilder, Mode, Policy, Q
 
 use crate::config::EnvoyConfig;
 use crate::domains::Domains;
+use crate::file_format::{Allowance, Descriptor};
 use crate::leaf::{Leaf, Step};
-use crate::name::{self, Wish};
+use crate::name::{self, NameCandidate};
 use crate::unit::Unit;
-use crate::written::{Allowed, Descriptor};
 
 /// Why files that were understood cannot be put in force. None that can be written does this.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,8 +28,8 @@ pub enum ApplyError {
 }
 
 /// A limit that has no name yet.
-struct Unnamed {
-    wish: Wish,
+struct UnnamedLimit {
+    wish: NameCandidate,
     quota: Quota,
     mode: Mode,
     domain: String,
@@ -49,10 +49,10 @@ impl EnvoyConfig {
         let Compiler { domains, limits, .. } = compiler;
         let taken: HashSet<&str> = policy.limits().iter().map(tollgate::Limit::name).collect();
         let names = name::all(limits.iter().map(|limit| &limit.wish), &taken);
-        let build = |(name, limit): (String, Unnamed)| {
+        let build = |(name, limit): (String, UnnamedLimit)| {
             let entries = limit.path.iter().map(|step| (&*step.key, step.value.as_deref()));
             LimitBuilder::new(name)
-                .apart(&limit.domain, entries)
+                .envoy_match(&limit.domain, entries)
                 .count_denied()
                 .by(KeySource::Descriptor)
                 .mode(limit.mode)
@@ -66,7 +66,7 @@ impl EnvoyConfig {
 #[derive(Default)]
 struct Compiler {
     domains: Domains,
-    limits: Vec<Unnamed>,
+    limits: Vec<UnnamedLimit>,
     /// Where the first of the limits will stand in the policy.
     place: usize,
 }
@@ -99,11 +99,11 @@ impl Compiler {
         descriptor: &Descriptor,
     ) -> Result<Option<usize>, ApplyError> {
         let Some(limit) = &descriptor.rate_limit else { return Ok(None) };
-        let Allowed::Requests { per_unit, unit } = limit.allowed else { return Ok(None) };
+        let Allowance::Requests { per_unit, unit } = limit.allowed else { return Ok(None) };
         let mode = if descriptor.shadow_mode { Mode::Shadow } else { Mode::Enforce };
         let place = self.place + self.limits.len();
-        self.limits.push(Unnamed {
-            wish: Wish::new(domain, path),
+        self.limits.push(UnnamedLimit {
+            wish: NameCandidate::new(domain, path),
             quota: quota(per_unit, unit)?,
             mode,
             domain: domain.to_owned(),

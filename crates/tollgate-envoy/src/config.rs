@@ -2,14 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tollgate::policy::{Diagnostic, Document, Located, Problems, Trap};
+use tollgate::policy::{Diagnostic, Document, Lint, Located, Problems};
 use tollgate::{Limit, Policy, PolicyError as Diagnostics};
 
+use crate::file_format::{self, Descriptor, shown};
 use crate::section::quoted;
-use crate::written::{self, Descriptor, shown};
 
 /// The most descriptors that all files may hold.
-const MOST_DESCRIPTORS: usize = 100_000;
+const MAX_DESCRIPTORS: usize = 100_000;
 
 /// A file that was read from somewhere.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ pub struct Domain {
 }
 
 /// A file on its way.
-struct Read<'f> {
+struct ParsedFile<'f> {
     name: &'f str,
     document: Document,
     problems: Problems,
@@ -68,20 +68,20 @@ impl EnvoyConfig {
     pub fn read(files: &[EnvoyFile], merge: bool) -> Result<Self, Vec<(String, Diagnostics)>> {
         let mut mistakes = Vec::new();
         let mut read = Vec::new();
-        let mut left = MOST_DESCRIPTORS;
+        let mut left = MAX_DESCRIPTORS;
         for file in files {
             match Document::parse_expanded(&file.text) {
                 Ok(document) => {
                     let mut problems = Problems::default();
-                    let content = written::read(document.root(), &mut left, &mut problems);
-                    read.push(Read { name: &file.name, document, problems, content });
+                    let content = file_format::read(document.root(), &mut left, &mut problems);
+                    read.push(ParsedFile { name: &file.name, document, problems, content });
                 }
                 Err(wrong) => mistakes.push((file.name.clone(), wrong.reworded(reword))),
             }
         }
         compare(&mut read, merge);
         let mut config = Self::default();
-        for Read { name, document, problems, content } in read {
+        for ParsedFile { name, document, problems, content } in read {
             let wrong = problems.has_errors();
             let found = problems.into_diagnostics(&document);
             if wrong {
@@ -142,11 +142,11 @@ fn reword(mistake: &mut Diagnostic) {
 }
 
 /// What can only be seen with all files at hand.
-fn compare(files: &mut [Read<'_>], merge: bool) {
+fn compare(files: &mut [ParsedFile<'_>], merge: bool) {
     let mut domains: HashMap<String, String> = HashMap::new();
     let mut keys: HashMap<(String, String, Option<String>), String> = HashMap::new();
     let mut names: HashMap<String, HashSet<String>> = HashMap::new();
-    for Read { name: file, problems, content, .. } in &mut *files {
+    for ParsedFile { name: file, problems, content, .. } in &mut *files {
         let Some((domain, descriptors)) = content else { continue };
         let here = |line: u32| format!("{file}, line {line}");
         let described = quoted(&domain.value);
@@ -176,14 +176,14 @@ fn compare(files: &mut [Read<'_>], merge: bool) {
         let known = names.entry(domain.value.clone()).or_default();
         each_limit(descriptors, &mut |limit| known.extend(limit.name.clone()));
     }
-    for Read { problems, content, .. } in files {
+    for ParsedFile { problems, content, .. } in files {
         let Some((domain, descriptors)) = content else { continue };
         let Some(known) = names.get(&domain.value) else { continue };
         each_limit(descriptors, &mut |limit| {
             for name in limit.replaces.iter().filter(|name| !known.contains(&name.value)) {
                 problems
                     .warning(
-                        Trap::EnvoyReplacesNothing,
+                        Lint::EnvoyReplacesNothing,
                         name.place,
                         format!("no limit of this domain is called {}", quoted(&name.value)),
                     )
@@ -194,7 +194,7 @@ fn compare(files: &mut [Read<'_>], merge: bool) {
 }
 
 /// All limits of a tree, as deep as the file is.
-fn each_limit(descriptors: &[Descriptor], each: &mut impl FnMut(&written::RateLimit)) {
+fn each_limit(descriptors: &[Descriptor], each: &mut impl FnMut(&file_format::RateLimit)) {
     for descriptor in descriptors {
         descriptor.rate_limit.iter().for_each(&mut *each);
         each_limit(&descriptor.descriptors, each);

@@ -18,16 +18,16 @@ use crate::leaf::Leaf;
 ///
 /// ```
 /// # use tollgate::Policy;
-/// # use tollgate_envoy::{Domains, EnvoyConfig, EnvoyFile, Found};
+/// # use tollgate_envoy::{Domains, EnvoyConfig, EnvoyFile, DescriptorMatch};
 /// let text = "domain: shop\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 9}}]";
 /// let file = EnvoyFile { name: "shop.yaml".into(), text: text.into() };
 /// let policy = EnvoyConfig::read(&[file], false).unwrap().apply(Policy::default())?;
 /// let domains = Domains::of(&policy).unwrap();
-/// let Found::Limited(leaf) = domains.find("shop", &[("user", "ann")]) else { panic!() };
+/// let DescriptorMatch::Limited(leaf) = domains.find("shop", &[("user", "ann")]) else { panic!() };
 /// assert_eq!(leaf.limit(&policy).unwrap().name(), "shop.user");
 /// assert_eq!(leaf.key(&[("user", "ann")]).display().to_string(), "user=ann");
-/// assert!(matches!(domains.find("shop", &[("plan", "gold")]), Found::NoLimit));
-/// assert!(matches!(domains.find("house", &[("user", "ann")]), Found::UnknownDomain));
+/// assert!(matches!(domains.find("shop", &[("plan", "gold")]), DescriptorMatch::NoLimit));
+/// assert!(matches!(domains.find("house", &[("user", "ann")]), DescriptorMatch::UnknownDomain));
 /// # Ok::<(), tollgate_envoy::ApplyError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -38,7 +38,7 @@ pub struct Domains {
 
 /// What a descriptor found.
 #[derive(Clone, Copy, Debug)]
-pub enum Found<'p> {
+pub enum DescriptorMatch<'p> {
     /// No file is about this domain.
     UnknownDomain,
     /// Its domain has no limit for it.
@@ -121,19 +121,19 @@ impl Domains {
     }
 
     /// What a descriptor finds. Entries are keys with their values, in the order in which they came.
-    pub fn find<'p>(&'p self, domain: &str, entries: &[(&str, &str)]) -> Found<'p> {
-        let Some(&root) = self.roots.get(domain) else { return Found::UnknownDomain };
+    pub fn find<'p>(&'p self, domain: &str, entries: &[(&str, &str)]) -> DescriptorMatch<'p> {
+        let Some(&root) = self.roots.get(domain) else { return DescriptorMatch::UnknownDomain };
         let mut node = &self.nodes[root];
         for (key, value) in entries {
             match node.words.get(*key).and_then(|values| values.find(value)) {
                 Some(next) => node = &self.nodes[next],
-                None => return Found::NoLimit,
+                None => return DescriptorMatch::NoLimit,
             }
         }
         match &node.leaf {
-            None => Found::NoLimit,
-            Some(leaf) if leaf.unit().is_none() => Found::Unlimited(leaf),
-            Some(leaf) => Found::Limited(leaf),
+            None => DescriptorMatch::NoLimit,
+            Some(leaf) if leaf.unit().is_none() => DescriptorMatch::Unlimited(leaf),
+            Some(leaf) => DescriptorMatch::Limited(leaf),
         }
     }
 

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use tollgate::policy::Key;
 use tollgate::{Limit, Policy};
 
+use crate::file_format::{Allowance, Descriptor, composite};
 use crate::metadata::Metadata;
 use crate::unit::Unit;
-use crate::written::{Allowed, Descriptor, composite};
 
 /// The limit at the end of a path through the descriptors of a domain.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ use crate::written::{Allowed, Descriptor, composite};
 pub struct Leaf {
     /// In the policy's limits; none for one that is unlimited.
     place: Option<usize>,
-    allowed: Allowed,
+    allowed: Allowance,
     name: Option<Box<str>>,
     replaces: Box<[Box<str>]>,
     shadow_mode: bool,
@@ -102,23 +102,23 @@ impl Leaf {
     }
 
     /// How much it grants.
-    pub const fn allowed(&self) -> Allowed {
+    pub const fn allowed(&self) -> Allowance {
         self.allowed
     }
 
     /// How many requests it admits in a unit; none when it is unlimited.
     pub const fn requests_per_unit(&self) -> Option<u32> {
         match self.allowed {
-            Allowed::Requests { per_unit, .. } => Some(per_unit),
-            Allowed::Unlimited => None,
+            Allowance::Requests { per_unit, .. } => Some(per_unit),
+            Allowance::Unlimited => None,
         }
     }
 
     /// In which time; none when it is unlimited.
     pub const fn unit(&self) -> Option<Unit> {
         match self.allowed {
-            Allowed::Requests { unit, .. } => Some(unit),
-            Allowed::Unlimited => None,
+            Allowance::Requests { unit, .. } => Some(unit),
+            Allowance::Unlimited => None,
         }
     }
 

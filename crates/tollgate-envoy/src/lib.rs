@@ -4,17 +4,17 @@
 mod apply;
 mod config;
 mod domains;
+mod file_format;
 mod leaf;
 mod metadata;
 mod name;
 mod section;
 mod unit;
-mod written;
 
 pub use apply::ApplyError;
 pub use config::{Domain, EnvoyConfig, EnvoyFile};
-pub use domains::{Domains, Found};
+pub use domains::{DescriptorMatch, Domains};
+pub use file_format::{Allowance, Descriptor, RateLimit};
 pub use leaf::Leaf;
 pub use metadata::Metadata;
 pub use unit::Unit;
-pub use written::{Allowed, Descriptor, RateLimit};

@@ -11,17 +11,17 @@ use tollgate::RuleId;
 use crate::leaf::Step;
 
 /// The longest name that a limit may have.
-const LONGEST: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 
 /// The path of a limit, and how it wants to be called.
-pub(crate) struct Wish {
+pub(crate) struct NameCandidate {
     readable: String,
     /// Whether the readable name says all.
     faithful: bool,
     id: u64,
 }
 
-impl Wish {
+impl NameCandidate {
     pub(crate) fn new(domain: &str, path: &[Step]) -> Self {
         let mut wish = Self { readable: String::new(), faithful: true, id: id(domain, path) };
         wish.write(domain);
@@ -33,7 +33,7 @@ impl Wish {
                 wish.write(value);
             }
         }
-        wish.faithful &= wish.readable.len() <= LONGEST;
+        wish.faithful &= wish.readable.len() <= MAX_NAME_BYTES;
         wish
     }
 
@@ -47,7 +47,7 @@ impl Wish {
                 self.readable.push('-');
             }
             // A name is cut anyway; a value may be megabytes long.
-            if self.readable.len() > LONGEST {
+            if self.readable.len() > MAX_NAME_BYTES {
                 self.faithful = false;
                 return;
             }
@@ -56,7 +56,7 @@ impl Wish {
 
     /// The readable name with something behind it that tells it from others.
     fn with(&self, mark: &str) -> String {
-        let room = LONGEST - mark.len() - 1;
+        let room = MAX_NAME_BYTES - mark.len() - 1;
         // ASCII alone, so any place is one to cut at.
         let head = self.readable.get(..room).unwrap_or(&self.readable);
         format!("{}-{mark}", head.trim_end_matches(['-', '.']))
@@ -73,13 +73,16 @@ fn id(domain: &str, path: &[Step]) -> u64 {
 }
 
 /// A name for each wish, in their order. `taken` are names that others have.
-pub(crate) fn all<'w>(wishes: impl Iterator<Item = &'w Wish> + Clone, taken: &HashSet<&str>) -> Vec<String> {
+pub(crate) fn all<'w>(
+    wishes: impl Iterator<Item = &'w NameCandidate> + Clone,
+    taken: &HashSet<&str>,
+) -> Vec<String> {
     let mut often: HashMap<&str, u32> = HashMap::new();
     for wish in wishes.clone().filter(|wish| wish.faithful) {
         *often.entry(&wish.readable).or_default() += 1;
     }
     let mut used: HashSet<String> = HashSet::new();
-    let name = |wish: &Wish| {
+    let name = |wish: &NameCandidate| {
         let readable = wish.readable.as_str();
         let alone = wish.faithful && often.get(readable) == Some(&1) && !taken.contains(readable);
         // Sixteen digits differ where eight do not, but for one chance in 2^64; then numbers do.

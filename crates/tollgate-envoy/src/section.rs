@@ -4,9 +4,9 @@
 //! knows one list of words for all places and reads past a known one that stands in
 //! the wrong place, so that files exist that hold such words.
 //!
-//! Not here: what the words mean (`written`).
+//! Not here: what the words mean (`file_format`).
 
-use tollgate::policy::{Entry, Kind, Located, Node, Place, Problems, Trap, nearest};
+use tollgate::policy::{Entry, Kind, Lint, Located, Node, Place, Problems, nearest};
 
 /// The words of one section.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl Section {
             if let Some(home) = SECTIONS.iter().find(|it| it.words.contains(&word)) {
                 problems
                     .warning(
-                        Trap::EnvoyIdleWord,
+                        Lint::EnvoyIdleWord,
                         name.place,
                         format!("`{word}` does nothing in {}", self.called),
                     )

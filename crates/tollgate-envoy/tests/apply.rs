@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use tollgate::{Policy, RuleId};
-use tollgate_envoy::{Domains, EnvoyConfig, EnvoyFile, Found};
+use tollgate_envoy::{DescriptorMatch, Domains, EnvoyConfig, EnvoyFile};
 
 fn file(text: &str) -> EnvoyFile {
     EnvoyFile { name: "shop.yaml".into(), text: text.into() }
@@ -24,13 +24,15 @@ const NATIVE: &str = "limits: [{name: native, by: ip, bucket: 1/s}]";
 fn limits_stand_behind_those_of_the_policy_and_are_found_from_there() {
     let policy =
         applied("domain: d\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 1}}]", NATIVE);
-    let Found::Limited(leaf) = Domains::of(&policy).unwrap().find("d", &[("k", "v")]) else { panic!() };
+    let DescriptorMatch::Limited(leaf) = Domains::of(&policy).unwrap().find("d", &[("k", "v")]) else {
+        panic!()
+    };
     assert_eq!(leaf.place(), Some(1));
     let limit = leaf.limit(&policy).unwrap();
     assert_eq!((limit.name(), limit.count_denied()), ("d.k", true));
     // No request meets it by its path.
     let mut checks = tollgate::policy::Checks::new();
-    policy.survey(&tollgate::Call::new("GET", "/").ip([192, 0, 2, 1]), &mut checks);
+    policy.match_request(&tollgate::Call::new("GET", "/").ip([192, 0, 2, 1]), &mut checks);
     assert_eq!(checks.len(), 1);
 }
 
@@ -89,7 +91,7 @@ fn files_of_one_domain_are_merged_when_that_is_asked_for() {
     let policy = EnvoyConfig::read(&[one, two], true).unwrap().apply(Policy::default()).unwrap();
     for key in ["a", "b"] {
         let found = Domains::of(&policy).unwrap().find("d", &[(key, "x")]);
-        assert!(matches!(found, Found::Limited(_)), "{key}");
+        assert!(matches!(found, DescriptorMatch::Limited(_)), "{key}");
     }
 }
 
@@ -109,7 +111,8 @@ fn a_limit_says_which_descriptors_it_is_for() {
   - {key: api_key, value: sk-live-51secret, rate_limit: {unit: day, requests_per_unit: 1}}
 ";
     let policy = applied(text, NATIVE);
-    let shown: Vec<_> = policy.limits().iter().filter_map(|it| it.apart()).map(ToString::to_string).collect();
+    let shown: Vec<_> =
+        policy.limits().iter().filter_map(|it| it.envoy_match()).map(ToString::to_string).collect();
     assert_eq!(shown[0], "shop: plan=gold, w: a");
     assert!(shown[1].starts_with("shop: api_key=") && !shown[1].contains("51secret"), "{}", shown[1]);
     assert_eq!(shown.len(), 2, "the limit of the policy stands for itself");

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use tollgate::{Limiter, ManualClock, MemoryStore, Policy, Span, Timestamp};
-use tollgate_envoy::{Domains, EnvoyConfig, EnvoyFile, Found};
+use tollgate_envoy::{DescriptorMatch, Domains, EnvoyConfig, EnvoyFile};
 
 type Served = Limiter<MemoryStore<ManualClock>>;
 
@@ -22,9 +22,11 @@ fn served(descriptors: &str) -> (Served, ManualClock) {
 /// Whether so many hits pass, and how much is left.
 fn hit(limiter: &Served, value: &str, hits: u64) -> (bool, u64) {
     let entries = [("k", value)];
-    let Found::Limited(leaf) = Domains::of(limiter.policy()).unwrap().find("d", &entries) else { panic!() };
+    let DescriptorMatch::Limited(leaf) = Domains::of(limiter.policy()).unwrap().find("d", &entries) else {
+        panic!()
+    };
     let limit = leaf.limit(limiter.policy()).unwrap();
-    let told = limiter.decide_by_at_once(limit, leaf.key(&entries), None, Some(hits), |decision| {
+    let told = limiter.try_decide_named(limit, leaf.key(&entries), None, Some(hits), |decision| {
         let left = decision.limits().next().map_or(0, |it| it.outcome().remaining);
         (decision.is_allowed(), left)
     });

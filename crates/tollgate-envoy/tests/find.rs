@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use tollgate::Policy;
-use tollgate_envoy::{Domains, EnvoyConfig, EnvoyFile, Found, Metadata, Unit};
+use tollgate_envoy::{DescriptorMatch, Domains, EnvoyConfig, EnvoyFile, Metadata, Unit};
 
 fn policy(files: &[EnvoyFile]) -> Policy {
     let config = EnvoyConfig::read(files, false).unwrap_or_else(|wrong| panic!("{wrong:?}"));
@@ -30,13 +30,15 @@ fn entries<'t>(text: &[&'t str]) -> Vec<(&'t str, &'t str)> {
 /// What is found: the numbers of the limit, or why there are none.
 fn found(policy: &Policy, domain: &str, text: &[&str]) -> String {
     match Domains::of(policy).unwrap().find(domain, &entries(text)) {
-        Found::UnknownDomain => "unknown".into(),
-        Found::NoLimit => "none".into(),
-        Found::Unlimited(leaf) => {
+        DescriptorMatch::UnknownDomain => "unknown".into(),
+        DescriptorMatch::NoLimit => "none".into(),
+        DescriptorMatch::Unlimited(leaf) => {
             assert!(leaf.limit(policy).is_none());
             "unlimited".into()
         }
-        Found::Limited(leaf) => format!("{}/{}", leaf.requests_per_unit().unwrap(), leaf.unit().unwrap()),
+        DescriptorMatch::Limited(leaf) => {
+            format!("{}/{}", leaf.requests_per_unit().unwrap(), leaf.unit().unwrap())
+        }
     }
 }
 
@@ -120,12 +122,12 @@ fn each_set_of_values_has_a_counter_unless_the_pattern_is_shared() {
         ("printers", &["floor=f1", "room=r2", "user=ann"], "floor=f*, room=r2, user=ann"),
     ] {
         let entries = entries(text);
-        let Found::Limited(leaf) = domains.find(domain, &entries) else { panic!("{text:?}") };
+        let DescriptorMatch::Limited(leaf) = domains.find(domain, &entries) else { panic!("{text:?}") };
         assert_eq!(leaf.key(&entries).display().to_string(), expected);
     }
     // Joined by `_`, these two would be one counter.
     let leaf = |text: &[&str]| match domains.find("apart", &entries(text)) {
-        Found::Limited(leaf) => (leaf.place(), leaf.key(&entries(text))),
+        DescriptorMatch::Limited(leaf) => (leaf.place(), leaf.key(&entries(text))),
         other => panic!("{other:?}"),
     };
     assert_ne!(leaf(&["a=b_c"]), leaf(&["a_b=c"]));
@@ -144,7 +146,7 @@ fn metrics_are_named_as_the_files_ask() {
         (&["wing=east/2", "visitor=ann"], true, "museum.wing_east/*.visitor_ann"),
     ] {
         let entries = entries(text);
-        let Found::Limited(leaf) = domains.find("museum", &entries) else { panic!("{text:?}") };
+        let DescriptorMatch::Limited(leaf) = domains.find("museum", &entries) else { panic!("{text:?}") };
         assert_eq!(leaf.stat_of(&entries), expected);
         assert_eq!(leaf.stat_varies(), varies, "{text:?}");
     }
@@ -155,7 +157,7 @@ fn what_a_limit_says_beside_its_numbers_is_kept() {
     let policy = all_good();
     let domains = Domains::of(&policy).unwrap();
     let leaf = |domain: &str, text: &[&str]| match domains.find(domain, &entries(text)) {
-        Found::Limited(leaf) | Found::Unlimited(leaf) => leaf.clone(),
+        DescriptorMatch::Limited(leaf) | DescriptorMatch::Unlimited(leaf) => leaf.clone(),
         other => panic!("{other:?}"),
     };
     let by_member = leaf("club", &["member=ann"]);

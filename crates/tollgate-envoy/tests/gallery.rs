@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tollgate::Policy;
-use tollgate::policy::{Trap, TrapOf};
+use tollgate::policy::{Lint, LintScope};
 use tollgate_envoy::{EnvoyConfig, EnvoyFile};
 
 fn entries(folder: &Path) -> Vec<PathBuf> {
@@ -117,18 +117,18 @@ fn a_log_says_the_words_of_the_format_and_no_value_whole() {
 }
 
 #[test]
-fn the_first_file_of_a_page_has_the_trap_and_the_second_has_not() {
+fn the_first_file_of_a_page_has_the_lint_and_the_second_has_not() {
     let mut seen = 0;
-    for trap in Trap::ALL.iter().filter(|it| it.of() == TrapOf::Envoy) {
-        let files = trap.page().split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
-        let codes = |text: &str| -> Vec<Trap> {
+    for lint in Lint::ALL.iter().filter(|it| it.of() == LintScope::Envoy) {
+        let files = lint.page().split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+        let codes = |text: &str| -> Vec<Lint> {
             let file = EnvoyFile { name: "e.yaml".into(), text: text.to_owned() };
             let config = EnvoyConfig::read(&[file], false).unwrap_or_else(|wrong| panic!("{wrong:?}"));
             config.warnings().iter().flat_map(|(_, all)| all.iter()).filter_map(|it| it.code).collect()
         };
         // Those about the folder as a whole have none.
         let [with, without] = &files.collect::<Vec<_>>()[..] else { continue };
-        assert_eq!((codes(with), codes(without)), (vec![*trap], vec![]), "{trap}");
+        assert_eq!((codes(with), codes(without)), (vec![*lint], vec![]), "{lint}");
         seen += 1;
     }
     assert_eq!(seen, 4);

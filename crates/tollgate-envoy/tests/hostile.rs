@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use tollgate::Policy;
-use tollgate_envoy::{Domains, EnvoyConfig, EnvoyFile, Found};
+use tollgate_envoy::{DescriptorMatch, Domains, EnvoyConfig, EnvoyFile};
 
 fn file(text: String) -> EnvoyFile {
     EnvoyFile { name: "hostile.yaml".into(), text }
@@ -29,9 +29,9 @@ fn a_descriptor_of_any_length_is_answered() {
     let policy = config.apply(Policy::default()).unwrap();
     let domains = Domains::of(&policy).unwrap();
     let long = "a".repeat(1 << 20);
-    assert!(matches!(domains.find("d", &[("k", &long)]), Found::NoLimit));
-    assert!(matches!(domains.find("d", &vec![("k", "x"); 100_000]), Found::NoLimit));
-    let Found::Limited(leaf) = domains.find("d", &[("k", "x"), ("k", &long)]) else { panic!() };
+    assert!(matches!(domains.find("d", &[("k", &long)]), DescriptorMatch::NoLimit));
+    assert!(matches!(domains.find("d", &vec![("k", "x"); 100_000]), DescriptorMatch::NoLimit));
+    let DescriptorMatch::Limited(leaf) = domains.find("d", &[("k", "x"), ("k", &long)]) else { panic!() };
     let key = leaf.key(&[("k", "x"), ("k", &long)]);
     assert!(key.as_bytes().len() < 100, "a long value is kept as its digest");
 }

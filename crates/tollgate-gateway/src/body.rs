@@ -26,12 +26,12 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type NextFrame = Poll<Option<Result<Frame<Bytes>, BoxError>>>;
 
 /// Notices when a body stands still. Armed only while it does.
-struct Patience {
+struct StallTimer {
     most: Duration,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Patience {
+impl StallTimer {
     const fn new(most: Duration) -> Self {
         Self { most, timer: None }
     }
@@ -124,7 +124,7 @@ impl Progress {
     }
 
     /// Since when it is the upstream that is waited for. A client has its time
-    /// first (`Patience`): an upload that has not failed by then is not taken.
+    /// first (`StallTimer`): an upload that has not failed by then is not taken.
     pub(crate) fn upstream_since(&self) -> Instant {
         let client = if self.awaits_client() { self.still } else { Duration::ZERO };
         self.start + Duration::from_millis(self.last.load(Ordering::Relaxed)) + client
@@ -160,14 +160,14 @@ impl Progress {
 /// The body of a request.
 pub(crate) struct Upload {
     /// `None`: there is none.
-    body: Option<Streaming>,
+    body: Option<StreamingBody>,
 }
 
-struct Streaming {
+struct StreamingBody {
     body: Incoming,
     /// How much more may come.
     left: u64,
-    patience: Patience,
+    patience: StallTimer,
     progress: Arc<Progress>,
 }
 
@@ -188,10 +188,10 @@ impl Upload {
             return (Self::none(), None);
         }
         let progress = Progress::new(still, outlives_upload);
-        let streaming = Streaming {
+        let streaming = StreamingBody {
             body,
             left: most.unwrap_or(u64::MAX),
-            patience: Patience::new(still),
+            patience: StallTimer::new(still),
             progress: Arc::clone(&progress),
         };
         (Self { body: Some(streaming) }, Some(progress))
@@ -254,7 +254,7 @@ enum Kind {
 /// The body of an upstream's answer, and what goes back when it ends.
 struct Download {
     body: Incoming,
-    patience: Patience,
+    patience: StallTimer,
     deadline: Option<Pin<Box<Sleep>>>,
     /// The connection, to be used again. Not if the body breaks off.
     lease: Option<Lease>,
@@ -281,7 +281,7 @@ impl GatewayBody {
         deadline: Option<Instant>,
     ) -> Self {
         let deadline = deadline.map(|at| Box::pin(tokio::time::sleep_until(at)));
-        let (patience, lease, load) = (Patience::new(still), Some(lease), Some(load));
+        let (patience, lease, load) = (StallTimer::new(still), Some(lease), Some(load));
         let mut download = Download { body, patience, deadline, lease, load, slots };
         download.note_end();
         Self(Kind::Download(download))

@@ -15,7 +15,7 @@ use tokio::time::Sleep;
 use tokio_rustls::TlsConnector;
 
 use crate::body::Upload;
-use crate::upstream::{Origin, Speech};
+use crate::upstream::{Origin, Protocol};
 
 /// A connection that one request at a time goes over. Dropped, it is closed,
 /// whatever is still being written: an upstream that stops reading a request
@@ -53,7 +53,7 @@ impl Shared {
     /// that take their time must not keep the others from theirs.
     pub(crate) fn has_room(&self) -> bool {
         // One of them is the pool.
-        Arc::strong_count(&self.users) <= STREAMS as usize
+        Arc::strong_count(&self.users) <= MAX_STREAMS_PER_CONNECTION as usize
     }
 }
 
@@ -71,12 +71,12 @@ pub(crate) enum ConnectError {
 
 /// The most that is read of an upstream's answer before the client takes it, and so the
 /// most bytes of its head: as much as each client costs that takes its time.
-const MOST_READ_AHEAD: usize = 64 * 1024;
+const MAX_READ_AHEAD_BYTES: usize = 64 * 1024;
 
 /// How many requests share an HTTP/2 connection, and how much of each one's answer
 /// may wait for its client. Together they never fill the connection's window.
-const STREAMS: u32 = 100;
-const STREAM_WINDOW: u32 = 128 * 1024;
+const MAX_STREAMS_PER_CONNECTION: u32 = 100;
+const STREAM_WINDOW_BYTES: u32 = 128 * 1024;
 
 /// Makes connections to upstreams.
 #[derive(Clone)]
@@ -91,7 +91,7 @@ impl Connector {
     pub(crate) fn new(authorities: Option<&[u8]>, most: Duration) -> Result<Self, rustls::Error> {
         let mut config = tollgate_net::client_tls(authorities)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Self { tls: TlsConnector::from(Arc::new(config)), most, header_bytes: MOST_READ_AHEAD })
+        Ok(Self { tls: TlsConnector::from(Arc::new(config)), most, header_bytes: MAX_READ_AHEAD_BYTES })
     }
 
     pub(crate) async fn connect(&self, origin: &Origin) -> Result<Sender, ConnectError> {
@@ -108,9 +108,9 @@ impl Connector {
         stream.set_nodelay(true)?;
         tollgate_net::keep_alive(&stream)?;
         match origin.speech {
-            Speech::Plain => self.http1(stream).await,
-            Speech::Http2 => http2(stream).await,
-            Speech::Tls => {
+            Protocol::Plain => self.http1(stream).await,
+            Protocol::Http2 => http2(stream).await,
+            Protocol::Tls => {
                 let name = ServerName::try_from(origin.host.to_string()).map_err(io::Error::other)?;
                 let stream = self.tls.connect(name, stream).await?;
                 match stream.get_ref().1.alpn_protocol() {
@@ -144,9 +144,9 @@ async fn http2(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> 
     builder
         .timer(TokioTimer::new())
         .keep_alive_interval(Duration::from_secs(20))
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(STREAM_WINDOW * (STREAMS + 1))
-        .max_send_buf_size(MOST_READ_AHEAD);
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(STREAM_WINDOW_BYTES * (MAX_STREAMS_PER_CONNECTION + 1))
+        .max_send_buf_size(MAX_READ_AHEAD_BYTES);
     let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
     tokio::spawn(async move {
         if let Err(error) = connection.await {

@@ -19,7 +19,7 @@ use hyper::client::conn::TrySendError;
 use hyper::upgrade::OnUpgrade;
 use smallvec::SmallVec;
 use tokio::time::{Instant, Sleep};
-use tollgate_http::{Outliving, SlotGuard};
+use tollgate_http::{Detached, SlotGuard};
 use tollgate_net::Trusts;
 use tower_service::Service;
 
@@ -31,10 +31,10 @@ use crate::pool::{Lease, Pool};
 use crate::problem::Problem;
 use crate::settings::Forwarding;
 use crate::tunnel;
-use crate::upstream::{Load, Speech, Upstreams};
+use crate::upstream::{Load, Protocol, Upstreams};
 
 /// How often a request is sent again when its connection turns out to be gone.
-const RETRIES: usize = 3;
+const MAX_RETRIES: usize = 3;
 
 /// Removes headers from a request.
 pub(crate) type StripHeaders = Arc<dyn Fn(&mut HeaderMap) + Send + Sync>;
@@ -99,7 +99,7 @@ impl Service<Request<Incoming>> for Forward {
 }
 
 /// What became of one attempt.
-enum Failed {
+enum AttemptError {
     /// Nothing was sent: it can be sent again.
     Unsent(Box<Request<Upload>>),
     /// The connection broke; the upstream may have read the request.
@@ -150,7 +150,7 @@ impl Worker {
                 Err(problem) => return Err(problem),
             };
             request = self.spoken(at, &sender, request)?;
-            let spare = (reused && repeatable && retries < RETRIES).then(|| copy(&request));
+            let spare = (reused && repeatable && retries < MAX_RETRIES).then(|| copy(&request));
             let times = (begun, deadline);
             let (attempted, sending) = match &slots {
                 None => (self.attempt(&mut sender, request, progress.as_deref(), times).await, None),
@@ -162,16 +162,16 @@ impl Worker {
             match attempted {
                 Ok(response) => {
                     self.upstreams.succeeded(at);
-                    let lent = Lent { at, sender, load, progress, slots };
+                    let lent = UpstreamLease { at, sender, load, progress, slots };
                     return self.pass_back(response, lent, on_upgrade, deadline);
                 }
                 Err(failed) => match (failed, spare) {
-                    (Failed::Unsent(unsent), _) if retries < RETRIES => request = *unsent,
-                    (Failed::Broken(_), Some(spare)) => request = spare,
+                    (AttemptError::Unsent(unsent), _) if retries < MAX_RETRIES => request = *unsent,
+                    (AttemptError::Broken(_), Some(spare)) => request = spare,
                     (failed, _) => {
                         let problem = self.give_up(at, &failed);
                         if let Some(slots) = slots {
-                            let lent = Lent { at, sender, load, progress, slots: None };
+                            let lent = UpstreamLease { at, sender, load, progress, slots: None };
                             self.leave(&failed, sending, lent, slots);
                         }
                         return Err(problem);
@@ -202,7 +202,7 @@ impl Worker {
             head::to_http1(&mut parts);
         }
         if http2 {
-            head::to_http2(&mut parts, self.upstreams.speech(at) == Speech::Tls)?;
+            head::to_http2(&mut parts, self.upstreams.protocol(at) == Protocol::Tls)?;
         }
         Ok(Request::from_parts(parts, body))
     }
@@ -239,7 +239,7 @@ impl Worker {
         request: Request<Upload>,
         progress: Option<&Progress>,
         times: (Instant, Option<Instant>),
-    ) -> Result<Response<Incoming>, Failed> {
+    ) -> Result<Response<Incoming>, AttemptError> {
         match sender {
             Sender::One(line) => {
                 let sending = line.sender.try_send_request(request);
@@ -261,7 +261,7 @@ impl Worker {
         request: Request<Upload>,
         progress: Option<&Progress>,
         times: (Instant, Option<Instant>),
-    ) -> (Result<Response<Incoming>, Failed>, Option<Sending>) {
+    ) -> (Result<Response<Incoming>, AttemptError>, Option<Sending>) {
         let mut sending: Sending = match sender {
             Sender::One(line) => Box::pin(line.sender.try_send_request(request)),
             Sender::Two(shared) => Box::pin(shared.sender.try_send_request(request)),
@@ -273,8 +273,8 @@ impl Worker {
 
     /// Releases the slots of a request that failed, when its upstream is done with it: one that was told nothing or
     /// has closed the connection is, one that has not answered is waited for.
-    fn leave(&self, failed: &Failed, sending: Option<Sending>, lent: Lent, slots: HeldSlots) {
-        let (Failed::Unanswered(_), Some(sending)) = (failed, sending) else { return slots.release() };
+    fn leave(&self, failed: &AttemptError, sending: Option<Sending>, lent: UpstreamLease, slots: HeldSlots) {
+        let (AttemptError::Unanswered(_), Some(sending)) = (failed, sending) else { return slots.release() };
         let (pool, still) = (Arc::clone(&self.pool), self.still);
         slots.detach(|slots| async move {
             match sending.await {
@@ -295,7 +295,7 @@ impl Worker {
         mut timer: Pin<&mut Sleep>,
         progress: Option<&Progress>,
         (begun, deadline): (Instant, Option<Instant>),
-    ) -> Result<Response<Incoming>, Failed> {
+    ) -> Result<Response<Incoming>, AttemptError> {
         let due = |since: Instant| deadline.map_or(since + self.answer, |it| it.min(since + self.answer));
         let mut sending = std::pin::pin!(sending);
         let mut due_at = due(begun);
@@ -310,7 +310,7 @@ impl Worker {
             });
             match sent.await {
                 Wake::Answer(sent) => break sent,
-                Wake::Failure(failure) => return Err(Failed::Unanswered(failure.into())),
+                Wake::Failure(failure) => return Err(AttemptError::Unanswered(failure.into())),
                 Wake::Due => {}
             }
             // The upstream cannot answer what is still being sent.
@@ -319,24 +319,24 @@ impl Worker {
                 let all_is_over = deadline.is_some_and(|it| it <= due_at);
                 // Not the upstream's fault: it must not be ejected for it.
                 let late = all_is_over && progress.is_some_and(Progress::awaits_client);
-                return Err(Failed::Unanswered(if late { Problem::BodyLate } else { Problem::Slow }));
+                return Err(AttemptError::Unanswered(if late { Problem::BodyLate } else { Problem::Slow }));
             }
             due_at = later;
         };
         sent.map_err(|mut error| match (progress.and_then(Progress::failure), error.take_message()) {
-            (Some(failure), _) => Failed::Problem(failure.into()),
-            (None, Some(unsent)) => Failed::Unsent(Box::new(unsent)),
-            (None, None) => Failed::Broken(error.into_error().to_string()),
+            (Some(failure), _) => AttemptError::Problem(failure.into()),
+            (None, Some(unsent)) => AttemptError::Unsent(Box::new(unsent)),
+            (None, None) => AttemptError::Broken(error.into_error().to_string()),
         })
     }
 
-    fn give_up(&self, at: usize, failed: &Failed) -> Problem {
+    fn give_up(&self, at: usize, failed: &AttemptError) -> Problem {
         let (problem, why) = match failed {
-            Failed::Unanswered(Problem::Slow) => (Problem::Slow, "no answer in time"),
+            AttemptError::Unanswered(Problem::Slow) => (Problem::Slow, "no answer in time"),
             // The client's doing.
-            Failed::Problem(problem) | Failed::Unanswered(problem) => return *problem,
-            Failed::Unsent(_) => (Problem::Unreachable, "connections are closed at once"),
-            Failed::Broken(why) => (Problem::BrokenOff, &**why),
+            AttemptError::Problem(problem) | AttemptError::Unanswered(problem) => return *problem,
+            AttemptError::Unsent(_) => (Problem::Unreachable, "connections are closed at once"),
+            AttemptError::Broken(why) => (Problem::BrokenOff, &**why),
         };
         self.upstreams.failed(at, why);
         problem
@@ -345,7 +345,7 @@ impl Worker {
     fn pass_back(
         &self,
         mut response: Response<Incoming>,
-        lent: Lent,
+        lent: UpstreamLease,
         client: Option<(HeaderValue, OnUpgrade)>,
         deadline: Option<Instant>,
     ) -> Result<Response<GatewayBody>, Problem> {
@@ -355,7 +355,7 @@ impl Worker {
             // Nobody asked, or for something else: then there is nothing to connect it to.
             let asked_for = |wanted: &HeaderValue| chosen.is_some_and(|it| tunnel::offers(wanted, it));
             let (_, client) = client.filter(|it| asked_for(&it.0)).ok_or(Problem::BrokenOff)?;
-            let work = Outliving::default();
+            let work = Detached::default();
             response.extensions_mut().insert(work.clone());
             tunnel::open(client, upstream, lent.slots, (lent.load, work, lent.sender));
             return Ok(response.map(|_| GatewayBody::empty()));
@@ -373,7 +373,7 @@ impl Worker {
 }
 
 /// What a request has of an upstream until its answer has passed.
-struct Lent {
+struct UpstreamLease {
     at: usize,
     sender: Sender,
     load: Load,

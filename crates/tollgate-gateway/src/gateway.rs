@@ -25,10 +25,10 @@ use crate::head::{self, Caller};
 use crate::override_headers::OverrideHeaders;
 use crate::pool::Pool;
 use crate::settings::{GatewaySettings, Target};
-use crate::upstream::{Origin, Speech, Upstreams};
+use crate::upstream::{Origin, Protocol, Upstreams};
 
 /// How long a worker that ends waits for a remote store to take back slots.
-const GIVING_BACK: Duration = Duration::from_secs(1);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why a gateway cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +72,11 @@ impl<S: Store> Gateway<S> {
         let origins = match (&settings.target, demo) {
             (Target::Upstreams(origins), _) => origins.clone(),
             (Target::Demo, Some(demo)) => {
-                vec![Origin { host: demo.ip().to_string().into(), port: demo.port(), speech: Speech::Plain }]
+                vec![Origin {
+                    host: demo.ip().to_string().into(),
+                    port: demo.port(),
+                    speech: Protocol::Plain,
+                }]
             }
             (Target::Demo, None) => Vec::new(),
         };
@@ -129,11 +133,11 @@ impl<S: Store> Gateway<S> {
             let address = connection.peer.ip();
             let forward = Forward::new(Arc::clone(&worker), Caller::new(address, connection.secure));
             let limited = layer.clone().with_peer(move |_| Some(address)).layer(forward);
-            Limited { limited, override_headers: Arc::clone(&override_headers) }
+            LimitedService { limited, override_headers: Arc::clone(&override_headers) }
         };
         self.server.clone().serve(listener, make, drain).await?;
         // What ends with this runtime would be held until its lease ends.
-        let _late = timeout(GIVING_BACK, given_back.recv()).await;
+        let _late = timeout(RELEASE_TIMEOUT, given_back.recv()).await;
         Ok(())
     }
 
@@ -192,12 +196,12 @@ fn read(path: &Path) -> Result<Vec<u8>, StartError> {
 }
 
 /// The limiter with the forwarding service behind it, as hyper calls it.
-struct Limited<S> {
+struct LimitedService<S> {
     limited: Limit<Forward, S>,
     override_headers: Arc<OverrideHeaders>,
 }
 
-impl<S: Store> Service<Request<Incoming>> for Limited<S> {
+impl<S: Store> Service<Request<Incoming>> for LimitedService<S> {
     type Response = Response<LimitBody<GatewayBody>>;
     type Error = Infallible;
     type Future = <Limit<Forward, S> as tower_service::Service<Request<Incoming>>>::Future;

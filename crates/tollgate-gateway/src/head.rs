@@ -18,7 +18,7 @@ use http::{Method, Request, Uri, Version};
 use smallvec::SmallVec;
 use tollgate::Policy;
 use tollgate::policy::path;
-use tollgate_http::Softened;
+use tollgate_http::SoftNotice;
 
 use crate::override_headers::is_override;
 use crate::problem::Problem;
@@ -29,10 +29,10 @@ static X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-prot
 static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 /// As some servers read `Tollgate-Soft`, which only the limiter says.
-static TOLLGATE_SOFT_WRITTEN_DIFFERENTLY: HeaderName = HeaderName::from_static("tollgate_soft");
+static TOLLGATE_SOFT_UNDERSCORE: HeaderName = HeaderName::from_static("tollgate_soft");
 
 /// As many headers as a gateway adds, at most.
-const ADDED: usize = 6;
+const MAX_ADDED_HEADERS: usize = 6;
 
 /// Who calls, as upstreams are told. Made once for each connection.
 pub(crate) struct Caller {
@@ -56,7 +56,7 @@ impl Caller {
 
 /// How many headers the client sent: the limiter's mark is not one of them.
 pub(crate) fn sent<B>(request: &Request<B>) -> usize {
-    let marks = usize::from(request.extensions().get::<Softened>().is_some());
+    let marks = usize::from(request.extensions().get::<SoftNotice>().is_some());
     request.headers().len().saturating_sub(marks)
 }
 
@@ -91,9 +91,9 @@ pub(crate) fn prepare(
     strip_hop_by_hop(&mut parts.headers);
     let headers = &mut parts.headers;
     // Grown once instead of on the way; a map that cannot grow is full of headers already.
-    let _full = headers.try_reserve(ADDED);
+    let _full = headers.try_reserve(MAX_ADDED_HEADERS);
     headers.remove(EXPECT);
-    headers.remove(&TOLLGATE_SOFT_WRITTEN_DIFFERENTLY);
+    headers.remove(&TOLLGATE_SOFT_UNDERSCORE);
     if trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }

@@ -16,24 +16,24 @@ use crate::connect::{Line, Sender, Shared};
 
 /// How long a connection is kept without a request: less than most servers do,
 /// so that they do not close it under the next one.
-const KEPT_FOR: Duration = Duration::from_secs(50);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(50);
 
 /// The waiting connections of one worker.
 pub(crate) struct Pool {
     /// One for each upstream.
-    lanes: Vec<Lane>,
+    origins: Vec<OriginConnections>,
     keep: usize,
 }
 
 #[derive(Default)]
-struct Lane {
+struct OriginConnections {
     idle: Mutex<Vec<Idle>>,
     shared: Mutex<Vec<Shared>>,
     /// Whether there ever was one.
     shares: AtomicBool,
 }
 
-impl Lane {
+impl OriginConnections {
     /// An HTTP/2 connection that has room for one more.
     fn least_shared(&self) -> Option<Shared> {
         let mut all = lock(&self.shared);
@@ -49,21 +49,21 @@ struct Idle {
 
 impl Pool {
     pub(crate) fn new(upstreams: usize, keep: usize) -> Self {
-        Self { lanes: (0..upstreams).map(|_| Lane::default()).collect(), keep }
+        Self { origins: (0..upstreams).map(|_| OriginConnections::default()).collect(), keep }
     }
 
     /// A connection that is ready for a request.
     pub(crate) async fn take(&self, upstream: usize, now: Instant) -> Option<Sender> {
-        let lane = &self.lanes[upstream];
+        let origin_connections = &self.origins[upstream];
         // Read before locking: most upstreams never share.
-        if lane.shares.load(Ordering::Relaxed)
-            && let Some(shared) = lane.least_shared()
+        if origin_connections.shares.load(Ordering::Relaxed)
+            && let Some(shared) = origin_connections.least_shared()
         {
             return Some(Sender::Two(shared));
         }
         loop {
-            let Idle { line, since } = lock(&lane.idle).pop()?;
-            if line.sender.is_closed() || now.saturating_duration_since(since) > KEPT_FOR {
+            let Idle { line, since } = lock(&origin_connections.idle).pop()?;
+            if line.sender.is_closed() || now.saturating_duration_since(since) > IDLE_TIMEOUT {
                 continue;
             }
             // The end of its last answer may still be on the way to it: for one turn,
@@ -81,10 +81,10 @@ impl Pool {
         if line.sender.is_closed() {
             return;
         }
-        let mut idle = lock(&self.lanes[upstream].idle);
+        let mut idle = lock(&self.origins[upstream].idle);
         // The oldest are at the front.
         let now = Instant::now();
-        let is_old = |it: &&Idle| now - it.since > KEPT_FOR || it.line.sender.is_closed();
+        let is_old = |it: &&Idle| now - it.since > IDLE_TIMEOUT || it.line.sender.is_closed();
         let old = idle.iter().take_while(is_old).count();
         if old > 0 {
             idle.drain(..old);
@@ -96,14 +96,14 @@ impl Pool {
 
     /// Lets others use an HTTP/2 connection too.
     pub(crate) fn share(&self, upstream: usize, shared: &Shared) {
-        let lane = &self.lanes[upstream];
-        lock(&lane.shared).push(shared.clone());
-        lane.shares.store(true, Ordering::Relaxed);
+        let origin_connections = &self.origins[upstream];
+        lock(&origin_connections.shared).push(shared.clone());
+        origin_connections.shares.store(true, Ordering::Relaxed);
     }
 
     /// Forgets the connections to an upstream that has just closed one.
     pub(crate) fn forget(&self, upstream: usize) {
-        lock(&self.lanes[upstream].idle).retain(|it| !it.line.sender.is_closed());
+        lock(&self.origins[upstream].idle).retain(|it| !it.line.sender.is_closed());
     }
 }
 

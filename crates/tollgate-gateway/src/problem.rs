@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
-use tollgate_http::Unreached;
+use tollgate_http::NotForwarded;
 
 use crate::body::GatewayBody;
 
@@ -103,7 +103,7 @@ impl Problem {
         let mut response = Response::new(GatewayBody::full(Bytes::from(body)));
         *response.status_mut() = status;
         if self.is_before_the_upstream() {
-            response.extensions_mut().insert(Unreached);
+            response.extensions_mut().insert(NotForwarded);
         }
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

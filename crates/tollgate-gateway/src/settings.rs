@@ -118,7 +118,7 @@ const GATEWAY: Words = Words {
         "keep_alive",
         "capacity",
     ],
-    elsewhere: &[
+    synonyms: &[
         ("upstreams", "upstream"),
         ("backend", "upstream"),
         ("backends", "upstream"),
@@ -136,19 +136,19 @@ const GATEWAY: Words = Words {
 const TLS: Words = Words {
     section: "`tls`",
     known: &["certificate", "key"],
-    elsewhere: &[("cert", "certificate"), ("certificate_key", "key"), ("private_key", "key")],
+    synonyms: &[("cert", "certificate"), ("certificate_key", "key"), ("private_key", "key")],
 };
 
 const TIMEOUTS: Words = Words {
     section: "`timeouts`",
     known: &["connect", "headers", "idle", "total", "client_headers", "client_idle", "drain"],
-    elsewhere: &[("read", "headers"), ("response", "headers"), ("keep_alive", "client_idle")],
+    synonyms: &[("read", "headers"), ("response", "headers"), ("keep_alive", "client_idle")],
 };
 
 const CAPS: Words = Words {
     section: "`caps`",
     known: &["header_bytes", "headers", "body", "connections", "streams", "tarpit", "detached"],
-    elsewhere: &[
+    synonyms: &[
         ("header_size", "header_bytes"),
         ("body_size", "body"),
         ("max_body", "body"),
@@ -162,7 +162,7 @@ const CAPS: Words = Words {
 const EJECT: Words = Words {
     section: "`eject`",
     known: &["after", "for"],
-    elsewhere: &[("failures", "after"), ("max_fails", "after"), ("fail_timeout", "for")],
+    synonyms: &[("failures", "after"), ("max_fails", "after"), ("fail_timeout", "for")],
 };
 
 const FORWARDINGS: [(&str, Forwarding); 4] = [
@@ -172,7 +172,7 @@ const FORWARDINGS: [(&str, Forwarding); 4] = [
     ("off", Forwarding::Off),
 ];
 
-const LONGEST: Span = Span::from_hours(24);
+const MAX_TIMEOUT: Span = Span::from_hours(24);
 
 impl GatewaySettings {
     /// Reads the section; what it does not say is as by default.
@@ -312,7 +312,7 @@ fn size(number: u64) -> usize {
 }
 
 fn time(node: &Node, what: &str, problems: &mut Problems) -> Option<Located<Duration>> {
-    let span = node.span(what, Span::from_millis(1)..=LONGEST, problems)?;
+    let span = node.span(what, Span::from_millis(1)..=MAX_TIMEOUT, problems)?;
     Some(span.map(|span| Duration::from_micros(span.as_micros())))
 }
 

@@ -10,7 +10,7 @@ use http::Uri;
 use tokio::time::Instant;
 
 /// An upstream that keeps failing is left alone for at most this many times the first time.
-const MOST_STRETCH: u32 = 32;
+const MAX_EJECTION_FACTOR: u32 = 32;
 
 /// Where a service is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,12 +20,12 @@ pub struct Origin {
     /// Its port.
     pub port: u16,
     /// How it is spoken to.
-    pub speech: Speech,
+    pub speech: Protocol,
 }
 
 /// How a service is spoken to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speech {
+pub enum Protocol {
     /// HTTP/1.1.
     Plain,
     /// TLS, and what both sides prefer.
@@ -55,9 +55,9 @@ impl FromStr for Origin {
     fn from_str(text: &str) -> Result<Self, OriginError> {
         let (scheme, _) = text.split_once("://").ok_or(OriginError::Scheme)?;
         let (speech, default_port) = match scheme {
-            "http" => (Speech::Plain, 80),
-            "https" => (Speech::Tls, 443),
-            "h2c" => (Speech::Http2, 80),
+            "http" => (Protocol::Plain, 80),
+            "https" => (Protocol::Tls, 443),
+            "h2c" => (Protocol::Http2, 80),
             _ => return Err(OriginError::Scheme),
         };
         let uri: Uri = text.parse().map_err(|_| OriginError::Host)?;
@@ -77,9 +77,9 @@ impl FromStr for Origin {
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = match self.speech {
-            Speech::Plain => "http",
-            Speech::Tls => "https",
-            Speech::Http2 => "h2c",
+            Protocol::Plain => "http",
+            Protocol::Tls => "https",
+            Protocol::Http2 => "h2c",
         };
         let (open, close) = if self.host.contains(':') { ("[", "]") } else { ("", "") };
         write!(f, "{scheme}://{open}{}{close}:{}", self.host, self.port)
@@ -151,7 +151,7 @@ impl Upstreams {
         &self.all[at].origin
     }
 
-    pub(crate) fn speech(&self, at: usize) -> Speech {
+    pub(crate) fn protocol(&self, at: usize) -> Protocol {
         self.all[at].origin.speech
     }
 
@@ -208,7 +208,7 @@ impl Upstreams {
             return;
         }
         let times = upstream.ejections.fetch_add(1, Ordering::Relaxed);
-        let stretch = 1u32.checked_shl(times).unwrap_or(MOST_STRETCH).min(MOST_STRETCH);
+        let stretch = 1u32.checked_shl(times).unwrap_or(MAX_EJECTION_FACTOR).min(MAX_EJECTION_FACTOR);
         let long = u64::try_from((self.eject_for * stretch).as_millis()).unwrap_or(u64::MAX);
         upstream.ejected_until.store(now.saturating_add(long), Ordering::Relaxed);
         tracing::warn!(upstream = %upstream.origin, why, failures, for_ms = long, "left alone for a while");

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::owed::Owing;
+use crate::deferred::Owing;
 
 pin_project! {
     /// The body of an answer that went through a [`Limit`](crate::Limit).
@@ -24,15 +24,15 @@ pin_project! {
     #[project = Projected]
     enum Origin<B> {
         // The service answered, and its request owes this when it is over.
-        Admitted { #[pin] body: B, owed: Option<Owing> },
+        Admitted { #[pin] body: B, deferred: Option<Owing> },
         // The request was refused; `None` once that is told.
         Refused { body: Option<Bytes> },
     }
 }
 
 impl<B> LimitBody<B> {
-    pub(crate) const fn admitted(body: B, owed: Option<Owing>) -> Self {
-        Self { origin: Origin::Admitted { body, owed } }
+    pub(crate) const fn admitted(body: B, deferred: Option<Owing>) -> Self {
+        Self { origin: Origin::Admitted { body, deferred } }
     }
 
     pub(crate) fn refused(body: Bytes) -> Self {
@@ -53,11 +53,11 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         match self.project().origin.project() {
-            Projected::Admitted { body, owed } => {
+            Projected::Admitted { body, deferred } => {
                 let frame = std::task::ready!(body.poll_frame(cx));
-                match (&frame, &mut *owed) {
-                    (Some(Ok(frame)), Some(owed)) => owed.with_meters(|meters| meters.frame(frame)),
-                    (None, Some(_)) => *owed = None,
+                match (&frame, &mut *deferred) {
+                    (Some(Ok(frame)), Some(deferred)) => deferred.with_meters(|meters| meters.frame(frame)),
+                    (None, Some(_)) => *deferred = None,
                     _ => {}
                 }
                 Poll::Ready(frame)

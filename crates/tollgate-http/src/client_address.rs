@@ -33,7 +33,7 @@ static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
 /// A request passes a handful of proxies; a header that claims more is hostile.
-const MOST_HOPS: usize = 64;
+const MAX_HOPS: usize = 64;
 
 /// The client's address, given who is at the other end of the connection.
 ///
@@ -113,5 +113,5 @@ fn from_the_right<'h>(
 ) -> impl Iterator<Item = &'h [u8]> {
     let lines = headers.get_all(name).into_iter().rev();
     let elements = lines.flat_map(move |line| split(line.as_bytes(), b','));
-    elements.take(MOST_HOPS).map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
+    elements.take(MAX_HOPS).map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
 }

@@ -11,56 +11,56 @@ use http::{HeaderValue, Response};
 use pin_project_lite::pin_project;
 
 use crate::body::LimitBody;
-use crate::headers::Written;
+use crate::deferred::{Detached, NotForwarded, Owing};
+use crate::headers::PreparedHeaders;
 use crate::meter::Meters;
-use crate::owed::{Outliving, Owing, Unreached};
 use crate::soft::Soft;
 
 /// Marks an answer, in its extensions, that a layer refused.
 #[derive(Clone, Copy)]
-pub(crate) struct Refused;
+pub(crate) struct RefusalMarker;
 
 /// What becomes of a request that was decided about.
 pub(crate) enum Conclusion {
-    Passes(Passing),
+    Passes(AdmittedContext),
     /// Passes, and is marked or held back before. Boxed, since few are.
-    Softened(Box<(Passing, Soft)>),
+    SoftDelayed(Box<(AdmittedContext, Soft)>),
     Refused(Response<Bytes>),
 }
 
 /// What goes with a request that passes.
 #[derive(Default)]
-pub(crate) struct Passing {
+pub(crate) struct AdmittedContext {
     /// What its answer will say about limits.
-    pub(crate) written: Option<Written>,
+    pub(crate) written: Option<PreparedHeaders>,
     /// What it leaves to be paid when it is over.
-    pub(crate) owed: Option<Owing>,
+    pub(crate) deferred: Option<Owing>,
 }
 
-impl Passing {
+impl AdmittedContext {
     /// Sees to it that the answer can be read where a cost stands in it: a client that asks
     /// for a compressed one must not be cheaper for it. Lends the slots to the service behind.
     pub(crate) fn prepare(&mut self, parts: &mut Parts) {
-        let Some(owed) = &mut self.owed else { return };
-        if owed.with_meters(|meters| meters.read_bodies()) {
+        let Some(deferred) = &mut self.deferred else { return };
+        if deferred.with_meters(|meters| meters.read_bodies()) {
             // A map that is full stays as it is: the alternative is a panic.
             let _full = parts.headers.try_insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
-        if let Owing::Shared(guard) = owed {
+        if let Owing::Shared(guard) = deferred {
             parts.extensions.insert(guard.clone());
         }
     }
 
     /// What becomes of an answer.
     fn answered<R>(&mut self, mut response: Response<R>) -> Response<LimitBody<R>> {
-        let is_refused = response.extensions().get::<Refused>().is_some();
-        let mut owed = self.owed.take();
-        if let Some(owed) = &mut owed {
-            if is_refused || response.extensions().get::<Unreached>().is_some() {
-                owed.with_meters(Meters::was_not_reached);
+        let is_refused = response.extensions().get::<RefusalMarker>().is_some();
+        let mut deferred = self.deferred.take();
+        if let Some(deferred) = &mut deferred {
+            if is_refused || response.extensions().get::<NotForwarded>().is_some() {
+                deferred.with_meters(Meters::was_not_reached);
             } else {
                 // As the service wrote it, before ours are added.
-                owed.with_meters(|meters| meters.head(response.headers()));
+                deferred.with_meters(|meters| meters.head(response.headers()));
             }
         }
         if let Some(written) = self.written.take()
@@ -68,18 +68,18 @@ impl Passing {
         {
             written.set(response.headers_mut());
         }
-        let owed = owed.and_then(|owed| match response.extensions().get::<Outliving>() {
+        let deferred = deferred.and_then(|deferred| match response.extensions().get::<Detached>() {
             Some(work) => {
-                work.keep(owed);
+                work.keep(deferred);
                 None
             }
-            None => Some(owed),
+            None => Some(deferred),
         });
-        response.map(|body| LimitBody::admitted(body, owed))
+        response.map(|body| LimitBody::admitted(body, deferred))
     }
 }
 
-type Waiting<R, E> = Pin<Box<dyn Future<Output = Result<Response<LimitBody<R>>, E>> + Send>>;
+type PendingDecision<R, E> = Pin<Box<dyn Future<Output = Result<Response<LimitBody<R>>, E>> + Send>>;
 
 pin_project! {
     /// The answer of a [`Limit`](crate::Limit), while it is being made.
@@ -93,19 +93,19 @@ pin_project! {
     #[project = Projected]
     enum Stage<F, R, E> {
         // The service behind is at it.
-        Passing { #[pin] answer: F, passing: Passing },
+        Passing { #[pin] answer: F, passing: AdmittedContext },
         // There is nothing to wait for.
         Refused { refusal: Option<Response<Bytes>> },
         // The store is being asked, or the request held back.
-        Waiting { all: Waiting<R, E> },
+        Waiting { all: PendingDecision<R, E> },
     }
 }
 
 impl<F, R, E> LimitFuture<F, R, E> {
     /// The service behind has been called.
-    pub(crate) fn passing(answer: F, mut passing: Passing) -> Self {
-        if let Some(owed) = &mut passing.owed {
-            owed.with_meters(Meters::begin);
+    pub(crate) fn admitted_context(answer: F, mut passing: AdmittedContext) -> Self {
+        if let Some(deferred) = &mut passing.deferred {
+            deferred.with_meters(Meters::begin);
         }
         Self { stage: Stage::Passing { answer, passing } }
     }
@@ -114,7 +114,7 @@ impl<F, R, E> LimitFuture<F, R, E> {
         Self { stage: Stage::Refused { refusal: Some(refusal) } }
     }
 
-    pub(crate) const fn waiting(all: Waiting<R, E>) -> Self {
+    pub(crate) const fn waiting(all: PendingDecision<R, E>) -> Self {
         Self { stage: Stage::Waiting { all } }
     }
 }

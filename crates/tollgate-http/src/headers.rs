@@ -28,9 +28,9 @@
 
 mod described;
 mod dialects;
+mod header_writer;
 mod ietf;
 mod retry_after;
-mod sheet;
 mod triple;
 
 use http::{HeaderMap, HeaderName};
@@ -40,10 +40,10 @@ use tollgate::{Decision, DecisionId, Fate, Timestamp};
 use self::described::described;
 pub(crate) use self::described::{Kind, is_primary};
 pub(crate) use self::dialects::{covers_everything, spoken};
+use self::header_writer::HeaderWriter;
+pub(crate) use self::header_writer::PreparedHeaders;
 use self::retry_after::until_change;
-pub use self::retry_after::{RetryAfter, decider};
-use self::sheet::Sheet;
-pub(crate) use self::sheet::Written;
+pub use self::retry_after::{RetryAfter, limiting};
 
 static TOLLGATE_DECISION: HeaderName = HeaderName::from_static("tollgate-decision");
 static TOLLGATE_DEGRADED: HeaderName = HeaderName::from_static("tollgate-degraded");
@@ -87,27 +87,27 @@ pub(crate) fn written(
     id: DecisionId,
     settings: &HeaderSettings,
     retry_after: Option<RetryAfter>,
-) -> Option<Written> {
+) -> Option<PreparedHeaders> {
     if !is_limited(decision) {
         return None;
     }
-    let mut sheet = Sheet::new(decision.limits().map(|limit| limit.name().len()).sum());
+    let mut writer = HeaderWriter::new(decision.limits().map(|limit| limit.name().len()).sum());
     if let Some(retry_after) = retry_after {
-        retry_after.write(&mut sheet);
+        retry_after.write(&mut writer);
     }
     if let Some(at) = decision.wall_at() {
-        write_limits(&mut sheet, decision, id, settings, retry_after, at);
+        write_limits(&mut writer, decision, id, settings, retry_after, at);
     }
-    write_id(&mut sheet, id);
+    write_id(&mut writer, id);
     if let Some(instead) = degraded(decision) {
-        sheet.fixed_for(&TOLLGATE_DEGRADED, instead);
+        writer.fixed_for(&TOLLGATE_DEGRADED, instead);
     }
-    Some(sheet.finish())
+    Some(writer.finish())
 }
 
 /// Writes the numbers of the limits that were counted at `at`.
 fn write_limits(
-    sheet: &mut Sheet,
+    writer: &mut HeaderWriter,
     decision: &Decision<'_>,
     id: DecisionId,
     settings: &HeaderSettings,
@@ -122,19 +122,19 @@ fn write_limits(
         let dated = dialects().any(|it| matches!(it, Dialect::Discord | Dialect::GitHub));
         match settings.x_ratelimit {
             XRateLimit::Delta if !dated => {
-                triple::X_RATELIMIT.write(sheet, described, triple::Reset::Delta);
+                triple::X_RATELIMIT.write(writer, described, triple::Reset::Delta);
             }
             XRateLimit::Off if !dated => {}
-            _ => triple::X_RATELIMIT.write(sheet, described, triple::Reset::Epoch(at)),
+            _ => triple::X_RATELIMIT.write(writer, described, triple::Reset::Epoch(at)),
         }
     }
     match settings.ietf {
-        IetfHeaders::Draft11 => ietf::write_draft_11(sheet, decision, at),
+        IetfHeaders::Draft11 => ietf::write_draft_11(writer, decision, at),
         IetfHeaders::Draft6 => {
             if let Some(described) = &described {
-                triple::RATELIMIT.write(sheet, described, triple::Reset::Delta);
+                triple::RATELIMIT.write(writer, described, triple::Reset::Delta);
             }
-            ietf::write_draft_6_policy(sheet, decision, at);
+            ietf::write_draft_6_policy(writer, decision, at);
         }
         IetfHeaders::Off => {}
     }
@@ -142,7 +142,7 @@ fn write_limits(
         let is_refusal = decision.fate() == Fate::Refused;
         let answer = dialects::Answer { decision, described, is_refusal, id, retry_after };
         for dialect in dialects() {
-            dialects::write(sheet, dialect, &answer);
+            dialects::write(writer, dialect, &answer);
         }
     }
 }
@@ -165,7 +165,7 @@ fn degraded(decision: &Decision<'_>) -> Option<&'static str> {
     })
 }
 
-fn write_id(sheet: &mut Sheet, id: DecisionId) {
-    sheet.bytes(&id.digits());
-    sheet.end(&TOLLGATE_DECISION);
+fn write_id(writer: &mut HeaderWriter, id: DecisionId) {
+    writer.bytes(&id.digits());
+    writer.end(&TOLLGATE_DECISION);
 }

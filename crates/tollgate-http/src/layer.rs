@@ -11,7 +11,7 @@ use http::request::Parts;
 use tollgate::{Clock, MemoryStore, SystemClock};
 use tower_layer::Layer;
 
-use crate::owed::{Background, Spawn};
+use crate::deferred::{Background, Spawn};
 use crate::peer::Peer;
 use crate::rejection::Rejection;
 use crate::service::Limit;
@@ -65,7 +65,7 @@ pub struct LimitLayer<S = MemoryStore> {
 
 type FindPeer = Arc<dyn Fn(&Parts) -> Option<IpAddr> + Send + Sync>;
 type Word = Arc<dyn Fn(&Rejection<'_, '_>, &Parts) -> Response<Bytes> + Send + Sync>;
-type Dice = Arc<dyn Fn() -> u32 + Send + Sync>;
+type Rng = Arc<dyn Fn() -> u32 + Send + Sync>;
 
 /// What a service needs besides the service it stands in front of.
 pub(crate) struct Wiring<S> {
@@ -73,7 +73,7 @@ pub(crate) struct Wiring<S> {
     pub(crate) find_peer: FindPeer,
     /// `None`: as the rejection words itself.
     pub(crate) word: Option<Word>,
-    pub(crate) dice: Dice,
+    pub(crate) rng: Rng,
     pub(crate) spawn: Option<Spawn>,
     pub(crate) tarpit: Option<Tarpit>,
     /// Measures how long answers take, where a cost is settled by that.
@@ -88,7 +88,7 @@ impl<S> LimitLayer<S> {
             limiter: limiter.into(),
             find_peer: Arc::new(Peer::of),
             word: None,
-            dice: Arc::new(|| fastrand::u32(..)),
+            rng: Arc::new(|| fastrand::u32(..)),
             spawn: None,
             tarpit: None,
             clock: Arc::new(SystemClock::new()),
@@ -115,10 +115,10 @@ impl<S> LimitLayer<S> {
         self.wired(|wiring| wiring.word = Some(Arc::new(word)))
     }
 
-    /// The dice that stretch `Retry-After` where the policy asks for jitter.
+    /// The random numbers that stretch `Retry-After` where the policy asks for jitter.
     #[must_use]
-    pub fn with_dice(self, dice: impl Fn() -> u32 + Send + Sync + 'static) -> Self {
-        self.wired(|wiring| wiring.dice = Arc::new(dice))
+    pub fn with_rng(self, rng: impl Fn() -> u32 + Send + Sync + 'static) -> Self {
+        self.wired(|wiring| wiring.rng = Arc::new(rng))
     }
 
     /// How to finish what comes after a request in a store that is not in this process, such as
@@ -170,7 +170,7 @@ impl<S> Clone for Wiring<S> {
             limiter: self.limiter.clone(),
             find_peer: Arc::clone(&self.find_peer),
             word: self.word.clone(),
-            dice: Arc::clone(&self.dice),
+            rng: Arc::clone(&self.rng),
             spawn: self.spawn.clone(),
             tarpit: self.tarpit.clone(),
             clock: Arc::clone(&self.clock),

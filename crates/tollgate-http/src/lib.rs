@@ -8,22 +8,22 @@
 //! - [`client_address()`]: which of all the addresses is the client's.
 //! - [`write_headers`], [`RetryAfter`]: what every limited answer says.
 //! - [`Rejection`]: what a refused caller gets.
-//! - [`Softened`], [`soft_value`]: what the service behind is told of soft thresholds.
+//! - [`SoftNotice`], [`soft_value`]: what the service behind is told of soft thresholds.
 //! - [`Tarpit`]: requests over a soft threshold are held back for a while.
-//! - [`Outliving`]: work that goes on after its answer, and its slots with it.
+//! - [`Detached`]: work that goes on after its answer, and its slots with it.
 //! - [`SlotGuard`]: work that goes on although its caller has hung up, and its slots with it.
-//! - [`Unreached`]: an answer to a request that the service behind never saw.
+//! - [`NotForwarded`]: an answer to a request that the service behind never saw.
 //!
 //! Not here: sockets. Nothing in this crate opens, reads or waits for one.
 
 mod body;
 mod client_address;
+mod deferred;
 mod future;
 mod headers;
 mod identity;
 mod layer;
 mod meter;
-mod owed;
 mod peer;
 mod rejection;
 mod service;
@@ -35,16 +35,16 @@ mod view;
 
 pub use body::LimitBody;
 pub use client_address::{client_address, client_address_behind};
+pub use deferred::{Detached, NotForwarded};
 pub use future::LimitFuture;
-pub use headers::{RetryAfter, decider, write_headers};
+pub use headers::{RetryAfter, limiting, write_headers};
 pub use identity::Identity;
 pub use layer::LimitLayer;
-pub use owed::{Outliving, Unreached};
 pub use peer::Peer;
 pub use rejection::{Rejection, promise};
 pub use service::Limit;
 pub use shared::SharedLimiter;
 pub use slot_guard::SlotGuard;
-pub use soft::{Softened, TOLLGATE_SOFT, soft_limits, soft_value};
+pub use soft::{SoftNotice, TOLLGATE_SOFT, soft_limits, soft_value};
 pub use tarpit::Tarpit;
 pub use view::HttpRequest;

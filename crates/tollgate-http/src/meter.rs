@@ -5,14 +5,14 @@
 //! what they were charged.
 //!
 //! - `json`: a number in JSON; `name` and `number` are parts of it.
-//! - `mark`: a byte order mark before an answer.
+//! - `byte_order_mark`: a byte order mark before an answer.
 //! - `events`: JSON in a stream of events.
 //!
-//! Not here: charging it (`owed`).
+//! Not here: charging it (`deferred`).
 
+mod byte_order_mark;
 mod events;
 mod json;
-mod mark;
 mod name;
 mod number;
 
@@ -27,12 +27,12 @@ use smallvec::SmallVec;
 use tollgate::policy::{Settle, whole_units};
 use tollgate::{Clock, Policy, Receipt, Span, Timestamp};
 
+use self::byte_order_mark::Start;
 use self::events::Events;
 use self::json::Scanner;
-use self::mark::Start;
 
 /// Into how many pieces a frame may be divided and still be looked at.
-const MOST_PIECES: usize = 16;
+const MAX_FRAME_SEGMENTS: usize = 16;
 
 /// What the limits of one request want to know about its answer.
 pub(crate) struct Meters {
@@ -46,10 +46,10 @@ pub(crate) struct Meters {
 struct Meter {
     settle: Settle,
     limits: SmallVec<[Box<str>; 2]>,
-    reading: Reading,
+    reading: MeterState,
 }
 
-enum Reading {
+enum MeterState {
     /// What a header or a trailer said.
     Header(Option<u64>),
     /// `None` for events: the answer is one text, or several.
@@ -82,7 +82,7 @@ impl Meters {
 
     /// Whether the answer's body has to be readable.
     pub(crate) fn read_bodies(&self) -> bool {
-        self.list.iter().any(|meter| matches!(meter.reading, Reading::Json(..)))
+        self.list.iter().any(|meter| matches!(meter.reading, MeterState::Json(..)))
     }
 
     /// The service behind is called.
@@ -100,7 +100,7 @@ impl Meters {
     /// The head of the answer.
     pub(crate) fn head(&mut self, headers: &HeaderMap) {
         for meter in &mut self.list {
-            if let Reading::Json(scanner, _, events) = &mut meter.reading {
+            if let MeterState::Json(scanner, _, events) = &mut meter.reading {
                 if is_encoded(headers) {
                     scanner.give_up();
                 } else if is_event_stream(headers) {
@@ -118,7 +118,7 @@ impl Meters {
         } else if let Some(data) = frame.data_ref()
             && self.read_bodies()
         {
-            let mut pieces = [IoSlice::new(&[]); MOST_PIECES];
+            let mut pieces = [IoSlice::new(&[]); MAX_FRAME_SEGMENTS];
             let count = data.chunks_vectored(&mut pieces);
             let pieces = pieces.get(..count).unwrap_or_default();
             let is_whole = pieces.iter().map(|piece| piece.len()).sum::<usize>() == data.remaining();
@@ -131,7 +131,7 @@ impl Meters {
     /// Headers or trailers. The later ones are believed.
     fn fields(&mut self, fields: &HeaderMap) {
         for meter in &mut self.list {
-            if let (Settle::Response(name), Reading::Header(found)) = (&meter.settle, &mut meter.reading) {
+            if let (Settle::Response(name), MeterState::Header(found)) = (&meter.settle, &mut meter.reading) {
                 let value = fields.get(&**name).map(HeaderValue::as_bytes);
                 let units = value.and_then(|value| whole_units(value.trim_ascii()));
                 *found = units.or(*found);
@@ -157,16 +157,16 @@ impl Meter {
     /// `None` for what this version knows nothing of: its limits keep what they were charged.
     fn new(settle: &Settle, limit: &str) -> Option<Self> {
         let reading = match settle {
-            Settle::Response(_) => Reading::Header(None),
-            Settle::Json(path) => Reading::Json(Scanner::new(Arc::clone(path)), Start::default(), None),
-            Settle::Time(_) => Reading::Time,
+            Settle::Response(_) => MeterState::Header(None),
+            Settle::Json(path) => MeterState::Json(Scanner::new(Arc::clone(path)), Start::default(), None),
+            Settle::Time(_) => MeterState::Time,
             _ => return None,
         };
         Some(Self { settle: settle.clone(), limits: SmallVec::from_iter([limit.into()]), reading })
     }
 
     fn data(&mut self, pieces: &[IoSlice<'_>], is_whole: bool) {
-        let Reading::Json(scanner, start, events) = &mut self.reading else { return };
+        let MeterState::Json(scanner, start, events) = &mut self.reading else { return };
         for text in pieces.iter().flat_map(|piece| start.text(piece)) {
             match events {
                 Some(events) => events.read(text, scanner),
@@ -181,12 +181,12 @@ impl Meter {
 
     fn cost(&self, took: Span) -> Option<u64> {
         match (&self.reading, &self.settle) {
-            (Reading::Header(found), _) => *found,
-            (Reading::Json(scanner, ..), _) => scanner.found(),
-            (Reading::Time, Settle::Time(each)) => {
+            (MeterState::Header(found), _) => *found,
+            (MeterState::Json(scanner, ..), _) => scanner.found(),
+            (MeterState::Time, Settle::Time(each)) => {
                 Some(took.as_micros().div_ceil(each.as_micros().max(1)).max(1))
             }
-            (Reading::Time, _) => None,
+            (MeterState::Time, _) => None,
         }
     }
 }

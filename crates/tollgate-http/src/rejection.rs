@@ -35,7 +35,7 @@ use tollgate::{Decision, DecisionId, Fate, Limit, LimitOutcome};
 
 use self::accept::Form;
 pub use self::words::promise;
-use crate::headers::{Kind, RetryAfter, covers_everything, decider, is_primary, spoken, write_headers};
+use crate::headers::{Kind, RetryAfter, covers_everything, is_primary, limiting, spoken, write_headers};
 
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
@@ -43,7 +43,7 @@ const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#
 const ABOUT_BLANK: &str = "about:blank";
 
 /// Room for the headers of a refusal, so that the map need not grow.
-const USUAL_HEADERS: usize = 12;
+const INITIAL_HEADERS: usize = 12;
 
 /// A refusal, ready to be told.
 ///
@@ -140,15 +140,15 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
 
     fn by_quota(decision: &'d Decision<'l>, id: DecisionId, retry_after: Option<RetryAfter>) -> Self {
         let refusing = |limit: &LimitOutcome<'_>| limit.is_binding() && !limit.outcome().is_admitted();
-        let decider = decider(decision);
-        let detail = match &decider {
-            Some(decider) => words::quota(decider, retry_after),
+        let limiting = limiting(decision);
+        let detail = match &limiting {
+            Some(limiting) => words::quota(limiting, retry_after),
             None => "too many requests".to_owned(),
         };
         Self {
             decision,
             id,
-            own_dialects: decider.map_or(&[], |decider| decider.limit().dialects()),
+            own_dialects: limiting.map_or(&[], |limiting| limiting.limit().dialects()),
             status: StatusCode::TOO_MANY_REQUESTS,
             kind: QUOTA_EXCEEDED,
             title: "Quota Exceeded",
@@ -206,12 +206,12 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
 
     /// Whether this is about all that the caller does, and not one endpoint.
     fn is_global(&self) -> bool {
-        decider(self.decision).is_some_and(|decider| covers_everything(&decider))
+        limiting(self.decision).is_some_and(|limiting| covers_everything(&limiting))
     }
 
     /// What the units of the limit are that refused.
     fn kind(&self) -> Option<Kind> {
-        decider(self.decision).map(|decider| Kind::of(&decider))
+        limiting(self.decision).map(|limiting| Kind::of(&limiting))
     }
 
     /// Whether the main quota of the caller is used up.
@@ -232,7 +232,7 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
             };
         let mut response = Response::new(body);
         *response.status_mut() = status;
-        *response.headers_mut() = HeaderMap::with_capacity(USUAL_HEADERS);
+        *response.headers_mut() = HeaderMap::with_capacity(INITIAL_HEADERS);
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         response
     }

@@ -32,13 +32,13 @@ use tower_service::Service;
 
 use crate::body::LimitBody;
 use crate::client_address::client_address;
-use crate::future::{Conclusion, LimitFuture, Passing, Refused};
+use crate::deferred::Deferred;
+use crate::future::{AdmittedContext, Conclusion, LimitFuture, RefusalMarker};
 use crate::headers::{RetryAfter, is_limited, written};
 use crate::layer::Wiring;
-use crate::owed::Owed;
 use crate::rejection::Rejection;
 use crate::soft::{Soft, forget_claims};
-use crate::tarpit::Waiting;
+use crate::tarpit::TarpitWait;
 use crate::view::HttpRequest;
 
 /// A service behind a limiter. Made by [`LimitLayer`](crate::LimitLayer).
@@ -87,19 +87,19 @@ where
         forget_claims(&mut parts);
         let view = self.wiring.view(&limiter, &parts);
         let concluded =
-            limiter.decide_at_once(&view, |decision| self.wiring.conclude(&limiter, decision, &parts));
+            limiter.try_decide(&view, |decision| self.wiring.conclude(&limiter, decision, &parts));
         match concluded {
             Some(Conclusion::Passes(mut passing)) => {
                 passing.prepare(&mut parts);
-                LimitFuture::passing(ready.call(Request::from_parts(parts, body)), passing)
+                LimitFuture::admitted_context(ready.call(Request::from_parts(parts, body)), passing)
             }
-            Some(Conclusion::Softened(softened)) => {
+            Some(Conclusion::SoftDelayed(softened)) => {
                 let (mut passing, soft) = *softened;
                 passing.prepare(&mut parts);
                 let waiting = self.wiring.soften(soft, &mut parts);
                 let request = Request::from_parts(parts, body);
                 match waiting {
-                    None => LimitFuture::passing(ready.call(request), passing),
+                    None => LimitFuture::admitted_context(ready.call(request), passing),
                     Some(waiting) => LimitFuture::waiting(Box::pin(held(waiting, ready, request, passing))),
                 }
             }
@@ -131,15 +131,15 @@ where
     match concluded {
         Conclusion::Passes(mut passing) => {
             passing.prepare(&mut parts);
-            LimitFuture::passing(inner.call(Request::from_parts(parts, body)), passing).await
+            LimitFuture::admitted_context(inner.call(Request::from_parts(parts, body)), passing).await
         }
-        Conclusion::Softened(softened) => {
+        Conclusion::SoftDelayed(softened) => {
             let (mut passing, soft) = *softened;
             passing.prepare(&mut parts);
             if let Some(waiting) = wiring.soften(soft, &mut parts) {
                 waiting.over().await;
             }
-            LimitFuture::passing(inner.call(Request::from_parts(parts, body)), passing).await
+            LimitFuture::admitted_context(inner.call(Request::from_parts(parts, body)), passing).await
         }
         Conclusion::Refused(refusal) => Ok(refusal.map(LimitBody::refused)),
     }
@@ -147,31 +147,31 @@ where
 
 /// The same, where the request is held back first.
 async fn held<Inner, B, R>(
-    waiting: Waiting,
+    waiting: TarpitWait,
     mut inner: Inner,
     request: Request<B>,
-    passing: Passing,
+    passing: AdmittedContext,
 ) -> Result<Response<LimitBody<R>>, Inner::Error>
 where
     Inner: Service<Request<B>, Response = Response<R>>,
 {
     waiting.over().await;
-    LimitFuture::passing(inner.call(request), passing).await
+    LimitFuture::admitted_context(inner.call(request), passing).await
 }
 
 impl<S: Store> Wiring<S> {
     /// What becomes of a request that was decided about.
     fn conclude(&self, limiter: &Arc<Limiter<S>>, decision: &Decision<'_>, parts: &Parts) -> Conclusion {
         if !is_limited(decision) {
-            return Conclusion::Passes(Passing::default());
+            return Conclusion::Passes(AdmittedContext::default());
         }
         let (id, settings) = (limiter.id_of(decision), limiter.policy().headers());
         if let Some(rejection) = Rejection::of(decision, id, self.retry_after(decision, settings)) {
             return Conclusion::Refused(self.refuse(&rejection, parts, settings));
         }
-        let passing = Passing {
+        let passing = AdmittedContext {
             written: written(decision, id, settings, None),
-            owed: Owed::of(
+            deferred: Deferred::of(
                 limiter,
                 decision,
                 (&self.limiter, &self.clock, self.spawn.as_ref()),
@@ -180,7 +180,7 @@ impl<S: Store> Wiring<S> {
         };
         match Soft::of(decision) {
             None => Conclusion::Passes(passing),
-            Some(soft) => Conclusion::Softened(Box::new((passing, soft))),
+            Some(soft) => Conclusion::SoftDelayed(Box::new((passing, soft))),
         }
     }
 }
@@ -192,7 +192,7 @@ impl<S> Wiring<S> {
     }
 
     /// Marks a request, and finds it a place to wait in if it has to.
-    fn soften(&self, soft: Soft, parts: &mut Parts) -> Option<Waiting> {
+    fn soften(&self, soft: Soft, parts: &mut Parts) -> Option<TarpitWait> {
         let time = soft.tarpit;
         let waiting = self.tarpit.as_ref().and_then(|tarpit| tarpit.enter(time));
         soft.mark(parts, if waiting.is_some() { time } else { Duration::ZERO });
@@ -204,8 +204,8 @@ impl<S> Wiring<S> {
             return None;
         }
         let jitter = settings.retry_after_jitter;
-        let dice = if jitter > 0 { (self.dice)() } else { 0 };
-        RetryAfter::of(decision, jitter, dice)
+        let rng = if jitter > 0 { (self.rng)() } else { 0 };
+        RetryAfter::of(decision, jitter, rng)
     }
 
     fn refuse(
@@ -219,7 +219,7 @@ impl<S> Wiring<S> {
             None => rejection.response(&parts.headers, settings),
         };
         rejection.write_headers(response.headers_mut(), settings);
-        response.extensions_mut().insert(Refused);
+        response.extensions_mut().insert(RefusalMarker);
         response
     }
 }

@@ -20,7 +20,7 @@ use tollgate::{Limiter, MemoryStore, Policy};
 /// let shared = SharedLimiter::from(limiter);
 /// let left = |shared: &SharedLimiter| {
 ///     let limiter = shared.load();
-///     limiter.check(&Call::new("GET", "/")).decider().map(|limit| limit.outcome().remaining)
+///     limiter.check(&Call::new("GET", "/")).limiting().map(|limit| limit.outcome().remaining)
 /// };
 /// assert_eq!(left(&shared), Some(4));
 /// shared.replace(Policy::parse("limits: [{name: api, by: global, bucket: 100/minute}]")?);

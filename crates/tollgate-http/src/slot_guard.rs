@@ -17,7 +17,7 @@ use http::HeaderMap;
 use http_body::Frame;
 use tollgate::{Clock, Span, Timestamp};
 
-use crate::owed::Owed;
+use crate::deferred::Deferred;
 
 /// Keeps the slots of a request until its last clone is dropped, or their `ttl` has passed.
 ///
@@ -47,7 +47,7 @@ use crate::owed::Owed;
 pub struct SlotGuard(Arc<Inner>);
 
 struct Inner {
-    owed: Mutex<Owed>,
+    deferred: Mutex<Deferred>,
     /// When the longest of the slots ends by itself.
     expires_at: Timestamp,
     clock: Arc<dyn Clock>,
@@ -56,14 +56,14 @@ struct Inner {
 }
 
 impl SlotGuard {
-    pub(crate) fn new(owed: Owed, ttl: Span, clock: &Arc<dyn Clock>, outer: Option<&Self>) -> Self {
+    pub(crate) fn new(deferred: Deferred, ttl: Span, clock: &Arc<dyn Clock>, outer: Option<&Self>) -> Self {
         let (clock, outer) = (Arc::clone(clock), outer.cloned());
-        Self(Arc::new(Inner { owed: Mutex::new(owed), expires_at: clock.now() + ttl, clock, outer }))
+        Self(Arc::new(Inner { deferred: Mutex::new(deferred), expires_at: clock.now() + ttl, clock, outer }))
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Owed> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Deferred> {
         // A thread that panicked in between left a debt that can be paid.
-        self.0.owed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.deferred.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How long until the longest of the slots ends by itself. Work beyond that is not bounded by them.

@@ -2,7 +2,7 @@
 //!
 //! A limit with a `soft` threshold says so before it refuses. The service behind may then
 //! do less: leave out what is dear, answer from a cache, sort last. It reads the limits'
-//! names in the request header `Tollgate-Soft`, or, in Rust, a [`Softened`] in the
+//! names in the request header `Tollgate-Soft`, or, in Rust, a [`SoftNotice`] in the
 //! request's extensions.
 //!
 //! A client cannot say so of itself. What it sends under that name is removed, whether a
@@ -25,7 +25,7 @@ use tollgate::{Decision, Span};
 pub static TOLLGATE_SOFT: HeaderName = HeaderName::from_static("tollgate-soft");
 
 /// What stands between two names.
-const BETWEEN: &str = ", ";
+const SEPARATOR: &str = ", ";
 
 /// The names of the limits whose soft threshold an admitted request has reached, in the
 /// order of the policy. None for what is refused: that is beyond every threshold.
@@ -67,7 +67,7 @@ fn joined<'n>(names: impl Iterator<Item = &'n str>) -> Option<HeaderValue> {
     let mut line = String::new();
     for name in names {
         if !line.is_empty() {
-            line.push_str(BETWEEN);
+            line.push_str(SEPARATOR);
         }
         line.push_str(name);
     }
@@ -78,9 +78,9 @@ fn joined<'n>(names: impl Iterator<Item = &'n str>) -> Option<HeaderValue> {
 /// it was held back for it.
 ///
 /// ```
-/// # use tollgate_http::Softened;
+/// # use tollgate_http::SoftNotice;
 /// # fn rows(request: http::Request<()>) -> usize {
-/// match request.extensions().get::<Softened>() {
+/// match request.extensions().get::<SoftNotice>() {
 ///     Some(soft) if soft.limits().any(|name| name == "search") => 10,     // less, and soon more again
 ///     _ => 100,
 /// }
@@ -88,15 +88,15 @@ fn joined<'n>(names: impl Iterator<Item = &'n str>) -> Option<HeaderValue> {
 /// # assert_eq!(rows(http::Request::new(())), 100);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Softened {
+pub struct SoftNotice {
     names: HeaderValue,
     held: Duration,
 }
 
-impl Softened {
+impl SoftNotice {
     /// The limits whose threshold is reached; with layers one behind the other, of all so far.
     pub fn limits(&self) -> impl Iterator<Item = &str> {
-        self.names.to_str().unwrap_or_default().split(BETWEEN)
+        self.names.to_str().unwrap_or_default().split(SEPARATOR)
     }
 
     /// How long the request had to wait for it. Zero where it was only marked.
@@ -122,9 +122,9 @@ impl Soft {
 
     /// Marks the request, which was held back for so long.
     pub(crate) fn mark(self, parts: &mut Parts, held: Duration) {
-        let softened = match parts.extensions.remove::<Softened>() {
+        let softened = match parts.extensions.remove::<SoftNotice>() {
             Some(outer) => outer.and(&self.names, held),
-            None => Softened { names: self.names, held },
+            None => SoftNotice { names: self.names, held },
         };
         // A map that is full of headers has no room for one more.
         let _full = parts.headers.try_insert(&TOLLGATE_SOFT, softened.names.clone());
@@ -132,11 +132,11 @@ impl Soft {
     }
 }
 
-impl Softened {
+impl SoftNotice {
     /// What the outer layer said, and then what this one says.
     fn and(self, more: &HeaderValue, held: Duration) -> Self {
         let is_new = |name: &&str| self.limits().all(|it| it != *name);
-        let more = more.to_str().unwrap_or_default().split(BETWEEN).filter(is_new);
+        let more = more.to_str().unwrap_or_default().split(SEPARATOR).filter(is_new);
         let names = joined(self.limits().chain(more)).unwrap_or_else(|| self.names.clone());
         Self { names, held: self.held.saturating_add(held) }
     }
@@ -145,7 +145,7 @@ impl Softened {
 /// Removes what a client says of itself.
 #[inline]
 pub(crate) fn forget_claims(parts: &mut Parts) {
-    if parts.headers.contains_key(&TOLLGATE_SOFT) && parts.extensions.get::<Softened>().is_none() {
+    if parts.headers.contains_key(&TOLLGATE_SOFT) && parts.extensions.get::<SoftNotice>().is_none() {
         parts.headers.remove(&TOLLGATE_SOFT);
     }
 }

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-type Sleeping = Pin<Box<dyn Future<Output = ()> + Send>>;
-type Sleep = Arc<dyn Fn(Duration) -> Sleeping + Send + Sync>;
+type SleepFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Sleep = Arc<dyn Fn(Duration) -> SleepFuture + Send + Sync>;
 
 /// Holds requests back for as long as their limits' `soft` says, so many at a time.
 /// Clones are the same.
@@ -37,13 +37,13 @@ type Sleep = Arc<dyn Fn(Duration) -> Sleeping + Send + Sync>;
 /// ```
 #[derive(Clone)]
 pub struct Tarpit {
-    places: Arc<Places>,
+    places: Arc<TarpitSlots>,
     sleep: Sleep,
 }
 
 /// Counts only: nothing is published through them, so no ordering is needed.
 #[derive(Debug)]
-struct Places {
+struct TarpitSlots {
     most: usize,
     waiting: AtomicUsize,
     held: AtomicU64,
@@ -57,8 +57,12 @@ impl Tarpit {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let places =
-            Places { most, waiting: AtomicUsize::new(0), held: AtomicU64::new(0), passed: AtomicU64::new(0) };
+        let places = TarpitSlots {
+            most,
+            waiting: AtomicUsize::new(0),
+            held: AtomicU64::new(0),
+            passed: AtomicU64::new(0),
+        };
         Self { places: Arc::new(places), sleep: boxed(sleep) }
     }
 
@@ -72,7 +76,7 @@ impl Tarpit {
     }
 
     /// The most requests that wait at a time.
-    pub fn most(&self) -> usize {
+    pub fn max_held(&self) -> usize {
         self.places.most
     }
 
@@ -92,7 +96,7 @@ impl Tarpit {
     }
 
     /// A place to wait in, for so long; `None` if there is no need, or no place.
-    pub(crate) fn enter(&self, time: Duration) -> Option<Waiting> {
+    pub(crate) fn enter(&self, time: Duration) -> Option<TarpitWait> {
         let places = &self.places;
         if time.is_zero() || places.most == 0 {
             return None;
@@ -103,8 +107,8 @@ impl Tarpit {
             return None;
         }
         places.held.fetch_add(1, Ordering::Relaxed);
-        let place = Place(Arc::clone(places));
-        Some(Waiting { sleeping: (self.sleep)(time), place })
+        let place = TarpitSlot(Arc::clone(places));
+        Some(TarpitWait { sleeping: (self.sleep)(time), place })
     }
 }
 
@@ -122,12 +126,12 @@ impl std::fmt::Debug for Tarpit {
 }
 
 /// A place and what is left of its time. Dropped, the place is free.
-pub(crate) struct Waiting {
-    sleeping: Sleeping,
-    place: Place,
+pub(crate) struct TarpitWait {
+    sleeping: SleepFuture,
+    place: TarpitSlot,
 }
 
-impl Waiting {
+impl TarpitWait {
     pub(crate) async fn over(self) {
         let Self { sleeping, place } = self;
         sleeping.await;
@@ -135,9 +139,9 @@ impl Waiting {
     }
 }
 
-struct Place(Arc<Places>);
+struct TarpitSlot(Arc<TarpitSlots>);
 
-impl Drop for Place {
+impl Drop for TarpitSlot {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }

@@ -30,11 +30,11 @@ fn headers(limiter: &Limiter<MemoryStore<ManualClock>>) -> HeaderMap {
     headers_for(limiter, &Call::new("GET", "/").ip([203, 0, 113, 9]), 0)
 }
 
-fn headers_for(limiter: &Limiter<MemoryStore<ManualClock>>, call: &Call<'_>, dice: u32) -> HeaderMap {
+fn headers_for(limiter: &Limiter<MemoryStore<ManualClock>>, call: &Call<'_>, rng: u32) -> HeaderMap {
     let settings = limiter.policy().headers();
     let decision = limiter.check(call);
     let mut headers = HeaderMap::new();
-    let retry_after = RetryAfter::of(&decision, settings.retry_after_jitter, dice);
+    let retry_after = RetryAfter::of(&decision, settings.retry_after_jitter, rng);
     write_headers(&mut headers, &decision, limiter.id_of(&decision), settings, retry_after);
     headers
 }
@@ -218,8 +218,8 @@ limits: [{name: at-once, by: ip, slots: 1, ttl: 5m}]",
     let admitted = headers_for(&limiter, &call, 0);
     check(&admitted, &[state]);
     check(&admitted, &one_limit.map(|(name, _)| (name, "absent")));
-    for (dice, seconds, millis) in [(0, "1", "1000"), (u32::MAX, "2", "1500")] {
-        let refused = headers_for(&limiter, &call, dice);
+    for (rng, seconds, millis) in [(0, "1", "1000"), (u32::MAX, "2", "1500")] {
+        let refused = headers_for(&limiter, &call, rng);
         check(&refused, &one_limit);
         check(&refused, &[state]);
         check(
@@ -269,11 +269,11 @@ fn jitter_stretches_the_wait_and_nothing_else() {
         limiter("headers: {retry_after_jitter: 50%}\nlimits: [{name: a, by: ip, bucket: 1/minute}]");
     let call = Call::new("GET", "/").ip([203, 0, 113, 9]);
     limiter.check(&call);
-    for (dice, seconds, millis) in
+    for (rng, seconds, millis) in
         [(0, "60", "60000"), (u32::MAX, "90", "90000"), (u32::MAX / 2, "75", "75000")]
     {
         check(
-            &headers_for(&limiter, &call, dice),
+            &headers_for(&limiter, &call, rng),
             &[("retry-after", seconds), ("retry-after-ms", millis), ("ratelimit", r#""a";r=0;t=60"#)],
         );
     }
@@ -363,7 +363,7 @@ proptest! {
         period in prop::sample::select(vec!["100ms", "s", "7s", "minute", "day", "30d"]),
         algorithm in prop::sample::select(vec!["token-bucket", "gcra", "fixed-window", "sliding-window", "sliding-log"]),
         steps in prop::collection::vec((0_u64..5_000_000, 0_u64..60, any::<String>()), 1..40),
-        dice in any::<u32>(),
+        rng in any::<u32>(),
     ) {
         let policy = format!(
             "headers: {{retry_after_jitter: 20%, dialects: [discord, openai, stripe, aws, github, envoy]}}\n\
@@ -373,7 +373,7 @@ proptest! {
         for (wait, cost, user) in &steps {
             clock.advance(Span::from_micros(*wait));
             let call = Call::new("GET", "/").ip([203, 0, 113, 9]).user(user).cost(*cost);
-            let headers = headers_for(&limiter, &call, dice);
+            let headers = headers_for(&limiter, &call, rng);
             for (name, value) in &headers {
                 let printable = value.as_bytes().iter().all(|byte| (0x20..0x7f).contains(byte));
                 prop_assert!(printable, "{name}: {value:?}");

@@ -19,7 +19,7 @@ use tollgate::{
     Adjustment, Call, Limiter, ManualClock, MemoryStore, Outcome, Policy, Rule, Span, Store, StoreError,
     Timestamp,
 };
-use tollgate_http::{LimitBody, LimitLayer, Outliving, SharedLimiter, Tarpit, Unreached};
+use tollgate_http::{Detached, LimitBody, LimitLayer, NotForwarded, SharedLimiter, Tarpit};
 use tollgate_testkit::{CountingAllocator, allocations};
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 
@@ -231,7 +231,7 @@ fn what_the_service_never_saw_is_given_back() {
     for settle in ["time:10ms", "response:x-used", "json:a"] {
         let subject = tokens(settle);
         let mut unreached = answer(&[("x-used", "500")], [data(r#"{"a":500}"#)]);
-        unreached.extensions_mut().insert(Unreached);
+        unreached.extensions_mut().insert(NotForwarded);
         pollster::block_on(subject.serve(unreached));
         assert_eq!(subject.left(), [1_000], "{settle}");
     }
@@ -295,7 +295,7 @@ fn a_cost_is_settled_under_the_numbers_that_count_by_then() {
 
 #[test]
 fn work_that_outlives_its_answer_is_settled_when_it_ends() {
-    let (subject, work) = (tokens("time:10ms"), Outliving::default());
+    let (subject, work) = (tokens("time:10ms"), Detached::default());
     let mut switching = answer(&[], []);
     switching.extensions_mut().insert(work.clone());
     pollster::block_on(subject.serve(switching));
@@ -411,8 +411,8 @@ fn a_request_that_no_settling_limit_covers_allocates_nothing_for_those_that_are(
     let settling =
         "{name: tokens, endpoint: /tokens, by: global, bucket: 1000/hour, cost: {settle: 'json:a.b'}}";
     let without = allocations_under(&format!("limits: [{plain}]"));
-    let elsewhere = allocations_under(&format!("limits: [{plain}, {settling}]"));
-    assert_eq!(elsewhere, without);
+    let synonyms = allocations_under(&format!("limits: [{plain}, {settling}]"));
+    assert_eq!(synonyms, without);
     let covered = allocations_under(&format!("limits: [{}]", settling.replace("/tokens", "/plain")));
     assert!(covered > without, "the test can tell the difference");
 }

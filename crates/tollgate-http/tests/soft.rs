@@ -11,7 +11,7 @@ use tollgate::store::{Answer, Check};
 use tollgate::{
     Adjustment, Call, Limiter, ManualClock, MemoryStore, Outcome, Policy, Rule, Store, StoreError, Timestamp,
 };
-use tollgate_http::{LimitLayer, SharedLimiter, Softened, soft_limits, soft_value};
+use tollgate_http::{LimitLayer, SharedLimiter, SoftNotice, soft_limits, soft_value};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
 /// `search` is marked from three quarters on, `both` from the first request on by one of its windows.
@@ -33,7 +33,7 @@ fn limited<S: Store>(policy: &str, store: S) -> LimitLayer<S> {
 /// Says back what it was told: the header's lines, then what the extension says.
 async fn told(request: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
     let lines = request.headers().get_all("tollgate-soft").iter().map(|it| it.to_str().unwrap());
-    let soft = request.extensions().get::<Softened>();
+    let soft = request.extensions().get::<SoftNotice>();
     assert!(soft.is_none_or(|it| it.held() == Duration::ZERO), "nothing holds requests back here");
     let names = soft.map(|it| it.limits().collect::<Vec<_>>().join("+")).unwrap_or_default();
     Ok(Response::new(Full::from(format!("{}|{names}", lines.collect::<Vec<_>>().join("/")))))

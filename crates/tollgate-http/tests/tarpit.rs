@@ -12,7 +12,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use tokio::sync::oneshot;
 use tollgate::{Limiter, ManualClock, MemoryStore, Policy, Timestamp};
-use tollgate_http::{LimitBody, LimitLayer, Softened, Tarpit};
+use tollgate_http::{LimitBody, LimitLayer, SoftNotice, Tarpit};
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 
 /// All are over the threshold. What a request waits for is the longest of its limits.
@@ -52,7 +52,7 @@ impl Bed {
 }
 
 async fn hello(request: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
-    let held = request.extensions().get::<Softened>().map(|it| it.held().as_millis().to_string());
+    let held = request.extensions().get::<SoftNotice>().map(|it| it.held().as_millis().to_string());
     let told = request.headers().get("tollgate-soft").cloned();
     let answer = Response::builder().header("held", held.unwrap_or_default());
     Ok(answer.header("told", told.unwrap()).body(Full::from("hello")).unwrap())
@@ -61,9 +61,9 @@ async fn hello(request: Request<()>) -> Result<Response<Full<Bytes>>, Infallible
 type Answer = Response<LimitBody<Full<Bytes>>>;
 
 /// One answer that is being waited for.
-struct Asked(Pin<Box<dyn Future<Output = Result<Answer, Infallible>>>>);
+struct PendingResponse(Pin<Box<dyn Future<Output = Result<Answer, Infallible>>>>);
 
-impl Asked {
+impl PendingResponse {
     fn now(&mut self) -> Option<Answer> {
         match self.0.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(answer) => Some(answer.unwrap()),
@@ -79,9 +79,9 @@ fn layer(policy: &str) -> LimitLayer<MemoryStore<ManualClock>> {
 }
 
 /// Asks a service behind a tarpit.
-fn asking(tarpit: &Tarpit) -> impl Fn(&str) -> Asked + use<> {
+fn asking(tarpit: &Tarpit) -> impl Fn(&str) -> PendingResponse + use<> {
     let service = layer(POLICY).with_tarpit(tarpit.clone()).layer(service_fn(hello));
-    move |path| Asked(Box::pin(service.clone().oneshot(Request::get(path).body(()).unwrap())))
+    move |path| PendingResponse(Box::pin(service.clone().oneshot(Request::get(path).body(()).unwrap())))
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn who_finds_no_place_passes_at_once() {
             (&"0".parse().unwrap(), &"some, mark".parse().unwrap())
         );
     }
-    assert_eq!((tarpit.waiting(), tarpit.most(), tarpit.held(), tarpit.passed()), (1, 1, 1, 5));
+    assert_eq!((tarpit.waiting(), tarpit.max_held(), tarpit.held(), tarpit.passed()), (1, 1, 1, 5));
     bed.wake_first();
     assert!(first.now().is_some());
     assert!(ask("/").now().is_none(), "there is a place again");
@@ -155,7 +155,8 @@ fn without_a_tarpit_or_with_one_of_no_places_requests_are_only_marked() {
     let none = bed.tarpit(0);
     for layer in [layer(POLICY), layer(POLICY).with_tarpit(none.clone())] {
         let service = layer.layer(service_fn(hello));
-        let answer = Asked(Box::pin(service.oneshot(Request::new(())))).now().expect("it does not wait");
+        let answer =
+            PendingResponse(Box::pin(service.oneshot(Request::new(())))).now().expect("it does not wait");
         assert_eq!(answer.headers()["told"], "some, mark");
     }
     assert_eq!((bed.sleeping(), none.held(), none.passed()), (vec![], 0, 0), "it is off, not full");

@@ -13,10 +13,10 @@ mod precedence;
 use std::collections::HashSet;
 
 use tollgate::policy::{Diagnostic, Diagnostics};
-use tollgate_envoy::{Allowed, Descriptor, EnvoyConfig, EnvoyFile, RateLimit, Unit};
+use tollgate_envoy::{Allowance, Descriptor, EnvoyConfig, EnvoyFile, RateLimit, Unit};
 
-use crate::Imported;
-use crate::output::{Draft, Output, quoted, scalar};
+use crate::ImportedPolicy;
+use crate::output::{LimitDraft, Output, quoted, scalar};
 use precedence::{Level, Shadows};
 
 /// Files of envoyproxy/ratelimit as one policy; with `merge`, several may hold one domain.
@@ -37,7 +37,7 @@ use precedence::{Level, Shadows};
 /// assert!(imported.policy.contains("descriptor: [plan=gold, user]"));
 /// assert!(tollgate::Policy::parse(&imported.policy).is_ok());
 /// ```
-pub fn envoy(files: &[EnvoyFile], merge: bool) -> Result<Imported, Vec<(String, Diagnostics)>> {
+pub fn envoy(files: &[EnvoyFile], merge: bool) -> Result<ImportedPolicy, Vec<(String, Diagnostics)>> {
     let config = EnvoyConfig::read(files, merge).map_err(reworded)?;
     let names: Vec<_> = files.iter().map(|file| file.name.as_str()).collect();
     let mut out = Output::new("envoy", &names.join(", "));
@@ -103,7 +103,7 @@ impl<'c> Importer<'c> {
     fn limit(&mut self, limit: &RateLimit, path: &[Level<'_>]) {
         let entries: Vec<_> = path.iter().map(|level| entry(level.descriptor())).collect();
         let origin = format!("domain {}: {}", quoted(self.domain), quoted(&entries.join(", ")));
-        let Allowed::Requests { per_unit, unit } = limit.allowed else {
+        let Allowance::Requests { per_unit, unit } = limit.allowed else {
             self.out.note(format!("Unlimited, in {origin}: no limit is needed for that."));
             return;
         };
@@ -111,7 +111,7 @@ impl<'c> Importer<'c> {
             let steps = path.iter().map(|level| level.descriptor().composite());
             std::iter::once(self.domain.to_owned()).chain(steps).collect::<Vec<_>>().join(".")
         };
-        let mut draft = Draft::new(&limit.name.clone().unwrap_or_else(derived));
+        let mut draft = LimitDraft::new(&limit.name.clone().unwrap_or_else(derived));
         draft.comment(format!("From {origin}."));
         draft.always_list("descriptor", &entries).word("domain", self.domain);
         if let Some(odd) = path.iter().find(|level| level.descriptor().key.value.contains('=')) {
@@ -128,7 +128,7 @@ impl<'c> Importer<'c> {
     }
 
     /// What a limit of a policy has no word for.
-    fn rest(&self, limit: &RateLimit, path: &[Level<'_>], draft: &mut Draft) {
+    fn rest(&self, limit: &RateLimit, path: &[Level<'_>], draft: &mut LimitDraft) {
         let Some(last) = path.last().map(Level::descriptor) else { return };
         if last.shadow_mode {
             draft.plain("mode", "shadow");
@@ -176,7 +176,7 @@ fn is_open(descriptor: &Descriptor) -> bool {
     descriptor.value.is_none() || descriptor.is_wildcard()
 }
 
-fn grant(per_unit: u32, unit: Unit, path: &[Level<'_>], draft: &mut Draft) {
+fn grant(per_unit: u32, unit: Unit, path: &[Level<'_>], draft: &mut LimitDraft) {
     let open: Vec<_> = path.iter().filter(|level| is_open(level.descriptor())).collect();
     let shared = path.iter().any(|level| level.descriptor().share_threshold);
     if shared {
@@ -218,12 +218,12 @@ fn grant(per_unit: u32, unit: Unit, path: &[Level<'_>], draft: &mut Draft) {
 }
 
 /// The most values that a comment lists.
-const MOST_LISTED: usize = 10;
+const MAX_LISTED_VALUES: usize = 10;
 
 fn differs(key: &str, values: &[&str]) -> String {
-    let mut list: Vec<_> = values.iter().take(MOST_LISTED).map(|value| quoted(value)).collect();
-    if values.len() > MOST_LISTED {
-        list.push(format!("{} more", values.len() - MOST_LISTED));
+    let mut list: Vec<_> = values.iter().take(MAX_LISTED_VALUES).map(|value| quoted(value)).collect();
+    if values.len() > MAX_LISTED_VALUES {
+        list.push(format!("{} more", values.len() - MAX_LISTED_VALUES));
     }
     format!(
         "There, {} with {} has descriptors of its own, and does not meet this limit; here it does.",
@@ -233,7 +233,7 @@ fn differs(key: &str, values: &[&str]) -> String {
 }
 
 /// `share_threshold`: counts by the open entries that do not share.
-fn count_together(open: &[&Level<'_>], path: &[Level<'_>], draft: &mut Draft) {
+fn count_together(open: &[&Level<'_>], path: &[Level<'_>], draft: &mut LimitDraft) {
     let mut by = Vec::new();
     for level in open.iter().filter(|level| !level.descriptor().share_threshold) {
         let key = &level.descriptor().key.value;
@@ -255,7 +255,7 @@ const fn length(unit: Unit) -> &'static str {
 
 /// A limit of zero: a value that is named is blocked, and of others as little passes as a
 /// limit can say. Never nothing at all in its place: that would open what was closed.
-fn nothing_passes(unit: Unit, path: &[Level<'_>], draft: &mut Draft) {
+fn nothing_passes(unit: Unit, path: &[Level<'_>], draft: &mut LimitDraft) {
     let once = |key: &str| path.iter().filter(|level| level.descriptor().key.value == key).count() == 1;
     let named = path.iter().rev().map(Level::descriptor).find(|it| !is_open(it) && once(&it.key.value));
     let Some((key, value)) = named.and_then(|it| Some((&it.key.value, it.value.as_ref()?))) else {

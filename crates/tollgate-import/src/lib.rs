@@ -31,7 +31,7 @@ pub use nginx::nginx;
 /// # Ok::<(), tollgate::policy::Diagnostics>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Imported {
+pub struct ImportedPolicy {
     /// The policy, as YAML with comments.
     pub policy: String,
     /// What differs, one line each; they stand in the policy as comments, too.

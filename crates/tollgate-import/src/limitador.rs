@@ -16,17 +16,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate::policy::{Diagnostics, Document, Fields, Kind, Node, Problems, Words};
 
-use crate::Imported;
-use crate::output::{Draft, Output, quoted};
+use crate::ImportedPolicy;
+use crate::output::{LimitDraft, Output, quoted};
 use condition::{Entry, Term};
 
 /// More than any file of limits has.
-const MOST_LIMITS: usize = 10_000;
+const MAX_LIMITS: usize = 10_000;
 
 const LIMIT: Words = Words {
     section: "a limit of Limitador",
     known: &["id", "namespace", "max_value", "seconds", "name", "conditions", "variables"],
-    elsewhere: &[("maxValue", "max_value"), ("domain", "namespace"), ("limit", "max_value")],
+    synonyms: &[("maxValue", "max_value"), ("domain", "namespace"), ("limit", "max_value")],
 };
 
 /// A limit as it was written.
@@ -53,7 +53,7 @@ struct Limit {
 /// assert!(imported.policy.contains("descriptor: [method=POST, user_id]"));
 /// # Ok::<(), tollgate::policy::Diagnostics>(())
 /// ```
-pub fn limitador(name: &str, text: &str) -> Result<Imported, Diagnostics> {
+pub fn limitador(name: &str, text: &str) -> Result<ImportedPolicy, Diagnostics> {
     let document = Document::parse(text)?;
     let mut problems = Problems::default();
     let limits = read(document.root(), &mut problems);
@@ -97,8 +97,8 @@ fn read(root: &Node, problems: &mut Problems) -> Vec<Limit> {
             .help("a limits file is a list: `- {namespace: shop, max_value: 10, seconds: 60, conditions: [], variables: []}`");
         return Vec::new();
     };
-    if let Some(first) = items.get(MOST_LIMITS) {
-        problems.error(first.place, format!("more than {MOST_LIMITS} limits")).label("the first too many");
+    if let Some(first) = items.get(MAX_LIMITS) {
+        problems.error(first.place, format!("more than {MAX_LIMITS} limits")).label("the first too many");
         return Vec::new();
     }
     items.iter().filter_map(|item| read_limit(item, problems)).collect()
@@ -158,7 +158,7 @@ fn keys_of_namespaces(limits: &[Limit]) -> BTreeMap<&str, BTreeSet<String>> {
     keys
 }
 
-fn translate(limit: &Limit, keys: Option<&BTreeSet<String>>) -> Draft {
+fn translate(limit: &Limit, keys: Option<&BTreeSet<String>>) -> LimitDraft {
     let mut pattern = Pattern::default();
     for condition in &limit.conditions {
         match condition::terms(condition) {
@@ -177,7 +177,7 @@ fn translate(limit: &Limit, keys: Option<&BTreeSet<String>>) -> Draft {
         }
     }
     by.dedup();
-    let mut draft = Draft::new(&limit.name.clone().unwrap_or_else(|| pattern.name(&limit.namespace)));
+    let mut draft = LimitDraft::new(&limit.name.clone().unwrap_or_else(|| pattern.name(&limit.namespace)));
     draft.comment(format!("Line {}: namespace {}", limit.line, quoted(&limit.namespace)));
     if let [one] = &pattern.descriptors.iter().flatten().collect::<Vec<_>>()[..]
         && **one > 0

@@ -8,29 +8,29 @@
 //! checks every limit that fits. And a zone is one count wherever it is used, a limit counts
 //! on its own. The comments say where that matters.
 //!
-//! Not here: reading the file (`words`, `tree`), what holds where (`scope`).
+//! Not here: reading the file (`tokenizer`, `tree`), what holds where (`scope`).
 
 mod key;
 mod location;
 mod scope;
+mod tokenizer;
 mod tree;
-mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate::policy::{Diagnostics, Place, Problems};
 
-use crate::Imported;
-use crate::output::{Draft, Output, quoted};
+use crate::ImportedPolicy;
+use crate::output::{LimitDraft, Output, quoted};
 use key::Key;
-use scope::{Delay, Found, How, Rate, Spot, Use};
+use scope::{Delay, LimitConfig, LimitKind, Rate, Site, Use};
 
 /// How long a slot is held at most: nginx gives it back when a request ends, however long that takes.
-const TTL: &str = "10m";
+const SLOT_TTL: &str = "10m";
 /// Limits, times the places where limits hold: more than any configuration has.
-const MOST_WORK: usize = 20_000_000;
+const MAX_WORK: usize = 20_000_000;
 /// The most locations that one comment lists.
-const MOST_LISTED: usize = 5;
+const MAX_LISTED_LOCATIONS: usize = 5;
 
 /// An nginx configuration, a part of one, or the output of `nginx -T`, as a policy.
 ///
@@ -38,7 +38,7 @@ const MOST_LISTED: usize = 5;
 /// let wrong = tollgate_import::nginx("nginx.conf", "limit_req_zone $remote_addr zone=a:1m rate=5/s;").unwrap_err();
 /// assert!(wrong.render("nginx.conf").contains("a whole number, and `r/s` or `r/m`"));
 /// ```
-pub fn nginx(name: &str, text: &str) -> Result<Imported, Diagnostics> {
+pub fn nginx(name: &str, text: &str) -> Result<ImportedPolicy, Diagnostics> {
     let mut problems = Problems::default();
     let tree = tree::read(text, &mut problems);
     if problems.has_errors() {
@@ -54,8 +54,8 @@ pub fn nginx(name: &str, text: &str) -> Result<Imported, Diagnostics> {
             problem.related(*place, format!("{} was not read", quoted(file)));
         }
     }
-    let held: usize = uses.iter().map(|it| it.spots.len()).sum();
-    if uses.len().saturating_mul(held.max(found.spots.len())) > MOST_WORK {
+    let held: usize = uses.iter().map(|it| it.sites.len()).sum();
+    if uses.len().saturating_mul(held.max(found.sites.len())) > MAX_WORK {
         problems.error(start, "more limits in more places than can be looked through");
     }
     if problems.has_errors() {
@@ -72,7 +72,7 @@ pub fn nginx(name: &str, text: &str) -> Result<Imported, Diagnostics> {
     head(&found, &mut out);
     let drafts: Vec<_> = uses.iter().map(|used| (used, drafts(used, &found))).collect();
     for (used, group) in &drafts {
-        let of_zone = |(other, _): &&(&Used<'_>, Vec<Draft>)| other.what.zone == used.what.zone;
+        let of_zone = |(other, _): &&(&LimitUse<'_>, Vec<LimitDraft>)| other.what.zone == used.what.zone;
         let mut in_zone: usize = drafts.iter().filter(of_zone).map(|(_, group)| group.len()).sum();
         if counts_apart(used, &found) {
             in_zone = 1;
@@ -92,13 +92,13 @@ pub fn nginx(name: &str, text: &str) -> Result<Imported, Diagnostics> {
 }
 
 /// Whether nginx, too, counts the limits that are made of this one apart.
-fn counts_apart(used: &Used<'_>, found: &Found) -> bool {
+fn counts_apart(used: &LimitUse<'_>, found: &LimitConfig) -> bool {
     let key = found.zones.get(&used.what.zone).and_then(|it| key::key(&it.key, &found.tables).ok());
     key.is_some_and(|it| it.per_server || it.per_host)
 }
 
 /// What is to be said once.
-fn head(found: &Found, out: &mut Output) {
+fn head(found: &LimitConfig, out: &mut Output) {
     let statuses: BTreeSet<_> = found.statuses.iter().map(String::as_str).collect();
     let statuses: Vec<_> = if statuses.is_empty() { vec!["503"] } else { statuses.into_iter().collect() };
     if statuses != ["429"] {
@@ -116,32 +116,32 @@ fn head(found: &Found, out: &mut Output) {
         out.note(format!("Line {line}: {} has no place in a policy.", quoted(word)));
     }
     let used: BTreeSet<_> =
-        found.spots.iter().flat_map(|it| it.scope.uses()).map(|(it, _)| it.zone).collect();
+        found.sites.iter().flat_map(|it| it.scope.uses()).map(|(it, _)| it.zone).collect();
     for (name, zone) in found.zones.iter().filter(|(name, _)| !used.contains(*name)) {
         out.note(format!("Line {}: zone {} is never used.", zone.line, quoted(name)));
     }
 }
 
 /// A limit of nginx, and where it holds.
-struct Used<'f> {
+struct LimitUse<'f> {
     what: Use,
     line: u32,
-    spots: Vec<&'f Spot>,
+    sites: Vec<&'f Site>,
 }
 
 /// All limits that hold somewhere, in file order.
-fn uses(found: &Found) -> Vec<Used<'_>> {
-    let mut uses: Vec<Used<'_>> = Vec::new();
+fn uses(found: &LimitConfig) -> Vec<LimitUse<'_>> {
+    let mut uses: Vec<LimitUse<'_>> = Vec::new();
     let mut places = BTreeMap::new();
-    for spot in &found.spots {
-        for (what, line) in spot.scope.uses() {
+    for site in &found.sites {
+        for (what, line) in site.scope.uses() {
             let at = *places.entry(what.clone()).or_insert_with(|| {
-                uses.push(Used { what, line, spots: Vec::new() });
+                uses.push(LimitUse { what, line, sites: Vec::new() });
                 uses.len() - 1
             });
-            let spots = &mut uses[at].spots;
-            if !spots.last().is_some_and(|last| std::ptr::eq(*last, spot)) {
-                spots.push(spot);
+            let sites = &mut uses[at].sites;
+            if !sites.last().is_some_and(|last| std::ptr::eq(*last, site)) {
+                sites.push(site);
             }
         }
     }
@@ -154,16 +154,16 @@ struct Group<'f> {
     servers: Vec<usize>,
     hosts: Vec<String>,
     endpoints: Vec<String>,
-    spots: Vec<&'f Spot>,
+    sites: Vec<&'f Site>,
 }
 
 /// The limits that one of nginx becomes.
-fn drafts(used: &Used<'_>, found: &Found) -> Vec<Draft> {
+fn drafts(used: &LimitUse<'_>, found: &LimitConfig) -> Vec<LimitDraft> {
     let zone = found.zones.get(&used.what.zone);
     let key = zone.map(|zone| key::key(&zone.key, &found.tables));
     let mut drafts = Vec::new();
     for group in groups(used, found, key.as_ref().and_then(|it| it.as_ref().ok())) {
-        let mut draft = begin(used, &group.spots, found);
+        let mut draft = begin(used, &group.sites, found);
         draft.list("host", &group.hosts);
         if group.endpoints != ["/**"] {
             draft.list("endpoint", &group.endpoints);
@@ -173,24 +173,24 @@ fn drafts(used: &Used<'_>, found: &Found) -> Vec<Draft> {
         drafts.push(draft);
     }
     // Locations that cannot be said are not lost.
-    for spot in &used.spots {
-        if let Err(why) = &spot.endpoints {
-            let mut draft = begin(used, &[spot], found);
+    for site in &used.sites {
+        if let Err(why) = &site.endpoints {
+            let mut draft = begin(used, &[site], found);
             draft.plain("endpoint", "/say/which/**");
             rest_of(&mut draft, used, found, key.as_ref());
-            draft.hindered(format!("{} of line {}: {why}", quoted(&spot.title), spot.line));
+            draft.hindered(format!("{} of line {}: {why}", quoted(&site.title), site.line));
             drafts.push(draft);
         }
     }
     drafts
 }
 
-fn begin(used: &Used<'_>, spots: &[&Spot], found: &Found) -> Draft {
-    let mut draft = Draft::new(&used.what.zone);
-    let lines = spots.iter().flat_map(|it| it.scope.uses()).filter(|(it, _)| *it == used.what);
+fn begin(used: &LimitUse<'_>, sites: &[&Site], found: &LimitConfig) -> LimitDraft {
+    let mut draft = LimitDraft::new(&used.what.zone);
+    let lines = sites.iter().flat_map(|it| it.scope.uses()).filter(|(it, _)| *it == used.what);
     let lines: BTreeSet<_> = lines.map(|(_, line)| line).collect();
-    let lines: Vec<_> = lines.into_iter().take(MOST_LISTED).map(|it| it.to_string()).collect();
-    let word = if matches!(used.what.how, How::Connections(_)) { "limit_conn" } else { "limit_req" };
+    let lines: Vec<_> = lines.into_iter().take(MAX_LISTED_LOCATIONS).map(|it| it.to_string()).collect();
+    let word = if matches!(used.what.how, LimitKind::Connections(_)) { "limit_conn" } else { "limit_req" };
     let zone = found.zones.get(&used.what.zone);
     let zone = zone.map_or_else(String::new, |it| format!(" (line {}) by {}", it.line, quoted(&it.key)));
     draft.comment(format!("Line {}: `{word}`, zone {}{zone}", lines.join(", "), quoted(&used.what.zone)));
@@ -198,7 +198,12 @@ fn begin(used: &Used<'_>, spots: &[&Spot], found: &Found) -> Draft {
 }
 
 /// All but where it holds.
-fn rest_of(draft: &mut Draft, used: &Used<'_>, found: &Found, key: Option<&Result<Key, String>>) {
+fn rest_of(
+    draft: &mut LimitDraft,
+    used: &LimitUse<'_>,
+    found: &LimitConfig,
+    key: Option<&Result<Key, String>>,
+) {
     match key {
         Some(Ok(key)) => {
             let by = if key.by.is_empty() { vec!["global".to_owned()] } else { key.by.clone() };
@@ -220,17 +225,17 @@ fn rest_of(draft: &mut Draft, used: &Used<'_>, found: &Found, key: Option<&Resul
     }
     let rate = found.zones.get(&used.what.zone).and_then(|it| it.rate);
     match (&used.what.how, rate) {
-        (How::Requests { burst, delay }, Some(rate)) => bucket(draft, rate, *burst, *delay),
-        (How::Requests { burst, .. }, None) => {
+        (LimitKind::Requests { burst, delay }, Some(rate)) => bucket(draft, rate, *burst, *delay),
+        (LimitKind::Requests { burst, .. }, None) => {
             draft.plain("bucket", format!("1/second, burst {}", burst + 1));
             if key.is_some() {
                 draft.hindered("its zone is one of `limit_conn`, and has no rate");
             }
         }
-        (How::Connections(number), _) => {
-            draft.plain("slots", number.to_string()).plain("ttl", TTL);
+        (LimitKind::Connections(number), _) => {
+            draft.plain("slots", number.to_string()).plain("ttl", SLOT_TTL);
             draft.comment(format!(
-                "A request that runs longer than {TTL} gives its slot back meanwhile; nginx keeps it to the end."
+                "A request that runs longer than {SLOT_TTL} gives its slot back meanwhile; nginx keeps it to the end."
             ));
         }
     }
@@ -239,7 +244,7 @@ fn rest_of(draft: &mut Draft, used: &Used<'_>, found: &Found, key: Option<&Resul
     }
 }
 
-fn bucket(draft: &mut Draft, rate: Rate, burst: u64, delay: Delay) {
+fn bucket(draft: &mut LimitDraft, rate: Rate, burst: u64, delay: Delay) {
     let Rate { count, per_minute } = rate;
     let unit = if per_minute { "minute" } else { "second" };
     draft.plain("bucket", format!("{count}/{unit}, burst {}", burst + 1));
@@ -265,14 +270,14 @@ fn bucket(draft: &mut Draft, rate: Rate, burst: u64, delay: Delay) {
 }
 
 /// Puts together the servers in which a limit covers the same endpoints.
-fn groups<'f>(used: &Used<'f>, found: &Found, key: Option<&Key>) -> Vec<Group<'f>> {
+fn groups<'f>(used: &LimitUse<'f>, found: &LimitConfig, key: Option<&Key>) -> Vec<Group<'f>> {
     let mut groups: Vec<Group<'f>> = Vec::new();
-    let mut servers: BTreeMap<usize, Vec<&'f Spot>> = BTreeMap::new();
-    for spot in &used.spots {
-        servers.entry(spot.server).or_default().push(spot);
+    let mut servers: BTreeMap<usize, Vec<&'f Site>> = BTreeMap::new();
+    for site in &used.sites {
+        servers.entry(site.server).or_default().push(site);
     }
-    for (number, spots) in servers {
-        let covered = spots.iter().filter_map(|it| it.endpoints.as_ref().ok()).flat_map(|it| &it.patterns);
+    for (number, sites) in servers {
+        let covered = sites.iter().filter_map(|it| it.endpoints.as_ref().ok()).flat_map(|it| &it.patterns);
         let mut known = BTreeSet::new();
         let mut endpoints: Vec<_> = covered.filter(|it| known.insert(*it)).cloned().collect();
         if endpoints.iter().any(|it| it == "/**") {
@@ -286,9 +291,9 @@ fn groups<'f>(used: &Used<'f>, found: &Found, key: Option<&Key>) -> Vec<Group<'f
         match same {
             Some(group) => {
                 group.servers.push(number);
-                group.spots.extend(spots);
+                group.sites.extend(sites);
             }
-            None => groups.push(Group { servers: vec![number], hosts: Vec::new(), endpoints, spots }),
+            None => groups.push(Group { servers: vec![number], hosts: Vec::new(), endpoints, sites }),
         }
     }
     for group in &mut groups {
@@ -308,7 +313,7 @@ fn groups<'f>(used: &Used<'f>, found: &Found, key: Option<&Key>) -> Vec<Group<'f
             hosts: vec![host.clone()],
             servers: group.servers.clone(),
             endpoints: group.endpoints.clone(),
-            spots: group.spots.clone(),
+            sites: group.sites.clone(),
         };
         if group.hosts.len() < 2 { vec![group] } else { group.hosts.iter().map(alone).collect() }
     };
@@ -316,9 +321,9 @@ fn groups<'f>(used: &Used<'f>, found: &Found, key: Option<&Key>) -> Vec<Group<'f
 }
 
 /// What a limit covers more or less than it did.
-fn around(draft: &mut Draft, group: &Group<'_>, used: &Used<'_>, found: &Found) {
+fn around(draft: &mut LimitDraft, group: &Group<'_>, used: &LimitUse<'_>, found: &LimitConfig) {
     let differs: BTreeSet<_> =
-        group.spots.iter().filter_map(|it| it.endpoints.as_ref().ok()).flat_map(|it| &it.differs).collect();
+        group.sites.iter().filter_map(|it| it.endpoints.as_ref().ok()).flat_map(|it| &it.differs).collect();
     for note in differs {
         draft.comment(note.as_str());
     }
@@ -326,21 +331,21 @@ fn around(draft: &mut Draft, group: &Group<'_>, used: &Used<'_>, found: &Found) 
     if others && found.servers.len() > 1 && group.servers.len() < found.servers.len() {
         draft.comment("Its server answers hosts that cannot be listed, so that it is for all hosts here.");
     }
-    let elsewhere = found.spots.iter().filter(|spot| {
-        group.servers.contains(&spot.server)
-            && !spot.scope.uses().any(|(it, _)| it == used.what)
-            && spot
+    let synonyms = found.sites.iter().filter(|site| {
+        group.servers.contains(&site.server)
+            && !site.scope.uses().any(|(it, _)| it == used.what)
+            && site
                 .endpoints
                 .as_ref()
                 .is_ok_and(|it| it.patterns.iter().all(|it| covers(&group.endpoints, it)))
     });
-    let mut names: Vec<_> = elsewhere.map(|it| format!("{} (line {})", quoted(&it.title), it.line)).collect();
+    let mut names: Vec<_> = synonyms.map(|it| format!("{} (line {})", quoted(&it.title), it.line)).collect();
     if names.is_empty() {
         return;
     }
-    if names.len() > MOST_LISTED {
-        let more = names.len() - MOST_LISTED;
-        names.truncate(MOST_LISTED);
+    if names.len() > MAX_LISTED_LOCATIONS {
+        let more = names.len() - MAX_LISTED_LOCATIONS;
+        names.truncate(MAX_LISTED_LOCATIONS);
         names.push(format!("{more} more"));
     }
     draft.comment(format!("nginx does not apply it in {}; here it holds there too.", names.join(", ")));

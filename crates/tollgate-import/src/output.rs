@@ -8,18 +8,18 @@ use std::collections::{HashMap, HashSet};
 
 use tollgate::Policy;
 
-use crate::Imported;
+use crate::ImportedPolicy;
 
 /// Comments are broken at this many characters.
-const WIDE: usize = 110;
+const COMMENT_WIDTH: usize = 110;
 /// The most of one foreign text that a comment quotes.
-const MOST_QUOTED: usize = 200;
+const MAX_QUOTED_CHARS: usize = 200;
 /// As many as a name may have (`FORMAT.md`).
-const LONGEST_NAME: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 
 /// A limit in the making.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Draft {
+pub(crate) struct LimitDraft {
     name: String,
     /// Above the limit: where it is from, what differs.
     comments: Vec<String>,
@@ -29,7 +29,7 @@ pub(crate) struct Draft {
     hindrances: Vec<String>,
 }
 
-impl Draft {
+impl LimitDraft {
     /// A limit by a name that need not be valid or unique yet.
     pub(crate) fn new(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
@@ -116,7 +116,7 @@ impl Output {
     }
 
     /// Adds a limit, or what would have been one.
-    pub(crate) fn limit(&mut self, mut draft: Draft) {
+    pub(crate) fn limit(&mut self, mut draft: LimitDraft) {
         let name = self.unique(&draft.name);
         let lines = draft.lines(&name);
         if draft.hindrances.is_empty()
@@ -144,15 +144,15 @@ impl Output {
     }
 
     /// The policy, and the notes.
-    pub(crate) fn finish(mut self) -> Imported {
+    pub(crate) fn finish(mut self) -> ImportedPolicy {
         if self.in_force == 0 {
             // What follows is comments only, and a list has to be one.
             self.notes.push("no limit of the file is in force".to_owned());
             let policy = format!("{}limits: []\n{}", self.head, self.body);
-            return Imported { policy, notes: self.notes };
+            return ImportedPolicy { policy, notes: self.notes };
         }
         let policy = format!("{}limits:\n{}", self.head, self.body);
-        Imported { policy, notes: self.notes }
+        ImportedPolicy { policy, notes: self.notes }
     }
 
     /// A valid name that no limit has yet.
@@ -163,7 +163,7 @@ impl Output {
         while !self.names.insert(name.clone()) {
             *count += 1;
             let ending = format!("-{count}");
-            name = format!("{}{ending}", &stem[..stem.len().min(LONGEST_NAME - ending.len())]);
+            name = format!("{}{ending}", &stem[..stem.len().min(MAX_NAME_BYTES - ending.len())]);
         }
         name
     }
@@ -178,7 +178,7 @@ fn slug(text: &str) -> String {
         } else if !out.is_empty() && !out.ends_with('-') {
             out.push('-');
         }
-        if out.len() >= LONGEST_NAME {
+        if out.len() >= MAX_NAME_BYTES {
             break;
         }
     }
@@ -188,7 +188,7 @@ fn slug(text: &str) -> String {
 
 /// A text between backticks, printable and not too long.
 pub(crate) fn quoted(text: &str) -> String {
-    let mut short: String = text.chars().take(MOST_QUOTED).collect();
+    let mut short: String = text.chars().take(MAX_QUOTED_CHARS).collect();
     if short.len() < text.len() {
         short.push_str("...");
     }
@@ -215,7 +215,7 @@ fn is_odd(char: char) -> bool {
 fn comment(out: &mut String, indent: &str, text: &str) {
     let mut line = String::new();
     for word in printable(text).split(' ') {
-        if !line.is_empty() && line.chars().count() + word.chars().count() >= WIDE {
+        if !line.is_empty() && line.chars().count() + word.chars().count() >= COMMENT_WIDTH {
             out.extend([indent, "# ", &line, "\n"]);
             line = String::from("  ");
         } else if !line.is_empty() {
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn a_comment_never_becomes_a_line_of_the_policy() {
         for text in ["a\nlimits: []", "a\rb: c", "a\u{2028}b", "a\u{85}b", "a\0b"] {
-            let mut draft = Draft::new(text);
+            let mut draft = LimitDraft::new(text);
             draft.comment(text).hindered(text).word("by", text);
             let mut out = Output::new("nginx", text);
             out.note(text);
@@ -288,7 +288,7 @@ mod tests {
         let mut out = Output::new("nginx", "x");
         let long = "x".repeat(100);
         for wanted in ["a b", "a-b", "", "...", "héé", &long, &long] {
-            let mut draft = Draft::new(wanted);
+            let mut draft = LimitDraft::new(wanted);
             draft.word("by", "ip").plain("bucket", "1/second");
             out.limit(draft);
         }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate::policy::Descriptor;
 use tollgate::{Call, Decision, Limiter, ManualClock, MemoryStore, Policy, Timestamp};
-use tollgate_envoy::{Domains, EnvoyConfig, EnvoyFile, Found};
+use tollgate_envoy::{DescriptorMatch, Domains, EnvoyConfig, EnvoyFile};
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("gallery/envoy").join(name)
@@ -48,10 +48,10 @@ fn limiter(policy: Policy) -> Limiter<MemoryStore<ManualClock>> {
 /// As the rate limit service decides by the files themselves.
 fn by_files(limiter: &Limiter<MemoryStore<ManualClock>>, domain: &str, entries: &[(&str, &str)]) -> bool {
     match Domains::of(limiter.policy()).unwrap().find(domain, entries) {
-        Found::Limited(leaf) => {
+        DescriptorMatch::Limited(leaf) => {
             let limit = leaf.limit(limiter.policy()).unwrap();
             let decide =
-                limiter.decide_by_at_once(limit, leaf.key(entries), None, Some(1), Decision::is_allowed);
+                limiter.try_decide_named(limit, leaf.key(entries), None, Some(1), Decision::is_allowed);
             decide.unwrap()
         }
         _ => true,
@@ -147,7 +147,7 @@ fn a_refused_request_is_counted_by_all_its_descriptors_as_there() {
     let call = |entries| Call::described(Descriptor { domain: "d", entries });
     let both = [call(&[("a", "x")]), call(&[("b", "x")])];
     let passed = (0..3)
-        .filter(|_| limiter.decide_together_at_once(&both, |it: &Decision<'_>| it.is_allowed()).unwrap())
+        .filter(|_| limiter.try_decide_batch(&both, |it: &Decision<'_>| it.is_allowed()).unwrap())
         .count();
     assert_eq!(passed, 1);
     let rest = (0..5).filter(|_| limiter.check(&call(&[("b", "x")])).is_allowed()).count();

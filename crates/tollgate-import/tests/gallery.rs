@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate::Policy;
 use tollgate::policy::Diagnostics;
-use tollgate_import::{Imported, limitador, nginx};
+use tollgate_import::{ImportedPolicy, limitador, nginx};
 
 #[allow(clippy::disallowed_methods, reason = "a switch for whoever runs the test, not for the product")]
 fn blessing() -> bool {
@@ -32,7 +32,7 @@ fn inputs(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-fn import(file: &Path) -> Result<Imported, Diagnostics> {
+fn import(file: &Path) -> Result<ImportedPolicy, Diagnostics> {
     let name = file.file_name().unwrap().to_str().unwrap();
     let text = fs::read_to_string(file).unwrap();
     if ending(file) == "conf" { nginx(name, &text) } else { limitador(name, &text) }

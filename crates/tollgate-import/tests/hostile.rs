@@ -5,7 +5,7 @@
 
 use tollgate::Policy;
 use tollgate::policy::Diagnostics;
-use tollgate_import::{Imported, limitador, nginx};
+use tollgate_import::{ImportedPolicy, limitador, nginx};
 
 const SEED: u64 = 0x0069_6d70_6f72_7401;
 const CASES: usize = 4_000;
@@ -57,7 +57,7 @@ const NASTY: [&str; 28] = [
     "~",
 ];
 
-fn check(what: Result<Imported, Diagnostics>, text: &str) {
+fn check(what: Result<ImportedPolicy, Diagnostics>, text: &str) {
     match what {
         Ok(imported) => {
             let policy = Policy::parse(&imported.policy);

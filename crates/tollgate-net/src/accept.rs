@@ -14,9 +14,9 @@ use tokio::time::Instant;
 use crate::drain::Drain;
 
 /// How long accepting pauses when the process is out of file descriptors.
-const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
+const FD_EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 /// Between two warnings of that.
-const BETWEEN_WARNINGS: Duration = Duration::from_secs(1);
+const WARNING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Starts every connection that arrives, with the place that it holds until its end, and at
 /// most so many at once. Ends when draining has begun and the last connection has ended.
@@ -67,7 +67,7 @@ async fn accept(
                 if is_news() {
                     tracing::warn!(%error, "cannot accept connections; trying again");
                 }
-                tokio::time::sleep(OUT_OF_DESCRIPTORS).await;
+                tokio::time::sleep(FD_EXHAUSTED_PAUSE).await;
             }
         }
     }
@@ -76,9 +76,9 @@ async fn accept(
 /// Whether nobody was warned in the last second, of any listener of this process: when one
 /// cannot accept, none can.
 fn is_news() -> bool {
-    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
-    let (now, mut last) = (Instant::now(), LAST.lock().unwrap_or_else(PoisonError::into_inner));
-    let is_news = last.is_none_or(|last| now.duration_since(last) >= BETWEEN_WARNINGS);
+    static LAST_WARNING: Mutex<Option<Instant>> = Mutex::new(None);
+    let (now, mut last) = (Instant::now(), LAST_WARNING.lock().unwrap_or_else(PoisonError::into_inner));
+    let is_news = last.is_none_or(|last| now.duration_since(last) >= WARNING_INTERVAL);
     if is_news {
         *last = Some(now);
     }

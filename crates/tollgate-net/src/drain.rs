@@ -25,21 +25,21 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub struct Drainer {
     phase: watch::Sender<Phase>,
-    now: Ending,
+    now: DrainFlag,
 }
 
 /// Is told when to stop. Every surface has a clone.
 #[derive(Clone, Debug)]
 pub struct Drain {
     phase: watch::Receiver<Phase>,
-    now: Ending,
+    now: DrainFlag,
 }
 
 /// Whether the end has begun, for those who ask often and never wait for it.
 #[derive(Clone, Debug)]
-pub(crate) struct Ending(Arc<AtomicU8>);
+pub(crate) struct DrainFlag(Arc<AtomicU8>);
 
-impl Ending {
+impl DrainFlag {
     pub(crate) fn has_begun(&self) -> bool {
         // Only a hint: an answer that misses it is followed by one more request.
         self.0.load(Ordering::Relaxed) >= Phase::Draining as u8
@@ -50,12 +50,12 @@ impl Drain {
     /// A pair: one to say when, one to be told.
     #[allow(clippy::new_ret_no_self, reason = "it is a channel, and those come in pairs")]
     pub fn new() -> (Drainer, Self) {
-        let now = Ending(Arc::new(AtomicU8::new(Phase::Serving as u8)));
+        let now = DrainFlag(Arc::new(AtomicU8::new(Phase::Serving as u8)));
         let (sender, receiver) = watch::channel(Phase::Serving);
         (Drainer { phase: sender, now: now.clone() }, Self { phase: receiver, now })
     }
 
-    pub(crate) fn ending(&self) -> Ending {
+    pub(crate) fn ending(&self) -> DrainFlag {
         self.now.clone()
     }
 

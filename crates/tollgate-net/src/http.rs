@@ -1,6 +1,6 @@
 //! HTTP on a listener: from an accepted socket to a surface's service.
 //!
-//! Not here: accepting (`accept`), the waiting of one connection (`pulse`), its bytes (`wire`).
+//! Not here: accepting (`accept`), the waiting of one connection (`conn_timer`), its bytes (`wire`).
 
 mod answer;
 mod connection;

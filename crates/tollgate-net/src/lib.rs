@@ -15,11 +15,11 @@
 
 mod accept;
 mod caps;
+mod conn_timer;
 mod drain;
 mod http;
 mod keep_alive;
 mod proxy_protocol;
-mod pulse;
 mod sockets;
 mod stream;
 mod subject;

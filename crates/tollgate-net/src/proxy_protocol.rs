@@ -13,10 +13,10 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 
 /// The longest line of version 1, with its end.
-const LONGEST_LINE: usize = 107;
+const MAX_V1_BYTES: usize = 107;
 
 /// The longest version 2 header that is read: addresses and a few hundred bytes of extensions.
-const LONGEST: usize = 4096;
+const MAX_V2_BYTES: usize = 4096;
 
 /// Reads the header. `None`: the balancer speaks for itself (health checks).
 pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<SocketAddr>> {
@@ -32,7 +32,7 @@ pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Op
     }
     // Byte by byte: what follows the line belongs to whoever reads next.
     while !line.ends_with(b"\r\n") {
-        if line.len() >= LONGEST_LINE {
+        if line.len() >= MAX_V1_BYTES {
             return Err(wrong("a PROXY line that does not end"));
         }
         line.push(stream.read_u8().await?);
@@ -66,7 +66,7 @@ async fn read_v2(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Soc
     stream.read_exact(&mut head).await?;
     let [version_command, family, high, low] = head;
     let length = usize::from(u16::from_be_bytes([high, low]));
-    if length > LONGEST {
+    if length > MAX_V2_BYTES {
         return Err(wrong("a PROXY header that is too long"));
     }
     let mut rest = vec![0; length];

@@ -14,7 +14,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 const BACKLOG: i32 = 4096;
 
 /// How often a free port is tried again when somebody was faster.
-const ATTEMPTS: usize = 8;
+const MAX_BIND_ATTEMPTS: usize = 8;
 
 /// The listening sockets of one surface.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Sockets {
         };
         let nowhere = || io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
         let wanted = address.to_socket_addrs().map_err(error)?.next().ok_or_else(nowhere).map_err(error)?;
-        let mut left = ATTEMPTS;
+        let mut left = MAX_BIND_ATTEMPTS;
         loop {
             left -= 1;
             match listen(wanted, workers) {

@@ -24,8 +24,8 @@ use crate::tls::Tls;
 use crate::wire::Transport;
 
 /// How long, and how much, a client may still send after the last answer.
-const LINGER: Duration = Duration::from_secs(2);
-const LINGER_BYTES: usize = 1 << 20;
+const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
+const MAX_LINGER_BYTES: usize = 1 << 20;
 
 /// How streams are served.
 #[derive(Clone)]
@@ -98,7 +98,7 @@ impl Stream {
     pub async fn close(mut self) {
         let closed = async {
             self.shutdown().await?;
-            let (mut scrap, mut left) = ([0; 4 * 1024], LINGER_BYTES);
+            let (mut scrap, mut left) = ([0; 4 * 1024], MAX_LINGER_BYTES);
             loop {
                 match self.read(&mut scrap).await? {
                     some @ 1.. if some < left => left -= some,
@@ -107,7 +107,7 @@ impl Stream {
             }
         };
         // Whether it took long or broke: it is over.
-        let _over = timeout(LINGER, closed).await;
+        let _over = timeout(LINGER_TIMEOUT, closed).await;
     }
 
     /// Gives up a client that takes nothing: closed in any other way, the kernel would keep

@@ -17,10 +17,10 @@ const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 /// 2.5.29.17
 const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
 /// Mail, host and URI among the alternative names: texts, all of them.
-const NAMES: [u8; 3] = [0x81, 0x82, 0x86];
+const NAME_TAGS: [u8; 3] = [0x81, 0x82, 0x86];
 
 /// Longer names are cut.
-const LONGEST: usize = 100;
+const MAX_NAME_CHARS: usize = 100;
 
 /// The name of a certificate, in DER. Printable, and not empty.
 pub(crate) fn subject(certificate: &[u8]) -> Option<String> {
@@ -62,7 +62,7 @@ fn alternative_name(mut fields: Reader<'_>) -> Option<String> {
         }
         let mut names = Reader(Reader(extension.find(OCTETS)?).expect(SEQUENCE)?);
         while let Some((kind, name)) = names.next() {
-            if NAMES.contains(&kind) {
+            if NAME_TAGS.contains(&kind) {
                 return readable(name);
             }
         }
@@ -74,7 +74,7 @@ fn alternative_name(mut fields: Reader<'_>) -> Option<String> {
 fn readable(name: &[u8]) -> Option<String> {
     let name = String::from_utf8_lossy(name);
     let is_text = |char: &char| char.is_ascii_graphic() || *char == ' ' || char.is_alphanumeric();
-    let name: String = name.chars().filter(is_text).take(LONGEST).collect();
+    let name: String = name.chars().filter(is_text).take(MAX_NAME_CHARS).collect();
     let name = name.trim();
     (!name.is_empty()).then(|| name.to_owned())
 }
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(named(None, &["192.0.2.1", "ann.test", "b.test"]).as_deref(), Some("ann.test"));
         assert_eq!(named(None, &[]), None);
         assert_eq!(named(Some("a\u{1b}[2J\r\n\u{202e}b"), &[]).as_deref(), Some("a[2Jb"));
-        assert_eq!(named(Some(&"é".repeat(500)), &[]).map(|it| it.chars().count()), Some(LONGEST));
+        assert_eq!(named(Some(&"é".repeat(500)), &[]).map(|it| it.chars().count()), Some(MAX_NAME_CHARS));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The bytes of one connection, under TLS or not.
 //!
-//! Notes what the client is waited for (`pulse`), hands out again what was read
+//! Notes what the client is waited for (`conn_timer`), hands out again what was read
 //! to find out which protocol is spoken, and closes without losing the last
 //! answer: a socket that is closed with unread bytes in it is reset, and a
 //! client in the middle of an upload would never see why it was refused.
@@ -20,11 +20,11 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Sleep;
 use tokio_rustls::server::TlsStream;
 
-use crate::pulse::Pulse;
+use crate::conn_timer::ConnTimer;
 
 /// How long, and how much, a client may still send after the last answer.
-const LINGER: Duration = Duration::from_secs(2);
-const LINGER_BYTES: usize = 64 << 20;
+const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
+const MAX_LINGER_BYTES: usize = 64 << 20;
 
 /// A stream of bytes, under TLS or not.
 pub(crate) enum Transport {
@@ -37,14 +37,14 @@ pub(crate) struct Wire {
     transport: Transport,
     /// What was read already, to be read again.
     ahead: Bytes,
-    pulse: Arc<Pulse>,
-    lingering: Option<Lingering>,
+    conn_timer: Arc<ConnTimer>,
+    lingering: Option<LingeringClose>,
     /// The connection's place, which it keeps when its protocol changes.
     _slot: Option<OwnedSemaphorePermit>,
 }
 
 /// The end of a connection: our side is closed, the client's is read until it is too.
-struct Lingering {
+struct LingeringClose {
     deadline: Pin<Box<Sleep>>,
     left: usize,
 }
@@ -53,10 +53,10 @@ impl Wire {
     pub(crate) const fn new(
         transport: Transport,
         ahead: Bytes,
-        pulse: Arc<Pulse>,
+        conn_timer: Arc<ConnTimer>,
         slot: Option<OwnedSemaphorePermit>,
     ) -> Self {
-        Self { transport, ahead, pulse, lingering: None, _slot: slot }
+        Self { transport, ahead, conn_timer, lingering: None, _slot: slot }
     }
 
     /// Puts back what was read and not used.
@@ -73,7 +73,7 @@ impl Wire {
                 let mut some = [0; 64];
                 let count = stream.read(&mut some).await?;
                 self.ahead = Bytes::copy_from_slice(&some[..count]);
-                self.pulse.read();
+                self.conn_timer.read();
                 Ok(())
             }
         }
@@ -81,9 +81,9 @@ impl Wire {
 
     fn note_write<T>(&self, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_pending() {
-            self.pulse.blocked();
+            self.conn_timer.blocked();
         } else {
-            self.pulse.wrote();
+            self.conn_timer.wrote();
         }
         written
     }
@@ -95,7 +95,7 @@ impl Wire {
 /// not for longer than others may at their end.
 impl Drop for Wire {
     fn drop(&mut self) {
-        if !self.pulse.is_stalled() && !self.pulse.is_cut() {
+        if !self.conn_timer.is_stalled() && !self.conn_timer.is_cut() {
             return;
         }
         let stream = match &self.transport {
@@ -103,10 +103,10 @@ impl Drop for Wire {
             Transport::Tls(stream) => stream.get_ref().0,
         };
         // A socket that is broken already keeps nothing.
-        let _ = if self.pulse.is_stalled() {
+        let _ = if self.conn_timer.is_stalled() {
             SockRef::from(stream).set_linger(Some(Duration::ZERO))
         } else {
-            SockRef::from(stream).set_tcp_user_timeout(Some(LINGER))
+            SockRef::from(stream).set_tcp_user_timeout(Some(LINGER_TIMEOUT))
         };
     }
 }
@@ -128,7 +128,7 @@ impl AsyncRead for Wire {
         }
         let read = Pin::new(&mut self.transport).poll_read(cx, buffer);
         if read.is_ready() {
-            self.pulse.read();
+            self.conn_timer.read();
         }
         read
     }
@@ -160,17 +160,17 @@ impl AsyncWrite for Wire {
     /// Closes our side, then reads what the client still sends, for a while.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let wire = &mut *self;
-        wire.pulse.end();
+        wire.conn_timer.end();
         if wire.lingering.is_none() {
             ready!(Pin::new(&mut wire.transport).poll_shutdown(cx))?;
-            if wire.pulse.is_long_idle() {
+            if wire.conn_timer.is_long_idle() {
                 // Nobody was in the middle of anything.
                 return Poll::Ready(Ok(()));
             }
         }
-        let lingering = wire.lingering.get_or_insert_with(|| Lingering {
-            deadline: Box::pin(tokio::time::sleep(LINGER)),
-            left: LINGER_BYTES,
+        let lingering = wire.lingering.get_or_insert_with(|| LingeringClose {
+            deadline: Box::pin(tokio::time::sleep(LINGER_TIMEOUT)),
+            left: MAX_LINGER_BYTES,
         });
         let mut scrap = [0; 8 * 1024];
         loop {
@@ -255,9 +255,9 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
-        let pulse = Pulse::of_heads(Drain::new().1.ending());
-        drop(pulse.begin());
-        let mut wire = Wire::new(Transport::Plain(stream), Bytes::new(), pulse, None);
+        let conn_timer = ConnTimer::of_heads(Drain::new().1.ending());
+        drop(conn_timer.begin());
+        let mut wire = Wire::new(Transport::Plain(stream), Bytes::new(), conn_timer, None);
         tokio::time::advance(after).await;
         let begun = Instant::now();
         wire.shutdown().await.unwrap();
@@ -269,6 +269,6 @@ mod tests {
     async fn a_client_that_was_idle_for_long_is_not_waited_for() {
         assert_eq!(closing_takes(Duration::from_secs(5)).await, Duration::ZERO);
         let waited = closing_takes(Duration::from_millis(100)).await;
-        assert!(waited >= LINGER, "what it was just refused it may still be sending: {waited:?}");
+        assert!(waited >= LINGER_TIMEOUT, "what it was just refused it may still be sending: {waited:?}");
     }
 }

@@ -14,7 +14,7 @@ use hyper::{Request, Response};
 use tollgate_net::{Caps, Connection, Drain, Drainer, HttpServer, Sockets};
 
 /// How long anything may take before the test is given up.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Says which worker it is and whom it answers.
 struct Hello(String);
@@ -53,7 +53,7 @@ fn join(workers: Vec<JoinHandle<()>>) {
 
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream
 }
 

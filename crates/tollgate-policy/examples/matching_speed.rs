@@ -1,4 +1,4 @@
-//! How long ten thousand limits take to compile, and a request to survey.
+//! How long ten thousand limits take to compile, and a request to match.
 //!
 //! `cargo run --release -p tollgate-policy --example matching_speed`
 #![allow(clippy::disallowed_methods, reason = "measures real time; nothing is decided by it")]
@@ -35,13 +35,9 @@ fn main() {
         let rounds = 1_000_000_u32;
         let start = Instant::now();
         for _ in 0..rounds {
-            black_box(policy.survey(black_box(&call), &mut checks));
+            black_box(policy.match_request(black_box(&call), &mut checks));
         }
         let each = start.elapsed() / rounds;
-        println!(
-            "survey, {what} ({} checks, {} nodes): {each:?}",
-            checks.len(),
-            policy.matching_steps(&call)
-        );
+        println!("match, {what} ({} checks, {} nodes): {each:?}", checks.len(), policy.matching_steps(&call));
     }
 }

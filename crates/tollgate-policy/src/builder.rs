@@ -5,17 +5,17 @@
 
 use tollgate_core::{Quota, Rule, RuleId, Span};
 
-use crate::apart::Apart;
 use crate::cost::{Cost, Settle};
 use crate::descriptor::index::Index;
-use crate::descriptor::{DescriptorPattern, EntryPattern, MOST_ENTRIES, domain};
+use crate::descriptor::{DescriptorPattern, EntryPattern, MAX_ENTRIES, domain};
+use crate::envoy_match::EnvoyMatch;
+use crate::file_format::limit::soft::MAX_TARPIT;
 use crate::limit::{Limit, Missing, Mode, Soft, is_limit_name};
 use crate::matcher::Matcher;
 use crate::pattern::PathPattern;
 use crate::policy::Policy;
 use crate::settings::{Dialect, PathSettings};
 use crate::source::KeySource;
-use crate::written::limit::soft::LONGEST_TARPIT;
 
 /// A limit in the making.
 ///
@@ -47,7 +47,7 @@ pub struct LimitBuilder {
     count_denied: bool,
     dialects: Vec<Dialect>,
     soft: Option<Soft>,
-    apart: Option<Apart>,
+    envoy_match: Option<EnvoyMatch>,
     descriptor: Vec<String>,
     domains: Vec<String>,
     ahead: Option<u64>,
@@ -132,7 +132,7 @@ impl LimitBuilder {
             count_denied: false,
             dialects: Vec::new(),
             soft: None,
-            apart: None,
+            envoy_match: None,
             descriptor: Vec::new(),
             domains: Vec::new(),
             ahead: None,
@@ -142,12 +142,12 @@ impl LimitBuilder {
     /// Found by no request of itself: whoever asks names it. People who look at the limit are
     /// shown the domain and the entries that it is asked for; an entry without a value has any.
     #[must_use]
-    pub fn apart<'e>(
+    pub fn envoy_match<'e>(
         mut self,
         domain: &str,
         entries: impl IntoIterator<Item = (&'e str, Option<&'e str>)>,
     ) -> Self {
-        self.apart = Some(Apart::new(domain, entries));
+        self.envoy_match = Some(EnvoyMatch::new(domain, entries));
         self
     }
 
@@ -166,7 +166,7 @@ impl LimitBuilder {
     /// let site = LimitBuilder::new("site").except("/healthz").by(KeySource::Ip);
     /// let policy = Policy::of([site.quota(Bucket::new(Rate::per_minute(100))?)])?;
     /// let mut checks = Checks::new();
-    /// policy.survey(&Call::new("GET", "/healthz"), &mut checks);
+    /// policy.match_request(&Call::new("GET", "/healthz"), &mut checks);
     /// assert!(checks.is_empty());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -189,7 +189,7 @@ impl LimitBuilder {
     /// let policy = Policy::of([gold])?;
     /// let mut checks = Checks::new();
     /// let ann = Descriptor { domain: "edge", entries: &[("plan", "gold"), ("user", "ann")] };
-    /// policy.survey(&Call::described(ann), &mut checks);
+    /// policy.match_request(&Call::described(ann), &mut checks);
     /// assert_eq!(checks[0].key.display().to_string(), "ann");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -281,7 +281,7 @@ impl LimitBuilder {
     /// so long: zero only marks. Read as at least 1 %, at most 100 %, at most 10 seconds.
     #[must_use]
     pub fn soft(mut self, at: u8, tarpit: Span) -> Self {
-        self.soft = Some(Soft { at: at.clamp(1, 100), tarpit: tarpit.min(LONGEST_TARPIT) });
+        self.soft = Some(Soft { at: at.clamp(1, 100), tarpit: tarpit.min(MAX_TARPIT) });
         self
     }
 
@@ -300,14 +300,14 @@ impl LimitBuilder {
             let of_descriptors = !domains.is_empty()
                 || self.ahead.is_some()
                 || self.by.iter().any(KeySource::is_of_descriptor);
-            return if of_descriptors && self.apart.is_none() {
+            return if of_descriptors && self.envoy_match.is_none() {
                 Err("it does not say which entries they have".to_owned())
             } else {
                 Ok((None, domains))
             };
         }
-        if entries.len() > MOST_ENTRIES {
-            return Err(format!("a descriptor has at most {MOST_ENTRIES} entries"));
+        if entries.len() > MAX_ENTRIES {
+            return Err(format!("a descriptor has at most {MAX_ENTRIES} entries"));
         }
         if !(self.endpoints.is_empty() && self.methods.is_empty()) {
             return Err("it covers paths or methods already".to_owned());
@@ -346,7 +346,7 @@ impl LimitBuilder {
             return Err(BuildError::NoKey(name));
         }
         if self.settle.is_some() {
-            let why = if descriptor.is_some() || self.apart.is_some() {
+            let why = if descriptor.is_some() || self.envoy_match.is_some() {
                 Some("a proxy does not tell what was answered")
             } else if self.quotas.iter().any(|quota| matches!(quota, Quota::Concurrency(_))) {
                 Some("every request takes one slot")
@@ -360,7 +360,7 @@ impl LimitBuilder {
             }
         }
         let (mut endpoints, except) = (patterns(&name, self.endpoints)?, patterns(&name, self.except)?);
-        if endpoints.is_empty() && self.apart.is_none() && descriptor.is_none() {
+        if endpoints.is_empty() && self.envoy_match.is_none() && descriptor.is_none() {
             endpoints.push(PathPattern::everything());
         }
         for parameter in self.by.iter().filter_map(KeySource::path_parameter) {
@@ -382,7 +382,7 @@ impl LimitBuilder {
             headers: Vec::new(),
             descriptor,
             domains,
-            apart: self.apart,
+            envoy_match: self.envoy_match,
             ahead: self.ahead,
             by: self.by,
             missing: self.missing,
@@ -432,7 +432,7 @@ fn rules(name: &str, by: &[KeySource], quotas: Vec<Quota>) -> Result<Vec<Rule>, 
 
 impl Policy {
     /// This policy with more limits, that are found in another way than by the path of a
-    /// request (see [`LimitBuilder::apart`]). An error names the limit, and nothing is added.
+    /// request (see [`LimitBuilder::envoy_match`]). An error names the limit, and nothing is added.
     pub fn extended(self, limits: impl IntoIterator<Item = LimitBuilder>) -> Result<Self, BuildError> {
         let mut all = self.limits.clone();
         let mut names: foldhash::HashSet<_> = all.iter().map(|limit| limit.name.clone()).collect();
@@ -455,7 +455,7 @@ impl Policy {
     /// let policy = Policy::of([login.quota(Bucket::new(Rate::per_minute(3))?)])?;
     /// let policy = policy.with_paths(PathSettings { ignore_case: true, ..PathSettings::default() });
     /// let mut checks = Checks::new();
-    /// policy.survey(&Call::new("POST", "/Login"), &mut checks);
+    /// policy.match_request(&Call::new("POST", "/Login"), &mut checks);
     /// assert_eq!(checks.len(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -513,7 +513,7 @@ mod tests {
         let written = Policy::parse(written).unwrap();
         let found = |policy: &Policy| {
             let mut checks = Checks::new();
-            policy.survey(&Call::new("GET", "/users/7"), &mut checks);
+            policy.match_request(&Call::new("GET", "/users/7"), &mut checks);
             checks.iter().map(|it| (it.rule.name.clone(), it.key.clone(), it.cost)).collect::<Vec<_>>()
         };
         assert_eq!(found(&built), found(&written));

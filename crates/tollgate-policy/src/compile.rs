@@ -7,23 +7,23 @@
 //! - `descriptor`: what a limit on descriptors counts by, and whom it makes exceptions for.
 //! - `limit`: one limit, and the rules it checks.
 //! - `name`: names for limits that have none.
-//! - `traps`: what works and is probably not meant.
+//! - `lints`: what works and is probably not meant.
 
 mod amount;
 mod descriptor;
 mod limit;
+mod lints;
 mod name;
-mod traps;
 
 use crate::diagnostic::{Diagnostics, Problems};
 use crate::document::Document;
+use crate::file_format::{File, privacy, sections};
 use crate::identify::Identify;
 use crate::lists::{Condition, List, ListKind};
 use crate::pattern::PathPattern;
 use crate::policy::Policy;
 use crate::settings::{ClientAddress, HeaderSettings};
 use crate::suggest::hint;
-use crate::written::{File, privacy, sections};
 
 /// A policy, or everything that is wrong with the document. `problems` are
 /// those found before.
@@ -57,10 +57,10 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
         limits.push(live.finish(&name, None));
         limits.extend(candidate.map(|it| it.finish(&name::of_candidate(&name), Some(place))));
     }
-    traps::find(document, &file, written_client.as_ref(), &limits, &mut problems);
+    lints::find(document, &file, written_client.as_ref(), &limits, &mut problems);
     let expected = file.expect.iter().map(|it| it.value).collect();
     let (default_plan, plan_from) = file.plans.map_or((None, None), |it| (it.default, it.from));
-    let list = |kind, entries: Vec<crate::written::lists::Entry>| {
+    let list = |kind, entries: Vec<crate::file_format::lists::Entry>| {
         List::new(kind, entries.into_iter().map(|entry| (entry.meaning, entry.conditions)).collect())
     };
     let policy = Policy {

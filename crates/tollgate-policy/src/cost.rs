@@ -1,6 +1,6 @@
 //! What a request costs: what is taken when it comes, and what it turns out to have cost.
 //!
-//! Not here: how the two are written (`written::limit::cost`), and finding what an answer
+//! Not here: how the two are written (`file_format::limit::cost`), and finding what an answer
 //! says (`tollgate_http`).
 
 use std::fmt;

@@ -13,15 +13,15 @@ use std::net::IpAddr;
 
 use crate::document::short;
 use crate::mistake::Mistake;
-use crate::veil::{begun, is_secret_word};
+use crate::redact::{begun, is_secret_word};
 pub use glob::Glob;
 
 /// Longer patterns are mistakes; and keys, which hold all entries, stay short.
-pub(crate) const MOST_ENTRIES: usize = 16;
+pub(crate) const MAX_ENTRIES: usize = 16;
 /// The longest key of an entry, and the longest domain.
-pub(crate) const LONGEST_WORD: usize = 256;
+pub(crate) const MAX_WORD_BYTES: usize = 256;
 /// The longest value of a pattern.
-const LONGEST_VALUE: usize = 1_024;
+const MAX_VALUE_BYTES: usize = 1_024;
 /// There descriptors describe requests, and meet the limits on paths.
 pub(crate) const RESERVED_DOMAIN: &str = "tollgate";
 
@@ -212,9 +212,9 @@ impl EntryPattern {
                 .at(at..at + text[at..].chars().next().map_or(1, char::len_utf8))
                 .label("remove this"));
         }
-        if key.len() > LONGEST_WORD || value.is_some_and(|value| value.len() > LONGEST_VALUE) {
+        if key.len() > MAX_WORD_BYTES || value.is_some_and(|value| value.len() > MAX_VALUE_BYTES) {
             return Err(Mistake::new("this entry is too long")
-                .label(format!("at most {LONGEST_WORD} bytes of key, and {LONGEST_VALUE} of value")));
+                .label(format!("at most {MAX_WORD_BYTES} bytes of key, and {MAX_VALUE_BYTES} of value")));
         }
         let value = match value {
             None => ValuePattern::Any,
@@ -260,9 +260,9 @@ pub(crate) fn domain(text: &str) -> Result<Box<str>, Mistake> {
     if text.contains('*') {
         return Err(Mistake::new("a domain has no wildcards").label("several domains are a list"));
     }
-    if text.trim() != text || text.len() > LONGEST_WORD || text.chars().any(char::is_control) {
+    if text.trim() != text || text.len() > MAX_WORD_BYTES || text.chars().any(char::is_control) {
         return Err(Mistake::new(format!("`{}` cannot be a domain", short(text)))
-            .label(format!("at most {LONGEST_WORD} bytes, without blanks around them")));
+            .label(format!("at most {MAX_WORD_BYTES} bytes, without blanks around them")));
     }
     Ok(text.into())
 }

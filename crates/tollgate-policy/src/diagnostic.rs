@@ -12,23 +12,23 @@ mod excerpt;
 mod passwords;
 mod sources;
 mod store;
-mod told;
+mod view;
 
 use std::collections::HashSet;
 use std::fmt;
 
 pub(crate) use excerpt::source_line;
-pub use passwords::veiled;
+pub use passwords::redacted;
 pub(crate) use sources::{Source, Sources};
-pub use told::Told;
+pub use view::DiagnosticView;
 
-use crate::trap::Trap;
+use crate::lint::Lint;
 
 /// The most that one run reports. Past this the file is probably not a policy.
-const MOST_SHOWN: usize = 100;
+const MAX_REPORTED: usize = 100;
 /// The most that are kept until they are sorted: a file of a million mistakes
 /// must not become gigabytes of complaints.
-const MOST_KEPT: usize = 10_000;
+const MAX_COLLECTED: usize = 10_000;
 
 /// Where something stands in a file, within one line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -94,7 +94,7 @@ pub struct Diagnostic {
     /// How bad it is.
     pub severity: Severity,
     /// Which kind of warning it is; every warning has a code, and no error.
-    pub code: Option<Trap>,
+    pub code: Option<Lint>,
     /// What is wrong, in one line.
     pub message: String,
     /// Where.
@@ -178,13 +178,13 @@ impl Problems {
     }
 
     /// Adds a warning; the result takes label and help.
-    pub fn warning(&mut self, code: Trap, place: Place, message: impl Into<String>) -> &mut Diagnostic {
+    pub fn warning(&mut self, code: Lint, place: Place, message: impl Into<String>) -> &mut Diagnostic {
         self.push(Diagnostic { code: Some(code), ..Diagnostic::new(Severity::Warning, place, message) })
     }
 
     /// Adds a diagnostic made elsewhere.
     pub fn push(&mut self, diagnostic: Diagnostic) -> &mut Diagnostic {
-        if self.found.len() >= MOST_KEPT {
+        if self.found.len() >= MAX_COLLECTED {
             match diagnostic.severity {
                 Severity::Error => self.left_out.0 += 1,
                 Severity::Warning => self.left_out.1 += 1,
@@ -241,8 +241,8 @@ impl Problems {
         // What an alias stands for is read again for each alias.
         let mut said = HashSet::new();
         self.found.retain(|it| said.insert((it.place, it.message.clone())));
-        let left_out = self.left_out.0 + self.left_out.1 + self.found.len().saturating_sub(MOST_SHOWN);
-        self.found.truncate(MOST_SHOWN);
+        let left_out = self.left_out.0 + self.left_out.1 + self.found.len().saturating_sub(MAX_REPORTED);
+        self.found.truncate(MAX_REPORTED);
         Diagnostics { items: self.found, left_out, sources: sources.clone() }
     }
 }
@@ -272,14 +272,14 @@ impl Diagnostics {
 
     /// The same, without warnings that somebody has said to expect.
     #[must_use]
-    pub fn without(mut self, expected: impl Fn(Trap) -> bool) -> Self {
+    pub fn without(mut self, expected: impl Fn(Lint) -> bool) -> Self {
         self.items.retain(|it| !it.code.is_some_and(&expected));
         self
     }
 
     /// Each in words that may be shown, for whoever does not want text.
-    pub fn told(&self, file: &str) -> Vec<Told> {
-        self.items.iter().map(|item| Told::new(item, &self.sources, file)).collect()
+    pub fn views(&self, file: &str) -> Vec<DiagnosticView> {
+        self.items.iter().map(|item| DiagnosticView::new(item, &self.sources, file)).collect()
     }
 
     /// How many more were found than are kept.

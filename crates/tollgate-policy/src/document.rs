@@ -10,7 +10,7 @@
 //! duplicate keys. Files of another format that has aliases and merge keys are read with
 //! [`Document::parse_expanded`], which writes them out within bounds (`references`).
 //!
-//! Not here: what the words mean. The policy's sections are read by `written`,
+//! Not here: what the words mean. The policy's sections are read by `file_format`,
 //! the server's by the server, both with [`Node`]'s questions.
 
 mod node;
@@ -124,7 +124,7 @@ impl Document {
         let mut problems = Problems::default();
         let root = reader::read(text, references, &mut problems);
         // A file too large to read is not worth keeping for its first line.
-        let kept = if root.is_none() && text.len() > reader::LARGEST { "" } else { text };
+        let kept = if root.is_none() && text.len() > reader::MAX_FILE_BYTES { "" } else { text };
         (root, problems, Sources::file(kept))
     }
 

@@ -97,7 +97,7 @@ enum Places<'i, 'r> {
 
 impl Identify {
     /// The single value of a property. Addresses, and descriptors as a whole, are
-    /// the business of `survey`.
+    /// the business of `match_request`.
     pub(crate) fn lookup<'r, R: Request + ?Sized>(
         &self,
         source: &KeySource,

@@ -5,9 +5,9 @@
 //! never looks like a real one. Parts are bounded: a long one is kept as its
 //! SHA-256 digest, under a tag of its own.
 //!
-//! Not here: hiding keys from those who read answers and logs (`veil`).
+//! Not here: hiding keys from those who read answers and logs (`redact`).
 //!
-//! Invariants: different parts, different bytes; at most [`LONGEST_PART`] and a
+//! Invariants: different parts, different bytes; at most [`MAX_PART_BYTES`] and a
 //! few bytes for each part. Held by `tests/keys.rs`.
 
 use std::fmt::{self, Write as _};
@@ -20,12 +20,12 @@ use crate::net::Net;
 use crate::source::KeySource;
 
 /// A longer part is kept as its digest.
-pub const LONGEST_PART: usize = 128;
+pub const MAX_PART_BYTES: usize = 128;
 /// Keys up to here need no heap. With it, a check fits 128 bytes, which compilers
 /// move without calling for help.
-const INLINE: usize = 80;
+const INLINE_BYTES: usize = 80;
 /// How much of a key is shown to people.
-const MOST_SHOWN: usize = 256;
+const MAX_SHOWN_BYTES: usize = 256;
 
 /// Whose allowance is spent: canonical, unambiguous and bounded.
 ///
@@ -33,12 +33,12 @@ const MOST_SHOWN: usize = 256;
 /// # use tollgate_policy::{Call, Checks, Policy};
 /// let policy = Policy::parse("limits: [{by: [user, api_key], bucket: 10/minute}]")?;
 /// let mut checks = Checks::new();
-/// policy.survey(&Call::new("GET", "/").user("ann").api_key("k\n1"), &mut checks);
+/// policy.match_request(&Call::new("GET", "/").user("ann").api_key("k\n1"), &mut checks);
 /// assert_eq!(checks[0].key.display().to_string(), "ann, k\\n1");
 /// # Ok::<(), tollgate_policy::Diagnostics>(())
 /// ```
 #[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key(SmallVec<[u8; INLINE]>);
+pub struct Key(SmallVec<[u8; INLINE_BYTES]>);
 
 pub(crate) mod tag {
     //! Letters, so that a key in a dump can be recognised. Digests have the
@@ -74,7 +74,7 @@ impl Key {
 
     /// The key for people: parts joined by `, `, nothing unprintable, cut when long.
     pub fn display(&self) -> impl fmt::Display + '_ {
-        Shown(self)
+        KeyDisplay(self)
     }
 
     /// Whether something stands in for a part that the request lacked: its client's address, or one key for all
@@ -130,7 +130,7 @@ impl Key {
 
     /// A long part is kept as its digest.
     fn push_bounded(&mut self, tag: u8, value: &[u8]) {
-        if value.len() > LONGEST_PART {
+        if value.len() > MAX_PART_BYTES {
             self.push(tag.to_ascii_uppercase(), &Sha256::digest(value));
         } else {
             self.push(tag, value);
@@ -166,7 +166,7 @@ impl Key {
 
     #[inline]
     fn push(&mut self, tag: u8, bytes: &[u8]) {
-        let length = bytes.len().min(LONGEST_PART);
+        let length = bytes.len().min(MAX_PART_BYTES);
         self.0.reserve(length + 3);
         self.0.push(tag);
         // LEB128; the bound on parts keeps it to two bytes.
@@ -184,7 +184,7 @@ impl Key {
         std::iter::from_fn(move || {
             let (length, at) = match rest {
                 [_, length @ ..0x80, ..] => (usize::from(*length), 2),
-                [_, 0x80, 1, ..] => (LONGEST_PART, 3),
+                [_, 0x80, 1, ..] => (MAX_PART_BYTES, 3),
                 _ => return None,
             };
             let part = (rest[0], rest.get(at..at + length)?);
@@ -200,11 +200,11 @@ impl fmt::Debug for Key {
     }
 }
 
-struct Shown<'k>(&'k Key);
+struct KeyDisplay<'k>(&'k Key);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for KeyDisplay<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut out = Capped { out: f, left: MOST_SHOWN };
+        let mut out = CappedWriter { out: f, left: MAX_SHOWN_BYTES };
         let mut before = None;
         let mut parts = self.0.parts();
         let all = parts.try_for_each(|(tag, bytes)| {
@@ -261,12 +261,12 @@ fn show_address(bytes: &[u8], out: &mut impl fmt::Write) -> fmt::Result {
 }
 
 /// Passes on so many bytes, then fails.
-struct Capped<'o, 'f> {
+struct CappedWriter<'o, 'f> {
     out: &'o mut fmt::Formatter<'f>,
     left: usize,
 }
 
-impl fmt::Write for Capped<'_, '_> {
+impl fmt::Write for CappedWriter<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         if text.len() > self.left {
             self.left = 0;

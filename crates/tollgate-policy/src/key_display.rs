@@ -3,13 +3,13 @@
 //! `keys` says whether keys are shown whole, `show` which characters of a key that is not, and
 //! `labels` gives names to keys that an operator knows.
 //!
-//! Not here: which keys must not be shown whole, and their tags (`veil`).
+//! Not here: which keys must not be shown whole, and their tags (`redact`).
 
 use std::collections::BTreeMap;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::key::LONGEST_PART;
+use crate::key::MAX_PART_BYTES;
 use crate::settings::KeyPrivacy;
 
 /// How many characters of a redacted value are shown at one end.
@@ -60,7 +60,7 @@ impl KeyDisplay {
 
 /// A long key is kept, and shown, as its digest.
 fn as_shown(key: &str) -> Box<str> {
-    if key.len() <= LONGEST_PART {
+    if key.len() <= MAX_PART_BYTES {
         return key.into();
     }
     let digest = Sha256::digest(key.as_bytes());

@@ -1,14 +1,14 @@
 //! One limit as it works: what it covers, whom it counts, what it grants.
 //!
-//! Not here: how it was written (`written`), how it is found (`matcher`), how
-//! keys are taken from requests (`survey`).
+//! Not here: how it was written (`file_format`), how it is found (`matcher`), how
+//! keys are taken from requests (`match_request`).
 
 use foldhash::HashMap;
 use tollgate_core::{Rule, RuleId, Span};
 
-use crate::apart::Apart;
 use crate::cost::{Cost, Settle};
 use crate::descriptor::DescriptorPattern;
+use crate::envoy_match::EnvoyMatch;
 use crate::key::Key;
 use crate::lookup::members;
 use crate::pattern::{HostPattern, PathPattern};
@@ -47,7 +47,7 @@ pub struct Limit {
     /// Of descriptors; empty means all.
     pub(crate) domains: Vec<Box<str>>,
     /// What it covers, if no request finds it of itself.
-    pub(crate) apart: Option<Apart>,
+    pub(crate) envoy_match: Option<EnvoyMatch>,
     pub(crate) ahead: Option<u64>,
     pub(crate) by: Vec<KeySource>,
     pub(crate) missing: Missing,
@@ -169,14 +169,14 @@ pub struct Soft {
 }
 
 /// How answers call a limit that stands in no policy.
-const UNWRITTEN: &str = "(unwritten)";
+const AD_HOC_NAME: &str = "(unwritten)";
 
 /// The longest name of a limit.
-pub(crate) const LONGEST_NAME: usize = 64;
+pub(crate) const MAX_NAME_BYTES: usize = 64;
 
 /// Whether a limit may be called this: names go into headers and metrics.
 pub(crate) fn is_limit_name(name: &str) -> bool {
-    (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(is_in_limit_name)
+    (1..=MAX_NAME_BYTES).contains(&name.len()) && name.chars().all(is_in_limit_name)
 }
 
 /// Whether a character may stand in a limit's name.
@@ -186,9 +186,9 @@ pub(crate) fn is_in_limit_name(char: char) -> bool {
 
 impl Limit {
     /// For rules that stand in no policy. Its name is none that a policy can give.
-    pub(crate) fn unwritten() -> Self {
+    pub(crate) fn ad_hoc() -> Self {
         Self {
-            name: UNWRITTEN.into(),
+            name: AD_HOC_NAME.into(),
             place: usize::MAX,
             candidate_of: None,
             soft: None,
@@ -199,7 +199,7 @@ impl Limit {
             headers: Vec::new(),
             descriptor: None,
             domains: Vec::new(),
-            apart: None,
+            envoy_match: None,
             ahead: None,
             by: vec![KeySource::Global],
             missing: Missing::default(),
@@ -274,8 +274,8 @@ impl Limit {
     }
 
     /// What a limit covers that no request finds of itself.
-    pub const fn apart(&self) -> Option<&Apart> {
-        self.apart.as_ref()
+    pub const fn envoy_match(&self) -> Option<&EnvoyMatch> {
+        self.envoy_match.as_ref()
     }
 
     /// How much more is handed out with an admitted answer, at most, for a proxy to admit

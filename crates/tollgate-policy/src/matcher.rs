@@ -5,7 +5,7 @@
 //! goes no deeper than the patterns do: a path of ten thousand segments costs no
 //! more than one of sixty, and meets every `/**` on its way.
 //!
-//! Not here: methods and headers, which the survey looks at for the few limits left.
+//! Not here: methods and headers, which `match_request` looks at for the few limits left.
 //!
 //! Invariant: finds what trying each pattern in turn would find. Held by
 //! `tests/matching.rs::the_tree_agrees_with_trying_each_pattern`.
@@ -20,10 +20,10 @@ use crate::pattern::{HostPattern, PathPattern, Segment, without_port};
 pub(crate) type RouteId = u32;
 
 /// Room for what ordinary requests match.
-pub(crate) type Found = SmallVec<[RouteId; 16]>;
+pub(crate) type RouteIds = SmallVec<[RouteId; 16]>;
 
 /// More labels than any name has that resolves (RFC 1035 allows 127 at most).
-const MOST_LABELS: usize = 127;
+const MAX_LABELS: usize = 127;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Matcher {
@@ -48,7 +48,7 @@ impl Matcher {
     }
 
     /// All routes that cover this, in file order. Says how many nodes it looked at.
-    pub(crate) fn find(&self, host: Option<&str>, normal: &str, found: &mut Found) -> usize {
+    pub(crate) fn find(&self, host: Option<&str>, normal: &str, found: &mut RouteIds) -> usize {
         let mut visited = self.any_host.find(normal, found);
         if let Some(host) = host
             && self.asks_for_hosts()
@@ -62,7 +62,7 @@ impl Matcher {
         visited
     }
 
-    fn find_by_host(&self, host: &str, normal: &str, found: &mut Found) -> usize {
+    fn find_by_host(&self, host: &str, normal: &str, found: &mut RouteIds) -> usize {
         let host = without_port(host.trim()).trim_end_matches('.');
         let lower: SmallVec<[u8; 64]> = host.bytes().map(|byte| byte.to_ascii_lowercase()).collect();
         // Lower-casing ASCII keeps UTF-8 whole.
@@ -70,7 +70,7 @@ impl Matcher {
         let mut visited = self.exact.get(host).map_or(0, |tree| tree.find(normal, found));
         if !self.below.is_empty() {
             let mut rest = host;
-            for _ in 0..MOST_LABELS {
+            for _ in 0..MAX_LABELS {
                 let Some((_, parent)) = rest.split_once('.') else { break };
                 visited += self.below.get(parent).map_or(0, |tree| tree.find(normal, found));
                 rest = parent;
@@ -163,7 +163,7 @@ impl Tree {
         if pattern.tail { node.tails.push(route) } else { node.ends.push(route) }
     }
 
-    fn find(&self, normal: &str, found: &mut Found) -> usize {
+    fn find(&self, normal: &str, found: &mut RouteIds) -> usize {
         let rest = normal.strip_prefix('/').unwrap_or(normal);
         self.walk(0, (!rest.is_empty()).then_some(rest), found)
     }
@@ -171,7 +171,7 @@ impl Tree {
     /// `rest` is what follows of the path, `None` at its end. Goes on by itself
     /// while there is one way to go, and recurses where there are two: as deep as
     /// patterns are.
-    fn walk(&self, mut at: u32, mut rest: Option<&str>, found: &mut Found) -> usize {
+    fn walk(&self, mut at: u32, mut rest: Option<&str>, found: &mut RouteIds) -> usize {
         let mut visited = 0;
         while let Some(node) = self.nodes.get(at as usize) {
             visited += 1;

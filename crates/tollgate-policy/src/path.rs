@@ -91,7 +91,7 @@ fn first_odd(path: &[u8]) -> Option<usize> {
     }
     let mut at = 0;
     while let Some(&byte) = path.get(at) {
-        if PLAIN[usize::from(byte)] {
+        if UNESCAPED[usize::from(byte)] {
             at += 1;
             continue;
         }
@@ -127,7 +127,7 @@ fn first_odd(path: &[u8]) -> Option<usize> {
 }
 
 /// Bytes that stand for themselves wherever they stand.
-static PLAIN: [bool; 256] = {
+static UNESCAPED: [bool; 256] = {
     let mut plain = [false; 256];
     let mut byte = 0;
     while byte < 256 {

@@ -10,7 +10,7 @@ use crate::mistake::Mistake;
 use crate::path;
 
 /// Longer patterns are mistakes, and a matcher that follows one can recurse.
-pub(crate) const MOST_SEGMENTS: usize = 64;
+pub(crate) const MAX_SEGMENTS: usize = 64;
 
 /// Which paths an endpoint covers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -85,8 +85,8 @@ impl PathPattern {
             pattern.segment(written, at)?;
             at += written.len() + 1;
         }
-        if pattern.segments.len() > MOST_SEGMENTS {
-            return Err(Mistake::new(format!("an endpoint has at most {MOST_SEGMENTS} segments")));
+        if pattern.segments.len() > MAX_SEGMENTS {
+            return Err(Mistake::new(format!("an endpoint has at most {MAX_SEGMENTS} segments")));
         }
         Ok(pattern)
     }

@@ -1,6 +1,6 @@
 //! A policy that can be served: compiled, indexed, immutable.
 //!
-//! Not here: surveying requests (`survey`), deciding (`tollgate`).
+//! Not here: surveying requests (`match_request`), deciding (`tollgate`).
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -16,7 +16,9 @@ use crate::document::{Document, References};
 use crate::identify::{Identify, View};
 use crate::key::Key;
 use crate::key_display::KeyDisplay;
+use crate::key_text;
 use crate::limit::{Allowance, Limit, Mode};
+use crate::lint::Lint;
 use crate::lists::{List, ListKind};
 use crate::lookup::Lookup;
 use crate::matcher::Matcher;
@@ -25,8 +27,6 @@ use crate::read_headers;
 use crate::request::Request;
 use crate::settings::{ClientAddress, HeaderSettings, KeyPrivacy, PathSettings};
 use crate::source::KeySource;
-use crate::trap::Trap;
-use crate::typed;
 
 /// A policy file that was understood.
 ///
@@ -70,9 +70,9 @@ pub struct Policy {
     pub(crate) settles: bool,
     pub(crate) warnings: Diagnostics,
     /// What the file says to expect, beside what its limits do.
-    pub(crate) expected: Vec<Trap>,
+    pub(crate) expected: Vec<Lint>,
     /// For rules that stand in no policy: whoever asks brings the numbers.
-    pub(crate) unwritten: Limit,
+    pub(crate) ad_hoc: Limit,
     pub(crate) extension: Option<Extension>,
 }
 
@@ -102,7 +102,7 @@ impl Default for Policy {
             settles: false,
             warnings: Diagnostics::default(),
             expected: Vec::new(),
-            unwritten: Limit::unwritten(),
+            ad_hoc: Limit::ad_hoc(),
             extension: None,
         }
     }
@@ -162,8 +162,8 @@ impl Policy {
     }
 
     /// The limit that rules are counted under which stand in no policy. It is in no list.
-    pub const fn unwritten(&self) -> &Limit {
-        &self.unwritten
+    pub const fn ad_hoc(&self) -> &Limit {
+        &self.ad_hoc
     }
 
     /// What works and is probably not meant.
@@ -172,8 +172,8 @@ impl Policy {
     }
 
     /// Whether the file says to expect warnings of this kind, wherever they come from.
-    pub fn expects(&self, trap: Trap) -> bool {
-        self.expected.contains(&trap)
+    pub fn expects(&self, lint: Lint) -> bool {
+        self.expected.contains(&lint)
     }
 
     /// The limits, in file order.
@@ -275,7 +275,7 @@ impl Policy {
     /// that does not depend on the machine.
     pub fn matching_steps<R: Request + ?Sized>(&self, request: &R) -> usize {
         let path = crate::path::normal(request.path());
-        self.matcher.find(request.host(), &path, &mut crate::matcher::Found::new())
+        self.matcher.find(request.host(), &path, &mut crate::matcher::RouteIds::new())
     }
 
     /// The key of a limit from the values of its parts, as operators type them.
@@ -289,7 +289,7 @@ impl Policy {
     /// # use tollgate_policy::{Call, Checks, Policy};
     /// let policy = Policy::parse("limits: [{by: ip, bucket: 10/minute}]")?;
     /// let mut checks = Checks::new();
-    /// policy.survey(&Call::new("GET", "/").ip([203, 0, 113, 9]), &mut checks);
+    /// policy.match_request(&Call::new("GET", "/").ip([203, 0, 113, 9]), &mut checks);
     /// assert_eq!(policy.key(&policy.limits()[0], &["203.0.113.9"]), Some(checks[0].key.clone()));
     /// assert_eq!(policy.key(&policy.limits()[0], &["nobody"]), None);
     /// # Ok::<(), tollgate_policy::Diagnostics>(())
@@ -301,7 +301,7 @@ impl Policy {
             return Some(key);
         }
         if let [KeySource::Descriptor] = limit.by() {
-            let entries = typed::entries(limit, values)?;
+            let entries = key_text::entries(limit, values)?;
             return (!entries.is_empty()).then(|| Key::of_entries(entries));
         }
         if limit.by().len() != values.len() {
@@ -342,7 +342,7 @@ impl Policy {
         for limit in &mut switched.limits {
             limit.mode = mode(limit);
         }
-        switched.unwritten.mode = mode(&switched.unwritten);
+        switched.ad_hoc.mode = mode(&switched.ad_hoc);
         switched
     }
 
@@ -354,7 +354,7 @@ impl Policy {
     /// its callers until now; the limit's own amount continues that of plans and overrides
     /// that are gone.
     #[must_use]
-    pub fn succeeding(mut self, before: &Self) -> Self {
+    pub fn carry_over_from(mut self, before: &Self) -> Self {
         for limit in &mut self.limits {
             let Some(old) = before.limit(&limit.name).filter(|old| old.by == limit.by) else { continue };
             carry_over(&mut limit.rules, &old.rules);

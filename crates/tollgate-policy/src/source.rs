@@ -1,6 +1,6 @@
 //! What a limit counts by: the words of `by`.
 //!
-//! Not here: getting the value out of a request (`survey`).
+//! Not here: getting the value out of a request (`match_request`).
 
 use std::fmt;
 
@@ -45,7 +45,7 @@ pub enum KeySource {
     Entry(Box<str>),
 }
 
-const PLAIN: [(&str, KeySource); 6] = [
+const PLAIN_SOURCES: [(&str, KeySource); 6] = [
     ("ip", KeySource::Ip),
     ("user", KeySource::User),
     ("api_key", KeySource::ApiKey),
@@ -53,9 +53,9 @@ const PLAIN: [(&str, KeySource); 6] = [
     ("global", KeySource::Global),
     ("descriptor", KeySource::Descriptor),
 ];
-const NAMED: [&str; 6] = ["header", "cookie", "query", "path", "claim", "descriptor"];
+const NAMED_SOURCES: [&str; 6] = ["header", "cookie", "query", "path", "claim", "descriptor"];
 /// What other tools call them.
-const ELSEWHERE: [(&str, &str); 14] = [
+const SYNONYMS: [(&str, &str); 14] = [
     ("address", "ip"),
     ("client", "ip"),
     ("client_ip", "ip"),
@@ -86,22 +86,22 @@ impl KeySource {
     }
 
     pub(crate) fn parse(text: &str) -> Result<Self, Mistake> {
-        if let Some((_, source)) = PLAIN.iter().find(|(word, _)| *word == text) {
+        if let Some((_, source)) = PLAIN_SOURCES.iter().find(|(word, _)| *word == text) {
             return Ok(source.clone());
         }
         let Some((kind, name)) = text.split_once(':') else { return Err(Self::unknown(text)) };
         let name_at = kind.len() + 1..text.len();
-        if !NAMED.contains(&kind) {
+        if !NAMED_SOURCES.contains(&kind) {
             let mistake = Mistake::new(format!("unknown key `{}`", short(text))).at(0..kind.len());
             let meant = match kind {
                 "jwt" => Some("claim"),
                 "param" => Some("path"),
                 "entry" | "descriptors" => Some("descriptor"),
-                _ => nearest(kind, NAMED),
+                _ => nearest(kind, NAMED_SOURCES),
             };
             let mistake = match meant {
                 Some(meant) => mistake.meant(format!("{meant}:{name}")),
-                None if PLAIN.iter().any(|(word, _)| *word == kind) => {
+                None if PLAIN_SOURCES.iter().any(|(word, _)| *word == kind) => {
                     mistake.label(format!("`{kind}` takes no name"))
                 }
                 None => mistake,
@@ -130,13 +130,13 @@ impl KeySource {
     fn unknown(text: &str) -> Mistake {
         let mistake = Mistake::new(format!("unknown key `{}`", short(text)));
         let lower = text.to_ascii_lowercase();
-        let elsewhere = ELSEWHERE.iter().find(|(word, _)| *word == lower).map(|(_, here)| *here);
+        let synonyms = SYNONYMS.iter().find(|(word, _)| *word == lower).map(|(_, here)| *here);
         if lower.starts_with("x-") && text.bytes().all(is_token) {
             return mistake.meant(format!("header:{text}"));
         }
-        let mistake = match elsewhere.or_else(|| nearest(text, PLAIN.iter().map(|(word, _)| *word))) {
+        let mistake = match synonyms.or_else(|| nearest(text, PLAIN_SOURCES.iter().map(|(word, _)| *word))) {
             Some(meant) => mistake.meant(meant),
-            None if NAMED.contains(&lower.as_str()) => {
+            None if NAMED_SOURCES.contains(&lower.as_str()) => {
                 mistake.label(format!("which one? write `{lower}:NAME`"))
             }
             None if text.contains('-') && text.bytes().all(is_token) => {

@@ -1,6 +1,6 @@
 //! An ordinary request is surveyed without touching the heap.
 
-use tollgate_policy::{Call, Checks, Descriptor, Policy, Survey};
+use tollgate_policy::{Call, Checks, Descriptor, Matched, Policy};
 use tollgate_testkit::{CountingAllocator, allocations};
 
 #[global_allocator]
@@ -28,7 +28,7 @@ limits:
     let mut checks = Checks::new();
     let allocated = allocations(|| {
         for _ in 0..100 {
-            assert_eq!(policy.survey(&call, &mut checks), Survey::Applies);
+            assert_eq!(policy.match_request(&call, &mut checks), Matched::Applies);
         }
     });
     assert_eq!(checks.len(), 4);
@@ -52,7 +52,7 @@ limits:
     let mut checks = Checks::new();
     let allocated = allocations(|| {
         for _ in 0..100 {
-            assert_eq!(policy.survey(&call, &mut checks), Survey::Applies);
+            assert_eq!(policy.match_request(&call, &mut checks), Matched::Applies);
         }
     });
     assert_eq!(checks.len(), 4);

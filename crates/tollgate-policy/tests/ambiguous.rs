@@ -1,18 +1,18 @@
 //! Requests with several different credentials: they gain nothing by it.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use tollgate_policy::{BlockReason, Call, Checks, Key, Policy, Survey};
+use tollgate_policy::{BlockReason, Call, Checks, Key, Matched, Policy};
 
 /// The key of the only check, as people see it; `refused` and `no check` otherwise.
 fn key_of(policy: &Policy, call: &Call<'_>) -> String {
     let mut checks = Checks::new();
-    match policy.survey(call, &mut checks) {
-        Survey::Applies if checks.is_empty() => "no check".to_owned(),
-        Survey::Applies => checks[0].key.display().to_string(),
-        Survey::Allowed(_) => "allowed".to_owned(),
-        Survey::Denied(_) => "denied".to_owned(),
-        Survey::AmbiguousPath => "ambiguous path".to_owned(),
-        Survey::Blocked(block) => format!("{:?}", block.reason),
+    match policy.match_request(call, &mut checks) {
+        Matched::Applies if checks.is_empty() => "no check".to_owned(),
+        Matched::Applies => checks[0].key.display().to_string(),
+        Matched::Allowed(_) => "allowed".to_owned(),
+        Matched::Denied(_) => "denied".to_owned(),
+        Matched::AmbiguousPath => "ambiguous path".to_owned(),
+        Matched::Blocked(block) => format!("{:?}", block.reason),
     }
 }
 
@@ -218,9 +218,9 @@ fn an_allowed_value_among_others_allows_nothing() {
 fn check_capacity(policy: &str, headers: &[(&str, &str)], expected: Option<u64>) {
     let policy = Policy::parse(policy).unwrap();
     let mut checks = Checks::new();
-    let survey = policy.survey(&get("/", headers), &mut checks);
+    let matched = policy.match_request(&get("/", headers), &mut checks);
     let capacity = checks.first().map(|check| check.rule.quota.capacity());
-    assert_eq!((survey == Survey::Applies, capacity), (expected.is_some(), expected), "{headers:?}");
+    assert_eq!((matched == Matched::Applies, capacity), (expected.is_some(), expected), "{headers:?}");
 }
 
 #[test]
@@ -302,7 +302,7 @@ fn of_several_costs_the_largest_counts() {
         (&[("x-cost", "x")], 1),
     ] {
         let mut checks = Checks::new();
-        policy.survey(&get("/", headers), &mut checks);
+        policy.match_request(&get("/", headers), &mut checks);
         assert_eq!(checks[0].cost, cost, "{headers:?}");
     }
 }
@@ -327,7 +327,7 @@ limits:
     assert_eq!(key_of(&policy, &get("/api/x", &[("x-api-key", "a"), ("x-api-key", "a")])), "a");
     assert_eq!(key_of(&policy, &get("/other", &keys)), "no check");
     let mut checks = Checks::new();
-    assert_eq!(policy.survey(&get("/trial", &keys), &mut checks), Survey::Applies);
+    assert_eq!(policy.match_request(&get("/trial", &keys), &mut checks), Matched::Applies);
     assert_eq!(checks.shadowed()[0].reason, BlockReason::Ambiguous);
 }
 
@@ -336,7 +336,7 @@ fn an_ambiguous_caller_shares_the_allowance_of_callers_without_a_key() {
     let key = |headers: &[(&'static str, &'static str)]| -> Key {
         let policy = by("api_key", "");
         let mut checks = Checks::new();
-        policy.survey(&get("/", headers), &mut checks);
+        policy.match_request(&get("/", headers), &mut checks);
         checks[0].key.clone()
     };
     assert_eq!(key(&[("x-api-key", "a"), ("x-api-key", "b")]), key(&[]));

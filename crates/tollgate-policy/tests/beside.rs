@@ -91,7 +91,7 @@ fn a_request_meets_the_limit_first_and_its_candidate_then() {
     let policy = parse(TRIED);
     let mut checks = Checks::new();
     let client = Call::new("GET", "/search").host("example.com").header("X-Client", "web");
-    policy.survey(&client.ip([203, 0, 113, 9]).header("X-API-Key", "k"), &mut checks);
+    policy.match_request(&client.ip([203, 0, 113, 9]).header("X-API-Key", "k"), &mut checks);
     let found: Vec<_> = checks.iter().map(|it| (&*it.rule.name, it.cost)).collect();
     assert_eq!(
         found,
@@ -133,7 +133,7 @@ fn a_derived_name_never_takes_that_of_a_candidate() {
 fn usage_of_limit_and_candidate_is_carried_over_apart() {
     let before = parse("limits: [{name: a, by: ip, bucket: 9/m, candidate: {bucket: 5/m}}]");
     let after =
-        parse("limits: [{name: a, by: ip, bucket: 8/m, candidate: {bucket: 4/m}}]").succeeding(&before);
+        parse("limits: [{name: a, by: ip, bucket: 8/m, candidate: {bucket: 4/m}}]").carry_over_from(&before);
     for (limit, old) in after.limits().iter().zip(before.limits()) {
         let ids: Vec<_> = limit.rules()[0].predecessors().map(|it| it.id).collect();
         assert_eq!(ids, [old.rules()[0].id]);
@@ -179,7 +179,7 @@ fn ten_thousand_limits_are_switched_and_keep_their_ids() {
     }
     let off = policy.with_modes(|_| Mode::Off);
     let mut checks = Checks::new();
-    off.survey(&Call::new("GET", "/e7/x").ip([203, 0, 113, 9]), &mut checks);
+    off.match_request(&Call::new("GET", "/e7/x").ip([203, 0, 113, 9]), &mut checks);
     assert!(checks.is_empty());
     assert_eq!(policy.limit("n7").map(Limit::mode), Some(Mode::Enforce), "the file is as it was");
 }

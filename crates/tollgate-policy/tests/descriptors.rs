@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tollgate_core::Bucket;
 use tollgate_policy::{
-    BlockReason, Call, Checks, Descriptor, KeySource, LimitBuilder, Mode, Policy, Request, Survey,
+    BlockReason, Call, Checks, Descriptor, KeySource, LimitBuilder, Matched, Mode, Policy, Request,
 };
 
 type Entries<'a> = &'a [(&'a str, &'a str)];
@@ -20,7 +20,7 @@ fn in_domain<'a>(domain: &'a str, entries: Entries<'a>) -> Call<'a> {
 /// The limits that a request meets, each with its key.
 fn met(policy: &Policy, request: &impl Request) -> Vec<String> {
     let mut checks = Checks::new();
-    policy.survey(request, &mut checks);
+    policy.match_request(request, &mut checks);
     checks.iter().map(|check| format!("{}: {}", check.rule.name, check.key.display())).collect()
 }
 
@@ -118,37 +118,40 @@ limits:
 ",
     )
     .unwrap();
-    let survey = |entries: Entries<'_>| {
+    let matched = |entries: Entries<'_>| {
         let mut checks = Checks::new();
-        let survey = policy.survey(&in_domain("edge", entries), &mut checks);
+        let matched = policy.match_request(&in_domain("edge", entries), &mut checks);
         let found: Vec<_> =
             checks.iter().map(|it| format!("{} {} costs {}", it.rule.name, it.rule.quota, it.cost)).collect();
-        let survey = match survey {
-            Survey::Applies => "applies".to_owned(),
-            Survey::Allowed(entry) => format!("allowed {entry}"),
-            Survey::Denied(entry) => format!("denied {entry}"),
-            Survey::Blocked(block) => format!("{} blocks: {:?}", block.limit.name(), block.reason),
-            Survey::AmbiguousPath => "ambiguous".to_owned(),
+        let matched = match matched {
+            Matched::Applies => "applies".to_owned(),
+            Matched::Allowed(entry) => format!("allowed {entry}"),
+            Matched::Denied(entry) => format!("denied {entry}"),
+            Matched::Blocked(block) => format!("{} blocks: {:?}", block.limit.name(), block.reason),
+            Matched::AmbiguousPath => "ambiguous".to_owned(),
         };
-        (survey, found)
+        (matched, found)
     };
     let free = ["users token-bucket 10/minute costs 2", "users.candidate token-bucket 5/minute costs 2"];
-    assert_eq!(survey(&[("plan", "free"), ("user", "ann")]), ("applies".into(), free.map(Into::into).into()));
-    let gold = survey(&[("plan", "gold"), ("user", "ann")]);
+    assert_eq!(
+        matched(&[("plan", "free"), ("user", "ann")]),
+        ("applies".into(), free.map(Into::into).into())
+    );
+    let gold = matched(&[("plan", "gold"), ("user", "ann")]);
     assert_eq!(gold.1[0], "users token-bucket 100/minute costs 2");
     let override_ = format!("users blocks: {:?}", BlockReason::Override);
-    assert_eq!(survey(&[("plan", "gold"), ("user", "eve")]).0, override_);
-    assert_eq!(survey(&[("plan", "banned"), ("user", "a")]).0, "users blocks: Plan");
+    assert_eq!(matched(&[("plan", "gold"), ("user", "eve")]).0, override_);
+    assert_eq!(matched(&[("plan", "banned"), ("user", "a")]).0, "users blocks: Plan");
     assert_eq!(
-        survey(&[("plan", "gold"), ("user", "root")]).1,
+        matched(&[("plan", "gold"), ("user", "root")]).1,
         ["users.candidate token-bucket 5/minute costs 2"]
     );
-    assert_eq!(survey(&[("job", "mail"), ("user", "ann")]).1, ["one-open token-bucket 9/second costs 1"]);
-    assert_eq!(survey(&[("job", "mail"), ("user", "bob")]).0, "one-open blocks: Override");
-    assert_eq!(survey(&[("remote_address", "198.51.100.7")]).0, "denied ip: 198.51.100.0/24");
-    assert_eq!(survey(&[("remote_address", "10.1.2.3")]).0, "allowed ip: 10.0.0.0/8");
-    assert_eq!(survey(&[("plan", "gold"), ("user", "mallory")]).0, "denied user: mallory");
-    assert!(survey(&[("country", "yy")]).0.starts_with("denied descriptor:country"));
+    assert_eq!(matched(&[("job", "mail"), ("user", "ann")]).1, ["one-open token-bucket 9/second costs 1"]);
+    assert_eq!(matched(&[("job", "mail"), ("user", "bob")]).0, "one-open blocks: Override");
+    assert_eq!(matched(&[("remote_address", "198.51.100.7")]).0, "denied ip: 198.51.100.0/24");
+    assert_eq!(matched(&[("remote_address", "10.1.2.3")]).0, "allowed ip: 10.0.0.0/8");
+    assert_eq!(matched(&[("plan", "gold"), ("user", "mallory")]).0, "denied user: mallory");
+    assert!(matched(&[("country", "yy")]).0.starts_with("denied descriptor:country"));
 }
 
 #[test]
@@ -165,7 +168,7 @@ fn an_empty_value_is_a_missing_one_and_never_a_way_around() {
     assert_eq!(met(&policy("shared"), &empty), ["user-by-user: without"]);
     assert_eq!(met(&policy("skip"), &empty), [""; 0]);
     let refusing = policy("refuse");
-    assert!(matches!(refusing.survey(&empty, &mut Checks::new()), Survey::Blocked(_)));
+    assert!(matches!(refusing.match_request(&empty, &mut Checks::new()), Matched::Blocked(_)));
 }
 
 #[test]
@@ -173,7 +176,7 @@ fn what_the_caller_says_it_costs_counts() {
     let policy = Policy::parse("limits: [{descriptor: [user], cost: 3, bucket: 9/s}]").unwrap();
     let cost = |call: &Call<'_>| {
         let mut checks = Checks::new();
-        policy.survey(call, &mut checks);
+        policy.match_request(call, &mut checks);
         checks[0].cost
     };
     let call = in_domain("edge", &[("user", "ann")]);
@@ -223,7 +226,7 @@ fn operators_type_keys_as_they_are_shown_or_only_what_is_open() {
     }
     let met = in_domain("edge", &[("plan", "gold"), ("user", "ann"), ("path", "/v1/x")]);
     let mut checks = Checks::new();
-    policy.survey(&met, &mut checks);
+    policy.match_request(&met, &mut checks);
     assert_eq!(policy.key(checks[0].limit, &["ann", "/v1/x"]).unwrap(), checks[0].key);
 }
 
@@ -234,7 +237,7 @@ fn words_are_shown_and_values_as_privacy_says() {
             Policy::parse(&format!("privacy: {{keys: {privacy}}}\nlimits: [{{{limit}, bucket: 1/s}}]"));
         let policy = policy.unwrap();
         let mut checks = Checks::new();
-        policy.survey(&in_domain("edge", entries), &mut checks);
+        policy.match_request(&in_domain("edge", entries), &mut checks);
         policy.show_key(checks[0].limit, &checks[0].key, &RandomState::new())
     };
     let users = "descriptor: [plan, user]";
@@ -261,7 +264,7 @@ fn entries_of_another_cut_are_other_keys() {
     let two = Policy::parse("limits: [{descriptor: [a, b], bucket: 1/s}]").unwrap();
     let key = |entries: Entries<'_>| {
         let mut checks = Checks::new();
-        two.survey(&in_domain("edge", entries), &mut checks);
+        two.match_request(&in_domain("edge", entries), &mut checks);
         checks[0].key.clone()
     };
     assert_ne!(key(&[("a", "x"), ("b", "yz")]), key(&[("a", "xy"), ("b", "z")]));
@@ -275,9 +278,9 @@ fn usage_is_carried_over_while_the_key_stays() {
             .unwrap()
     };
     let before = parse("[plan=gold, user]", "by: 'descriptor:user',");
-    let wider = parse("[plan, user]", "by: 'descriptor:user',").succeeding(&before);
+    let wider = parse("[plan, user]", "by: 'descriptor:user',").carry_over_from(&before);
     assert_eq!(wider.limits()[0].rules()[0].id, before.limits()[0].rules()[0].id);
-    let other = parse("[plan=gold, user]", "").succeeding(&before);
+    let other = parse("[plan=gold, user]", "").carry_over_from(&before);
     assert_ne!(other.limits()[0].rules()[0].id, before.limits()[0].rules()[0].id);
     assert_eq!(other.limits()[0].rules()[0].predecessors().count(), 0);
 }
@@ -370,7 +373,7 @@ fn a_switched_off_limit_is_not_met_and_one_in_shadow_only_notes() {
     assert_eq!(met(&off, &in_domain("edge", &[("user", "ann")])), [""; 0]);
     let shadow = policy.with_modes(|_| Mode::Shadow);
     let mut checks = Checks::new();
-    assert_eq!(shadow.survey(&in_domain("edge", &[("user", "")]), &mut checks), Survey::Applies);
+    assert_eq!(shadow.match_request(&in_domain("edge", &[("user", "")]), &mut checks), Matched::Applies);
     assert_eq!(checks.shadowed().len(), 1);
 }
 
@@ -417,7 +420,7 @@ fn hostile_descriptors_are_met_with_bounded_work_and_keys() {
         assert_eq!(met(&policy, &in_domain("edge", &[("x", &long)])).len(), 1);
     }
     let mut checks = Checks::new();
-    policy.survey(&in_domain("edge", &[("x", &long)]), &mut checks);
+    policy.match_request(&in_domain("edge", &[("x", &long)]), &mut checks);
     assert!(checks[0].key.as_bytes().len() < 64, "a long value is kept as its digest");
     let thousands = vec![("x", "y"); 100_000];
     assert_eq!(met(&policy, &in_domain("edge", &thousands)), [""; 0]);
@@ -457,7 +460,7 @@ proptest! {
         for (domain, entries) in &descriptors {
             let entries: Vec<_> = entries.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
             let mut checks = Checks::new();
-            policy.survey(&in_domain(domain, &entries), &mut checks);
+            policy.match_request(&in_domain(domain, &entries), &mut checks);
             let found: Vec<_> = checks.iter().map(|check| check.limit.name()).collect();
             let covers = |limit: &&tollgate_policy::Limit| {
                 limit.descriptor().unwrap().covers(&entries)

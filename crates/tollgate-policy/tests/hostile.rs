@@ -85,7 +85,7 @@ proptest! {
         let target = format!("{path}?{query}");
         let call = Call::new(&method, &target).host(&host).header(name, &header).header("x-client", "1").header("x-version", "2");
         let mut checks = Checks::new();
-        policy.survey(&call, &mut checks);
+        policy.match_request(&call, &mut checks);
         checks.iter().for_each(|check| drop(check.key.display().to_string()));
     }
 }
@@ -154,7 +154,7 @@ fn a_caller_who_names_two_keys_is_counted_as_one_who_names_none() {
     let policy = tollgate_policy::Policy::parse("limits: [{by: api_key, bucket: 1/minute}]").unwrap();
     let key = |lines: &[&str]| {
         let mut checks = tollgate_policy::Checks::new();
-        policy.survey(&Repeated(lines), &mut checks);
+        policy.match_request(&Repeated(lines), &mut checks);
         checks[0].key.clone()
     };
     assert_eq!(key(&["a", "b"]), key(&[]));

@@ -3,14 +3,14 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use tollgate_policy::{Call, Checks, Key, LONGEST_PART, Policy};
+use tollgate_policy::{Call, Checks, Key, MAX_PART_BYTES, Policy};
 
 const SEED: u64 = 0x0070_6f6c_6963_7902;
 
 fn key(policy: &Policy, user: &[u8], tenant: &[u8]) -> Key {
     let call = Call::new("GET", "/").header("x-user-id", user).header("x-tenant-id", tenant);
     let mut checks = Checks::new();
-    policy.survey(&call, &mut checks);
+    policy.match_request(&call, &mut checks);
     checks[0].key.clone()
 }
 
@@ -33,7 +33,7 @@ proptest! {
     #[test]
     fn keys_are_bounded_and_printable(user in prop::collection::vec(any::<u8>(), 0..600), tenant in any::<Vec<u8>>()) {
         let key = key(&policy(), &user, &tenant);
-        prop_assert!(key.as_bytes().len() <= 2 * (LONGEST_PART + 3));
+        prop_assert!(key.as_bytes().len() <= 2 * (MAX_PART_BYTES + 3));
         let shown = key.display().to_string();
         prop_assert!(shown.len() <= 260 && !shown.chars().any(char::is_control), "{shown} with seed {SEED:#x}");
     }
@@ -53,7 +53,7 @@ fn parts() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
 #[test]
 fn a_long_value_is_kept_as_its_digest_and_never_equals_a_short_one() {
     let policy = policy();
-    let long = vec![b'x'; LONGEST_PART + 1];
+    let long = vec![b'x'; MAX_PART_BYTES + 1];
     let kept = key(&policy, &long, b"t");
     assert!(kept.display().to_string().starts_with("sha256:"));
     // Whoever sends the digest itself is somebody else.

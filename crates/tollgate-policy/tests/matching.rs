@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tollgate_policy::path::{Readings, literal, normal};
-use tollgate_policy::{Call, Checks, PathSettings, Policy, Survey};
+use tollgate_policy::{Call, Checks, Matched, PathSettings, Policy};
 
 /// Fixed, so that a failure on one machine is a failure on all; printed with it.
 const SEED: u64 = 0x0070_6f6c_6963_7901;
@@ -44,7 +44,7 @@ fn compile(patterns: &[String]) -> Policy {
 
 fn matched(policy: &Policy, path: &str) -> Vec<String> {
     let mut checks = Checks::new();
-    assert_eq!(policy.survey(&Call::new("GET", path), &mut checks), Survey::Applies);
+    assert_eq!(policy.match_request(&Call::new("GET", path), &mut checks), Matched::Applies);
     checks.iter().map(|check| check.limit.name().to_owned()).collect()
 }
 
@@ -151,7 +151,7 @@ fn ten_thousand_limits_compile_and_a_walk_visits_few_nodes() {
         assert!(steps <= 3 * depth, "{path}: {steps} nodes");
     }
     let mut checks = Checks::new();
-    policy.survey(&Call::new("GET", "/api/v1/service-0/things-100/7").api_key("k"), &mut checks);
+    policy.match_request(&Call::new("GET", "/api/v1/service-0/things-100/7").api_key("k"), &mut checks);
     let names: Vec<_> = checks.iter().map(|check| check.limit.name()).collect();
     assert_eq!(names, ["api-v1-service-0-things-100-id-by-api_key"]);
 }

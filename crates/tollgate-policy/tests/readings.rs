@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tollgate_policy::path::{Readings, normal, without_dot_segments};
-use tollgate_policy::{Call, Checks, PathSettings, Policy, Survey};
+use tollgate_policy::{Call, Checks, Matched, PathSettings, Policy};
 
 /// Fixed, so that a failure on one machine is a failure on all; printed with it.
 const SEED: u64 = 0x7265_6164_696e_6701;
@@ -177,7 +177,7 @@ fn reached(segments: &Segments) -> Option<(&'static str, Option<String>)> {
 
 fn charged(policy: &Policy, path: &str) -> Vec<(String, String)> {
     let mut checks = Checks::new();
-    assert_eq!(policy.survey(&Call::new("GET", path), &mut checks), Survey::Applies);
+    assert_eq!(policy.match_request(&Call::new("GET", path), &mut checks), Matched::Applies);
     checks.iter().map(|it| (it.limit.name().to_owned(), it.key.display().to_string())).collect()
 }
 
@@ -329,10 +329,13 @@ fn an_exception_holds_only_under_every_reading() {
     .unwrap();
     let mut checks = Checks::new();
     for path in ["/healthz", "/healthz/", "/metrics", "/metrics/cpu", "/metrics/a%2fb"] {
-        assert!(matches!(policy.survey(&Call::new("GET", path), &mut checks), Survey::Allowed(_)), "{path}");
+        assert!(
+            matches!(policy.match_request(&Call::new("GET", path), &mut checks), Matched::Allowed(_)),
+            "{path}"
+        );
     }
     for path in ["/static", "/static/a.css", "/static/a%2fb", "/static/a;v=1", "/"] {
-        assert_eq!(policy.survey(&Call::new("GET", path), &mut checks), Survey::Applies);
+        assert_eq!(policy.match_request(&Call::new("GET", path), &mut checks), Matched::Applies);
         assert!(checks.is_empty(), "{path}");
     }
     for path in [
@@ -355,7 +358,7 @@ fn an_exception_holds_only_under_every_reading() {
         "/%2f",
         "/x%2f..",
     ] {
-        assert_eq!(policy.survey(&Call::new("GET", path), &mut checks), Survey::Applies, "{path}");
+        assert_eq!(policy.match_request(&Call::new("GET", path), &mut checks), Matched::Applies, "{path}");
         assert_eq!(checks.len(), 1, "{path}");
     }
     for path in [
@@ -366,7 +369,10 @@ fn an_exception_holds_only_under_every_reading() {
         "/healthz/..%2finternal",
         "/internal;x",
     ] {
-        assert!(matches!(policy.survey(&Call::new("GET", path), &mut checks), Survey::Denied(_)), "{path}");
+        assert!(
+            matches!(policy.match_request(&Call::new("GET", path), &mut checks), Matched::Denied(_)),
+            "{path}"
+        );
     }
 }
 
@@ -376,7 +382,7 @@ fn a_limit_or_list_on_paths_says_nothing_about_descriptors() {
     let policy = Policy::parse(text).unwrap();
     let descriptor = tollgate_policy::Descriptor { domain: "edge", entries: &[("user", "ann")] };
     let mut checks = Checks::new();
-    assert_eq!(policy.survey(&Call::described(descriptor), &mut checks), Survey::Applies);
+    assert_eq!(policy.match_request(&Call::described(descriptor), &mut checks), Matched::Applies);
     assert_eq!(checks.len(), 1);
 }
 
@@ -386,15 +392,15 @@ fn ambiguous_paths_are_refused_where_the_policy_says_so() {
         let text = format!("{setting}\nlimits: [{{name: site, by: global, bucket: 3/hour}}]");
         let policy = Policy::parse(&text).unwrap();
         let mut checks = Checks::new();
-        let mut survey = |path: &str| policy.survey(&Call::new("GET", path), &mut checks);
+        let mut matched = |path: &str| policy.match_request(&Call::new("GET", path), &mut checks);
         for path in ["/a", "/a/", "/a//b", "/a%20b", "/a.", "/.well-known/x", "/caf%C3%A9", "/a%252fb", "/"] {
-            assert_eq!(survey(path), Survey::Applies, "{setting}: {path}");
+            assert_eq!(matched(path), Matched::Applies, "{setting}: {path}");
         }
         for path in [
             "/a%2fb", "/a;b", "/a\\b", "/a%5cb", "/a/../b", "/a/%2e/b", "//a/b", "/a%00", "/a%3fb",
             "/a%c0%af", "/a%09b", "/a%0ab", "/a%0Db",
         ] {
-            assert_eq!(survey(path), Survey::AmbiguousPath, "{setting}: {path}");
+            assert_eq!(matched(path), Matched::AmbiguousPath, "{setting}: {path}");
         }
     }
 }
@@ -436,10 +442,13 @@ fn case_is_ignored_where_the_policy_says_so() {
     }
     assert_eq!(charged(&policy, "/USERS/Bob"), charged(&policy, "/users/bOB"));
     let mut checks = Checks::new();
-    assert!(matches!(policy.survey(&Call::new("GET", "/healthz"), &mut checks), Survey::Allowed(_)));
-    assert!(matches!(policy.survey(&Call::new("GET", "/users/ANN"), &mut checks), Survey::Blocked(_)));
+    assert!(matches!(policy.match_request(&Call::new("GET", "/healthz"), &mut checks), Matched::Allowed(_)));
+    assert!(matches!(
+        policy.match_request(&Call::new("GET", "/users/ANN"), &mut checks),
+        Matched::Blocked(_)
+    ));
     let bob = policy.key(&policy.limits()[1], &["BOB"]);
-    policy.survey(&Call::new("GET", "/users/bob"), &mut checks);
+    policy.match_request(&Call::new("GET", "/users/bob"), &mut checks);
     assert_eq!(bob, Some(checks[0].key.clone()), "operators may type it in any case");
 }
 
@@ -448,7 +457,7 @@ fn a_path_with_too_many_readings_is_refused() {
     let policy = policy();
     let mut checks = Checks::new();
     let hostile = format!("/{}", "a;%2f%5c%3b%00%u002f\\".repeat(500));
-    assert_eq!(policy.survey(&Call::new("GET", &hostile), &mut checks), Survey::AmbiguousPath);
+    assert_eq!(policy.match_request(&Call::new("GET", &hostile), &mut checks), Matched::AmbiguousPath);
     let long = format!("/proxy/https%3A%2F%2Fexample.com%2F{}", "x".repeat(15_000));
-    assert_eq!(policy.survey(&Call::new("GET", &long), &mut checks), Survey::Applies);
+    assert_eq!(policy.match_request(&Call::new("GET", &long), &mut checks), Matched::Applies);
 }

@@ -28,10 +28,10 @@ use crate::settings::Address;
 use crate::shared::Shared;
 
 /// Between two questions for the map.
-const REST: Span = Span::from_millis(100);
+const MAP_REFRESH_INTERVAL: Span = Span::from_millis(100);
 
 /// How long the map may take.
-const PATIENCE: Duration = Duration::from_secs(2);
+const MAP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A cluster, as it was last seen.
 pub(crate) struct Cluster {
@@ -78,7 +78,7 @@ impl Cluster {
                 if let Some(link) = map.owners[partition].as_ref().and_then(|owner| map.links.get(owner)) {
                     return Ok(Arc::clone(link));
                 }
-                let is_fresh = self.shared.clock.now().since(map.asked) < REST;
+                let is_fresh = self.shared.clock.now().since(map.asked) < MAP_REFRESH_INTERVAL;
                 if !map.asking && is_fresh {
                     return Err(map.failure.clone());
                 }
@@ -109,11 +109,11 @@ impl Cluster {
 
     fn refresh(self: &Arc<Self>, map: &mut Map) {
         let now = self.shared.clock.now();
-        if map.asking || now.since(map.asked) < REST {
+        if map.asking || now.since(map.asked) < MAP_REFRESH_INTERVAL {
             return;
         }
         map.asking = true;
-        let question = Question { cluster: Arc::clone(self), told: None };
+        let question = MapQuery { cluster: Arc::clone(self), reply: None };
         tokio::spawn(question.run(map.links.values().cloned().collect()));
     }
 }
@@ -122,39 +122,39 @@ impl Cluster {
 type Range = (u16, u16, Address);
 
 /// A question for the map. One that is dropped with its runtime was not answered.
-struct Question {
+struct MapQuery {
     cluster: Arc<Cluster>,
-    told: Option<Result<Vec<Range>, Failure>>,
+    reply: Option<Result<Vec<Range>, Failure>>,
 }
 
-impl Question {
+impl MapQuery {
     async fn run(mut self, links: Vec<Arc<Link>>) {
         let mut asked = JoinSet::new();
         for link in links {
-            asked.spawn(tokio::time::timeout(PATIENCE, ask(link)));
+            asked.spawn(tokio::time::timeout(MAP_TIMEOUT, ask(link)));
         }
         let mut failure = Failure::refused("no node of the cluster answers");
-        while let Some(told) = asked.join_next().await {
-            match told {
+        while let Some(reply) = asked.join_next().await {
+            match reply {
                 Ok(Ok(Ok(ranges))) => {
-                    self.told = Some(Ok(ranges));
+                    self.reply = Some(Ok(ranges));
                     return;
                 }
                 Ok(Ok(Err(why))) => failure = why,
                 Ok(Err(_)) | Err(_) => {}
             }
         }
-        self.told = Some(Err(failure));
+        self.reply = Some(Err(failure));
     }
 }
 
-impl Drop for Question {
+impl Drop for MapQuery {
     fn drop(&mut self) {
         let cluster = &self.cluster;
         let mut map = cluster.map();
         map.asking = false;
         map.asked = cluster.shared.clock.now();
-        match self.told.take() {
+        match self.reply.take() {
             None => {}
             Some(Err(why)) => map.failure = why,
             Some(Ok(ranges)) => {
@@ -185,11 +185,11 @@ async fn ask(link: Arc<Link>) -> Result<Vec<Range>, Failure> {
     let (mut connection, number) = link.connection().await?;
     let mut command = Cmd::new();
     command.arg("CLUSTER").arg("SLOTS");
-    let told = match connection.query(&command).await {
-        Ok(told) => told.map_err(|error| link.failed(number, &error))?,
+    let reply = match connection.query(&command).await {
+        Ok(reply) => reply.map_err(|error| link.failed(number, &error))?,
         Err(unsent) => return Err(link.ended(number, &unsent)),
     };
-    let Value::Array(ranges) = told else { return Err(Failure::failed("`CLUSTER SLOTS` told no slots")) };
+    let Value::Array(ranges) = reply else { return Err(Failure::failed("`CLUSTER SLOTS` told no slots")) };
     Ok(ranges.iter().filter_map(|range| read_range(range, &link)).collect())
 }
 

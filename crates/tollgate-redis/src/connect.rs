@@ -14,14 +14,14 @@ use crate::failure::explain;
 use crate::settings::{Address, RedisSettings, Topology};
 
 /// Below this a script's effects cannot be replicated, and its clock not be read.
-const OLDEST: u32 = 5;
+const MIN_REDIS_MAJOR: u32 = 5;
 
 /// Waiting for answers is bounded by whoever waits; the library's own patience must only
 /// not be shorter.
-const PATIENCE: Duration = Duration::from_secs(30);
+const LIBRARY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long the library gives each sentinel.
-const SENTINEL: Duration = Duration::from_secs(1);
+const SENTINEL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long connecting to one server may take. Short, because the first packet of a
 /// connection is repeated only after a second, and a new attempt is sooner; but a place
@@ -55,7 +55,7 @@ pub(crate) fn longest_attempt(settings: &RedisSettings, target: &Target) -> Dura
     match (target, &settings.topology) {
         (Target::Named, Topology::Sentinel { sentinels, .. }) => {
             let sentinels = u32::try_from(sentinels.len()).unwrap_or(u32::MAX).min(16);
-            sentinels * SENTINEL + 2 * each
+            sentinels * SENTINEL_TIMEOUT + 2 * each
         }
         _ => 2 * each,
     }
@@ -78,7 +78,7 @@ pub(crate) async fn connect(
 async fn dial(settings: &RedisSettings, target: &Target) -> RedisResult<MultiplexedConnection> {
     let patience = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(dialling(settings)))
-        .set_response_timeout(Some(PATIENCE));
+        .set_response_timeout(Some(LIBRARY_TIMEOUT));
     let address = match (target, &settings.topology) {
         (Target::Node(address), _) | (Target::Named, Topology::Standalone(address)) => address,
         (Target::Named, Topology::Sentinel { .. }) => return dial_primary(settings, &patience).await,
@@ -165,7 +165,7 @@ fn install_crypto() {
 async fn look_at(connection: &mut MultiplexedConnection, target: &Target) -> Result<(), String> {
     let mut info = Cmd::new();
     info.arg("INFO").arg("server");
-    let told = match connection.req_packed_command(&info).await.and_then(Value::extract_error) {
+    let reply = match connection.req_packed_command(&info).await.and_then(Value::extract_error) {
         Ok(Value::BulkString(text)) => String::from_utf8_lossy(&text).into_owned(),
         Ok(Value::VerbatimString { text, .. }) => text,
         // It wants a password and got none.
@@ -173,7 +173,7 @@ async fn look_at(connection: &mut MultiplexedConnection, target: &Target) -> Res
         _ => return Ok(()),
     };
     let find =
-        |name: &str| told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
+        |name: &str| reply.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
     if matches!(target, Target::Named) && find("redis_mode") == Some("cluster") {
         return Err("this server is a node of a cluster: write `redis-cluster://`".to_owned());
     }
@@ -182,9 +182,11 @@ async fn look_at(connection: &mut MultiplexedConnection, target: &Target) -> Res
             .split('.')
             .next()
             .and_then(|major| major.parse().ok())
-            .is_some_and(|major: u32| major < OLDEST)
+            .is_some_and(|major: u32| major < MIN_REDIS_MAJOR)
     {
-        return Err(format!("Redis {version} is too old: Tollgate needs {OLDEST}.0 or newer, or Valkey"));
+        return Err(format!(
+            "Redis {version} is too old: Tollgate needs {MIN_REDIS_MAJOR}.0 or newer, or Valkey"
+        ));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A draft as the script reads it: one `MessagePack` array of whole numbers.
+//! A batch as the script reads it: one `MessagePack` array of whole numbers.
 //!
 //! Everything that needs more than a double's 53 bits is worked out here and handed
 //! over in two parts: the price of some units of a bucket is ticks and grains.
@@ -6,61 +6,61 @@
 //! if it has another, it says so and is asked again.
 
 use tollgate_core::{
-    Adjustment, Algorithm, Bucket, Calendar, Demand, Overdraft, Quota, TickBucket, Timestamp, Window,
+    Adjustment, Algorithm, Amount, Bucket, Calendar, Overdraft, Quota, TickBucket, Timestamp, Window,
 };
 
-use crate::draft::{Asked, Draft, Item};
+use crate::batch::{BatchBuilder, CheckRequest, Item};
 
 /// More units than any limit holds or ever owes: what is larger means the same.
-const MANY: u64 = 1 << 50;
+const MAX_UNITS: u64 = 1 << 50;
 
 /// The shortest era that there is.
-const ERA: u64 = 1_000_000;
+const MIN_EPOCH: u64 = 1_000_000;
 
 /// A bucket's expiry is set anew once in an era, a sixteenth of the time it takes to
 /// fill, and no more than that is it kept longer than it counts. Buckets that share their
 /// states share their eras: who relies on an expiry relies on what another has set.
-fn era(bucket: &Bucket, fill_time: u64) -> u64 {
-    if bucket.is_shared() { ERA } else { (fill_time / 16).max(ERA) }
+fn epoch(bucket: &Bucket, fill_time: u64) -> u64 {
+    if bucket.is_shared() { MIN_EPOCH } else { (fill_time / 16).max(MIN_EPOCH) }
 }
 
-/// The draft as bytes for the script that knows everything, or for the plain one if
+/// The batch as bytes for the script that knows everything, or for the plain one if
 /// that is enough for it (`true`).
-pub(crate) fn encode(draft: &Draft, now: Timestamp) -> (bool, Vec<u8>) {
-    match encode_plain(draft) {
+pub(crate) fn encode(batch: &BatchBuilder, now: Timestamp) -> (bool, Vec<u8>) {
+    match encode_plain(batch) {
         Some(plain) => (true, plain),
-        None => (false, encode_general(draft, now)),
+        None => (false, encode_general(batch, now)),
     }
 }
 
 /// For the plain script; `None` where more is asked than it knows.
-fn encode_plain(draft: &Draft) -> Option<Vec<u8>> {
-    let mut out = Writer::new(64 + 16 * draft.items.len());
-    out.number(draft.rules.len() as u64);
-    for (_, quota) in &draft.rules {
+fn encode_plain(batch: &BatchBuilder) -> Option<Vec<u8>> {
+    let mut out = Writer::new(64 + 16 * batch.items.len());
+    out.number(batch.rules.len() as u64);
+    for (_, quota) in &batch.rules {
         let Quota::Bucket(bucket) = quota else { return None };
         let full = bucket.in_ticks()?.full();
         out.number(full);
-        out.number(era(bucket, full));
-        out.number(deepest(bucket).0);
+        out.number(epoch(bucket, full));
+        out.number(max_debt(bucket).0);
     }
-    for key in &draft.keys {
+    for key in &batch.keys {
         if !key.before.is_empty() {
             return None;
         }
         out.number(key.rule as u64 + 1);
     }
-    out.number(draft.items.len() as u64);
-    for item in &draft.items {
+    out.number(batch.items.len() as u64);
+    for item in &batch.items {
         let Item::Requests { checks, many } = item else { return None };
         out.number(*many as u64);
         out.number(checks.len() as u64);
         for asked in checks {
-            let (Demand::Exactly(units), true, false) = (asked.demand, asked.binding, asked.count_denied)
+            let (Amount::Exactly(units), true, false) = (asked.amount, asked.binding, asked.count_denied)
             else {
                 return None;
             };
-            let bucket = plain(quota_of(draft, asked.key))?;
+            let bucket = plain(quota_of(batch, asked.key))?;
             out.number(asked.key as u64 + 1);
             // What can never be had costs more than there ever is.
             out.number(bucket.price(units).unwrap_or(bucket.full() + 1));
@@ -77,32 +77,32 @@ const fn plain(quota: &Quota) -> Option<&TickBucket> {
 }
 
 /// For a server that is believed to have this time.
-fn encode_general(draft: &Draft, now: Timestamp) -> Vec<u8> {
-    let mut out = Writer::new(64 + 24 * draft.rules.len() + 32 * draft.items.len());
-    out.number(draft.rules.len() as u64);
-    for (_, quota) in &draft.rules {
+fn encode_general(batch: &BatchBuilder, now: Timestamp) -> Vec<u8> {
+    let mut out = Writer::new(64 + 24 * batch.rules.len() + 32 * batch.items.len());
+    out.number(batch.rules.len() as u64);
+    for (_, quota) in &batch.rules {
         write_quota(&mut out, quota, now);
     }
-    out.number(draft.keys.len() as u64);
-    for key in &draft.keys {
+    out.number(batch.keys.len() as u64);
+    for key in &batch.keys {
         out.number(key.rule as u64 + 1);
         out.number(key.before.len() as u64);
-        let quota = |rule: usize| &draft.rules[rule].1;
+        let quota = |rule: usize| &batch.rules[rule].1;
         for &before in &key.before {
             out.number(before as u64 + 1);
             out.number(quota(key.rule).is_raise_of(quota(before)).into());
         }
     }
-    out.number(draft.items.len() as u64);
-    for item in &draft.items {
+    out.number(batch.items.len() as u64);
+    for item in &batch.items {
         match item {
             Item::Requests { checks, many } => {
                 out.number(0);
                 out.number(*many as u64);
                 out.number(checks.len() as u64);
-                checks.iter().for_each(|asked| write_check(&mut out, draft, asked));
+                checks.iter().for_each(|asked| write_check(&mut out, batch, asked));
             }
-            Item::Change { key, adjustment } => write_change(&mut out, draft, *key, *adjustment),
+            Item::Change { key, adjustment } => write_change(&mut out, batch, *key, *adjustment),
         }
     }
     out.finish()
@@ -113,13 +113,13 @@ fn write_quota(out: &mut Writer, quota: &Quota, now: Timestamp) {
         Quota::Bucket(bucket) => {
             let (ticks, grains) = price(bucket, bucket.capacity());
             let (den, unit) = (bucket.grains_per_tick().into(), bucket.grains_per_unit());
-            let (deepest_t, deepest_g) = deepest(bucket);
-            let numbers = [1, den, unit, ticks, grains, bucket.capacity(), era(bucket, ticks)];
+            let (deepest_t, deepest_g) = max_debt(bucket);
+            let numbers = [1, den, unit, ticks, grains, bucket.capacity(), epoch(bucket, ticks)];
             out.counted(&[&numbers[..], &[deepest_t, deepest_g]].concat());
         }
         Quota::FixedWindow(fixed) => {
             let (limit, longest) = (fixed.capacity(), fixed.window().longest().as_micros());
-            let most = fixed.most(Overdraft::None);
+            let most = fixed.max_count(Overdraft::None);
             match fixed.window() {
                 Window::Epoch(_) => out.counted(&[2, limit, longest, 0, most]),
                 Window::Anchored(_) => out.counted(&[2, limit, longest, 1, most]),
@@ -149,31 +149,31 @@ fn pages(calendar: &Calendar, now: Timestamp) -> [u64; 3] {
     [start, end, next].map(Timestamp::as_micros)
 }
 
-fn write_check(out: &mut Writer, draft: &Draft, asked: &Asked) {
-    let quota = quota_of(draft, asked.key);
+fn write_check(out: &mut Writer, batch: &BatchBuilder, asked: &CheckRequest) {
+    let quota = quota_of(batch, asked.key);
     let slots = matches!(quota, Quota::Concurrency(_));
-    let looks = slots && matches!(asked.demand, Demand::Exactly(0) | Demand::UpTo(0));
-    let up_to = matches!(asked.demand, Demand::UpTo(_));
+    let looks = slots && matches!(asked.amount, Amount::Exactly(0) | Amount::UpTo(0));
+    let up_to = matches!(asked.amount, Amount::UpTo(_));
     out.number(asked.key as u64 + 1);
     // Who asks for the wrong thing is refused and pays nothing.
-    let counts = asked.count_denied && !matches!(asked.demand, Demand::Slot(_));
+    let counts = asked.count_denied && !matches!(asked.amount, Amount::Slot(_));
     let manner = [(asked.binding, 1), (counts, 2), (up_to && !slots, 4), (looks, 8)];
     out.number(manner.iter().map(|&(is, value)| if is { value } else { 0 }).sum());
-    match asked.demand {
-        Demand::Slot(owner) if slots => out.owner(owner.0),
+    match asked.amount {
+        Amount::Slot(owner) if slots => out.owner(owner.0),
         // One more than there ever is: never.
-        Demand::Slot(_) => write_units(out, quota, quota.capacity() + 1),
-        Demand::Exactly(units) | Demand::UpTo(units) => {
+        Amount::Slot(_) => write_units(out, quota, quota.capacity() + 1),
+        Amount::Exactly(units) | Amount::UpTo(units) => {
             // One more than there ever is says "never" as well as any, but to a tally,
             // which counts it.
             let tally = matches!(quota, Quota::FixedWindow(it) if it.is_tally());
-            write_units(out, quota, units.min(if tally { MANY } else { quota.capacity() + 1 }));
+            write_units(out, quota, units.min(if tally { MAX_UNITS } else { quota.capacity() + 1 }));
         }
     }
 }
 
-fn write_change(out: &mut Writer, draft: &Draft, key: usize, adjustment: Adjustment) {
-    let quota = quota_of(draft, key);
+fn write_change(out: &mut Writer, batch: &BatchBuilder, key: usize, adjustment: Adjustment) {
+    let quota = quota_of(batch, key);
     let (what, units) = match adjustment {
         Adjustment::Refund { units, .. } => (1, units),
         Adjustment::Grant { units } => (2, units),
@@ -187,13 +187,13 @@ fn write_change(out: &mut Writer, draft: &Draft, key: usize, adjustment: Adjustm
     match adjustment {
         Adjustment::Reset => return,
         Adjustment::Release { owner } => return out.owner(owner.0),
-        Adjustment::Refund { taken_at, .. } => out.number(taken_at.as_micros().min(MANY << 2)),
+        Adjustment::Refund { taken_at, .. } => out.number(taken_at.as_micros().min(MAX_UNITS << 2)),
         Adjustment::Grant { .. } | Adjustment::Charge { .. } => {}
     }
     write_units(
         out,
         quota,
-        if let Quota::Bucket(it) = quota { units.min(2 * it.capacity()) } else { units.min(MANY) },
+        if let Quota::Bucket(it) = quota { units.min(2 * it.capacity()) } else { units.min(MAX_UNITS) },
     );
 }
 
@@ -212,18 +212,18 @@ fn price(bucket: &Bucket, units: u64) -> (u64, u64) {
 }
 
 /// What a bucket can owe at most, in ticks and grains.
-fn deepest(bucket: &Bucket) -> (u64, u64) {
-    in_ticks(bucket, bucket.deepest())
+fn max_debt(bucket: &Bucket) -> (u64, u64) {
+    in_ticks(bucket, bucket.max_debt())
 }
 
 fn in_ticks(bucket: &Bucket, grains: u128) -> (u64, u64) {
     let per_tick = u128::from(bucket.grains_per_tick());
-    let fits = |number: u128| u64::try_from(number).unwrap_or(MANY);
+    let fits = |number: u128| u64::try_from(number).unwrap_or(MAX_UNITS);
     (fits(grains / per_tick), fits(grains % per_tick))
 }
 
-pub(crate) fn quota_of(draft: &Draft, key: usize) -> &Quota {
-    &draft.rules[draft.keys[key].rule].1
+pub(crate) fn quota_of(batch: &BatchBuilder, key: usize) -> &Quota {
+    &batch.rules[batch.keys[key].rule].1
 }
 
 /// Writes an array whose length is known at the end.

@@ -5,25 +5,25 @@
 //!
 //! Not here: policies, and what to do while Redis gives no answer (`tollgate::outage`).
 
+mod batch;
 mod cluster;
 mod connect;
-mod draft;
+mod deny_cache;
+mod dispatcher;
 mod encoding;
 mod failure;
-mod lane;
+mod key_state;
 mod link;
 mod names;
 mod nodes;
-mod refusals;
 mod replay;
 mod reserve;
+mod router;
 mod script;
 mod settings;
 mod shared;
-mod standing;
 mod store;
 mod undo;
-mod way;
 
 pub use settings::{Address, RedisSettings, SettingsError, Tls, Topology};
 pub use shared::Counters;

@@ -7,9 +7,9 @@
 //! that a server which takes connections and refuses work is not stormed.
 //!
 //! A connection whose end was noticed while nobody used it takes nothing more: whoever
-//! asks then learns that nothing was sent, and may ask again ([`Unsent`]).
+//! asks then learns that nothing was sent, and may ask again ([`NotSent`]).
 //!
-//! Not here: what is sent (`lane`), which server of a cluster (`cluster`).
+//! Not here: what is sent (`dispatcher`), which server of a cluster (`cluster`).
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -27,26 +27,26 @@ use crate::failure::{Failure, explain};
 use crate::shared::Shared;
 
 /// Between two attempts to connect.
-const REST: Span = Span::from_millis(50);
+const RECONNECT_INTERVAL: Span = Span::from_millis(50);
 
 /// Silent for so many deadlines in a row: given up.
-const SILENT: u32 = 2;
+const MAX_SILENT_DEADLINES: u32 = 2;
 
 /// A connection, cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Connection(pub(crate) MultiplexedConnection);
 
 /// The connection had ended before anything was sent.
-pub(crate) struct Unsent(pub(crate) RedisError);
+pub(crate) struct NotSent(pub(crate) RedisError);
 
 impl Connection {
-    pub(crate) async fn query(&mut self, command: &Cmd) -> Result<RedisResult<Value>, Unsent> {
+    pub(crate) async fn query(&mut self, command: &Cmd) -> Result<RedisResult<Value>, NotSent> {
         let answer = sent_or_not(self.0.req_packed_command(command)).await?;
         Ok(answer.and_then(Value::extract_error))
     }
 
     /// Asks a server about keys that are on their way to it.
-    pub(crate) async fn query_asking(&mut self, command: Cmd) -> Result<RedisResult<Value>, Unsent> {
+    pub(crate) async fn query_asking(&mut self, command: Cmd) -> Result<RedisResult<Value>, NotSent> {
         let mut both = Pipeline::with_capacity(2);
         both.cmd("ASKING").add_command(command);
         let answers = sent_or_not(self.0.req_packed_commands(&both, 0, 2)).await?;
@@ -59,11 +59,11 @@ impl Connection {
 /// The library gives both the same error. But a question is handed to the task that writes,
 /// and that is gone once the connection has ended: so the first look at such a question
 /// finds it over, before anybody could have written a byte of it.
-async fn sent_or_not<T>(question: impl Future<Output = RedisResult<T>>) -> Result<RedisResult<T>, Unsent> {
+async fn sent_or_not<T>(question: impl Future<Output = RedisResult<T>>) -> Result<RedisResult<T>, NotSent> {
     let mut question = pin!(question);
     let first = poll_fn(|context| Poll::Ready(question.as_mut().poll(context))).await;
     match first {
-        Poll::Ready(Err(error)) if error.is_connection_dropped() => Err(Unsent(error)),
+        Poll::Ready(Err(error)) if error.is_connection_dropped() => Err(NotSent(error)),
         Poll::Ready(answer) => Ok(answer),
         Poll::Pending => Ok(question.await),
     }
@@ -136,7 +136,7 @@ impl Link {
     }
 
     fn down(&self, why: impl Into<Arc<str>>) -> State {
-        State::Down { why: why.into(), until: self.shared.clock.now() + REST }
+        State::Down { why: why.into(), until: self.shared.clock.now() + RECONNECT_INTERVAL }
     }
 
     /// An answer came.
@@ -155,7 +155,7 @@ impl Link {
             && *current == number
         {
             *silent += 1;
-            if *silent >= SILENT {
+            if *silent >= MAX_SILENT_DEADLINES {
                 *state = self.down(format!("{} has been silent", self.target.of(&self.shared.settings)));
             }
         }
@@ -163,7 +163,7 @@ impl Link {
 
     /// The connection had ended before. A new one may be made at once: nobody has asked for
     /// anything that was refused.
-    pub(crate) fn ended(&self, number: u64, unsent: &Unsent) -> Failure {
+    pub(crate) fn ended(&self, number: u64, unsent: &NotSent) -> Failure {
         let failure = Failure::refused(explain(&unsent.0));
         let mut state = self.state();
         if let State::Up { number: current, .. } = &*state

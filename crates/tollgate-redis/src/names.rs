@@ -27,12 +27,12 @@ const VERSION: &str = "tg1";
 pub(crate) const PARTITIONS: usize = 256;
 
 /// Slots of a Redis Cluster.
-const SLOTS: u16 = 16_384;
+const CLUSTER_SLOTS: u16 = 16_384;
 
 /// What is in the braces, for each partition: the smallest number that Redis
 /// Cluster places in its part of the slots.
-static TAGS: LazyLock<Box<[u32]>> = LazyLock::new(|| {
-    let width = usize::from(SLOTS) / PARTITIONS;
+static HASH_TAGS: LazyLock<Box<[u32]>> = LazyLock::new(|| {
+    let width = usize::from(CLUSTER_SLOTS) / PARTITIONS;
     let mut tags = vec![u32::MAX; PARTITIONS].into_boxed_slice();
     let mut missing = PARTITIONS;
     for number in 0.. {
@@ -61,7 +61,7 @@ pub(crate) fn partition(key: &[u8]) -> usize {
 
 /// The slot of a cluster that a partition lies in.
 pub(crate) fn slot_of(partition: usize) -> u16 {
-    slot(TAGS[partition].to_string().as_bytes())
+    slot(HASH_TAGS[partition].to_string().as_bytes())
 }
 
 /// Appends what a key is called.
@@ -70,7 +70,7 @@ pub(crate) fn write_name(prefix: &str, rule: RuleId, key: &[u8], out: &mut Vec<u
     out.extend_from_slice(VERSION.as_bytes());
     out.extend_from_slice(b":{");
     let mut digits = [0; 10];
-    out.extend_from_slice(decimal(TAGS[partition(key)], &mut digits));
+    out.extend_from_slice(decimal(HASH_TAGS[partition(key)], &mut digits));
     out.extend_from_slice(b"}:");
     for at in 0..16 {
         out.push(b"0123456789abcdef"[(rule.0 >> (60 - 4 * at) & 15) as usize]);
@@ -82,15 +82,15 @@ pub(crate) fn write_name(prefix: &str, rule: RuleId, key: &[u8], out: &mut Vec<u
 /// Where a test keeps the time, in every partition.
 #[cfg(feature = "test-clock")]
 pub(crate) fn test_clocks() -> Vec<String> {
-    TAGS.iter().map(|tag| format!("tollgate-test-clock:{{{tag}}}")).collect()
+    HASH_TAGS.iter().map(|tag| format!("tollgate-test-clock:{{{tag}}}")).collect()
 }
 
 /// The partition in which nodes announce themselves.
-pub(crate) const NODES: usize = 0;
+pub(crate) const NODES_PARTITION: usize = 0;
 
 /// Where nodes announce themselves.
 pub(crate) fn nodes(prefix: &str) -> String {
-    format!("{prefix}{VERSION}:{{{}}}:nodes", TAGS[NODES])
+    format!("{prefix}{VERSION}:{{{}}}:nodes", HASH_TAGS[NODES_PARTITION])
 }
 
 fn decimal(mut number: u32, digits: &mut [u8; 10]) -> &[u8] {
@@ -113,7 +113,7 @@ fn slot(tag: &[u8]) -> u16 {
                 if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 }
             })
         });
-    crc % SLOTS
+    crc % CLUSTER_SLOTS
 }
 
 #[cfg(test)]
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn every_partition_has_its_own_part_of_the_slots() {
-        for (partition, tag) in TAGS.iter().enumerate() {
+        for (partition, tag) in HASH_TAGS.iter().enumerate() {
             assert_eq!(usize::from(slot(tag.to_string().as_bytes())) / 64, partition);
         }
     }

@@ -11,29 +11,32 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 use tokio::time::{sleep, timeout};
 
-use crate::lane::Hub;
+use crate::dispatcher::Dispatcher;
 use crate::names;
+use crate::router::ServerReply;
 use crate::shared::Shared;
-use crate::way::Answered;
 
 /// Between two announcements.
-const EVERY: Duration = Duration::from_secs(3);
+const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(3);
 
-const ANNOUNCE: &str = include_str!("../lua/announce.lua");
+const ANNOUNCE_SCRIPT: &str = include_str!("../lua/announce.lua");
 
-pub(crate) async fn announce(shared: &Arc<Shared>, hub: &Arc<Hub>) {
+pub(crate) async fn announce(shared: &Arc<Shared>, dispatcher: &Arc<Dispatcher>) {
     use std::hash::{BuildHasher, RandomState};
     let name = format!("{:016x}", RandomState::new().hash_one(0u8));
     let mut command = Cmd::new();
-    command.arg("EVAL").arg(ANNOUNCE).arg(1).arg(names::nodes(&shared.settings.prefix)).arg(&name);
+    command.arg("EVAL").arg(ANNOUNCE_SCRIPT).arg(1).arg(names::nodes(&shared.settings.prefix)).arg(&name);
     let nobody = Mutex::default();
     loop {
-        let told = timeout(EVERY, hub.way().query(hub.lane_of(names::NODES), &command, &nobody));
-        if let Ok(Ok(Answered::With(Value::Int(nodes)))) = told.await
+        let reply = timeout(
+            ANNOUNCE_INTERVAL,
+            dispatcher.router().query(dispatcher.queue_of(names::NODES_PARTITION), &command, &nobody),
+        );
+        if let Ok(Ok(ServerReply::With(Value::Int(nodes)))) = reply.await
             && let Ok(nodes) = usize::try_from(nodes)
         {
             shared.nodes.store(nodes.max(1), Ordering::Relaxed);
         }
-        sleep(EVERY).await;
+        sleep(ANNOUNCE_INTERVAL).await;
     }
 }

@@ -16,83 +16,83 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
-use tollgate_core::{Demand, Outcome, Rule, Timestamp, Verdict};
+use tollgate_core::{Amount, Outcome, Rule, Timestamp, Verdict};
 use tollgate_store::{Answer, Check, Outcomes, StoreError};
 
-use crate::draft::{Decided, clash};
+use crate::batch::{DecisionReply, clash};
+use crate::dispatcher::Dispatcher;
 use crate::failure::Failure;
-use crate::lane::Hub;
 use crate::store::ended;
 use crate::undo::undo;
 
 /// Asks all partitions, and charges all of them or none.
 pub(crate) async fn reserve(
-    hub: &Arc<Hub>,
+    dispatcher: &Arc<Dispatcher>,
     checks: &[Check<'_>],
-    lane_of: impl Fn(&[u8]) -> usize,
+    queue_of: impl Fn(&[u8]) -> usize,
 ) -> Result<Answer, StoreError> {
     let mut parts: SmallVec<[Part; 4]> = SmallVec::new();
     for (at, check) in checks.iter().enumerate() {
-        let lane = lane_of(check.key);
-        let wish = Wish::of(at, check);
+        let queue = queue_of(check.key);
+        let owned = OwnedCheck::of(at, check);
         let fits = |part: &&mut Part| {
-            part.lane == lane && !part.wishes.iter().any(|wish| clash(&wish.check(), check))
+            part.queue == queue && !part.checks.iter().any(|owned| clash(&owned.check(), check))
         };
         match parts.iter_mut().find(fits) {
-            Some(part) => part.wishes.push(wish),
-            None => parts.push(Part { lane, wishes: vec![wish] }),
+            Some(part) => part.checks.push(owned),
+            None => parts.push(Part { queue, checks: vec![owned] }),
         }
     }
-    let (told, answer) = oneshot::channel();
-    tokio::spawn(Reservation { hub: Arc::clone(hub), parts }.run(told));
+    let (reply, answer) = oneshot::channel();
+    tokio::spawn(Reservation { dispatcher: Arc::clone(dispatcher), parts }.run(reply));
     answer.await.map_err(|_| ended())?.map_err(StoreError::from)
 }
 
 /// A check that outlives whoever asked.
-struct Wish {
+struct OwnedCheck {
     /// Its place in the request.
     at: usize,
     rule: Rule,
     key: Vec<u8>,
-    demand: Demand,
+    amount: Amount,
     binding: bool,
     count_denied: bool,
 }
 
-impl Wish {
+impl OwnedCheck {
     fn of(at: usize, check: &Check<'_>) -> Self {
-        let Check { rule, key, demand, binding, count_denied } = *check;
-        Self { at, rule: rule.clone(), key: key.to_vec(), demand, binding, count_denied }
+        let Check { rule, key, amount, binding, count_denied } = *check;
+        Self { at, rule: rule.clone(), key: key.to_vec(), amount, binding, count_denied }
     }
 
     fn check(&self) -> Check<'_> {
-        let Self { rule, key, demand, binding, count_denied, .. } = self;
-        Check { rule, key, demand: *demand, binding: *binding, count_denied: *count_denied }
+        let Self { rule, key, amount, binding, count_denied, .. } = self;
+        Check { rule, key, amount: *amount, binding: *binding, count_denied: *count_denied }
     }
 }
 
 /// What lies in one partition.
 struct Part {
-    lane: usize,
-    wishes: Vec<Wish>,
+    queue: usize,
+    checks: Vec<OwnedCheck>,
 }
 
 struct Reservation {
-    hub: Arc<Hub>,
+    dispatcher: Arc<Dispatcher>,
     parts: SmallVec<[Part; 4]>,
 }
 
 /// What each part was answered.
-type Answers = SmallVec<[Result<Decided, Failure>; 4]>;
+type Answers = SmallVec<[Result<DecisionReply, Failure>; 4]>;
 
 impl Reservation {
-    async fn run(self, told: oneshot::Sender<Result<Answer, Failure>>) {
+    async fn run(self, reply: oneshot::Sender<Result<Answer, Failure>>) {
         let asked: SmallVec<[_; 4]> = self
             .parts
             .iter()
             .map(|part| {
-                let checks: SmallVec<[Check<'_>; 4]> = part.wishes.iter().map(Wish::check).collect();
-                self.hub.ask(part.lane, &checks)
+                let checks: SmallVec<[Check<'_>; 4]> = part.checks.iter().map(OwnedCheck::check).collect();
+                self.dispatcher.ask(part.queue, &checks)
             })
             .collect();
         let mut answers = Answers::new();
@@ -104,11 +104,11 @@ impl Reservation {
         let concluded = if all {
             self.told(&answers, true, &[])
         } else {
-            let (standings, failed) = self.give_back(&answers).await;
+            let (key_states, failed) = self.give_back(&answers).await;
             // What could not be given back has landed.
-            self.told(&answers, false, &standings).map_err(|it| if failed { it.in_doubt() } else { it })
+            self.told(&answers, false, &key_states).map_err(|it| if failed { it.in_doubt() } else { it })
         };
-        if told.send(concluded).is_err() && all {
+        if reply.send(concluded).is_err() && all {
             self.give_back(&answers).await;
         }
     }
@@ -119,30 +119,33 @@ impl Reservation {
         let mut changes: SmallVec<[_; 4]> = SmallVec::new();
         for (part, answer) in self.parts.iter().zip(answers) {
             let Some(decided) = answer.as_ref().ok().filter(|it| it.answer.admitted) else { continue };
-            for (place, (wish, outcome)) in part.wishes.iter().zip(&decided.answer.outcomes).enumerate() {
-                if wish.count_denied {
+            for (place, (owned, outcome)) in part.checks.iter().zip(&decided.answer.outcomes).enumerate() {
+                if owned.count_denied {
                     continue;
                 }
                 let renewed = decided.renewed.contains(&place);
-                if let Some(undo) = undo(wish.demand, outcome, renewed, decided.answer.at) {
-                    changes.push((wish.at, self.hub.change(part.lane, (&wish.rule, &wish.key), undo)));
+                if let Some(undo) = undo(owned.amount, outcome, renewed, decided.answer.at) {
+                    changes.push((
+                        owned.at,
+                        self.dispatcher.change(part.queue, (&owned.rule, &owned.key), undo),
+                    ));
                 }
             }
         }
-        let (mut standings, mut failed) = (SmallVec::new(), false);
+        let (mut key_states, mut failed) = (SmallVec::new(), false);
         for (at, change) in changes {
             match change.await {
-                Ok(Ok(outcome)) => standings.push((at, outcome)),
+                Ok(Ok(outcome)) => key_states.push((at, outcome)),
                 Ok(Err(_)) | Err(_) => failed = true,
             }
         }
-        (standings, failed)
+        (key_states, failed)
     }
 
     /// The answers of all parts as one. Of a refusal, whoever would have admitted says so,
     /// with nothing charged, and as the key stands since it was given back.
-    fn told(&self, answers: &Answers, all: bool, standings: &[(usize, Outcome)]) -> Result<Answer, Failure> {
-        let count = self.parts.iter().map(|part| part.wishes.len()).sum();
+    fn told(&self, answers: &Answers, all: bool, key_states: &[(usize, Outcome)]) -> Result<Answer, Failure> {
+        let count = self.parts.iter().map(|part| part.checks.len()).sum();
         let mut outcomes: SmallVec<[Option<Outcome>; 4]> = SmallVec::from_elem(None, count);
         let (mut earliest, mut failure): (Option<Timestamp>, Option<Failure>) = (None, None);
         for (part, answer) in self.parts.iter().zip(answers) {
@@ -154,13 +157,13 @@ impl Reservation {
                 }
             };
             earliest = Some(earliest.map_or(answer.at, |at| at.min(answer.at)));
-            for (wish, outcome) in part.wishes.iter().zip(&answer.outcomes) {
-                let since = standings.iter().find(|(at, _)| *at == wish.at).map(|(_, outcome)| *outcome);
-                let mut told = since.unwrap_or(*outcome);
-                if let (false, Verdict::Admitted { .. }) = (all, told.verdict) {
-                    told.verdict = Verdict::admitted(0);
+            for (owned, outcome) in part.checks.iter().zip(&answer.outcomes) {
+                let since = key_states.iter().find(|(at, _)| *at == owned.at).map(|(_, outcome)| *outcome);
+                let mut reply = since.unwrap_or(*outcome);
+                if let (false, Verdict::Admitted { .. }) = (all, reply.verdict) {
+                    reply.verdict = Verdict::admitted(0);
                 }
-                outcomes[wish.at] = Some(told);
+                outcomes[owned.at] = Some(reply);
             }
         }
         if let Some(failure) = failure {

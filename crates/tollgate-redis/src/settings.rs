@@ -128,7 +128,7 @@ impl RedisSettings {
         }
         let mut rest = read.into_iter();
         let Some(mut first) = rest.next() else {
-            return Err(failed(0, ("there is no URL".to_owned(), url::SHAPE.to_owned())));
+            return Err(failed(0, ("there is no URL".to_owned(), url::URL_SHAPE.to_owned())));
         };
         for (index, other) in rest.enumerate() {
             first.join(other).map_err(|why| failed(index + 1, why))?;
@@ -255,11 +255,11 @@ mod tests {
             (Ok(settings), Err(_)) => panic!("{urls:?} is read as {settings}"),
             (Err(error), Ok(_)) => panic!("{urls:?} is not read: {error}"),
         }
-        let told = match &read {
+        let reply = match &read {
             Ok(settings) => format!("{settings} {settings:?} {:?} {:#?}", settings.topology, settings),
             Err(error) => format!("{error} {error:?}"),
         };
-        assert!(!told.contains("hunter"), "{urls:?}: {told}");
+        assert!(!reply.contains("hunter"), "{urls:?}: {reply}");
     }
 
     #[test]

@@ -8,14 +8,14 @@ use std::time::Duration;
 use tollgate_core::{Span, Timestamp};
 use tollgate_store::{Clock as _, SystemClock};
 
-use crate::refusals::Refusals;
+use crate::deny_cache::DenyCache;
 use crate::script::Scripts;
 use crate::settings::{RedisSettings, Topology};
 
 pub(crate) struct Shared {
     pub(crate) settings: RedisSettings,
     pub(crate) scripts: &'static Scripts,
-    pub(crate) refusals: Refusals,
+    pub(crate) deny_cache: DenyCache,
     pub(crate) counters: Counts,
     pub(crate) clock: SystemClock,
     /// How far Redis' clock is ahead of ours, in microseconds, as last seen.
@@ -99,11 +99,11 @@ impl Counts {
 
 /// On a cluster, what one request reserved and will give back is seen by others for a
 /// moment, so a refusal there is not worth remembering for long.
-const ON_A_CLUSTER: Duration = Duration::from_millis(100);
+const CLUSTER_DENY_CACHE: Duration = Duration::from_millis(100);
 
 fn remembered_for(settings: &RedisSettings) -> Duration {
     match settings.topology {
-        Topology::Cluster(_) => settings.deny_cache.min(ON_A_CLUSTER),
+        Topology::Cluster(_) => settings.deny_cache.min(CLUSTER_DENY_CACHE),
         Topology::Standalone(_) | Topology::Sentinel { .. } => settings.deny_cache,
     }
 }
@@ -111,7 +111,7 @@ fn remembered_for(settings: &RedisSettings) -> Duration {
 impl Shared {
     pub(crate) fn new(settings: RedisSettings, scripts: &'static Scripts) -> Self {
         Self {
-            refusals: Refusals::new(remembered_for(&settings)),
+            deny_cache: DenyCache::new(remembered_for(&settings)),
             settings,
             scripts,
             counters: Counts::default(),

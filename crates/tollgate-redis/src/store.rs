@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 
 use tokio::time::timeout;
-use tollgate_core::{Adjustment, Bucket, Demand, Outcome, Rate, Rule, Timestamp};
+use tollgate_core::{Adjustment, Amount, Bucket, Outcome, Rate, Rule, Timestamp};
 use tollgate_store::{Answer, Check, Clock as _, Outcomes, Store, StoreError};
 
-use crate::draft::clash;
+use crate::batch::clash;
+use crate::dispatcher::Dispatcher;
 use crate::failure::Failure;
-use crate::lane::Hub;
 use crate::names::{PARTITIONS, partition};
 use crate::nodes::announce;
 use crate::reserve::reserve;
@@ -37,11 +37,11 @@ use crate::shared::{Counters, Counts, Shared};
 pub struct RedisStore {
     shared: Arc<Shared>,
     /// One for each thread, as far as they go: no two threads meet over a connection.
-    hubs: Box<[Arc<Hub>]>,
+    dispatchers: Box<[Arc<Dispatcher>]>,
 }
 
 /// More connections than this bring nothing: Redis has one thread.
-const MOST_HUBS: usize = 8;
+const MAX_DISPATCHERS: usize = 8;
 
 impl RedisStore {
     /// A store at this place.
@@ -63,18 +63,18 @@ impl RedisStore {
     }
 
     fn with_scripts(settings: RedisSettings, scripts: &'static Scripts) -> Self {
-        let lanes = if matches!(settings.topology, Topology::Cluster(_)) { PARTITIONS } else { 1 };
+        let queues = if matches!(settings.topology, Topology::Cluster(_)) { PARTITIONS } else { 1 };
         // One for each core, and one for whoever looks after the store beside them.
-        let threads = 1 + available_parallelism().map_or(1, usize::from).min(MOST_HUBS);
+        let threads = 1 + available_parallelism().map_or(1, usize::from).min(MAX_DISPATCHERS);
         let shared = Arc::new(Shared::new(settings, scripts));
-        let hubs = (0..threads).map(|_| Hub::new(&shared, lanes)).collect();
-        Self { shared, hubs }
+        let dispatchers = (0..threads).map(|_| Dispatcher::new(&shared, queues)).collect();
+        Self { shared, dispatchers }
     }
 
     /// Connects, or says why not: for whoever wants to know at start. The store works
     /// without, and tries again by itself.
     pub async fn connect(&self) -> Result<(), StoreError> {
-        let connecting = async { self.hub().way().link(0).await?.connection().await };
+        let connecting = async { self.dispatcher().router().link(0).await?.connection().await };
         match timeout(std::time::Duration::from_secs(1), connecting).await {
             Ok(connected) => connected.map(drop).map_err(StoreError::from),
             Err(_) => Err(Failure::refused("no connection within a second").into()),
@@ -84,7 +84,7 @@ impl RedisStore {
     /// Announces this node in Redis for as long as it is polled, and learns how many
     /// others there are.
     pub async fn announce(&self) {
-        announce(&self.shared, self.hub()).await;
+        announce(&self.shared, self.dispatcher()).await;
     }
 
     /// What it has done so far.
@@ -97,19 +97,19 @@ impl RedisStore {
         &self.shared.settings
     }
 
-    /// The lanes of this thread.
-    fn hub(&self) -> &Arc<Hub> {
-        thread_local!(static NUMBER: Cell<usize> = Cell::new(NEXT.fetch_add(1, Ordering::Relaxed)));
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        &self.hubs[NUMBER.get() % self.hubs.len()]
+    /// The queues of this thread.
+    fn dispatcher(&self) -> &Arc<Dispatcher> {
+        thread_local!(static NUMBER: Cell<usize> = Cell::new(NEXT_THREAD.fetch_add(1, Ordering::Relaxed)));
+        static NEXT_THREAD: AtomicUsize = AtomicUsize::new(0);
+        &self.dispatchers[NUMBER.get() % self.dispatchers.len()]
     }
 
-    fn lane(&self, key: &[u8]) -> usize {
+    fn queue(&self, key: &[u8]) -> usize {
         if matches!(self.shared.settings.topology, Topology::Cluster(_)) { partition(key) } else { 0 }
     }
 
     fn recall(&self, checks: &[Check<'_>], outcomes: &mut Outcomes) -> Option<Timestamp> {
-        let at = self.shared.refusals.recall(checks, self.shared.clock.now(), outcomes)?;
+        let at = self.shared.deny_cache.recall(checks, self.shared.clock.now(), outcomes)?;
         Counts::add(&self.shared.counters.remembered, 1);
         Some(at)
     }
@@ -124,35 +124,35 @@ impl Store for RedisStore {
         let Some(first) = checks.first() else {
             return Ok(Answer { admitted: true, at: self.shared.redis_now(), outcomes });
         };
-        let lane = self.lane(first.key);
+        let queue = self.queue(first.key);
         // Whoever leaves while a slot is being taken for them could never give it back.
-        let takes_slot = checks.iter().any(|check| matches!(check.demand, Demand::Slot(_)));
+        let takes_slot = checks.iter().any(|check| matches!(check.amount, Amount::Slot(_)));
         let in_parts = |(at, check): (usize, &Check<'_>)| {
-            self.lane(check.key) != lane || checks[..at].iter().any(|other| clash(check, other))
+            self.queue(check.key) != queue || checks[..at].iter().any(|other| clash(check, other))
         };
         if takes_slot || checks.iter().enumerate().skip(1).any(in_parts) {
-            return reserve(self.hub(), checks, |key| self.lane(key)).await;
+            return reserve(self.dispatcher(), checks, |key| self.queue(key)).await;
         }
-        let answer = self.hub().ask(lane, checks).await;
+        let answer = self.dispatcher().ask(queue, checks).await;
         Ok(answer.map_err(|_| ended())??.answer)
     }
 
-    fn decide_at_once(&self, checks: &[Check<'_>], outcomes: &mut Outcomes) -> Option<(bool, Timestamp)> {
+    fn try_decide(&self, checks: &[Check<'_>], outcomes: &mut Outcomes) -> Option<(bool, Timestamp)> {
         self.recall(checks, outcomes).map(|at| (false, at))
     }
 
     async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
-        self.shared.refusals.forget(rule.id, key, self.shared.clock.now());
-        let outcome = self.hub().change(self.lane(key), (rule, key), adjustment).await;
+        self.shared.deny_cache.forget(rule.id, key, self.shared.clock.now());
+        let outcome = self.dispatcher().change(self.queue(key), (rule, key), adjustment).await;
         Ok(outcome.map_err(|_| ended())??)
     }
 
     /// Resets a key that nobody has: a replica, or one that may not write, refuses that
     /// too. Each time another one, so that every part of a cluster has its turn.
     async fn probe(&self) -> Result<(), StoreError> {
-        static TURN: AtomicU8 = AtomicU8::new(0);
+        static NEXT_PROBE: AtomicU8 = AtomicU8::new(0);
         let Ok(quota) = Bucket::new(Rate::per_minute(1)) else { return Ok(()) };
-        let (rule, key) = (Rule::new("tollgate-probe", quota), [TURN.fetch_add(1, Ordering::Relaxed)]);
+        let (rule, key) = (Rule::new("tollgate-probe", quota), [NEXT_PROBE.fetch_add(1, Ordering::Relaxed)]);
         self.adjust(&rule, &key, Adjustment::Reset).await.map(drop)
     }
 

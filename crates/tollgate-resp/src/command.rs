@@ -32,7 +32,7 @@ pub(crate) enum Command {
 }
 
 /// What is known about a command.
-pub(crate) struct About {
+pub(crate) struct CommandInfo {
     pub(crate) command: Command,
     pub(crate) name: &'static str,
     /// The exact number of words, its name included; if negative, the least.
@@ -42,37 +42,43 @@ pub(crate) struct About {
     pub(crate) summary: &'static str,
 }
 
-const fn about(command: Command, name: &'static str, arity: i8, key: u8, summary: &'static str) -> About {
-    About { command, name, arity, key, summary }
+const fn info(
+    command: Command,
+    name: &'static str,
+    arity: i8,
+    key: u8,
+    summary: &'static str,
+) -> CommandInfo {
+    CommandInfo { command, name, arity, key, summary }
 }
 
 /// All commands, in the order of [`Command`].
-pub(crate) const COMMANDS: [About; 24] = [
+pub(crate) const COMMANDS: [CommandInfo; 24] = [
     // It words a wrong number of arguments by itself.
-    about(Command::ClThrottle, "cl.throttle", -1, 1, "Spends units of a key, as redis-cell does"),
-    about(Command::Throttle, "throttle", -5, 1, "Spends units of a key, as throttlecrab does"),
-    about(Command::Gcra, "gcra", -5, 1, "Spends units of a key, as Redis proposed it"),
-    about(Command::Check, "tg.check", -2, 2, "Spends units of a key of a limit in the policy"),
-    about(Command::Peek, "tg.peek", -2, 2, "Says how a key of a limit in the policy stands"),
-    about(Command::Acquire, "tg.acquire", -2, 2, "Takes a slot of a limit in the policy"),
-    about(Command::Release, "tg.release", -3, 2, "Gives a slot back"),
-    about(Command::Ping, "ping", -1, 0, "Returns the server's liveliness response"),
-    about(Command::Echo, "echo", 2, 0, "Returns the given string"),
-    about(Command::Hello, "hello", -1, 0, "Handshakes with the server"),
-    about(Command::Auth, "auth", -2, 0, "Authenticates the connection"),
-    about(Command::Quit, "quit", -1, 0, "Closes the connection"),
-    about(Command::Reset, "reset", 1, 0, "Resets the connection"),
-    about(Command::Select, "select", 2, 0, "Changes the selected database"),
-    about(Command::Client, "client", -2, 0, "What is known of this connection"),
-    about(Command::Commands, "command", -1, 0, "Returns information about the commands"),
-    about(Command::Info, "info", -1, 0, "Returns information about the server"),
-    about(Command::Config, "config", -2, 0, "Nothing can be configured here"),
-    about(Command::Time, "time", 1, 0, "Returns the server time"),
-    about(Command::Multi, "multi", 1, 0, "Starts a transaction"),
-    about(Command::Exec, "exec", 1, 0, "Executes all commands in a transaction"),
-    about(Command::Discard, "discard", 1, 0, "Discards a transaction"),
-    about(Command::Watch, "watch", -2, 0, "Accepted: nothing can be watched"),
-    about(Command::Unwatch, "unwatch", 1, 0, "Accepted: nothing can be watched"),
+    info(Command::ClThrottle, "cl.throttle", -1, 1, "Spends units of a key, as redis-cell does"),
+    info(Command::Throttle, "throttle", -5, 1, "Spends units of a key, as throttlecrab does"),
+    info(Command::Gcra, "gcra", -5, 1, "Spends units of a key, as Redis proposed it"),
+    info(Command::Check, "tg.check", -2, 2, "Spends units of a key of a limit in the policy"),
+    info(Command::Peek, "tg.peek", -2, 2, "Says how a key of a limit in the policy stands"),
+    info(Command::Acquire, "tg.acquire", -2, 2, "Takes a slot of a limit in the policy"),
+    info(Command::Release, "tg.release", -3, 2, "Gives a slot back"),
+    info(Command::Ping, "ping", -1, 0, "Returns the server's liveliness response"),
+    info(Command::Echo, "echo", 2, 0, "Returns the given string"),
+    info(Command::Hello, "hello", -1, 0, "Handshakes with the server"),
+    info(Command::Auth, "auth", -2, 0, "Authenticates the connection"),
+    info(Command::Quit, "quit", -1, 0, "Closes the connection"),
+    info(Command::Reset, "reset", 1, 0, "Resets the connection"),
+    info(Command::Select, "select", 2, 0, "Changes the selected database"),
+    info(Command::Client, "client", -2, 0, "What is known of this connection"),
+    info(Command::Commands, "command", -1, 0, "Returns information about the commands"),
+    info(Command::Info, "info", -1, 0, "Returns information about the server"),
+    info(Command::Config, "config", -2, 0, "Nothing can be configured here"),
+    info(Command::Time, "time", 1, 0, "Returns the server time"),
+    info(Command::Multi, "multi", 1, 0, "Starts a transaction"),
+    info(Command::Exec, "exec", 1, 0, "Executes all commands in a transaction"),
+    info(Command::Discard, "discard", 1, 0, "Discards a transaction"),
+    info(Command::Watch, "watch", -2, 0, "Accepted: nothing can be watched"),
+    info(Command::Unwatch, "unwatch", 1, 0, "Accepted: nothing can be watched"),
 ];
 
 /// How many commands there are, unknown ones as one more.
@@ -110,7 +116,7 @@ impl Command {
 }
 
 /// What is known about the command of this name.
-pub(crate) fn about_named(name: &[u8]) -> Option<&'static About> {
+pub(crate) fn about_named(name: &[u8]) -> Option<&'static CommandInfo> {
     COMMANDS.iter().find(|about| about.name.as_bytes().eq_ignore_ascii_case(name))
 }
 

@@ -17,21 +17,21 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tollgate::Store;
 use tollgate_net::{Drain, Stream};
 
-use crate::metrics::Closed;
+use crate::metrics::CloseReason;
+use crate::pending::PendingReplies;
 use crate::server::Inner;
-use crate::session::{MOST_REPLIES, Progress, Session};
+use crate::session::{MAX_REPLY_BYTES, Progress, Session};
 use crate::settings::RespSettings;
-use crate::waiting::Waiting;
 
 /// After how much quiet a connection gives its buffers back.
-const REST: Duration = Duration::from_secs(1);
+const IDLE_BUFFER_TIMEOUT: Duration = Duration::from_secs(1);
 /// How much is read at once, and of those who have yet to give the password.
-const READ: usize = 16 * 1024;
-const READ_OF_STRANGERS: usize = 1024;
+const READ_BYTES: usize = 16 * 1024;
+const UNAUTHENTICATED_READ_BYTES: usize = 1024;
 /// How long a client may take to read what is ready for it when everything ends, and how much of what it goes
 /// on sending is answered.
-const LAST_REPLIES: Duration = Duration::from_secs(2);
-const LAST_BYTES: usize = 1 << 20;
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
+const MAX_DISCARDED_BYTES: usize = 1 << 20;
 
 /// How a connection came to its end.
 enum End {
@@ -51,7 +51,7 @@ struct Connection<S> {
     gives_up: Option<Instant>,
     buffer: BytesMut,
     out: Vec<u8>,
-    waiting: Waiting,
+    waiting: PendingReplies,
     /// Whether a command has come since the timer last fired.
     is_active: bool,
 }
@@ -65,7 +65,7 @@ pub(crate) async fn serve<S: Store>(stream: Stream, drain: Drain, inner: Arc<Inn
         gives_up: None,
         buffer: BytesMut::new(),
         out: Vec::new(),
-        waiting: Waiting::default(),
+        waiting: PendingReplies::default(),
         is_active: true,
     };
     let end = connection.run(drain).await;
@@ -74,7 +74,7 @@ pub(crate) async fn serve<S: Store>(stream: Stream, drain: Drain, inner: Arc<Inn
         End::Close => stream.close().await,
         End::Gone => drop(stream),
         End::Stalled => {
-            session.inner.counters.close(Closed::Stalled);
+            session.inner.counters.close(CloseReason::Stalled);
             stream.reset();
         }
     }
@@ -84,7 +84,7 @@ impl<S: Store> Connection<S> {
     async fn run(&mut self, mut drain: Drain) -> End {
         let RespSettings { idle, handshake, .. } = self.session.inner.settings;
         let mut closing = pin!(drain.closing());
-        let mut timer = pin!(sleep(REST.min(idle)));
+        let mut timer = pin!(sleep(IDLE_BUFFER_TIMEOUT.min(idle)));
         let mut acquaintance = pin!(sleep(handshake));
         let (mut is_resting, mut was_stranger) = (false, true);
         loop {
@@ -92,7 +92,7 @@ impl<S: Store> Connection<S> {
                 biased;
                 () = &mut closing => return self.finish().await,
                 () = &mut acquaintance, if self.session.is_stranger => {
-                    self.session.inner.counters.close(Closed::Stranger);
+                    self.session.inner.counters.close(CloseReason::Stranger);
                     return End::Close;
                 }
                 read = self.stream.read_buf(&mut self.buffer) => match read {
@@ -102,14 +102,14 @@ impl<S: Store> Connection<S> {
                 () = &mut timer => {
                     let active = std::mem::take(&mut self.is_active);
                     if !active && is_resting {
-                        self.session.inner.counters.close(Closed::Idle);
+                        self.session.inner.counters.close(CloseReason::Idle);
                         return End::Close;
                     }
                     is_resting = !active;
                     if is_resting {
                         self.rest();
                     }
-                    let wait = if active { REST.min(idle) } else { idle.saturating_sub(REST) };
+                    let wait = if active { IDLE_BUFFER_TIMEOUT.min(idle) } else { idle.saturating_sub(IDLE_BUFFER_TIMEOUT) };
                     timer.as_mut().reset(Instant::now() + wait);
                     continue;
                 }
@@ -119,7 +119,7 @@ impl<S: Store> Connection<S> {
             }
             if is_resting && self.is_active {
                 is_resting = false;
-                timer.as_mut().reset(Instant::now() + REST.min(idle));
+                timer.as_mut().reset(Instant::now() + IDLE_BUFFER_TIMEOUT.min(idle));
             }
             // Whoever asks to be forgotten is to give the password again.
             if !was_stranger && self.session.is_stranger {
@@ -146,7 +146,7 @@ impl<S: Store> Connection<S> {
                     Err(_) => return Some(End::Gone),
                 }
                 // One large reply is no reason to keep as much.
-                self.out.shrink_to(2 * MOST_REPLIES);
+                self.out.shrink_to(2 * MAX_REPLY_BYTES);
             }
             match progress {
                 Progress::Done => break,
@@ -154,22 +154,22 @@ impl<S: Store> Connection<S> {
                 Progress::More => yield_now().await,
                 Progress::Close => return Some(End::Close),
                 Progress::Malformed => {
-                    self.session.inner.counters.close(Closed::Malformed);
+                    self.session.inner.counters.close(CloseReason::Malformed);
                     return Some(End::Close);
                 }
             }
         }
-        let read = if self.session.is_stranger { READ_OF_STRANGERS } else { READ };
+        let read = if self.session.is_stranger { UNAUTHENTICATED_READ_BYTES } else { READ_BYTES };
         if self.buffer.capacity() - self.buffer.len() < read / 4 {
             self.buffer.reserve(read);
         }
         None
     }
 
-    /// The end of everything: what has arrived by now is answered, and no more than [`LAST_BYTES`] of a client
+    /// The end of everything: what has arrived by now is answered, and no more than [`MAX_DISCARDED_BYTES`] of a client
     /// that goes on sending.
     async fn finish(&mut self) -> End {
-        let mut left = LAST_BYTES;
+        let mut left = MAX_DISCARDED_BYTES;
         loop {
             let arrived = tokio::select! {
                 biased;
@@ -222,7 +222,7 @@ impl<S: Store> Connection<S> {
         let late = async {
             tokio::select! {
                 () = drain.closing() => {
-                    sleep_until(*gives_up.get_or_insert_with(|| Instant::now() + LAST_REPLIES)).await;
+                    sleep_until(*gives_up.get_or_insert_with(|| Instant::now() + FLUSH_TIMEOUT)).await;
                 }
                 () = sleep(stalled) => {}
             }

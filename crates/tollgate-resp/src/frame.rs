@@ -15,23 +15,23 @@ use std::fmt;
 use crate::inline;
 
 /// The most arguments of a command.
-const MOST_ARGUMENTS: usize = 128;
+const MAX_ARGUMENTS: usize = 128;
 /// The most bytes of an argument.
-const MOST_BULK: usize = 64 * 1024;
+const MAX_BULK_BYTES: usize = 64 * 1024;
 /// The most bytes of a command that comes as a line.
-const MOST_LINE: usize = 64 * 1024;
+const MAX_LINE_BYTES: usize = 64 * 1024;
 /// The most bytes of a command.
-const MOST_FRAME: usize = 128 * 1024;
+const MAX_FRAME_BYTES: usize = 128 * 1024;
 /// The most digits of a number, with its sign.
-const MOST_DIGITS: usize = 21;
+const MAX_DIGITS: usize = 21;
 /// What those may send who have yet to say who they are.
-const MOST_ARGUMENTS_OF_STRANGERS: usize = 10;
-const MOST_BULK_OF_STRANGERS: usize = 4 * 1024;
-const MOST_FRAME_OF_STRANGERS: usize = 8 * 1024;
+const MAX_UNAUTHENTICATED_ARGUMENTS: usize = 10;
+const MAX_UNAUTHENTICATED_BULK_BYTES: usize = 4 * 1024;
+const MAX_UNAUTHENTICATED_FRAME_BYTES: usize = 8 * 1024;
 
 /// What is not this protocol. The connection is closed after it, as Redis does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Malformed {
+pub(crate) enum FrameError {
     /// A line without an end.
     InlineTooBig,
     /// Quotes that nobody closes.
@@ -54,7 +54,7 @@ pub(crate) enum Malformed {
     FrameTooBig,
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for FrameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::InlineTooBig => "too big inline request",
@@ -108,7 +108,7 @@ pub(crate) struct Frames {
 impl Frames {
     /// Reads on in the frame that begins at the first of these bytes. The same bytes, and more,
     /// are to be given until it is complete.
-    pub(crate) fn next(&mut self, bytes: &[u8], is_stranger: bool) -> Result<Step, Malformed> {
+    pub(crate) fn next(&mut self, bytes: &[u8], is_stranger: bool) -> Result<Step, FrameError> {
         if std::mem::take(&mut self.is_done) {
             self.begin();
         }
@@ -148,24 +148,24 @@ impl Frames {
         Words::new(&self.words, if self.is_line { &self.line } else { bytes })
     }
 
-    fn count(&mut self, bytes: &[u8], is_stranger: bool) -> Result<Step, Malformed> {
-        let Some((count, end)) = number(bytes, 1, Malformed::CountTooBig, Malformed::Count)? else {
+    fn count(&mut self, bytes: &[u8], is_stranger: bool) -> Result<Step, FrameError> {
+        let Some((count, end)) = number(bytes, 1, FrameError::CountTooBig, FrameError::Count)? else {
             return Ok(Step::Incomplete);
         };
         let Ok(count) = usize::try_from(count) else { return Ok(Step::Nothing(end)) };
         match count {
             0 => return Ok(Step::Nothing(end)),
-            _ if is_stranger && count > MOST_ARGUMENTS_OF_STRANGERS => {
-                return Err(Malformed::CountOfStranger);
+            _ if is_stranger && count > MAX_UNAUTHENTICATED_ARGUMENTS => {
+                return Err(FrameError::CountOfStranger);
             }
-            _ if count > MOST_ARGUMENTS => return Err(Malformed::Count),
+            _ if count > MAX_ARGUMENTS => return Err(FrameError::Count),
             _ => {}
         }
         (self.left, self.at) = (Some(count), end);
         Ok(Step::Command(end))
     }
 
-    fn arguments(&mut self, bytes: &[u8], is_stranger: bool) -> Result<Step, Malformed> {
+    fn arguments(&mut self, bytes: &[u8], is_stranger: bool) -> Result<Step, FrameError> {
         let mut left = self.left.unwrap_or(0);
         while left > 0 {
             let length = match self.bulk {
@@ -173,22 +173,24 @@ impl Frames {
                 None => match bytes.get(self.at) {
                     None => break,
                     Some(b'$') => {
-                        let read = number(bytes, self.at + 1, Malformed::LengthTooBig, Malformed::Length)?;
+                        let read = number(bytes, self.at + 1, FrameError::LengthTooBig, FrameError::Length)?;
                         let Some((length, end)) = read else { break };
-                        let length = usize::try_from(length).map_err(|_| Malformed::Length)?;
-                        if is_stranger && length > MOST_BULK_OF_STRANGERS {
-                            return Err(Malformed::LengthOfStranger);
+                        let length = usize::try_from(length).map_err(|_| FrameError::Length)?;
+                        if is_stranger && length > MAX_UNAUTHENTICATED_BULK_BYTES {
+                            return Err(FrameError::LengthOfStranger);
                         }
-                        if length > MOST_BULK {
-                            return Err(Malformed::Length);
+                        if length > MAX_BULK_BYTES {
+                            return Err(FrameError::Length);
                         }
-                        if end + length > if is_stranger { MOST_FRAME_OF_STRANGERS } else { MOST_FRAME } {
-                            return Err(Malformed::FrameTooBig);
+                        if end + length
+                            > if is_stranger { MAX_UNAUTHENTICATED_FRAME_BYTES } else { MAX_FRAME_BYTES }
+                        {
+                            return Err(FrameError::FrameTooBig);
                         }
                         (self.at, self.bulk) = (end, Some(length));
                         length
                     }
-                    Some(other) => return Err(Malformed::NotABulk(*other)),
+                    Some(other) => return Err(FrameError::NotABulk(*other)),
                 },
             };
             let end = self.at + length;
@@ -196,7 +198,7 @@ impl Frames {
                 Some([b'\r', b'\n', ..]) => {}
                 None | Some([] | [b'\r']) => break,
                 // The length was not true.
-                Some(_) => return Err(Malformed::Length),
+                Some(_) => return Err(FrameError::Length),
             }
             self.push(self.at, length);
             (self.at, self.bulk) = (end + 2, None);
@@ -206,17 +208,17 @@ impl Frames {
         Ok(if left == 0 { Step::Command(self.at) } else { Step::Incomplete })
     }
 
-    fn line(&mut self, bytes: &[u8], is_stranger: bool) -> Result<Step, Malformed> {
-        let most = if is_stranger { MOST_FRAME_OF_STRANGERS } else { MOST_LINE };
+    fn line(&mut self, bytes: &[u8], is_stranger: bool) -> Result<Step, FrameError> {
+        let most = if is_stranger { MAX_UNAUTHENTICATED_FRAME_BYTES } else { MAX_LINE_BYTES };
         let end = bytes.iter().skip(self.at).position(|byte| *byte == b'\n').map(|at| at + self.at);
         let Some(end) = end.filter(|end| *end <= most) else {
             self.at = bytes.len();
-            return if bytes.len() > most { Err(Malformed::InlineTooBig) } else { Ok(Step::Incomplete) };
+            return if bytes.len() > most { Err(FrameError::InlineTooBig) } else { Ok(Step::Incomplete) };
         };
         let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
         self.is_line = true;
         let (words, text) = (&mut self.words, &mut self.line);
-        inline::split(line, MOST_ARGUMENTS, text, |start, length| words.push(Words::place(start, length)))?;
+        inline::split(line, MAX_ARGUMENTS, text, |start, length| words.push(Words::place(start, length)))?;
         Ok(if self.words.is_empty() { Step::Nothing(end + 1) } else { Step::Command(end + 1) })
     }
 
@@ -230,16 +232,16 @@ impl Frames {
 fn number(
     bytes: &[u8],
     from: usize,
-    endless: Malformed,
-    wrong: Malformed,
-) -> Result<Option<(i64, usize)>, Malformed> {
+    endless: FrameError,
+    wrong: FrameError,
+) -> Result<Option<(i64, usize)>, FrameError> {
     let rest = bytes.get(from..).unwrap_or_default();
     // Nearly all are short.
     if let [digit @ b'0'..=b'9', b'\r', b'\n', ..] = rest {
         return Ok(Some((i64::from(digit - b'0'), from + 3)));
     }
-    let Some(end) = rest.iter().take(MOST_DIGITS).position(|byte| *byte == b'\r') else {
-        return if rest.len() >= MOST_DIGITS { Err(endless) } else { Ok(None) };
+    let Some(end) = rest.iter().take(MAX_DIGITS).position(|byte| *byte == b'\r') else {
+        return if rest.len() >= MAX_DIGITS { Err(endless) } else { Ok(None) };
     };
     match rest.get(end + 1) {
         None => Ok(None),

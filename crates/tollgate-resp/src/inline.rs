@@ -3,7 +3,7 @@
 //! Quotes are as Redis has them: `"…"` knows `\n`, `\r`, `\t`, `\b`, `\a` and `\xHH`, `'…'` only `\'`; after a
 //! closing quote there must be a blank or the end.
 
-use crate::frame::Malformed;
+use crate::frame::FrameError;
 
 /// Splits a line into words, which are put into `text`, and tells where each begins and how long it is.
 pub(crate) fn split(
@@ -11,7 +11,7 @@ pub(crate) fn split(
     most: usize,
     text: &mut Vec<u8>,
     mut word: impl FnMut(usize, usize),
-) -> Result<(), Malformed> {
+) -> Result<(), FrameError> {
     let mut rest = line;
     for count in 0.. {
         rest = rest.trim_ascii_start();
@@ -19,7 +19,7 @@ pub(crate) fn split(
             return Ok(());
         }
         if count == most {
-            return Err(Malformed::Count);
+            return Err(FrameError::Count);
         }
         let start = text.len();
         rest = take(rest, text)?;
@@ -29,7 +29,7 @@ pub(crate) fn split(
 }
 
 /// Takes one word, and gives what comes after it.
-fn take<'l>(mut rest: &'l [u8], text: &mut Vec<u8>) -> Result<&'l [u8], Malformed> {
+fn take<'l>(mut rest: &'l [u8], text: &mut Vec<u8>) -> Result<&'l [u8], FrameError> {
     loop {
         rest = match rest {
             [] => return Ok(rest),
@@ -44,18 +44,18 @@ fn take<'l>(mut rest: &'l [u8], text: &mut Vec<u8>) -> Result<&'l [u8], Malforme
     }
 }
 
-fn after_quote(rest: &[u8]) -> Result<&[u8], Malformed> {
+fn after_quote(rest: &[u8]) -> Result<&[u8], FrameError> {
     match rest.first() {
         None => Ok(rest),
         Some(blank) if blank.is_ascii_whitespace() => Ok(rest),
-        Some(_) => Err(Malformed::UnbalancedQuotes),
+        Some(_) => Err(FrameError::UnbalancedQuotes),
     }
 }
 
-fn double_quoted<'l>(mut rest: &'l [u8], text: &mut Vec<u8>) -> Result<&'l [u8], Malformed> {
+fn double_quoted<'l>(mut rest: &'l [u8], text: &mut Vec<u8>) -> Result<&'l [u8], FrameError> {
     loop {
         let (byte, more) = match rest {
-            [] => return Err(Malformed::UnbalancedQuotes),
+            [] => return Err(FrameError::UnbalancedQuotes),
             [b'"', more @ ..] => return Ok(more),
             [b'\\', b'x', high, low, more @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
                 (hex(*high) << 4 | hex(*low), more)
@@ -78,10 +78,10 @@ fn double_quoted<'l>(mut rest: &'l [u8], text: &mut Vec<u8>) -> Result<&'l [u8],
     }
 }
 
-fn single_quoted<'l>(mut rest: &'l [u8], text: &mut Vec<u8>) -> Result<&'l [u8], Malformed> {
+fn single_quoted<'l>(mut rest: &'l [u8], text: &mut Vec<u8>) -> Result<&'l [u8], FrameError> {
     loop {
         let (byte, more) = match rest {
-            [] => return Err(Malformed::UnbalancedQuotes),
+            [] => return Err(FrameError::UnbalancedQuotes),
             [b'\'', more @ ..] => return Ok(more),
             [b'\\', b'\'', more @ ..] => (b'\'', more),
             [byte, more @ ..] => (*byte, more),
@@ -103,7 +103,7 @@ const fn hex(digit: u8) -> u8 {
 mod tests {
     use super::*;
 
-    fn words(line: &str) -> Result<Vec<Vec<u8>>, Malformed> {
+    fn words(line: &str) -> Result<Vec<Vec<u8>>, FrameError> {
         let (mut text, mut places) = (Vec::new(), Vec::new());
         split(line.as_bytes(), 4, &mut text, |start, length| places.push((start, length)))?;
         Ok(places.into_iter().map(|(start, length)| text[start..start + length].to_vec()).collect())
@@ -126,8 +126,8 @@ mod tests {
             assert_eq!(found, expected.iter().map(|it| it.as_bytes().to_vec()).collect::<Vec<_>>(), "{line}");
         }
         for line in [r#"echo "a"#, "echo 'a", r#"echo "a"b"#, "echo 'a'b", r#"echo "a\"#] {
-            assert_eq!(words(line), Err(Malformed::UnbalancedQuotes), "{line}");
+            assert_eq!(words(line), Err(FrameError::UnbalancedQuotes), "{line}");
         }
-        assert_eq!(words("a b c d e"), Err(Malformed::Count));
+        assert_eq!(words("a b c d e"), Err(FrameError::Count));
     }
 }

@@ -5,26 +5,26 @@
 //! - [`Resp`]: the server. [`RespSettings`] and [`Password`]: what it is told at the start.
 //! - `frame`, `inline`, `reply`: bytes to commands, replies to bytes.
 //! - `session`: what one connection knows, and the walk of a command.
-//! - `throttling`, `named`, `connecting`, `telling`: the commands. `transaction`: several as one.
-//! - `waiting`: commands of one pipeline that wait for a store, together.
+//! - `throttle`, `limit_commands`, `handshake`, `info`: the commands. `transaction`: several as one.
+//! - `pending`: commands of one pipeline that wait for a store, together.
 //!
 //! Not here: arithmetic (`tollgate_core`), sockets and draining (`tollgate_net`).
 
 mod command;
-mod connecting;
 mod connection;
 mod frame;
+mod handshake;
+mod info;
 mod inline;
+mod limit_commands;
 mod metrics;
-mod named;
+mod pending;
 mod reply;
 mod server;
 mod session;
 mod settings;
-mod telling;
-mod throttling;
+mod throttle;
 mod transaction;
-mod waiting;
 
 pub use server::Resp;
 pub use settings::{Password, RespSettings};

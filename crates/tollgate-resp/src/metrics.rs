@@ -12,7 +12,7 @@ use crate::command::{COMMANDS, Command, KINDS};
 
 /// What came of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Came {
+pub(crate) enum CommandResult {
     /// A limit had room.
     Allowed,
     /// A limit had none.
@@ -27,7 +27,7 @@ const RESULTS: [&str; 4] = ["allowed", "limited", "ok", "error"];
 
 /// Why a connection was closed by us.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Closed {
+pub(crate) enum CloseReason {
     /// No complete command for too long.
     Idle,
     /// It did not read its replies.
@@ -60,7 +60,7 @@ pub(crate) struct Tally {
 
 impl Tally {
     #[inline]
-    pub(crate) fn count(&mut self, command: Command, came: Came) {
+    pub(crate) fn count(&mut self, command: Command, came: CommandResult) {
         let kind = command as usize;
         self.commands[kind][came as usize] += 1;
         self.touched |= 1 << kind;
@@ -90,7 +90,7 @@ impl Counters {
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn close(&self, why: Closed) {
+    pub(crate) fn close(&self, why: CloseReason) {
         self.closed[why as usize].fetch_add(1, Ordering::Relaxed);
     }
 
@@ -162,9 +162,9 @@ mod tests {
     fn what_connections_count_adds_up() {
         let (counters, mut tally) = (Counters::default(), Tally::default());
         for _ in 0..3 {
-            tally.count(Command::ClThrottle, Came::Allowed);
+            tally.count(Command::ClThrottle, CommandResult::Allowed);
         }
-        tally.count(Command::Unknown, Came::Error);
+        tally.count(Command::Unknown, CommandResult::Error);
         counters.add(&mut tally);
         counters.add(&mut tally);
         assert_eq!((counters.open(), counters.open()), (1, 2));

@@ -11,7 +11,7 @@ pub(crate) enum Protocol {
 }
 
 /// The most bytes of an error.
-const LONGEST_ERROR: usize = 1024;
+const MAX_ERROR_BYTES: usize = 1024;
 
 /// `+text`
 pub(crate) fn simple(out: &mut Vec<u8>, text: &str) {
@@ -24,7 +24,7 @@ pub(crate) fn simple(out: &mut Vec<u8>, text: &str) {
 /// move a cursor.
 pub(crate) fn error(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'-');
-    let shown = text.iter().take(LONGEST_ERROR);
+    let shown = text.iter().take(MAX_ERROR_BYTES);
     out.extend(shown.map(|byte| if byte.is_ascii_control() { b' ' } else { *byte }));
     out.extend_from_slice(b"\r\n");
 }
@@ -117,6 +117,6 @@ mod tests {
         error(&mut out, b"ERR a\r\n+OK\r\n\x1b[2J");
         assert_eq!(out, b"-ERR a  +OK   [2J\r\n");
         error(&mut out, &vec![b'x'; 100_000]);
-        assert!(out.len() < 2 * LONGEST_ERROR);
+        assert!(out.len() < 2 * MAX_ERROR_BYTES);
     }
 }

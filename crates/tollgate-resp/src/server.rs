@@ -14,7 +14,7 @@ use crate::metrics::Counters;
 use crate::settings::RespSettings;
 
 /// Between two warnings of wrong passwords.
-const BETWEEN_WARNINGS: Span = Span::from_secs(60);
+const WARNING_INTERVAL: Span = Span::from_secs(60);
 
 /// Serves the Redis protocol. Clones are the same server: one for each worker.
 pub struct Resp<S>(Arc<Inner<S>>);
@@ -43,7 +43,7 @@ impl<S> Inner<S> {
         let now = self.clock.now().as_micros();
         // No other memory depends on it: at worst two threads say the same.
         let last = self.warned.load(Ordering::Relaxed);
-        if last != 0 && now.saturating_sub(last) < BETWEEN_WARNINGS.as_micros() {
+        if last != 0 && now.saturating_sub(last) < WARNING_INTERVAL.as_micros() {
             return;
         }
         self.warned.store(now, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! What one connection knows, and the walk of a command: name, arity, password, answer.
 //!
 //! Commands that need no store, or one that answers at once, are answered on the spot into one buffer. The
-//! others wait together (`waiting`).
+//! others wait together (`pending`).
 //!
 //! Not here: the socket (`connection`).
 
@@ -9,32 +9,32 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tollgate::policy::Key;
-use tollgate::throttle::Throttles;
+use tollgate::throttle::ThrottleRules;
 use tollgate::{Limiter, Store};
 
 use crate::command::Command;
-use crate::frame::{Frames, Malformed, Step, Words};
-use crate::metrics::{Came, Closed, Tally};
+use crate::frame::{FrameError, Frames, Step, Words};
+use crate::metrics::{CloseReason, CommandResult, Tally};
+use crate::pending::PendingReplies;
 use crate::reply::{self, Protocol};
 use crate::server::Inner;
-use crate::throttling::{Asked, Dialect, Wanted};
+use crate::throttle::{Dialect, ThrottleAction, ThrottleRequest};
 use crate::transaction::Transaction;
-use crate::waiting::Waiting;
 
 /// Replies are sent off when there is so much of them.
-pub(crate) const MOST_REPLIES: usize = 64 * 1024;
+pub(crate) const MAX_REPLY_BYTES: usize = 64 * 1024;
 /// For those who have yet to give the password.
-const MOST_REPLIES_TO_STRANGERS: usize = 4 * 1024;
+const MAX_UNAUTHENTICATED_REPLY_BYTES: usize = 4 * 1024;
 /// After so many wrong passwords a connection is closed.
-const MOST_WRONG_PASSWORDS: u32 = 10;
+const MAX_WRONG_PASSWORDS: u32 = 10;
 /// How much of a word is repeated to whoever sent it.
-const MOST_REPEATED: usize = 128;
+const MAX_ECHOED_BYTES: usize = 128;
 
 /// What one connection knows.
 pub(crate) struct Session<S> {
     pub(crate) inner: Arc<Inner<S>>,
     pub(crate) frames: Frames,
-    pub(crate) throttles: Throttles,
+    pub(crate) throttles: ThrottleRules,
     pub(crate) tally: Tally,
     pub(crate) protocol: Protocol,
     /// Whether the password is still to be given.
@@ -84,7 +84,7 @@ impl<S: Store> Session<S> {
         Self {
             inner,
             frames: Frames::default(),
-            throttles: Throttles::default(),
+            throttles: ThrottleRules::default(),
             tally: Tally::default(),
             protocol: Protocol::default(),
             is_stranger,
@@ -104,7 +104,7 @@ impl<S: Store> Session<S> {
         &mut self,
         bytes: &[u8],
         out: &mut Vec<u8>,
-        waiting: &mut Waiting,
+        waiting: &mut PendingReplies,
     ) -> (usize, Progress) {
         // One policy decides all that came with one read.
         let limiter = self.inner.limiter.load();
@@ -142,7 +142,7 @@ impl<S: Store> Session<S> {
                     break Progress::Close;
                 }
             }
-            let most = if self.is_stranger { MOST_REPLIES_TO_STRANGERS } else { MOST_REPLIES };
+            let most = if self.is_stranger { MAX_UNAUTHENTICATED_REPLY_BYTES } else { MAX_REPLY_BYTES };
             if out.len() + waiting.bytes() >= most || waiting.is_full() {
                 break Progress::More;
             }
@@ -157,7 +157,7 @@ impl<S: Store> Session<S> {
         words: Words<'_>,
         limiter: &Arc<Limiter<S>>,
         out: &mut Vec<u8>,
-        waiting: &mut Waiting,
+        waiting: &mut PendingReplies,
     ) -> Flow {
         let command = Command::named(words.get(0));
         if self.transaction.is_some()
@@ -175,7 +175,7 @@ impl<S: Store> Session<S> {
         words: Words<'_>,
         limiter: &Arc<Limiter<S>>,
         out: &mut Vec<u8>,
-        waiting: &mut Waiting,
+        waiting: &mut PendingReplies,
     ) -> Flow {
         let came = if self.is_stranger && !command.is_for_strangers() {
             wrong(waiting.end(out), b"NOAUTH Authentication required.")
@@ -194,7 +194,7 @@ impl<S: Store> Session<S> {
                     self.named(command, words, limiter, out, waiting)
                 }
                 _ => {
-                    let (came, flow) = self.tell(command, words, waiting.end(out));
+                    let (came, flow) = self.introspect(command, words, waiting.end(out));
                     self.tally.count(command, came);
                     return flow;
                 }
@@ -209,7 +209,7 @@ impl<S: Store> Session<S> {
     }
 
     /// Commands that need no limiter.
-    fn tell(&mut self, command: Command, words: Words<'_>, out: &mut Vec<u8>) -> (Came, Flow) {
+    fn introspect(&mut self, command: Command, words: Words<'_>, out: &mut Vec<u8>) -> (CommandResult, Flow) {
         let came = match command {
             Command::Ping if words.len() > 2 => wrong(out, &wrong_arity(b"ping")),
             Command::Ping if words.len() == 2 => bulk(out, words.get(1)),
@@ -230,13 +230,13 @@ impl<S: Store> Session<S> {
             Command::Info => self.info(words, out),
             Command::Config => self.config(words, out),
             Command::Time => self.time(out),
-            _ if is_http(words.get(0)) => return (Came::Error, Flow::Close),
+            _ if is_http(words.get(0)) => return (CommandResult::Error, Flow::Close),
             _ => wrong(out, &unknown(words)),
         };
-        if self.wrong_passwords < MOST_WRONG_PASSWORDS {
+        if self.wrong_passwords < MAX_WRONG_PASSWORDS {
             return (came, Flow::On);
         }
-        self.inner.counters.close(Closed::Stranger);
+        self.inner.counters.close(CloseReason::Stranger);
         (came, Flow::Close)
     }
 
@@ -248,9 +248,9 @@ impl<S: Store> Session<S> {
         words: Words<'_>,
         limiter: &Arc<Limiter<S>>,
         out: &mut Vec<u8>,
-        waiting: &mut Waiting,
-    ) -> Result<Came, Flow> {
-        let Asked { throttle, wanted } = match dialect.read(words) {
+        waiting: &mut PendingReplies,
+    ) -> Result<CommandResult, Flow> {
+        let ThrottleRequest { throttle, wanted } = match dialect.read(words) {
             Ok(asked) => asked,
             Err(mistake) => return Ok(wrong(waiting.end(out), &mistake)),
         };
@@ -262,12 +262,12 @@ impl<S: Store> Session<S> {
             }
         };
         let units = match wanted {
-            Wanted::Units(units) => units,
-            Wanted::Back(_) if self.inner.settings.refuse_refunds => {
+            ThrottleAction::Units(units) => units,
+            ThrottleAction::Back(_) if self.inner.settings.refuse_refunds => {
                 let why = "quota is not given back on this port: allow it with `resp.refunds: true`, or ask for a password";
                 return Ok(wrong(waiting.end(out), &dialect.refuse(why)));
             }
-            Wanted::Back(units) => {
+            ThrottleAction::Back(units) => {
                 if !waiting.is_empty() {
                     return Err(Flow::NotYet);
                 }
@@ -275,10 +275,10 @@ impl<S: Store> Session<S> {
                 let key = key_in(database, name);
                 let answer = async move {
                     let mut out = Vec::with_capacity(64);
-                    let came = match limiter.throttle_back(&rule, &key, units).await {
+                    let came = match limiter.throttle_refund(&rule, &key, units).await {
                         Ok(throttled) => {
                             dialect.write(&throttled, &mut out);
-                            Came::Allowed
+                            CommandResult::Allowed
                         }
                         Err(_) => wrong(&mut out, NO_STORE),
                     };
@@ -288,7 +288,7 @@ impl<S: Store> Session<S> {
                 return Err(Flow::Alone);
             }
         };
-        if let Some(throttled) = limiter.throttle_at_once(rule, key_in(database, name), units) {
+        if let Some(throttled) = limiter.try_throttle(rule, key_in(database, name), units) {
             dialect.write(&throttled, waiting.end(out));
             return Ok(came(throttled.allowed));
         }
@@ -307,7 +307,7 @@ impl<S: Store> Session<S> {
     /// Gives memory back that only a busy connection needs.
     pub(crate) fn rest(&mut self) {
         self.frames.rest();
-        self.throttles = Throttles::default();
+        self.throttles = ThrottleRules::default();
     }
 }
 
@@ -328,26 +328,26 @@ fn key_in(database: u8, name: &[u8]) -> Key {
 pub(crate) const NO_STORE: &[u8] = b"ERR the store gave no answer; nothing is known to have changed";
 
 #[inline]
-pub(crate) const fn came(allowed: bool) -> Came {
-    if allowed { Came::Allowed } else { Came::Limited }
+pub(crate) const fn came(allowed: bool) -> CommandResult {
+    if allowed { CommandResult::Allowed } else { CommandResult::Limited }
 }
 
-pub(crate) fn wrong(out: &mut Vec<u8>, text: &[u8]) -> Came {
+pub(crate) fn wrong(out: &mut Vec<u8>, text: &[u8]) -> CommandResult {
     reply::error(out, text);
-    Came::Error
+    CommandResult::Error
 }
 
-pub(crate) fn simple(out: &mut Vec<u8>, text: &str) -> Came {
+pub(crate) fn simple(out: &mut Vec<u8>, text: &str) -> CommandResult {
     reply::simple(out, text);
-    Came::Ok
+    CommandResult::Ok
 }
 
-pub(crate) fn bulk(out: &mut Vec<u8>, bytes: &[u8]) -> Came {
+pub(crate) fn bulk(out: &mut Vec<u8>, bytes: &[u8]) -> CommandResult {
     reply::bulk(out, bytes);
-    Came::Ok
+    CommandResult::Ok
 }
 
-fn refuse(malformed: Malformed, out: &mut Vec<u8>) {
+fn refuse(malformed: FrameError, out: &mut Vec<u8>) {
     reply::error(out, format!("ERR Protocol error: {malformed}").as_bytes());
 }
 
@@ -367,10 +367,10 @@ pub(crate) fn unknown_subcommand(words: Words<'_>) -> Vec<u8> {
 pub(crate) fn unknown(words: Words<'_>) -> Vec<u8> {
     let mut arguments = Vec::new();
     for word in words.from(1) {
-        if arguments.len() >= MOST_REPEATED {
+        if arguments.len() >= MAX_ECHOED_BYTES {
             break;
         }
-        let word = &word[..word.len().min(MOST_REPEATED - arguments.len())];
+        let word = &word[..word.len().min(MAX_ECHOED_BYTES - arguments.len())];
         arguments.extend_from_slice(&[b"'", word, b"' "].concat());
     }
     let name = cut(words.get(0));
@@ -378,7 +378,7 @@ pub(crate) fn unknown(words: Words<'_>) -> Vec<u8> {
 }
 
 pub(crate) fn cut(word: &[u8]) -> &[u8] {
-    &word[..word.len().min(MOST_REPEATED)]
+    &word[..word.len().min(MAX_ECHOED_BYTES)]
 }
 
 /// Whether somebody makes a browser send commands in a request: the rest of it is not listened to.
@@ -403,11 +403,11 @@ mod tests {
         let inner = Inner::new(limiter, RespSettings::default());
         let mut session = Session::new(Arc::new(inner), ([127, 0, 0, 1], 1).into());
         let bytes = [&b"CL.THROTTLE k 1 1 60\r\n"[..], &b"COMMAND DOCS\r\n".repeat(1_200)].concat();
-        let (mut out, mut waiting) = (Vec::new(), Waiting::default());
+        let (mut out, mut waiting) = (Vec::new(), PendingReplies::default());
         let (used, progress) = session.run(&bytes, &mut out, &mut waiting);
         assert_eq!(progress, Progress::More);
         assert!(!waiting.is_empty() && out.is_empty());
-        assert!((MOST_REPLIES..MOST_REPLIES + 8_192).contains(&waiting.bytes()), "{}", waiting.bytes());
+        assert!((MAX_REPLY_BYTES..MAX_REPLY_BYTES + 8_192).contains(&waiting.bytes()), "{}", waiting.bytes());
         assert!(used < bytes.len() / 10, "{used} bytes were answered");
     }
 }

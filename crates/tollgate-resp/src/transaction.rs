@@ -10,15 +10,15 @@ use tollgate::{Limiter, Store};
 
 use crate::command::Command;
 use crate::frame::Words;
-use crate::metrics::Came;
+use crate::metrics::CommandResult;
+use crate::pending::PendingReplies;
 use crate::reply;
 use crate::session::{Flow, Session, is_http, simple, unknown, wrong, wrong_arity};
-use crate::waiting::Waiting;
 
 /// The most commands of a transaction.
-const MOST_COMMANDS: usize = 1024;
+const MAX_COMMANDS: usize = 1024;
 /// The most memory that they may take.
-const MOST_BYTES: usize = 128 * 1024;
+const MAX_QUEUED_BYTES: usize = 128 * 1024;
 
 /// Commands that were sent after `MULTI`.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ impl Transaction {
         let more: usize = words.from(0).map(<[u8]>::len).sum();
         let places = self.places.len() + words.len();
         let bytes = self.bytes.len() + more + places * size_of::<(u32, u32)>();
-        if self.ends.len() >= MOST_COMMANDS || bytes > MOST_BYTES {
+        if self.ends.len() >= MAX_COMMANDS || bytes > MAX_QUEUED_BYTES {
             return false;
         }
         if self.is_broken {
@@ -90,7 +90,7 @@ impl<S: Store> Session<S> {
         Some(Flow::On)
     }
 
-    pub(crate) fn multi(&mut self, out: &mut Vec<u8>) -> Came {
+    pub(crate) fn multi(&mut self, out: &mut Vec<u8>) -> CommandResult {
         if self.transaction.is_some() {
             return wrong(out, b"ERR MULTI calls can not be nested");
         }
@@ -98,14 +98,14 @@ impl<S: Store> Session<S> {
         simple(out, "OK")
     }
 
-    pub(crate) fn discard(&mut self, out: &mut Vec<u8>) -> Came {
+    pub(crate) fn discard(&mut self, out: &mut Vec<u8>) -> CommandResult {
         match self.transaction.take() {
             Some(_) => simple(out, "OK"),
             None => wrong(out, b"ERR DISCARD without MULTI"),
         }
     }
 
-    pub(crate) fn watch(&self, out: &mut Vec<u8>) -> Came {
+    pub(crate) fn watch(&self, out: &mut Vec<u8>) -> CommandResult {
         match self.transaction {
             Some(_) => wrong(out, b"ERR WATCH inside MULTI is not allowed"),
             None => simple(out, "OK"),
@@ -113,7 +113,7 @@ impl<S: Store> Session<S> {
     }
 
     /// Begins the array. Its elements come one after the other ([`run_on`](Self::run_on)).
-    pub(crate) fn exec(&mut self, out: &mut Vec<u8>) -> Came {
+    pub(crate) fn exec(&mut self, out: &mut Vec<u8>) -> CommandResult {
         let Some(transaction) = self.transaction.take() else {
             return wrong(out, b"ERR EXEC without MULTI");
         };
@@ -122,7 +122,7 @@ impl<S: Store> Session<S> {
         }
         reply::array(out, transaction.ends.len());
         self.running = Some(transaction).filter(|it| !it.ends.is_empty());
-        Came::Ok
+        CommandResult::Ok
     }
 
     /// Runs the next command of the transaction that runs.
@@ -130,7 +130,7 @@ impl<S: Store> Session<S> {
         &mut self,
         limiter: &std::sync::Arc<Limiter<S>>,
         out: &mut Vec<u8>,
-        waiting: &mut Waiting,
+        waiting: &mut PendingReplies,
     ) -> Flow {
         let Some(mut running) = self.running.take() else { return Flow::On };
         let words = running.words();

@@ -12,15 +12,15 @@ use crate::grpc::went_well;
 
 /// The largest piece that `h2` copies behind other frames. A larger one is sent in a system
 /// call of its own, which costs more than all the rest of a call.
-const PIECE: usize = 255;
+const MAX_COPIED_FRAME_BYTES: usize = 255;
 /// Messages up to here are sent in such pieces; a message may span any number of frames.
-const MOST_IN_PIECES: usize = 2 * 1024;
+const MAX_SPLIT_BYTES: usize = 2 * 1024;
 
 /// The body of an answer.
 pub struct RlsBody(Kind);
 
 /// A body that goes on for as long as somebody listens.
-type Streaming = Pin<Box<dyn Body<Data = Bytes, Error = Infallible> + Send>>;
+type StreamBody = Pin<Box<dyn Body<Data = Bytes, Error = Infallible> + Send>>;
 
 enum Kind {
     /// Everything is in the headers, or was sent.
@@ -28,7 +28,7 @@ enum Kind {
     /// One message, then trailers.
     Message(Bytes),
     Trailers,
-    Stream(Streaming),
+    Stream(StreamBody),
 }
 
 impl RlsBody {
@@ -59,8 +59,10 @@ impl Body for RlsBody {
             return stream.as_mut().poll_frame(cx);
         }
         let (frame, next) = match std::mem::replace(&mut self.0, Kind::Done) {
-            Kind::Message(mut framed) if (PIECE + 1..=MOST_IN_PIECES).contains(&framed.len()) => {
-                let piece = framed.split_to(PIECE);
+            Kind::Message(mut framed)
+                if (MAX_COPIED_FRAME_BYTES + 1..=MAX_SPLIT_BYTES).contains(&framed.len()) =>
+            {
+                let piece = framed.split_to(MAX_COPIED_FRAME_BYTES);
                 (Frame::data(piece), Kind::Message(framed))
             }
             Kind::Message(framed) => (Frame::data(framed), Kind::Trailers),

@@ -14,12 +14,12 @@ use http_body::Body;
 use http_body_util::BodyExt;
 
 use crate::body::RlsBody;
-use crate::wire::Malformed;
+use crate::wire::WireError;
 
 /// The largest message that is read.
-pub(crate) const MOST_BYTES: usize = 1024 * 1024;
+pub(crate) const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 /// What stands before a message: whether it is compressed, and how long it is.
-pub(crate) const PREFIX: usize = 5;
+pub(crate) const PREFIX_BYTES: usize = 5;
 
 static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 static GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -111,8 +111,8 @@ impl Refusal {
     }
 }
 
-impl From<Malformed> for Refusal {
-    fn from(_: Malformed) -> Self {
+impl From<WireError> for Refusal {
+    fn from(_: WireError) -> Self {
         Self::senseless("the message is not the protobuf that this method takes".to_owned())
     }
 }
@@ -142,10 +142,10 @@ pub(crate) fn response(body: RlsBody) -> Response<RlsBody> {
 /// A message with its prefix, as it is sent.
 pub(crate) fn framed(fields: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let mut out = Vec::with_capacity(256);
-    out.extend_from_slice(&[0; PREFIX]);
+    out.extend_from_slice(&[0; PREFIX_BYTES]);
     fields(&mut out);
-    let length = u32::try_from(out.len() - PREFIX).unwrap_or(u32::MAX);
-    out[1..PREFIX].copy_from_slice(&length.to_be_bytes());
+    let length = u32::try_from(out.len() - PREFIX_BYTES).unwrap_or(u32::MAX);
+    out[1..PREFIX_BYTES].copy_from_slice(&length.to_be_bytes());
     Bytes::from(out)
 }
 
@@ -175,7 +175,7 @@ fn is_grpc(content_type: &[u8]) -> bool {
 #[inline]
 pub(crate) async fn read_message<B: Body>(body: B) -> Result<Bytes, Refusal> {
     let mut body = pin!(body);
-    let mut gathered = Gathered::default();
+    let mut gathered = MessageBuffer::default();
     while !body.is_end_stream() {
         let Some(frame) = body.frame().await else { break };
         let frame = frame.map_err(|_gone| Refusal::internal("the request broke off"))?;
@@ -188,16 +188,16 @@ pub(crate) async fn read_message<B: Body>(body: B) -> Result<Bytes, Refusal> {
 
 /// What has arrived of a call's one message.
 #[derive(Default)]
-struct Gathered {
+struct MessageBuffer {
     /// The first piece, which nearly always is the only one.
     first: Bytes,
     more: BytesMut,
 }
 
-impl Gathered {
+impl MessageBuffer {
     #[inline]
     fn push(&mut self, piece: Bytes) -> Result<(), Refusal> {
-        if self.first.len() + self.more.len() + piece.len() > MOST_BYTES + PREFIX {
+        if self.first.len() + self.more.len() + piece.len() > MAX_MESSAGE_BYTES + PREFIX_BYTES {
             return Err(too_large());
         }
         if self.first.is_empty() && self.more.is_empty() {
@@ -215,7 +215,7 @@ impl Gathered {
     fn message(self) -> Result<Bytes, Refusal> {
         let mut whole = if self.more.is_empty() { self.first } else { self.more.freeze() };
         let length = announced(&whole)?.ok_or_else(|| Refusal::internal("the request has no message"))?;
-        whole.advance(PREFIX);
+        whole.advance(PREFIX_BYTES);
         match whole.len().cmp(&length) {
             std::cmp::Ordering::Less => Err(Refusal::internal("the message is shorter than it announced")),
             std::cmp::Ordering::Equal => Ok(whole),
@@ -240,11 +240,14 @@ pub(crate) fn announced(begun: &[u8]) -> Result<Option<usize>, Refusal> {
         _ => return Err(Refusal::internal("the message does not begin as gRPC has it")),
     }
     let length = usize::try_from(u32::from_be_bytes([a, b, c, d])).unwrap_or(usize::MAX);
-    if length > MOST_BYTES { Err(too_large()) } else { Ok(Some(length)) }
+    if length > MAX_MESSAGE_BYTES { Err(too_large()) } else { Ok(Some(length)) }
 }
 
 fn too_large() -> Refusal {
-    Refusal { code: Code::ResourceExhausted, message: format!("a message has at most {MOST_BYTES} bytes") }
+    Refusal {
+        code: Code::ResourceExhausted,
+        message: format!("a message has at most {MAX_MESSAGE_BYTES} bytes"),
+    }
 }
 
 /// Printable, as `grpc-message` wants it: `%` and all that is not visible ASCII or a space
@@ -288,7 +291,7 @@ mod tests {
 
     #[test]
     fn pieces_of_a_message_are_put_together() {
-        let mut gathered = Gathered::default();
+        let mut gathered = MessageBuffer::default();
         for piece in [&[0][..], &[0, 0, 0, 3, 7], &[8, 9]] {
             gathered.push(Bytes::from_static(piece)).unwrap();
         }
@@ -298,7 +301,7 @@ mod tests {
     #[test]
     fn prefixes_that_lie_are_turned_down() {
         let check = |bytes: &'static [u8], code| {
-            let mut gathered = Gathered::default();
+            let mut gathered = MessageBuffer::default();
             let pushed = gathered.push(Bytes::from_static(bytes));
             let read = pushed.and_then(|()| gathered.message());
             assert_eq!(read.map_err(|it| it.code), Err(code), "{bytes:?}");

@@ -16,7 +16,7 @@ use crate::grpc::{Code, Refusal, ends_early, framed};
 use crate::wire::{Reader, Write as _};
 
 /// The whole server, envoyproxy/ratelimit's name for its service, and the services' own.
-const KNOWN: [&str; 4] =
+const SERVICE_NAMES: [&str; 4] =
     ["", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService", "throttlecrab.RateLimiter"];
 
 const SERVING: u64 = 1;
@@ -25,14 +25,14 @@ const SERVICE_UNKNOWN: u64 = 3;
 
 /// Whether the service serves, and who wants to know when it no longer does.
 #[derive(Debug, Default)]
-pub(crate) struct Serving {
+pub(crate) struct ServingStatus {
     has_ended: AtomicBool,
     next: AtomicU64,
     /// One for each stream that watches, which connections and their streams bound.
     watchers: Mutex<Vec<(u64, Waker)>>,
 }
 
-impl Serving {
+impl ServingStatus {
     pub(crate) fn end(&self) {
         self.has_ended.store(true, Ordering::Release);
         let watchers = std::mem::take(&mut *self.watchers.lock().unwrap_or_else(PoisonError::into_inner));
@@ -74,13 +74,13 @@ impl Serving {
 
 /// A stream that ends when the service does.
 #[derive(Debug)]
-pub(crate) struct Until {
-    serving: Arc<Serving>,
+pub(crate) struct EndSignal {
+    serving: Arc<ServingStatus>,
     id: u64,
 }
 
-impl Until {
-    pub(crate) fn end_of(serving: &Arc<Serving>) -> Self {
+impl EndSignal {
+    pub(crate) fn end_of(serving: &Arc<ServingStatus>) -> Self {
         let id = serving.next.fetch_add(1, Ordering::Relaxed);
         Self { serving: Arc::clone(serving), id }
     }
@@ -95,7 +95,7 @@ impl Until {
     }
 }
 
-impl Drop for Until {
+impl Drop for EndSignal {
     fn drop(&mut self) {
         self.serving.forget(self.id);
     }
@@ -109,7 +109,7 @@ fn is_known(message: &[u8]) -> Result<bool, Refusal> {
             service = value.text()?;
         }
     }
-    Ok(KNOWN.contains(&service))
+    Ok(SERVICE_NAMES.contains(&service))
 }
 
 fn response(status: u64) -> Bytes {
@@ -118,17 +118,17 @@ fn response(status: u64) -> Bytes {
 
 /// The answer to `Watch`: the status, the one that follows, and the end.
 #[derive(Debug)]
-pub(crate) struct Watching {
-    end: Until,
+pub(crate) struct WatchStream {
+    end: EndSignal,
     is_known: bool,
     last: Option<u64>,
     is_over: bool,
 }
 
-impl Watching {
-    pub(crate) fn new(serving: &Arc<Serving>, message: &[u8]) -> Result<Self, Refusal> {
+impl WatchStream {
+    pub(crate) fn new(serving: &Arc<ServingStatus>, message: &[u8]) -> Result<Self, Refusal> {
         let is_known = is_known(message)?;
-        Ok(Self { end: Until::end_of(serving), is_known, last: None, is_over: false })
+        Ok(Self { end: EndSignal::end_of(serving), is_known, last: None, is_over: false })
     }
 
     fn status(&self) -> u64 {
@@ -136,7 +136,7 @@ impl Watching {
     }
 }
 
-impl Body for Watching {
+impl Body for WatchStream {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -9,15 +9,15 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
-use crate::grpc::{MOST_BYTES, Refusal};
-use crate::request::{self, Asked, Override};
+use crate::grpc::{MAX_MESSAGE_BYTES, Refusal};
+use crate::request::{self, Override, RateLimitRequest};
 use crate::response::{Answer, Quota, Status};
 use crate::unit::Unit;
 
 /// A request as it was written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Written {
+pub(crate) struct JsonRequest {
     #[serde(deserialize_with = "or_default")]
     domain: String,
     #[serde(deserialize_with = "or_default")]
@@ -31,7 +31,7 @@ pub(crate) struct Written {
 struct Descriptor {
     #[serde(deserialize_with = "or_default")]
     entries: Vec<Entry>,
-    limit: Option<Instead>,
+    limit: Option<OverrideText>,
     #[serde(alias = "hitsAddend")]
     hits_addend: Option<Number<u64>>,
     #[serde(alias = "isNegativeHits", deserialize_with = "or_default")]
@@ -49,11 +49,11 @@ struct Entry {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Instead {
+struct OverrideText {
     #[serde(alias = "requestsPerUnit", deserialize_with = "or_default")]
     requests_per_unit: Number<u32>,
     #[serde(deserialize_with = "or_default")]
-    unit: WrittenUnit,
+    unit: UnitText,
 }
 
 /// `null` stands for what was not sent.
@@ -80,9 +80,10 @@ impl<'de, T: TryFrom<u64>> Deserialize<'de> for Number<T> {
 /// A whole number in any spelling: `3`, `3.0`, `3e0`.
 fn whole(number: &serde_json::Number) -> Option<u64> {
     // Beyond this not every whole number has a spelling of its own.
-    const EXACT: f64 = 9_007_199_254_740_992.0;
+    const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
     let of_fraction = || {
-        let number = number.as_f64().filter(|it| it.fract() == 0.0 && (0.0..=EXACT).contains(it))?;
+        let number =
+            number.as_f64().filter(|it| it.fract() == 0.0 && (0.0..=MAX_EXACT_INTEGER).contains(it))?;
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, and in range")]
         Some(number as u64)
     };
@@ -91,9 +92,9 @@ fn whole(number: &serde_json::Number) -> Option<u64> {
 
 /// A unit, by name or number.
 #[derive(Clone, Copy, Debug, Default)]
-struct WrittenUnit(u64);
+struct UnitText(u64);
 
-impl<'de> Deserialize<'de> for WrittenUnit {
+impl<'de> Deserialize<'de> for UnitText {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let number = match Value::deserialize(from)? {
             Value::Number(number) => whole(&number),
@@ -104,10 +105,10 @@ impl<'de> Deserialize<'de> for WrittenUnit {
     }
 }
 
-impl Written {
+impl JsonRequest {
     pub(crate) fn read(body: &[u8]) -> Result<Self, Refusal> {
-        if body.len() > MOST_BYTES {
-            return Err(Refusal::senseless(format!("a body has at most {MOST_BYTES} bytes")));
+        if body.len() > MAX_MESSAGE_BYTES {
+            return Err(Refusal::senseless(format!("a body has at most {MAX_MESSAGE_BYTES} bytes")));
         }
         if body.trim_ascii_start().first().is_some_and(|first| *first != b'{') {
             return Err(Refusal::senseless("a RateLimitRequest is an object".to_owned()));
@@ -115,15 +116,15 @@ impl Written {
         serde_json::from_slice(body).map_err(|error| Refusal::senseless(error.to_string()))
     }
 
-    pub(crate) fn asked(&self) -> Result<Asked<'_>, Refusal> {
+    pub(crate) fn asked(&self) -> Result<RateLimitRequest<'_>, Refusal> {
         let descriptors = self.descriptors.iter().map(Descriptor::asked).collect();
-        Asked { domain: &self.domain, descriptors, hits: self.hits_addend.0 }.checked()
+        RateLimitRequest { domain: &self.domain, descriptors, hits: self.hits_addend.0 }.checked()
     }
 }
 
 impl Descriptor {
     fn asked(&self) -> request::Descriptor<'_> {
-        let instead = |it: &Instead| Override { requests: it.requests_per_unit.0, unit: it.unit.0 };
+        let instead = |it: &OverrideText| Override { requests: it.requests_per_unit.0, unit: it.unit.0 };
         request::Descriptor {
             entries: self.entries.iter().map(|entry| (&*entry.key, &*entry.value)).collect(),
             instead: self.limit.as_ref().map(instead),
@@ -208,13 +209,13 @@ fn handed_out(Quota { requests, until, id }: &Quota) -> Value {
 
 /// As protobuf's JSON has bytes (RFC 4648, section 4).
 fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const BASE64_ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
         let bits =
             chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
         for at in 0..4 {
-            let letter = LETTERS[(bits >> (18 - 6 * at) & 63) as usize];
+            let letter = BASE64_ALPHABET[(bits >> (18 - 6 * at) & 63) as usize];
             out.push(if at <= chunk.len() { char::from(letter) } else { '=' });
         }
     }

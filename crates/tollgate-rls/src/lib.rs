@@ -11,26 +11,26 @@
 //!
 //! Not here: sockets. It is handed requests and hands back answers.
 
-mod added;
 mod body;
 mod counters;
 mod decide;
-mod described;
 mod grpc;
 mod health;
-mod hits;
 mod json;
-mod mended;
+mod lossy_utf8;
 mod native;
 mod reflection;
 mod request;
+mod request_descriptor;
 mod response;
+mod response_headers;
 mod service;
+mod statistics;
 mod throttle;
 mod unit;
 mod upstream;
 mod wire;
 
-pub use added::Headers;
 pub use body::RlsBody;
+pub use response_headers::Headers;
 pub use service::{Rls, RlsSettings};

@@ -3,7 +3,7 @@
 //!
 //! - A descriptor meets every limit whose pattern covers it; its status speaks of the one
 //!   that refuses for longest, or else has the least left.
-//! - In the domain `tollgate` a descriptor describes a request (`described`), and meets the
+//! - In the domain `tollgate` a descriptor describes a request (`request_descriptor`), and meets the
 //!   limits on paths.
 //! - Hits that are not said are what the limit says a request costs. Zero hits only look, and
 //!   are refused where one would be.
@@ -12,27 +12,27 @@
 //! - A limit that says `quota: N` hands out up to N more with what it admits.
 
 use smallvec::SmallVec;
-use tollgate::policy::{Checks, Descriptor, RuleCheck, Survey};
+use tollgate::policy::{Checks, Descriptor, Matched, RuleCheck};
 use tollgate::{
     Adjustment, CalendarUnit, Decision, Fate, LimitOutcome, Limiter, Quota, Rate, Request, Span, Store,
     Window,
 };
 
 use crate::grpc::Refusal;
-use crate::request::Asked;
+use crate::request::RateLimitRequest;
 use crate::response::{self, Answer, CurrentLimit, Status};
 use crate::unit::Unit;
 use crate::upstream;
 
 /// A descriptor as a policy sees it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Described<'m> {
+pub(crate) struct DescriptorRequest<'m> {
     pub(crate) domain: &'m str,
     pub(crate) entries: &'m [(&'m str, &'m str)],
     pub(crate) cost: Option<u64>,
 }
 
-impl Request for Described<'_> {
+impl Request for DescriptorRequest<'_> {
     fn method(&self) -> &'static str {
         ""
     }
@@ -51,11 +51,11 @@ impl Request for Described<'_> {
 }
 
 /// A request that can be asked again at another cost.
-pub(crate) trait Costing: Request + Clone + Sync + Send {
+pub(crate) trait WithCost: Request + Clone + Sync + Send {
     fn costing(&self, cost: u64) -> Self;
 }
 
-impl Costing for Described<'_> {
+impl WithCost for DescriptorRequest<'_> {
     fn costing(&self, cost: u64) -> Self {
         Self { cost: Some(cost), ..*self }
     }
@@ -78,16 +78,20 @@ impl<R> Default for Batch<R> {
     }
 }
 
-impl<'m> Batch<Described<'m>> {
+impl<'m> Batch<DescriptorRequest<'m>> {
     /// `counts_overrides`: whether numbers that come with a descriptor count in this domain.
-    pub(crate) fn of(asked: &'m Asked<'_>, counts_overrides: bool) -> Result<Self, Refusal> {
+    pub(crate) fn of(asked: &'m RateLimitRequest<'_>, counts_overrides: bool) -> Result<Self, Refusal> {
         let mut batch = Self::default();
         let mut places = SmallVec::<[usize; 1]>::new();
         for (place, descriptor) in asked.descriptors.iter().enumerate().filter(|(_, it)| !it.gives_back) {
             let Some(instead) = descriptor.instead else {
                 batch.places.push(place);
                 let cost = asked.cost(descriptor);
-                batch.parts.push(Described { domain: asked.domain, entries: &descriptor.entries, cost });
+                batch.parts.push(DescriptorRequest {
+                    domain: asked.domain,
+                    entries: &descriptor.entries,
+                    cost,
+                });
                 continue;
             };
             if counts_overrides {
@@ -104,7 +108,7 @@ impl<'m> Batch<Described<'m>> {
     }
 }
 
-impl<R: Costing> Batch<R> {
+impl<R: WithCost> Batch<R> {
     /// The parts that only look.
     pub(crate) fn looks(&self) -> SmallVec<[usize; 2]> {
         let costs = self.parts.iter().map(Request::cost);
@@ -275,7 +279,7 @@ pub(crate) async fn give_back<'l, S: Store>(
     request: &(impl Request + Sync),
 ) -> Status<'l> {
     let mut checks = Checks::new();
-    if limiter.policy().survey(request, &mut checks) != Survey::Applies {
+    if limiter.policy().match_request(request, &mut checks) != Matched::Applies {
         return Status::default();
     }
     let mut told = Status { remaining: u32::MAX, ..Status::default() };

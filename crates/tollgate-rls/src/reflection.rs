@@ -15,9 +15,9 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes, BytesMut};
 use http_body::{Body, Frame};
 
-use crate::grpc::{PREFIX, Refusal, announced, framed, went_well};
-use crate::health::{Serving, Until};
-use crate::wire::{Malformed, Reader, Write as _};
+use crate::grpc::{PREFIX_BYTES, Refusal, announced, framed, went_well};
+use crate::health::{EndSignal, ServingStatus};
+use crate::wire::{Reader, WireError, Write as _};
 
 /// A `FileDescriptorSet` of everything in `proto/`, and what that imports.
 pub(crate) static DESCRIPTORS: &[u8] = include_bytes!("../proto/descriptors.bin");
@@ -44,7 +44,7 @@ struct File {
 }
 
 impl Index {
-    fn of(set: &'static [u8]) -> Result<Self, Malformed> {
+    fn of(set: &'static [u8]) -> Result<Self, WireError> {
         let mut index = Self::default();
         let mut fields = Reader::new(set);
         while let Some((number, value)) = fields.next()? {
@@ -55,7 +55,7 @@ impl Index {
         Ok(index)
     }
 
-    fn add(&mut self, bytes: &'static [u8]) -> Result<(), Malformed> {
+    fn add(&mut self, bytes: &'static [u8]) -> Result<(), WireError> {
         let at = self.files.len();
         let mut file = File { name: "", bytes, imports: Vec::new() };
         let mut package = "";
@@ -85,7 +85,7 @@ impl Index {
         scope: &str,
         message: &[u8],
         inner: &[u32],
-    ) -> Result<String, Malformed> {
+    ) -> Result<String, WireError> {
         let mut fields = Reader::new(message);
         let mut name = String::new();
         while let Some((number, value)) = fields.next()? {
@@ -126,7 +126,7 @@ impl Index {
 }
 
 /// Answers one question.
-fn answer(message: &[u8]) -> Result<Bytes, Malformed> {
+fn answer(message: &[u8]) -> Result<Bytes, WireError> {
     let (mut host, mut question) = ("", None);
     let mut fields = Reader::new(message);
     while let Some((number, value)) = fields.next()? {
@@ -170,31 +170,31 @@ fn answer(message: &[u8]) -> Result<Bytes, Malformed> {
 
 /// A stream of questions, answered one by one.
 #[derive(Debug)]
-pub(crate) struct Talk<B> {
+pub(crate) struct ReflectionStream<B> {
     questions: Pin<Box<B>>,
     arrived: BytesMut,
-    end: Until,
+    end: EndSignal,
     is_over: bool,
 }
 
-impl<B: Body> Talk<B> {
-    pub(crate) fn new(serving: &Arc<Serving>, questions: B) -> Self {
-        let end = Until::end_of(serving);
+impl<B: Body> ReflectionStream<B> {
+    pub(crate) fn new(serving: &Arc<ServingStatus>, questions: B) -> Self {
+        let end = EndSignal::end_of(serving);
         Self { questions: Box::pin(questions), arrived: BytesMut::new(), end, is_over: false }
     }
 
     /// The answer to the next question that has arrived in full.
     fn next(&mut self) -> Result<Option<Bytes>, Refusal> {
         let Some(length) = announced(&self.arrived)? else { return Ok(None) };
-        if self.arrived.len() < PREFIX + length {
+        if self.arrived.len() < PREFIX_BYTES + length {
             return Ok(None);
         }
-        self.arrived.advance(PREFIX);
+        self.arrived.advance(PREFIX_BYTES);
         Ok(Some(answer(&self.arrived.split_to(length))?))
     }
 }
 
-impl<B: Body> Body for Talk<B> {
+impl<B: Body> Body for ReflectionStream<B> {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -2,7 +2,7 @@
 //!
 //! Bounded in what a proxy's settings decide: whoever sends more descriptors or entries than any
 //! proxy makes is told so. What a client chooses, the values, is as long as the message has room
-//! for and may be any bytes (`mended`): a call must not fail for it, since most proxies let pass
+//! for and may be any bytes (`lossy_utf8`): a call must not fail for it, since most proxies let pass
 //! what has no answer.
 //!
 //! Not here: the same as JSON (`json`).
@@ -12,18 +12,18 @@ use std::sync::OnceLock;
 use smallvec::SmallVec;
 
 use crate::grpc::Refusal;
-use crate::mended::mended;
+use crate::lossy_utf8::lossy_utf8;
 use crate::unit::Unit;
-use crate::wire::{Malformed, Reader, Value};
+use crate::wire::{Reader, Value, WireError};
 
 /// The most descriptors of one request.
-pub(crate) const MOST_DESCRIPTORS: usize = 100;
+pub(crate) const MAX_DESCRIPTORS: usize = 100;
 /// The most entries of one descriptor.
-pub(crate) const MOST_ENTRIES: usize = 50;
+pub(crate) const MAX_ENTRIES: usize = 50;
 
 /// What a proxy asks.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Asked<'m> {
+pub(crate) struct RateLimitRequest<'m> {
     pub(crate) domain: &'m str,
     pub(crate) descriptors: SmallVec<[Descriptor<'m>; 2]>,
     /// Of each descriptor that says nothing itself. Zero: it was not said.
@@ -61,17 +61,21 @@ impl Override {
     }
 }
 
-impl<'m> Asked<'m> {
+impl<'m> RateLimitRequest<'m> {
     /// Reads a message, and looks whether it makes sense. The place is for another spelling of it,
     /// where values are no text.
     #[inline]
     pub(crate) fn read(message: &'m [u8], place: &'m OnceLock<Vec<u8>>) -> Result<Self, Refusal> {
-        Self::read_text(message).or_else(|refusal| Self::read_mended(message, place, refusal))
+        Self::read_text(message).or_else(|refusal| Self::read_lossy_utf8(message, place, refusal))
     }
 
     #[cold]
-    fn read_mended(message: &[u8], place: &'m OnceLock<Vec<u8>>, refusal: Refusal) -> Result<Self, Refusal> {
-        match mended(message) {
+    fn read_lossy_utf8(
+        message: &[u8],
+        place: &'m OnceLock<Vec<u8>>,
+        refusal: Refusal,
+    ) -> Result<Self, Refusal> {
+        match lossy_utf8(message) {
             Ok(Some(text)) => Self::read_text(place.get_or_init(|| text)),
             _ => Err(refusal),
         }
@@ -84,7 +88,7 @@ impl<'m> Asked<'m> {
             match number {
                 1 => asked.domain = value.text()?,
                 2 => {
-                    if asked.descriptors.len() >= MOST_DESCRIPTORS {
+                    if asked.descriptors.len() >= MAX_DESCRIPTORS {
                         return Err(too_many_descriptors());
                     }
                     asked.descriptors.push(Descriptor::default());
@@ -107,7 +111,7 @@ impl<'m> Asked<'m> {
         if self.descriptors.is_empty() {
             return Err(Refusal::senseless("rate limit descriptor list must not be empty".to_owned()));
         }
-        if self.descriptors.len() > MOST_DESCRIPTORS {
+        if self.descriptors.len() > MAX_DESCRIPTORS {
             return Err(too_many_descriptors());
         }
         for (at, descriptor) in self.descriptors.iter().enumerate() {
@@ -147,7 +151,7 @@ impl<'m> Descriptor<'m> {
         while let Some((number, value)) = fields.next()? {
             match number {
                 1 => {
-                    if self.entries.len() >= MOST_ENTRIES {
+                    if self.entries.len() >= MAX_ENTRIES {
                         return Err(too_many_entries());
                     }
                     self.entries.push(entry(value.bytes()?)?);
@@ -173,7 +177,7 @@ impl<'m> Descriptor<'m> {
         if self.entries.is_empty() {
             return Err(Refusal::senseless(format!("rate limit descriptor {at} has no entries")));
         }
-        if self.entries.len() > MOST_ENTRIES {
+        if self.entries.len() > MAX_ENTRIES {
             return Err(too_many_entries());
         }
         for (key, _) in &self.entries {
@@ -186,7 +190,7 @@ impl<'m> Descriptor<'m> {
 }
 
 impl Override {
-    fn read(&mut self, message: &[u8]) -> Result<(), Malformed> {
+    fn read(&mut self, message: &[u8]) -> Result<(), WireError> {
         each(message, |number, value| {
             match number {
                 1 => self.requests = value.uint32()?,
@@ -199,7 +203,7 @@ impl Override {
 }
 
 #[inline]
-fn entry(message: &[u8]) -> Result<(&str, &str), Malformed> {
+fn entry(message: &[u8]) -> Result<(&str, &str), WireError> {
     let (mut key, mut text) = ("", "");
     let mut fields = Reader::new(message);
     while let Some((number, value)) = fields.next()? {
@@ -214,8 +218,8 @@ fn entry(message: &[u8]) -> Result<(&str, &str), Malformed> {
 
 fn each<'m>(
     message: &'m [u8],
-    mut with: impl FnMut(u32, Value<'m>) -> Result<(), Malformed>,
-) -> Result<(), Malformed> {
+    mut with: impl FnMut(u32, Value<'m>) -> Result<(), WireError>,
+) -> Result<(), WireError> {
     let mut fields = Reader::new(message);
     while let Some((number, value)) = fields.next()? {
         with(number, value)?;
@@ -224,9 +228,9 @@ fn each<'m>(
 }
 
 fn too_many_descriptors() -> Refusal {
-    Refusal::senseless(format!("a request has at most {MOST_DESCRIPTORS} rate limit descriptors"))
+    Refusal::senseless(format!("a request has at most {MAX_DESCRIPTORS} rate limit descriptors"))
 }
 
 fn too_many_entries() -> Refusal {
-    Refusal::senseless(format!("a rate limit descriptor has at most {MOST_ENTRIES} entries"))
+    Refusal::senseless(format!("a rate limit descriptor has at most {MAX_ENTRIES} entries"))
 }

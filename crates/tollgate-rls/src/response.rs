@@ -2,7 +2,7 @@
 //!
 //! Its code is never `UNKNOWN`: there is no way to say that here.
 //!
-//! Not here: the same as JSON (`json`), and which headers there are (`added`).
+//! Not here: the same as JSON (`json`), and which headers there are (`response_headers`).
 
 use bytes::Bytes;
 use http::HeaderMap;

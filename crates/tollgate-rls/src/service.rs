@@ -8,15 +8,15 @@ use http_body::Body;
 use tollgate::{Limiter, Store};
 use tollgate_http::SharedLimiter;
 
-use crate::added::Headers;
 use crate::body::RlsBody;
 use crate::counters::{Counters, Surface};
-use crate::decide::{Answered, AtOnce, Form};
+use crate::decide::{EncodedResponse, Form, TryDecision};
 use crate::grpc::{self, Refusal, no_call, read_message};
-use crate::health::Serving;
-use crate::hits::Statistics;
-use crate::request::Asked;
-use crate::upstream::AllTold;
+use crate::health::ServingStatus;
+use crate::request::RateLimitRequest;
+use crate::response_headers::Headers;
+use crate::statistics::Statistics;
+use crate::upstream::DescriptorOutcomes;
 use crate::{health, json, reflection, throttle};
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -62,7 +62,7 @@ pub(crate) struct Inner<S> {
     settings: RlsSettings,
     counters: Counters,
     pub(crate) statistics: Statistics<S>,
-    serving: Arc<Serving>,
+    serving: Arc<ServingStatus>,
 }
 
 impl<S> Clone for Rls<S> {
@@ -125,12 +125,12 @@ impl<S: Store> Rls<S> {
     pub async fn json(&self, body: &[u8]) -> (StatusCode, Bytes) {
         let inner = &*self.0;
         let answered = async {
-            let written = json::Written::read(body)?;
+            let written = json::JsonRequest::read(body)?;
             inner.decide_now(&written.asked()?, Form::Json, Surface::Json).await
         };
         match Box::pin(answered).await {
-            Ok(Answered { over: false, bytes }) => (StatusCode::OK, bytes),
-            Ok(Answered { over: true, bytes }) => (StatusCode::TOO_MANY_REQUESTS, bytes),
+            Ok(EncodedResponse { over: false, bytes }) => (StatusCode::OK, bytes),
+            Ok(EncodedResponse { over: true, bytes }) => (StatusCode::TOO_MANY_REQUESTS, bytes),
             Err(refusal) => {
                 inner.counters.turned_down(refusal.code);
                 (StatusCode::BAD_REQUEST, json::mistake(&refusal.message))
@@ -161,7 +161,7 @@ impl<S: Store> Inner<S> {
     #[inline]
     async fn should_rate_limit<B: Body>(&self, body: B) -> Result<Response<RlsBody>, Refusal> {
         let message = read_message(body).await?;
-        let framed = match self.limit_at_once(&message)? {
+        let framed = match self.try_limit(&message)? {
             Ok(framed) => framed,
             // Boxed, since it is large and a store in this process never needs it.
             Err(waiting) => Box::pin(self.limit(message, waiting)).await?,
@@ -171,8 +171,12 @@ impl<S: Store> Inner<S> {
 
     /// Reads a call, and leaves out what its caller may not ask for.
     #[inline]
-    fn read<'m>(&self, message: &'m [u8], place: &'m OnceLock<Vec<u8>>) -> Result<Asked<'m>, Refusal> {
-        let mut asked = Asked::read(message, place)?;
+    fn read<'m>(
+        &self,
+        message: &'m [u8],
+        place: &'m OnceLock<Vec<u8>>,
+    ) -> Result<RateLimitRequest<'m>, Refusal> {
+        let mut asked = RateLimitRequest::read(message, place)?;
         if self.settings.refuse_refunds && asked.descriptors.iter().any(|it| it.gives_back) {
             asked.drop_refunds()?;
         }
@@ -181,45 +185,50 @@ impl<S: Store> Inner<S> {
 
     /// Apart, so that nothing of it is kept while a body is waited for.
     #[inline(never)]
-    fn limit_at_once(&self, message: &[u8]) -> Result<Result<Bytes, Box<Waiting<S>>>, Refusal> {
+    fn try_limit(&self, message: &[u8]) -> Result<Result<Bytes, Box<PendingRequest<S>>>, Refusal> {
         let place = OnceLock::new();
         let asked = self.read(message, &place)?;
         let limiter = self.in_force();
-        Ok(match self.decide_at_once(&limiter, &asked, Form::Framed)? {
-            AtOnce::Answered(answered) => Ok(self.counted(Surface::Envoy, answered).bytes),
-            AtOnce::Waits(told) => Err(Box::new(Waiting { limiter, told })),
+        Ok(match self.try_decide(&limiter, &asked, Form::Framed)? {
+            TryDecision::Answered(answered) => Ok(self.counted(Surface::Envoy, answered).bytes),
+            TryDecision::Waits(told) => Err(Box::new(PendingRequest { limiter, told })),
         })
     }
 
     /// The rest of it, with what was told by then: that is not counted again.
-    async fn limit(&self, message: Bytes, waiting: Box<Waiting<S>>) -> Result<Bytes, Refusal> {
+    async fn limit(&self, message: Bytes, waiting: Box<PendingRequest<S>>) -> Result<Bytes, Refusal> {
         let place = OnceLock::new();
         let asked = self.read(&message, &place)?;
-        let Waiting { limiter, told } = *waiting;
+        let PendingRequest { limiter, told } = *waiting;
         let answered = self.decide(&limiter, &asked, told, Form::Framed).await?;
         Ok(self.counted(Surface::Envoy, answered).bytes)
     }
 
-    fn counted(&self, surface: Surface, answered: Answered) -> Answered {
+    fn counted(&self, surface: Surface, answered: EncodedResponse) -> EncodedResponse {
         self.counters.answered(surface, answered.over);
         answered
     }
 
     /// Decides, and waits where that takes long.
-    async fn decide_now(&self, asked: &Asked<'_>, form: Form, surface: Surface) -> Result<Answered, Refusal> {
+    async fn decide_now(
+        &self,
+        asked: &RateLimitRequest<'_>,
+        form: Form,
+        surface: Surface,
+    ) -> Result<EncodedResponse, Refusal> {
         let limiter = self.in_force();
-        let answered = match self.decide_at_once(&limiter, asked, form)? {
-            AtOnce::Answered(answered) => answered,
-            AtOnce::Waits(told) => self.decide(&limiter, asked, told, form).await?,
+        let answered = match self.try_decide(&limiter, asked, form)? {
+            TryDecision::Answered(answered) => answered,
+            TryDecision::Waits(told) => self.decide(&limiter, asked, told, form).await?,
         };
         Ok(self.counted(surface, answered))
     }
 
     async fn throttle<B: Body>(&self, body: B) -> Result<Response<RlsBody>, Refusal> {
         let message = read_message(body).await?;
-        let asked = throttle::Asked::read(&message)?;
+        let asked = throttle::ThrottleRequest::read(&message)?;
         let limiter = self.limiter.load();
-        let throttled = match throttle::at_once(&limiter, &asked)? {
+        let throttled = match throttle::try_throttle(&limiter, &asked)? {
             Some(throttled) => throttled,
             None => Box::pin(throttle::wait(&limiter, &asked)).await?,
         };
@@ -240,10 +249,10 @@ impl<S: Store> Inner<S> {
             }
             WATCH => {
                 let message = read_message(request.into_body()).await?;
-                RlsBody::stream(health::Watching::new(&self.serving, &message)?)
+                RlsBody::stream(health::WatchStream::new(&self.serving, &message)?)
             }
             REFLECTION | REFLECTION_ALPHA => {
-                RlsBody::stream(reflection::Talk::new(&self.serving, request.into_body()))
+                RlsBody::stream(reflection::ReflectionStream::new(&self.serving, request.into_body()))
             }
             _ => return Err(Refusal::unimplemented("no such method is served here".to_owned())),
         }))
@@ -251,7 +260,7 @@ impl<S: Store> Inner<S> {
 }
 
 /// A request whose store has to be waited for.
-struct Waiting<S> {
+struct PendingRequest<S> {
     limiter: Arc<Limiter<S>>,
-    told: AllTold,
+    told: DescriptorOutcomes,
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tollgate::policy::Key;
-use tollgate::throttle::{Throttle, Throttled, Throttles};
+use tollgate::throttle::{Throttle, ThrottleReply, ThrottleRules};
 use tollgate::{Limiter, Rule, Span, Store};
 
 use crate::grpc::{self, Refusal};
@@ -16,12 +16,12 @@ use crate::wire::{Reader, Write as _};
 
 thread_local! {
     /// The rules of the numbers that this thread is asked for.
-    static RULES: RefCell<Throttles> = RefCell::default();
+    static RULES: RefCell<ThrottleRules> = RefCell::default();
 }
 
 /// A `ThrottleRequest`.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Asked<'m> {
+pub(crate) struct ThrottleRequest<'m> {
     key: &'m str,
     max_burst: i32,
     count_per_period: i32,
@@ -29,7 +29,7 @@ pub(crate) struct Asked<'m> {
     quantity: i32,
 }
 
-impl<'m> Asked<'m> {
+impl<'m> ThrottleRequest<'m> {
     pub(crate) fn read(message: &'m [u8]) -> Result<Self, Refusal> {
         let mut asked = Self::default();
         let mut fields = Reader::new(message);
@@ -67,22 +67,25 @@ impl<'m> Asked<'m> {
 }
 
 /// Decides without waiting, if the store can.
-pub(crate) fn at_once<S: Store>(
+pub(crate) fn try_throttle<S: Store>(
     limiter: &Limiter<S>,
-    asked: &Asked<'_>,
-) -> Result<Option<Throttled>, Refusal> {
+    asked: &ThrottleRequest<'_>,
+) -> Result<Option<ThrottleReply>, Refusal> {
     let (rule, quantity) = (asked.rule()?, asked.quantity()?);
-    Ok(limiter.throttle_at_once(&rule, Key::named(asked.key.as_bytes()), quantity))
+    Ok(limiter.try_throttle(&rule, Key::named(asked.key.as_bytes()), quantity))
 }
 
 /// Decides where the store has to be waited for.
-pub(crate) async fn wait<S: Store>(limiter: &Limiter<S>, asked: &Asked<'_>) -> Result<Throttled, Refusal> {
+pub(crate) async fn wait<S: Store>(
+    limiter: &Limiter<S>,
+    asked: &ThrottleRequest<'_>,
+) -> Result<ThrottleReply, Refusal> {
     let (rule, quantity) = (asked.rule()?, asked.quantity()?);
     Ok(limiter.throttle(&rule, Key::named(asked.key.as_bytes()), quantity).await)
 }
 
 /// A `ThrottleResponse` as it is sent.
-pub(crate) fn framed(throttled: &Throttled) -> Bytes {
+pub(crate) fn framed(throttled: &ThrottleReply) -> Bytes {
     let seconds = |span: Span| span.as_micros() / 1_000_000;
     grpc::framed(|out| {
         out.put_uint(1, u64::from(throttled.allowed));

@@ -19,14 +19,14 @@ use tollgate::policy::Key;
 use tollgate::{
     Adjustment, Decision, FixedWindow, Limit, Limiter, Quota, Rule, Span, Store, Timestamp, Window,
 };
-use tollgate_envoy::{Domains, Found, Leaf, Metadata};
+use tollgate_envoy::{DescriptorMatch, Domains, Leaf, Metadata};
 
-use crate::added::{self, Headers};
 use crate::grpc::Refusal;
-use crate::hits::{Statistics, Stood};
 use crate::native::most;
-use crate::request::{Asked, Descriptor};
+use crate::request::{Descriptor, RateLimitRequest};
 use crate::response::{Answer, CurrentLimit, Status};
+use crate::response_headers::{self, Headers};
+use crate::statistics::{HitState, Statistics};
 use crate::unit::Unit;
 
 /// What a descriptor without limit has left, as envoyproxy/ratelimit puts it.
@@ -35,7 +35,7 @@ const UNLIMITED: u32 = u32::MAX;
 const OVERRIDE: &str = "override";
 
 /// What one descriptor meets.
-pub(crate) enum Met<'p> {
+pub(crate) enum ResolvedDescriptor<'p> {
     /// No limit, or one that another replaces.
     Nothing,
     /// One that is not counted.
@@ -48,7 +48,7 @@ pub(crate) enum Met<'p> {
 
 /// What was told about one descriptor.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct DescriptorOutcome {
     /// Whether the limit was exceeded, whatever follows from it.
     exceeded: bool,
     /// Whether that refuses anybody.
@@ -64,53 +64,55 @@ pub(crate) struct Told {
     words: Option<Box<Answer<'static>>>,
 }
 
-pub(crate) type AllMet<'p> = SmallVec<[Met<'p>; 2]>;
+pub(crate) type ResolvedDescriptors<'p> = SmallVec<[ResolvedDescriptor<'p>; 2]>;
 /// `None`: not decided yet.
-pub(crate) type AllTold = SmallVec<[Option<Told>; 2]>;
+pub(crate) type DescriptorOutcomes = SmallVec<[Option<DescriptorOutcome>; 2]>;
 
 /// What all descriptors of a request meet.
-pub(crate) fn meet<'p, S>(
+pub(crate) fn resolve<'p, S>(
     limiter: &'p Limiter<S>,
     domains: &'p Domains,
-    asked: &Asked<'_>,
-) -> Result<AllMet<'p>, Refusal> {
-    let mut met = AllMet::new();
+    asked: &RateLimitRequest<'_>,
+) -> Result<ResolvedDescriptors<'p>, Refusal> {
+    let mut met = ResolvedDescriptors::new();
     for descriptor in &asked.descriptors {
-        met.push(meet_one(limiter, domains, asked.domain, descriptor)?);
+        met.push(resolve_one(limiter, domains, asked.domain, descriptor)?);
     }
     if met.iter().any(|it| it.leaf().is_some_and(|leaf| leaf.replaces().next().is_some())) {
-        let is_replaced = |it: &Met<'p>| {
+        let is_replaced = |it: &ResolvedDescriptor<'p>| {
             let name = it.leaf().and_then(Leaf::name);
-            name.is_some_and(|name| met.iter().filter_map(Met::leaf).any(|leaf| leaf.replaces_name(name)))
+            name.is_some_and(|name| {
+                met.iter().filter_map(ResolvedDescriptor::leaf).any(|leaf| leaf.replaces_name(name))
+            })
         };
         let replaced: SmallVec<[bool; 2]> = met.iter().map(is_replaced).collect();
         for (it, _) in met.iter_mut().zip(replaced).filter(|(_, replaced)| *replaced) {
-            *it = Met::Nothing;
+            *it = ResolvedDescriptor::Nothing;
         }
     }
     Ok(met)
 }
 
-fn meet_one<'p, S>(
+fn resolve_one<'p, S>(
     limiter: &'p Limiter<S>,
     domains: &'p Domains,
     domain: &str,
     descriptor: &Descriptor<'_>,
-) -> Result<Met<'p>, Refusal> {
+) -> Result<ResolvedDescriptor<'p>, Refusal> {
     let found = domains.find(domain, &descriptor.entries);
     if let Some(instead) = descriptor.instead {
-        let leaf = if let Found::Limited(leaf) = found { Some(leaf) } else { None };
+        let leaf = if let DescriptorMatch::Limited(leaf) = found { Some(leaf) } else { None };
         let (requests, unit) = (instead.requests, instead.unit()?);
         let counted = leaf.and_then(|leaf| leaf.limit(limiter.policy())).and_then(|it| it.rules().first());
         let rule = Box::new(rule(counted, requests, unit)?);
-        return Ok(Met::Override { leaf, rule, requests, unit });
+        return Ok(ResolvedDescriptor::Override { leaf, rule, requests, unit });
     }
     Ok(match found {
-        Found::UnknownDomain | Found::NoLimit => Met::Nothing,
-        Found::Unlimited(leaf) => Met::Unlimited(leaf),
-        Found::Limited(leaf) => match leaf.limit(limiter.policy()) {
-            Some(limit) => Met::Limit { leaf, limit },
-            None => Met::Nothing,
+        DescriptorMatch::UnknownDomain | DescriptorMatch::NoLimit => ResolvedDescriptor::Nothing,
+        DescriptorMatch::Unlimited(leaf) => ResolvedDescriptor::Unlimited(leaf),
+        DescriptorMatch::Limited(leaf) => match leaf.limit(limiter.policy()) {
+            Some(limit) => ResolvedDescriptor::Limit { leaf, limit },
+            None => ResolvedDescriptor::Nothing,
         },
     })
 }
@@ -128,7 +130,7 @@ pub(crate) fn rule(counted: Option<&Rule>, requests: u32, unit: Unit) -> Result<
     })
 }
 
-impl<'p> Met<'p> {
+impl<'p> ResolvedDescriptor<'p> {
     /// The limit of the files, unless the descriptor brings its own numbers.
     fn leaf(&self) -> Option<&'p Leaf> {
         match self {
@@ -159,11 +161,11 @@ pub(crate) fn override_key(domain: &str, descriptor: &Descriptor<'_>) -> Key {
 }
 
 /// What a descriptor counts.
-pub(crate) fn hits(asked: &Asked<'_>, descriptor: &Descriptor<'_>) -> u64 {
+pub(crate) fn hits(asked: &RateLimitRequest<'_>, descriptor: &Descriptor<'_>) -> u64 {
     asked.cost(descriptor).unwrap_or(1)
 }
 
-impl Told {
+impl DescriptorOutcome {
     /// What a decision about one limit tells.
     pub(crate) fn of<S: Store>(limiter: &Limiter<S>, decision: &Decision<'_>, headers: Headers) -> Self {
         let mut told = match decision.limits().next() {
@@ -181,7 +183,7 @@ impl Told {
         told.wait = decision.advised_wait().unwrap_or(Span::ZERO);
         if !decision.is_allowed() || headers == Headers::All {
             let mut words = Answer::default();
-            added::add(&mut words, limiter, decision, headers);
+            response_headers::add(&mut words, limiter, decision, headers);
             told.words = Some(Box::new(words));
         }
         told
@@ -193,25 +195,27 @@ impl Told {
 }
 
 /// Decides what can be decided without waiting.
-pub(crate) fn decide_at_once<S: Store>(
+pub(crate) fn try_decide<S: Store>(
     limiter: &Limiter<S>,
-    asked: &Asked<'_>,
-    met: &AllMet<'_>,
+    asked: &RateLimitRequest<'_>,
+    met: &ResolvedDescriptors<'_>,
     headers: Headers,
-) -> AllTold {
+) -> DescriptorOutcomes {
     let each = met.iter().zip(&asked.descriptors).map(|(met, descriptor)| {
         if !met.is_counted() {
-            return Some(Told::default());
+            return Some(DescriptorOutcome::default());
         }
         if descriptor.gives_back {
             return None;
         }
         let (key, hits) = (met.key(asked.domain, descriptor), hits(asked, descriptor));
-        let tell = |decision: &Decision<'_>| Told::of(limiter, decision, headers);
+        let tell = |decision: &Decision<'_>| DescriptorOutcome::of(limiter, decision, headers);
         match met {
-            Met::Limit { limit, .. } => limiter.decide_by_at_once(limit, key, None, Some(hits), tell),
-            Met::Override { rule, .. } => limiter.decide_rule_at_once(rule, key, hits, tell),
-            Met::Nothing | Met::Unlimited(_) => None,
+            ResolvedDescriptor::Limit { limit, .. } => {
+                limiter.try_decide_named(limit, key, None, Some(hits), tell)
+            }
+            ResolvedDescriptor::Override { rule, .. } => limiter.try_decide_rule(rule, key, hits, tell),
+            ResolvedDescriptor::Nothing | ResolvedDescriptor::Unlimited(_) => None,
         }
     });
     each.collect()
@@ -220,34 +224,45 @@ pub(crate) fn decide_at_once<S: Store>(
 /// Decides one that has to be waited for.
 pub(crate) async fn decide<S: Store>(
     limiter: &Limiter<S>,
-    asked: &Asked<'_>,
-    met: &Met<'_>,
+    asked: &RateLimitRequest<'_>,
+    met: &ResolvedDescriptor<'_>,
     descriptor: &Descriptor<'_>,
     headers: Headers,
-) -> Told {
+) -> DescriptorOutcome {
     let (key, hits) = (met.key(asked.domain, descriptor), hits(asked, descriptor));
     let decision = match met {
-        Met::Limit { limit, .. } if descriptor.gives_back => {
-            let Some(rule) = limit.rules().first() else { return Told::default() };
+        ResolvedDescriptor::Limit { limit, .. } if descriptor.gives_back => {
+            let Some(rule) = limit.rules().first() else { return DescriptorOutcome::default() };
             return give_back(limiter, rule, &key, hits).await;
         }
-        Met::Override { rule, .. } if descriptor.gives_back => {
+        ResolvedDescriptor::Override { rule, .. } if descriptor.gives_back => {
             return give_back(limiter, rule, &key, hits).await;
         }
-        Met::Limit { limit, .. } => limiter.decide_by(limit, key, None, Some(hits)).await,
-        Met::Override { rule, .. } => limiter.decide_rule(rule, key, hits).await,
-        Met::Nothing | Met::Unlimited(_) => return Told::default(),
+        ResolvedDescriptor::Limit { limit, .. } => limiter.decide_named(limit, key, None, Some(hits)).await,
+        ResolvedDescriptor::Override { rule, .. } => limiter.decide_rule(rule, key, hits).await,
+        ResolvedDescriptor::Nothing | ResolvedDescriptor::Unlimited(_) => {
+            return DescriptorOutcome::default();
+        }
     };
-    Told::of(limiter, &decision, headers)
+    DescriptorOutcome::of(limiter, &decision, headers)
 }
 
 /// Gives hits back, and tells how the key stands then. That the store gave no answer is no
 /// reason to refuse.
-pub(crate) async fn give_back<S: Store>(limiter: &Limiter<S>, rule: &Rule, key: &Key, units: u64) -> Told {
+pub(crate) async fn give_back<S: Store>(
+    limiter: &Limiter<S>,
+    rule: &Rule,
+    key: &Key,
+    units: u64,
+) -> DescriptorOutcome {
     let adjusted = limiter.store().adjust(rule, key.as_bytes(), Adjustment::Grant { units }).await;
     adjusted.map_or_else(
-        |_gone| Told::default(),
-        |it| Told { remaining: it.remaining, back_for: Some(it.reset_after), ..Told::default() },
+        |_gone| DescriptorOutcome::default(),
+        |it| DescriptorOutcome {
+            remaining: it.remaining,
+            back_for: Some(it.reset_after),
+            ..DescriptorOutcome::default()
+        },
     )
 }
 
@@ -256,29 +271,37 @@ pub(crate) async fn give_back<S: Store>(limiter: &Limiter<S>, rule: &Rule, key: 
 pub(crate) fn count<S>(
     statistics: &Statistics<S>,
     limiter: &Limiter<S>,
-    asked: &Asked<'_>,
-    met: &AllMet<'_>,
-    told: &AllTold,
+    asked: &RateLimitRequest<'_>,
+    met: &ResolvedDescriptors<'_>,
+    told: &DescriptorOutcomes,
 ) {
     for ((met, descriptor), told) in met.iter().zip(&asked.descriptors).zip(told) {
-        let (Met::Limit { leaf, .. } | Met::Override { leaf: Some(leaf), .. }) = met else { continue };
+        let (ResolvedDescriptor::Limit { leaf, .. } | ResolvedDescriptor::Override { leaf: Some(leaf), .. }) =
+            met
+        else {
+            continue;
+        };
         if let Some(told) = told.as_ref().filter(|told| told.at.is_some()) {
             let remaining = (!told.exceeded).then_some(told.remaining);
             let (hits, limit, binding) = (hits(asked, descriptor), told.limit, told.binding);
-            let stood = Stood { hits, limit, remaining, binding };
+            let stood = HitState { hits, limit, remaining, binding };
             statistics.count(limiter, leaf, &descriptor.entries, stood);
         }
     }
 }
 
 /// What all of it comes to.
-pub(crate) fn answer<'p>(asked: &Asked<'_>, met: &AllMet<'p>, told: &mut AllTold) -> Answer<'p> {
+pub(crate) fn answer<'p>(
+    asked: &RateLimitRequest<'_>,
+    met: &ResolvedDescriptors<'p>,
+    told: &mut DescriptorOutcomes,
+) -> Answer<'p> {
     let mut answer = Answer::default();
     let mut quotas = (0, 0);
     for (met, told) in met.iter().zip(told.iter()) {
         let Some(told) = told else { continue };
         answer.statuses.push(status(met, told));
-        if matches!(met, Met::Limit { leaf, .. } if leaf.quota_mode()) {
+        if matches!(met, ResolvedDescriptor::Limit { leaf, .. } if leaf.quota_mode()) {
             quotas = (quotas.0 + 1, quotas.1 + u32::from(told.is_over()));
         } else {
             answer.over |= told.is_over();
@@ -290,19 +313,19 @@ pub(crate) fn answer<'p>(asked: &Asked<'_>, met: &AllMet<'p>, told: &mut AllTold
     answer
 }
 
-pub(crate) fn status<'p>(met: &Met<'p>, told: &Told) -> Status<'p> {
+pub(crate) fn status<'p>(met: &ResolvedDescriptor<'p>, told: &DescriptorOutcome) -> Status<'p> {
     let passed_uncounted = !told.exceeded && told.at.is_none() && told.back_for.is_none();
     let (requests, unit, name) = match met {
-        Met::Nothing => return Status::default(),
-        Met::Unlimited(_) => return Status { remaining: UNLIMITED, ..Status::default() },
+        ResolvedDescriptor::Nothing => return Status::default(),
+        ResolvedDescriptor::Unlimited(_) => return Status { remaining: UNLIMITED, ..Status::default() },
         // Switched off, or nobody could count: how the limit stands nobody knows.
         _ if passed_uncounted => return Status::default(),
-        Met::Limit { leaf, .. } => {
+        ResolvedDescriptor::Limit { leaf, .. } => {
             let unit = leaf.unit().and_then(|unit| Unit::of_span(unit.length()));
             let Some(unit) = unit else { return Status::default() };
             (leaf.requests_per_unit().unwrap_or(0), unit, leaf.name().unwrap_or_default())
         }
-        Met::Override { requests, unit, .. } => (*requests, *unit, ""),
+        ResolvedDescriptor::Override { requests, unit, .. } => (*requests, *unit, ""),
     };
     Status {
         over: told.is_over(),
@@ -317,7 +340,7 @@ pub(crate) fn status<'p>(met: &Met<'p>, told: &Told) -> Status<'p> {
 }
 
 /// The words of the refusal that takes longest, or else of the limit with the least left.
-fn add_words(answer: &mut Answer<'_>, told: &mut AllTold) {
+fn add_words(answer: &mut Answer<'_>, told: &mut DescriptorOutcomes) {
     let over = answer.over;
     let spoken = told.iter_mut().flatten().filter(|it| it.words.is_some() && it.is_over() == over);
     let chosen =
@@ -328,7 +351,7 @@ fn add_words(answer: &mut Answer<'_>, told: &mut AllTold) {
 }
 
 /// Answers in the words of one descriptor, if it has any.
-pub(crate) fn say(answer: &mut Answer<'_>, told: Told) {
+pub(crate) fn say(answer: &mut Answer<'_>, told: DescriptorOutcome) {
     if let Some(words) = told.words {
         answer.response_headers = words.response_headers;
         answer.request_headers = words.request_headers;
@@ -337,7 +360,11 @@ pub(crate) fn say(answer: &mut Answer<'_>, told: Told) {
 }
 
 /// What was asked, and the metadata of the limits that had room; `None` where there is none.
-fn metadata(asked: &Asked<'_>, met: &AllMet<'_>, told: &AllTold) -> Option<Map<String, Value>> {
+fn metadata(
+    asked: &RateLimitRequest<'_>,
+    met: &ResolvedDescriptors<'_>,
+    told: &DescriptorOutcomes,
+) -> Option<Map<String, Value>> {
     let mut merged = Map::new();
     for (met, told) in met.iter().zip(told.iter()) {
         let passed = told.as_ref().is_some_and(|told| !told.is_over());

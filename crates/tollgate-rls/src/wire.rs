@@ -12,7 +12,7 @@
 
 /// Bytes that are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub(crate) struct WireError;
 
 /// What stands behind a field's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,31 +27,31 @@ pub(crate) enum Value<'m> {
 
 impl<'m> Value<'m> {
     #[inline]
-    pub(crate) const fn varint(self) -> Result<u64, Malformed> {
-        if let Self::Varint(value) = self { Ok(value) } else { Err(Malformed) }
+    pub(crate) const fn varint(self) -> Result<u64, WireError> {
+        if let Self::Varint(value) = self { Ok(value) } else { Err(WireError) }
     }
 
     /// As protobuf reads it into a `uint32`: the low half.
     #[allow(clippy::cast_possible_truncation, reason = "so does protobuf")]
-    pub(crate) fn uint32(self) -> Result<u32, Malformed> {
+    pub(crate) fn uint32(self) -> Result<u32, WireError> {
         self.varint().map(|it| it as u32)
     }
 
     /// As protobuf reads it into an `int32`: the low half, with its sign.
     #[allow(clippy::cast_possible_truncation, reason = "so does protobuf")]
-    pub(crate) fn int32(self) -> Result<i32, Malformed> {
+    pub(crate) fn int32(self) -> Result<i32, WireError> {
         self.varint().map(|it| it as i32)
     }
 
     #[inline]
-    pub(crate) const fn bytes(self) -> Result<&'m [u8], Malformed> {
-        if let Self::Bytes(bytes) = self { Ok(bytes) } else { Err(Malformed) }
+    pub(crate) const fn bytes(self) -> Result<&'m [u8], WireError> {
+        if let Self::Bytes(bytes) = self { Ok(bytes) } else { Err(WireError) }
     }
 
     /// Text is UTF-8, or the message is none.
     #[inline]
-    pub(crate) fn text(self) -> Result<&'m str, Malformed> {
-        std::str::from_utf8(self.bytes()?).map_err(|_| Malformed)
+    pub(crate) fn text(self) -> Result<&'m str, WireError> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| WireError)
     }
 }
 
@@ -66,37 +66,37 @@ impl<'m> Reader<'m> {
 
     /// The next field, in the order in which they came.
     #[inline]
-    pub(crate) fn next(&mut self) -> Result<Option<(u32, Value<'m>)>, Malformed> {
+    pub(crate) fn next(&mut self) -> Result<Option<(u32, Value<'m>)>, WireError> {
         if self.0.is_empty() {
             return Ok(None);
         }
-        let tag = u32::try_from(self.read_varint()?).map_err(|_| Malformed)?;
+        let tag = u32::try_from(self.read_varint()?).map_err(|_| WireError)?;
         let number = tag >> 3;
         if number == 0 {
-            return Err(Malformed);
+            return Err(WireError);
         }
         let value = match tag & 7 {
             0 => Value::Varint(self.read_varint()?),
             1 => self.take(8).map(|_| Value::Fixed)?,
             2 => {
-                let length = usize::try_from(self.read_varint()?).map_err(|_| Malformed)?;
+                let length = usize::try_from(self.read_varint()?).map_err(|_| WireError)?;
                 Value::Bytes(self.take(length)?)
             }
             5 => self.take(4).map(|_| Value::Fixed)?,
-            _ => return Err(Malformed),
+            _ => return Err(WireError),
         };
         Ok(Some((number, value)))
     }
 
     #[inline]
-    fn take(&mut self, length: usize) -> Result<&'m [u8], Malformed> {
-        let (taken, rest) = self.0.split_at_checked(length).ok_or(Malformed)?;
+    fn take(&mut self, length: usize) -> Result<&'m [u8], WireError> {
+        let (taken, rest) = self.0.split_at_checked(length).ok_or(WireError)?;
         self.0 = rest;
         Ok(taken)
     }
 
     #[inline]
-    fn read_varint(&mut self) -> Result<u64, Malformed> {
+    fn read_varint(&mut self) -> Result<u64, WireError> {
         // Nearly all are small.
         if let [small @ ..0x80, rest @ ..] = self.0 {
             self.0 = rest;
@@ -107,7 +107,7 @@ impl<'m> Reader<'m> {
             let bits = u64::from(byte & 0x7f);
             // The tenth byte has room for one bit.
             if at == 9 && bits > 1 {
-                return Err(Malformed);
+                return Err(WireError);
             }
             value |= bits << (7 * at);
             if *byte < 0x80 {
@@ -115,7 +115,7 @@ impl<'m> Reader<'m> {
                 return Ok(value);
             }
         }
-        Err(Malformed)
+        Err(WireError)
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::time::interval;
 use tollgate::{Call, Clock, Limiter, SystemClock};
 use tollgate_http::SharedLimiter;
 use tollgate_server::{Access, Api, Gauges, Status};
-use tollgate_watch::{WatchSettings, Watcher};
+use tollgate_telemetry::{WatchSettings, Watcher};
 
 const POLICY: &str = "
 deny: [{ip: 192.0.2.66}]

@@ -17,13 +17,15 @@ use http_body::Body;
 use http_body_util::Full;
 use tollgate::{Clock, Decision, DecisionId, Limiter, MemoryStore, Store, SystemClock, Timestamp};
 use tollgate_http::SharedLimiter;
-use tollgate_watch::Watcher;
+use tollgate_telemetry::Watcher;
 
 use crate::access::{Access, Caller, Role};
-use crate::apart::Apart;
-use crate::body::{MOST, MOST_OF_BATCH, collect};
+use crate::body::{MAX_BATCH_BODY_BYTES, MAX_BODY_BYTES, collect};
+use crate::decision_view::ViewContext;
 use crate::gauges::{Gauges, Outages};
 use crate::lab::Lab;
+use crate::mode_overrides::ModeOverrides;
+use crate::offload::Offload;
 use crate::openapi::openapi;
 use crate::page;
 use crate::problem::Problem;
@@ -31,8 +33,6 @@ use crate::receipts::Receipts;
 use crate::reply::{Reply, chosen, json, not_kept, text, without_body};
 use crate::route::Route;
 use crate::status::Status;
-use crate::switchboard::Switchboard;
-use crate::told::Teller;
 
 /// What is here, for somebody who looks.
 const INDEX: &str = "\
@@ -95,26 +95,26 @@ pub(crate) struct Inner<S> {
     pub(crate) watcher: OnceLock<Watcher>,
     /// Keys the hashes of keys, where those are shown and nobody watches.
     secret: RandomState,
-    switchboard: OnceLock<Switchboard<S>>,
-    pub(crate) apart: Apart,
+    mode_overrides: OnceLock<ModeOverrides<S>>,
+    pub(crate) offload: Offload,
     pub(crate) lab: Lab,
     pub(crate) outages: Outages,
     gauges: OnceLock<Gauge>,
     json: OnceLock<Json>,
-    system: Running,
-    clock: OnceLock<Running>,
+    system: Uptime,
+    clock: OnceLock<Uptime>,
     access: Access,
     /// What others have to tell in `/metrics`.
     metrics: Mutex<Vec<Metrics>>,
 }
 
 /// The clock, and when this began by it.
-struct Running {
+struct Uptime {
     clock: Box<dyn Clock>,
     since: Timestamp,
 }
 
-impl Running {
+impl Uptime {
     fn on(clock: impl Clock) -> Self {
         Self { since: clock.now(), clock: Box::new(clock) }
     }
@@ -141,13 +141,13 @@ impl<S: Store> Api<S> {
             status,
             watcher: OnceLock::new(),
             secret: RandomState::new(),
-            switchboard: OnceLock::new(),
-            apart: Apart::default(),
+            mode_overrides: OnceLock::new(),
+            offload: Offload::default(),
             lab: Lab::default(),
             outages: Outages::default(),
             gauges: OnceLock::new(),
             json: OnceLock::new(),
-            system: Running::on(SystemClock::new()),
+            system: Uptime::on(SystemClock::new()),
             clock: OnceLock::new(),
             access,
             metrics: Mutex::default(),
@@ -164,8 +164,8 @@ impl<S: Store> Api<S> {
     /// Switches limits by this board, which is of the same limiter. The first one counts;
     /// without one, the API has a board of its own that nobody else knows.
     #[must_use]
-    pub fn with_switchboard(self, switchboard: Switchboard<S>) -> Self {
-        let _first = self.0.switchboard.set(switchboard);
+    pub fn with_mode_overrides(self, mode_overrides: ModeOverrides<S>) -> Self {
+        let _first = self.0.mode_overrides.set(mode_overrides);
         self
     }
 
@@ -187,7 +187,7 @@ impl<S: Store> Api<S> {
     /// Reads this clock, and not the system's. The first one counts.
     #[must_use]
     pub fn with_clock(self, clock: impl Clock) -> Self {
-        let _first = self.0.clock.set(Running::on(clock));
+        let _first = self.0.clock.set(Uptime::on(clock));
         self
     }
 
@@ -236,7 +236,7 @@ impl<S: Store> Inner<S> {
         route.admit(&parts.method)?;
         match route {
             // What is asked for each request of somebody's; the state of all else would be moved about with it.
-            Route::Check => self.check(&collect(&parts.headers, body, MOST).await?).await,
+            Route::Check => self.check(&collect(&parts.headers, body, MAX_BODY_BYTES).await?).await,
             Route::Throttle => self.throttle(&parts.headers, body).await,
             _ => Box::pin(self.reply_otherwise(route, role, parts, body, caller)).await,
         }
@@ -256,16 +256,16 @@ impl<S: Store> Inner<S> {
     {
         let headers = &parts.headers;
         match route {
-            Route::Check => self.check(&collect(headers, body, MOST).await?).await,
+            Route::Check => self.check(&collect(headers, body, MAX_BODY_BYTES).await?).await,
             Route::Auth(path) => self.auth(path, parts, caller.peer).await,
-            Route::Batch => self.check_batch(&collect(headers, body, MOST_OF_BATCH).await?).await,
+            Route::Batch => self.check_batch(&collect(headers, body, MAX_BATCH_BODY_BYTES).await?).await,
             Route::Named(name, operation) => {
-                self.named(name, operation, &collect(headers, body, MOST).await?, role).await
+                self.named(name, operation, &collect(headers, body, MAX_BODY_BYTES).await?, role).await
             }
             Route::Throttle => self.throttle(headers, body).await,
-            Route::Json => self.json(collect(headers, body, MOST).await?).await,
-            Route::Settle => self.settle(&collect(headers, body, MOST).await?).await,
-            Route::Release => self.release(&collect(headers, body, MOST).await?).await,
+            Route::Json => self.json(collect(headers, body, MAX_BODY_BYTES).await?).await,
+            Route::Settle => self.settle(&collect(headers, body, MAX_BODY_BYTES).await?).await,
+            Route::Release => self.release(&collect(headers, body, MAX_BODY_BYTES).await?).await,
             Route::Limits => Ok(self.list_limits()),
             Route::Health => Ok(text("ok\n")),
             Route::Alive => Ok(text("OK")),
@@ -279,16 +279,16 @@ impl<S: Store> Inner<S> {
             Route::Top => self.top(parts),
             Route::Decisions => self.decisions(parts),
             Route::Decision(id) => self.explain(parts, id),
-            Route::Explain => self.consider(&collect(headers, body, MOST).await?, role).await,
-            Route::Lab => self.experiment(&collect(headers, body, MOST).await?).await,
+            Route::Explain => self.consider(&collect(headers, body, MAX_BODY_BYTES).await?, role).await,
+            Route::Lab => self.experiment(&collect(headers, body, MAX_BODY_BYTES).await?).await,
             Route::Policy => self.policy(parts),
             Route::Changes => self.changes(parts),
             Route::Mode if parts.method == Method::PUT => {
-                self.switch(None, &collect(headers, body, MOST).await?, role, caller).await
+                self.switch(None, &collect(headers, body, MAX_BODY_BYTES).await?, role, caller).await
             }
             Route::Mode => self.modes(parts),
             Route::LimitMode(name) => {
-                self.switch(Some(name), &collect(headers, body, MOST).await?, role, caller).await
+                self.switch(Some(name), &collect(headers, body, MAX_BODY_BYTES).await?, role, caller).await
             }
         }
     }
@@ -303,7 +303,7 @@ impl<S: Store> Inner<S> {
         Ok(reply)
     }
 
-    fn running(&self) -> &Running {
+    fn running(&self) -> &Uptime {
         self.clock.get().unwrap_or(&self.system)
     }
 
@@ -331,12 +331,12 @@ impl<S: Store> Inner<S> {
         self.watcher.get().map_or(&self.secret, Watcher::secret)
     }
 
-    pub(crate) fn switchboard(&self) -> &Switchboard<S> {
-        self.switchboard.get_or_init(|| Switchboard::new(self.limiter.clone()))
+    pub(crate) fn mode_overrides(&self) -> &ModeOverrides<S> {
+        self.mode_overrides.get_or_init(|| ModeOverrides::new(self.limiter.clone()))
     }
 
     pub(crate) fn gauges(&self) -> Gauges {
-        self.gauges.get().map(|tell| tell()).unwrap_or_default()
+        self.gauges.get().map(|gauges| gauges()).unwrap_or_default()
     }
 
     pub(crate) fn append_metrics(&self, out: &mut String) {
@@ -349,9 +349,9 @@ impl<S: Store> Inner<S> {
     }
 
     /// Writes a decision as JSON, and remembers what it charged.
-    pub(crate) fn tell(&self, limiter: &Limiter<S>, decision: &Decision<'_>, out: &mut Vec<u8>) {
+    pub(crate) fn write_decision(&self, limiter: &Limiter<S>, decision: &Decision<'_>, out: &mut Vec<u8>) {
         let id = limiter.id_of(decision);
-        Teller { policy: limiter.policy(), secret: self.secret() }.write(decision, id, out);
+        ViewContext { policy: limiter.policy(), secret: self.secret() }.write(decision, id, out);
         self.keep(id, decision);
     }
 
@@ -365,8 +365,8 @@ impl<S: Store> Inner<S> {
 
 /// The description never changes, so it is written once.
 fn described() -> Bytes {
-    static DESCRIBED: OnceLock<Bytes> = OnceLock::new();
-    DESCRIBED.get_or_init(|| openapi().to_string().into()).clone()
+    static OPENAPI: OnceLock<Bytes> = OnceLock::new();
+    OPENAPI.get_or_init(|| openapi().to_string().into()).clone()
 }
 
 impl<S> Clone for Api<S> {

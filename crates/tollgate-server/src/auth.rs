@@ -8,8 +8,8 @@
 //! Slots cannot be held: nobody says here when the request is over. Limits on
 //! how many run at once are looked at and refuse nobody.
 
+mod options;
 mod original;
-mod wishes;
 
 use std::net::IpAddr;
 
@@ -22,8 +22,8 @@ use tollgate::policy::HeaderSettings;
 use tollgate::{Decision, DecisionId, Store};
 use tollgate_http::{Rejection, RetryAfter, TOLLGATE_SOFT, client_address_behind, soft_value, write_headers};
 
-use self::original::{Named, Original};
-use self::wishes::Wishes;
+use self::options::AuthOptions;
+use self::original::{NamedRequest, Original};
 use crate::api::Inner;
 use crate::problem::Problem;
 use crate::reply::Reply;
@@ -38,17 +38,17 @@ impl<S: Store> Inner<S> {
         parts: &Parts,
         peer: IpAddr,
     ) -> Result<Reply, Problem> {
-        let wishes = Wishes::of(path, parts)?;
-        let named = Named::of(&parts.headers, wishes.family)?;
+        let options = AuthOptions::of(path, parts)?;
+        let named = NamedRequest::of(&parts.headers, options.family)?;
         let limiter = self.limiter.load();
         let policy = limiter.policy();
         let client = client_address_behind(peer, &parts.headers, policy.client());
         let request = Original::new(&named, parts, client)?;
-        let decision = limiter.decide_in_passing(&request).await;
+        let decision = limiter.decide_without_slots(&request).await;
         let id = limiter.id_of(&decision);
         self.keep(id, &decision);
         Ok(match Rejection::of(&decision, id, retry_after(&decision, policy.headers())) {
-            Some(rejection) => refused(rejection, wishes, parts, policy.headers()),
+            Some(rejection) => refused(rejection, options, parts, policy.headers()),
             None => admitted(&decision, id, policy.headers()),
         })
     }
@@ -56,8 +56,8 @@ impl<S: Store> Inner<S> {
 
 fn retry_after(decision: &Decision<'_>, settings: &HeaderSettings) -> Option<RetryAfter> {
     let jitter = settings.retry_after_jitter;
-    let dice = if jitter > 0 { fastrand::u32(..) } else { 0 };
-    RetryAfter::of(decision, jitter, dice)
+    let rng = if jitter > 0 { fastrand::u32(..) } else { 0 };
+    RetryAfter::of(decision, jitter, rng)
 }
 
 fn admitted(decision: &Decision<'_>, id: DecisionId, settings: &HeaderSettings) -> Reply {
@@ -71,10 +71,15 @@ fn admitted(decision: &Decision<'_>, id: DecisionId, settings: &HeaderSettings) 
     reply
 }
 
-fn refused(rejection: Rejection<'_, '_>, wishes: Wishes, parts: &Parts, settings: &HeaderSettings) -> Reply {
+fn refused(
+    rejection: Rejection<'_, '_>,
+    options: AuthOptions,
+    parts: &Parts,
+    settings: &HeaderSettings,
+) -> Reply {
     // nginx makes a 500 of a status that it does not know.
     let may_differ = rejection.status() == StatusCode::TOO_MANY_REQUESTS || rejection.is_ambiguous();
-    let wish = wishes.deny.filter(|_| may_differ);
+    let wish = options.deny.filter(|_| may_differ);
     let rejection = match wish {
         Some(status) => rejection.with_status(status),
         None => rejection,

@@ -14,11 +14,11 @@ use tollgate::policy::nearest;
 use crate::problem::Problem;
 
 /// The longest body of one request.
-pub(crate) const MOST: usize = 64 * 1024;
+pub(crate) const MAX_BODY_BYTES: usize = 64 * 1024;
 /// The longest body of a batch.
-pub(crate) const MOST_OF_BATCH: usize = 1024 * 1024;
+pub(crate) const MAX_BATCH_BODY_BYTES: usize = 1024 * 1024;
 /// How much of what somebody else wrote is quoted, in characters.
-const MOST_QUOTED: usize = 40;
+const MAX_QUOTED_CHARS: usize = 40;
 
 /// The whole body, if its type does not say that it is no JSON, and it is not too long.
 pub(crate) async fn collect<B>(headers: &HeaderMap, body: B, most: usize) -> Result<Bytes, Problem>
@@ -61,7 +61,7 @@ where
 }
 
 /// What tools write who were told nothing about the type: the first is `curl -d`.
-const UNTOLD: [&[u8]; 2] = [b"application/x-www-form-urlencoded", b"text/plain"];
+const DEFAULT_TOOL_TYPES: [&[u8]; 2] = [b"application/x-www-form-urlencoded", b"text/plain"];
 
 /// No type at all will do, nor does it matter what a tool writes by itself; any
 /// other that is not JSON is a mistake worth saying.
@@ -70,7 +70,7 @@ const UNTOLD: [&[u8]; 2] = [b"application/x-www-form-urlencoded", b"text/plain"]
 /// pages out, by what browsers say of them, and takes only JSON from browsers.
 fn may_be_json(headers: &HeaderMap) -> bool {
     let Some(said) = headers.get(CONTENT_TYPE) else { return true };
-    is_json(said) || UNTOLD.iter().any(|untold| kind(said).eq_ignore_ascii_case(untold))
+    is_json(said) || DEFAULT_TOOL_TYPES.iter().any(|untold| kind(said).eq_ignore_ascii_case(untold))
 }
 
 /// Whether a type says that a body is JSON.
@@ -129,12 +129,12 @@ fn worded(error: &serde_json::Error) -> Problem {
 
 /// The first characters of a text that somebody else wrote.
 pub(crate) fn quoted(text: &str) -> String {
-    cut(text, MOST_QUOTED)
+    cut(text, MAX_QUOTED_CHARS)
 }
 
 /// A message of the reader may quote the request.
 fn quoted_long(text: &str) -> String {
-    cut(text, 6 * MOST_QUOTED)
+    cut(text, 6 * MAX_QUOTED_CHARS)
 }
 
 fn cut(text: &str, most: usize) -> String {

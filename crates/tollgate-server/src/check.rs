@@ -16,9 +16,9 @@ use crate::problem::Problem;
 use crate::reply::{Reply, json};
 
 /// The most requests of one batch.
-pub(crate) const MOST_IN_BATCH: usize = 1_000;
+pub(crate) const MAX_BATCH_REQUESTS: usize = 1_000;
 /// The longest method.
-pub(crate) const LONGEST_METHOD: usize = 64;
+pub(crate) const MAX_METHOD_BYTES: usize = 64;
 
 pub(crate) const FIELDS: &[&str] =
     &["method", "path", "ip", "user", "api_key", "tenant", "plan", "host", "headers", "claims", "cost"];
@@ -26,7 +26,7 @@ pub(crate) const FIELDS: &[&str] =
 /// A request as its body describes it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Asked<'b> {
+pub(crate) struct CheckRequest<'b> {
     #[serde(borrow)]
     method: Option<Text<'b>>,
     #[serde(borrow)]
@@ -54,14 +54,14 @@ pub(crate) struct Asked<'b> {
 #[serde(deny_unknown_fields)]
 struct Batch<'b> {
     #[serde(borrow)]
-    requests: Vec<Object<Asked<'b>>>,
+    requests: Vec<Object<CheckRequest<'b>>>,
 }
 
-impl Asked<'_> {
+impl CheckRequest<'_> {
     /// What a policy can look at.
     pub(crate) fn call(&self) -> Result<Call<'_>, Problem> {
         let method = self.method.as_ref().map_or("GET", Text::as_str);
-        if !(1..=LONGEST_METHOD).contains(&method.len()) || !method.bytes().all(is_token) {
+        if !(1..=MAX_METHOD_BYTES).contains(&method.len()) || !method.bytes().all(is_token) {
             let method = quoted(method);
             return Err(Problem::senseless(format!("`method` is no method: `{method}`; write `GET`, say")));
         }
@@ -116,7 +116,7 @@ fn is_token(byte: u8) -> bool {
 
 impl<S: Store> Inner<S> {
     pub(crate) async fn check(&self, body: &[u8]) -> Result<Reply, Problem> {
-        let asked: Asked<'_> = read(body, FIELDS)?;
+        let asked: CheckRequest<'_> = read(body, FIELDS)?;
         let call = asked.call()?;
         let limiter = self.limiter.load();
         let mut out = Vec::with_capacity(512);
@@ -126,13 +126,13 @@ impl<S: Store> Inner<S> {
 
     pub(crate) async fn check_batch(&self, body: &[u8]) -> Result<Reply, Problem> {
         let batch: Batch<'_> = read(body, &["requests"])?;
-        if batch.requests.len() > MOST_IN_BATCH {
+        if batch.requests.len() > MAX_BATCH_REQUESTS {
             let count = batch.requests.len();
             return Err(Problem::senseless(format!(
-                "a batch has at most {MOST_IN_BATCH} requests, and this one has {count}: send several"
+                "a batch has at most {MAX_BATCH_REQUESTS} requests, and this one has {count}: send several"
             )));
         }
-        let about = |(at, Object(asked)): (usize, &Object<Asked<'_>>)| {
+        let about = |(at, Object(asked)): (usize, &Object<CheckRequest<'_>>)| {
             asked.call().map(drop).map_err(|problem| problem.about(&format!("`requests[{at}]`")))
         };
         batch.requests.iter().enumerate().try_for_each(about)?;
@@ -152,11 +152,11 @@ impl<S: Store> Inner<S> {
     /// Decides, and writes what was decided.
     async fn decide(&self, limiter: &Limiter<S>, call: &Call<'_>, out: &mut Vec<u8>) {
         // A store in this process answers where it is asked, and nothing is moved about.
-        if limiter.decide_at_once(call, |decision| self.tell(limiter, decision, out)).is_some() {
+        if limiter.try_decide(call, |decision| self.write_decision(limiter, decision, out)).is_some() {
             return;
         }
         // On the heap: nobody else moves the room about that waiting takes.
         let decision = Box::pin(limiter.decide(call)).await;
-        self.tell(limiter, &decision, out);
+        self.write_decision(limiter, &decision, out);
     }
 }

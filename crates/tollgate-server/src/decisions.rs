@@ -8,29 +8,29 @@ use std::sync::Arc;
 use http::request::Parts;
 use serde::Serialize;
 use tollgate::{Span, Store};
-use tollgate_watch::Record;
+use tollgate_telemetry::Record;
 
 use crate::api::Inner;
-use crate::json::MOST_UNITS;
+use crate::json::MAX_UNITS;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::reply::{Reply, json_of};
 use crate::status::{date, tag};
 
 /// How many are told of unless asked for more.
-const SOME: u64 = 100;
+const DEFAULT_DECISIONS: u64 = 100;
 /// The most that are told of at once.
-pub(crate) const MOST_DECISIONS: u64 = 1_000;
+pub(crate) const MAX_DECISIONS: u64 = 1_000;
 
 #[derive(Serialize)]
-struct Told<'r> {
+struct DecisionsResponse<'r> {
     next: u64,
     missed: u64,
-    decisions: Vec<ToldDecision<'r>>,
+    decisions: Vec<DecisionSummary<'r>>,
 }
 
 #[derive(Serialize)]
-struct ToldDecision<'r> {
+struct DecisionSummary<'r> {
     seq: u64,
     id: String,
     at: Option<String>,
@@ -52,9 +52,9 @@ pub(crate) fn millis(wait: Span) -> u64 {
     wait.as_millis_ceil().max(1)
 }
 
-impl<'r> ToldDecision<'r> {
+impl<'r> DecisionSummary<'r> {
     fn of(record: &'r Record) -> Self {
-        let decider = record.decider.and_then(|at| record.limits.get(at));
+        let limiting = record.limiting.and_then(|at| record.limits.get(at));
         Self {
             seq: record.seq,
             id: record.id.to_string(),
@@ -65,7 +65,7 @@ impl<'r> ToldDecision<'r> {
             path: &record.path,
             client: record.client.as_deref(),
             limit: record.limit.as_deref(),
-            key: decider.map(|limit| &*limit.key),
+            key: limiting.map(|limit| &*limit.key),
             tag: record.tag.map(tag),
             retry_after_ms: record.retry_after.map(millis),
             degraded: record.degraded,
@@ -77,8 +77,8 @@ impl<'r> ToldDecision<'r> {
 impl<S: Store> Inner<S> {
     pub(crate) fn decisions(&self, asked: &Parts) -> Result<Reply, Problem> {
         let query = Query::of(asked.uri.query(), &["after", "most", "refused"])?;
-        let (after, refused) = (query.number("after", 0, MOST_UNITS)?, query.flag("refused")?);
-        let most = query.number("most", 1, MOST_DECISIONS)?.unwrap_or(SOME);
+        let (after, refused) = (query.number("after", 0, MAX_UNITS)?, query.flag("refused")?);
+        let most = query.number("most", 1, MAX_DECISIONS)?.unwrap_or(DEFAULT_DECISIONS);
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let watcher = self.watching()?;
         // Before the records are read: what comes in between is told of the next time.
@@ -91,7 +91,7 @@ impl<S: Store> Inner<S> {
         let read = after.map_or(last, |after| if after > last { 0 } else { after });
         let next = records.last().map_or(read, |record| record.seq.max(read));
         records.retain(|record: &Arc<Record>| !refused || !record.allowed);
-        let decisions = records.iter().map(|record| ToldDecision::of(record)).collect();
-        Ok(json_of(&Told { next, missed, decisions }))
+        let decisions = records.iter().map(|record| DecisionSummary::of(record)).collect();
+        Ok(json_of(&DecisionsResponse { next, missed, decisions }))
     }
 }

@@ -6,22 +6,22 @@
 use http::request::Parts;
 use serde::Serialize;
 use tollgate::{DecisionId, Limiter, Store};
-use tollgate_watch::{LimitRecord, Record, Spender, Watcher};
+use tollgate_telemetry::{LimitRecord, Record, Spender, Watcher};
 
 use crate::access::Role;
 use crate::api::Inner;
 use crate::body::{quoted, read};
-use crate::check::{Asked, FIELDS};
+use crate::check::{CheckRequest, FIELDS};
+use crate::decision_view::{HIDDEN_KEY, hides_named, mode, tags_named};
 use crate::decisions::millis;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::reply::{Reply, json_of};
 use crate::status::{date, tag};
-use crate::told::{HIDDEN, hides_named, mode, tags_named};
 
 #[derive(Serialize)]
 #[allow(clippy::struct_excessive_bools, reason = "so many things are told of")]
-struct Told<'r> {
+struct ExplanationView<'r> {
     id: Option<String>,
     hypothetical: bool,
     at: Option<String>,
@@ -35,13 +35,13 @@ struct Told<'r> {
     policy_is_current: bool,
     degraded: bool,
     took_us: u64,
-    request: ToldRequest<'r>,
-    limits: Vec<ToldLimit<'r>>,
+    request: RequestView<'r>,
+    limits: Vec<LimitExplanation<'r>>,
     trace_id: Option<String>,
 }
 
 #[derive(Serialize)]
-struct ToldRequest<'r> {
+struct RequestView<'r> {
     method: &'r str,
     path: &'r str,
     host: Option<&'r str>,
@@ -49,7 +49,7 @@ struct ToldRequest<'r> {
 }
 
 #[derive(Serialize)]
-struct ToldLimit<'r> {
+struct LimitExplanation<'r> {
     name: &'r str,
     window: Option<&'r str>,
     key: &'r str,
@@ -69,11 +69,11 @@ struct ToldLimit<'r> {
     retry_after_ms: Option<u64>,
     reset_after_ms: u64,
     arithmetic: Vec<String>,
-    spenders: Vec<ToldSpender>,
+    spenders: Vec<SpenderView>,
 }
 
 #[derive(Serialize)]
-struct ToldSpender {
+struct SpenderView {
     client: Option<String>,
     method: String,
     path: String,
@@ -82,7 +82,7 @@ struct ToldSpender {
 }
 
 /// What words need besides the record.
-struct Teller<'a, S> {
+struct ExplanationContext<'a, S> {
     limiter: &'a Limiter<S>,
     watcher: &'a Watcher,
     hypothetical: bool,
@@ -92,10 +92,10 @@ struct Teller<'a, S> {
     is_tagged: bool,
 }
 
-impl<S> Teller<'_, S> {
-    fn tell(&self, record: &Record) -> Reply {
+impl<S> ExplanationContext<'_, S> {
+    fn explanation(&self, record: &Record) -> Reply {
         let limits = record.limits.iter().enumerate();
-        json_of(&Told {
+        json_of(&ExplanationView {
             id: (!self.hypothetical).then(|| record.id.to_string()),
             hypothetical: self.hypothetical,
             at: date(record.at),
@@ -109,21 +109,23 @@ impl<S> Teller<'_, S> {
             policy_is_current: record.policy_version == self.limiter.version(),
             degraded: record.degraded,
             took_us: record.took.as_micros(),
-            request: ToldRequest {
+            request: RequestView {
                 method: &record.method,
                 path: &record.path,
                 host: record.host.as_deref(),
                 client: record.client.as_deref().map(|client| self.shown(client)),
             },
-            limits: limits.map(|(at, limit)| self.limit(record, limit, record.decider == Some(at))).collect(),
+            limits: limits
+                .map(|(at, limit)| self.limit(record, limit, record.limiting == Some(at)))
+                .collect(),
             trace_id: record.trace.map(|trace| format!("{:032x}", trace.trace)),
         })
     }
 
-    fn limit<'r>(&self, record: &Record, limit: &'r LimitRecord, decided: bool) -> ToldLimit<'r> {
+    fn limit<'r>(&self, record: &Record, limit: &'r LimitRecord, decided: bool) -> LimitExplanation<'r> {
         let outcome = &limit.outcome;
         let spenders = self.watcher.spenders(self.limiter.policy(), limit);
-        ToldLimit {
+        LimitExplanation {
             name: &limit.name,
             window: limit.window.as_deref(),
             key: self.shown(&limit.key),
@@ -145,8 +147,8 @@ impl<S> Teller<'_, S> {
         }
     }
 
-    fn spender(&self, spender: Spender) -> ToldSpender {
-        ToldSpender {
+    fn spender(&self, spender: Spender) -> SpenderView {
+        SpenderView {
             client: spender.client.map(|client| self.shown(&client).to_owned()),
             method: spender.method.into(),
             path: spender.path.into(),
@@ -157,7 +159,7 @@ impl<S> Teller<'_, S> {
 
     /// A key or an address, if it may be seen.
     const fn shown<'s>(&self, text: &'s str) -> &'s str {
-        if self.is_hidden { HIDDEN } else { text }
+        if self.is_hidden { HIDDEN_KEY } else { text }
     }
 }
 
@@ -173,13 +175,14 @@ impl<S: Store> Inner<S> {
         let record = watcher.record(id).ok_or_else(|| forgotten(id, watcher))?;
         let limiter = self.limiter.load();
         let (hypothetical, is_hidden, is_tagged) = (false, false, true);
-        Ok(Teller { limiter: &limiter, watcher, hypothetical, is_hidden, is_tagged }.tell(&record))
+        Ok(ExplanationContext { limiter: &limiter, watcher, hypothetical, is_hidden, is_tagged }
+            .explanation(&record))
     }
 
     /// What would be decided about a request now, and why.
     pub(crate) async fn consider(&self, body: &[u8], role: Role) -> Result<Reply, Problem> {
         let watcher = self.watching()?;
-        let asked: Asked<'_> = read(body, FIELDS)?;
+        let asked: CheckRequest<'_> = read(body, FIELDS)?;
         let call = asked.call()?;
         let (limiter, begun) = (self.limiter.load(), self.now());
         let decision = limiter.consider(&call).await.map_err(|error| Problem::outage(&error))?;
@@ -188,7 +191,8 @@ impl<S: Store> Inner<S> {
         let record = Record { took: now.since(begun), ..record };
         let policy = limiter.policy();
         let (is_hidden, is_tagged) = (hides_named(policy, role), tags_named(policy, role));
-        Ok(Teller { limiter: &limiter, watcher, hypothetical: true, is_hidden, is_tagged }.tell(&record))
+        Ok(ExplanationContext { limiter: &limiter, watcher, hypothetical: true, is_hidden, is_tagged }
+            .explanation(&record))
     }
 
     /// What counts and remembers, if anything does.

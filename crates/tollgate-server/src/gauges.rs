@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tollgate::{Health, Timestamp};
 
 /// How many outages are remembered: the last.
-const MOST_OUTAGES: usize = 20;
+const MAX_OUTAGES: usize = 20;
 
 /// What only the process around the API knows: how full things are.
 ///
@@ -71,7 +71,7 @@ impl Outages {
         }
         if let Some(from) = since {
             outages.push_back(Outage { from, to: None });
-            if outages.len() > MOST_OUTAGES {
+            if outages.len() > MAX_OUTAGES {
                 outages.pop_front();
             }
         }

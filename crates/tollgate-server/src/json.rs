@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer};
 use crate::problem::Problem;
 
 /// More than anything costs, and exact in every language that reads JSON.
-pub(crate) const MOST_UNITS: u64 = (1 << 53) - 1;
+pub(crate) const MAX_UNITS: u64 = (1 << 53) - 1;
 
 /// A string, copied only if it has escapes.
 #[derive(Debug, PartialEq, Eq)]
@@ -60,8 +60,8 @@ impl Units {
 
     /// The same, of a field that is called so.
     pub(crate) fn called(self, name: &str) -> Result<u64, Problem> {
-        if self.0 > MOST_UNITS {
-            return Err(Problem::senseless(format!("`{name}` is too large: it may be at most {MOST_UNITS}")));
+        if self.0 > MAX_UNITS {
+            return Err(Problem::senseless(format!("`{name}` is too large: it may be at most {MAX_UNITS}")));
         }
         Ok(self.0)
     }
@@ -74,7 +74,7 @@ impl<'de> Deserialize<'de> for Units {
             type Value = Units;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "a whole number from 0 to {MOST_UNITS}")
+                write!(f, "a whole number from 0 to {MAX_UNITS}")
             }
 
             fn visit_u64<E: Error>(self, count: u64) -> Result<Units, E> {
@@ -89,7 +89,7 @@ impl<'de> Deserialize<'de> for Units {
                 reason = "only whole numbers that a double holds exactly get that far"
             )]
             fn visit_f64<E: Error>(self, count: f64) -> Result<Units, E> {
-                if count.fract() == 0.0 && (0.0..=MOST_UNITS as f64).contains(&count) {
+                if count.fract() == 0.0 && (0.0..=MAX_UNITS as f64).contains(&count) {
                     Ok(Units(count as u64))
                 } else {
                     Err(E::invalid_value(Unexpected::Float(count), &self))

@@ -22,17 +22,17 @@ use crate::problem::Problem;
 use crate::reply::{Reply, json_of};
 
 /// Requests in all, over all algorithms: what bounds the work of one question.
-pub(crate) const MOST_EVENTS: u64 = 50_000;
+pub(crate) const MAX_EVENTS: u64 = 50_000;
 /// Each has a place in memory for each algorithm.
-pub(crate) const MOST_CLIENTS: u32 = 500;
+pub(crate) const MAX_CLIENTS: u32 = 500;
 /// Each has a store for each algorithm.
-pub(crate) const MOST_NODES: u32 = 16;
+pub(crate) const MAX_NODES: u32 = 16;
 /// Worked on at once.
-const MOST_AT_ONCE: usize = 2;
+const MAX_CONCURRENT: usize = 2;
 /// Events between two looks at what else there is to do.
-const SLICE: u32 = 250;
+const EVENTS_PER_SLICE: u32 = 250;
 /// The longest text of a rate or a length of time.
-pub(crate) const LONGEST: usize = 64;
+pub(crate) const MAX_TEXT_BYTES: usize = 64;
 
 const FIELDS: &[&str] = &[
     "traffic",
@@ -57,17 +57,17 @@ const FIELDS: &[&str] = &[
 pub(crate) struct Lab(AtomicUsize);
 
 /// Somebody's place in the lab, given back when they are gone.
-struct Seat<'l>(&'l AtomicUsize);
+struct LabPermit<'l>(&'l AtomicUsize);
 
 impl Lab {
-    fn enter(&self) -> Option<Seat<'_>> {
-        let seat = Seat(&self.0);
+    fn enter(&self) -> Option<LabPermit<'_>> {
+        let seat = LabPermit(&self.0);
         // Whoever finds no seat has been counted, and is no more when the seat is dropped.
-        (self.0.fetch_add(1, Ordering::Relaxed) < MOST_AT_ONCE).then_some(seat)
+        (self.0.fetch_add(1, Ordering::Relaxed) < MAX_CONCURRENT).then_some(seat)
     }
 }
 
-impl Drop for Seat<'_> {
+impl Drop for LabPermit<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -76,7 +76,7 @@ impl Drop for Seat<'_> {
 /// All of it may be left out.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct SimulateRequest {
     traffic: Option<String>,
     rate: Option<String>,
     algorithms: Option<Vec<String>>,
@@ -97,11 +97,11 @@ struct Asked {
 impl<S: Store> Inner<S> {
     /// Puts algorithms side by side.
     pub(crate) async fn experiment(&self, body: &[u8]) -> Result<Reply, Problem> {
-        let question = read::<Asked>(body, FIELDS)?.question()?;
+        let question = read::<SimulateRequest>(body, FIELDS)?.question()?;
         let _seat = self.lab.enter().ok_or_else(Problem::lab_is_full)?;
         let mut simulation =
             Simulation::new(question).map_err(|error| Problem::senseless(error.to_string()))?;
-        while simulation.step(SLICE) {
+        while simulation.step(EVENTS_PER_SLICE) {
             let_others().await;
         }
         Ok(json_of(&simulation.round()))
@@ -121,7 +121,7 @@ async fn let_others() {
     .await;
 }
 
-impl Asked {
+impl SimulateRequest {
     fn question(&self) -> Result<Question, Problem> {
         let shape =
             one_of("traffic", self.traffic.as_deref(), Shape::Edge, &Shape::ALL.map(|it| (it.word(), it)))?;
@@ -139,7 +139,7 @@ impl Asked {
             ));
         };
         let traffic = self.traffic(Traffic { by, ..Traffic::new(shape, first.rate) })?;
-        let most_events = MOST_EVENTS / contestants.len() as u64;
+        let most_events = MAX_EVENTS / contestants.len() as u64;
         Ok(Question { traffic, contestants, network: self.network()?, most_events, notes })
     }
 
@@ -170,8 +170,8 @@ impl Asked {
             })?,
         };
         let clients = self.clients.unwrap_or(usual.clients);
-        if !(1..=MOST_CLIENTS).contains(&clients) {
-            return Err(Problem::senseless(format!("`clients` must be 1 to {MOST_CLIENTS} here")));
+        if !(1..=MAX_CLIENTS).contains(&clients) {
+            return Err(Problem::senseless(format!("`clients` must be 1 to {MAX_CLIENTS} here")));
         }
         Ok(Traffic {
             load: self.load.unwrap_or(usual.load),
@@ -189,8 +189,8 @@ impl Asked {
 
     fn network(&self) -> Result<Network, Problem> {
         let nodes = self.nodes.unwrap_or(1);
-        if !(1..=MOST_NODES).contains(&nodes) {
-            return Err(Problem::senseless(format!("`nodes` must be 1 to {MOST_NODES}")));
+        if !(1..=MAX_NODES).contains(&nodes) {
+            return Err(Problem::senseless(format!("`nodes` must be 1 to {MAX_NODES}")));
         }
         let stores = [("memory", Stores::Memory), ("shared", Stores::Shared)];
         let routings = [("round-robin", Routing::RoundRobin), ("sticky", Routing::Sticky)];
@@ -214,8 +214,8 @@ fn one_of<T: Copy>(field: &str, word: Option<&str>, usual: T, known: &[(&str, T)
 }
 
 fn bounded<'t>(field: &str, text: &'t str) -> Result<&'t str, Problem> {
-    if text.len() > LONGEST {
-        return Err(Problem::senseless(format!("`{field}` may have at most {LONGEST} bytes")));
+    if text.len() > MAX_TEXT_BYTES {
+        return Err(Problem::senseless(format!("`{field}` may have at most {MAX_TEXT_BYTES} bytes")));
     }
     Ok(text)
 }

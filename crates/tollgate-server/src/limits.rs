@@ -1,22 +1,22 @@
 //! `GET /v1/limits`: what the policy in force limits.
 
 use serde::Serialize;
-use tollgate::policy::{Allowance, Apart, OnOutage};
+use tollgate::policy::{Allowance, EnvoyMatch, OnOutage};
 use tollgate::{Limit, Missing, Policy, Rule, Store};
 
 use crate::api::Inner;
+use crate::decision_view::mode;
+use crate::mode_overrides::Modes;
 use crate::reply::{Reply, json_of};
 use crate::stats::live_beside;
-use crate::switchboard::Modes;
-use crate::told::mode;
 
 #[derive(Serialize)]
-struct Told<'p> {
-    limits: Vec<ToldLimit<'p>>,
+struct LimitsResponse<'p> {
+    limits: Vec<LimitView<'p>>,
 }
 
 #[derive(Serialize)]
-struct ToldLimit<'p> {
+struct LimitView<'p> {
     name: &'p str,
     endpoints: Vec<String>,
     /// Paths of its endpoints that it does not cover.
@@ -38,7 +38,7 @@ struct ToldLimit<'p> {
     policy_mode: &'static str,
     switched: bool,
     candidate_of: Option<&'p str>,
-    soft: Option<ToldSoft>,
+    soft: Option<SoftView>,
     missing: &'static str,
     cost: String,
     /// Where it is found what a request cost in the end.
@@ -78,20 +78,20 @@ fn quotas(rules: &[Rule]) -> Vec<String> {
 }
 
 #[derive(Serialize)]
-struct ToldSoft {
+struct SoftView {
     at: u8,
     tarpit_ms: u64,
 }
 
 fn entries(limit: &Limit) -> Vec<String> {
-    match (limit.descriptor(), limit.apart()) {
+    match (limit.descriptor(), limit.envoy_match()) {
         (Some(pattern), _) => pattern.entries().iter().map(ToString::to_string).collect(),
-        (None, Some(apart)) => apart.entries().map(str::to_owned).collect(),
+        (None, Some(envoy_match)) => envoy_match.entries().map(str::to_owned).collect(),
         (None, None) => Vec::new(),
     }
 }
 
-impl<'p> ToldLimit<'p> {
+impl<'p> LimitView<'p> {
     fn of(limit: &'p Limit, policy: &'p Policy, modes: &Modes) -> Self {
         let mut plans: Vec<_> = limit.plans().collect();
         plans.sort_unstable_by_key(|(name, _)| *name);
@@ -102,7 +102,7 @@ impl<'p> ToldLimit<'p> {
             hosts: limit.hosts().iter().map(ToString::to_string).collect(),
             methods: limit.methods().collect(),
             descriptor: entries(limit),
-            domains: limit.domains().chain(limit.apart().map(Apart::domain)).collect(),
+            domains: limit.domains().chain(limit.envoy_match().map(EnvoyMatch::domain)).collect(),
             by: limit.by().iter().map(ToString::to_string).collect(),
             algorithm: limit.rules().first().map_or("none", |rule| rule.quota.algorithm()),
             quotas: quotas(limit.rules()),
@@ -111,7 +111,7 @@ impl<'p> ToldLimit<'p> {
             policy_mode: mode(modes.policy_mode(limit.name()).unwrap_or(limit.mode())),
             switched: modes.is_switched(limit.name()),
             candidate_of: live_beside(limit, policy),
-            soft: limit.soft().map(|soft| ToldSoft { at: soft.at, tarpit_ms: soft.tarpit.as_millis_ceil() }),
+            soft: limit.soft().map(|soft| SoftView { at: soft.at, tarpit_ms: soft.tarpit.as_millis_ceil() }),
             missing: match limit.missing() {
                 Missing::Ip => "ip",
                 Missing::Refuse => "refuse",
@@ -134,9 +134,9 @@ impl<'p> ToldLimit<'p> {
 
 impl<S: Store> Inner<S> {
     pub(crate) fn list_limits(&self) -> Reply {
-        let (limiter, modes) = (self.limiter.load(), self.switchboard().modes());
+        let (limiter, modes) = (self.limiter.load(), self.mode_overrides().modes());
         let policy = limiter.policy();
-        let limits = policy.limits().iter().map(|limit| ToldLimit::of(limit, policy, &modes)).collect();
-        json_of(&Told { limits })
+        let limits = policy.limits().iter().map(|limit| LimitView::of(limit, policy, &modes)).collect();
+        json_of(&LimitsResponse { limits })
     }
 }

@@ -6,13 +6,13 @@
 //! Invariant: no label ever holds anything that a caller sent.
 
 use tollgate::{BreakerState, Health, Mode, Policy, Store};
-use tollgate_watch::MetricKind::{Counter, Gauge};
-use tollgate_watch::{Exposition, MOST_NAMES};
+use tollgate_telemetry::MetricKind::{Counter, Gauge};
+use tollgate_telemetry::{Exposition, MAX_NAMED_LIMITS};
 
 use crate::api::Inner;
+use crate::decision_view::mode;
+use crate::mode_overrides::Modes;
 use crate::reply::{Reply, metrics};
-use crate::switchboard::Modes;
-use crate::told::mode;
 
 impl<S: Store> Inner<S> {
     pub(crate) fn measure(&self) -> Reply {
@@ -20,7 +20,7 @@ impl<S: Store> Inner<S> {
         let limiter = self.limiter.load();
         let mut to = Exposition::new(&mut out);
         write_store(&mut to, &limiter.health());
-        write_modes(&mut to, limiter.policy(), &self.switchboard().modes());
+        write_modes(&mut to, limiter.policy(), &self.mode_overrides().modes());
         self.append_metrics(&mut out);
         metrics(out)
     }
@@ -51,7 +51,7 @@ fn write_store(to: &mut Exposition<'_>, health: &Health) {
 /// What is in force, and what was switched by hand. Limits beyond so many have no series of
 /// their own, as in whatever is counted.
 fn write_modes(to: &mut Exposition<'_>, policy: &Policy, modes: &Modes) {
-    let limits = || policy.limits().iter().take(MOST_NAMES);
+    let limits = || policy.limits().iter().take(MAX_NAMED_LIMITS);
     let help =
         "What everything is switched to: 1 for that mode. At enforce, each limit is as it says itself.";
     let mut family = to.family("tollgate_mode", Gauge, help);

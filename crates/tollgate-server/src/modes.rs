@@ -7,23 +7,23 @@ use tollgate::Store;
 use crate::access::{Caller, Role};
 use crate::api::Inner;
 use crate::body::{listed, quoted, read};
+use crate::decision_view::mode;
 use crate::json::Text;
-use crate::named::unknown;
+use crate::limit_keys::unknown;
+use crate::mode_overrides::{Actor, Change, MAX_NAME_CHARS, MAX_REASON_CHARS, Switch, SwitchError, Target};
 use crate::problem::Problem;
 use crate::query::{Query, unescaped};
 use crate::reply::{Reply, json_of};
-use crate::switchboard::{Change, LONGEST_NAME, LONGEST_REASON, Switch, SwitchError, Target, Who};
-use crate::told::mode;
 
 const FIELDS: &[&str] = &["mode", "reason", "by"];
 
 /// What can be said of everything, and of a limit.
-const OF_EVERYTHING: [Switch; 3] = [Switch::Enforce, Switch::Shadow, Switch::Off];
-const OF_LIMIT: [Switch; 4] = [Switch::Enforce, Switch::Shadow, Switch::Off, Switch::Policy];
+const GLOBAL_MODES: [Switch; 3] = [Switch::Enforce, Switch::Shadow, Switch::Off];
+const LIMIT_MODES: [Switch; 4] = [Switch::Enforce, Switch::Shadow, Switch::Off, Switch::Policy];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked<'b> {
+struct ModeRequest<'b> {
     #[serde(borrow)]
     mode: Text<'b>,
     #[serde(borrow)]
@@ -33,7 +33,7 @@ struct Asked<'b> {
 }
 
 #[derive(Serialize)]
-struct Told {
+struct ModeResponse {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     mode: Option<&'static str>,
@@ -43,13 +43,13 @@ struct Told {
 }
 
 #[derive(Serialize)]
-struct ToldModes {
+struct ModesResponse {
     mode: &'static str,
-    limits: Vec<ToldSwitched>,
+    limits: Vec<OverrideView>,
 }
 
 #[derive(Serialize)]
-struct ToldSwitched {
+struct OverrideView {
     name: String,
     mode: Option<&'static str>,
     policy_mode: Option<&'static str>,
@@ -57,18 +57,18 @@ struct ToldSwitched {
 }
 
 #[derive(Serialize)]
-struct ToldChanges {
-    changes: Vec<ToldChange>,
+struct ChangesResponse {
+    changes: Vec<ChangeView>,
 }
 
 #[derive(Serialize)]
-struct ToldChange {
+struct ChangeView {
     what: &'static str,
     #[serde(flatten)]
     change: Change,
 }
 
-impl Asked<'_> {
+impl ModeRequest<'_> {
     fn switch(&self, known: &[Switch]) -> Result<Switch, Problem> {
         let said = self.mode.as_str();
         known.iter().copied().find(|switch| switch.word() == said).ok_or_else(|| {
@@ -95,14 +95,14 @@ impl<S: Store> Inner<S> {
     /// What is switched.
     pub(crate) fn modes(&self, asked: &Parts) -> Result<Reply, Problem> {
         Query::none(asked.uri.query())?;
-        let modes = self.switchboard().modes();
-        let limits = modes.switched().map(|limit| ToldSwitched {
+        let modes = self.mode_overrides().modes();
+        let limits = modes.switched().map(|limit| OverrideView {
             name: limit.name,
             mode: limit.mode.map(mode),
             policy_mode: limit.policy_mode.map(mode),
             switch: limit.switch,
         });
-        Ok(json_of(&ToldModes { mode: mode(modes.everything()), limits: limits.collect() }))
+        Ok(json_of(&ModesResponse { mode: mode(modes.everything()), limits: limits.collect() }))
     }
 
     /// Switches a limit, or everything.
@@ -113,26 +113,26 @@ impl<S: Store> Inner<S> {
         role: Role,
         caller: Caller,
     ) -> Result<Reply, Problem> {
-        let asked: Asked<'_> = read(body, FIELDS)?;
+        let asked: ModeRequest<'_> = read(body, FIELDS)?;
         let name = limit.map(unescaped);
         let name = name.map(String::from);
-        let switch = asked.switch(if name.is_some() { &OF_LIMIT } else { &OF_EVERYTHING })?;
-        let who = Who {
-            by: said("by", asked.by.as_ref(), LONGEST_NAME)?,
-            reason: said("reason", asked.reason.as_ref(), LONGEST_REASON)?,
+        let switch = asked.switch(if name.is_some() { &LIMIT_MODES } else { &GLOBAL_MODES })?;
+        let who = Actor {
+            by: said("by", asked.by.as_ref(), MAX_NAME_CHARS)?,
+            reason: said("reason", asked.reason.as_ref(), MAX_REASON_CHARS)?,
             role,
             peer: Some(caller.peer),
             certificate: caller.certificate.map(|it| String::from(&*it)),
             at: self.now(),
         };
-        let (board, limit) = (self.switchboard().clone(), name.clone());
+        let (board, limit) = (self.mode_overrides().clone(), name.clone());
         // It may be written to a disk, and the others on this thread do not wait for that.
-        let switched = self.apart.run(move || {
+        let switched = self.offload.run(move || {
             board.switch(limit.as_deref().map_or(Target::Everything, Target::Limit), switch, &who)
         });
         let unknown = name.as_deref().unwrap_or_default();
         let switched = switched.await?.map_err(|error| self.not_switched(&error, unknown))?;
-        Ok(json_of(&Told {
+        Ok(json_of(&ModeResponse {
             name,
             mode: switched.mode.map(mode),
             before: switched.before.map(mode),
@@ -156,10 +156,10 @@ impl<S: Store> Inner<S> {
     /// Who switched what, the newest first.
     pub(crate) fn changes(&self, asked: &Parts) -> Result<Reply, Problem> {
         Query::none(asked.uri.query())?;
-        let changes = self.switchboard().changes().into_iter().map(|change| ToldChange {
+        let changes = self.mode_overrides().changes().into_iter().map(|change| ChangeView {
             what: if change.limit.is_some() { "limit" } else { "everything" },
             change,
         });
-        Ok(json_of(&ToldChanges { changes: changes.collect() }))
+        Ok(json_of(&ChangesResponse { changes: changes.collect() }))
     }
 }

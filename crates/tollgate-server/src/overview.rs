@@ -4,40 +4,40 @@ use http::request::Parts;
 use serde::Serialize;
 use tollgate::policy::KeyPrivacy;
 use tollgate::{BreakerState, Store, Timestamp};
-use tollgate_watch::{AtZero, Counts, Series, Watcher, WindowCounts};
+use tollgate_telemetry::{Counts, ExhaustedKey, Series, Watcher, WindowCounts};
 
 use crate::access::Role;
 use crate::api::Inner;
+use crate::decision_view::mode;
 use crate::gauges::{Gauges, Outage};
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::reply::{Reply, json_of};
-use crate::status::{ToldStore, date, tag};
-use crate::told::mode;
+use crate::status::{StoreView, date, tag};
 
 #[derive(Serialize)]
-struct Told {
+struct OverviewResponse {
     now: Option<String>,
     started_at: Option<String>,
     version: &'static str,
     role: Role,
     observing: bool,
-    policy: ToldPolicy,
+    policy: PolicyView,
     mode: &'static str,
-    store: ToldStoreInFull,
-    totals: ToldCounts,
-    window: ToldWindow,
-    series: ToldSeries,
-    latency_us: Option<ToldLatency>,
-    alerts: Vec<ToldAlert>,
+    store: StoreDetailView,
+    totals: CountsView,
+    window: WindowView,
+    series: SeriesView,
+    latency_us: Option<LatencyView>,
+    alerts: Vec<AlertView>,
     /// After how long a key that has nothing left is among them.
     at_zero_for_s: Option<u64>,
-    tarpit: ToldTarpit,
-    log: ToldLog,
+    tarpit: TarpitView,
+    log: LogView,
 }
 
 #[derive(Serialize)]
-struct ToldPolicy {
+struct PolicyView {
     version: u64,
     loaded_at: Option<String>,
     reload_error: Option<String>,
@@ -47,25 +47,25 @@ struct ToldPolicy {
 }
 
 #[derive(Serialize)]
-struct ToldStoreInFull {
+struct StoreDetailView {
     kind: &'static str,
     #[serde(flatten)]
-    health: ToldStore,
+    health: StoreView,
     breaker: &'static str,
     nodes: usize,
     keys: Option<u64>,
     evictions: Option<u64>,
-    outages: Vec<ToldOutage>,
+    outages: Vec<OutageView>,
 }
 
 #[derive(Serialize)]
-struct ToldOutage {
+struct OutageView {
     from: Option<String>,
     to: Option<String>,
 }
 
 #[derive(Serialize)]
-struct ToldCounts {
+struct CountsView {
     allowed: u64,
     unlimited: u64,
     limited: u64,
@@ -77,7 +77,7 @@ struct ToldCounts {
 
 /// The sums of the last five minutes, as `/v1/stats` and `/v1/top` count them.
 #[derive(Serialize)]
-struct ToldWindow {
+struct WindowView {
     from: u64,
     until: u64,
     allowed: u64,
@@ -87,7 +87,7 @@ struct ToldWindow {
 }
 
 #[derive(Serialize)]
-struct ToldSeries {
+struct SeriesView {
     step_s: u32,
     until: u64,
     allowed: Vec<u32>,
@@ -97,14 +97,14 @@ struct ToldSeries {
 }
 
 #[derive(Serialize)]
-struct ToldLatency {
+struct LatencyView {
     p50: u64,
     p90: u64,
     p99: u64,
 }
 
 #[derive(Serialize)]
-struct ToldAlert {
+struct AlertView {
     limit: String,
     key: String,
     tag: String,
@@ -114,39 +114,39 @@ struct ToldAlert {
 }
 
 #[derive(Serialize)]
-struct ToldTarpit {
+struct TarpitView {
     waiting: u64,
     most: u64,
 }
 
 #[derive(Serialize)]
-struct ToldLog {
+struct LogView {
     suppressed: u64,
 }
 
-impl From<Counts> for ToldCounts {
+impl From<Counts> for CountsView {
     fn from(counts: Counts) -> Self {
         let Counts { allowed, unlimited, limited, blocked, uncountable, shadow_limited, degraded } = counts;
         Self { allowed, unlimited, limited, blocked, uncountable, shadow_limited, degraded }
     }
 }
 
-impl From<&Series> for ToldWindow {
+impl From<&Series> for WindowView {
     fn from(series: &Series) -> Self {
         let WindowCounts { from, allowed, refused, shadow_limited, degraded } = series.window;
         Self { from, until: series.until, allowed, refused, shadow_limited, degraded }
     }
 }
 
-impl From<Series> for ToldSeries {
+impl From<Series> for SeriesView {
     fn from(series: Series) -> Self {
         let Series { until, allowed, refused, shadow_limited, degraded, .. } = series;
         Self { step_s: 1, until, allowed, refused, shadow_limited, degraded }
     }
 }
 
-impl ToldAlert {
-    fn of(alert: &AtZero, now: Timestamp) -> Self {
+impl AlertView {
+    fn of(alert: &ExhaustedKey, now: Timestamp) -> Self {
         Self {
             limit: alert.limit.to_string(),
             key: alert.key.to_string(),
@@ -158,7 +158,7 @@ impl ToldAlert {
     }
 }
 
-impl From<Outage> for ToldOutage {
+impl From<Outage> for OutageView {
     fn from(outage: Outage) -> Self {
         Self { from: date(outage.from), to: outage.to.and_then(date) }
     }
@@ -176,7 +176,7 @@ impl<S: Store> Inner<S> {
     pub(crate) fn overview(&self, asked: &Parts, role: Role) -> Result<Reply, Problem> {
         Query::none(asked.uri.query())?;
         let (now, limiter, watcher) = (self.now(), self.limiter.load(), self.watcher.get());
-        let (health, gauges, modes) = (limiter.health(), self.gauges(), self.switchboard().modes());
+        let (health, gauges, modes) = (limiter.health(), self.gauges(), self.mode_overrides().modes());
         self.outages.notice(&health, now);
         let (loaded_at, reload_error) = self.status.loading();
         let Gauges { store, keys, evictions, tarpit_waiting, tarpit_most, log_suppressed } = gauges;
@@ -185,13 +185,13 @@ impl<S: Store> Inner<S> {
             watcher.tick(now);
         }
         let series = watcher.map_or(nothing, Watcher::series);
-        let told = Told {
+        let told = OverviewResponse {
             now: date(now),
             started_at: date(self.since()),
             version: env!("CARGO_PKG_VERSION"),
             role,
             observing: watcher.is_some(),
-            policy: ToldPolicy {
+            policy: PolicyView {
                 version: limiter.version(),
                 loaded_at,
                 reload_error,
@@ -200,7 +200,7 @@ impl<S: Store> Inner<S> {
                 privacy: privacy(limiter.policy().privacy()),
             },
             mode: mode(modes.everything()),
-            store: ToldStoreInFull {
+            store: StoreDetailView {
                 kind: store,
                 breaker: match health.breaker {
                     BreakerState::Closed => "closed",
@@ -211,21 +211,21 @@ impl<S: Store> Inner<S> {
                 nodes: limiter.store().nodes(),
                 keys,
                 evictions,
-                outages: self.outages.list().into_iter().map(ToldOutage::from).collect(),
+                outages: self.outages.list().into_iter().map(OutageView::from).collect(),
             },
             totals: watcher.map(Watcher::totals).unwrap_or_default().into(),
-            window: ToldWindow::from(&series),
+            window: WindowView::from(&series),
             series: series.into(),
             latency_us: watcher.and_then(Watcher::latency).map(|spans| {
                 let [p50, p90, p99] = spans.map(tollgate::Span::as_micros);
-                ToldLatency { p50, p90, p99 }
+                LatencyView { p50, p90, p99 }
             }),
             alerts: watcher
-                .map(|it| it.alerts(now).iter().map(|alert| ToldAlert::of(alert, now)).collect())
+                .map(|it| it.alerts(now).iter().map(|alert| AlertView::of(alert, now)).collect())
                 .unwrap_or_default(),
             at_zero_for_s: watcher.map(|it| it.at_zero_for().as_micros() / 1_000_000),
-            tarpit: ToldTarpit { waiting: tarpit_waiting, most: tarpit_most },
-            log: ToldLog { suppressed: log_suppressed },
+            tarpit: TarpitView { waiting: tarpit_waiting, most: tarpit_most },
+            log: LogView { suppressed: log_suppressed },
         };
         Ok(json_of(&told))
     }

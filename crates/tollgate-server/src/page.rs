@@ -28,13 +28,13 @@ use crate::reply::Reply;
 include!(concat!(env!("OUT_DIR"), "/page_files.rs"));
 
 /// What the page may do: load its own files and ask its own server, and nothing else.
-const MAY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+const PAGE_CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                    connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// What every file is sent with.
-const ALWAYS: [(HeaderName, &str); 6] = [
+const COMMON_HEADERS: [(HeaderName, &str); 6] = [
     (CACHE_CONTROL, "no-cache"),
-    (CONTENT_SECURITY_POLICY, MAY),
+    (CONTENT_SECURITY_POLICY, PAGE_CSP),
     (REFERRER_POLICY, "no-referrer"),
     (VARY, "accept, accept-encoding"),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -45,11 +45,11 @@ const ALWAYS: [(HeaderName, &str); 6] = [
 struct File {
     name: &'static str,
     body: &'static [u8],
-    packed: OnceLock<Packed>,
+    packed: OnceLock<EncodedFile>,
 }
 
 /// What is made of a file when it is first asked for.
-struct Packed {
+struct EncodedFile {
     /// Its name as it is and as it is packed: two things that differ have two (RFC 9110, 8.8.3.3).
     tags: [String; 2],
     /// Only where that is shorter.
@@ -61,12 +61,12 @@ impl File {
         Self { name, body, packed: OnceLock::new() }
     }
 
-    fn packed(&self) -> &Packed {
+    fn packed(&self) -> &EncodedFile {
         self.packed.get_or_init(|| {
             let mut hasher = DefaultHasher::new();
             hasher.write(self.body);
             let hash = hasher.finish();
-            Packed {
+            EncodedFile {
                 tags: [format!("\"{hash:016x}\""), format!("\"{hash:016x}-gzip\"")],
                 gzip: packed(self.body).filter(|packed| packed.len() < self.body.len()),
             }
@@ -87,12 +87,12 @@ impl File {
     }
 
     fn reply(&self, asked: &HeaderMap) -> Reply {
-        let Packed { tags: [plain, gzipped], gzip } = self.packed();
+        let EncodedFile { tags: [plain, gzipped], gzip } = self.packed();
         let gzip = gzip.clone().filter(|_| takes_gzip(asked));
         let tag = if gzip.is_some() { gzipped } else { plain };
         let mut response = Response::new(Full::default());
         let headers = response.headers_mut();
-        headers.extend(ALWAYS.map(|(name, value)| (name, HeaderValue::from_static(value))));
+        headers.extend(COMMON_HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value))));
         if let Ok(tag) = HeaderValue::from_str(tag) {
             headers.insert(ETAG, tag);
         }

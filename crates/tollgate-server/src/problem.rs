@@ -20,7 +20,7 @@ pub(crate) struct Problem {
 }
 
 #[derive(Serialize)]
-struct Told<'p> {
+struct ProblemBody<'p> {
     r#type: &'static str,
     title: &'static str,
     status: u16,
@@ -157,7 +157,7 @@ impl Problem {
     }
 
     pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
-        let told = Told {
+        let told = ProblemBody {
             r#type: "about:blank",
             title: self.status.canonical_reason().unwrap_or("Error"),
             status: self.status.as_u16(),

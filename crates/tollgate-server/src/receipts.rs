@@ -14,13 +14,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tollgate::{DecisionId, Receipt};
 
 /// How many decisions can still be settled: the last that charged something.
-pub const KEPT_DECISIONS: usize = 65_536;
+pub const MAX_RECEIPTS: usize = 65_536;
 
 #[derive(Default)]
-pub(crate) struct Receipts(Mutex<Kept>);
+pub(crate) struct Receipts(Mutex<ReceiptTable>);
 
 #[derive(Default)]
-struct Kept {
+struct ReceiptTable {
     by_id: HashMap<DecisionId, Entry, BuildHasherDefault<ById>>,
     /// The oldest first.
     order: VecDeque<DecisionId>,
@@ -53,7 +53,7 @@ struct Entry {
 }
 
 /// Whether a decision can be settled.
-pub(crate) enum Settling {
+pub(crate) enum SettleState {
     /// It can, and is marked as settled now.
     First(Box<Receipt>),
     /// It was, at this cost.
@@ -67,7 +67,7 @@ impl Receipts {
         // Declared before the lock is taken, so dropped after it is given back.
         let _oldest;
         let mut kept = self.kept();
-        if kept.order.len() >= KEPT_DECISIONS
+        if kept.order.len() >= MAX_RECEIPTS
             && let Some(oldest) = kept.order.pop_front()
         {
             _oldest = kept.by_id.remove(&oldest);
@@ -77,13 +77,13 @@ impl Receipts {
     }
 
     /// Marks a decision as settled, unless it is.
-    pub(crate) fn settle(&self, id: DecisionId, cost: u64) -> Settling {
+    pub(crate) fn settle(&self, id: DecisionId, cost: u64) -> SettleState {
         match self.kept().by_id.get_mut(&id) {
-            None => Settling::Unknown,
-            Some(Entry { settled: Some(cost), .. }) => Settling::Already(*cost),
+            None => SettleState::Unknown,
+            Some(Entry { settled: Some(cost), .. }) => SettleState::Already(*cost),
             Some(entry) => {
                 entry.settled = Some(cost);
-                Settling::First(Box::new(entry.receipt.clone()))
+                SettleState::First(Box::new(entry.receipt.clone()))
             }
         }
     }
@@ -99,7 +99,7 @@ impl Receipts {
         self.kept().by_id.get(&id).map(|entry| entry.receipt.clone())
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, ReceiptTable> {
         // A thread that panicked in between left at most one receipt without a place in the order.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

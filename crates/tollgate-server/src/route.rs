@@ -92,7 +92,7 @@ pub(crate) enum Operation {
 }
 
 /// What forward auth is asked by.
-const EVERY_OTHER: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE";
+const AUTH_METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE";
 
 impl<'p> Route<'p> {
     pub(crate) fn of(path: &'p str) -> Option<Self> {
@@ -187,7 +187,7 @@ impl<'p> Route<'p> {
         let allowed = match self {
             // A proxy that keeps its client's method may send any, but for the one that
             // OpenAPI 3.1 cannot describe: a description that leaves out what is answered lies.
-            Self::Auth(_) if method.as_str() == "QUERY" => EVERY_OTHER,
+            Self::Auth(_) if method.as_str() == "QUERY" => AUTH_METHODS,
             Self::Auth(_) => return Ok(()),
             Self::Check
             | Self::Batch

@@ -11,12 +11,12 @@ use crate::api::Inner;
 use crate::body::{quoted, read};
 use crate::json::{Text, Units};
 use crate::problem::Problem;
-use crate::receipts::{KEPT_DECISIONS, Settling};
+use crate::receipts::{MAX_RECEIPTS, SettleState};
 use crate::reply::{Reply, json};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct AskedToSettle<'b> {
+struct SettleRequest<'b> {
     #[serde(borrow)]
     id: Text<'b>,
     cost: Units,
@@ -24,36 +24,36 @@ struct AskedToSettle<'b> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct AskedToRelease<'b> {
+struct ReleaseRequest<'b> {
     #[serde(borrow)]
     id: Text<'b>,
 }
 
 #[derive(Serialize)]
-struct Settled {
+struct SettleResponse {
     id: String,
     cost: u64,
 }
 
 #[derive(Serialize)]
-struct Released {
+struct ReleaseResponse {
     id: String,
     slots: usize,
 }
 
 impl<S: Store> Inner<S> {
     pub(crate) async fn settle(&self, body: &[u8]) -> Result<Reply, Problem> {
-        let asked: AskedToSettle<'_> = read(body, &["id", "cost"])?;
+        let asked: SettleRequest<'_> = read(body, &["id", "cost"])?;
         let (id, cost) = (decision_id(&asked.id)?, asked.cost.count()?);
         match self.receipts.settle(id, cost) {
-            Settling::Unknown => return Err(unknown(id, "settle")),
-            Settling::Already(final_cost) if final_cost == cost => {}
-            Settling::Already(final_cost) => {
+            SettleState::Unknown => return Err(unknown(id, "settle")),
+            SettleState::Already(final_cost) if final_cost == cost => {}
+            SettleState::Already(final_cost) => {
                 return Err(Problem::conflict(format!(
                     "decision `{id}` is already settled as {final_cost}, and that is final"
                 )));
             }
-            Settling::First(receipt) => {
+            SettleState::First(receipt) => {
                 let limiter = self.limiter.load();
                 if let Err(error) = limiter.settle_receipt(&receipt, cost).await {
                     self.receipts.unsettle(id);
@@ -63,15 +63,15 @@ impl<S: Store> Inner<S> {
                 let _outage = limiter.release_receipt(&receipt).await;
             }
         }
-        Ok(json(serde_json::to_vec(&Settled { id: id.to_string(), cost }).unwrap_or_default()))
+        Ok(json(serde_json::to_vec(&SettleResponse { id: id.to_string(), cost }).unwrap_or_default()))
     }
 
     pub(crate) async fn release(&self, body: &[u8]) -> Result<Reply, Problem> {
-        let asked: AskedToRelease<'_> = read(body, &["id"])?;
+        let asked: ReleaseRequest<'_> = read(body, &["id"])?;
         let id = decision_id(&asked.id)?;
         let receipt = self.receipts.find(id).ok_or_else(|| unknown(id, "release"))?;
         self.limiter.load().release_receipt(&receipt).await.map_err(|error| Problem::outage(&error))?;
-        let released = Released { id: id.to_string(), slots: receipt.slots() };
+        let released = ReleaseResponse { id: id.to_string(), slots: receipt.slots() };
         Ok(json(serde_json::to_vec(&released).unwrap_or_default()))
     }
 }
@@ -85,7 +85,7 @@ fn decision_id(text: &Text<'_>) -> Result<DecisionId, Problem> {
 
 fn unknown(id: DecisionId, what: &str) -> Problem {
     Problem::not_found(format!(
-        "there is nothing to {what} under `{id}`: ids are kept for the last {KEPT_DECISIONS} decisions \
+        "there is nothing to {what} under `{id}`: ids are kept for the last {MAX_RECEIPTS} decisions \
          that were allowed and counted"
     ))
 }

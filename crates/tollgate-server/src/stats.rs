@@ -9,38 +9,38 @@ use std::collections::HashSet;
 use http::request::Parts;
 use serde::Serialize;
 use tollgate::{Limit, Policy, Store, Timestamp};
-use tollgate_watch::{LimitCounts, LimitSeries, Watcher};
+use tollgate_telemetry::{LimitCounts, LimitSeries, Watcher};
 
 use crate::api::Inner;
+use crate::decision_view::mode;
+use crate::mode_overrides::Modes;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::reply::{Reply, json_of};
 use crate::status::{date, tag};
-use crate::switchboard::Modes;
-use crate::told::mode;
 
 /// How long a step is, in seconds.
-const STEP: u64 = 5;
+const STEP_SECS: u64 = 5;
 /// How many steps are told of.
-const STEPS: u64 = 60;
+const SERIES_STEPS: u64 = 60;
 /// The most limits that are told of step by step.
-pub(crate) const MOST_IN_STEPS: usize = 100;
+pub(crate) const MAX_SERIES_LIMITS: usize = 100;
 /// How many keys and routes are told of unless asked for more.
-const TOP: u64 = 20;
+const DEFAULT_TOP: u64 = 20;
 /// The most keys and routes that are told of.
-pub(crate) const MOST_TOP: u64 = 500;
+pub(crate) const MAX_TOP: u64 = 500;
 
 #[derive(Serialize)]
-struct Told<'p> {
+struct StatsResponse<'p> {
     window_s: u64,
     from: u64,
     step_s: u64,
     until: u64,
-    limits: Vec<ToldLimit<'p>>,
+    limits: Vec<LimitStatsView<'p>>,
 }
 
 #[derive(Serialize)]
-struct ToldLimit<'p> {
+struct LimitStatsView<'p> {
     name: &'p str,
     mode: &'static str,
     policy_mode: &'static str,
@@ -56,20 +56,20 @@ struct ToldLimit<'p> {
     degraded: Option<u64>,
     /// The least share that any key had left.
     remaining_min: Option<f64>,
-    total: Option<ToldTotal>,
-    agreement: Option<ToldAgreement>,
-    series: Option<ToldSeries>,
+    total: Option<TotalsView>,
+    agreement: Option<AgreementView>,
+    series: Option<SeriesView>,
 }
 
 #[derive(Serialize)]
-struct ToldTotal {
+struct TotalsView {
     allowed: u64,
     limited: u64,
     shadow_limited: u64,
 }
 
 #[derive(Serialize)]
-struct ToldAgreement {
+struct AgreementView {
     /// Since when both have had the rules that they have; null until they first said something.
     since: Option<String>,
     both_allow: u64,
@@ -79,13 +79,13 @@ struct ToldAgreement {
 }
 
 #[derive(Serialize)]
-struct ToldSeries {
+struct SeriesView {
     allowed: Vec<u32>,
     limited: Vec<u32>,
     remaining: Vec<Option<f64>>,
 }
 
-impl ToldAgreement {
+impl AgreementView {
     fn of(counts: &LimitCounts, since: Option<Timestamp>) -> Self {
         let [both_allow, only_candidate_allows, only_live_allows, both_refuse] = counts.agreement;
         let since = since.and_then(date);
@@ -93,7 +93,7 @@ impl ToldAgreement {
     }
 }
 
-impl From<LimitSeries> for ToldSeries {
+impl From<LimitSeries> for SeriesView {
     fn from(series: LimitSeries) -> Self {
         let remaining = series.remaining.into_iter().map(|it| it.map(share)).collect();
         Self { allowed: series.allowed, limited: series.limited, remaining }
@@ -104,7 +104,7 @@ fn share(per_mille: u16) -> f64 {
     f64::from(per_mille) / 1000.0
 }
 
-impl<'p> ToldLimit<'p> {
+impl<'p> LimitStatsView<'p> {
     fn of(limit: &'p Limit, policy: &'p Policy, modes: &Modes, watcher: &Watcher, in_steps: bool) -> Self {
         let name = limit.name();
         let (window, total) = (watcher.limit_window(name), watcher.limit_totals(name));
@@ -125,15 +125,15 @@ impl<'p> ToldLimit<'p> {
             soft: counts.map(|it| it.soft),
             degraded: counts.map(|it| it.degraded),
             remaining_min: window.and_then(|it| it.remaining_min).map(share),
-            total: total.map(|it| ToldTotal {
+            total: total.map(|it| TotalsView {
                 allowed: it.allowed,
                 limited: it.limited,
                 shadow_limited: it.shadow_limited,
             }),
             agreement: candidate_of
                 .and(total)
-                .map(|counts| ToldAgreement::of(counts, watcher.agreement_since(name))),
-            series: if in_steps { watcher.limit_series(name).map(ToldSeries::from) } else { None },
+                .map(|counts| AgreementView::of(counts, watcher.agreement_since(name))),
+            series: if in_steps { watcher.limit_series(name).map(SeriesView::from) } else { None },
         }
     }
 }
@@ -144,17 +144,17 @@ pub(crate) fn live_beside<'p>(limit: &Limit, policy: &'p Policy) -> Option<&'p s
 }
 
 #[derive(Serialize)]
-struct ToldTop {
+struct TopResponse {
     window_s: u64,
     from: u64,
-    keys: Vec<ToldKey>,
-    routes: Vec<ToldRoute>,
+    keys: Vec<KeyView>,
+    routes: Vec<RouteView>,
     error_at_most: u64,
     routes_error_at_most: u64,
 }
 
 #[derive(Serialize)]
-struct ToldKey {
+struct KeyView {
     limit: String,
     key: String,
     tag: String,
@@ -165,7 +165,7 @@ struct ToldKey {
 }
 
 #[derive(Serialize)]
-struct ToldRoute {
+struct RouteView {
     method: String,
     path: String,
     requests: u64,
@@ -177,26 +177,28 @@ impl<S: Store> Inner<S> {
     pub(crate) fn stats(&self, asked: &Parts) -> Result<Reply, Problem> {
         let query = Query::of(asked.uri.query(), &["limit"])?;
         let (watcher, limiter) = (self.watching()?, self.limiter.load());
-        let (policy, modes) = (limiter.policy(), self.switchboard().modes());
+        let (policy, modes) = (limiter.policy(), self.mode_overrides().modes());
         let named = query.all("limit").count();
-        if named > MOST_IN_STEPS {
+        if named > MAX_SERIES_LIMITS {
             return Err(Problem::senseless(format!(
-                "`limit` may be given at most {MOST_IN_STEPS} times, and these are {named}"
+                "`limit` may be given at most {MAX_SERIES_LIMITS} times, and these are {named}"
             )));
         }
         let in_steps: HashSet<&str> = query.all("limit").collect();
         watcher.tick(self.now());
         let series = watcher.series();
         // A name that no limit has is left out: the limit may have been there a second ago.
-        let told = Told {
-            window_s: STEP * STEPS,
+        let told = StatsResponse {
+            window_s: STEP_SECS * SERIES_STEPS,
             from: series.window.from,
-            step_s: STEP,
+            step_s: STEP_SECS,
             until: series.until,
             limits: policy
                 .limits()
                 .iter()
-                .map(|limit| ToldLimit::of(limit, policy, &modes, watcher, in_steps.contains(limit.name())))
+                .map(|limit| {
+                    LimitStatsView::of(limit, policy, &modes, watcher, in_steps.contains(limit.name()))
+                })
                 .collect(),
         };
         Ok(json_of(&told))
@@ -205,10 +207,10 @@ impl<S: Store> Inner<S> {
     #[allow(clippy::cast_precision_loss, reason = "a share of counts, for people")]
     pub(crate) fn top(&self, asked: &Parts) -> Result<Reply, Problem> {
         let query = Query::of(asked.uri.query(), &["most"])?;
-        let most = query.number("most", 1, MOST_TOP)?.unwrap_or(TOP);
+        let most = query.number("most", 1, MAX_TOP)?.unwrap_or(DEFAULT_TOP);
         let top = self.watching()?.top(self.now(), usize::try_from(most).unwrap_or(usize::MAX));
         let all = top.refused.max(1) as f64;
-        let keys = top.keys.iter().map(|key| ToldKey {
+        let keys = top.keys.iter().map(|key| KeyView {
             limit: key.limit.to_string(),
             key: key.key.to_string(),
             tag: tag(key.tag),
@@ -216,14 +218,14 @@ impl<S: Store> Inner<S> {
             refused_at_least: key.refused_at_least,
             share: (key.refused as f64 / all * 10_000.0).round() / 10_000.0,
         });
-        let routes = top.routes.iter().map(|route| ToldRoute {
+        let routes = top.routes.iter().map(|route| RouteView {
             method: route.method.to_string(),
             path: route.path.to_string(),
             requests: route.requests,
             requests_at_least: route.requests_at_least,
             refused: route.refused,
         });
-        Ok(json_of(&ToldTop {
+        Ok(json_of(&TopResponse {
             window_s: top.window.as_micros() / 1_000_000,
             from: top.from,
             keys: keys.collect(),

@@ -32,33 +32,33 @@ use tollgate::{Health, Timestamp};
 pub struct Status {
     version: AtomicU64,
     draining: AtomicBool,
-    last: Mutex<Last>,
+    last: Mutex<LastReload>,
 }
 
 #[derive(Debug, Default)]
-struct Last {
+struct LastReload {
     store: Option<String>,
     loaded_at: Option<Timestamp>,
     reload_error: Option<String>,
 }
 
 /// Instead of what went wrong, to whoever may not read it.
-const NOT_FOR_ALL: &str = "only those who may read are told why: show a token";
+const ERROR_WITHHELD: &str = "only those who may read are told why: show a token";
 
 /// Status as JSON.
 #[derive(Serialize)]
-struct Told {
+struct StatusView {
     ready: bool,
     draining: bool,
     policy_version: u64,
     policy_loaded_at: Option<String>,
     reload_error: Option<String>,
-    store: ToldStore,
+    store: StoreView,
 }
 
 /// How the store is doing, as JSON.
 #[derive(Serialize)]
-pub(crate) struct ToldStore {
+pub(crate) struct StoreView {
     address: Option<String>,
     state: &'static str,
     since: Option<String>,
@@ -68,7 +68,7 @@ pub(crate) struct ToldStore {
     ledger_keys: usize,
 }
 
-impl ToldStore {
+impl StoreView {
     fn of(health: &Health, address: Option<String>) -> Self {
         let is_degraded = health.is_degraded();
         Self {
@@ -138,22 +138,22 @@ impl Status {
     /// All of it, or what is for everybody.
     pub(crate) fn to_json(&self, policy_version: u64, health: &Health, in_full: bool) -> Vec<u8> {
         let last = self.last();
-        let told = |why: Option<String>| if in_full { why } else { why.map(|_| NOT_FOR_ALL.to_owned()) };
-        let store = ToldStore::of(health, last.store.clone().filter(|_| in_full));
-        let told = Told {
+        let told = |why: Option<String>| if in_full { why } else { why.map(|_| ERROR_WITHHELD.to_owned()) };
+        let store = StoreView::of(health, last.store.clone().filter(|_| in_full));
+        let told = StatusView {
             ready: self.is_ready(),
             draining: self.draining.load(Ordering::Relaxed),
             policy_version,
             policy_loaded_at: last.loaded_at.and_then(date),
             reload_error: told(last.reload_error.clone()),
-            store: ToldStore { error: told(store.error), ..store },
+            store: StoreView { error: told(store.error), ..store },
         };
         serde_json::to_vec(&told).unwrap_or_default()
     }
 
     /// How the store is doing.
-    pub(crate) fn store(&self, health: &Health) -> ToldStore {
-        ToldStore::of(health, self.last().store.clone())
+    pub(crate) fn store(&self, health: &Health) -> StoreView {
+        StoreView::of(health, self.last().store.clone())
     }
 
     /// When the policy in force was loaded, and why the last one was refused.
@@ -162,7 +162,7 @@ impl Status {
         (last.loaded_at.and_then(date), last.reload_error.clone())
     }
 
-    fn last(&self) -> MutexGuard<'_, Last> {
+    fn last(&self) -> MutexGuard<'_, LastReload> {
         // A thread that panicked left options behind, all fit to be read.
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -15,11 +15,11 @@ use http::HeaderMap;
 use http_body::Body;
 use serde::Deserialize;
 use tollgate::policy::Key;
-use tollgate::throttle::{Throttle, Throttled, Throttles};
+use tollgate::throttle::{Throttle, ThrottleReply, ThrottleRules};
 use tollgate::{Rule, Span, Store};
 
 use crate::api::Inner;
-use crate::body::{MOST, collect, read};
+use crate::body::{MAX_BODY_BYTES, collect, read};
 use crate::json::{Text, Units};
 use crate::problem::Problem;
 use crate::reply::{Reply, json};
@@ -27,7 +27,7 @@ use crate::reply::{Reply, json};
 const FIELDS: &[&str] = &["key", "max_burst", "count_per_period", "period", "quantity"];
 
 #[derive(Deserialize)]
-struct Asked<'b> {
+struct ThrottleRequest<'b> {
     #[serde(borrow)]
     key: Text<'b>,
     max_burst: Units,
@@ -38,7 +38,7 @@ struct Asked<'b> {
 
 thread_local! {
     /// Each worker remembers the last few by itself: nobody waits for anybody.
-    static THROTTLES: RefCell<Throttles> = RefCell::default();
+    static THROTTLES: RefCell<ThrottleRules> = RefCell::default();
 }
 
 impl<S: Store> Inner<S> {
@@ -47,7 +47,7 @@ impl<S: Store> Inner<S> {
         B: Body,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let answer = match collect(headers, body, MOST).await {
+        let answer = match collect(headers, body, MAX_BODY_BYTES).await {
             Ok(body) => self.throttle_asked(&body).await,
             Err(problem) => Err(problem),
         };
@@ -55,10 +55,10 @@ impl<S: Store> Inner<S> {
     }
 
     async fn throttle_asked(&self, body: &[u8]) -> Result<Reply, Problem> {
-        let asked: Asked<'_> = read(body, FIELDS)?;
+        let asked: ThrottleRequest<'_> = read(body, FIELDS)?;
         let (rule, quantity) = asked.rule()?;
         let (limiter, key) = (self.limiter.load(), || Key::named(asked.key.as_str().as_bytes()));
-        let throttled = match limiter.throttle_at_once(&rule, key(), quantity) {
+        let throttled = match limiter.try_throttle(&rule, key(), quantity) {
             Some(throttled) => throttled,
             // On the heap: nobody else moves the room about that waiting takes.
             None => Box::pin(limiter.throttle(&rule, key(), quantity)).await,
@@ -67,7 +67,7 @@ impl<S: Store> Inner<S> {
     }
 }
 
-impl Asked<'_> {
+impl ThrottleRequest<'_> {
     fn rule(&self) -> Result<(Arc<Rule>, u64), Problem> {
         let positive = |value: Units, name: &str| match value.called(name)? {
             0 => Err(Problem::senseless(format!("`{name}` must be more than zero"))),
@@ -84,8 +84,8 @@ impl Asked<'_> {
     }
 }
 
-fn told(throttled: &Throttled) -> Vec<u8> {
-    let Throttled { allowed, limit, remaining, short_by, reset_after, .. } = *throttled;
+fn told(throttled: &ThrottleReply) -> Vec<u8> {
+    let ThrottleReply { allowed, limit, remaining, short_by, reset_after, .. } = *throttled;
     let (retry, reset) = (short_by.as_micros() / 1_000_000, reset_after.as_micros() / 1_000_000);
     let mut out = Vec::with_capacity(128);
     // Writing to memory does not fail.

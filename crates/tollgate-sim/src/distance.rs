@@ -11,17 +11,17 @@
 mod exact_log;
 
 use serde::Serialize;
-use tollgate::{Demand, FixedWindow, Quota, Rate, SlidingWindow, State, Timestamp, Window};
+use tollgate::{Amount, FixedWindow, Quota, Rate, SlidingWindow, State, Timestamp, Window};
 
 use self::exact_log::ExactLog;
 use crate::sample::{Sample, Weighs};
 
 /// How many units logs remember at most, over all keys. Beyond that only a sample of the keys is compared.
-const MOST_REMEMBERED: usize = 1 << 20;
+const MAX_LOGGED_UNITS: usize = 1 << 20;
 /// A limit of more units than this has no log to compare with.
-const MOST_UNITS: u64 = 1 << 17;
+const MAX_UNITS: u64 = 1 << 17;
 /// Room for everything that a log brings, within what a sliding window can count.
-const EVERYTHING: u64 = 1 << 30;
+const UNLIMITED_UNITS: u64 = 1 << 30;
 
 /// How often two ways of counting disagree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -71,14 +71,14 @@ impl Disagreement {
 /// A limit beside an exact log.
 ///
 /// ```
-/// # use tollgate::{Demand, FixedWindow, Quota, QuotaError, Rate, Timestamp};
+/// # use tollgate::{Amount, FixedWindow, Quota, QuotaError, Rate, Timestamp};
 /// # use tollgate_sim::distance::Distance;
 /// // Two at the end of a minute and two at the start of the next: no window of a minute holds four.
 /// let quota = Quota::from(FixedWindow::epoch(Rate::per_minute(2))?);
 /// let (mut distance, mut state) = (Distance::new(&quota).expect("it has a log"), quota.fresh());
 /// for second in [118, 119, 120, 121] {
 ///     let at = Timestamp::from_secs(second);
-///     let admitted = quota.step(&mut state, Demand::Exactly(1), at).is_admitted();
+///     let admitted = quota.step(&mut state, Amount::Exactly(1), at).is_admitted();
 ///     distance.request(7, 1, at, admitted);
 /// }
 /// assert_eq!((distance.closed().too_lax, distance.closed().too_strict), (2, 0));
@@ -89,26 +89,26 @@ pub struct Distance {
     limit: Rate,
     /// The same limit with room for everything; `None` for buckets.
     shown: Option<Quota>,
-    keys: Sample<Followed>,
+    keys: Sample<TrackedKey>,
 }
 
 /// What is known of one key.
 #[derive(Debug)]
-struct Followed {
+struct TrackedKey {
     closed: ExactLog,
     closed_count: Disagreement,
-    open: Option<Shown>,
+    open: Option<ComparedKey>,
 }
 
 /// A key whose every request is shown to both.
 #[derive(Debug)]
-struct Shown {
+struct ComparedKey {
     log: ExactLog,
     state: State,
     count: Disagreement,
 }
 
-impl Weighs for Followed {
+impl Weighs for TrackedKey {
     fn weight(&self) -> usize {
         8 + self.closed.len() + self.open.as_ref().map_or(0, |open| open.log.len())
     }
@@ -117,7 +117,7 @@ impl Weighs for Followed {
 impl Distance {
     /// `None` where there is no log to compare with: slots, calendars, more than can be remembered.
     pub fn new(quota: &Quota) -> Option<Self> {
-        Self::within(quota, MOST_REMEMBERED)
+        Self::within(quota, MAX_LOGGED_UNITS)
     }
 
     /// As [`new`](Self::new), remembering at most so many units over all keys, where several are at work at once.
@@ -126,23 +126,23 @@ impl Distance {
             Quota::Bucket(it) => (it.rate(), None),
             Quota::FixedWindow(it) => {
                 let (Window::Epoch(length) | Window::Anchored(length)) = it.window() else { return None };
-                let shown = FixedWindow::new(EVERYTHING, it.window().clone()).ok()?;
+                let shown = FixedWindow::new(UNLIMITED_UNITS, it.window().clone()).ok()?;
                 (Rate::new(quota.capacity(), *length), Some(shown.into()))
             }
             Quota::SlidingWindow(it) => {
-                let shown = SlidingWindow::new(Rate::new(EVERYTHING, it.rate().period)).ok();
+                let shown = SlidingWindow::new(Rate::new(UNLIMITED_UNITS, it.rate().period)).ok();
                 (it.rate(), shown.map(Quota::from))
             }
             Quota::SlidingParts(it) => {
-                let shown = it.with_rate(Rate::new(EVERYTHING, it.rate().period)).ok();
+                let shown = it.with_rate(Rate::new(UNLIMITED_UNITS, it.rate().period)).ok();
                 (it.rate(), shown.map(Quota::from))
             }
             // It is the log: nothing differs, and nothing need be estimated.
             Quota::SlidingLog(it) => (it.rate(), None),
             Quota::Concurrency(_) => return None,
         };
-        let keys = Sample::new(most.min(MOST_REMEMBERED));
-        (limit.count <= MOST_UNITS).then_some(Self { limit, shown, keys })
+        let keys = Sample::new(most.min(MAX_LOGGED_UNITS));
+        (limit.count <= MAX_UNITS).then_some(Self { limit, shown, keys })
     }
 
     /// A request of `key` (a hash of it), and whether the limit admitted it. What costs nothing is not compared.
@@ -151,10 +151,10 @@ impl Distance {
             return;
         }
         let (limit, shown) = (self.limit, &self.shown);
-        let new = || Followed {
+        let new = || TrackedKey {
             closed: ExactLog::default(),
             closed_count: Disagreement::default(),
-            open: shown.as_ref().map(|shown| Shown {
+            open: shown.as_ref().map(|shown| ComparedKey {
                 log: ExactLog::default(),
                 state: shown.fresh(),
                 count: Disagreement::default(),
@@ -172,7 +172,7 @@ impl Distance {
                 open.count.note(by_limit, by_log);
                 open.log.add(limit, cost, at);
                 // A single cost beyond everything is not remembered; nobody has such.
-                let _ = shown.meet(&mut open.state, Demand::Exactly(cost), at);
+                let _ = shown.acquire(&mut open.state, Amount::Exactly(cost), at);
             }
         });
     }

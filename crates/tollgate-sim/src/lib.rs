@@ -12,13 +12,13 @@
 
 pub mod distance;
 mod entry;
-mod era;
-mod foreign;
+mod epoch;
 pub mod log;
 pub mod page;
 pub mod plot;
 pub mod replay;
 mod sample;
+mod sanitize;
 pub mod simulate;
 pub mod traffic;
 

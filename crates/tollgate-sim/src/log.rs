@@ -1,7 +1,7 @@
 //! Access logs: lines in one of several formats, from readers, in the order of their times.
 //!
-//! For users: [`Log::open`] takes [`Input`]s (a name and a reader each) and how to read them ([`Reading`]), and is
-//! [`Requests`]. [`Given`] is the same for requests at hand, for tests. The command line opens files, pipes and the
+//! For users: [`Log::open`] takes [`Input`]s (a name and a reader each) and how to read them ([`ReadOptions`]), and is
+//! [`Requests`]. [`OrderedRequests`] is the same for requests at hand, for tests. The command line opens files, pipes and the
 //! progress bar: `tollgate-cli`, `replay/input.rs`.
 //!
 //! The walk of a line: `source` (plain, gzip or zstd), `lines` (cut, bounded), `detect` (which format), `combined`,
@@ -14,21 +14,21 @@
 //! Not here: files, compression by name, clocks.
 //!
 //! Invariant: requests come in the order of their times, those of one time in the order of inputs, then of lines, as
-//! far as no line is more than [`Reading::reorder`] lines late. Held by `sorter`'s and `merge`'s tests against a sort.
+//! far as no line is more than [`ReadOptions::reorder`] lines late. Held by `sorter`'s and `merge`'s tests against a sort.
 
 mod address;
 mod batch;
 mod combined;
 mod csv;
 mod detect;
+mod field_usage;
 mod fields;
 mod json;
 mod lines;
 mod merge;
-mod met;
 mod names;
+mod options;
 mod reader;
-mod reading;
 mod row;
 mod sorter;
 mod source;
@@ -42,10 +42,10 @@ use std::io;
 
 use crate::Entry;
 
+pub use field_usage::FieldUsage;
 pub use fields::{Field, FieldError, Fields};
 pub use merge::Log;
-pub use met::Met;
-pub use reading::{Format, Input, Reading, UnknownFormat, UnknownTimezone};
+pub use options::{Format, Input, ReadOptions, UnknownFormat, UnknownTimezone};
 
 /// What was read so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub struct Tally {
 
 /// A line that is no request in the log's format.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Skipped {
+pub struct SkippedLine {
     /// Of which input.
     pub input: String,
     /// The number of the line, from one.
@@ -84,26 +84,26 @@ pub trait Requests {
     fn tally(&self) -> Tally;
 
     /// The first line that is no request, if there was one: what to show to whoever wonders why lines were skipped.
-    fn first_skipped(&self) -> Option<&Skipped> {
+    fn first_skipped(&self) -> Option<&SkippedLine> {
         None
     }
 }
 
 /// Requests at hand, already in order.
 #[derive(Debug)]
-pub struct Given {
+pub struct OrderedRequests {
     entries: std::vec::IntoIter<Entry>,
     given: u64,
 }
 
-impl Given {
+impl OrderedRequests {
     /// These, as they come.
     pub fn new(entries: Vec<Entry>) -> Self {
         Self { entries: entries.into_iter(), given: 0 }
     }
 }
 
-impl Requests for Given {
+impl Requests for OrderedRequests {
     fn next(&mut self, entry: &mut Entry) -> io::Result<bool> {
         let Some(next) = self.entries.next() else { return Ok(false) };
         *entry = next;

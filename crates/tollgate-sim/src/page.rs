@@ -1,7 +1,7 @@
 //! The report of a replay as one HTML file that can be mailed: no network, no script, light and dark, on paper too.
 //!
 //! Every number stands beside the path of where it is in the JSON (`data-path`), and the JSON is in the file (`#report`): what is shown can
-//! be checked by a program, and is. Keys, paths and names come from outside: they are cut, spelt out and escaped (`foreign`).
+//! be checked by a program, and is. Keys, paths and names come from outside: they are cut, spelt out and escaped (`sanitize`).
 //!
 //! Not here: what a replay finds (`replay`), how charts are drawn (`plot`).
 //!
@@ -18,9 +18,9 @@ mod tests;
 
 use sheet::Sheet;
 
-use crate::foreign::shown;
 use crate::plot::{ink, number};
 use crate::replay::Report;
+use crate::sanitize::shown;
 
 const STYLE: &str = include_str!("page/style.css");
 const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Crect width='16' \

@@ -117,13 +117,13 @@ pub struct Strip {
 }
 
 /// How wide pictures are, in pixels of a screen.
-const WIDE: f64 = 720.0;
-const HIGH: f64 = 320.0;
+const WIDTH: f64 = 720.0;
+const HEIGHT: f64 = 320.0;
 
 impl Chart {
     /// As SVG, for documents and browsers: without a background, dark where the reader's screen is.
     pub fn svg(&self) -> String {
-        svg::alone(&draw::scene(self, (WIDE, HIGH)))
+        svg::alone(&draw::scene(self, (WIDTH, HEIGHT)))
     }
 
     /// As part of a page that has the rules of [`ink::rules_within`].
@@ -133,7 +133,7 @@ impl Chart {
 
     /// As PNG, on white, twice as fine as the screen it is laid out for.
     pub fn png(&self) -> Vec<u8> {
-        png::picture(&draw::scene(self, (WIDE, HIGH)))
+        png::picture(&draw::scene(self, (WIDTH, HEIGHT)))
     }
 
     /// For a terminal, at most `width` columns wide. With `colour` dots of Braille in colours, without plain ASCII.
@@ -145,12 +145,12 @@ impl Chart {
 impl Strip {
     /// As SVG, for documents and browsers: without a background, dark where the reader's screen is.
     pub fn svg(&self) -> String {
-        svg::alone(&self.scene(WIDE))
+        svg::alone(&self.scene(WIDTH))
     }
 
     /// As PNG, on white, twice as fine as the screen it is laid out for.
     pub fn png(&self) -> Vec<u8> {
-        png::picture(&self.scene(WIDE))
+        png::picture(&self.scene(WIDTH))
     }
 
     /// For a terminal: its label if it has one, a line of cells and one of times, at most `width` columns wide. With `colour` blocks in

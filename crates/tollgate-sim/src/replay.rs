@@ -32,8 +32,8 @@ use std::io;
 use tollgate::{Policy, Timestamp};
 
 pub use report::{
-    Comparison, Curve, CurvePoint, Exactness, Example, Heat, Keys, LimitReport, Moved, PolicyReport,
-    Proposal, Report, Suggestion, TopKey,
+    ChangedRequests, Comparison, Curve, CurvePoint, Exactness, Example, Heat, Keys, LimitReport,
+    PolicyReport, Proposal, Report, Suggestion, TopKey,
 };
 pub use suggest::{Share, Suggest};
 

@@ -15,12 +15,12 @@ use foldhash::quality::FixedState;
 /// The same key has the same spot in every run, so that a report can be made again.
 const SEED: u64 = 0x746f_6c6c_6761_7465;
 /// One key in 2^this is the rarest sample.
-const RAREST: u32 = 30;
+const MAX_SAMPLE_SHIFT: u32 = 30;
 /// The bits of a spot that say whether it is in the sample: others than those that a hash table looks at.
-const FIRST_BIT: u32 = 24;
+const SAMPLE_BIT_OFFSET: u32 = 24;
 
 /// Where a key is remembered.
-pub(crate) fn spot(key: &[u8]) -> u64 {
+pub(crate) fn key_hash(key: &[u8]) -> u64 {
     FixedState::with_seed(SEED).hash_one(key)
 }
 
@@ -49,18 +49,18 @@ impl<T: Weighs> Sample<T> {
     /// Does something with what is remembered of a key; nothing if it is not in the sample.
     pub(crate) fn with<R>(
         &mut self,
-        spot: u64,
+        key_hash: u64,
         new: impl FnOnce() -> T,
         act: impl FnOnce(&mut T) -> R,
     ) -> Option<R> {
-        if !is_in(spot, self.rarity) {
+        if !is_in(key_hash, self.rarity) {
             return None;
         }
         let mut before = 0;
-        let kept = self.kept.entry(spot).and_modify(|known| before = known.weight()).or_insert_with(new);
+        let kept = self.kept.entry(key_hash).and_modify(|known| before = known.weight()).or_insert_with(new);
         let result = act(kept);
         self.weight = self.weight + kept.weight() - before;
-        while self.weight > self.most && self.rarity < RAREST {
+        while self.weight > self.most && self.rarity < MAX_SAMPLE_SHIFT {
             self.thin();
         }
         Some(result)
@@ -68,13 +68,13 @@ impl<T: Weighs> Sample<T> {
 
     fn thin(&mut self) {
         self.rarity += 1;
-        self.kept.retain(|&spot, _| is_in(spot, self.rarity));
+        self.kept.retain(|&key_hash, _| is_in(key_hash, self.rarity));
         self.weight = self.kept.values().map(Weighs::weight).sum();
     }
 
     /// What is remembered of one key.
-    pub(crate) fn get(&self, spot: u64) -> Option<&T> {
-        self.kept.get(&spot)
+    pub(crate) fn get(&self, key_hash: u64) -> Option<&T> {
+        self.kept.get(&key_hash)
     }
 
     /// All that is remembered.
@@ -93,8 +93,8 @@ impl<T: Weighs> Sample<T> {
     }
 }
 
-const fn is_in(spot: u64, rarity: u32) -> bool {
-    (spot >> FIRST_BIT) & ((1 << rarity) - 1) == 0
+const fn is_in(key_hash: u64, rarity: u32) -> bool {
+    (key_hash >> SAMPLE_BIT_OFFSET) & ((1 << rarity) - 1) == 0
 }
 
 #[cfg(test)]
@@ -113,7 +113,7 @@ mod tests {
         let mut sample = Sample::new(most);
         for _ in 0..2 {
             for key in 0..keys {
-                sample.with(spot(&key.to_le_bytes()), || Times(0), |times| times.0 += 1);
+                sample.with(key_hash(&key.to_le_bytes()), || Times(0), |times| times.0 += 1);
             }
         }
         sample

@@ -27,7 +27,7 @@ mod tests;
 mod words;
 
 pub use contestant::{About, Choice, Contestant, ContestantError, NotALength, SUB_WINDOWS, length};
-pub use nodes::{MOST_NODES, Network, Routing, Stores};
+pub use nodes::{MAX_NODES, Network, Routing, Stores};
 pub use on_log::OnLog;
 pub use picture::{arrivals, window};
 pub use report::{AlgorithmReport, Round, SeriesReport, TrafficReport};

@@ -20,10 +20,10 @@ use tollgate::{Rate, Span};
 pub use flow::{Arrival, Flow, Next};
 
 /// The most clients of a flow: each has a place in memory.
-pub const MOST_CLIENTS: u32 = 100_000;
+pub const MAX_CLIENTS: u32 = 100_000;
 
 /// How often a request is tried at most, whoever asks.
-pub const MOST_ATTEMPTS: u32 = 100;
+pub const MAX_ATTEMPTS: u32 = 100;
 
 /// How requests are spread over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -198,10 +198,10 @@ pub enum TrafficError {
 impl std::fmt::Display for TrafficError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Clients => write!(f, "there must be 1 to {MOST_CLIENTS} clients"),
+            Self::Clients => write!(f, "there must be 1 to {MAX_CLIENTS} clients"),
             Self::Load => f.write_str("a load is a multiple of the rate, from 0.01 to 1000"),
             Self::Duration => f.write_str("the duration must be above zero, and below four years"),
-            Self::Attempts => write!(f, "a request is tried 1 to {MOST_ATTEMPTS} times"),
+            Self::Attempts => write!(f, "a request is tried 1 to {MAX_ATTEMPTS} times"),
         }
     }
 }
@@ -209,7 +209,7 @@ impl std::fmt::Display for TrafficError {
 impl std::error::Error for TrafficError {}
 
 /// Four years, as in any quota.
-const LONGEST: Span = Span::from_micros(1 << 47);
+const MAX_PERIOD: Span = Span::from_micros(1 << 47);
 
 impl Traffic {
     /// As it is usually looked at: ten windows long, one client, or twenty that share one allowance where they retry.
@@ -229,16 +229,16 @@ impl Traffic {
 
     /// Whether such traffic can be made.
     pub fn check(&self) -> Result<(), TrafficError> {
-        if !(1..=MOST_CLIENTS).contains(&self.clients) {
+        if !(1..=MAX_CLIENTS).contains(&self.clients) {
             return Err(TrafficError::Clients);
         }
         if !(0.01..=1000.0).contains(&self.load) {
             return Err(TrafficError::Load);
         }
-        if self.duration.is_zero() || self.duration > LONGEST {
+        if self.duration.is_zero() || self.duration > MAX_PERIOD {
             return Err(TrafficError::Duration);
         }
-        if !(1..=MOST_ATTEMPTS).contains(&self.retry.attempts) {
+        if !(1..=MAX_ATTEMPTS).contains(&self.retry.attempts) {
             return Err(TrafficError::Attempts);
         }
         Ok(())

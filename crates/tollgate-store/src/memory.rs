@@ -14,30 +14,30 @@
 // Words, tags and hashes are cut to width on purpose throughout.
 #![allow(clippy::cast_possible_truncation)]
 
-mod act;
+mod action;
 mod floor;
 mod hash;
 mod history;
 #[cfg(all(test, loom))]
 mod interleavings;
 mod line;
-mod past;
+mod prior_usage;
 mod sync;
 mod table;
-mod wide;
+mod wide_table;
 mod word;
 
 use smallvec::SmallVec;
-use tollgate_core::{Adjustment, Demand, Outcome, Overdraft, Quota, Rule, RuleId, State, Timestamp, Verdict};
+use tollgate_core::{Adjustment, Amount, Outcome, Overdraft, Quota, Rule, RuleId, State, Timestamp, Verdict};
 
-use self::act::Act;
+use self::action::Action;
 use self::hash::KeyHasher;
 use self::history::History;
-use self::past::{NoPast, Past};
+use self::prior_usage::{NoPriorUsage, PriorUsage};
 use self::sync::{Mutex, lock};
 use self::table::Table;
-use self::wide::{Instant, WideKey, WideTable};
-use self::word::Packed;
+use self::wide_table::{Instant, WideKey, WideTable};
+use self::word::PackedState;
 use crate::clock::{Clock, SystemClock};
 use crate::store::{Answer, Check, Outcomes, Store, StoreError};
 
@@ -76,7 +76,7 @@ pub struct Usage {
 
 /// How many checks [`MemoryStore::take_many`] has in flight at once: enough to
 /// hide the memory's latency, few enough to stay in the first-level cache.
-const AHEAD: usize = 16;
+const PREFETCH_DISTANCE: usize = 16;
 
 /// Locks for keys under rules with predecessors.
 const CHANGE_LOCKS: usize = 64;
@@ -150,7 +150,7 @@ impl<C: Clock> MemoryStore<C> {
     #[inline]
     pub fn decide_into(&self, checks: &[Check<'_>], now: Timestamp, outcomes: &mut Outcomes) -> bool {
         outcomes.clear();
-        let now = self.table.tell(now);
+        let now = self.table.clamp_time(now);
         let [check] = checks else { return self.decide_several(checks, now, outcomes) };
         let outcome = self.take(check, now);
         let admitted = admits(check, &outcome);
@@ -165,13 +165,13 @@ impl<C: Clock> MemoryStore<C> {
     /// under `count_denied` is the batch's business.
     #[inline(always)]
     pub fn take(&self, check: &Check<'_>, now: Timestamp) -> Outcome {
-        self.meet(check, self.hash(check), self.table.tell(now))
+        self.acquire(check, self.hash(check), self.table.clamp_time(now))
     }
 
     #[inline(always)]
-    fn meet(&self, check: &Check<'_>, hash: u64, now: Timestamp) -> Outcome {
+    fn acquire(&self, check: &Check<'_>, hash: u64, now: Timestamp) -> Outcome {
         // A known key paying units out of a bucket: the way of nearly every request.
-        if let (Quota::Bucket(bucket), Demand::Exactly(cost @ 1..)) = (&check.rule.quota, check.demand)
+        if let (Quota::Bucket(bucket), Amount::Exactly(cost @ 1..)) = (&check.rule.quota, check.amount)
             && check.rule.before.is_none()
             && let Some(bucket) = bucket.in_ticks()
             && let Some(price) = bucket.price(cost)
@@ -180,7 +180,7 @@ impl<C: Clock> MemoryStore<C> {
         {
             return outcome;
         }
-        self.act(check.rule, check.key, hash, Act::Meet(check.demand), now)
+        self.act(check.rule, check.key, hash, Action::Meet(check.amount), now)
     }
 
     /// Many checks, each decided on its own; `outcomes` receives one for each.
@@ -188,14 +188,14 @@ impl<C: Clock> MemoryStore<C> {
     /// Faster than as many calls of [`take`](Self::take) when the keys are many:
     /// the memory of one key is fetched while another is worked on.
     pub fn take_many(&self, checks: &[Check<'_>], now: Timestamp, mut outcome: impl FnMut(usize, Outcome)) {
-        let (mut hashes, now) = ([0; AHEAD], self.table.tell(now));
-        for (chunk, start) in checks.chunks(AHEAD).zip((0..).step_by(AHEAD)) {
+        let (mut hashes, now) = ([0; PREFETCH_DISTANCE], self.table.clamp_time(now));
+        for (chunk, start) in checks.chunks(PREFETCH_DISTANCE).zip((0..).step_by(PREFETCH_DISTANCE)) {
             for (hash, check) in hashes.iter_mut().zip(chunk) {
                 *hash = self.hash(check);
                 self.table.prefetch(*hash);
             }
             for (index, (hash, check)) in hashes.iter().zip(chunk).enumerate() {
-                outcome(start + index, self.meet(check, *hash, now));
+                outcome(start + index, self.acquire(check, *hash, now));
             }
         }
     }
@@ -203,7 +203,7 @@ impl<C: Clock> MemoryStore<C> {
     /// Changes one key, and says how it stands then.
     pub fn adjust_now(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Outcome {
         let hash = self.hasher.place(rule.id, key);
-        self.act(rule, key, hash, Act::Adjust(adjustment), self.table.tell(self.now()))
+        self.act(rule, key, hash, Action::Adjust(adjustment), self.table.clamp_time(self.now()))
     }
 
     fn decide_several(&self, checks: &[Check<'_>], now: Timestamp, outcomes: &mut Outcomes) -> bool {
@@ -215,13 +215,13 @@ impl<C: Clock> MemoryStore<C> {
         }
         let each = || checks.iter().zip(&hashes);
         let refused = |outcomes: &[Outcome]| checks.iter().zip(outcomes).any(|(it, out)| !admits(it, out));
-        let has_slots = checks.iter().any(|check| matches!(check.demand, Demand::Slot(_)));
+        let has_slots = checks.iter().any(|check| matches!(check.amount, Amount::Slot(_)));
         if !has_slots && each().all(|(check, &hash)| !check.binding || self.has_room(check, hash, now)) {
-            self.meet_all(checks, &hashes, now, outcomes);
+            self.acquire_all(checks, &hashes, now, outcomes);
         } else {
-            each().for_each(|(check, &hash)| outcomes.push(self.look(check, hash, now)));
+            each().for_each(|(check, &hash)| outcomes.push(self.peek(check, hash, now)));
             if !refused(outcomes) {
-                self.meet_slots_last(checks, &hashes, now, outcomes);
+                self.acquire_slots_last(checks, &hashes, now, outcomes);
             }
         }
         let admitted = !refused(outcomes);
@@ -230,7 +230,7 @@ impl<C: Clock> MemoryStore<C> {
                 if check.count_denied {
                     *outcome = self.charge_denied(check, outcome.verdict, now);
                 } else if outcome.is_admitted() {
-                    *outcome = self.act(check.rule, check.key, hash, Act::Look(Demand::Exactly(0)), now);
+                    *outcome = self.act(check.rule, check.key, hash, Action::Peek(Amount::Exactly(0)), now);
                 }
             }
         }
@@ -238,15 +238,15 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     /// Charges a batch that had room a moment ago, in its order.
-    fn meet_all(&self, checks: &[Check<'_>], hashes: &[u64], now: Timestamp, outcomes: &mut Outcomes) {
+    fn acquire_all(&self, checks: &[Check<'_>], hashes: &[u64], now: Timestamp, outcomes: &mut Outcomes) {
         for (at, (check, &hash)) in checks.iter().zip(hashes).enumerate() {
-            outcomes.push(self.meet(check, hash, now));
+            outcomes.push(self.acquire(check, hash, now));
             if !admits(check, &outcomes[at]) {
                 // Another thread took it since we looked.
                 let met = checks.iter().zip(&*outcomes).take(at);
                 met.for_each(|(check, outcome)| self.give_back(check, outcome, now));
                 let rest = checks.iter().zip(hashes).skip(at + 1);
-                outcomes.extend(rest.map(|(check, &hash)| self.look(check, hash, now)));
+                outcomes.extend(rest.map(|(check, &hash)| self.peek(check, hash, now)));
                 return;
             }
         }
@@ -255,13 +255,19 @@ impl<C: Clock> MemoryStore<C> {
     /// The same where slots are wanted too. They come last: a unit is given back as if
     /// it had not been taken, but a slot that its owner held before and renewed would
     /// be lost.
-    fn meet_slots_last(&self, checks: &[Check<'_>], hashes: &[u64], now: Timestamp, outcomes: &mut Outcomes) {
+    fn acquire_slots_last(
+        &self,
+        checks: &[Check<'_>],
+        hashes: &[u64],
+        now: Timestamp,
+        outcomes: &mut Outcomes,
+    ) {
         let of_kind = |slots: bool| {
-            (0..checks.len()).filter(move |&at| matches!(checks[at].demand, Demand::Slot(_)) == slots)
+            (0..checks.len()).filter(move |&at| matches!(checks[at].amount, Amount::Slot(_)) == slots)
         };
         let mut met = SmallVec::<[usize; 8]>::new();
         for at in of_kind(false).chain(of_kind(true)) {
-            outcomes[at] = self.meet(&checks[at], hashes[at], now);
+            outcomes[at] = self.acquire(&checks[at], hashes[at], now);
             if !admits(&checks[at], &outcomes[at]) {
                 met.iter().for_each(|&at| self.give_back(&checks[at], &outcomes[at], now));
                 return;
@@ -271,30 +277,30 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     fn give_back(&self, check: &Check<'_>, outcome: &Outcome, now: Timestamp) {
-        let undo = match check.demand {
-            Demand::Slot(owner) => Adjustment::Release { owner },
-            Demand::Exactly(_) | Demand::UpTo(_) => {
+        let undo = match check.amount {
+            Amount::Slot(owner) => Adjustment::Release { owner },
+            Amount::Exactly(_) | Amount::UpTo(_) => {
                 Adjustment::Refund { units: outcome.units(), taken_at: now }
             }
         };
-        self.act(check.rule, check.key, self.hash(check), Act::Adjust(undo), now);
+        self.act(check.rule, check.key, self.hash(check), Action::Adjust(undo), now);
     }
 
     /// Charges a rule for a request that was refused, and answers for it with
     /// the verdict it gave: whatever others do meanwhile, a refusal stays one.
     fn charge_denied(&self, check: &Check<'_>, verdict: Verdict, now: Timestamp) -> Outcome {
         let hash = self.hash(check);
-        let units = match check.demand {
-            Demand::Exactly(units) | Demand::UpTo(units) => units,
-            Demand::Slot(_) => 0,
+        let units = match check.amount {
+            Amount::Exactly(units) | Amount::UpTo(units) => units,
+            Amount::Slot(_) => 0,
         };
-        let charge = Act::Adjust(Adjustment::Charge { units, overdraft: Overdraft::None });
+        let charge = Action::Adjust(Adjustment::Charge { units, overdraft: Overdraft::None });
         let charged = self.act(check.rule, check.key, hash, charge, now);
         match verdict {
             Verdict::Admitted { .. } => charged,
             Verdict::Never => Outcome { verdict, ..charged },
             // The charge may have made the wait longer.
-            Verdict::Refused { .. } => match self.look(check, hash, now) {
+            Verdict::Refused { .. } => match self.peek(check, hash, now) {
                 again if again.is_admitted() => Outcome { verdict, ..charged },
                 again => again,
             },
@@ -305,7 +311,7 @@ impl<C: Clock> MemoryStore<C> {
     #[inline]
     fn has_room(&self, check: &Check<'_>, hash: u64, now: Timestamp) -> bool {
         // As in `meet`, but for the payment and the description.
-        if let (Quota::Bucket(bucket), Demand::Exactly(cost @ 1..)) = (&check.rule.quota, check.demand)
+        if let (Quota::Bucket(bucket), Amount::Exactly(cost @ 1..)) = (&check.rule.quota, check.amount)
             && check.rule.before.is_none()
             && let Some(bucket) = bucket.in_ticks()
             && let Some(price) = bucket.price(cost)
@@ -313,14 +319,14 @@ impl<C: Clock> MemoryStore<C> {
         {
             return bucket.affords(tat, price, now);
         }
-        self.look(check, hash, now).is_admitted()
+        self.peek(check, hash, now).is_admitted()
     }
 
     /// What a check would be answered; charges nothing.
     #[inline]
-    fn look(&self, check: &Check<'_>, hash: u64, now: Timestamp) -> Outcome {
+    fn peek(&self, check: &Check<'_>, hash: u64, now: Timestamp) -> Outcome {
         // As in `meet`, but for the payment.
-        if let (Quota::Bucket(bucket), Demand::Exactly(cost @ 1..)) = (&check.rule.quota, check.demand)
+        if let (Quota::Bucket(bucket), Amount::Exactly(cost @ 1..)) = (&check.rule.quota, check.amount)
             && check.rule.before.is_none()
             && let Some(bucket) = bucket.in_ticks()
             && let Some(price) = bucket.price(cost)
@@ -329,15 +335,15 @@ impl<C: Clock> MemoryStore<C> {
         {
             return outcome;
         }
-        self.act(check.rule, check.key, hash, Act::Look(check.demand), now)
+        self.act(check.rule, check.key, hash, Action::Peek(check.amount), now)
     }
 
-    /// Does `act` to one key, in whichever table its rule's states live.
+    /// Does `action` to one key, in whichever table its rule's states live.
     #[inline(never)]
-    fn act(&self, rule: &Rule, key: &[u8], hash: u64, act: Act, now: Timestamp) -> Outcome {
+    fn act(&self, rule: &Rule, key: &[u8], hash: u64, act: Action, now: Timestamp) -> Outcome {
         self.table.set_wall_ahead(self.clock.wall_ahead(now));
         if rule.before.is_none() {
-            return self.act_after(rule, key, hash, act, now, &NoPast);
+            return self.act_after(rule, key, hash, act, now, &NoPriorUsage);
         }
         // Else another request could find the present state charged and the predecessor's not
         // yet, and lower the present one to it.
@@ -354,9 +360,9 @@ impl<C: Clock> MemoryStore<C> {
         rule: &Rule,
         key: &[u8],
         hash: u64,
-        act: Act,
+        act: Action,
         now: Timestamp,
-        past: &impl Past,
+        past: &impl PriorUsage,
     ) -> Outcome {
         match &rule.quota {
             Quota::Bucket(bucket) if bucket.fits() => self.table.run(hash, bucket, act, now, past),
@@ -425,7 +431,7 @@ impl<C: Clock> Store for MemoryStore<C> {
     }
 
     #[inline]
-    fn decide_at_once(&self, checks: &[Check<'_>], outcomes: &mut Outcomes) -> Option<(bool, Timestamp)> {
+    fn try_decide(&self, checks: &[Check<'_>], outcomes: &mut Outcomes) -> Option<(bool, Timestamp)> {
         let now = self.now();
         Some((self.decide_into(checks, now, outcomes), now))
     }

@@ -15,7 +15,7 @@
 use std::future::Future;
 
 use smallvec::SmallVec;
-use tollgate_core::{Adjustment, Demand, Outcome, Rule, Timestamp};
+use tollgate_core::{Adjustment, Amount, Outcome, Rule, Timestamp};
 
 /// What is asked of one key under one rule.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ pub struct Check<'a> {
     /// The key in canonical bytes: equal bytes, equal key.
     pub key: &'a [u8],
     /// Units, or a slot.
-    pub demand: Demand,
+    pub amount: Amount,
     /// Whether a refusal by this rule refuses the batch. A rule in shadow mode
     /// answers, and spends when it would admit, but binds nobody.
     pub binding: bool,
@@ -37,7 +37,7 @@ pub struct Check<'a> {
 impl<'a> Check<'a> {
     /// A binding check for `cost` units.
     pub fn new(rule: &'a Rule, key: &'a [u8], cost: u64) -> Self {
-        Self { rule, key, demand: Demand::Exactly(cost), binding: true, count_denied: false }
+        Self { rule, key, amount: Amount::Exactly(cost), binding: true, count_denied: false }
     }
 }
 
@@ -69,7 +69,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// `None` is no refusal: nothing has happened, and [`decide`](Self::decide)
     /// is to be asked.
-    fn decide_at_once(&self, checks: &[Check<'_>], outcomes: &mut Outcomes) -> Option<(bool, Timestamp)> {
+    fn try_decide(&self, checks: &[Check<'_>], outcomes: &mut Outcomes) -> Option<(bool, Timestamp)> {
         let _ = (checks, outcomes);
         None
     }

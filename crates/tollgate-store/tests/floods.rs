@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use tollgate_core::{
-    Bucket, Demand, FixedWindow, Quota, QuotaError, Rate, Rule, SlidingLog, SlidingParts, SlidingWindow,
+    Amount, Bucket, FixedWindow, Quota, QuotaError, Rate, Rule, SlidingLog, SlidingParts, SlidingWindow,
     Span, State, Timestamp, Window,
 };
 use tollgate_store::{Check, ManualClock, MemoryStore};
@@ -33,7 +33,7 @@ impl Pair {
         let admitted = self.store.take(&Check::new(rule, &key.to_le_bytes(), cost), now).is_admitted();
         let kept = self.kept.entry((rule.id.0, key)).or_insert_with(|| rule.quota.fresh());
         let mut after = kept.clone();
-        let exact = rule.quota.step(&mut after, Demand::Exactly(cost), now).is_admitted();
+        let exact = rule.quota.step(&mut after, Amount::Exactly(cost), now).is_admitted();
         let since = now.since(START);
         assert!(exact || !admitted, "{} after {since}: {kept:?} refuses {cost}", rule.quota);
         self.early += u64::from(exact && !admitted);

@@ -4,7 +4,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{
-    Adjustment, Bucket, Concurrency, Demand, FixedWindow, Owner, Quota, Rate, Rule, SlidingLog, SlidingParts,
+    Adjustment, Amount, Bucket, Concurrency, FixedWindow, Owner, Quota, Rate, Rule, SlidingLog, SlidingParts,
     SlidingWindow, Span, Timestamp, Window,
 };
 use tollgate_store::{Check, ManualClock, MemoryStore};
@@ -110,7 +110,7 @@ fn no_more_hold_a_slot_than_there_are() {
     let (holding, most) = (AtomicU64::new(0), AtomicU64::new(0));
     together(|thread| {
         let owner = Owner(thread.into());
-        let check = Check { demand: Demand::Slot(owner), ..Check::new(&rule, b"key", 0) };
+        let check = Check { amount: Amount::Slot(owner), ..Check::new(&rule, b"key", 0) };
         for _ in 0..5_000 {
             if store.decide_now(&[check]).admitted {
                 most.fetch_max(holding.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);

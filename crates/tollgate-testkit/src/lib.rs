@@ -7,8 +7,8 @@
 #![allow(clippy::disallowed_methods, reason = "tests wait for other processes")]
 
 mod counting;
-mod finished;
 mod netns;
+mod output;
 mod program;
 mod redis;
 mod redis_cluster;
@@ -17,8 +17,8 @@ mod scratch;
 mod tollgate;
 
 pub use counting::{CountingAllocator, allocations};
-pub use finished::Finished;
 pub use netns::Lan;
+pub use output::ProgramOutput;
 pub use program::{Program, free_port, wait_for_port};
 pub use redis::{Redis, wait_until};
 pub use redis_cluster::RedisCluster;

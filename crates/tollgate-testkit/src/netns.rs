@@ -12,7 +12,7 @@ use std::net::Ipv4Addr;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
-use crate::{Finished, Scratch};
+use crate::{ProgramOutput, Scratch};
 
 /// A network of two addresses. Removed when dropped.
 pub struct Lan {
@@ -60,7 +60,7 @@ impl Lan {
         self.far
     }
 
-    /// Loses this share of the packets from now on, each way. The dice are the kernel's.
+    /// Loses this share of the packets from now on, each way. The kernel chooses which.
     pub fn drop_packets(&self, percent: u8) {
         if percent >= 100 {
             return self.cut();
@@ -127,7 +127,7 @@ fn try_run(words: &[&str]) -> Result<(), String> {
     let words = [root_prefix(), words].concat();
     let mut command = Command::new(words[0]);
     command.args(&words[1..]);
-    let finished = Finished::of(command);
+    let finished = ProgramOutput::of(command);
     if finished.code == Some(0) { Ok(()) } else { Err(format!("{words:?}: {}", finished.stderr.trim())) }
 }
 

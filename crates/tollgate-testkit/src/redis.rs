@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use self::certificate::Certificate;
 use self::clock::SteppedClock;
 use self::port::quiet_port;
-use crate::{Finished, Lan, Program, Scratch};
+use crate::{Lan, Program, ProgramOutput, Scratch};
 
 /// What no machine needs: ends only tests that have gone wrong.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -332,7 +332,7 @@ impl Setup {
             cli.arg("--no-auth-warning");
         }
         cli.args(command);
-        let finished = Finished::of(cli);
+        let finished = ProgramOutput::of(cli);
         let said = finished.stdout.trim().to_string();
         if finished.code == Some(0) { Ok(said) } else { Err(format!("{said}{}", finished.stderr.trim())) }
     }
@@ -343,7 +343,7 @@ impl Setup {
         }
         let mut kill = Command::new(&self.as_root[0]);
         kill.args(&self.as_root[1..]).args(["kill", &format!("-{signal}"), &process.id]);
-        assert_eq!(Finished::of(kill).code, Some(0), "cannot send {signal} to redis-server");
+        assert_eq!(ProgramOutput::of(kill).code, Some(0), "cannot send {signal} to redis-server");
     }
 
     fn end(&self, mut process: Process) {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use crate::redis::wait_until;
-use crate::{Finished, Redis};
+use crate::{ProgramOutput, Redis};
 
 /// How many slots a cluster has.
 const SLOTS: u16 = 16_384;
@@ -172,7 +172,7 @@ impl RedisCluster {
 }
 
 /// One node as another sees it.
-struct Seen {
+struct NodeView {
     name: String,
     /// The name of its primary; `-` if it is one.
     primary: String,
@@ -180,7 +180,7 @@ struct Seen {
 }
 
 /// All nodes as one sees them.
-fn view(node: &Redis) -> Vec<Seen> {
+fn view(node: &Redis) -> Vec<NodeView> {
     let nodes = node.cli(&["CLUSTER", "NODES"]);
     let parse = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -190,7 +190,7 @@ fn view(node: &Redis) -> Vec<Seen> {
             let (first, last) = it.split_once('-').unwrap_or((it, it));
             Some((first.parse().ok()?, last.parse().ok()?))
         };
-        Some(Seen {
+        Some(NodeView {
             name: (*words.first()?).to_string(),
             primary: (*words.get(3)?).to_string(),
             slots: slots.filter_map(range).collect(),
@@ -207,6 +207,6 @@ fn is_primary(node: &Redis) -> bool {
 fn manage(arguments: &[&str]) {
     let mut command = Command::new("redis-cli");
     command.arg("--cluster").args(arguments).arg("--cluster-yes");
-    let finished = Finished::of(command);
+    let finished = ProgramOutput::of(command);
     assert_eq!(finished.code, Some(0), "redis-cli {arguments:?}: {}{}", finished.stdout, finished.stderr);
 }

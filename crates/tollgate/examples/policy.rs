@@ -13,7 +13,7 @@ fn main() -> Result<(), PolicyError> {
     let limiter = Limiter::from_policy(POLICY)?;
     for attempt in 1..=4 {
         let decision = limiter.check(&Call::new("POST", "/api/v1/login").ip([203, 0, 113, 9]));
-        let Some(limit) = decision.decider() else { continue };
+        let Some(limit) = decision.limiting() else { continue };
         let (name, left) = (limit.name(), limit.outcome().remaining);
         match decision.retry_after() {
             None => println!("attempt {attempt}: go ahead, {left} left of {name}"),

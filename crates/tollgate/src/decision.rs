@@ -6,15 +6,15 @@
 //! Not here: wording it (`tollgate_http` for HTTP).
 
 use tollgate_core::{Outcome, Owner, Quota, Rule, Span, Timestamp};
-use tollgate_policy::{Block, Check, Checks, Limit, ListEntry, Mode, Survey};
+use tollgate_policy::{Block, Check, Checks, Limit, ListEntry, Matched, Mode};
 use tollgate_store::Outcomes;
 
 use crate::id::DecisionId;
-use crate::outage::{Degraded, Found, Part, denies};
+use crate::outage::{FallbackOutcome, LocalDecision, Part, denies};
 use crate::receipt::Receipt;
 
 /// The wait that callers are told where nobody can put a time to it.
-const SHORTLY: Span = Span::from_secs(1);
+const DEFAULT_RETRY_AFTER: Span = Span::from_secs(1);
 
 /// What a limiter answers about a request.
 ///
@@ -38,7 +38,7 @@ pub struct Decision<'l> {
     wall_ahead: i64,
     pub(crate) owner: Option<Owner>,
     /// What was decided without the store. Boxed, since nearly never there.
-    pub(crate) degraded: Option<Box<Degraded>>,
+    pub(crate) degraded: Option<Box<LocalDecision>>,
     /// Its name, once somebody was told of it.
     pub(crate) id: Option<DecisionId>,
 }
@@ -97,7 +97,7 @@ impl<'l> Decision<'l> {
     }
 
     /// The store gave no answer; this is what the limits say then.
-    pub(crate) fn degrade(&mut self, found: Found, wall_ahead: i64) {
+    pub(crate) fn degrade(&mut self, found: FallbackOutcome, wall_ahead: i64) {
         self.wall_ahead = wall_ahead;
         self.fate = match found.admitted {
             None => Fate::Uncountable,
@@ -110,13 +110,13 @@ impl<'l> Decision<'l> {
     }
 
     /// A list or a block has decided; no limit's outcome is shown.
-    pub(crate) fn settle_uncounted(&mut self, survey: Survey<'l>) {
-        self.fate = match survey {
-            Survey::Applies => Fate::Admitted,
-            Survey::Allowed(entry) => Fate::AllowListed(entry),
-            Survey::Denied(entry) => Fate::DenyListed(entry),
-            Survey::AmbiguousPath => Fate::AmbiguousPath,
-            Survey::Blocked(block) => Fate::Blocked(block),
+    pub(crate) fn settle_uncounted(&mut self, matched: Matched<'l>) {
+        self.fate = match matched {
+            Matched::Applies => Fate::Admitted,
+            Matched::Allowed(entry) => Fate::AllowListed(entry),
+            Matched::Denied(entry) => Fate::DenyListed(entry),
+            Matched::AmbiguousPath => Fate::AmbiguousPath,
+            Matched::Blocked(block) => Fate::Blocked(block),
         };
         self.checks.clear();
         self.owner = None;
@@ -202,17 +202,17 @@ impl<'l> Decision<'l> {
     /// Of a refusal, the one to wait for longest: whoever waits for it has
     /// waited for all. Else the one with the least left, since it refuses first.
     /// Limits in shadow mode decide nothing.
-    pub fn decider(&self) -> Option<LimitOutcome<'_>> {
-        // Asked once and not for each limit: every answer names its decider.
+    pub fn limiting(&self) -> Option<LimitOutcome<'_>> {
+        // Asked once and not for each limit: every answer names the limiting limit.
         if self.degraded.is_some() {
-            return self.decider_among(self.limits());
+            return self.limiting_among(self.limits());
         }
         let counted = self.checks.iter().zip(&self.outcomes);
-        self.decider_among(counted.map(|(check, outcome)| LimitOutcome { check, rule: check.rule, outcome }))
+        self.limiting_among(counted.map(|(check, outcome)| LimitOutcome { check, rule: check.rule, outcome }))
     }
 
     #[inline]
-    fn decider_among<'d>(&self, limits: impl Iterator<Item = LimitOutcome<'d>>) -> Option<LimitOutcome<'d>> {
+    fn limiting_among<'d>(&self, limits: impl Iterator<Item = LimitOutcome<'d>>) -> Option<LimitOutcome<'d>> {
         let binding = limits.filter(LimitOutcome::is_binding);
         if self.fate == Fate::Refused {
             binding.filter(|it| !it.outcome.is_admitted()).max_by_key(|it| match it.outcome.retry_after() {
@@ -231,12 +231,12 @@ impl<'l> Decision<'l> {
         meant.min_by_key(LimitOutcome::closeness)
     }
 
-    /// The limit that matters most to the caller, as [`decider`](Self::decider) has it, but
+    /// The limit that matters most to the caller, as [`limiting`](Self::limiting) has it, but
     /// by the waits that callers are told: a lease that ends late does not go before a
     /// limit that really takes longer.
-    pub fn adviser(&self) -> Option<LimitOutcome<'_>> {
+    pub fn limiting_for_retry(&self) -> Option<LimitOutcome<'_>> {
         if self.fate != Fate::Refused {
-            return self.decider();
+            return self.limiting();
         }
         let refusing = self.limits().filter(|it| it.is_binding() && !it.outcome.is_admitted());
         refusing.max_by_key(|it| match it.advised_wait() {
@@ -261,9 +261,9 @@ impl<'l> Decision<'l> {
     /// ```
     pub fn advised_wait(&self) -> Option<Span> {
         match self.fate {
-            Fate::Refused => self.adviser()?.advised_wait(),
+            Fate::Refused => self.limiting_for_retry()?.advised_wait(),
             // When the store is back nobody knows, but it is asked every second.
-            Fate::Uncountable => Some(SHORTLY),
+            Fate::Uncountable => Some(DEFAULT_RETRY_AFTER),
             _ => None,
         }
     }
@@ -271,7 +271,7 @@ impl<'l> Decision<'l> {
     /// How long to wait before the same request can pass, if nobody else
     /// spends. `None` for what is allowed, and where waiting does not help.
     pub fn retry_after(&self) -> Option<Span> {
-        if self.fate == Fate::Refused { self.decider()?.outcome.retry_after() } else { None }
+        if self.fate == Fate::Refused { self.limiting()?.outcome.retry_after() } else { None }
     }
 }
 
@@ -332,7 +332,7 @@ impl ExactSizeIterator for Limits<'_> {}
 /// [`LimitOutcome::advised_wait`] is, for whoever only looked.
 pub fn advised_wait(rule: &Rule, outcome: &Outcome) -> Option<Span> {
     let wait = outcome.retry_after()?;
-    Some(if matches!(rule.quota, Quota::Concurrency(_)) { SHORTLY } else { wait })
+    Some(if matches!(rule.quota, Quota::Concurrency(_)) { DEFAULT_RETRY_AFTER } else { wait })
 }
 
 impl<'d> LimitOutcome<'d> {

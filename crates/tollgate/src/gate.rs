@@ -1,6 +1,6 @@
 //! One limit on its own: a rule, a store, and keys you name yourself.
 
-use tollgate_core::{Adjustment, Demand, Outcome, Quota, Rule};
+use tollgate_core::{Adjustment, Amount, Outcome, Quota, Rule};
 use tollgate_store::{Check, Clock, MemoryStore, SystemClock};
 
 /// One limit, in this process, by any key.
@@ -20,12 +20,12 @@ pub struct Gate<C = SystemClock> {
 }
 
 /// How many keys a gate keeps unless told otherwise: 30 MB when all are in use.
-const KEYS: usize = 1_000_000;
+const DEFAULT_MAX_KEYS: usize = 1_000_000;
 
 impl Gate {
     /// A limit on the system's clock, for a million keys.
     pub fn new(name: &str, quota: impl Into<Quota>) -> Self {
-        Self::with_store(name, quota, MemoryStore::new(KEYS))
+        Self::with_store(name, quota, MemoryStore::new(DEFAULT_MAX_KEYS))
     }
 }
 
@@ -43,7 +43,7 @@ impl<C: Clock> Gate<C> {
 
     /// Spends as many units as there are, up to `most`.
     pub fn take_up_to(&self, key: impl AsRef<[u8]>, most: u64) -> Outcome {
-        let check = Check { demand: Demand::UpTo(most), ..Check::new(&self.rule, key.as_ref(), most) };
+        let check = Check { amount: Amount::UpTo(most), ..Check::new(&self.rule, key.as_ref(), most) };
         self.store.take(&check, self.store.now())
     }
 

@@ -24,7 +24,7 @@ pub struct DecisionId(pub u64);
 /// A text that is the name of no decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the id of a decision is sixteen hexadecimal digits")]
-pub struct NotADecisionId;
+pub struct ParseDecisionIdError;
 
 impl DecisionId {
     /// The digits, for those who write bytes.
@@ -44,12 +44,12 @@ impl fmt::Display for DecisionId {
 }
 
 impl FromStr for DecisionId {
-    type Err = NotADecisionId;
+    type Err = ParseDecisionIdError;
 
-    fn from_str(text: &str) -> Result<Self, NotADecisionId> {
+    fn from_str(text: &str) -> Result<Self, ParseDecisionIdError> {
         let digits = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let number = if digits { u64::from_str_radix(text, 16).ok() } else { None };
-        number.map(Self).ok_or(NotADecisionId)
+        number.map(Self).ok_or(ParseDecisionIdError)
     }
 }
 
@@ -102,7 +102,7 @@ mod tests {
     fn nothing_else_is_a_name() {
         for text in ["", "0", "+123456789abcdef", "0x00000000000000", "00000000000000000", "000000000000000g"]
         {
-            assert_eq!(text.parse::<DecisionId>(), Err(NotADecisionId), "{text}");
+            assert_eq!(text.parse::<DecisionId>(), Err(ParseDecisionIdError), "{text}");
         }
     }
 }

@@ -17,7 +17,7 @@
 //! assert!(limiter.check(&login).is_allowed());
 //! let refused = limiter.check(&login);
 //! assert!(!refused.is_allowed());
-//! assert_eq!(refused.decider().map(|limit| limit.name()), Some("api-v1-login-by-ip"));
+//! assert_eq!(refused.limiting().map(|limit| limit.name()), Some("api-v1-login-by-ip"));
 //! assert!(refused.retry_after().is_some_and(|wait| wait.as_secs_ceil() <= 30));
 //! # Ok::<(), tollgate::PolicyError>(())
 //! ```
@@ -57,13 +57,13 @@ pub mod throttle;
 
 pub use decision::{Decision, Fate, LimitOutcome, advised_wait};
 pub use gate::Gate;
-pub use id::{DecisionId, NotADecisionId};
+pub use id::{DecisionId, ParseDecisionIdError};
 pub use limiter::Limiter;
 pub use observer::{Event, Observer, Settlement, Watch};
 pub use outage::{BreakerState, DegradedDecisions, Health, OutageSettings};
 pub use receipt::Receipt;
 pub use tollgate_core::{
-    Adjustment, AdvertisedRate, Algorithm, Bucket, Calendar, CalendarUnit, Concurrency, Demand, FixedWindow,
+    Adjustment, AdvertisedRate, Algorithm, Amount, Bucket, Calendar, CalendarUnit, Concurrency, FixedWindow,
     MAX_UNITS, Outcome, Overdraft, Owner, Quota, QuotaError, Rate, Rule, RuleId, SlidingLog, SlidingParts,
     SlidingWindow, Span, State, Timestamp, Verdict, Window,
 };

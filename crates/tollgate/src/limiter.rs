@@ -6,12 +6,12 @@
 //!
 //! Every request is decided: where the store gives no answer, by `outage`.
 //!
-//! Not here: questions that are no single request (`asked`), what comes after a request (`settle`) and after an outage (`reconcile`), and
+//! Not here: questions that are no single request (`entry_points`), what comes after a request (`settle`) and after an outage (`reconcile`), and
 //! questions that charge nothing (`consider`).
 
-mod asked;
 mod candidates;
 mod consider;
+mod entry_points;
 mod reconcile;
 mod settle;
 
@@ -20,14 +20,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
-use tollgate_core::{Demand, Owner, Quota, Timestamp};
-use tollgate_policy::{Checks, Diagnostics, Mode, Policy, Request, Survey};
+use tollgate_core::{Amount, Owner, Quota, Timestamp};
+use tollgate_policy::{Checks, Diagnostics, Matched, Mode, Policy, Request};
 use tollgate_store::{Answer, Check, Clock, MemoryStore, Outcomes, Store, SystemClock};
 
 use crate::decision::Decision;
 use crate::id::{DecisionId, DecisionIds};
-use crate::observer::{Observer, Watched};
-use crate::outage::{Health, Landed, Outage, OutageSettings};
+use crate::observer::{ActiveObserver, Observer};
+use crate::outage::{ChargeStatus, Health, Outage, OutageSettings};
 
 /// Checks requests against a policy, and charges all limits that apply or none.
 ///
@@ -41,7 +41,7 @@ use crate::outage::{Health, Landed, Outage, OutageSettings};
 /// ")?;
 /// assert!(limiter.check(&Call::new("GET", "/").user("ann")).is_allowed());
 /// let refused = limiter.check(&Call::new("GET", "/").user("bob"));
-/// assert_eq!(refused.decider().map(|it| it.name()), Some("everybody"));
+/// assert_eq!(refused.limiting().map(|it| it.name()), Some("everybody"));
 /// let of_bob = refused.limits().next().expect("his own limit applied too");
 /// assert_eq!(of_bob.outcome().remaining, 10);         // and charged him nothing
 /// # Ok::<(), tollgate::PolicyError>(())
@@ -54,7 +54,7 @@ pub struct Limiter<S = MemoryStore<SystemClock>> {
     outage: Arc<Outage>,
     /// How many policies came before, this one included.
     version: u64,
-    watched: Option<Watched>,
+    watched: Option<ActiveObserver>,
 }
 
 impl Limiter {
@@ -108,7 +108,7 @@ impl<S> Limiter<S> {
     /// As [`with_observer`](Self::with_observer), on a clock of your own.
     #[must_use]
     pub fn with_observer_on(self, observer: Arc<dyn Observer>, clock: impl Clock) -> Self {
-        let watched = Watched::new(observer, Arc::new(clock), &self.policy, self.version);
+        let watched = ActiveObserver::new(observer, Arc::new(clock), &self.policy, self.version);
         Self { watched: Some(watched), ..self }
     }
 
@@ -121,7 +121,7 @@ impl<S> Limiter<S> {
     /// name keep what was spent; where their numbers changed, it is carried over.
     #[must_use]
     pub fn with_policy(&self, policy: Policy) -> Self {
-        let (policy, version) = (Arc::new(policy.succeeding(&self.policy)), self.version + 1);
+        let (policy, version) = (Arc::new(policy.carry_over_from(&self.policy)), self.version + 1);
         let watched = self.watched.as_ref().map(|watched| watched.on(&policy, version));
         Self { policy, version, watched, ..self.clone() }
     }
@@ -149,17 +149,17 @@ impl<S> Limiter<S> {
 
     /// When a decision is begun, where anybody wants to know.
     #[inline]
-    fn begin(&self) -> Timestamp {
-        self.watched.as_ref().map_or(Timestamp::EPOCH, Watched::now)
+    fn started_at(&self) -> Timestamp {
+        self.watched.as_ref().map_or(Timestamp::EPOCH, ActiveObserver::now)
     }
 
     /// Tells of a decision, where anybody wants to know.
     #[inline]
-    fn tell(&self, request: Option<&dyn Request>, decision: &mut Decision<'_>, begun: Timestamp) {
+    fn notify(&self, request: Option<&dyn Request>, decision: &mut Decision<'_>, started_at: Timestamp) {
         if let Some(watched) = &self.watched {
             let id = self.ids.next();
             decision.id = Some(id);
-            watched.decided(id, request, decision, begun);
+            watched.decided(id, request, decision, started_at);
         }
     }
 
@@ -167,10 +167,14 @@ impl<S> Limiter<S> {
     /// would hold a slot. Fills the decision's own buffer, which is large and
     /// not moved about.
     #[inline]
-    fn survey<'l, R: Request + ?Sized>(&'l self, request: &R, decision: &mut Decision<'l>) -> Survey<'l> {
-        let survey = self.policy.survey(request, &mut decision.checks);
+    fn match_request<'l, R: Request + ?Sized>(
+        &'l self,
+        request: &R,
+        decision: &mut Decision<'l>,
+    ) -> Matched<'l> {
+        let matched = self.policy.match_request(request, &mut decision.checks);
         self.name_owner(decision);
-        survey
+        matched
     }
 
     /// Whoever may take a slot needs a name to hold it under.
@@ -193,11 +197,11 @@ pub(crate) fn ask<'b>(check: &'b tollgate_policy::Check<'_>, owner: Option<Owner
     Check {
         rule: check.rule,
         key: check.key.as_bytes(),
-        demand: match (&check.rule.quota, owner) {
-            (Quota::Concurrency(_), Some(owner)) if check.cost > 0 => Demand::Slot(owner),
+        amount: match (&check.rule.quota, owner) {
+            (Quota::Concurrency(_), Some(owner)) if check.cost > 0 => Amount::Slot(owner),
             // Nobody to hold a slot: it is only looked at.
-            (Quota::Concurrency(_), _) => Demand::Exactly(0),
-            _ => Demand::Exactly(check.cost),
+            (Quota::Concurrency(_), _) => Amount::Exactly(0),
+            _ => Amount::Exactly(check.cost),
         },
         binding: check.limit.mode() != Mode::Shadow,
         count_denied: check.count_denied,
@@ -230,7 +234,7 @@ impl<S: Store> Limiter<S> {
     /// The decision is lent and not given: it is kilobytes large, and moving it
     /// about costs more than making it.
     #[inline]
-    pub fn decide_at_once<R: Request + ?Sized, T>(
+    pub fn try_decide<R: Request + ?Sized, T>(
         &self,
         request: &R,
         then: impl FnOnce(&Decision<'_>) -> T,
@@ -243,11 +247,11 @@ impl<S: Store> Limiter<S> {
     /// it is wanted and not copied there. Whether it was made.
     #[inline(never)]
     fn decide_into<'l, R: Request + ?Sized>(&'l self, request: &R, decision: &mut Decision<'l>) -> bool {
-        let begun = self.begin();
-        let survey = self.survey(request, decision);
-        let decided = self.conclude_at_once(survey, decision);
+        let started_at = self.started_at();
+        let matched = self.match_request(request, decision);
+        let decided = self.try_conclude(matched, decision);
         if decided {
-            self.tell(Some(&request), decision, begun);
+            self.notify(Some(&request), decision, started_at);
         }
         decided
     }
@@ -255,34 +259,34 @@ impl<S: Store> Limiter<S> {
     /// Everything about a decision that needs the store, if that can answer at once.
     /// Whether it did.
     #[inline]
-    fn conclude_at_once<'l>(&'l self, survey: Survey<'l>, decision: &mut Decision<'l>) -> bool {
-        match survey {
-            Survey::Applies if decision.checks.is_empty() => {}
-            Survey::Applies => {
+    fn try_conclude<'l>(&'l self, matched: Matched<'l>, decision: &mut Decision<'l>) -> bool {
+        match matched {
+            Matched::Applies if decision.checks.is_empty() => {}
+            Matched::Applies => {
                 let (owner, outcomes) = (decision.owner, &mut decision.outcomes);
                 let answer = match &decision.checks[..] {
-                    [check] => self.store.decide_at_once(&[ask(check, owner)], outcomes),
-                    _ => self.store.decide_at_once(&ask_all(&decision.checks, owner), outcomes),
+                    [check] => self.store.try_decide(&[ask(check, owner)], outcomes),
+                    _ => self.store.try_decide(&ask_all(&decision.checks, owner), outcomes),
                 };
                 let Some((admitted, at)) = answer else { return self.decide_alone(decision) };
-                if !self.make_amends_at_once(decision, admitted, at) {
+                if !self.try_compensate(decision, admitted, at) {
                     decision.outcomes.clear();
                     return false;
                 }
                 decision.count(admitted, at, self.store.wall_ahead(at));
             }
-            survey => {
+            matched => {
                 let denied = ask_denied(&decision.checks);
                 let counted =
-                    denied.is_empty() || self.store.decide_at_once(&denied, &mut Outcomes::new()).is_some();
+                    denied.is_empty() || self.store.try_decide(&denied, &mut Outcomes::new()).is_some();
                 drop(denied);
                 if !counted {
                     if !self.outage.is_left_alone() {
                         return false;
                     }
-                    self.outage.charge_denied(&decision.checks, Landed::No, self.store.nodes());
+                    self.outage.charge_denied(&decision.checks, ChargeStatus::No, self.store.nodes());
                 }
-                decision.settle_uncounted(survey);
+                decision.settle_uncounted(matched);
             }
         }
         true
@@ -294,7 +298,7 @@ impl<S: Store> Limiter<S> {
         let is_left_alone = self.outage.is_left_alone();
         if is_left_alone {
             let nodes = self.store.nodes();
-            let found = self.outage.decide(&decision.checks, decision.owner, Landed::No, nodes);
+            let found = self.outage.decide(&decision.checks, decision.owner, ChargeStatus::No, nodes);
             decision.degrade(found, self.outage.wall_ahead());
         }
         is_left_alone
@@ -302,37 +306,37 @@ impl<S: Store> Limiter<S> {
 
     /// Decides about a request.
     pub async fn decide<R: Request + ?Sized + Sync>(&self, request: &R) -> Decision<'_> {
-        let begun = self.begin();
+        let started_at = self.started_at();
         let mut decision = Decision::undecided();
-        let survey = self.survey(request, &mut decision);
-        let mut decision = self.conclude(survey, decision).await;
-        self.tell(Some(&request), &mut decision, begun);
+        let matched = self.match_request(request, &mut decision);
+        let mut decision = self.conclude(matched, decision).await;
+        self.notify(Some(&request), &mut decision, started_at);
         decision
     }
 
     /// Decides about a request whose end nobody here will see: slots are looked
     /// at and not taken, for they would be held until their leases end.
-    pub async fn decide_in_passing<R: Request + ?Sized + Sync>(&self, request: &R) -> Decision<'_> {
-        let begun = self.begin();
+    pub async fn decide_without_slots<R: Request + ?Sized + Sync>(&self, request: &R) -> Decision<'_> {
+        let started_at = self.started_at();
         let mut decision = Decision::undecided();
-        let survey = self.policy.survey(request, &mut decision.checks);
-        let mut decision = self.conclude(survey, decision).await;
-        self.tell(Some(&request), &mut decision, begun);
+        let matched = self.policy.match_request(request, &mut decision.checks);
+        let mut decision = self.conclude(matched, decision).await;
+        self.notify(Some(&request), &mut decision, started_at);
         decision
     }
 
     /// Everything about a decision that needs the store, or has to do without.
-    async fn conclude<'l>(&'l self, survey: Survey<'l>, mut decision: Decision<'l>) -> Decision<'l> {
-        match survey {
-            Survey::Applies if decision.checks.is_empty() => {}
-            Survey::Applies => {
+    async fn conclude<'l>(&'l self, matched: Matched<'l>, mut decision: Decision<'l>) -> Decision<'l> {
+        match matched {
+            Matched::Applies if decision.checks.is_empty() => {}
+            Matched::Applies => {
                 let batch = ask_all(&decision.checks, decision.owner);
                 let answer = self.ask_store(&batch).await;
                 drop(batch);
                 match answer {
                     Ok(answer) => {
                         decision.outcomes = answer.outcomes;
-                        self.make_amends(&mut decision, answer.admitted, answer.at).await;
+                        self.compensate(&mut decision, answer.admitted, answer.at).await;
                         decision.count(answer.admitted, answer.at, self.store.wall_ahead(answer.at));
                     }
                     Err(landed) => {
@@ -342,7 +346,7 @@ impl<S: Store> Limiter<S> {
                     }
                 }
             }
-            survey => {
+            matched => {
                 let denied = ask_denied(&decision.checks);
                 let counted =
                     if denied.is_empty() { Ok(()) } else { self.ask_store(&denied).await.map(drop) };
@@ -350,24 +354,24 @@ impl<S: Store> Limiter<S> {
                 if let Err(landed) = counted {
                     self.outage.charge_denied(&decision.checks, landed, self.store.nodes());
                 }
-                decision.settle_uncounted(survey);
+                decision.settle_uncounted(matched);
             }
         }
         decision
     }
 
     /// Asks the store, unless it is left alone.
-    async fn ask_store(&self, batch: &[Check<'_>]) -> Result<Answer, Landed> {
+    async fn ask_store(&self, batch: &[Check<'_>]) -> Result<Answer, ChargeStatus> {
         // What a store knows without being asked says nothing about its health.
         let mut outcomes = Outcomes::new();
-        if let Some((admitted, at)) = self.store.decide_at_once(batch, &mut outcomes) {
+        if let Some((admitted, at)) = self.store.try_decide(batch, &mut outcomes) {
             return Ok(Answer { admitted, at, outcomes });
         }
-        let Some(attempt) = self.outage.attempt() else { return Err(Landed::No) };
-        let begun = self.begin();
+        let Some(attempt) = self.outage.attempt() else { return Err(ChargeStatus::No) };
+        let started_at = self.started_at();
         let answer = self.store.decide(batch).await;
         if let Some(watched) = &self.watched {
-            watched.asked(begun, answer.is_ok());
+            watched.asked(started_at, answer.is_ok());
         }
         match answer {
             Ok(answer) => {

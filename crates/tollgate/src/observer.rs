@@ -5,7 +5,7 @@
 //! with the last request that it decides: so what a watch knows of limits is never that
 //! of another policy, and nothing has to be looked up by name on the way of a request.
 //!
-//! Not here: counting and recording (`tollgate-watch`).
+//! Not here: counting and recording (`tollgate-telemetry`).
 
 use std::sync::Arc;
 
@@ -103,13 +103,13 @@ pub struct Event<'e, 'l> {
 }
 
 /// An observer, and what it watches the policy in force with.
-pub(crate) struct Watched {
+pub(crate) struct ActiveObserver {
     observer: Arc<dyn Observer>,
     watch: Arc<dyn Watch>,
     clock: Arc<dyn Clock>,
 }
 
-impl Watched {
+impl ActiveObserver {
     pub(crate) fn new(
         observer: Arc<dyn Observer>,
         clock: Arc<dyn Clock>,
@@ -142,14 +142,14 @@ impl Watched {
         id: DecisionId,
         request: Option<&dyn Request>,
         decision: &Decision<'_>,
-        begun: Timestamp,
+        started_at: Timestamp,
     ) {
         let at = self.clock.now();
-        self.watch.decided(&Event { id, request, decision, at, took: at.since(begun) });
+        self.watch.decided(&Event { id, request, decision, at, took: at.since(started_at) });
     }
 }
 
-impl Clone for Watched {
+impl Clone for ActiveObserver {
     fn clone(&self) -> Self {
         Self {
             observer: Arc::clone(&self.observer),

@@ -50,30 +50,30 @@ use tollgate_store::{Clock, MemoryStore, StoreError, SystemClock};
 use self::breaker::{Breaker, Phase, Ticket};
 pub(crate) use self::corrections::Change;
 use self::corrections::Corrections;
-pub(crate) use self::fallback::{Degraded, Found, Part, denies};
+pub(crate) use self::fallback::{FallbackOutcome, LocalDecision, Part, denies};
 use self::grace::Grace;
 pub use self::health::{BreakerState, DegradedDecisions, Health, OutageSettings};
 use self::ledger::Ledger;
 pub(crate) use self::ledger::{Name, Pass};
-use self::log::{Log, SELDOM};
+use self::log::{Log, REMINDER_INTERVAL};
 pub(crate) use self::share::Share;
 use self::share::Shares;
 use crate::id::DecisionIds;
 
 /// The longest text of an error.
-const LONGEST_ERROR: usize = 500;
+const MAX_ERROR_CHARS: usize = 500;
 
 /// All that limiters on one store share about its outages.
 pub(crate) struct Outage {
     clock: SharedClock,
-    /// What requests look at instead of taking the lock: [`CALM`], [`ALERT`],
-    /// [`PROBING`], or when the next probe may be sent.
+    /// What requests look at instead of taking the lock: [`CLOSED_HEALTHY`], [`CLOSED_FAILING`],
+    /// [`HALF_OPEN`], or when the next probe may be sent.
     gate: AtomicU64,
     epoch: AtomicU32,
     /// When grace ends, in microseconds; zero while the store gives answers.
     grace_ends: AtomicU64,
-    watch: Mutex<Watch>,
-    dice: DecisionIds,
+    watch: Mutex<OutageState>,
+    rng: DecisionIds,
     shares: Shares,
     /// Made in the first outage: most processes never see one.
     local: OnceLock<MemoryStore<SharedClock>>,
@@ -86,14 +86,14 @@ pub(crate) struct Outage {
 }
 
 /// The breaker is closed and nothing has failed since the last answer.
-const CALM: u64 = 0;
+const CLOSED_HEALTHY: u64 = 0;
 /// The breaker is closed, and failures are being counted.
-const ALERT: u64 = 1;
+const CLOSED_FAILING: u64 = 1;
 /// The breaker is half open.
-const PROBING: u64 = u64::MAX;
+const HALF_OPEN: u64 = u64::MAX;
 
 /// What changes when the store fails or comes back.
-struct Watch {
+struct OutageState {
     breaker: Breaker,
     grace: Grace,
     /// Since when the store gives no answers.
@@ -136,7 +136,7 @@ impl Clock for SharedClock {
 
 /// Whether a charge may have reached the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Landed {
+pub(crate) enum ChargeStatus {
     /// It was not sent, or turned down, or will be taken back if it has.
     No,
     /// Nobody knows.
@@ -149,10 +149,10 @@ impl Outage {
         let now = clock.now();
         let (first, longest) = (settings.first_probe.into(), settings.longest_probe.into());
         Self {
-            gate: AtomicU64::new(CALM),
+            gate: AtomicU64::new(CLOSED_HEALTHY),
             epoch: AtomicU32::new(0),
             grace_ends: AtomicU64::new(0),
-            watch: Mutex::new(Watch {
+            watch: Mutex::new(OutageState {
                 breaker: Breaker::new(settings.failures, first, longest),
                 grace: Grace::new(settings.grace.into(), now),
                 failing_since: None,
@@ -160,7 +160,7 @@ impl Outage {
                 log: Log::default(),
                 warned_of_foreign: None,
             }),
-            dice: DecisionIds::default(),
+            rng: DecisionIds::default(),
             shares: Shares::new(settings.share, settings.keys),
             local: OnceLock::new(),
             ledger: Ledger::new(settings.keys),
@@ -185,8 +185,8 @@ impl Outage {
     #[inline]
     pub(crate) fn attempt(&self) -> Option<Attempt<'_>> {
         let ticket = match self.gate.load(Ordering::Acquire) {
-            CALM | ALERT => Breaker::ordinary(self.epoch.load(Ordering::Relaxed)),
-            PROBING => return None,
+            CLOSED_HEALTHY | CLOSED_FAILING => Breaker::ordinary(self.epoch.load(Ordering::Relaxed)),
+            HALF_OPEN => return None,
             probe_at if self.now().as_micros() < probe_at => return None,
             _ => self.ask()?,
         };
@@ -196,15 +196,15 @@ impl Outage {
     /// Whether nobody asks the store now: it has failed too often, and no probe is due.
     pub(crate) fn is_left_alone(&self) -> bool {
         match self.gate.load(Ordering::Acquire) {
-            CALM | ALERT => false,
-            PROBING => true,
+            CLOSED_HEALTHY | CLOSED_FAILING => false,
+            HALF_OPEN => true,
             probe_at => self.now().as_micros() < probe_at,
         }
     }
 
     /// Whether everybody may ask the store.
     pub(crate) fn is_closed(&self) -> bool {
-        matches!(self.gate.load(Ordering::Acquire), CALM | ALERT)
+        matches!(self.gate.load(Ordering::Acquire), CLOSED_HEALTHY | CLOSED_FAILING)
     }
 
     #[cold]
@@ -232,20 +232,20 @@ impl Outage {
     }
 
     #[cold]
-    fn failed(&self, ticket: Ticket, error: &StoreError) -> Landed {
+    fn failed(&self, ticket: Ticket, error: &StoreError) -> ChargeStatus {
         self.counts.failures.fetch_add(1, Ordering::Relaxed);
-        let (now, said) = (self.now(), in_full(error));
+        let (now, said) = (self.now(), with_causes(error));
         if let StoreError::Foreign(_) = error {
             self.warn_of_foreign(said, now);
             // It did answer.
             self.succeeded(ticket);
-            return Landed::No;
+            return ChargeStatus::No;
         }
         let mut watch = self.watch();
         watch.error = Some(said.clone());
         #[allow(clippy::cast_possible_truncation, reason = "any bits will do")]
-        let dice = self.dice.next().0 as u32;
-        let opened = watch.breaker.failed(ticket, now, dice);
+        let rng = self.rng.next().0 as u32;
+        let opened = watch.breaker.failed(ticket, now, rng);
         let decisions = self.counts.degraded().total();
         let line = if opened {
             self.counts.opened.fetch_add(1, Ordering::Relaxed);
@@ -259,15 +259,15 @@ impl Outage {
             line.write();
         }
         match error {
-            StoreError::Refused(_) | StoreError::TimedOut(_) => Landed::No,
-            _ => Landed::Perhaps,
+            StoreError::Refused(_) | StoreError::TimedOut(_) => ChargeStatus::No,
+            _ => ChargeStatus::Perhaps,
         }
     }
 
     /// Says so once in a while: it is about one key, and every request of it.
     fn warn_of_foreign(&self, said: String, now: Timestamp) {
         let mut watch = self.watch();
-        let told = watch.warned_of_foreign.is_some_and(|at| now.since(at) < SELDOM);
+        let told = watch.warned_of_foreign.is_some_and(|at| now.since(at) < REMINDER_INTERVAL);
         if !told {
             watch.warned_of_foreign = Some(now);
             tracing::warn!(error = said, "a key cannot be counted in the store");
@@ -279,7 +279,7 @@ impl Outage {
     #[cold]
     fn warn_of_loss(&self, now: Timestamp) {
         let told = self.warned_of_loss.load(Ordering::Relaxed);
-        if told != 0 && now.since(Timestamp::from_micros(told)) < SELDOM {
+        if told != 0 && now.since(Timestamp::from_micros(told)) < REMINDER_INTERVAL {
             return;
         }
         // Of many at once, one.
@@ -303,22 +303,22 @@ impl Outage {
     }
 
     /// Shows requests how things stand. Under the lock, so that what is shown last is true.
-    fn publish(&self, watch: &mut Watch) {
+    fn publish(&self, watch: &mut OutageState) {
         let now = self.now();
         let gate = match watch.breaker.phase() {
-            Phase::Closed { failures: 0 } => CALM,
-            Phase::Closed { .. } => ALERT,
+            Phase::Closed { failures: 0 } => CLOSED_HEALTHY,
+            Phase::Closed { .. } => CLOSED_FAILING,
             // Neither is a time that a clock shows.
-            Phase::Open { probe_at, .. } => probe_at.as_micros().clamp(ALERT + 1, PROBING - 1),
-            Phase::HalfOpen { .. } => PROBING,
+            Phase::Open { probe_at, .. } => probe_at.as_micros().clamp(CLOSED_FAILING + 1, HALF_OPEN - 1),
+            Phase::HalfOpen { .. } => HALF_OPEN,
         };
-        let grace_ends = if gate == CALM {
+        let grace_ends = if gate == CLOSED_HEALTHY {
             watch.grace.earn(now);
             0
         } else {
             watch.grace.spend(now).as_micros()
         };
-        watch.failing_since = if gate == CALM { None } else { watch.failing_since.or(Some(now)) };
+        watch.failing_since = if gate == CLOSED_HEALTHY { None } else { watch.failing_since.or(Some(now)) };
         self.grace_ends.store(grace_ends, Ordering::Relaxed);
         self.epoch.store(watch.breaker.epoch(), Ordering::Relaxed);
         // Whoever sees this sees the two above.
@@ -346,7 +346,7 @@ impl Outage {
         }
     }
 
-    fn watch(&self) -> MutexGuard<'_, Watch> {
+    fn watch(&self) -> MutexGuard<'_, OutageState> {
         // Nothing panics while holding it; if something did, the next change puts it right.
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -366,13 +366,13 @@ impl Attempt<'_> {
     pub(crate) fn succeeded(mut self) {
         self.is_over = true;
         // Nothing has failed, so there is nothing to forget.
-        if self.outage.gate.load(Ordering::Relaxed) != CALM {
+        if self.outage.gate.load(Ordering::Relaxed) != CLOSED_HEALTHY {
             self.outage.succeeded(self.ticket);
         }
     }
 
     /// The store gave no answer.
-    pub(crate) fn failed(mut self, error: &StoreError) -> Landed {
+    pub(crate) fn failed(mut self, error: &StoreError) -> ChargeStatus {
         self.is_over = true;
         self.outage.failed(self.ticket, error)
     }
@@ -394,12 +394,12 @@ impl Default for Outage {
 }
 
 /// An error with all its causes in one line of printable text.
-fn in_full(error: &StoreError) -> String {
+fn with_causes(error: &StoreError) -> String {
     let mut said = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
         let _never_fails = write!(said, ": {error}");
         cause = error.source();
     }
-    said.chars().map(|char| if char.is_control() { ' ' } else { char }).take(LONGEST_ERROR).collect()
+    said.chars().map(|char| if char.is_control() { ' ' } else { char }).take(MAX_ERROR_CHARS).collect()
 }

@@ -15,7 +15,7 @@ use tollgate_policy::{Key, Limit, OnHangup, Policy};
 
 use crate::decision::Decision;
 use crate::id::DecisionId;
-use crate::outage::{Degraded, Landed, Share};
+use crate::outage::{ChargeStatus, LocalDecision, Share};
 
 /// What an admitted request was charged.
 ///
@@ -45,19 +45,19 @@ pub(crate) struct Charge {
     pub(crate) units: u64,
     is_slot: bool,
     /// Where it was charged instead, if not in the store. Boxed, since nearly never there.
-    pub(crate) elsewhere: Option<Box<Elsewhere>>,
+    pub(crate) synonyms: Option<Box<OutageCharge>>,
 }
 
 /// What was charged while the store gave no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Elsewhere {
+pub(crate) struct OutageCharge {
     pub(crate) share: Arc<Share>,
     /// Whether this node counted it.
     pub(crate) counted: bool,
     /// Under which it was written down for the store.
     pub(crate) writing: Option<u64>,
     /// Whether the store may have been charged as well.
-    pub(crate) landed: Landed,
+    pub(crate) landed: ChargeStatus,
 }
 
 impl Receipt {
@@ -81,12 +81,12 @@ impl Receipt {
             key: it.key().clone(),
             units: it.outcome().units(),
             is_slot: matches!(it.rule().quota, Quota::Concurrency(_)),
-            elsewhere: None,
+            synonyms: None,
         });
         Some(Self { id: decision.id, at, owner: decision.owner(), charges: charges.collect() })
     }
 
-    fn without_store(decision: &Decision<'_>, degraded: &Degraded) -> Option<Self> {
+    fn without_store(decision: &Decision<'_>, degraded: &LocalDecision) -> Option<Self> {
         if !decision.is_allowed() {
             return None;
         }
@@ -101,7 +101,7 @@ impl Receipt {
                 None if is_slot => return None,
                 None => check.cost,
             };
-            let elsewhere = Elsewhere {
+            let synonyms = OutageCharge {
                 share: Arc::clone(&part.share),
                 counted: outcome.is_some(),
                 writing: part.writing,
@@ -113,7 +113,7 @@ impl Receipt {
                 key: check.key.clone(),
                 units,
                 is_slot,
-                elsewhere: Some(Box::new(elsewhere)),
+                synonyms: Some(Box::new(synonyms)),
             })
         });
         let charges: SmallVec<_> = charges.collect();

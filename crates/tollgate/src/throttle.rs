@@ -18,9 +18,9 @@ use crate::decision::Decision;
 use crate::limiter::Limiter;
 
 /// What such limits are called in records.
-const NAME: &str = "throttle";
+const THROTTLE_NAME: &str = "throttle";
 /// How many different numbers are remembered as rules.
-const KEPT: usize = 16;
+const MAX_CACHED_RULES: usize = 16;
 
 /// The numbers of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,20 +47,20 @@ impl Throttle {
     /// ```
     pub fn rule(&self) -> Result<Rule, QuotaError> {
         let bucket = Bucket::new(Rate::new(self.count, self.period))?.with_burst(self.capacity)?;
-        Ok(Rule::new(NAME, bucket.shared()))
+        Ok(Rule::new(THROTTLE_NAME, bucket.shared()))
     }
 }
 
 /// The last rules that were asked for: a caller asks for the same few again and again.
 #[derive(Debug, Default)]
-pub struct Throttles {
+pub struct ThrottleRules {
     kept: Vec<(Throttle, Arc<Rule>)>,
     /// The last one found, and the next to give way.
     last: usize,
     oldest: usize,
 }
 
-impl Throttles {
+impl ThrottleRules {
     /// The rule of these numbers, if they can be served.
     #[inline]
     pub fn rule(&mut self, throttle: Throttle) -> Result<&Arc<Rule>, QuotaError> {
@@ -76,20 +76,20 @@ impl Throttles {
             return Ok(at);
         }
         let entry = (throttle, Arc::new(throttle.rule()?));
-        if self.kept.len() < KEPT {
+        if self.kept.len() < MAX_CACHED_RULES {
             self.kept.push(entry);
             return Ok(self.kept.len() - 1);
         }
         let at = self.oldest;
         self.kept[at] = entry;
-        self.oldest = (at + 1) % KEPT;
+        self.oldest = (at + 1) % MAX_CACHED_RULES;
         Ok(at)
     }
 }
 
 /// What is answered to such a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Throttled {
+pub struct ThrottleReply {
     /// Whether it may go ahead.
     pub allowed: bool,
     /// How many a rested key may spend at once.
@@ -105,7 +105,7 @@ pub struct Throttled {
     pub reset_after: Span,
 }
 
-impl Throttled {
+impl ThrottleReply {
     fn of(decision: &Decision<'_>, rule: &Rule, quantity: u64) -> Self {
         let allowed = decision.is_allowed();
         if let Some(counted) = decision.limits().next() {
@@ -139,7 +139,7 @@ impl Throttled {
     }
 }
 
-impl Throttled {
+impl ThrottleReply {
     /// Whoever asks for nothing is limited, too, where a key has spent more than these numbers ever grant:
     /// under others, before.
     fn looked_at(mut self, rule: &Rule) -> Self {
@@ -164,8 +164,8 @@ impl<S: Store> Limiter<S> {
     /// Answers a call without waiting, if the store can or is left alone. `None`: nothing has
     /// happened, and [`throttle`](Self::throttle) is to be asked. Zero units only look.
     #[inline]
-    pub fn throttle_at_once(&self, rule: &Rule, key: Key, quantity: u64) -> Option<Throttled> {
-        self.decide_rule_at_once(rule, key, quantity, |decision| Throttled::of(decision, rule, quantity))
+    pub fn try_throttle(&self, rule: &Rule, key: Key, quantity: u64) -> Option<ThrottleReply> {
+        self.try_decide_rule(rule, key, quantity, |decision| ThrottleReply::of(decision, rule, quantity))
     }
 
     /// Answers a call.
@@ -182,15 +182,20 @@ impl<S: Store> Limiter<S> {
     /// assert!(!refused.allowed && refused.retry_after.is_some());
     /// # });
     /// ```
-    pub async fn throttle(&self, rule: &Rule, key: Key, quantity: u64) -> Throttled {
+    pub async fn throttle(&self, rule: &Rule, key: Key, quantity: u64) -> ThrottleReply {
         let decision = self.decide_rule(rule, key, quantity).await;
-        Throttled::of(&decision, rule, quantity)
+        ThrottleReply::of(&decision, rule, quantity)
     }
 
     /// Gives a key so many units back, up to its limit, and says how it stands then.
-    pub async fn throttle_back(&self, rule: &Rule, key: &Key, units: u64) -> Result<Throttled, StoreError> {
+    pub async fn throttle_refund(
+        &self,
+        rule: &Rule,
+        key: &Key,
+        units: u64,
+    ) -> Result<ThrottleReply, StoreError> {
         let outcome = self.store().adjust(rule, key.as_bytes(), Adjustment::Grant { units }).await?;
-        Ok(Throttled::counted(outcome, true, rule, 0))
+        Ok(ThrottleReply::counted(outcome, true, rule, 0))
     }
 }
 
@@ -200,16 +205,16 @@ mod tests {
 
     #[test]
     fn no_more_rules_are_kept_than_there_is_room_for() {
-        let mut throttles = Throttles::default();
+        let mut throttles = ThrottleRules::default();
         for round in 0..3 {
             for capacity in 1..100 {
                 let throttle = Throttle { capacity, count: 30, period: Span::from_secs(60) };
                 let rule = throttles.rule(throttle).unwrap();
                 assert_eq!(rule.quota.capacity(), capacity, "round {round}");
             }
-            assert_eq!(throttles.kept.len(), KEPT);
+            assert_eq!(throttles.kept.len(), MAX_CACHED_RULES);
         }
         assert!(throttles.rule(Throttle { capacity: 1, count: 0, period: Span::from_secs(1) }).is_err());
-        assert_eq!(throttles.kept.len(), KEPT);
+        assert_eq!(throttles.kept.len(), MAX_CACHED_RULES);
     }
 }

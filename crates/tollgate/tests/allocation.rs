@@ -1,4 +1,4 @@
-//! An admitted request allocates nothing between survey and decision.
+//! An admitted request allocates nothing between matching and decision.
 
 use tollgate::{Call, Limiter};
 use tollgate_testkit::{CountingAllocator, allocations};
@@ -25,7 +25,7 @@ fn an_admitted_request_allocates_nothing() {
             let decision = limiter.check(&call);
             assert!(decision.is_allowed());
             assert_eq!(decision.limits().count(), 4);
-            assert!(decision.decider().is_some());
+            assert!(decision.limiting().is_some());
         });
         assert_eq!(counted, 0, "in round {round}");
     }

@@ -46,9 +46,9 @@ fn of_several_that_refuse_the_one_to_wait_for_longest_decides() {
            - {name: hour, by: ip, bucket: 1/hour}
            - {name: second, by: ip, bucket: 1/second}",
     );
-    assert_eq!(limiter.check(&ann()).decider().unwrap().name(), "hour", "all are at zero, this one longest");
+    assert_eq!(limiter.check(&ann()).limiting().unwrap().name(), "hour", "all are at zero, this one longest");
     let refused = limiter.check(&ann());
-    assert_eq!(refused.decider().unwrap().name(), "hour");
+    assert_eq!(refused.limiting().unwrap().name(), "hour");
     assert_eq!(refused.retry_after(), Some(Span::from_hours(1)));
 }
 
@@ -56,7 +56,7 @@ fn of_several_that_refuse_the_one_to_wait_for_longest_decides() {
 fn of_an_admitted_request_the_limit_with_least_left_decides() {
     let limiter =
         limiter("limits: [{name: wide, by: ip, bucket: 100/hour}, {name: narrow, by: user, bucket: 9/hour}]");
-    assert_eq!(limiter.check(&ann()).decider().unwrap().name(), "narrow");
+    assert_eq!(limiter.check(&ann()).limiting().unwrap().name(), "narrow");
 }
 
 #[test]
@@ -64,10 +64,10 @@ fn several_windows_of_one_limit_hold_together() {
     let limiter = limiter("limits: [{name: api, by: ip, windows: [2/second, 3/hour]}]");
     assert_eq!(standing(&limiter.check(&ann())), [("api/1s", 1), ("api/1h", 2)]);
     limiter.check(&ann());
-    assert_eq!(limiter.check(&ann()).decider().unwrap().name(), "api/1s");
+    assert_eq!(limiter.check(&ann()).limiting().unwrap().name(), "api/1s");
     limiter.store().clock().advance(Span::from_secs(1));
     assert!(limiter.check(&ann()).is_allowed());
-    assert_eq!(limiter.check(&ann()).decider().unwrap().name(), "api/1h");
+    assert_eq!(limiter.check(&ann()).limiting().unwrap().name(), "api/1h");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_cost_that_can_never_pass_says_so() {
     let limiter = limiter("limits: [{by: ip, bucket: 5/hour}]");
     let never = limiter.check(&ann().cost(6));
     assert_eq!((never.is_allowed(), never.retry_after()), (false, None));
-    assert_eq!(never.decider().unwrap().outcome().verdict, Verdict::Never);
+    assert_eq!(never.limiting().unwrap().outcome().verdict, Verdict::Never);
     assert!(limiter.check(&ann().cost(5)).is_allowed());
 }
 
@@ -153,7 +153,7 @@ fn a_limit_in_shadow_mode_counts_and_refuses_nobody() {
         let decision = limiter.check(&ann());
         assert!(decision.is_allowed());
         assert_eq!(decision.limits().next().unwrap().outcome().is_admitted(), admitted);
-        assert_eq!(decision.decider().unwrap().name(), "live");
+        assert_eq!(decision.limiting().unwrap().name(), "live");
     }
 }
 

@@ -53,11 +53,11 @@ impl Subscriber for Lines {
 }
 
 /// Fails as it is told to.
-struct Failing(MemoryStore<ManualClock>, Arc<Mutex<Option<Fail>>>);
+struct FailingStore(MemoryStore<ManualClock>, Arc<Mutex<Option<Fail>>>);
 
 type Fail = fn() -> StoreError;
 
-impl Store for Failing {
+impl Store for FailingStore {
     async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
         let fail = *self.1.lock().unwrap();
         fail.map_or_else(|| Ok(self.0.decide_now(checks)), |fail| Err(fail()))
@@ -73,7 +73,7 @@ fn an_outage_is_told_when_it_begins_and_when_it_ends_and_not_for_each_request() 
     let (lines, mood) = (Lines::default(), Arc::new(Mutex::new(None)));
     let clock = ManualClock::at(Timestamp::from_secs(1_772_366_400));
     let policy = Policy::parse("limits: [{by: user, bucket: 1000/hour}]").unwrap();
-    let store = Failing(MemoryStore::with_seed(100, clock.clone(), 7), Arc::clone(&mood));
+    let store = FailingStore(MemoryStore::with_seed(100, clock.clone(), 7), Arc::clone(&mood));
     let settings = OutageSettings { keys: 64, ..OutageSettings::default() };
     let limiter = Limiter::with_store(policy, store).with_outage_on(&settings, clock.clone());
     let ask = |times: usize| {

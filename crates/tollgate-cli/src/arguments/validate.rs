@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tollgate::policy::Trap;
+use tollgate::policy::Lint;
 
 /// Checks files, and warns of what is probably not meant
 #[derive(Debug, Args)]
@@ -34,8 +34,8 @@ pub(crate) struct Validate {
     #[arg(long, value_name = "RATE")]
     pub(crate) capacity: Option<String>,
     /// Leaves out warnings of this kind; may be given several times
-    #[arg(long, value_name = "CODE", value_parser = trap)]
-    pub(crate) allow: Vec<Trap>,
+    #[arg(long, value_name = "CODE", value_parser = lint)]
+    pub(crate) allow: Vec<Lint>,
     /// A warning is a finding: exit status 1
     #[arg(long)]
     pub(crate) strict: bool,
@@ -47,17 +47,17 @@ pub(crate) struct Validate {
         long,
         value_name = "CODE",
         num_args = 0..=1,
-        value_parser = trap,
+        value_parser = lint,
         conflicts_with_all = ["files", "settings", "envoy_config", "capacity", "allow", "strict", "json"]
     )]
     #[allow(clippy::option_option, reason = "not asked, asked for all, asked for one")]
-    pub(crate) explain: Option<Option<Trap>>,
+    pub(crate) explain: Option<Option<Lint>>,
 }
 
-fn trap(code: &str) -> Result<Trap, String> {
+fn lint(code: &str) -> Result<Lint, String> {
     // As it is printed: `warning[fixed-window-alone]` is copied with its brackets.
     let bare = code.strip_prefix("warning").unwrap_or(code).trim_matches(['[', ']', ':']);
-    Trap::find(bare).ok_or_else(|| match Trap::nearest(bare) {
+    Lint::find(bare).ok_or_else(|| match Lint::nearest(bare) {
         Some(meant) => format!("no warning has this code; did you mean `{meant}`?"),
         None => "no warning has this code; `tollgate validate --explain` lists them all".to_owned(),
     })

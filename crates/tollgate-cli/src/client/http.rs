@@ -15,9 +15,9 @@ use super::url::Url;
 use crate::failure::Failure;
 use crate::io_error::{Attempt, reason};
 
-const CONNECT: Duration = Duration::from_secs(5);
-const LARGEST_HEAD: usize = 64 << 10;
-const LARGEST_BODY: usize = 8 << 20;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const MAX_HEAD_BYTES: usize = 64 << 10;
+const MAX_BODY_BYTES: usize = 8 << 20;
 
 /// A status and a body.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,12 +28,12 @@ pub(super) struct Answer {
 
 /// Why there is none.
 #[derive(Debug)]
-enum Trouble {
+enum RequestError {
     Io(io::Error),
     Odd(&'static str),
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for RequestError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
@@ -55,16 +55,16 @@ pub(super) fn ask(
     };
     let help = "is this the API of a Tollgate? `--api URL` names another, with https:// if it speaks TLS";
     answer.map_err(|trouble| match trouble {
-        Trouble::Io(error) if is_timeout(&error) => {
+        RequestError::Io(error) if is_timeout(&error) => {
             Failure::new(format_args!("{url} gave no answer within {} seconds", patience.as_secs_ceil()))
         }
-        Trouble::Io(error) => tls::explain(url, &error).unwrap_or_else(|| {
+        RequestError::Io(error) => tls::explain(url, &error).unwrap_or_else(|| {
             Failure::with_help(
                 format_args!("{url} gave no answer: {}", reason(&error, Attempt::Connect)),
                 help,
             )
         }),
-        Trouble::Odd(what) => {
+        RequestError::Odd(what) => {
             Failure::with_help(format_args!("{url} gave an answer that is not HTTP: {what}"), help)
         }
     })
@@ -85,7 +85,7 @@ fn connect(url: &Url) -> Result<TcpStream, Failure> {
     let addresses = url.authority.to_socket_addrs().map_err(|error| unreachable(&error))?;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in addresses {
-        match TcpStream::connect_timeout(&address, CONNECT) {
+        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
@@ -110,7 +110,7 @@ fn request(url: &Url, token: Option<&str>, question: &Question) -> String {
     )
 }
 
-fn exchange<S: Deadline + Read + Write>(wire: &mut Wire<S>, request: &str) -> Result<Answer, Trouble> {
+fn exchange<S: Deadline + Read + Write>(wire: &mut Wire<S>, request: &str) -> Result<Answer, RequestError> {
     wire.hurry()?;
     wire.stream.write_all(request.as_bytes())?;
     wire.stream.flush()?;
@@ -143,46 +143,48 @@ struct Head {
 }
 
 impl Head {
-    fn read<S: Deadline + Read>(wire: &mut Wire<S>) -> Result<Self, Trouble> {
-        let mut left = LARGEST_HEAD;
+    fn read<S: Deadline + Read>(wire: &mut Wire<S>) -> Result<Self, RequestError> {
+        let mut left = MAX_HEAD_BYTES;
         let first = wire.line(&mut left)?;
         let status = first.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1)?.parse().ok());
-        let status: u16 = status.ok_or(Trouble::Odd("no status line"))?;
+        let status: u16 = status.ok_or(RequestError::Odd("no status line"))?;
         let mut body = if matches!(status, 204 | 304) { Framing::Length(0) } else { Framing::UntilClosed };
         loop {
             let line = wire.line(&mut left)?;
             if line.is_empty() {
                 return Ok(Self { status, body });
             }
-            let Some((name, value)) = line.split_once(':') else { return Err(Trouble::Odd("a bad header")) };
+            let Some((name, value)) = line.split_once(':') else {
+                return Err(RequestError::Odd("a bad header"));
+            };
             if name.eq_ignore_ascii_case("transfer-encoding")
                 && value.to_ascii_lowercase().contains("chunked")
             {
                 body = Framing::Chunked;
             } else if name.eq_ignore_ascii_case("content-length") && body == Framing::UntilClosed {
-                let length = value.trim().parse().map_err(|_| Trouble::Odd("a bad length"))?;
+                let length = value.trim().parse().map_err(|_| RequestError::Odd("a bad length"))?;
                 body = Framing::Length(length);
             }
         }
     }
 }
 
-fn chunks<S: Deadline + Read>(wire: &mut Wire<S>) -> Result<Vec<u8>, Trouble> {
+fn chunks<S: Deadline + Read>(wire: &mut Wire<S>) -> Result<Vec<u8>, RequestError> {
     let mut body = Vec::new();
     loop {
-        let mut left = LARGEST_HEAD;
+        let mut left = MAX_HEAD_BYTES;
         let size = wire.line(&mut left)?;
         let size = size.split(';').next().unwrap_or_default().trim();
-        let size = usize::from_str_radix(size, 16).map_err(|_| Trouble::Odd("a bad chunk"))?;
+        let size = usize::from_str_radix(size, 16).map_err(|_| RequestError::Odd("a bad chunk"))?;
         if size == 0 {
             return Ok(body);
         }
-        if size > LARGEST_BODY - body.len() {
-            return Err(Trouble::Odd("it is too large"));
+        if size > MAX_BODY_BYTES - body.len() {
+            return Err(RequestError::Odd("it is too large"));
         }
         body.extend(wire.exactly(size)?);
         if !wire.line(&mut left)?.is_empty() {
-            return Err(Trouble::Odd("a bad chunk"));
+            return Err(RequestError::Odd("a bad chunk"));
         }
     }
 }
@@ -242,31 +244,31 @@ impl<S: Deadline + Read> Wire<S> {
         Ok(count > 0)
     }
 
-    fn line(&mut self, left: &mut usize) -> Result<String, Trouble> {
+    fn line(&mut self, left: &mut usize) -> Result<String, RequestError> {
         loop {
             let unread = &self.ahead[self.at..];
             if let Some(end) = unread.iter().position(|byte| *byte == b'\n') {
-                *left = left.checked_sub(end).ok_or(Trouble::Odd("its head is too large"))?;
+                *left = left.checked_sub(end).ok_or(RequestError::Odd("its head is too large"))?;
                 let line = String::from_utf8_lossy(&unread[..end]).trim_end_matches('\r').to_owned();
                 self.at += end + 1;
                 return Ok(line);
             }
             if unread.len() > *left {
-                return Err(Trouble::Odd("its head is too large"));
+                return Err(RequestError::Odd("its head is too large"));
             }
             if !self.more()? {
-                return Err(Trouble::Odd("it ends too early"));
+                return Err(RequestError::Odd("it ends too early"));
             }
         }
     }
 
-    fn exactly(&mut self, length: usize) -> Result<Vec<u8>, Trouble> {
-        if length > LARGEST_BODY {
-            return Err(Trouble::Odd("it is too large"));
+    fn exactly(&mut self, length: usize) -> Result<Vec<u8>, RequestError> {
+        if length > MAX_BODY_BYTES {
+            return Err(RequestError::Odd("it is too large"));
         }
         while self.ahead.len() - self.at < length {
             if !self.more()? {
-                return Err(Trouble::Odd("it ends too early"));
+                return Err(RequestError::Odd("it ends too early"));
             }
         }
         let body = self.ahead[self.at..self.at + length].to_vec();
@@ -274,10 +276,10 @@ impl<S: Deadline + Read> Wire<S> {
         Ok(body)
     }
 
-    fn rest(&mut self) -> Result<Vec<u8>, Trouble> {
+    fn rest(&mut self) -> Result<Vec<u8>, RequestError> {
         while self.more()? {
-            if self.ahead.len() - self.at > LARGEST_BODY {
-                return Err(Trouble::Odd("it is too large"));
+            if self.ahead.len() - self.at > MAX_BODY_BYTES {
+                return Err(RequestError::Odd("it is too large"));
             }
         }
         Ok(self.ahead.split_off(self.at))
@@ -289,9 +291,9 @@ mod tests {
     use super::*;
 
     /// A server that has already said everything, one byte at a time.
-    struct Said<'s>(&'s [u8]);
+    struct ScriptedServer<'s>(&'s [u8]);
 
-    impl Read for Said<'_> {
+    impl Read for ScriptedServer<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             let count = self.0.len().min(1);
             buffer[..count].copy_from_slice(&self.0[..count]);
@@ -300,7 +302,7 @@ mod tests {
         }
     }
 
-    impl Write for Said<'_> {
+    impl Write for ScriptedServer<'_> {
         fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
             Ok(buffer.len())
         }
@@ -310,18 +312,18 @@ mod tests {
         }
     }
 
-    impl Deadline for Said<'_> {
+    impl Deadline for ScriptedServer<'_> {
         fn give_up_after(&self, _: Duration) -> io::Result<()> {
             Ok(())
         }
     }
 
     fn answer(said: &str) -> Result<(u16, String), String> {
-        let mut wire = Wire::new(Said(said.as_bytes()), Span::from_secs(30));
+        let mut wire = Wire::new(ScriptedServer(said.as_bytes()), Span::from_secs(30));
         match exchange(&mut wire, "") {
             Ok(Answer { status, body }) => Ok((status, String::from_utf8(body).unwrap())),
-            Err(Trouble::Odd(what)) => Err(what.to_owned()),
-            Err(Trouble::Io(error)) => Err(error.to_string()),
+            Err(RequestError::Odd(what)) => Err(what.to_owned()),
+            Err(RequestError::Io(error)) => Err(error.to_string()),
         }
     }
 
@@ -343,7 +345,7 @@ mod tests {
 
     #[test]
     fn what_is_not_http_is_said_so_and_never_believed() {
-        let long = format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "y".repeat(LARGEST_HEAD));
+        let long = format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "y".repeat(MAX_HEAD_BYTES));
         for (said, expected) in [
             ("", "it ends too early"),
             ("SSH-2.0-OpenSSH_9.2\r\n", "no status line"),

@@ -15,7 +15,7 @@ use crate::environment::Environment;
 use crate::failure::Failure;
 
 /// For a whole exchange, unless somebody watches.
-const PATIENCE: Span = Span::from_secs(30);
+const EXCHANGE_TIMEOUT: Span = Span::from_secs(30);
 
 /// What is asked, and how its answer is known.
 pub(crate) struct Question {
@@ -50,7 +50,7 @@ impl Question {
 }
 
 /// An answer, as it came and as it was read.
-pub(crate) struct Understood {
+pub(crate) struct ParsedResponse {
     pub(crate) body: Vec<u8>,
     pub(crate) read: Value,
 }
@@ -83,7 +83,7 @@ impl Server {
         } else {
             None
         };
-        Ok(Self { url, token: token.map(str::to_owned), tls, patience: PATIENCE })
+        Ok(Self { url, token: token.map(str::to_owned), tls, patience: EXCHANGE_TIMEOUT })
     }
 
     /// The same for somebody who watches, and wants to know soon.
@@ -98,17 +98,17 @@ impl Server {
     }
 
     /// The answer, or why there is none.
-    pub(crate) fn ask(&self, question: &Question) -> Result<Understood, Failure> {
+    pub(crate) fn ask(&self, question: &Question) -> Result<ParsedResponse, Failure> {
         let answer = http::ask(&self.url, self.tls.as_ref(), self.token.as_deref(), question, self.patience)?;
         self.understood(answer, question)
     }
 
-    fn understood(&self, answer: Answer, question: &Question) -> Result<Understood, Failure> {
+    fn understood(&self, answer: Answer, question: &Question) -> Result<ParsedResponse, Failure> {
         let (url, with_token) = (&self.url, self.token.is_some());
         let Answer { status, body } = answer;
         let json: Option<Value> = serde_json::from_slice(&body).ok();
         match (status, json) {
-            (200, Some(read)) if (question.shape)(&read) => Ok(Understood { body, read }),
+            (200, Some(read)) if (question.shape)(&read) => Ok(ParsedResponse { body, read }),
             // The API never refuses by a limit; a gateway before something else does.
             (200..=299 | 429, _) => Err(Failure::with_help(
                 format_args!("{url} is not the API of a Tollgate (is this the gateway's port?)"),

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use tollgate::policy::hint;
 
 use super::report::{printable, rows, text};
-use super::server::{Question, Server, Understood};
+use super::server::{ParsedResponse, Question, Server};
 use super::url::segment;
 use crate::arguments::{Changes, Mode, Switch};
 use crate::environment::Environment;
@@ -32,7 +32,7 @@ pub(crate) fn mode(arguments: &Mode, environment: &Environment) -> Result<ExitCo
             format_args!("`tollgate mode {word} LIMIT`, or `tollgate mode {word} --all` for everything"),
         ));
     }
-    let now = Now::of(&server)?;
+    let now = CurrentModes::of(&server)?;
     let steps = if arguments.all { now.everything(to) } else { now.some(to, &arguments.limits)? };
     if steps.is_empty() {
         output::line("nothing is switched: everything is as the policy says")?;
@@ -62,7 +62,7 @@ pub(crate) fn changes(arguments: &Changes, environment: &Environment) -> Result<
     if let (Some(most), Some(all)) = (arguments.most, answer.read["changes"].as_array_mut()) {
         all.truncate(most);
         let body = answer.read.to_string().into_bytes();
-        answer = Understood { body, read: answer.read };
+        answer = ParsedResponse { body, read: answer.read };
     }
     super::print(&arguments.api, &answer, journal)?;
     Ok(ExitCode::SUCCESS)
@@ -105,7 +105,7 @@ fn standing(answer: &Value) -> String {
     let rows = rows(switched, |it| {
         if waits(it) {
             let switch = format!("(switched to {})", text(it, "switch"));
-            return [text(it, "name"), GONE.to_owned(), switch];
+            return [text(it, "name"), UNKNOWN_LIMIT_NOTE.to_owned(), switch];
         }
         [
             text(it, "name"),
@@ -117,7 +117,7 @@ fn standing(answer: &Value) -> String {
 }
 
 /// What is said of a switch that is kept for a limit that left the policy.
-const GONE: &str = "waits: the policy has no such limit";
+const UNKNOWN_LIMIT_NOTE: &str = "waits: the policy has no such limit";
 
 /// Whether a limit that is switched is not in the policy.
 fn waits(switched: &Value) -> bool {
@@ -197,14 +197,14 @@ fn strength(mode: &str) -> u8 {
 }
 
 /// How things are, before anything is switched.
-struct Now {
+struct CurrentModes {
     everything: String,
     limits: Vec<Value>,
     /// The limits that are switched, and how; also those that left the policy.
     switched: Vec<Value>,
 }
 
-impl Now {
+impl CurrentModes {
     fn of(server: &Server) -> Result<Self, Failure> {
         let mut mode = server.ask(&Question::get("/v1/mode", is_switched))?.read;
         let are_limits = |read: &Value| {
@@ -344,9 +344,9 @@ fn list(value: &Value) -> &[Value] {
 mod tests {
     use super::*;
 
-    fn now(everything: &str) -> Now {
+    fn now(everything: &str) -> CurrentModes {
         let limit = |name: &str, mode: &str, policy: &str, switched: bool| json!({"name": name, "mode": mode, "policy_mode": policy, "switched": switched});
-        Now {
+        CurrentModes {
             everything: everything.to_owned(),
             limits: vec![
                 limit("search", "enforce", "enforce", false),
@@ -361,7 +361,7 @@ mod tests {
         }
     }
 
-    fn told(steps: &[Step]) -> Vec<String> {
+    fn answered(steps: &[Step]) -> Vec<String> {
         let tell =
             |it: &Step| format!("{} {} {}", it.what(), it.to, if it.is_weaker() { "weaker" } else { "fine" });
         steps.iter().map(tell).collect()
@@ -369,20 +369,21 @@ mod tests {
 
     #[test]
     fn what_protects_less_is_known_before_it_is_done() {
-        let some =
-            |everything: &str, to, name: &str| told(&now(everything).some(to, &[name.to_owned()]).unwrap());
+        let some = |everything: &str, to, name: &str| {
+            answered(&now(everything).some(to, &[name.to_owned()]).unwrap())
+        };
         assert_eq!(some("enforce", Switch::Shadow, "search"), ["search shadow weaker"]);
         assert_eq!(some("enforce", Switch::Policy, "trial"), ["trial policy weaker"]);
         assert_eq!(some("enforce", Switch::Policy, "login"), ["login policy fine"]);
         assert_eq!(some("enforce", Switch::Shadow, "login"), ["login shadow fine"]);
-        assert_eq!(told(&now("enforce").everything(Switch::Off)), ["everything off weaker"]);
-        assert_eq!(told(&now("off").everything(Switch::Shadow)), ["everything shadow fine"]);
+        assert_eq!(answered(&now("enforce").everything(Switch::Off)), ["everything off weaker"]);
+        assert_eq!(answered(&now("off").everything(Switch::Shadow)), ["everything shadow fine"]);
     }
 
     #[test]
     fn policy_for_all_takes_every_switch_back() {
         assert_eq!(
-            told(&now("off").everything(Switch::Policy)),
+            answered(&now("off").everything(Switch::Policy)),
             ["everything enforce fine", "trial policy weaker", "login policy fine", "gone policy fine"]
         );
     }
@@ -391,7 +392,7 @@ mod tests {
     fn the_switch_of_a_limit_that_left_the_policy_can_be_taken_back_and_no_more() {
         let gone = ["gone".to_owned()];
         let steps = now("enforce").some(Switch::Policy, &gone).unwrap();
-        assert_eq!(told(&steps), ["gone policy fine"]);
+        assert_eq!(answered(&steps), ["gone policy fine"]);
         let done = json!({"name": "gone", "mode": null, "before": null, "persisted": true, "warning": null});
         let said = steps[0].sentence(&done);
         assert_eq!(said, "gone: no longer switched; the policy has no such limit; kept through restarts\n");

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use tollgate::policy::{Node, Problems, Words};
 
 use super::served_tls::{self, ServedTls};
-use super::{Reading, Token};
+use super::{LoadPhase, Token};
 use crate::failure::Failure;
 
 /// Who may use the API.
@@ -26,7 +26,7 @@ pub(crate) struct AdminSettings {
 const ADMIN: Words = Words {
     section: "`admin`",
     known: &["token_file", "read_token_file", "tls"],
-    elsewhere: &[
+    synonyms: &[
         ("token", "token_file"),
         ("password", "token_file"),
         ("secret", "token_file"),
@@ -60,7 +60,7 @@ impl AdminSettings {
     /// What is wrong with the files it names.
     pub(super) fn check_files(&self) -> Vec<Failure> {
         let token = |file: &Option<PathBuf>| {
-            file.as_deref().and_then(|it| Token::from_file(it, Reading::First).err())
+            file.as_deref().and_then(|it| Token::from_file(it, LoadPhase::First).err())
         };
         let tls = self.tls.as_ref().and_then(|it| it.load("the API", false).err());
         [token(&self.token_file), token(&self.read_token_file), tls].into_iter().flatten().collect()

@@ -4,24 +4,29 @@
 
 use std::path::Path;
 
-use tollgate::policy::Trap;
+use tollgate::policy::Lint;
 use tollgate::{Limit, Policy};
 use tollgate_envoy::{Domain, EnvoyConfig};
 
-use super::{Folder, Remark, shown};
+use super::{ConfigWarning, Folder, shown};
 
 /// As many limits are named as a person reads.
-const MOST_NAMED: usize = 10;
+const MAX_NAMED_LIMITS: usize = 10;
 
 /// Everything. None of it quotes a file.
-pub(super) fn remarks(path: &Path, folder: &Folder, config: &EnvoyConfig, policy: &Policy) -> Vec<Remark> {
+pub(super) fn remarks(
+    path: &Path,
+    folder: &Folder,
+    config: &EnvoyConfig,
+    policy: &Policy,
+) -> Vec<ConfigWarning> {
     no_files(path, folder).into_iter().chain(never_asked(config, policy)).collect()
 }
 
 /// A folder in the wrong place passes everything.
-fn no_files(path: &Path, folder: &Folder) -> Option<Remark> {
-    folder.files.is_empty().then(|| Remark::Plain {
-        code: Trap::NoEnvoyFiles,
+fn no_files(path: &Path, folder: &Folder) -> Option<ConfigWarning> {
+    folder.files.is_empty().then(|| ConfigWarning::Plain {
+        code: Lint::NoEnvoyFiles,
         messages: vec![format!(
             "{} holds no *.yaml or *.yml file, so no limit of Envoy's is in force",
             shown(path)
@@ -32,16 +37,16 @@ fn no_files(path: &Path, folder: &Folder) -> Option<Remark> {
 }
 
 /// Limits on descriptors of a domain that a file decides alone.
-fn never_asked(config: &EnvoyConfig, policy: &Policy) -> Option<Remark> {
+fn never_asked(config: &EnvoyConfig, policy: &Policy) -> Option<ConfigWarning> {
     let found = config.decided_alone(policy);
     let message = |(limit, domain): &(&Limit, &Domain)| {
         let (limit, domain, file) = (limit.name(), &domain.name, domain.file.escape_debug());
         format!("limit `{limit}` is never asked in the domain `{domain}`: {file} decides there alone")
     };
-    (!found.is_empty()).then(|| Remark::Plain {
-        code: Trap::NeverAsked,
-        messages: found.iter().take(MOST_NAMED).map(message).collect(),
-        more: found.len().saturating_sub(MOST_NAMED),
+    (!found.is_empty()).then(|| ConfigWarning::Plain {
+        code: Lint::NeverAsked,
+        messages: found.iter().take(MAX_NAMED_LIMITS).map(message).collect(),
+        more: found.len().saturating_sub(MAX_NAMED_LIMITS),
         help: "write it into that file, or send its descriptors in another domain".to_owned(),
     })
 }
@@ -50,7 +55,7 @@ fn never_asked(config: &EnvoyConfig, policy: &Policy) -> Option<Remark> {
 mod tests {
     use tollgate_testkit::Scratch;
 
-    use super::super::{Configuration, Inputs, Overlay, Reading, literal};
+    use super::super::{Configuration, Inputs, LoadPhase, Overlay, literal};
 
     fn load(files: &Scratch, limits: &str) -> Configuration {
         let set = |path: &str, value: String| Overlay {
@@ -61,7 +66,7 @@ mod tests {
         };
         let folder = literal(&files.path().display().to_string());
         let overlays = vec![set("rls.envoy_config", folder), set("limits", limits.to_owned())];
-        Inputs { overlays, ..Inputs::default() }.load(Reading::First).unwrap()
+        Inputs { overlays, ..Inputs::default() }.load(LoadPhase::First).unwrap()
     }
 
     #[test]

@@ -9,11 +9,11 @@ use crate::failure::Failure;
 use crate::io_error::{Attempt, reason};
 
 /// More than the largest policy, which has its own message for too much.
-const MOST: u64 = 9 << 20;
+const MAX_FILE_BYTES: u64 = 9 << 20;
 
 /// When a file is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reading {
+pub(crate) enum LoadPhase {
     /// At the start, from whatever can be read: `/dev/stdin`, `<(make-policy)`.
     First,
     /// While requests are served. Whoever reads also hears the signals, and must not
@@ -22,10 +22,10 @@ pub(crate) enum Reading {
 }
 
 /// The text of a file.
-pub(crate) fn read(path: &Path, reading: Reading) -> Result<String, Failure> {
+pub(crate) fn read(path: &Path, reading: LoadPhase) -> Result<String, Failure> {
     let name = shown(path);
     let is_other = |it: fs::Metadata| !it.is_file() && !it.is_dir();
-    if reading == Reading::Again && fs::metadata(path).is_ok_and(is_other) {
+    if reading == LoadPhase::Again && fs::metadata(path).is_ok_and(is_other) {
         return Err(Failure::with_help(
             format_args!("cannot read {name} again: it is a pipe or a device"),
             "put it into an ordinary file, or restart to read it",
@@ -36,7 +36,7 @@ pub(crate) fn read(path: &Path, reading: Reading) -> Result<String, Failure> {
     };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(|error| failed(&error))?;
-    file.take(MOST).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
+    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
     String::from_utf8(bytes).map_err(|error| {
         let upto = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = upto.split(|byte| *byte == b'\n').count();
@@ -45,7 +45,7 @@ pub(crate) fn read(path: &Path, reading: Reading) -> Result<String, Failure> {
 }
 
 /// The password in a file: one line, and nothing else.
-pub(crate) fn password(file: &Path, meant: &str, reading: Reading) -> Result<String, Failure> {
+pub(crate) fn password(file: &Path, meant: &str, reading: LoadPhase) -> Result<String, Failure> {
     let text = read(file, reading)?;
     let password = text.trim_end_matches(['\r', '\n']);
     if password.is_empty() {

@@ -7,15 +7,15 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::look::{Look, look};
-use super::{Reading, files, shown};
+use super::file_stamp::{FileStamp, stamp};
+use super::{LoadPhase, files, shown};
 use crate::failure::Failure;
 use crate::io_error::{Attempt, reason};
 
 /// More files than anybody writes by hand.
-const MOST_FILES: usize = 1_000;
+const MAX_FILES: usize = 1_000;
 /// All of them together.
-const MOST_BYTES: usize = 32 << 20;
+const MAX_TOTAL_BYTES: usize = 32 << 20;
 
 /// What a folder held, and how it looked just before it was read.
 #[derive(Clone, Debug)]
@@ -23,12 +23,12 @@ pub(crate) struct Folder {
     /// The name and the text of each file.
     pub(crate) files: Vec<(String, String)>,
     /// How it looked.
-    pub(crate) looks: Vec<Look>,
+    pub(crate) looks: Vec<FileStamp>,
 }
 
 impl Folder {
     /// Reads it.
-    pub(crate) fn read(folder: &Path, reading: Reading) -> Result<Self, Failure> {
+    pub(crate) fn read(folder: &Path, reading: LoadPhase) -> Result<Self, Failure> {
         // Before reading: a change while we read is then noticed after.
         let looks = look_at(folder);
         let (name, paths) = (shown(folder), list(folder));
@@ -39,19 +39,22 @@ impl Folder {
                 "`rls.envoy_config` is the folder with the *.yaml files of envoyproxy/ratelimit",
             )
         })?;
-        if paths.len() > MOST_FILES {
+        if paths.len() > MAX_FILES {
             let count = paths.len();
             return Err(Failure::with_help(
-                format_args!("{name} has {count} files: at most {MOST_FILES} are read"),
+                format_args!("{name} has {count} files: at most {MAX_FILES} are read"),
                 "several domains may stand in one folder, and all limits of a domain in one file",
             ));
         }
-        let (mut files, mut failures, mut left) = (Vec::with_capacity(paths.len()), Vec::new(), MOST_BYTES);
+        let (mut files, mut failures, mut left) =
+            (Vec::with_capacity(paths.len()), Vec::new(), MAX_TOTAL_BYTES);
         for path in paths {
             match files::read(&path, reading) {
                 Ok(text) => {
                     left = left.checked_sub(text.len()).ok_or_else(|| {
-                        Failure::new(format_args!("the files in {name} are larger than {MOST_BYTES} bytes"))
+                        Failure::new(format_args!(
+                            "the files in {name} are larger than {MAX_TOTAL_BYTES} bytes"
+                        ))
                     })?;
                     files.push((shown(&path), text));
                 }
@@ -63,9 +66,9 @@ impl Folder {
 }
 
 /// How a folder and its files look from outside.
-pub(crate) fn look_at(folder: &Path) -> Vec<Look> {
+pub(crate) fn look_at(folder: &Path) -> Vec<FileStamp> {
     let files = list(folder).unwrap_or_default();
-    std::iter::once(folder).chain(files.iter().take(MOST_FILES).map(PathBuf::as_path)).map(look).collect()
+    std::iter::once(folder).chain(files.iter().take(MAX_FILES).map(PathBuf::as_path)).map(stamp).collect()
 }
 
 /// The files that count, by name.
@@ -96,7 +99,7 @@ mod tests {
         for name in ["b.yml", "a.yaml", ".hidden.yaml", "notes.txt", "deeper.yaml/c.yaml"] {
             files.write(name, name);
         }
-        let read = Folder::read(files.path(), Reading::First).unwrap();
+        let read = Folder::read(files.path(), LoadPhase::First).unwrap();
         let names: Vec<_> = read.files.iter().map(|(name, text)| (name.ends_with(text), &**text)).collect();
         assert_eq!(names, [(true, "a.yaml"), (true, "b.yml")]);
     }
@@ -108,12 +111,12 @@ mod tests {
         for (path, expected) in
             [(file, "a.yaml: it is no folder"), (files.path().join("none"), "none: there is no such folder")]
         {
-            let said = Folder::read(&path, Reading::First).unwrap_err().to_string();
+            let said = Folder::read(&path, LoadPhase::First).unwrap_err().to_string();
             assert!(said.contains(expected) && said.contains("rls.envoy_config"), "{said}");
         }
         files.write("b.yaml", "");
         fs::write(files.path().join("b.yaml"), [0xff]).unwrap();
-        let said = Folder::read(files.path(), Reading::First).unwrap_err().to_string();
+        let said = Folder::read(files.path(), LoadPhase::First).unwrap_err().to_string();
         assert!(said.contains("b.yaml is not UTF-8: see line 1"), "{said}");
     }
 }

@@ -5,12 +5,12 @@
 //! layer can name both, so a policy that is served without the gateway is left alone.
 
 use tollgate::Policy;
-use tollgate::policy::{Credential, Document, KeySource, Limit, Missing, Mode, Node, Place, Problems, Trap};
+use tollgate::policy::{Credential, Document, KeySource, Limit, Lint, Missing, Mode, Node, Place, Problems};
 
 use super::Settings;
 
 /// Warns of claims and plans that nothing provides.
-pub(super) fn look(document: &Document, policy: &Policy, settings: &Settings, problems: &mut Problems) {
+pub(super) fn stamp(document: &Document, policy: &Policy, settings: &Settings, problems: &mut Problems) {
     if settings.gateway.address().is_none() {
         return;
     }
@@ -68,7 +68,7 @@ fn reads_a_claim(entry: &Node) -> bool {
 
 fn warn_of_claim(place: Place, effect: &str, problems: &mut Problems) {
     problems
-        .warning(Trap::UnprovidedClaim, place, "no request through the gateway has a claim: it verifies no tokens")
+        .warning(Lint::UnprovidedClaim, place, "no request through the gateway has a claim: it verifies no tokens")
         .label(effect)
         .help("count by a header that your authentication sets, such as `by: user` with `identify: {user: \"header:X-User-Id\"}`")
         .help("claims come with `POST /v1/check` or the tower layer: if all requests do, `listen: {gateway: off}` or `expect: unprovided-claim`");
@@ -86,7 +86,7 @@ fn plans(root: &Node, policy: &Policy, problems: &mut Problems) {
     let more = found.count();
     let warning = problems
         .warning(
-            Trap::UnprovidedPlan,
+            Lint::UnprovidedPlan,
             node.get("plans").unwrap_or(node).place,
             "no request through the gateway is on one of these plans: `plans.from` is missing",
         )

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tollgate::policy::{Node, Problems, Words};
 use tollgate_net::{ClientCertificates, Tls, TlsError};
 
-use super::{Reading, files, shown};
+use super::{LoadPhase, files, shown};
 use crate::failure::Failure;
 use crate::store::in_full;
 
@@ -22,7 +22,7 @@ pub(super) const fn words(section: &'static str) -> Words {
     Words {
         section,
         known: &["certificate", "key", "client_ca"],
-        elsewhere: &[
+        synonyms: &[
             ("cert", "certificate"),
             ("certificate_key", "key"),
             ("private_key", "key"),
@@ -80,5 +80,5 @@ impl ServedTls {
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, Failure> {
-    files::read(file, Reading::First).map(String::into_bytes)
+    files::read(file, LoadPhase::First).map(String::into_bytes)
 }

@@ -1,16 +1,16 @@
 //! The sections of the server: `listen`, `gateway`, `store`, `log`, `admin`, `state`, what
-//! other protocols need (`speaking`), and what is watched (`observing`).
+//! other protocols need (`protocols`), and what is watched (`observe`).
 //!
 //! Each is read with the questions that the policy asks its own sections, so an
 //! unknown word gets a suggestion here too.
 
 use std::path::PathBuf;
 
-use tollgate::policy::{Kind, Located, Node, Problems, Trap, Words};
+use tollgate::policy::{Kind, Lint, Located, Node, Problems, Words};
 use tollgate_gateway::GatewaySettings;
 
-use super::observing::{Observing, Refusals};
-use super::{AdminSettings, Listen, Reading, RespSection, RlsSection, StoreSettings};
+use super::observe::{ObserveSettings, Refusals};
+use super::{AdminSettings, Listen, LoadPhase, RespSection, RlsSection, StoreSettings};
 use crate::failure::Failure;
 use crate::state::State;
 
@@ -42,7 +42,7 @@ pub(crate) struct Settings {
     /// Where counts are kept.
     pub(crate) store: StoreSettings,
     /// What is watched, and who is told.
-    pub(crate) observing: Observing,
+    pub(crate) observing: ObserveSettings,
     /// Where switches and their journal are kept.
     pub(crate) state: Option<PathBuf>,
 }
@@ -67,15 +67,15 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-const GATEWAY: &str = "127.0.0.1:8080";
-const API: &str = "127.0.0.1:7070";
-const RLS: &str = "127.0.0.1:8081";
-const RESP: &str = "127.0.0.1:7379";
+const DEFAULT_GATEWAY_ADDRESS: &str = "127.0.0.1:8080";
+const DEFAULT_API_ADDRESS: &str = "127.0.0.1:7070";
+const DEFAULT_RLS_ADDRESS: &str = "127.0.0.1:8081";
+const DEFAULT_RESP_ADDRESS: &str = "127.0.0.1:7379";
 
 const LISTEN: Words = Words {
     section: "`listen`",
     known: &["gateway", "api", "rls", "resp"],
-    elsewhere: &[
+    synonyms: &[
         ("proxy", "gateway"),
         ("http", "gateway"),
         ("admin", "api"),
@@ -87,7 +87,7 @@ const LISTEN: Words = Words {
 const LOG: Words = Words {
     section: "`log`",
     known: &["level", "format", "refusals"],
-    elsewhere: &[
+    synonyms: &[
         ("verbosity", "level"),
         ("denials", "refusals"),
         ("limited", "refusals"),
@@ -106,10 +106,10 @@ impl Settings {
         // A section without a value is reported by the policy, which knows all sections.
         let section = |word: &str| root.get(word).filter(|node| node.kind != Kind::Null);
         let mut settings = Self {
-            gateway: Listen::On(GATEWAY.to_owned()),
-            api: Listen::On(API.to_owned()),
-            rls_listen: Listen::IfFree(RLS.to_owned()),
-            resp_listen: Listen::IfFree(RESP.to_owned()),
+            gateway: Listen::On(DEFAULT_GATEWAY_ADDRESS.to_owned()),
+            api: Listen::On(DEFAULT_API_ADDRESS.to_owned()),
+            rls_listen: Listen::IfFree(DEFAULT_RLS_ADDRESS.to_owned()),
+            resp_listen: Listen::IfFree(DEFAULT_RESP_ADDRESS.to_owned()),
             rls: section("rls").map(|node| RlsSection::read(node, problems)).unwrap_or_default(),
             resp: section("resp").map(|node| RespSection::read(node, problems)).unwrap_or_default(),
             upstreams: upstreams(root),
@@ -118,7 +118,7 @@ impl Settings {
             forwarding: GatewaySettings::read(section("gateway"), problems),
             admin: AdminSettings::default(),
             store: StoreSettings::default(),
-            observing: Observing::read(section, problems),
+            observing: ObserveSettings::read(section, problems),
             state: None,
         };
         if let Some(node) = section("listen") {
@@ -126,13 +126,13 @@ impl Settings {
         }
         if let Some(fields) = section("log").and_then(|node| node.fields(&LOG, problems)) {
             let level = fields.get("level").and_then(|node| {
-                let elsewhere =
+                let synonyms =
                     [("warning", "warn"), ("trace", "debug"), ("verbose", "debug"), ("off", "error")];
-                node.choice_known_elsewhere("`level`", &LEVELS, &elsewhere, problems)
+                node.choice_with_synonyms("`level`", &LEVELS, &synonyms, problems)
             });
             let format = fields.get("format").and_then(|node| {
-                let elsewhere = [("text", "human"), ("pretty", "human"), ("plain", "human")];
-                node.choice_known_elsewhere("`format`", &FORMATS, &elsewhere, problems)
+                let synonyms = [("text", "human"), ("pretty", "human"), ("plain", "human")];
+                node.choice_with_synonyms("`format`", &FORMATS, &synonyms, problems)
             });
             settings.level = level.map(|it| it.value).unwrap_or_default();
             settings.format = format.map(|it| it.value).unwrap_or_default();
@@ -166,11 +166,11 @@ impl Settings {
         let mut failures = self.admin.check_files();
         failures.extend(self.rls.check_files());
         failures.extend(self.resp.check_files());
-        failures.extend(self.store.load(Reading::First).err());
+        failures.extend(self.store.load(LoadPhase::First).err());
         failures.extend(self.state.as_deref().and_then(|folder| State::check(folder).err()));
         let receivers = self.observing.traces.as_ref().map(|it| &it.collector);
         for receiver in receivers.into_iter().chain(&self.observing.webhook) {
-            failures.extend(receiver.tls(Reading::First).err());
+            failures.extend(receiver.tls(LoadPhase::First).err());
         }
         if failures.is_empty() { Ok(()) } else { Err(Failure::all(&failures)) }
     }
@@ -180,8 +180,8 @@ impl Settings {
         let mut read = |word: &str, default: &str| -> Option<Located<Listen>> {
             Listen::read(fields.get(word)?, &format!("`listen.{word}`"), default, problems)
         };
-        let (gateway, api) = (read("gateway", GATEWAY), read("api", API));
-        let (rls, resp) = (read("rls", RLS), read("resp", RESP));
+        let (gateway, api) = (read("gateway", DEFAULT_GATEWAY_ADDRESS), read("api", DEFAULT_API_ADDRESS));
+        let (rls, resp) = (read("rls", DEFAULT_RLS_ADDRESS), read("resp", DEFAULT_RESP_ADDRESS));
         let all = [
             ("the gateway", gateway.as_ref()),
             ("the API", api.as_ref()),
@@ -204,7 +204,7 @@ impl Settings {
         if let Some(resp) = resp.as_ref().filter(|it| !it.value.is_private() && !self.resp.knows_callers()) {
             problems
                 .warning(
-                    Trap::OpenRedisProtocol,
+                    Lint::OpenRedisProtocol,
                     resp.place,
                     "whoever reaches the Redis protocol here can spend anybody's allowance",
                 )
@@ -241,7 +241,7 @@ impl Settings {
                 "ask callers for a certificate (`rls: {tls: {client_ca: FILE}}`), or say whether everybody may: `rls: {refunds: false}` or `true`",
             ),
         };
-        problems.warning(Trap::OpenRefunds, rls.place, message).label("other machines reach this").help(help);
+        problems.warning(Lint::OpenRefunds, rls.place, message).label("other machines reach this").help(help);
     }
 }
 
@@ -284,10 +284,13 @@ mod tests {
     #[test]
     fn everything_has_a_default() {
         let (settings, problems) = read("limits: []");
-        assert_eq!((settings.gateway.address(), settings.api.address()), (Some(GATEWAY), Some(API)));
+        assert_eq!(
+            (settings.gateway.address(), settings.api.address()),
+            (Some(DEFAULT_GATEWAY_ADDRESS), Some(DEFAULT_API_ADDRESS))
+        );
         assert_eq!((settings.level, settings.format), (Level::Info, LogFormat::Human));
-        assert_eq!(settings.rls_listen, Listen::IfFree(RLS.to_owned()));
-        assert_eq!(settings.resp_listen, Listen::IfFree(RESP.to_owned()));
+        assert_eq!(settings.rls_listen, Listen::IfFree(DEFAULT_RLS_ADDRESS.to_owned()));
+        assert_eq!(settings.resp_listen, Listen::IfFree(DEFAULT_RESP_ADDRESS.to_owned()));
         assert!(problems.is_empty(), "{problems:?}");
     }
 

@@ -17,7 +17,7 @@ use tollgate::{OutageSettings, Span};
 use tollgate_redis::{RedisSettings, SettingsError};
 
 use self::values::{deadline, or_off, prefix, share};
-use super::{Reading, files, shown};
+use super::{LoadPhase, files, shown};
 use crate::failure::Failure;
 
 /// Where counts are kept, as written.
@@ -44,7 +44,7 @@ pub(crate) struct RedisSection {
 const STORE: Words = Words {
     section: "`store`",
     known: &["url", "password_file", "ca", "deadline", "deny_cache", "prefix", "outage"],
-    elsewhere: &[
+    synonyms: &[
         ("urls", "url"),
         ("uri", "url"),
         ("address", "url"),
@@ -72,7 +72,7 @@ const STORE: Words = Words {
 const OUTAGE: Words = Words {
     section: "`outage`",
     known: &["failures", "share", "grace"],
-    elsewhere: &[
+    synonyms: &[
         ("after", "failures"),
         ("threshold", "failures"),
         ("percent", "share"),
@@ -81,11 +81,11 @@ const OUTAGE: Words = Words {
 };
 
 /// A store that takes longer has given no answer: requests wait for it.
-const LONGEST_DEADLINE: Span = Span::from_secs(10);
+const MAX_DEADLINE: Span = Span::from_secs(10);
 /// A refusal that another node has lifted is not remembered for longer.
-const LONGEST_DENY_CACHE: Span = Span::from_secs(60);
+const MAX_DENY_CACHE: Span = Span::from_secs(60);
 /// No Redis has more.
-const HIGHEST_DATABASE: i64 = 0x7fff_ffff;
+const MAX_DATABASE: i64 = 0x7fff_ffff;
 const CHOICES: &str =
     "it is `memory`, a URL such as redis://127.0.0.1:6379, a list of those, or a map with `url`";
 
@@ -96,14 +96,14 @@ impl StoreSettings {
             Kind::Map(_) => node.fields(&STORE, problems).and_then(|it| RedisSection::read(&it, problems)),
             _ if node.text() == Some("memory") => None,
             _ => {
-                redis(node, problems).map(RedisSection::new).inspect(|it| it.demand_password(node, problems))
+                redis(node, problems).map(RedisSection::new).inspect(|it| it.require_password(node, problems))
             }
         };
         section.map_or(Self::Memory, |section| Self::Redis(Box::new(section)))
     }
 
     /// The settings with what stands in files of its own; `None`: in memory.
-    pub(crate) fn load(&self, reading: Reading) -> Result<Option<RedisSettings>, Failure> {
+    pub(crate) fn load(&self, reading: LoadPhase) -> Result<Option<RedisSettings>, Failure> {
         let Self::Redis(section) = self else { return Ok(None) };
         let mut settings = section.settings.clone();
         if let Some(file) = &section.password_file {
@@ -165,11 +165,11 @@ impl RedisSection {
         };
         self.password_file = path("password_file", problems);
         self.ca = path("ca", problems);
-        let range = Span::from_millis(1)..=LONGEST_DEADLINE;
+        let range = Span::from_millis(1)..=MAX_DEADLINE;
         let deadline = fields.get("deadline").and_then(|node| deadline(node, range, problems));
         self.settings.deadline = deadline.unwrap_or(self.settings.deadline);
         if let Some(node) = fields.get("deny_cache") {
-            let range = Span::from_millis(1)..=LONGEST_DENY_CACHE;
+            let range = Span::from_millis(1)..=MAX_DENY_CACHE;
             self.settings.deny_cache = or_off(node, "`deny_cache`", range, problems).unwrap_or_default();
         }
         if let Some(prefix) = fields.get("prefix").and_then(|node| prefix(node, problems)) {
@@ -197,12 +197,12 @@ impl RedisSection {
                 .help("TLS is spoken with `rediss://`; without it, leave `ca` out");
         }
         if !fields.mentions("password_file") {
-            self.demand_password(url, problems);
+            self.require_password(url, problems);
         }
     }
 
     /// A user alone is nobody to Redis.
-    fn demand_password(&self, url: &Node, problems: &mut Problems) {
+    fn require_password(&self, url: &Node, problems: &mut Problems) {
         if self.settings.username.is_some() && self.settings.password.is_none() {
             problems
                 .error(url.items().first().unwrap_or(url).place, "the URL names a user and no password")
@@ -243,7 +243,7 @@ fn redis(node: &Node, problems: &mut Problems) -> Option<RedisSettings> {
         urls.push(text);
     }
     match RedisSettings::parse(&urls) {
-        Ok(settings) if settings.database > HIGHEST_DATABASE => {
+        Ok(settings) if settings.database > MAX_DATABASE => {
             problems
                 .error(node.place, format!("there is no database {}", settings.database))
                 .help("Redis has 0 to 15, unless it was told otherwise: redis://HOST:6379/0");
@@ -269,10 +269,10 @@ fn redis(node: &Node, problems: &mut Problems) -> Option<RedisSettings> {
 
 /// A word where a URL should be.
 fn not_a_url(node: &Node, text: &str, problems: &mut Problems) {
-    const LOCAL: &str = "redis://127.0.0.1:6379";
+    const DEFAULT_REDIS_URL: &str = "redis://127.0.0.1:6379";
     let meant = match text.to_ascii_lowercase().as_str() {
         "memory" => Some("store: memory".to_owned()),
-        "redis" | "valkey" => Some(LOCAL.to_owned()),
+        "redis" | "valkey" => Some(DEFAULT_REDIS_URL.to_owned()),
         "localhost" => Some("redis://localhost:6379".to_owned()),
         "ram" | "local" | "in-memory" | "in_memory" | "none" | "off" => Some("memory".to_owned()),
         _ => nearest(text, ["memory"]).map(str::to_owned),
@@ -284,7 +284,7 @@ fn not_a_url(node: &Node, text: &str, problems: &mut Problems) {
     problem.help(CHOICES);
 }
 
-fn certificates(file: &Path, reading: Reading) -> Result<Vec<u8>, Failure> {
+fn certificates(file: &Path, reading: LoadPhase) -> Result<Vec<u8>, Failure> {
     let text = files::read(file, reading)?;
     if !text.contains("-----BEGIN CERTIFICATE-----") {
         return Err(Failure::with_help(
@@ -447,7 +447,7 @@ mod tests {
         let file = |name: &str, text: &str| files.write(name, text).display().to_string();
         let load = |section: &str| match read(&format!("store: {{url: 'rediss://h', {section}}}"))
             .0
-            .load(Reading::First)
+            .load(LoadPhase::First)
         {
             Ok(settings) => {
                 let settings = settings.unwrap();
@@ -469,6 +469,6 @@ mod tests {
             let told = load(&section);
             assert!(told.starts_with("error: ") && told.contains(expected), "{section}: {told}");
         }
-        assert_eq!(StoreSettings::Memory.load(Reading::First), Ok(None));
+        assert_eq!(StoreSettings::Memory.load(LoadPhase::First), Ok(None));
     }
 }

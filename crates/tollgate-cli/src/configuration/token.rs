@@ -6,13 +6,13 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::{Reading, Settings, files, shown};
+use super::{LoadPhase, Settings, files, shown};
 use crate::failure::Failure;
 
 /// Shorter ones can be guessed.
-const SHORTEST: usize = 16;
+const MIN_TOKEN_BYTES: usize = 16;
 /// Longer ones do not fit the headers that callers may send.
-const LONGEST: usize = 4096;
+const MAX_TOKEN_BYTES: usize = 4096;
 
 /// What callers of the API must know. Never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Tokens {
     pub(crate) fn load(
         settings: &Settings,
         variables: &Variables,
-        reading: Reading,
+        reading: LoadPhase,
     ) -> Result<Self, Failure> {
         let token = |text: &Option<String>, name: &str, file: &Option<PathBuf>| match (text, file) {
             (Some(text), _) => Token::new(text, name).map(Some),
@@ -92,7 +92,7 @@ impl Token {
     }
 
     /// The one in this file.
-    pub(super) fn from_file(file: &Path, reading: Reading) -> Result<Self, Failure> {
+    pub(super) fn from_file(file: &Path, reading: LoadPhase) -> Result<Self, Failure> {
         Self::new(&files::read(file, reading)?, &format!("the token file {}", shown(file)))
     }
 
@@ -102,9 +102,11 @@ impl Token {
         if text.is_empty() {
             return Err(Failure::with_help(format_args!("{what} is empty"), make));
         }
-        if !(SHORTEST..=LONGEST).contains(&text.len()) {
-            let message =
-                format!("{what} holds {} characters: a token has {SHORTEST} to {LONGEST}", text.len());
+        if !(MIN_TOKEN_BYTES..=MAX_TOKEN_BYTES).contains(&text.len()) {
+            let message = format!(
+                "{what} holds {} characters: a token has {MIN_TOKEN_BYTES} to {MAX_TOKEN_BYTES}",
+                text.len()
+            );
             return Err(Failure::with_help(message, make));
         }
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {

@@ -4,7 +4,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The most bytes that wait. As many again may be with whoever writes them.
-const MOST: usize = 4 << 20;
+const MAX_QUEUED_BYTES: usize = 4 << 20;
 
 /// Lines that wait to be written.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ impl Queue {
     /// Takes a line if there is room, and counts it if not. Never waits.
     pub(super) fn add(&self, line: &[u8]) {
         let mut state = self.lock();
-        if state.waiting.len() + line.len() > MOST {
+        if state.waiting.len() + line.len() > MAX_QUEUED_BYTES {
             state.dropped += 1;
             return;
         }
@@ -86,13 +86,13 @@ mod tests {
     #[test]
     fn nobody_waits_for_a_reader_and_what_does_not_fit_is_counted() {
         let (queue, line) = (Queue::default(), [b'x'; 1024]);
-        for _ in 0..MOST / 1024 + 3 {
+        for _ in 0..MAX_QUEUED_BYTES / 1024 + 3 {
             queue.add(&line);
         }
         assert_eq!(queue.dropped(), 3);
         let mut lines = Vec::new();
         queue.take(&mut lines);
-        assert_eq!(lines.len(), MOST);
+        assert_eq!(lines.len(), MAX_QUEUED_BYTES);
         queue.add(&line);
         assert_eq!(queue.dropped(), 3, "there is room again");
     }

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
     use tollgate::{Limiter, Policy, Timestamp};
     use tollgate_http::SharedLimiter;
-    use tollgate_server::{Role, Switchboard, Target, Who};
+    use tollgate_server::{Actor, ModeOverrides, Role, Target};
 
     #[test]
     fn each_live_switch_is_named_with_what_the_file_says() {
@@ -65,10 +65,10 @@ mod tests {
             let limit = |name: &str| format!("{{name: {name}, by: ip, bucket: 1/s, mode: {mode}}}");
             Policy::parse(&format!("limits: [{}, {}]", limit("search"), limit("login"))).unwrap()
         };
-        let switches = Switchboard::new(SharedLimiter::from(Limiter::new(file("enforce"))));
+        let switches = ModeOverrides::new(SharedLimiter::from(Limiter::new(file("enforce"))));
         let (by, reason) = (String::new(), String::new());
         let at = Timestamp::from_secs(1);
-        let who = Who { by, reason, role: Role::Admin, peer: None, certificate: None, at };
+        let who = Actor { by, reason, role: Role::Admin, peer: None, certificate: None, at };
         assert_eq!(in_words(&switches.modes()), None);
         switches.switch(Target::Limit("search"), Switch::Shadow, &who).unwrap();
         assert_eq!(

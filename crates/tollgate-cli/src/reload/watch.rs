@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use crate::configuration::{Look, look, look_at_folder};
+use crate::configuration::{FileStamp, stamp, stamp_folder};
 
 /// Looks at files.
 #[derive(Debug)]
@@ -15,21 +15,21 @@ pub(crate) struct Watch {
     /// All that count in it are looked at, those too that are new.
     folder: Option<PathBuf>,
     /// As they were when they were last read.
-    read: Vec<Look>,
+    read: Vec<FileStamp>,
     /// As they were at the last look.
-    last: Vec<Look>,
+    last: Vec<FileStamp>,
 }
 
 impl Watch {
     /// Begins; to be called before the files are first read, or a change in
     /// between would go unnoticed.
     pub(crate) fn new(files: Vec<PathBuf>) -> Self {
-        let looks: Vec<_> = files.iter().map(|it| look(it)).collect();
+        let looks: Vec<_> = files.iter().map(|it| stamp(it)).collect();
         Self { files, folder: None, read: looks.clone(), last: looks }
     }
 
     /// Looks at a folder as well, which looked so just before it was read.
-    pub(crate) fn add_folder(&mut self, folder: PathBuf, looks: Vec<Look>) {
+    pub(crate) fn add_folder(&mut self, folder: PathBuf, looks: Vec<FileStamp>) {
         self.read.extend(looks.iter().cloned());
         self.last.extend(looks);
         self.folder = Some(folder);
@@ -37,22 +37,22 @@ impl Watch {
 
     /// Looks again: whether something has changed and come to rest. Says so once.
     pub(crate) fn has_changed(&mut self) -> bool {
-        let now = self.look();
+        let now = self.stamp();
         self.settle(now)
     }
 
     /// The files are being read for another reason.
     pub(crate) fn reading(&mut self) {
-        self.read = self.look();
+        self.read = self.stamp();
         self.last.clone_from(&self.read);
     }
 
-    fn look(&self) -> Vec<Look> {
-        let folder = self.folder.iter().flat_map(|it| look_at_folder(it));
-        self.files.iter().map(|it| look(it)).chain(folder).collect()
+    fn stamp(&self) -> Vec<FileStamp> {
+        let folder = self.folder.iter().flat_map(|it| stamp_folder(it));
+        self.files.iter().map(|it| stamp(it)).chain(folder).collect()
     }
 
-    fn settle(&mut self, now: Vec<Look>) -> bool {
+    fn settle(&mut self, now: Vec<FileStamp>) -> bool {
         let at_rest = now == self.last;
         self.last = now;
         let changed = at_rest && self.last != self.read;
@@ -70,7 +70,7 @@ mod tests {
     use std::os::unix::fs::symlink;
     use tollgate_testkit::Scratch;
 
-    fn size(length: u64) -> Vec<Look> {
+    fn size(length: u64) -> Vec<FileStamp> {
         vec![Some((PathBuf::new(), 0, 0, 0, 0, length))]
     }
 
@@ -124,7 +124,7 @@ mod tests {
         files.write("a.yaml", "a");
         let folder = files.path().to_owned();
         let mut watch = Watch::new(Vec::new());
-        watch.add_folder(folder.clone(), look_at_folder(&folder));
+        watch.add_folder(folder.clone(), stamp_folder(&folder));
         assert!(!watch.has_changed() && !watch.has_changed());
         for change in 0..3 {
             match change {

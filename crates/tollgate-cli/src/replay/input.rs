@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate::{Clock as _, Span, SystemClock, Timestamp};
 use tollgate_sim::Entry;
-use tollgate_sim::log::{Fields, Format, Input, Log, Met, Reading, Requests, Skipped, Tally};
+use tollgate_sim::log::{FieldUsage, Fields, Format, Input, Log, ReadOptions, Requests, SkippedLine, Tally};
 
 use crate::arguments::LogReading;
 use crate::client::printable;
@@ -22,8 +22,8 @@ use crate::output;
 use crate::top::number;
 
 /// What the flags say about how logs are read.
-fn meant(typed: &LogReading) -> Result<Reading, Failure> {
-    let mut reading = Reading::default().fields(Fields::parse(&typed.fields).map_err(Failure::new)?);
+fn meant(typed: &LogReading) -> Result<ReadOptions, Failure> {
+    let mut reading = ReadOptions::default().fields(Fields::parse(&typed.fields).map_err(Failure::new)?);
     if let Some(format) = &typed.format {
         reading = reading.format(format.parse().map_err(Failure::new)?);
     }
@@ -37,7 +37,7 @@ fn meant(typed: &LogReading) -> Result<Reading, Failure> {
 }
 
 /// Opens all of them before anything is read: a name that is wrong costs no time.
-pub(crate) fn open(logs: &[PathBuf], typed: &LogReading) -> Result<Opened, Failure> {
+pub(crate) fn open(logs: &[PathBuf], typed: &LogReading) -> Result<OpenLogs, Failure> {
     let reading = meant(typed)?;
     let (mut inputs, mut size) = (Vec::with_capacity(logs.len()), Some(0));
     // By what it is, not by its name: `./a.log` and a link to it are the same log.
@@ -67,7 +67,7 @@ pub(crate) fn open(logs: &[PathBuf], typed: &LogReading) -> Result<Opened, Failu
         Failure::new(format_args!("cannot start to read the logs: {}", reason(&error, Attempt::Other)))
     })?;
     let is_shown = !typed.quiet && io::stderr().is_terminal();
-    Ok(Opened { log, met: Met::of(&reading), progress: is_shown.then(|| Progress::new(size)) })
+    Ok(OpenLogs { log, met: FieldUsage::of(&reading), progress: is_shown.then(|| Progress::new(size)) })
 }
 
 /// What to say of a log that has lines, and not one of them is a request: whoever named the wrong file would otherwise
@@ -111,20 +111,20 @@ fn one(path: &Path) -> Result<(Input, Option<Metadata>), Failure> {
 }
 
 /// Logs under way. Shows how far they are, on a terminal.
-pub(crate) struct Opened {
+pub(crate) struct OpenLogs {
     log: Log,
-    met: Met,
+    met: FieldUsage,
     progress: Option<Progress>,
 }
 
-impl Opened {
+impl OpenLogs {
     /// What to tell of the fields that flags name.
     pub(crate) fn notes(&self) -> Vec<String> {
         self.met.notes()
     }
 }
 
-impl Requests for Opened {
+impl Requests for OpenLogs {
     fn next(&mut self, entry: &mut Entry) -> io::Result<bool> {
         let next = self.log.next(entry);
         if matches!(next, Ok(true)) {
@@ -145,16 +145,16 @@ impl Requests for Opened {
         self.log.tally()
     }
 
-    fn first_skipped(&self) -> Option<&Skipped> {
+    fn first_skipped(&self) -> Option<&SkippedLine> {
         self.log.first_skipped()
     }
 }
 
 /// Requests between two looks at the clock.
-const STRIDE: u32 = 4_096;
+const REQUESTS_PER_REDRAW_CHECK: u32 = 4_096;
 
 /// How often the line is drawn anew.
-const PAUSE: Span = Span::from_micros(100_000);
+const REDRAW_INTERVAL: Span = Span::from_micros(100_000);
 
 /// A line on standard error that is drawn over and over, and gone at the end.
 struct Progress {
@@ -176,12 +176,12 @@ impl Progress {
 
     fn tick(&mut self, tally: impl FnOnce() -> Tally) {
         self.ticks += 1;
-        if self.ticks < STRIDE {
+        if self.ticks < REQUESTS_PER_REDRAW_CHECK {
             return;
         }
         self.ticks = 0;
         let now = self.clock.now();
-        if now.since(self.drawn) >= PAUSE {
+        if now.since(self.drawn) >= REDRAW_INTERVAL {
             self.drawn = now;
             let line = line(&tally(), self.size, now.since(self.start));
             self.draw(&line);
@@ -206,7 +206,7 @@ impl Drop for Progress {
 
 /// `[========>           ]  42 %  1,234,567 lines  2,345,678 lines/s  0:12 left`.
 fn line(tally: &Tally, size: Option<u64>, elapsed: Span) -> String {
-    const BAR: u64 = 20;
+    const BAR_WIDTH: u64 = 20;
     let micros = elapsed.as_micros().max(1);
     let over = |part: u64, whole: u64, of: u64| {
         u64::try_from(u128::from(part) * u128::from(of) / u128::from(whole.max(1))).unwrap_or(u64::MAX)
@@ -216,14 +216,14 @@ fn line(tally: &Tally, size: Option<u64>, elapsed: Span) -> String {
     let Some(size) = size.filter(|size| *size > 0) else { return counts };
     // A file that grows meanwhile does not go beyond its end.
     let bytes = tally.bytes.min(size);
-    let filled = usize::try_from(over(bytes, size, BAR)).unwrap_or(0);
+    let filled = usize::try_from(over(bytes, size, BAR_WIDTH)).unwrap_or(0);
     let bar = format!("{:=<filled$}>", "");
     let left = over(size - bytes, bytes, micros) / 1_000_000;
     format!(
         "[{bar:<width$}] {:>3} %  {counts}  {} left",
         over(bytes, size, 100),
         clock_like(left),
-        width = usize::try_from(BAR).unwrap_or(0) + 1
+        width = usize::try_from(BAR_WIDTH).unwrap_or(0) + 1
     )
 }
 

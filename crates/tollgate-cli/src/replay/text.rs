@@ -1,25 +1,25 @@
 //! A report for people: what matters first, no wider than 100 columns.
 //!
 //! - `limit`: one limit. `comparison`: one policy beside the first.
-//! - `figures`: numbers, bars and rows of blocks.
+//! - `numbers`: numbers, bars and rows of blocks.
 //!
 //! Not here: the numbers (`tollgate_sim::replay::Report`), the page (`tollgate_sim::page`).
 
 mod comparison;
-mod figures;
 mod limit;
+mod numbers;
 
 use std::fmt::Write as _;
 
 use tollgate_sim::replay::{PolicyReport, Report, TopKey};
 
-use self::figures::{cells_in_a_block, counted, number, share, stretch, strip};
+use self::numbers::{cells_in_a_block, counted, number, share, stretch, strip};
 use crate::client::printable;
 
 /// How wide a row of blocks is at most.
-const STRIP: usize = 72;
+const MAX_STRIP_WIDTH: usize = 72;
 /// How much of a key or a path is shown.
-const KEY: usize = 48;
+const MAX_KEY_CHARS: usize = 48;
 
 /// What may be coloured.
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +122,8 @@ fn all_limits(policy: &PolicyReport, style: Style, out: &mut String) {
     }
     let _never = writeln!(out);
     when(&policy.heat, style, out);
-    let whom: Vec<_> = policy.top_clients.iter().take(3).map(|top| cut(&printable(&top.key), KEY)).collect();
+    let whom: Vec<_> =
+        policy.top_clients.iter().take(3).map(|top| cut(&printable(&top.key), MAX_KEY_CHARS)).collect();
     if !whom.is_empty() {
         let _never = writeln!(out, "  who    mostly {}", whom.join(", "));
     }
@@ -131,8 +132,8 @@ fn all_limits(policy: &PolicyReport, style: Style, out: &mut String) {
 /// A row of blocks, and how long each is.
 fn when(heat: &tollgate_sim::replay::Heat, style: Style, out: &mut String) {
     let cells = heat.requests.len();
-    let each = heat.step * cells_in_a_block(cells, STRIP);
-    let row = strip(&heat.requests, &heat.refused, STRIP);
+    let each = heat.step * cells_in_a_block(cells, MAX_STRIP_WIDTH);
+    let row = strip(&heat.requests, &heat.refused, MAX_STRIP_WIDTH);
     let _never = writeln!(
         out,
         "  when   {}  {}",
@@ -143,7 +144,7 @@ fn when(heat: &tollgate_sim::replay::Heat, style: Style, out: &mut String) {
 
 /// Who, each with its share of its own traffic.
 fn who(top: &[TopKey], style: Style, out: &mut String) {
-    let shown: Vec<_> = top.iter().map(|it| (cut(&printable(&it.key), KEY), it)).collect();
+    let shown: Vec<_> = top.iter().map(|it| (cut(&printable(&it.key), MAX_KEY_CHARS), it)).collect();
     let widest = shown.iter().map(|(key, _)| key.chars().count()).max().unwrap_or(0);
     for (place, (key, it)) in shown.iter().enumerate() {
         let label = if place == 0 { "who" } else { "" };

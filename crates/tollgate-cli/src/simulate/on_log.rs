@@ -4,7 +4,7 @@ use tollgate_sim::Entry;
 use tollgate_sim::log::Requests as _;
 use tollgate_sim::simulate::OnLog;
 
-use super::{Report, asked};
+use super::{Report, options};
 use crate::arguments::Simulate;
 use crate::failure::Failure;
 use crate::replay::input;
@@ -12,8 +12,8 @@ use crate::replay::input;
 pub(super) fn report(arguments: &Simulate) -> Result<Report, Failure> {
     let by = arguments.by.as_deref().unwrap_or("ip");
     let (mut contestants, mut notes) = (Vec::new(), Vec::new());
-    for rate in asked::rates(arguments) {
-        let (made, left_out) = asked::contestants(arguments, &rate, by)?;
+    for rate in options::rates(arguments) {
+        let (made, left_out) = options::contestants(arguments, &rate, by)?;
         let rate = made.first().map(|it| it.rate.to_string()).unwrap_or_default();
         notes.extend(left_out.into_iter().map(|note| (rate.clone(), note)));
         contestants.extend(made);

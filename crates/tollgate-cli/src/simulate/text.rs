@@ -11,7 +11,7 @@ use super::LogRead;
 use crate::client::in_words;
 
 /// Between two columns.
-const GAP: &str = "  ";
+const COLUMN_GAP: &str = "  ";
 
 /// What was read.
 pub(super) fn log(log: &LogRead) -> String {
@@ -65,7 +65,7 @@ pub(super) fn round(round: &Round, width: usize) -> String {
         out.push('\n');
         for it in &round.algorithms {
             let name = it.algorithm.word();
-            out.push_str(&folded(&format!("{name:<14}{GAP}"), &it.words, width));
+            out.push_str(&folded(&format!("{name:<14}{COLUMN_GAP}"), &it.words, width));
         }
     }
     for note in &round.notes {
@@ -144,13 +144,13 @@ fn table(algorithms: &[AlgorithmReport], columns: &[Column<'_>]) -> String {
     let widths: Vec<_> = (0..columns.len()).map(width).collect();
     let mut out = format!("{:first$}", "");
     for ((heading, _), width) in columns.iter().zip(&widths) {
-        let _never = write!(out, "{GAP}{heading:>width$}");
+        let _never = write!(out, "{COLUMN_GAP}{heading:>width$}");
     }
     out.push('\n');
     for (it, row) in algorithms.iter().zip(&cells) {
         let _never = write!(out, "{:first$}", name(it));
         for (cell, width) in row.iter().zip(&widths) {
-            let _never = write!(out, "{GAP}{cell:>width$}");
+            let _never = write!(out, "{COLUMN_GAP}{cell:>width$}");
         }
         out.push('\n');
     }

@@ -1,8 +1,8 @@
 //! What the store in Redis has done, as metrics.
 
 use tollgate::Store;
-use tollgate_watch::Exposition;
-use tollgate_watch::MetricKind::{Counter, Gauge};
+use tollgate_telemetry::Exposition;
+use tollgate_telemetry::MetricKind::{Counter, Gauge};
 
 use super::AnyStore;
 

@@ -14,19 +14,19 @@ use crate::failure::Failure;
 use crate::io_error::{Attempt, reason};
 
 /// How a file of tests ends.
-const ENDINGS: [&str; 2] = [".test.yaml", ".test.yml"];
+const TEST_SUFFIXES: [&str; 2] = [".test.yaml", ".test.yml"];
 /// How a policy does.
-const POLICY_ENDINGS: [&str; 2] = [".yaml", ".yml"];
+const POLICY_SUFFIXES: [&str; 2] = [".yaml", ".yml"];
 /// Folders of tools, full of files that nobody wrote.
-const NOT_OURS: [&str; 2] = ["node_modules", "target"];
+const IGNORED_FOLDERS: [&str; 2] = ["node_modules", "target"];
 /// Deeper than anybody nests folders.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 /// More than anybody writes.
-const MOST_FILES: usize = 10_000;
+const MAX_FILES: usize = 10_000;
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum TestFiles {
     /// A file of tests.
     Tests(PathBuf),
     /// A policy that was named, whose tests are to be found.
@@ -34,7 +34,7 @@ pub(super) enum Found {
 }
 
 /// What the paths stand for, each once; without any, this folder.
-pub(super) fn find(paths: &[PathBuf]) -> Result<Vec<Found>, Failure> {
+pub(super) fn find(paths: &[PathBuf]) -> Result<Vec<TestFiles>, Failure> {
     let here = [PathBuf::from(".")];
     let (mut found, mut failures) = (Vec::new(), Vec::new());
     for path in if paths.is_empty() { &here[..] } else { paths } {
@@ -48,18 +48,22 @@ pub(super) fn find(paths: &[PathBuf]) -> Result<Vec<Found>, Failure> {
     }
     let mut known = HashSet::new();
     found.retain(|it| {
-        let (Found::Tests(path) | Found::Policy(path)) = it;
+        let (TestFiles::Tests(path) | TestFiles::Policy(path)) = it;
         known.insert(fs::canonicalize(path).unwrap_or_else(|_| path.clone()))
     });
     Ok(found)
 }
 
-fn find_one(path: &Path) -> Result<Vec<Found>, Failure> {
+fn find_one(path: &Path) -> Result<Vec<TestFiles>, Failure> {
     if !path.is_dir() {
-        return Ok(vec![if is_tests(path) { Found::Tests(path.into()) } else { Found::Policy(path.into()) }]);
+        return Ok(vec![if is_tests(path) {
+            TestFiles::Tests(path.into())
+        } else {
+            TestFiles::Policy(path.into())
+        }]);
     }
     let mut files = Vec::new();
-    collect(path, DEEPEST, &mut files).map_err(|error| {
+    collect(path, MAX_DEPTH, &mut files).map_err(|error| {
         Failure::new(format_args!("cannot look through {}: {}", shown(path), reason(&error, Attempt::List)))
     })?;
     if files.is_empty() {
@@ -71,7 +75,7 @@ fn find_one(path: &Path) -> Result<Vec<Found>, Failure> {
     files.sort();
     Ok(files
         .into_iter()
-        .map(|it| Found::Tests(it.strip_prefix(".").map(Path::to_owned).unwrap_or(it)))
+        .map(|it| TestFiles::Tests(it.strip_prefix(".").map(Path::to_owned).unwrap_or(it)))
         .collect())
 }
 
@@ -79,7 +83,9 @@ fn collect(folder: &Path, levels: usize, files: &mut Vec<PathBuf>) -> io::Result
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let (path, name) = (entry.path(), entry.file_name());
-        if name.as_encoded_bytes().starts_with(b".") || NOT_OURS.iter().any(|it| name == OsStr::new(it)) {
+        if name.as_encoded_bytes().starts_with(b".")
+            || IGNORED_FOLDERS.iter().any(|it| name == OsStr::new(it))
+        {
             continue;
         }
         if entry.file_type()?.is_dir() {
@@ -89,15 +95,15 @@ fn collect(folder: &Path, levels: usize, files: &mut Vec<PathBuf>) -> io::Result
         } else if is_tests(&path) && !path.is_dir() {
             files.push(path);
         }
-        if files.len() > MOST_FILES {
-            return Err(io::Error::other(format!("more than {MOST_FILES} files of tests")));
+        if files.len() > MAX_FILES {
+            return Err(io::Error::other(format!("more than {MAX_FILES} files of tests")));
         }
     }
     Ok(())
 }
 
 fn is_tests(path: &Path) -> bool {
-    stem(path, &ENDINGS).is_some()
+    stem(path, &TEST_SUFFIXES).is_some()
 }
 
 /// The file's name without its ending, if it has one of these.
@@ -108,14 +114,17 @@ fn stem<'p>(path: &'p Path, endings: &[&str]) -> Option<&'p str> {
 
 /// The file of tests beside a policy, if there is one.
 pub(super) fn tests_of(policy: &Path) -> Option<PathBuf> {
-    let stem = stem(policy, &POLICY_ENDINGS)?;
-    ENDINGS.iter().map(|ending| policy.with_file_name(format!("{stem}{ending}"))).find(|it| it.is_file())
+    let stem = stem(policy, &POLICY_SUFFIXES)?;
+    TEST_SUFFIXES
+        .iter()
+        .map(|ending| policy.with_file_name(format!("{stem}{ending}")))
+        .find(|it| it.is_file())
 }
 
 /// How the file of tests beside a policy would be called.
 pub(super) fn tests_name(policy: &Path) -> String {
-    let stem = stem(policy, &POLICY_ENDINGS).unwrap_or("policy");
-    shown(&policy.with_file_name(format!("{stem}{}", ENDINGS[0])))
+    let stem = stem(policy, &POLICY_SUFFIXES).unwrap_or("policy");
+    shown(&policy.with_file_name(format!("{stem}{}", TEST_SUFFIXES[0])))
 }
 
 /// The policy beside a file of tests: the one it names, or the one of the same name.
@@ -123,8 +132,8 @@ pub(super) fn policy_of(tests: &Path, named: Option<&str>) -> Result<PathBuf, Fa
     if let Some(named) = named {
         return Ok(tests.with_file_name("").join(named));
     }
-    let stem = stem(tests, &ENDINGS).unwrap_or("policy");
-    let mut beside = POLICY_ENDINGS.iter().map(|ending| tests.with_file_name(format!("{stem}{ending}")));
+    let stem = stem(tests, &TEST_SUFFIXES).unwrap_or("policy");
+    let mut beside = POLICY_SUFFIXES.iter().map(|ending| tests.with_file_name(format!("{stem}{ending}")));
     beside.find(|it| it.is_file()).ok_or_else(|| {
         Failure::with_help(
             format_args!("{} has no policy: there is no {stem}.yaml beside it", shown(tests)),
@@ -157,8 +166,8 @@ mod tests {
         }
         let found = find(&[files.path().to_owned(), files.path().join("a.test.yml")]).unwrap();
         let names = found.iter().map(|it| match it {
-            Found::Tests(path) => path.strip_prefix(files.path()).unwrap().to_str().unwrap(),
-            Found::Policy(_) => "a policy",
+            TestFiles::Tests(path) => path.strip_prefix(files.path()).unwrap().to_str().unwrap(),
+            TestFiles::Policy(_) => "a policy",
         });
         assert_eq!(names.collect::<Vec<_>>(), ["a.test.yml", "b.test.yaml", "deep/er/c.test.yaml"]);
         assert_eq!(policy_of(&files.path().join("a.test.yml"), None).unwrap(), files.path().join("a.yml"));

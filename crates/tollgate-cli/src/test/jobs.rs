@@ -5,18 +5,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tollgate::Policy;
-use tollgate::policy::Trap;
-use tollgate_suite::{Coverage, Suite, Unprovided};
+use tollgate::policy::Lint;
+use tollgate_policy_test::{Coverage, Suite, Unprovided};
 
-use super::files::{Found, policy_of, tests_name, tests_of};
-use crate::configuration::{Inputs, Reading, read_file, shown};
+use super::files::{TestFiles, policy_of, tests_name, tests_of};
+use crate::configuration::{Inputs, LoadPhase, read_file, shown};
 use crate::failure::Failure;
 
 /// Everything that is to be run.
 #[derive(Default)]
 pub(super) struct Jobs {
     pub(super) list: Vec<Job>,
-    pub(super) policies: Vec<Tested>,
+    pub(super) policies: Vec<PolicyCoverage>,
     /// Where the files of tests are in truth: one that is named twice, or with its policy too, is run once.
     known: HashSet<PathBuf>,
 }
@@ -31,7 +31,7 @@ pub(super) struct Job {
 }
 
 /// A policy with tests: several files may be about it, and they cover it together.
-pub(super) struct Tested {
+pub(super) struct PolicyCoverage {
     pub(super) name: String,
     pub(super) policy: Policy,
     /// What no request through its gateway has.
@@ -46,13 +46,17 @@ pub(super) struct Tested {
 impl Jobs {
     /// Reads all, or says everything that is wrong. `files` takes the names of all that was looked at, whether it
     /// was right or wrong.
-    pub(super) fn read(found: &[Found], reading: Reading, files: &mut Vec<PathBuf>) -> Result<Self, Failure> {
+    pub(super) fn read(
+        found: &[TestFiles],
+        reading: LoadPhase,
+        files: &mut Vec<PathBuf>,
+    ) -> Result<Self, Failure> {
         let mut jobs = Self::default();
         let mut failures = Vec::new();
         for found in found {
             let read = match found {
-                Found::Tests(path) => jobs.add(path, None, reading, files),
-                Found::Policy(path) => jobs.add_policy(path, reading, files),
+                TestFiles::Tests(path) => jobs.add(path, None, reading, files),
+                TestFiles::Policy(path) => jobs.add_policy(path, reading, files),
             };
             failures.extend(read.err());
         }
@@ -66,7 +70,12 @@ impl Jobs {
         if told.is_empty() { Ok(jobs) } else { Err(Failure::all(&told)) }
     }
 
-    fn add_policy(&mut self, path: &Path, reading: Reading, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
+    fn add_policy(
+        &mut self,
+        path: &Path,
+        reading: LoadPhase,
+        files: &mut Vec<PathBuf>,
+    ) -> Result<(), Failure> {
         let tests = tests_of(path);
         if let Some(tests) = &tests {
             return self.add(tests, Some(path), reading, files);
@@ -86,7 +95,7 @@ impl Jobs {
         &mut self,
         path: &Path,
         policy: Option<&Path>,
-        reading: Reading,
+        reading: LoadPhase,
         files: &mut Vec<PathBuf>,
     ) -> Result<(), Failure> {
         if !self.known.insert(fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())) {
@@ -109,7 +118,12 @@ impl Jobs {
     }
 
     /// The place of a policy, which is read unless it was before. Its own tests come with it.
-    fn policy(&mut self, path: &Path, reading: Reading, files: &mut Vec<PathBuf>) -> Result<usize, Failure> {
+    fn policy(
+        &mut self,
+        path: &Path,
+        reading: LoadPhase,
+        files: &mut Vec<PathBuf>,
+    ) -> Result<usize, Failure> {
         let truth = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         if let Some(at) = self.policies.iter().position(|it| it.path == truth) {
             return Ok(at);
@@ -118,8 +132,8 @@ impl Jobs {
         let inputs = Inputs { config: Some(path.to_owned()), ..Inputs::default() };
         let configuration = inputs.load(reading)?;
         let unprovided = Unprovided {
-            plans: configuration.warns_of(Trap::UnprovidedPlan),
-            claims: configuration.warns_of(Trap::UnprovidedClaim),
+            plans: configuration.warns_of(Lint::UnprovidedPlan),
+            claims: configuration.warns_of(Lint::UnprovidedClaim),
         };
         let (name, policy) = (shown(path), configuration.policy);
         let wrong = |it: &_| Failure::about(it, &name);
@@ -131,7 +145,7 @@ impl Jobs {
         let has_own = own.is_some();
         self.list.extend(own.map(|suite| Job { file: name.clone(), suite, policy: at }));
         let coverage = Coverage::of(&policy);
-        self.policies.push(Tested { name, policy, unprovided, coverage, path: truth, has_own });
+        self.policies.push(PolicyCoverage { name, policy, unprovided, coverage, path: truth, has_own });
         Ok(at)
     }
 }

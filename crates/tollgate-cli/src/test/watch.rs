@@ -10,20 +10,20 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::files::{self, Found};
+use super::files::{self, TestFiles};
 use super::jobs::Jobs;
 use crate::arguments::Test;
-use crate::configuration::Reading;
+use crate::configuration::LoadPhase;
 use crate::failure::Failure;
 use crate::io_error::{Attempt, reason};
 use crate::output;
 use crate::reload::Watch;
 
 /// Between two looks. A change counts when two of them agree.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// To the top of an empty screen.
-const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
+const CLEAR_SCREEN: &str = "\u{1b}[2J\u{1b}[H";
 
 pub(super) fn run(arguments: &Test) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -42,7 +42,7 @@ async fn watch(arguments: &Test) -> Result<ExitCode, Failure> {
     let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
     let mut found = files::find(&arguments.paths)?;
     let mut watch = once(arguments, &found)?;
-    let mut looks = interval(LOOK);
+    let mut looks = interval(POLL_INTERVAL);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
@@ -61,16 +61,17 @@ async fn watch(arguments: &Test) -> Result<ExitCode, Failure> {
 }
 
 /// Runs them, and says what to look at from now on. Ends only when nobody could be told.
-fn once(arguments: &Test, found: &[Found]) -> Result<Watch, Failure> {
+fn once(arguments: &Test, found: &[TestFiles]) -> Result<Watch, Failure> {
     // Which files there are is known when they were read; they are looked at before they are read for good, or a change in
     // between would go unnoticed.
     let mut read = Vec::<PathBuf>::new();
-    let _ = Jobs::read(found, Reading::Again, &mut read);
+    let _ = Jobs::read(found, LoadPhase::Again, &mut read);
     let watch = Watch::new(read);
     if io::stdout().is_terminal() {
-        output::text(CLEAR)?;
+        output::text(CLEAR_SCREEN)?;
     }
-    match Jobs::read(found, Reading::Again, &mut Vec::new()).and_then(|jobs| super::finish(arguments, jobs)) {
+    match Jobs::read(found, LoadPhase::Again, &mut Vec::new()).and_then(|jobs| super::finish(arguments, jobs))
+    {
         Ok(_) => {}
         Err(failure) => output::complain(&failure.to_string()),
     }

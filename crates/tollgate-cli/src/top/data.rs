@@ -11,7 +11,7 @@ use super::number;
 use crate::client::{printable, tagged};
 
 /// More than any column shows.
-const LONGEST: usize = 200;
+const MAX_TEXT_CHARS: usize = 200;
 
 /// More than any list shows.
 const MAX_LINES: usize = 100;
@@ -22,7 +22,7 @@ pub(super) struct Text(pub(super) String);
 
 impl Text {
     fn of(text: &str) -> Self {
-        let cut: String = text.chars().take(LONGEST).collect();
+        let cut: String = text.chars().take(MAX_TEXT_CHARS).collect();
         Self(printable(&cut))
     }
 

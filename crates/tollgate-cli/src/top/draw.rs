@@ -14,9 +14,9 @@ use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 use super::state::{Pane, Popup, State};
 
 /// The least that anything useful fits in.
-const LEAST: (u16, u16) = (40, 10);
+const MIN_SIZE: (u16, u16) = (40, 10);
 /// What all panes need.
-const ROOMY: (u16, u16) = (70, 22);
+const FULL_SIZE: (u16, u16) = (70, 22);
 
 /// Styles; without colors if the reader wants none.
 #[derive(Clone, Copy)]
@@ -50,13 +50,15 @@ impl Palette {
 /// All of it.
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State, palette: Palette) {
     let area = frame.area();
-    if area.width < LEAST.0 || area.height < LEAST.1 {
-        let text =
-            format!("{}x{} is too small: {}x{} is the least", area.width, area.height, LEAST.0, LEAST.1);
+    if area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1 {
+        let text = format!(
+            "{}x{} is too small: {}x{} is the least",
+            area.width, area.height, MIN_SIZE.0, MIN_SIZE.1
+        );
         frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), area);
         return;
     }
-    let is_roomy = area.width >= ROOMY.0 && area.height >= ROOMY.1;
+    let is_roomy = area.width >= FULL_SIZE.0 && area.height >= FULL_SIZE.1;
     let header = header::lines(state, palette, area.width);
     let heights = [
         Constraint::Length(u16::try_from(header.len()).unwrap_or(3)),

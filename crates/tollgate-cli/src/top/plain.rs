@@ -2,15 +2,15 @@
 
 use std::fmt::Write;
 
-use super::poll::Look;
+use super::poll::Snapshot;
 use super::state::State;
 use super::{number, percent, words};
 use crate::client::{in_words, rows};
 
 /// Rows of each list: what fits a screen.
-const MOST: usize = 10;
+const MAX_ROWS: usize = 10;
 
-pub(super) fn snapshot(url: String, look: Look) -> String {
+pub(super) fn snapshot(url: String, look: Snapshot) -> String {
     let state = State::new(url, look);
     let overview = &state.look.overview;
     let mut out = format!("tollgate {} at {}: {}\n", overview.version, state.url, words::condition(overview));
@@ -37,7 +37,7 @@ pub(super) fn snapshot(url: String, look: Look) -> String {
     if overview.store.state.0 == "degraded" {
         let _ = writeln!(out, "  store degraded since {}: {}", overview.store.since, overview.store.error);
     }
-    for alert in overview.alerts.iter().take(MOST) {
+    for alert in overview.alerts.iter().take(MAX_ROWS) {
         let since = in_words(alert.for_s.saturating_mul(1000));
         let _ = writeln!(out, "  nothing left for {since}: {} of {}", alert.shown(), alert.limit);
     }
@@ -73,7 +73,7 @@ fn section<T, const COLUMNS: usize>(
     all: &[T],
     cells: impl Fn(&T) -> [String; COLUMNS],
 ) {
-    let shown = &all[..all.len().min(MOST)];
+    let shown = &all[..all.len().min(MAX_ROWS)];
     let _ = writeln!(out, "\n{title}");
     out.push_str(if shown.is_empty() { "  none\n" } else { "" });
     out.push_str(&rows(shown, cells));

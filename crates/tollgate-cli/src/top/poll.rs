@@ -11,11 +11,11 @@ use crate::client::{Question, Server, explained, is_explanation, segment};
 use crate::failure::Failure;
 
 /// How many decisions are asked for at once.
-const MOST: u64 = 100;
+const MAX_DECISIONS_PER_POLL: u64 = 100;
 
 /// How things stand.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Look {
+pub(super) struct Snapshot {
     pub(super) overview: Overview,
     pub(super) stats: Stats,
     pub(super) top: Top,
@@ -31,13 +31,13 @@ impl Poll {
         self.0.url().to_string()
     }
 
-    pub(super) fn look(&self) -> Result<Look, Failure> {
+    pub(super) fn look(&self) -> Result<Snapshot, Failure> {
         let overview: Overview = self.read(&Question::get("/v1/overview", is_overview))?;
         let stats = self.read(&Question::get("/v1/stats", is_stats))?;
         let top = self.read(&Question::get("/v1/top?most=50", is_top))?;
-        let latest = format!("/v1/decisions?most={MOST}");
+        let latest = format!("/v1/decisions?most={MAX_DECISIONS_PER_POLL}");
         let decisions = self.read(&Question::get(latest, is_decisions))?;
-        Ok(Look { overview, stats, top, decisions })
+        Ok(Snapshot { overview, stats, top, decisions })
     }
 
     /// The same as it came, for programs.

@@ -14,21 +14,21 @@ use ratatui::crossterm::event::{self, Event as Input};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::draw::{Palette, draw};
-use super::poll::{Look, Poll};
-use super::state::{State, Wish};
+use super::poll::{Poll, Snapshot};
+use super::state::{Action, State};
 use super::words;
 use crate::failure::Failure;
 use crate::io_error::{Attempt, reason};
 
-const EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Something has happened.
 enum Event {
     Input(Input),
     /// How things stand, or why nobody knows.
-    Looked(Result<Box<Look>, Failure>),
+    Looked(Result<Box<Snapshot>, Failure>),
     /// What Enter asked for.
-    Told {
+    Explained {
         title: String,
         lines: Result<Vec<String>, Failure>,
     },
@@ -37,7 +37,7 @@ enum Event {
 }
 
 /// Shows the screen until somebody has seen enough.
-pub(super) fn show(poll: Poll, first: Look, palette: Palette) -> Result<ExitCode, Failure> {
+pub(super) fn show(poll: Poll, first: Snapshot, palette: Palette) -> Result<ExitCode, Failure> {
     let mut state = State::new(poll.url(), first);
     let (events, happened) = mpsc::channel();
     let (wishes, wished) = mpsc::channel();
@@ -54,16 +54,16 @@ pub(super) fn show(poll: Poll, first: Look, palette: Palette) -> Result<ExitCode
         let Ok(event) = happened.recv() else { return Ok(ExitCode::SUCCESS) };
         match event {
             Event::Input(Input::Key(key)) => match state.key(key) {
-                Wish::Quit => return Ok(ExitCode::SUCCESS),
-                Wish::Redraw => drop(screen.0.clear()),
-                Wish::Nothing => {}
+                Action::Quit => return Ok(ExitCode::SUCCESS),
+                Action::Redraw => drop(screen.0.clear()),
+                Action::Nothing => {}
                 wish => drop(wishes.send(wish)),
             },
             Event::Input(_) => {}
             Event::Looked(Ok(look)) => state.see(*look),
             Event::Looked(Err(failure)) => state.trouble = Some(one_line(&failure)),
-            Event::Told { title, lines: Ok(lines) } => state.answer(title, lines),
-            Event::Told { title, lines: Err(failure) } => {
+            Event::Explained { title, lines: Ok(lines) } => state.answer(title, lines),
+            Event::Explained { title, lines: Err(failure) } => {
                 state.answer(title, failure.to_string().lines().map(str::to_owned).collect());
             }
             Event::End(code) => return Ok(ExitCode::from(code)),
@@ -144,22 +144,22 @@ fn watch_signals(events: Sender<Event>) -> Result<(), Failure> {
 }
 
 /// Looks each second, and in between does what is wished for at once.
-fn ask(poll: &Poll, wished: &Receiver<Wish>, events: &Sender<Event>) {
+fn ask(poll: &Poll, wished: &Receiver<Action>, events: &Sender<Event>) {
     loop {
-        let event = match wished.recv_timeout(EVERY) {
+        let event = match wished.recv_timeout(POLL_INTERVAL) {
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => Event::Looked(poll.look().map(Box::new)),
-            Ok(Wish::Explain(id)) => {
-                Event::Told { lines: poll.explain(&id), title: format!("decision {id}") }
+            Ok(Action::Explain(id)) => {
+                Event::Explained { lines: poll.explain(&id), title: format!("decision {id}") }
             }
-            Ok(Wish::Show(name)) => {
+            Ok(Action::Show(name)) => {
                 let lines = poll.limit(&name).map(|it| match it {
                     Some(limit) => words::limit(&limit),
                     None => vec!["the policy has no such limit any more".to_owned()],
                 });
-                Event::Told { lines, title: format!("limit {name}") }
+                Event::Explained { lines, title: format!("limit {name}") }
             }
-            Ok(Wish::Nothing | Wish::Quit | Wish::Redraw) => continue,
+            Ok(Action::Nothing | Action::Quit | Action::Redraw) => continue,
         };
         if events.send(event).is_err() {
             return;

@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::data::{Decision, Key, Limit, Route};
-use super::poll::Look;
+use super::poll::Snapshot;
 
 /// As many as somebody scrolls back.
-const MOST_DECISIONS: usize = 1_000;
-const LONGEST_FILTER: usize = 60;
+const MAX_DECISIONS: usize = 1_000;
+const MAX_FILTER_BYTES: usize = 60;
 
 /// What can be moved through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl Popup {
 
 /// What a key asks of the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum Action {
     Nothing,
     Quit,
     Redraw,
@@ -94,7 +94,7 @@ p               pause, go on
 /// What the screen shows.
 pub(super) struct State {
     pub(super) url: String,
-    pub(super) look: Look,
+    pub(super) look: Snapshot,
     /// Newest first.
     pub(super) decisions: VecDeque<Decision>,
     /// Why the server cannot be asked just now.
@@ -109,10 +109,10 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(url: String, first: Look) -> Self {
+    pub(super) fn new(url: String, first: Snapshot) -> Self {
         let mut state = Self {
             url,
-            look: Look::default(),
+            look: Snapshot::default(),
             decisions: VecDeque::new(),
             trouble: None,
             focus: Pane::Limits,
@@ -128,7 +128,7 @@ impl State {
     }
 
     /// What the server tells now. One that has started anew numbers its decisions anew.
-    pub(super) fn see(&mut self, mut look: Look) {
+    pub(super) fn see(&mut self, mut look: Snapshot) {
         self.trouble = None;
         if self.paused {
             return;
@@ -148,7 +148,7 @@ impl State {
         for decision in fresh {
             self.decisions.push_front(decision);
         }
-        self.decisions.truncate(MOST_DECISIONS);
+        self.decisions.truncate(MAX_DECISIONS);
         self.look = look;
     }
 
@@ -223,20 +223,20 @@ impl State {
     }
 
     /// A key was struck.
-    pub(super) fn key(&mut self, key: KeyEvent) -> Wish {
+    pub(super) fn key(&mut self, key: KeyEvent) -> Action {
         if key.kind == KeyEventKind::Release {
-            return Wish::Nothing;
+            return Action::Nothing;
         }
         let with_control = key.modifiers.contains(KeyModifiers::CONTROL);
         match (key.code, with_control) {
-            (KeyCode::Char('c'), true) => return Wish::Quit,
-            (KeyCode::Char('l'), true) => return Wish::Redraw,
-            (_, true) => return Wish::Nothing,
+            (KeyCode::Char('c'), true) => return Action::Quit,
+            (KeyCode::Char('l'), true) => return Action::Redraw,
+            (_, true) => return Action::Nothing,
             _ => {}
         }
         if self.typing {
             self.letter(key.code);
-            return Wish::Nothing;
+            return Action::Nothing;
         }
         match key.code {
             KeyCode::Up | KeyCode::Char('k') => self.go(-1),
@@ -250,7 +250,7 @@ impl State {
                 self.popup = None;
             }
             _ if self.popup.is_some() => {}
-            KeyCode::Char('q') => return Wish::Quit,
+            KeyCode::Char('q') => return Action::Quit,
             KeyCode::Tab | KeyCode::Right => self.turn(1),
             KeyCode::BackTab | KeyCode::Left => self.turn(3),
             KeyCode::Char('p') => self.paused = !self.paused,
@@ -263,7 +263,7 @@ impl State {
             KeyCode::Enter => return self.open(),
             _ => {}
         }
-        Wish::Nothing
+        Action::Nothing
     }
 
     fn letter(&mut self, code: KeyCode) {
@@ -274,7 +274,7 @@ impl State {
                 self.filter.clear();
             }
             KeyCode::Backspace => drop(self.filter.pop()),
-            KeyCode::Char(char) if !char.is_control() && self.filter.len() < LONGEST_FILTER => {
+            KeyCode::Char(char) if !char.is_control() && self.filter.len() < MAX_FILTER_BYTES => {
                 self.filter.push(char);
             }
             _ => {}
@@ -282,14 +282,14 @@ impl State {
     }
 
     /// What Enter opens.
-    fn open(&mut self) -> Wish {
+    fn open(&mut self) -> Action {
         let at = self.selected(self.focus);
         let wish = match self.focus {
-            Pane::Decisions => self.stream().get(at).map(|it| Wish::Explain(it.id.0.clone())),
-            Pane::Limits => self.limits().get(at).map(|it| Wish::Show(it.name.0.clone())),
+            Pane::Decisions => self.stream().get(at).map(|it| Action::Explain(it.id.0.clone())),
+            Pane::Limits => self.limits().get(at).map(|it| Action::Show(it.name.0.clone())),
             Pane::Keys | Pane::Routes => None,
         };
-        let Some(wish) = wish else { return Wish::Nothing };
+        let Some(wish) = wish else { return Action::Nothing };
         self.popup = Some(Popup::new("asking", vec!["one moment".to_owned()]));
         wish
     }

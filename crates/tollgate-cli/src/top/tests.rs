@@ -10,8 +10,8 @@ use ratatui::style::Color;
 use serde_json::{Value, json};
 
 use super::draw::{Palette, draw};
-use super::poll::Look;
-use super::state::{Pane, State, Wish};
+use super::poll::Snapshot;
+use super::state::{Action, Pane, State};
 use super::{number, percent, plain, words};
 
 const URL: &str = "http://127.0.0.1:7070";
@@ -45,7 +45,7 @@ fn decision(seq: u64) -> Value {
         "retry_after_ms": null, "degraded": false, "took_us": 2})
 }
 
-fn look(overview: Value, limits: &Value, decisions: impl Iterator<Item = u64>) -> Look {
+fn look(overview: Value, limits: &Value, decisions: impl Iterator<Item = u64>) -> Snapshot {
     let keys = json!([{"limit": "search", "key": "203.0.113.9", "refused": 812, "refused_at_least": 800, "share": 0.91},
         {"limit": "login", "key": "ann@example.org", "refused": 40, "refused_at_least": 40, "share": 0.045}]);
     let routes = json!([{"method": "GET", "path": "/api/v1/search", "requests": 12_000, "refused": 812},
@@ -59,8 +59,8 @@ fn look(overview: Value, limits: &Value, decisions: impl Iterator<Item = u64>) -
     )
 }
 
-fn read(overview: Value, stats: Value, top: Value, decisions: Value) -> Look {
-    Look {
+fn read(overview: Value, stats: Value, top: Value, decisions: Value) -> Snapshot {
+    Snapshot {
         overview: serde_json::from_value(overview).unwrap(),
         stats: serde_json::from_value(stats).unwrap(),
         top: serde_json::from_value(top).unwrap(),
@@ -68,7 +68,7 @@ fn read(overview: Value, stats: Value, top: Value, decisions: Value) -> Look {
     }
 }
 
-fn usual() -> Look {
+fn usual() -> Snapshot {
     let limits = json!([
         limit("api", "enforce", 0, 12_500, &json!(0.62)),
         limit("search", "enforce", 812, 11_188, &json!(0.0)),
@@ -92,8 +92,8 @@ fn screen(state: &State, width: u16, height: u16) -> String {
     (0..height).map(|y| row(y).trim_end().to_owned() + "\n").collect()
 }
 
-fn press(state: &mut State, keys: &[KeyCode]) -> Wish {
-    let mut wish = Wish::Nothing;
+fn press(state: &mut State, keys: &[KeyCode]) -> Action {
+    let mut wish = Action::Nothing;
     for key in keys {
         wish = state.key(KeyEvent::new(*key, KeyModifiers::NONE));
     }
@@ -211,24 +211,24 @@ fn a_filter_holds_for_every_pane_until_it_is_ended() {
     assert_eq!(counts(&state), [1, 1, 1, 0]);
     assert!(screen(&state, 80, 24).contains("filter: LOGi (esc)"));
     // `q` is a letter while a filter is typed.
-    assert_eq!(press(&mut state, &[KeyCode::Char('/'), KeyCode::Char('q'), KeyCode::Esc]), Wish::Nothing);
+    assert_eq!(press(&mut state, &[KeyCode::Char('/'), KeyCode::Char('q'), KeyCode::Esc]), Action::Nothing);
     assert_eq!(counts(&state), [5, 2, 2, 9]);
 }
 
 #[test]
 fn enter_asks_for_what_is_looked_at() {
     let mut state = state();
-    assert_eq!(press(&mut state, &[KeyCode::Enter]), Wish::Show("search".to_owned()));
-    assert_eq!(press(&mut state, &[KeyCode::Esc, KeyCode::BackTab, KeyCode::Down]), Wish::Nothing);
+    assert_eq!(press(&mut state, &[KeyCode::Enter]), Action::Show("search".to_owned()));
+    assert_eq!(press(&mut state, &[KeyCode::Esc, KeyCode::BackTab, KeyCode::Down]), Action::Nothing);
     assert_eq!(state.focus, Pane::Decisions);
-    assert_eq!(press(&mut state, &[KeyCode::Enter]), Wish::Explain("00c0ffee00000008".to_owned()));
+    assert_eq!(press(&mut state, &[KeyCode::Enter]), Action::Explain("00c0ffee00000008".to_owned()));
     state.answer("decision".to_owned(), vec!["Refused by `search`".to_owned()]);
     assert!(screen(&state, 80, 24).contains("Refused by `search`"));
     // Closed before the answer came: it does not pop up again.
     press(&mut state, &[KeyCode::Char('q')]);
     state.answer("decision".to_owned(), vec!["too late".to_owned()]);
     assert!(!screen(&state, 80, 24).contains("too late"));
-    assert_eq!(press(&mut state, &[KeyCode::Char('q')]), Wish::Quit);
+    assert_eq!(press(&mut state, &[KeyCode::Char('q')]), Action::Quit);
 }
 
 #[test]

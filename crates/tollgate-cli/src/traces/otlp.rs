@@ -8,16 +8,16 @@ use std::sync::Arc;
 
 use hyper::body::Bytes;
 use serde_json::{Value, json};
-use tollgate_watch::Record;
+use tollgate_telemetry::Record;
 
 /// `SPAN_KIND_INTERNAL`: who was asked may itself be part of a request.
-const INTERNAL: u8 = 1;
+const SPAN_KIND_INTERNAL: u8 = 1;
 
 /// Writes batches.
 pub(super) struct Writer {
     resource: Value,
     /// Where numbers for spans come from.
-    dice: RandomState,
+    rng: RandomState,
 }
 
 impl Writer {
@@ -28,7 +28,7 @@ impl Writer {
             text("service.instance.id", &format!("{node}:{}", std::process::id())),
             text("host.name", node),
         ]});
-        Self { resource, dice: RandomState::new() }
+        Self { resource, rng: RandomState::new() }
     }
 
     /// An `ExportTraceServiceRequest`.
@@ -44,7 +44,7 @@ impl Writer {
 
     fn span(&self, record: &Record) -> Value {
         // Zero is no id.
-        let thrown = |what: u8| self.dice.hash_one((record.seq, record.id.0, what)).max(1);
+        let thrown = |what: u8| self.rng.hash_one((record.seq, record.id.0, what)).max(1);
         let trace = match record.trace {
             Some(parent) => parent.trace,
             None => u128::from(thrown(1)) << 64 | u128::from(thrown(2)),
@@ -55,7 +55,7 @@ impl Writer {
             "traceId": format!("{trace:032x}"),
             "spanId": format!("{:016x}", thrown(0)),
             "name": "tollgate.decide",
-            "kind": INTERNAL,
+            "kind": SPAN_KIND_INTERNAL,
             "startTimeUnixNano": nanos(end.saturating_sub(took)),
             "endTimeUnixNano": nanos(end),
             "attributes": attributes(record),
@@ -69,7 +69,7 @@ impl Writer {
 }
 
 fn attributes(record: &Record) -> Vec<Value> {
-    let decider = record.decider.and_then(|at| record.limits.get(at));
+    let limiting = record.limiting.and_then(|at| record.limits.get(at));
     let mut found = vec![
         text("tollgate.decision.id", &record.id.to_string()),
         text("tollgate.outcome", if record.allowed { "allowed" } else { "refused" }),
@@ -78,9 +78,9 @@ fn attributes(record: &Record) -> Vec<Value> {
         number("tollgate.policy.version", record.policy_version),
     ];
     found.extend(record.limit.as_deref().map(|it| text("tollgate.limit", it)));
-    if let Some(decider) = decider {
-        found.push(text("tollgate.key", &decider.key));
-        found.push(number("tollgate.remaining", decider.outcome.remaining));
+    if let Some(limiting) = limiting {
+        found.push(text("tollgate.key", &limiting.key));
+        found.push(number("tollgate.remaining", limiting.outcome.remaining));
     }
     let wait = record.retry_after.map(|it| it.as_micros().div_ceil(1000));
     found.extend(wait.map(|it| number("tollgate.retry_after_ms", it)));

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 /// What was asked.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ReceivedRequest {
     /// `GET /v1/mode`
     pub(crate) line: String,
     /// Null if there was none.
@@ -19,18 +19,18 @@ pub(crate) struct Asked {
 }
 
 /// The server. Its thread ends with the test.
-pub(crate) struct Canned {
+pub(crate) struct CannedServer {
     url: String,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<ReceivedRequest>>>,
     is_down: Arc<AtomicBool>,
 }
 
-impl Canned {
+impl CannedServer {
     /// Answers by the first line of a request, without its query; 404 to all else.
     pub(crate) fn answering(answers: Vec<(&'static str, String)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let asked = Arc::<Mutex<Vec<Asked>>>::default();
+        let asked = Arc::<Mutex<Vec<ReceivedRequest>>>::default();
         let is_down = Arc::<AtomicBool>::default();
         let (log, down) = (asked.clone(), is_down.clone());
         thread::spawn(move || {
@@ -59,12 +59,12 @@ impl Canned {
         &self.url
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<ReceivedRequest> {
         self.asked.lock().unwrap().clone()
     }
 }
 
-fn read(stream: &TcpStream) -> Option<Asked> {
+fn read(stream: &TcpStream) -> Option<ReceivedRequest> {
     let mut reader = BufReader::new(stream);
     let (mut first, mut length) = (String::new(), 0);
     reader.read_line(&mut first).ok()?;
@@ -81,7 +81,7 @@ fn read(stream: &TcpStream) -> Option<Asked> {
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
     let line = first.rsplit_once(" HTTP/1.1")?.0.to_owned();
-    Some(Asked { line, body: serde_json::from_slice(&body).unwrap_or_default() })
+    Some(ReceivedRequest { line, body: serde_json::from_slice(&body).unwrap_or_default() })
 }
 
 /// An answer in JSON.

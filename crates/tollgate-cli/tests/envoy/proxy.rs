@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{self, Command, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use tollgate_testkit::{Finished, Program, Scratch, free_port};
+use tollgate_testkit::{Program, ProgramOutput, Scratch, free_port};
 
 /// A running Envoy.
 pub(crate) struct Envoy {
@@ -90,7 +90,7 @@ impl Envoy {
 fn told(admin: SocketAddr, path: &str) -> String {
     let mut curl = Command::new("curl");
     curl.args(["--silent", "--show-error", "--fail"]).arg(format!("http://{admin}{path}"));
-    let told = Finished::of(curl);
+    let told = ProgramOutput::of(curl);
     assert_eq!(told.code, Some(0), "{told:?}");
     told.stdout
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_testkit::{Redis, wait_until};
 
-use crate::harness::{Fault, Served, run, serves, wait_until_copied, wait_until_it_serves};
+use crate::harness::{Fault, ServedNode, run, serves, wait_until_copied, wait_until_it_serves};
 
 fn fault<'f>(place: u32, name: &'f str, why: &'f str, store: String, nodes: usize) -> Fault<'f> {
     Fault { place, name, topology: "standalone", store, nodes, why }
@@ -20,7 +20,7 @@ fn a_password_that_changes_under_way_forgets_nothing() {
         redis.cli(&[&known[..], &["CLIENT", "KILL", "TYPE", "normal"]].concat());
         rig.endure(Duration::from_secs(2));
         redis.cli(&[&known[..], &["CONFIG", "SET", "requirepass", ""]].concat());
-        Served::since(wait_until_it_serves(&redis))
+        ServedNode::since(wait_until_it_serves(&redis))
     });
     assert!(report.degraded > 0);
 }
@@ -34,7 +34,7 @@ fn a_server_started_with_a_wrong_password_serves_and_recovers_when_it_is_right()
         rig.endure(Duration::from_secs(1));
         redis.cli(&["CONFIG", "SET", "requirepass", "hunter3"]);
         wait_until("Redis with the other password", || serves(&redis, Some("hunter3")));
-        Served::since(Instant::now())
+        ServedNode::since(Instant::now())
     });
     assert!(report.degraded > 0);
     assert!(report.logs.iter().all(|log| !log.contains("hunter")), "{:?}", report.logs);
@@ -61,7 +61,7 @@ fn a_primary_that_becomes_a_replica_for_a_while_costs_what_was_not_copied() {
         let lost = rig.spent_since(before);
         rig.endure(Duration::from_secs(2));
         redis.cli(&["REPLICAOF", "NO", "ONE"]);
-        Served { at: wait_until_it_serves(&redis), lost }
+        ServedNode { at: wait_until_it_serves(&redis), lost }
     });
     assert!(report.degraded > 0);
 }

@@ -28,9 +28,9 @@ const SHARE: usize = 8;
 const CALLERS: usize = 100;
 const QUESTIONS: usize = 5;
 /// How long Redis takes for each question: more than any deadline here.
-const SLOWLY: Duration = Duration::from_millis(800);
+const REDIS_DELAY: Duration = Duration::from_millis(800);
 /// The deadline of whoever has no protection.
-const PATIENT: Duration = Duration::from_millis(500);
+const UNPROTECTED_DEADLINE: Duration = Duration::from_millis(500);
 
 /// What came of a spike.
 struct Spike {
@@ -104,7 +104,7 @@ fn spike(store: &str, on_outage: &str, is_slow: bool) -> Spike {
     // All was well a moment ago.
     assert!(ask(tollgate.gateway).iter().all(|(status, _)| *status == 200), "{}", tollgate.log());
     if is_slow {
-        link.delay(SLOWLY);
+        link.delay(REDIS_DELAY);
     }
     let gateway = tollgate.gateway;
     let callers: Vec<_> = (0..CALLERS).map(|_| thread::spawn(move || ask(gateway))).collect();
@@ -120,7 +120,7 @@ fn a_spike_on_a_slow_redis_reaches_the_origin_only_without_protection() {
 
     let store = format!(
         "deadline: {}ms, deny_cache: off, outage: {{failures: 1000000, grace: 1h}}",
-        PATIENT.as_millis()
+        UNPROTECTED_DEADLINE.as_millis()
     );
     let without = spike(&store, "allow", true);
     let told = "off: `on_outage: allow`, no breaker, a deadline of 500 ms";
@@ -137,7 +137,7 @@ fn a_spike_on_a_slow_redis_reaches_the_origin_only_without_protection() {
     // seen so many at once.
     assert_eq!(without.reached, (CALLERS + 1) * QUESTIONS, "{:?}", without.statuses);
     // Whoever joins a question under way waits for what is left of its deadline.
-    assert!(without.median() >= PATIENT / 2, "{:?}", without.median());
+    assert!(without.median() >= UNPROTECTED_DEADLINE / 2, "{:?}", without.median());
     // With: the origin sees what limit and share allow, and the others hear so soon.
     assert!(with.reached <= LIMIT + SHARE, "{}", with.reached);
     assert!(with.reached > QUESTIONS, "the share is granted");

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_testkit::Redis;
 
-use crate::harness::{Fault, KEYS, LIMIT, Served, run};
+use crate::harness::{Fault, KEYS, LIMIT, ServedNode, run};
 
 const HOUR: u64 = 3_600;
 
@@ -26,6 +26,6 @@ fn a_wall_clock_that_steps_gives_what_the_hours_it_showed_give() {
             rig.endure(Duration::from_millis(600));
         }
         let each = (2 * HOUR * LIMIT).div_ceil(24 * HOUR);
-        Served { at: Instant::now(), lost: each * KEYS as u64 }
+        ServedNode { at: Instant::now(), lost: each * KEYS as u64 }
     });
 }

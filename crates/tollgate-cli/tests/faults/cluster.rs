@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_testkit::RedisCluster;
 
-use crate::harness::{Fault, Rig, Served, run, wait_until_copied};
+use crate::harness::{Fault, Rig, ServedNode, run, wait_until_copied};
 
 fn fault<'f>(place: u32, name: &'f str, why: &'f str, cluster: &RedisCluster) -> Fault<'f> {
     let store = format!("url: ['{}']", cluster.urls().join("', '"));
@@ -43,7 +43,7 @@ fn a_cluster_that_promotes_a_replica_costs_what_it_had_not_heard_of() {
         cluster.kill(0);
         let lost = rig.spent_since(before);
         cluster.wait_until_ok();
-        Served { at: Instant::now(), lost }
+        ServedNode { at: Instant::now(), lost }
     });
     assert!(report.degraded > 0);
 }
@@ -63,7 +63,7 @@ fn a_primary_that_falls_silent_is_an_outage_of_its_part() {
         let served = Instant::now();
         rig.endure(Duration::from_secs(1));
         cluster.node(0).resume();
-        Served { at: served, lost }
+        ServedNode { at: served, lost }
     });
     assert!(report.degraded > 0);
 }
@@ -90,7 +90,7 @@ fn slots_that_move_keep_what_was_spent() {
         }
         let told = cluster.node(0).cli(&["INFO", "errorstats"]);
         assert!(told.contains("errorstat_ASK") && told.contains("errorstat_MOVED"), "{told}");
-        Served::since(Instant::now())
+        ServedNode::since(Instant::now())
     });
 }
 
@@ -101,6 +101,6 @@ fn a_cluster_that_is_resharded_keeps_what_was_spent() {
         fault(32, "`redis-cli --cluster reshard`: 1,000 slots from one node to another", "", &cluster);
     run(&fault, |_| {
         cluster.reshard(0, 1, 1_000);
-        Served::since(Instant::now())
+        ServedNode::since(Instant::now())
     });
 }

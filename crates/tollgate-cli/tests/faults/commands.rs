@@ -4,19 +4,19 @@ use std::time::{Duration, Instant};
 
 use tollgate_testkit::Redis;
 
-use crate::harness::{Fault, KEYS, LIMIT, Rig, Served, run};
+use crate::harness::{Fault, KEYS, LIMIT, Rig, ServedNode, run};
 
 fn fault<'f>(place: u32, name: &'f str, why: &'f str, redis: &Redis) -> Fault<'f> {
     let store = format!("url: '{}'", redis.url());
     Fault { place, name, topology: "standalone", store, nodes: 2, why }
 }
 
-fn ten_times(rig: &Rig, redis: &Redis, command: &[&str]) -> Served {
+fn ten_times(rig: &Rig, redis: &Redis, command: &[&str]) -> ServedNode {
     for _ in 0..10 {
         redis.cli(command);
         rig.endure(Duration::from_millis(100));
     }
-    Served::since(Instant::now())
+    ServedNode::since(Instant::now())
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn data_that_are_flushed_give_back_what_was_spent_once() {
     let why = "what was spent is forgotten";
     let report = run(&fault(51, "`FLUSHALL`", why, &redis), |rig| {
         redis.cli(&["FLUSHALL"]);
-        Served { at: Instant::now(), lost: rig.spent() }
+        ServedNode { at: Instant::now(), lost: rig.spent() }
     });
     assert!(report.admitted > LIMIT * KEYS as u64, "{}", report.admitted);
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_testkit::Redis;
 
-use crate::harness::{Fault, LIMIT, Served, run, tight_key};
+use crate::harness::{Fault, LIMIT, ServedNode, run, tight_key};
 
 #[test]
 fn foreign_data_degrade_their_key_and_no_other() {
@@ -27,7 +27,7 @@ fn foreign_data_degrade_their_key_and_no_other() {
         redis.cli(&["--quoted-input", "EVAL", script, "1", name]);
         rig.endure(Duration::from_secs(2));
         redis.cli(&["--quoted-input", "DEL", name]);
-        Served { at: Instant::now(), lost: LIMIT }
+        ServedNode { at: Instant::now(), lost: LIMIT }
     });
     let of = |degraded: bool, victim: Option<usize>| {
         let is = |it: &&crate::harness::Sample| it.degraded == Some(degraded) && it.tight == victim;

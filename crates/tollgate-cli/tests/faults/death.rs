@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate_testkit::{Redis, SentinelTrio};
 
-use crate::harness::{Fault, Served, run, wait_until_copied, wait_until_it_serves};
+use crate::harness::{Fault, ServedNode, run, wait_until_copied, wait_until_it_serves};
 
 #[test]
 fn a_primary_that_is_killed_and_started_again_costs_what_it_forgot() {
@@ -22,7 +22,7 @@ fn a_primary_that_is_killed_and_started_again_costs_what_it_forgot() {
         let lost = rig.spent();
         rig.endure(Duration::from_secs(2));
         redis.restart();
-        Served { at: wait_until_it_serves(&redis), lost }
+        ServedNode { at: wait_until_it_serves(&redis), lost }
     });
     assert!(report.degraded > 0);
     assert!(report.logs.iter().all(|log| log.contains("the store answers again")), "{:?}", report.logs);
@@ -43,7 +43,7 @@ fn a_primary_that_stands_still_for_five_seconds_forgets_nothing() {
         redis.pause();
         rig.endure(Duration::from_secs(5));
         redis.resume();
-        Served::since(wait_until_it_serves(&redis))
+        ServedNode::since(wait_until_it_serves(&redis))
     });
     assert!(report.degraded > 0);
 }
@@ -70,7 +70,7 @@ fn sentinels_that_promote_a_replica_cost_what_it_had_not_heard_of() {
         trio.kill_primary();
         let lost = rig.spent_since(before);
         let new = trio.wait_for_failover();
-        Served { at: wait_until_it_serves(new), lost }
+        ServedNode { at: wait_until_it_serves(new), lost }
     });
     assert!(report.degraded > 0);
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_testkit::{Program, Redis};
 
-use crate::harness::{Fault, LIMIT, Served, run, wait_until_it_serves};
+use crate::harness::{Fault, LIMIT, ServedNode, run, wait_until_it_serves};
 
 fn fault<'f>(place: u32, name: &'f str, why: &'f str, redis: &Redis) -> Fault<'f> {
     let store = format!("url: '{}'", redis.url());
@@ -20,7 +20,7 @@ fn a_full_redis_that_evicts_nothing_forgets_nothing() {
         redis.cli(&["CONFIG", "SET", "maxmemory", "1"]);
         rig.endure(Duration::from_secs(2));
         redis.cli(&["CONFIG", "SET", "maxmemory", "0"]);
-        Served::since(wait_until_it_serves(&redis))
+        ServedNode::since(wait_until_it_serves(&redis))
     });
     assert!(report.degraded > 0);
 }
@@ -63,6 +63,6 @@ fn a_full_redis_that_evicts_gives_back_what_evicted_keys_had_spent() {
         let at = Instant::now();
         rig.endure(Duration::from_millis(100));
         assert!(!redis.cli(&["INFO", "stats"]).contains("evicted_keys:0\r"), "nothing was evicted");
-        Served { at, lost: rig.spent().min(evicted() as u64 * LIMIT) }
+        ServedNode { at, lost: rig.spent().min(evicted() as u64 * LIMIT) }
     });
 }

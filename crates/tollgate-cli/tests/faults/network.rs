@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_testkit::{Lan, Redis};
 
-use crate::harness::{Fault, Served, run, wait_until_it_serves};
+use crate::harness::{Fault, ServedNode, run, wait_until_it_serves};
 
 fn fault<'f>(place: u32, name: &'f str, redis: &Redis) -> Fault<'f> {
     let store = format!("url: '{}'", redis.url());
@@ -19,7 +19,7 @@ fn a_network_that_loses_every_fifth_packet_forgets_nothing() {
         lan.drop_packets(20);
         rig.endure(Duration::from_secs(3));
         lan.drop_packets(0);
-        Served::since(Instant::now())
+        ServedNode::since(Instant::now())
     });
 }
 
@@ -31,7 +31,7 @@ fn a_link_that_is_cut_in_silence_forgets_nothing() {
         lan.cut();
         rig.endure(Duration::from_secs(3));
         lan.mend();
-        Served::since(wait_until_it_serves(&redis))
+        ServedNode::since(wait_until_it_serves(&redis))
     });
     assert!(report.degraded > 0);
 }

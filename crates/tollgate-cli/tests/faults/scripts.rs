@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tollgate_testkit::{Program, Redis};
 
-use crate::harness::{Fault, Served, run, wait_until_it_serves};
+use crate::harness::{Fault, ServedNode, run, wait_until_it_serves};
 
 #[test]
 fn a_script_that_never_ends_is_waited_for_by_nobody() {
@@ -27,7 +27,7 @@ fn a_script_that_never_ends_is_waited_for_by_nobody() {
         });
         rig.endure(Duration::from_secs(2));
         redis.cli(&["SCRIPT", "KILL"]);
-        Served::since(wait_until_it_serves(&redis))
+        ServedNode::since(wait_until_it_serves(&redis))
     });
     assert!(report.degraded > 0);
 }

@@ -5,7 +5,7 @@ use std::thread;
 use tollgate_testkit::{Scratch, Tollgate};
 
 use crate::message::{Ask, CLIENT, Message, NEIGHBOUR};
-use crate::proxy::{Asked, Between, Proxy, Running, Setup, TOKEN};
+use crate::proxy::{Between, Proxy, RunningProxy, Setup, TOKEN, UpstreamRequest};
 use crate::service::{Service, app};
 
 const POLICY: &str = "
@@ -25,7 +25,7 @@ deny:
 /// Everybody who takes part.
 struct Scene {
     app: Service,
-    proxy: Running,
+    proxy: RunningProxy,
     _tollgate: Tollgate,
 }
 
@@ -33,7 +33,8 @@ impl Scene {
     fn set(proxy: Proxy) -> Self {
         let tollgate = Tollgate::start(env!("CARGO_BIN_EXE_tollgate"), POLICY);
         let app = Service::start(app);
-        let proxy = proxy.start(Between { tollgate: Asked::Answering(tollgate.api), app: app.address });
+        let proxy =
+            proxy.start(Between { tollgate: UpstreamRequest::Answering(tollgate.api), app: app.address });
         Self { app, proxy, _tollgate: tollgate }
     }
 
@@ -150,7 +151,7 @@ pub(crate) fn a_trusted_proxy_in_front_may_name_the_client(proxy: Proxy) {
     let policy = format!("client: {{trusted_proxies: [127.0.0.1]}}\n{POLICY}");
     let tollgate = Tollgate::start(env!("CARGO_BIN_EXE_tollgate"), &policy);
     let app = Service::start(app);
-    let between = Between { tollgate: Asked::Answering(tollgate.api), app: app.address };
+    let between = Between { tollgate: UpstreamRequest::Answering(tollgate.api), app: app.address };
     let running = proxy.start_so(between, Setup::BehindAnother);
     let left = |from, named: &str| {
         let headers = format!("X-Forwarded-For: {named}\r\n");
@@ -267,7 +268,8 @@ pub(crate) fn tollgate_is_asked_about_the_request_and_sees_no_body(proxy: Proxy)
     let tollgate =
         Service::start(|_| Some("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"));
     let app = Service::start(app);
-    let proxy = proxy.start(Between { tollgate: Asked::Answering(tollgate.address), app: app.address });
+    let proxy =
+        proxy.start(Between { tollgate: UpstreamRequest::Answering(tollgate.address), app: app.address });
     let headers = "X-API-Key: mine\r\nX-Forwarded-For: 203.0.113.9\r\nForwarded: for=203.0.113.9\r\n\
                    X-Real-IP: 203.0.113.9\r\nTollgate-Token: guess\r\nExpect: 100-continue\r\n";
     let ask = Ask { from: NEIGHBOUR, headers, body: b"for the app", ..Ask::new("PUT /things/7?a=b") };
@@ -298,7 +300,7 @@ pub(crate) fn where_tollgate_wants_a_token_the_proxy_shows_it(proxy: Proxy) {
     let wants = format!("admin.token_file={}", file.display());
     let tollgate = Tollgate::start_with(env!("CARGO_BIN_EXE_tollgate"), POLICY, &["--set", &wants]);
     let app = Service::start(app);
-    let between = Between { tollgate: Asked::Answering(tollgate.api), app: app.address };
+    let between = Between { tollgate: UpstreamRequest::Answering(tollgate.api), app: app.address };
     let shows = proxy.start_so(between, Setup::WithToken);
     assert_admitted(&Ask::new("GET /search").send(shows.address), "search", 2);
 
@@ -314,7 +316,7 @@ pub(crate) fn where_tollgate_wants_a_token_the_proxy_shows_it(proxy: Proxy) {
 pub(crate) fn without_an_answer_nothing_passes(proxy: Proxy) {
     let (silent, app) = (Service::start(|_| None), Service::start(app));
     for tollgate in [nobody(), silent.address] {
-        let running = proxy.start(Between { tollgate: Asked::Silent(tollgate), app: app.address });
+        let running = proxy.start(Between { tollgate: UpstreamRequest::Silent(tollgate), app: app.address });
         let answer = Ask { body: b"text", ..Ask::new("POST /posts") }.send(running.address);
         let expected: &[u16] = if proxy == Proxy::Caddy { &[502, 504] } else { &[503] };
         assert!(expected.contains(&answer.status()), "{answer:?}");
@@ -327,7 +329,7 @@ pub(crate) fn without_an_answer_everything_passes_if_wished(proxy: Proxy) {
     let (silent, app) = (Service::start(|_| None), Service::start(app));
     for (index, tollgate) in [nobody(), silent.address].into_iter().enumerate() {
         let running = proxy.start_so(
-            Between { tollgate: Asked::Silent(tollgate), app: app.address },
+            Between { tollgate: UpstreamRequest::Silent(tollgate), app: app.address },
             Setup::PassWithoutAnswer,
         );
         let answer = Ask { body: b"text", ..Ask::new("POST /posts") }.send(running.address);
@@ -343,7 +345,7 @@ pub(crate) fn without_an_answer_everything_passes_if_wished(proxy: Proxy) {
 pub(crate) fn whoever_lets_pass_without_an_answer_still_refuses_with_one(proxy: Proxy) {
     let tollgate = Tollgate::start(env!("CARGO_BIN_EXE_tollgate"), POLICY);
     let app = Service::start(app);
-    let between = Between { tollgate: Asked::Answering(tollgate.api), app: app.address };
+    let between = Between { tollgate: UpstreamRequest::Answering(tollgate.api), app: app.address };
     let running = proxy.start_so(between, Setup::PassWithoutAnswer);
     for left in [1, 0] {
         assert_admitted(&Ask::new("POST /posts").send(running.address), "posts", left);
@@ -365,7 +367,7 @@ pub(crate) fn whoever_lets_pass_without_an_answer_still_refuses_with_one(proxy: 
 pub(crate) fn requests_of_any_size_are_refused_and_break_nothing(proxy: Proxy) {
     let tollgate = Tollgate::start(env!("CARGO_BIN_EXE_tollgate"), POLICY);
     let app = Service::start(app);
-    let between = Between { tollgate: Asked::Answering(tollgate.api), app: app.address };
+    let between = Between { tollgate: UpstreamRequest::Answering(tollgate.api), app: app.address };
     let running = proxy.start_so(between, Setup::PassWithoutAnswer);
     for left in [2, 1, 0] {
         assert_admitted(&Ask::new("GET /search").send(running.address), "search", left);

@@ -38,13 +38,13 @@ pub(crate) const TOKEN: &str = "correct-horse-battery";
 /// Whom a proxy asks, and whom it asks for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Between {
-    pub(crate) tollgate: Asked,
+    pub(crate) tollgate: UpstreamRequest,
     pub(crate) app: SocketAddr,
 }
 
 /// Where Tollgate is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Asked {
+pub(crate) enum UpstreamRequest {
     /// It answers, and how busy this machine is must not decide: timeouts are long.
     Answering(SocketAddr),
     /// It does not answer: timeouts are those of the file.
@@ -52,7 +52,7 @@ pub(crate) enum Asked {
 }
 
 /// A proxy that runs until it is dropped.
-pub(crate) struct Running {
+pub(crate) struct RunningProxy {
     _program: Program,
     _files: Scratch,
     pub(crate) address: SocketAddr,
@@ -60,12 +60,12 @@ pub(crate) struct Running {
 
 impl Proxy {
     /// Starts it as its file says.
-    pub(crate) fn start(self, between: Between) -> Running {
+    pub(crate) fn start(self, between: Between) -> RunningProxy {
         self.start_so(between, Setup::AsWritten)
     }
 
     /// Starts it with some of the lines that its file offers.
-    pub(crate) fn start_so(self, between: Between, setup: Setup) -> Running {
+    pub(crate) fn start_so(self, between: Between, setup: Setup) -> RunningProxy {
         let (files, address) = (Scratch::new(), own_address());
         let text = self.file();
         let text = offered(&addressed(&text, address, between), self.offers(setup));
@@ -81,7 +81,7 @@ impl Proxy {
         }
         let mut program = Program::start(command);
         wait_for_port(&mut program, address);
-        Running { _program: program, _files: files, address }
+        RunningProxy { _program: program, _files: files, address }
     }
 
     fn file(self) -> String {
@@ -131,8 +131,10 @@ fn own_address() -> SocketAddr {
 /// A file with the addresses of this test.
 fn addressed(text: &str, own: SocketAddr, between: Between) -> String {
     let (text, tollgate) = match between.tollgate {
-        Asked::Answering(tollgate) => (text.replace(" 250ms", " 60s").replace(" 500ms", " 60s"), tollgate),
-        Asked::Silent(tollgate) => (text.to_owned(), tollgate),
+        UpstreamRequest::Answering(tollgate) => {
+            (text.replace(" 250ms", " 60s").replace(" 500ms", " 60s"), tollgate)
+        }
+        UpstreamRequest::Silent(tollgate) => (text.to_owned(), tollgate),
     };
     let text = replaced(&text, "127.0.0.1:7070", &tollgate.to_string());
     let text = replaced(&text, "127.0.0.1:3000", &between.app.to_string());

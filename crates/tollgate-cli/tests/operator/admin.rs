@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use serde_json::Value;
-use tollgate_testkit::{Finished, Scratch, Tollgate};
+use tollgate_testkit::{ProgramOutput, Scratch, Tollgate};
 
 use crate::asking::stop;
 use crate::receiver::Certificates;
@@ -24,7 +24,7 @@ fn curl(certificates: &Certificates, url: &str, more: &[&str]) -> (u16, String) 
         "--cacert",
         &certificates.path("ca.pem"),
     ]);
-    let finished = Finished::of({
+    let finished = ProgramOutput::of({
         command.args(more).arg(url);
         command
     });
@@ -41,7 +41,7 @@ fn refused(arguments: &[&str], variables: &[(&str, &str)]) -> String {
     let mut command = Command::new(BINARY);
     command.args(["serve", "--listen-gateway", "off", "--listen-rls", "off", "--listen-resp", "off"]);
     command.args(arguments).env_clear().envs(variables.to_vec());
-    let finished = Finished::of(command);
+    let finished = ProgramOutput::of(command);
     assert_eq!(finished.code, Some(2), "{finished:?}");
     finished.stderr
 }
@@ -168,7 +168,7 @@ fn files_that_cannot_be_used_are_named_by_serve_and_by_validate() {
         assert!(said.contains(expected), "{said}");
         let mut command = Command::new(BINARY);
         command.arg("validate").arg(&policy).env_clear();
-        let finished = Finished::of(command);
+        let finished = ProgramOutput::of(command);
         assert_eq!(finished.code, Some(2), "{finished:?}");
         assert!(finished.stderr.contains(expected), "{finished:?}");
     }

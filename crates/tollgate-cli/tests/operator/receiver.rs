@@ -17,7 +17,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use tollgate_testkit::Scratch;
 
 /// What no message takes: ends only tests that have gone wrong.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A message that was received.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl Receiver {
     /// The next message.
     #[track_caller]
     pub(crate) fn next(&self) -> Message {
-        self.messages.recv_timeout(PATIENCE).expect("a message arrives")
+        self.messages.recv_timeout(TEST_TIMEOUT).expect("a message arrives")
     }
 
     /// What has come so far and was not looked at.

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use serde_json::json;
-use tollgate_testkit::{Finished, Scratch, Tollgate};
+use tollgate_testkit::{ProgramOutput, Scratch, Tollgate};
 
 use crate::asking::{ask, get, metric, stop, switch, told, wait_for_log};
 use crate::{BINARY, ONE};
@@ -101,7 +101,7 @@ fn a_folder_that_cannot_be_used_ends_the_start() {
         command.arg("serve").arg("--config").arg(&policy).args(["--set", &format!("state={state}")]);
         command.args(["--listen-gateway", "127.0.0.1:0", "--listen-api", "127.0.0.1:0"]).env_clear();
         command.args(["--listen-rls", "off", "--listen-resp", "off"]);
-        let finished = Finished::of(command);
+        let finished = ProgramOutput::of(command);
         assert_eq!(finished.code, Some(2), "{finished:?}");
         finished.stderr
     };

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use tollgate_testkit::{Finished, Scratch, Tollgate, wait_until};
+use tollgate_testkit::{ProgramOutput, Scratch, Tollgate, wait_until};
 
 use crate::asking::{ask, get, metric, stop, wait_for_log};
 use crate::receiver::{Certificates, Receiver};
@@ -31,7 +31,7 @@ fn judge(body: &str) -> Value {
     let message = files.write("message.json", body);
     let mut command = Command::new(python);
     command.arg(root.join("tests/tools/otlp.py")).arg(message);
-    let finished = Finished::of(command);
+    let finished = ProgramOutput::of(command);
     assert_eq!(finished.code, Some(0), "{finished:?}");
     serde_json::from_str(&finished.stdout).unwrap()
 }

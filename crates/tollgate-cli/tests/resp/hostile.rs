@@ -10,11 +10,11 @@ use crate::process::{connections, memory};
 use crate::wire::{Wire, command};
 
 /// How many of them come at once.
-const CROWD: usize = 300;
+const CONNECTIONS: usize = 300;
 /// How much memory, in MiB, they may take together.
-const MOST_MEMORY: u64 = 96;
+const MAX_MEMORY_MIB: u64 = 96;
 /// What nobody should wait for an answer meanwhile, on however busy a machine.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
+const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// Asks until told to stop, on a connection that stays and on new ones; how often.
 fn ask_meanwhile(address: SocketAddr, stop: &AtomicBool) -> usize {
@@ -28,7 +28,7 @@ fn ask_meanwhile(address: SocketAddr, stop: &AtomicBool) -> usize {
             let answer: Vec<_> = (0..6).map(|_| wire.line().unwrap()).collect();
             assert!(answer.starts_with(&["*5".into(), ":0".into(), ":16".into()]), "{answer:?}");
         }
-        assert!(start.elapsed() < LONGEST_WAIT, "others wait {:?}", start.elapsed());
+        assert!(start.elapsed() < MAX_WAIT, "others wait {:?}", start.elapsed());
         asked += 1;
         thread::sleep(Duration::from_millis(2));
     }
@@ -51,7 +51,7 @@ fn beside(harm: impl FnOnce(SocketAddr) + Send) {
         assert!(asked.unwrap() >= 10);
     });
     let after = memory(process);
-    assert!(after.peak - before < MOST_MEMORY, "{before} MiB before, then {after:?}");
+    assert!(after.peak - before < MAX_MEMORY_MIB, "{before} MiB before, then {after:?}");
     let tollgate = server.tollgate.as_mut().unwrap();
     tollgate.program.wait_until("end of all connections", || connections(address).held == 0);
     let log = tollgate.log();
@@ -62,7 +62,7 @@ fn beside(harm: impl FnOnce(SocketAddr) + Send) {
 #[track_caller]
 fn refused(frames: &'static [&'static [u8]], said: &'static str) {
     beside(move |address| {
-        for number in 0..CROWD {
+        for number in 0..CONNECTIONS {
             let frame = frames[number % frames.len()];
             let mut wire = Wire::connect(address).unwrap();
             wire.send(frame).unwrap();
@@ -118,7 +118,7 @@ fn what_a_lying_length_swallows_does_not_come_back_as_lines_of_its_own() {
 #[test]
 fn lines_without_an_end_are_refused() {
     beside(|address| {
-        for _ in 0..CROWD / 10 {
+        for _ in 0..CONNECTIONS / 10 {
             let mut wire = Wire::connect(address).unwrap();
             wire.stuff(&[b'a'; 4096], 1 << 20, Duration::from_secs(5));
             let answer = wire.rest();
@@ -134,10 +134,10 @@ fn lines_without_an_end_are_refused() {
 /// Hundreds begin a command of tens of thousands of bytes, and send it in drops.
 #[test]
 fn slow_writers_cost_what_they_sent_and_are_answered_in_the_end() {
-    const KEY: usize = 60_000;
+    const KEY_BYTES: usize = 60_000;
     beside(|address| {
-        let mut slow: Vec<_> = (0..CROWD).map(|_| Wire::connect(address).unwrap()).collect();
-        let key = "k".repeat(KEY);
+        let mut slow: Vec<_> = (0..CONNECTIONS).map(|_| Wire::connect(address).unwrap()).collect();
+        let key = "k".repeat(KEY_BYTES);
         let whole = command(&["CL.THROTTLE", &key, "15", "30", "60"]);
         let (most, drops) = whole.split_at(whole.len() - 50);
         for wire in &mut slow {
@@ -155,20 +155,20 @@ fn slow_writers_cost_what_they_sent_and_are_answered_in_the_end() {
             admitted += usize::from(answer[1] == ":0");
         }
         // They all asked about one key. Some come back on a slow machine.
-        assert!((16..CROWD).contains(&admitted), "{admitted}");
+        assert!((16..CONNECTIONS).contains(&admitted), "{admitted}");
     });
 }
 
 /// They ask for the longest answers there are, and take none of them: nothing more is read then.
 #[test]
 fn whoever_takes_no_answers_is_not_listened_to() {
-    const MOST: usize = 16 << 20;
+    const MAX_BYTES: usize = 16 << 20;
     beside(|address| {
         let questions = command(&["COMMAND", "DOCS"]).repeat(1_000);
-        let mut greedy: Vec<_> = (0..CROWD / 10).map(|_| Wire::connect(address).unwrap()).collect();
+        let mut greedy: Vec<_> = (0..CONNECTIONS / 10).map(|_| Wire::connect(address).unwrap()).collect();
         for wire in &mut greedy {
-            let taken = wire.stuff(&questions, MOST, Duration::from_millis(200));
-            assert!(taken < MOST, "it takes all that is sent");
+            let taken = wire.stuff(&questions, MAX_BYTES, Duration::from_millis(200));
+            assert!(taken < MAX_BYTES, "it takes all that is sent");
         }
     });
 }

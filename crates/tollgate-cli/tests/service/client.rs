@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// What no answer takes: ends only tests that have gone wrong.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A connection to a server.
 pub(crate) struct Client {
@@ -45,7 +45,7 @@ impl Client {
     pub(crate) fn connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TEST_TIMEOUT))?;
         Ok(Self { stream: BufReader::new(stream) })
     }
 

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use tollgate_testkit::{Finished, Tollgate};
+use tollgate_testkit::{ProgramOutput, Tollgate};
 
 use crate::BINARY;
 
@@ -22,7 +22,7 @@ fn curl(tollgate: &Tollgate, path: &str, arguments: &[&str]) -> (String, String)
         "\n%{http_code} %{content_type}",
     ]);
     command.args(arguments).arg(format!("http://{}{path}", tollgate.api));
-    let finished = Finished::of(command);
+    let finished = ProgramOutput::of(command);
     assert_eq!(finished.code, Some(0), "{finished:?}");
     let (body, status) = finished.stdout.rsplit_once('\n').unwrap();
     (status.to_owned(), body.to_owned())

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use tollgate_testkit::{Finished, Scratch, Tollgate};
+use tollgate_testkit::{ProgramOutput, Scratch, Tollgate};
 
 use crate::{BINARY, alone, tools};
 
@@ -43,7 +43,7 @@ fn check(policy: &str, paths: &str, given: &str, examples: &str) {
     command.args(["--generation-database", "none", "--no-color", "--continue-on-failure"]);
     // It sees none of this machine's settings, and leaves nothing behind.
     command.current_dir(files.path()).env_clear().env("HOME", files.path());
-    let Finished { code, stdout, stderr } = Finished::of(command);
+    let ProgramOutput { code, stdout, stderr } = ProgramOutput::of(command);
     assert_eq!(code, Some(0), "with {given:?}, not all is as /openapi.json says:\n{stdout}{stderr}");
     let tried = stdout.lines().find(|line| line.contains(" generated, ")).unwrap_or_default();
     println!("{paths} {given}: {}", tried.trim());

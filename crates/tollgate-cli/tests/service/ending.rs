@@ -15,12 +15,12 @@ use crate::{BINARY, ROOMY, alone};
 const CLIENTS: usize = 16;
 const ROUNDS: usize = 5;
 /// Some have the next request ready, some think about it first.
-const THINKING: [Duration; 4] =
+const THINK_TIMES: [Duration; 4] =
     [Duration::ZERO, Duration::ZERO, Duration::from_millis(7), Duration::from_millis(60)];
 
 /// What one client has seen.
 #[derive(Debug, Default)]
-struct Seen {
+struct ClientTotals {
     answers: usize,
     /// Connections that the server said it would close, after an answer.
     announced: usize,
@@ -35,8 +35,8 @@ fn ask_until_the_end(
     thinking: Duration,
     told: &AtomicBool,
     answers: &AtomicUsize,
-) -> Seen {
-    let mut seen = Seen::default();
+) -> ClientTotals {
+    let mut seen = ClientTotals::default();
     'connections: loop {
         let Ok(mut client) = Client::connect(address) else {
             if !told.load(Ordering::SeqCst) {
@@ -89,7 +89,7 @@ fn stop_under_load() {
         let clients: Vec<_> = (0..CLIENTS)
             .map(|number| {
                 let page = if number < CLIENTS / 2 { (gateway, "/") } else { (api, "/healthz") };
-                let thinking = THINKING[number % THINKING.len()];
+                let thinking = THINK_TIMES[number % THINK_TIMES.len()];
                 scope.spawn(move || ask_until_the_end(page, thinking, told, answers))
             })
             .collect();
@@ -99,7 +99,7 @@ fn stop_under_load() {
         let code = tollgate.program.wait().code();
         (clients.into_iter().map(|client| client.join().unwrap()).collect::<Vec<_>>(), code)
     });
-    let sum = |count: fn(&Seen) -> usize| seen.iter().map(count).sum::<usize>();
+    let sum = |count: fn(&ClientTotals) -> usize| seen.iter().map(count).sum::<usize>();
     let (answered, announced, turned_away) =
         (sum(|it| it.answers), sum(|it| it.announced), sum(|it| it.turned_away));
     println!("{answered} answers, {announced} announced ends, {turned_away} new connections turned away");

@@ -14,7 +14,7 @@ use crate::upstream::Upstream;
 use crate::{BINARY, alone};
 
 const RELOADS: u64 = 20;
-const AT_ONCE: usize = 500;
+const CONCURRENT_REQUESTS: usize = 500;
 
 /// A policy that can be told from the others, with a limit that all of them have.
 fn policy(version: u64) -> String {
@@ -32,7 +32,7 @@ fn policy(version: u64) -> String {
 fn load(protocol: Protocol, gateway: SocketAddr, stop: &AtomicBool) -> (usize, Statuses) {
     let (mut sent, mut wrong) = (0, Statuses::new());
     while !stop.load(Ordering::Relaxed) {
-        for (status, count) in h2load(protocol, &format!("http://{gateway}/"), AT_ONCE, &[]) {
+        for (status, count) in h2load(protocol, &format!("http://{gateway}/"), CONCURRENT_REQUESTS, &[]) {
             sent += count;
             if status != 200 {
                 *wrong.entry(status).or_default() += count;

@@ -14,20 +14,20 @@ use crate::process::{allow_open_files, connections, memory};
 use crate::upstream::Upstream;
 use crate::{BINARY, ROOMY, alone};
 
-const SLOW: usize = 300;
+const SLOW_CLIENTS: usize = 300;
 /// As many at once show that they were there. Not always seen: on a busy machine the first are ended
 /// before the last come, and the tool then has to say how it went.
-const SOME: usize = 10;
+const MIN_SEEN_CONNECTIONS: usize = 10;
 /// How long the tool goes on if nobody ends its connections, in seconds.
-const LONGEST: &str = "20";
+const MAX_TOOL_SECONDS: &str = "20";
 /// How much memory, in MiB, so many may take: what is kept for each is bounded, not what it is sent.
-const MOST_MEMORY: u64 = 96;
+const MAX_MEMORY_MIB: u64 = 96;
 
 /// Between two looks at the connections.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Between two good requests. Without it thousands of ended connections fill the kernel's list, and a look
 /// at it takes so long that it tells several good ones that were never there at once.
-const REST: Duration = Duration::from_millis(5);
+const REQUEST_PAUSE: Duration = Duration::from_millis(5);
 
 const TIMEOUTS: &str = "timeouts: {client_headers: 2s, client_idle: 2s, idle: 2s, total: 4s}";
 
@@ -40,21 +40,30 @@ fn ask_meanwhile(gateway: SocketAddr, stop: &AtomicBool) -> (usize, Vec<String>)
             Ok(Ok(answer)) if answer.status == 200 => {}
             other => wrong.push(format!("{other:?}")),
         }
-        thread::sleep(REST);
+        thread::sleep(REQUEST_PAUSE);
     }
     (asked, wrong)
 }
 
 fn check(mode: &[&str], path: &str) {
     let _alone = alone();
-    allow_open_files(4 * SLOW);
+    allow_open_files(4 * SLOW_CLIENTS);
     let upstream = Upstream::start();
     let mut tollgate = Tollgate::start(BINARY, &format!("{ROOMY}{}", upstream.section(TIMEOUTS)));
     let (gateway, before) = (tollgate.gateway, memory(tollgate.program.id()).resident);
     let files = Scratch::new();
     let said = files.path().join("said");
     let mut command = Command::new("slowhttptest");
-    command.args(mode).args(["-c", &SLOW.to_string(), "-r", &SLOW.to_string(), "-l", LONGEST, "-p", "5"]);
+    command.args(mode).args([
+        "-c",
+        &SLOW_CLIENTS.to_string(),
+        "-r",
+        &SLOW_CLIENTS.to_string(),
+        "-l",
+        MAX_TOOL_SECONDS,
+        "-p",
+        "5",
+    ]);
     command.args(["-u", &format!("http://{gateway}{path}")]).current_dir(files.path());
     command.stdout(File::create(&said).unwrap()).stderr(Stdio::null());
 
@@ -67,10 +76,10 @@ fn check(mode: &[&str], path: &str) {
             let now = connections(gateway);
             most = most.max(now.held);
             // The good client has one of them.
-            if most > SOME && now.held <= 1 && tool.is_running() {
+            if most > MIN_SEEN_CONNECTIONS && now.held <= 1 && tool.is_running() {
                 (ended, left_behind) = (true, now.left_behind);
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
         stop.store(true, Ordering::Relaxed);
         good.join().unwrap()
@@ -85,8 +94,8 @@ fn check(mode: &[&str], path: &str) {
     assert_eq!(left_behind, 0, "no answers are left to the kernel that nobody will take");
     assert!(asked > 10 && wrong.is_empty(), "each of {asked} good requests is answered meanwhile: {wrong:?}");
     assert!(
-        after.peak - before < MOST_MEMORY,
-        "{SLOW} slow clients take little memory: {before} MiB, then {after:?}"
+        after.peak - before < MAX_MEMORY_MIB,
+        "{SLOW_CLIENTS} slow clients take little memory: {before} MiB, then {after:?}"
     );
     tollgate.program.wait_until("end of all connections", || connections(gateway).held == 0);
 }

@@ -6,13 +6,13 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use tollgate_testkit::{Finished, Scratch, Tollgate};
+use tollgate_testkit::{ProgramOutput, Scratch, Tollgate};
 
 use crate::BINARY;
 use crate::client::get;
 
 /// `tollgate serve`, which is expected to end by itself.
-fn serve(settings: &[&str], more: &[&str]) -> Finished {
+fn serve(settings: &[&str], more: &[&str]) -> ProgramOutput {
     let mut command = Command::new(BINARY);
     command.arg("serve").env_clear();
     let free = ["listen.gateway=127.0.0.1:0", "listen.api=127.0.0.1:0", "listen.rls=off", "listen.resp=off"];
@@ -20,7 +20,7 @@ fn serve(settings: &[&str], more: &[&str]) -> Finished {
         command.args(["--set", setting]);
     }
     command.args(more);
-    Finished::of(command)
+    ProgramOutput::of(command)
 }
 
 /// Fails unless it ended with status 2, saying each of these.
@@ -81,7 +81,7 @@ fn certificate(files: &Scratch, name: &str) -> (String, String) {
     command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
     command.args(["-days", "1", "-subj", "/CN=tollgate.test", "-addext", "subjectAltName=DNS:tollgate.test"]);
     command.arg("-out").arg(&certificate).arg("-keyout").arg(&key);
-    let made = Finished::of(command);
+    let made = ProgramOutput::of(command);
     assert_eq!(made.code, Some(0), "{made:?}");
     (shown(&certificate), shown(&key))
 }
@@ -144,7 +144,7 @@ fn a_certificate_that_goes_with_its_key_is_served() {
             "%{http_code}",
         ]);
         command.args(["--output", "/dev/null", &format!("https://tollgate.test:{port}/")]);
-        let finished = Finished::of(command);
+        let finished = ProgramOutput::of(command);
         assert_eq!(
             (finished.code, finished.stdout.as_str()),
             (Some(0), "200"),

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tollgate_testkit::{Finished, Scratch};
+use tollgate_testkit::{ProgramOutput, Scratch};
 
 /// How `h2load` asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(crate) fn h2load(protocol: Protocol, url: &str, requests: usize, more: &[&st
         Protocol::Http2 => command.args(["-m", "8"]),
     };
     command.args(["-c", "8", "-n", &requests.to_string()]).arg(format!("--log-file={}", log.display()));
-    let finished = Finished::of({
+    let finished = ProgramOutput::of({
         command.args(more).arg(url);
         command
     });

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::process::Command;
 
-use tollgate_testkit::{Finished, Scratch};
+use tollgate_testkit::{ProgramOutput, Scratch};
 
 const METHOD: &str = "envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
@@ -39,7 +39,7 @@ impl Question<'_> {
     }
 
     /// Asks, with these arguments for `curl`; the answer is left in files.
-    pub(crate) fn ask(self, server: &str, files: &Scratch, arguments: &[&str]) -> Finished {
+    pub(crate) fn ask(self, server: &str, files: &Scratch, arguments: &[&str]) -> ProgramOutput {
         let frame = files.path().join("frame");
         fs::write(&frame, self.frame()).unwrap();
         let mut command = Command::new("curl");
@@ -55,7 +55,7 @@ impl Question<'_> {
         command.arg("--data-binary").arg(format!("@{}", frame.display())).args(arguments);
         command.arg("-D").arg(files.path().join("head")).arg("-o").arg(files.path().join("answer"));
         command.arg(format!("{server}/{METHOD}"));
-        Finished::of(command)
+        ProgramOutput::of(command)
     }
 }
 

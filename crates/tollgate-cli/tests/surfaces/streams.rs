@@ -34,9 +34,10 @@ impl Streams {
         let streams = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let watch = Stream::open(rls, "grpc.health.v1.Health/Watch", Asked::all(&[0; 5])).await;
+                let watch =
+                    Stream::open(rls, "grpc.health.v1.Health/Watch", StreamRequest::all(&[0; 5])).await;
                 let reflection = "grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
-                let talk = Stream::open(rls, reflection, Asked::so_far(LIST_SERVICES)).await;
+                let talk = Stream::open(rls, reflection, StreamRequest::so_far(LIST_SERVICES)).await;
                 opened.send(()).unwrap();
                 [watch.end().await, talk.end().await]
             })
@@ -54,11 +55,11 @@ impl Streams {
 /// On a connection of its own, which is there as long as somebody may use it.
 struct Stream {
     answer: Incoming,
-    _client: SendRequest<Asked>,
+    _client: SendRequest<StreamRequest>,
 }
 
 impl Stream {
-    async fn open(rls: SocketAddr, method: &str, asked: Asked) -> Self {
+    async fn open(rls: SocketAddr, method: &str, asked: StreamRequest) -> Self {
         let wire = TokioIo::new(TcpStream::connect(rls).await.unwrap());
         let (mut client, connection) = handshake(TokioExecutor::new(), wire).await.unwrap();
         tokio::spawn(connection);
@@ -84,12 +85,12 @@ impl Stream {
 }
 
 /// What a client asks, and whether it may ask more.
-struct Asked {
+struct StreamRequest {
     question: Option<Bytes>,
     is_all: bool,
 }
 
-impl Asked {
+impl StreamRequest {
     const fn all(question: &'static [u8]) -> Self {
         Self { question: Some(Bytes::from_static(question)), is_all: true }
     }
@@ -99,7 +100,7 @@ impl Asked {
     }
 }
 
-impl Body for Asked {
+impl Body for StreamRequest {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -22,7 +22,7 @@
 
 use super::{Algorithm, Overdraft};
 use crate::outcome::{Outcome, Verdict};
-use crate::rate::{LONGEST, MOST, QuotaError, Rate, gcd};
+use crate::rate::{MAX_PERIOD, MAX_UNITS, QuotaError, Rate, gcd};
 use crate::time::{Span, Timestamp};
 
 /// What a key may spend at once, and how soon one unit comes back.
@@ -77,8 +77,8 @@ impl Bucket {
         let full = u128::from(burst) * u128::from(self.unit);
         match burst {
             0 => Err(QuotaError::ZeroBurst),
-            _ if burst > MOST => Err(QuotaError::TooMany),
-            _ if full > u128::from(self.den) * u128::from(LONGEST.as_micros()) => Err(QuotaError::TooLong),
+            _ if burst > MAX_UNITS => Err(QuotaError::TooMany),
+            _ if full > u128::from(self.den) * u128::from(MAX_PERIOD.as_micros()) => Err(QuotaError::TooLong),
             _ => {
                 let whole = u64::try_from(full).ok().filter(|_| self.den == 1);
                 let ticks = whole.map(|full| TickBucket::new(burst, self.unit, full));
@@ -119,9 +119,9 @@ impl Bucket {
 
     /// The most that a state can owe, in grains: one that owes more comes from a clock
     /// that stepped back, and is pulled back to this.
-    pub fn deepest(&self) -> u128 {
+    pub fn max_debt(&self) -> u128 {
         if self.shared {
-            return 2 * u128::from(LONGEST.as_micros()) * u128::from(self.den);
+            return 2 * u128::from(MAX_PERIOD.as_micros()) * u128::from(self.den);
         }
         2 * self.full
     }
@@ -158,9 +158,9 @@ impl Bucket {
     fn debt(&self, state: &mut BucketState, now: Timestamp) -> u128 {
         let debt = self.debt_as_stored(*state, now);
         // The first is what `deepest` is, but for shared buckets, and there already.
-        if debt > 2 * self.full && debt > self.deepest() {
-            *state = self.owing(self.deepest(), now);
-            return self.deepest();
+        if debt > 2 * self.full && debt > self.max_debt() {
+            *state = self.owing(self.max_debt(), now);
+            return self.max_debt();
         }
         debt
     }
@@ -177,7 +177,7 @@ impl Bucket {
     /// The state of a key that had `state` under `before`: as many units are missing, to
     /// the fraction, but no more than this bucket holds. Rounds up by less than a grain.
     pub(crate) fn carry_over(&self, before: &Self, state: BucketState, now: Timestamp) -> BucketState {
-        let debt = before.debt_as_stored(state, now).min(before.deepest());
+        let debt = before.debt_as_stored(state, now).min(before.max_debt());
         let (theirs, ours) = (u128::from(before.unit), u128::from(self.unit));
         let units = debt / theirs;
         let debt = match units.checked_mul(ours) {
@@ -298,7 +298,7 @@ impl Algorithm for Bucket {
         if units == 0 { self.fresh() } else { BucketState { tat: until, grains: 0 } }
     }
 
-    fn forgettable_at(&self, state: &BucketState) -> Timestamp {
+    fn expires_at(&self, state: &BucketState) -> Timestamp {
         state.tat + Span::from_micros(u64::from(state.grains > 0))
     }
 }

@@ -8,7 +8,7 @@
 //! `Algorithm`; it meets them in [`Quota`](crate::Quota).
 
 use crate::outcome::{Outcome, Verdict};
-use crate::rate::{LONGEST, QuotaError};
+use crate::rate::{MAX_PERIOD, QuotaError};
 use crate::time::{Span, Timestamp};
 
 /// So many holders at once, each for at most `ttl` unless renewed.
@@ -50,7 +50,7 @@ pub struct Leases {
 }
 
 /// Leases live in a list per key, so their number is bounded.
-const MOST: u32 = 1 << 16;
+const MAX_SLOTS: u32 = 1 << 16;
 
 impl Concurrency {
     /// So many slots, each leased for `ttl`.
@@ -58,8 +58,8 @@ impl Concurrency {
         match (slots, ttl) {
             (0, _) => Err(QuotaError::ZeroBurst),
             (_, Span::ZERO) => Err(QuotaError::ZeroPeriod),
-            (_, ttl) if ttl > LONGEST => Err(QuotaError::TooLong),
-            (slots, _) if slots > MOST => Err(QuotaError::TooMany),
+            (_, ttl) if ttl > MAX_PERIOD => Err(QuotaError::TooLong),
+            (slots, _) if slots > MAX_SLOTS => Err(QuotaError::TooMany),
             (slots, ttl) => Ok(Self { slots, ttl }),
         }
     }
@@ -128,7 +128,7 @@ impl Concurrency {
     }
 
     /// From when on nobody holds anything.
-    pub fn forgettable_at(&self, leases: &Leases) -> Timestamp {
+    pub fn expires_at(&self, leases: &Leases) -> Timestamp {
         leases.held.last().map_or(Timestamp::EPOCH, |lease| lease.expires)
     }
 

@@ -15,7 +15,7 @@
 
 use super::{Algorithm, Overdraft, Window};
 use crate::outcome::{Outcome, Verdict};
-use crate::rate::{LONGEST, MOST, QuotaError, Rate};
+use crate::rate::{MAX_PERIOD, MAX_UNITS, QuotaError, Rate};
 use crate::time::{Span, Timestamp};
 
 /// So many units in each window.
@@ -38,7 +38,7 @@ pub struct FixedWindow {
 }
 
 /// The most that a tally counts: more than any limit, and exact in a double.
-const MOST_COUNTED: u64 = 2 * MOST;
+const MAX_TALLY_UNITS: u64 = 2 * MAX_UNITS;
 
 /// Limits from here on have states of their own: a store may keep smaller ones in less room.
 const LARGE_LIMIT: u64 = 1 << 29;
@@ -80,9 +80,9 @@ impl FixedWindow {
     /// ```
     pub fn tally(limit: u64, window: Window) -> Result<Self, QuotaError> {
         match window.longest() {
-            _ if limit > MOST => Err(QuotaError::TooMany),
+            _ if limit > MAX_UNITS => Err(QuotaError::TooMany),
             Span::ZERO => Err(QuotaError::ZeroPeriod),
-            length if length > LONGEST => Err(QuotaError::TooLong),
+            length if length > MAX_PERIOD => Err(QuotaError::TooLong),
             _ => Ok(Self { limit, window, tally: true }),
         }
     }
@@ -147,12 +147,12 @@ impl FixedWindow {
     }
 
     /// How far a charge may bring the count.
-    pub const fn most(&self, overdraft: Overdraft) -> u64 {
+    pub const fn max_count(&self, overdraft: Overdraft) -> u64 {
         match overdraft {
-            _ if self.tally => MOST_COUNTED,
+            _ if self.tally => MAX_TALLY_UNITS,
             Overdraft::None => self.limit,
             Overdraft::OneCapacity => 2 * self.limit,
-            Overdraft::Unlimited => MOST_COUNTED,
+            Overdraft::Unlimited => MAX_TALLY_UNITS,
         }
     }
 
@@ -238,7 +238,7 @@ impl Algorithm for FixedWindow {
 
     fn charge(&self, state: &mut FixedWindowState, units: u64, overdraft: Overdraft, now: Timestamp) {
         let current = self.current(state, now);
-        let most = self.most(overdraft).max(current.count);
+        let most = self.max_count(overdraft).max(current.count);
         let count = current.count.saturating_add(units).min(most);
         if count > 0 {
             *state = FixedWindowState { count, ..current };
@@ -259,7 +259,7 @@ impl Algorithm for FixedWindow {
         }
     }
 
-    fn forgettable_at(&self, state: &FixedWindowState) -> Timestamp {
+    fn expires_at(&self, state: &FixedWindowState) -> Timestamp {
         if state.count > 0 { state.end } else { Timestamp::EPOCH }
     }
 }

@@ -36,13 +36,13 @@ pub struct SlidingLogState {
 }
 
 /// A log is as long as its limit. Whoever needs more needs a counter.
-const MOST: u64 = 1 << 16;
+const MAX_LOG_UNITS: u64 = 1 << 16;
 
 impl SlidingLog {
     /// So many units in any stretch of the period.
     pub fn new(rate: Rate) -> Result<Self, QuotaError> {
         let rate = rate.validate()?;
-        if rate.count > MOST {
+        if rate.count > MAX_LOG_UNITS {
             return Err(QuotaError::LogTooLong);
         }
         Ok(Self { rate })
@@ -180,7 +180,7 @@ impl Algorithm for SlidingLog {
         let most = match overdraft {
             Overdraft::None => self.rate.count,
             Overdraft::OneCapacity => 2 * self.rate.count,
-            Overdraft::Unlimited => 2 * MOST,
+            Overdraft::Unlimited => 2 * MAX_LOG_UNITS,
         };
         let spent = units(self.live(state, now));
         self.append(state, units_asked.min(most.saturating_sub(spent)), instant);
@@ -196,7 +196,7 @@ impl Algorithm for SlidingLog {
         SlidingLogState { entries: entry.into_iter().collect() }
     }
 
-    fn forgettable_at(&self, state: &SlidingLogState) -> Timestamp {
+    fn expires_at(&self, state: &SlidingLogState) -> Timestamp {
         state.entries.last().map_or(Timestamp::EPOCH, |&(at, _)| at + self.rate.period)
     }
 }

@@ -67,10 +67,10 @@ pub struct SlidingParts {
 }
 
 /// Keeps counts, overdrawn ones too, within 32 bits.
-const MOST: u64 = 1 << 30;
+const MAX_UNITS: u64 = 1 << 30;
 
 /// Most steps in a window. With the rest of a step at either end they fit 16 bits.
-const STEPS: u64 = 60_000;
+const MAX_STEPS: u64 = 60_000;
 
 /// What a key looks like at some instant.
 #[derive(Clone, Copy)]
@@ -89,7 +89,7 @@ impl SlidingParts {
     /// One part would be a count and a guess: that is [`SlidingWindow`](crate::SlidingWindow).
     pub fn new(rate: Rate, parts: u32) -> Result<Self, QuotaError> {
         let rate = rate.validate()?;
-        if rate.count > MOST {
+        if rate.count > MAX_UNITS {
             return Err(QuotaError::TooMany);
         }
         if !(2..=64).contains(&parts) {
@@ -97,7 +97,7 @@ impl SlidingParts {
         }
         let powers = std::iter::successors(Some(1), |power: &u64| power.checked_mul(10));
         let mut steps = powers.flat_map(|power| [power, power.saturating_mul(2), power.saturating_mul(5)]);
-        let fits = |step: &u64| rate.period.as_micros().div_ceil(*step) <= STEPS;
+        let fits = |step: &u64| rate.period.as_micros().div_ceil(*step) <= MAX_STEPS;
         let step = steps.find(fits).unwrap_or(u64::MAX);
         Ok(Self { rate, parts, step, spread: Spread::Even })
     }
@@ -279,7 +279,7 @@ impl Algorithm for SlidingParts {
         let most = match overdraft {
             Overdraft::None => self.rate.count,
             Overdraft::OneCapacity => 2 * self.rate.count,
-            Overdraft::Unlimited => 2 * MOST,
+            Overdraft::Unlimited => 2 * MAX_UNITS,
         };
         let room = most.saturating_sub(state.weight(view.reach, self.spread));
         self.append(state, units.min(room), view);
@@ -296,7 +296,7 @@ impl Algorithm for SlidingParts {
         SlidingPartsState::new(newest, part).unwrap_or_default()
     }
 
-    fn forgettable_at(&self, state: &SlidingPartsState) -> Timestamp {
+    fn expires_at(&self, state: &SlidingPartsState) -> Timestamp {
         if state.is_empty() { Timestamp::EPOCH } else { self.leaves(state.newest().as_micros(), 0) }
     }
 }

@@ -62,7 +62,7 @@ impl Position {
 }
 
 /// Keeps counts, overdrawn ones too, within 32 bits.
-const MOST: u64 = 1 << 30;
+const MAX_UNITS: u64 = 1 << 30;
 
 impl SlidingWindowState {
     /// The same counts as they stand in the window `at`, which is not earlier.
@@ -84,7 +84,7 @@ impl SlidingWindow {
     /// The two-counter estimate.
     pub fn new(rate: Rate) -> Result<Self, QuotaError> {
         let rate = rate.validate()?;
-        if rate.count > MOST {
+        if rate.count > MAX_UNITS {
             return Err(QuotaError::TooMany);
         }
         Ok(Self { rate })
@@ -225,7 +225,7 @@ impl Algorithm for SlidingWindow {
         let most = match overdraft {
             Overdraft::None => self.rate.count,
             Overdraft::OneCapacity => 2 * self.rate.count,
-            Overdraft::Unlimited => 2 * MOST,
+            Overdraft::Unlimited => 2 * MAX_UNITS,
         };
         let room = self.room(most, self.weight(*state, here));
         state.current = state.current.saturating_add(u32::try_from(units.min(room)).unwrap_or(0));
@@ -247,7 +247,7 @@ impl Algorithm for SlidingWindow {
         state
     }
 
-    fn forgettable_at(&self, state: &SlidingWindowState) -> Timestamp {
+    fn expires_at(&self, state: &SlidingWindowState) -> Timestamp {
         let windows = match (state.current, state.previous) {
             (0, 0) => return Timestamp::EPOCH,
             (0, _) => 1,

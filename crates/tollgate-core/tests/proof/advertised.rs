@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 use tollgate_core::{
-    Algorithm as _, Bucket, Calendar, CalendarUnit, Demand, FixedWindow, MAX_UNITS, Quota, Rate, SlidingLog,
+    Algorithm as _, Amount, Bucket, Calendar, CalendarUnit, FixedWindow, MAX_UNITS, Quota, Rate, SlidingLog,
     Span, Timestamp, Window,
 };
 
@@ -84,11 +84,11 @@ fn a_saturated_key_gets_what_is_advertised() {
         assert_eq!((advertised.units, advertised.seconds), (q, w), "{quota}");
         let (mut state, mut now, mut admitted) = (quota.fresh(), START, 0);
         // The burst of the first moment is no part of what is sustained.
-        quota.meet(&mut state, Demand::UpTo(u64::MAX), now);
+        quota.acquire(&mut state, Amount::UpTo(u64::MAX), now);
         let windows = 40;
         let end = START + Span::from_secs(w * windows);
         while now < end {
-            let outcome = quota.step(&mut state, Demand::Exactly(1), now);
+            let outcome = quota.step(&mut state, Amount::Exactly(1), now);
             match outcome.retry_after() {
                 None => admitted += 1,
                 Some(wait) => now = now + wait,

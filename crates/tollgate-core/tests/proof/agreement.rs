@@ -2,12 +2,12 @@
 
 use proptest::prelude::*;
 use proptest::strategy::Strategy;
-use tollgate_core::{Adjustment, Demand, Outcome, Quota, Timestamp};
+use tollgate_core::{Adjustment, Amount, Outcome, Quota, Timestamp};
 
 use crate::model::{self, Model};
 use crate::quotas;
 use crate::seed::{Holds, check};
-use crate::trace::{Did, Key, Trace, wild};
+use crate::trace::{AppliedAct, Key, Trace, wild};
 
 fn agrees((quota, trace): (Quota, Trace)) -> Holds {
     let mut key = Key::new(&quota);
@@ -24,12 +24,12 @@ fn agrees((quota, trace): (Quota, Trace)) -> Holds {
     Ok(())
 }
 
-fn perform(model: &mut dyn Model, did: Did, now: Timestamp) -> Option<Outcome> {
+fn perform(model: &mut dyn Model, did: AppliedAct, now: Timestamp) -> Option<Outcome> {
     match did {
-        Did::Asked(Demand::Exactly(units)) => Some(model.take(units, now)),
-        Did::Asked(Demand::UpTo(most)) => Some(model.take_up_to(most, now)),
-        Did::Asked(Demand::Slot(_)) => unreachable!("traces ask for units"),
-        Did::Adjusted(adjustment) => {
+        AppliedAct::Acquired(Amount::Exactly(units)) => Some(model.take(units, now)),
+        AppliedAct::Acquired(Amount::UpTo(most)) => Some(model.take_up_to(most, now)),
+        AppliedAct::Acquired(Amount::Slot(_)) => unreachable!("traces ask for units"),
+        AppliedAct::Adjusted(adjustment) => {
             adjust(model, adjustment, now);
             None
         }

@@ -11,9 +11,9 @@ use crate::seed::check;
 use crate::trace::{Key, Trace, takes};
 
 /// When, and how many.
-type Admitted = Vec<(i128, i128)>;
+type Admission = Vec<(i128, i128)>;
 
-fn admitted(quota: &Quota, trace: Trace) -> Admitted {
+fn admitted(quota: &Quota, trace: Trace) -> Admission {
     let mut key = Key::new(quota);
     let mut admitted = Vec::new();
     for (by, act) in trace {
@@ -30,7 +30,7 @@ fn units<'a>(admitted: impl IntoIterator<Item = &'a (i128, i128)>) -> i128 {
 }
 
 /// The most units in any stretch `(t - width, t]`.
-fn most_within(admitted: &Admitted, width: i128) -> i128 {
+fn most_within(admitted: &Admission, width: i128) -> i128 {
     let ends = admitted.iter().map(|&(at, _)| at);
     let within = |end| units(admitted.iter().filter(|&&(at, _)| end - width < at && at <= end));
     ends.map(within).max().unwrap_or(0)

@@ -1,12 +1,12 @@
 //! A clock may step back or jump. It never grants more, and nobody waits for it to catch up.
 
 use proptest::prelude::*;
-use tollgate_core::{Algorithm as _, Demand, Quota, Span};
+use tollgate_core::{Algorithm as _, Amount, Quota, Span};
 
 use crate::model::Exact;
 use crate::quotas;
 use crate::seed::check;
-use crate::trace::{Did, Key, steady, wild};
+use crate::trace::{AppliedAct, Key, steady, wild};
 
 /// Steps from a tick to decades, in microseconds.
 fn steps() -> impl Strategy<Value = u64> {
@@ -87,7 +87,7 @@ fn a_jumping_clock_pays_only_for_its_way_forward() {
             let before = key.now;
             key.advance(by);
             forward += i128::from(key.now.since(before).as_micros());
-            if let did @ Did::Asked(Demand::Exactly(_) | Demand::UpTo(_)) = key.resolve(act) {
+            if let did @ AppliedAct::Acquired(Amount::Exactly(_) | Amount::UpTo(_)) = key.resolve(act) {
                 passed += key.perform(did).map_or(0, |outcome| outcome.units().into());
             }
             let bound = rate * Exact::from_integer(forward) + Exact::from_integer(bucket.capacity().into());

@@ -4,7 +4,7 @@
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use tollgate_core::{
-    Adjustment, BucketState, Concurrency, Demand, FixedWindowState, Lease, Leases, Overdraft, Owner, Quota,
+    Adjustment, Amount, BucketState, Concurrency, FixedWindowState, Lease, Leases, Overdraft, Owner, Quota,
     SlidingLogState, SlidingPartsState, SlidingWindowState, Span, State, Timestamp, Verdict,
 };
 
@@ -90,9 +90,9 @@ fn one_of_each() -> impl Strategy<Value = Vec<Quota>> {
 fn survives(quota: &Quota, mut state: State, extremes: &[u64]) -> Holds {
     for pair in extremes.windows(2) {
         let (units, now) = (pair[0], Timestamp::from_micros(pair[1]));
-        let demands = [Demand::Exactly(units), Demand::UpTo(units), Demand::Slot(Owner(units.into()))];
-        for demand in demands.into_iter().chain([Demand::Exactly(0), Demand::Exactly(1)]) {
-            let outcome = quota.step(&mut state, demand, now);
+        let demands = [Amount::Exactly(units), Amount::UpTo(units), Amount::Slot(Owner(units.into()))];
+        for amount in demands.into_iter().chain([Amount::Exactly(0), Amount::Exactly(1)]) {
+            let outcome = quota.step(&mut state, amount, now);
             prop_assert!(outcome.remaining <= outcome.limit);
             prop_assert!(outcome.units() <= outcome.limit);
         }
@@ -107,7 +107,7 @@ fn survives(quota: &Quota, mut state: State, extremes: &[u64]) -> Holds {
         ] {
             quota.adjust(&mut state, adjustment, now);
             quota.used(&state, now);
-            quota.forgettable_at(&state);
+            quota.expires_at(&state);
         }
         prop_assert_eq!(State::decode(&state.encode()), Ok(state.clone()), "written down and read back");
     }
@@ -141,7 +141,7 @@ fn no_state_that_bytes_can_hold_makes_any_algorithm_panic() {
         let now = at(extremes[0]);
         for (quota, other) in quotas.iter().zip(quotas.iter().cycle().skip(1)) {
             quota.used(&state, now);
-            quota.forgettable_at(&state);
+            quota.expires_at(&state);
             quota.describe(&state, Verdict::Never, now);
             survives(quota, quota.carry_over(other, &state, now), &extremes)?;
             survives(quota, state.clone(), &extremes)?;

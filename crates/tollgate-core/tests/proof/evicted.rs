@@ -9,7 +9,7 @@ use crate::trace::{Key, steady, takes};
 
 /// The key with the bound of its state, which is all that a store keeps.
 fn bound<'a>(key: &Key<'a>) -> Key<'a> {
-    let (until, mut bound) = (key.quota.forgettable_at(&key.state), key.clone());
+    let (until, mut bound) = (key.quota.expires_at(&key.state), key.clone());
     bound.state = key.quota.spent_until(key.used(), until, key.now);
     bound
 }

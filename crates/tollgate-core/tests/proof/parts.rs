@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use tollgate_core::{
-    Adjustment, Demand, Overdraft, Quota, Rate, SlidingLog, SlidingParts, SlidingPartsState, Span, State,
+    Adjustment, Amount, Overdraft, Quota, Rate, SlidingLog, SlidingParts, SlidingPartsState, Span, State,
     Timestamp,
 };
 
@@ -50,8 +50,8 @@ fn while_no_more_instants_are_in_view_than_parts_it_is_the_log() {
             if !stays {
                 now = now + Span::from_micros(apart * (1 + wait / 10));
             }
-            let demand = Demand::Exactly(cost.min(limit));
-            let (ours, theirs) = (ours.step(&mut mine, demand, now), log.step(&mut theirs, demand, now));
+            let amount = Amount::Exactly(cost.min(limit));
+            let (ours, theirs) = (ours.step(&mut mine, amount, now), log.step(&mut theirs, amount, now));
             prop_assert_eq!(ours, theirs, "{} in {} parts at {:?}", rate, parts, now);
         }
         Ok(())
@@ -186,10 +186,10 @@ fn a_key_of_seven_parts_takes_sixty_four_bytes() {
     let seven = quota(Rate::per_minute(1_000), 7);
     let mut state = seven.fresh();
     for second in 0..50 {
-        seven.step(&mut state, Demand::Exactly(1), START + Span::from_millis(937 * second));
+        seven.step(&mut state, Amount::Exactly(1), START + Span::from_millis(937 * second));
     }
     assert_eq!(parts_of(&state).parts().count(), 7);
-    assert_eq!(8 + state.bytes_aside(), 64, "the newest time, and the parts");
+    assert_eq!(8 + state.heap_bytes(), 64, "the newest time, and the parts");
     assert!(state.encode().len() <= 64, "{} bytes written down", state.encode().len());
 }
 
@@ -197,27 +197,27 @@ fn a_key_of_seven_parts_takes_sixty_four_bytes() {
 /// somebody reading, a crawler at its pace, and a script that retries without a pause.
 fn access_log(seed: u64, client: u64) -> Vec<Timestamp> {
     let mut state = seed ^ client.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut dice = move |below: u64| {
+    let mut rng = move |below: u64| {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
         state % below
     };
-    let (mut second, mut log) = (START.as_micros() / 1_000_000 + dice(600), Vec::new());
+    let (mut second, mut log) = (START.as_micros() / 1_000_000 + rng(600), Vec::new());
     while log.len() < 400 {
         let burst = match client % 3 {
-            0 => 2 + dice(14),
+            0 => 2 + rng(14),
             1 => 1,
-            _ => 1 + dice(40),
+            _ => 1 + rng(40),
         };
         for _ in 0..burst {
             log.push(Timestamp::from_secs(second));
-            second += u64::from(dice(3) == 0);
+            second += u64::from(rng(3) == 0);
         }
         second += match client % 3 {
-            0 => 1 + dice(25),
-            1 => dice(7),
-            _ => dice(60),
+            0 => 1 + rng(25),
+            1 => rng(7),
+            _ => rng(60),
         };
     }
     log
@@ -231,8 +231,8 @@ fn disagreement(approximate: &Quota, rate: Rate) -> [u32; 2] {
     for client in 0..60 {
         let (mut exact, mut closed, mut open) = (log.fresh(), approximate.fresh(), approximate.fresh());
         for now in access_log(2026, client) {
-            let passes = |state: &mut State| approximate.step(state, Demand::Exactly(1), now).is_admitted();
-            let truth = log.step(&mut exact, Demand::Exactly(1), now).is_admitted();
+            let passes = |state: &mut State| approximate.step(state, Amount::Exactly(1), now).is_admitted();
+            let truth = log.step(&mut exact, Amount::Exactly(1), now).is_admitted();
             differs[0] += u32::from(passes(&mut closed) != truth);
             differs[1] += u32::from(passes(&mut open.clone()) != truth);
             if truth {

@@ -1,7 +1,7 @@
 //! What an answer says comes true.
 
 use proptest::prelude::*;
-use tollgate_core::{Adjustment, Demand, Owner, Quota, Span, Timestamp, Verdict};
+use tollgate_core::{Adjustment, Amount, Owner, Quota, Span, Timestamp, Verdict};
 
 use crate::quotas;
 use crate::seed::{Holds, check};
@@ -67,8 +67,8 @@ fn looking_and_being_refused_change_nothing() {
             prop_assert_eq!(key.state.encode(), before.clone(), "asked for {}", units);
         }
         let mut key = key;
-        key.ask(Demand::UpTo(0));
-        key.ask(Demand::Slot(Owner(1)));
+        key.ask(Amount::UpTo(0));
+        key.ask(Amount::Slot(Owner(1)));
         key.adjust(Adjustment::Release { owner: Owner(1) });
         prop_assert_eq!(key.state.encode(), before);
         Ok(())
@@ -102,7 +102,7 @@ fn asking_for_up_to_takes_what_there_is() {
         let remaining = key.peek().remaining;
         for most in [0, 1, remaining / 2, remaining, remaining + 1, u64::MAX] {
             let mut key = key.clone();
-            let outcome = key.ask(Demand::UpTo(most));
+            let outcome = key.ask(Amount::UpTo(most));
             prop_assert_eq!(outcome.units(), most.min(remaining));
             prop_assert_eq!(outcome.is_admitted(), most == 0 || remaining > 0);
             prop_assert_eq!(outcome.remaining, remaining - outcome.units());
@@ -114,7 +114,7 @@ fn asking_for_up_to_takes_what_there_is() {
 #[test]
 fn a_forgettable_state_answers_like_a_fresh_one_and_not_before() {
     check_any(steady(), |key| {
-        let then = key.quota.forgettable_at(&key.state);
+        let then = key.quota.expires_at(&key.state);
         let rested = key.at(then.max(key.now));
         let fresh = Key::new(key.quota).at(rested.now);
         for units in [0, 1, key.quota.capacity(), u64::MAX] {
@@ -142,7 +142,7 @@ fn what_is_empty_is_forgettable_whatever_the_clock_does() {
         let mut key = Key::after(&quota, &trace);
         key.take(1);
         key.adjust(Adjustment::Grant { units: u64::MAX });
-        prop_assert_eq!(quota.forgettable_at(&key.state), Timestamp::EPOCH);
+        prop_assert_eq!(quota.expires_at(&key.state), Timestamp::EPOCH);
         let mut fresh = Key::new(&quota).at(Timestamp::from_micros(now));
         prop_assert_eq!(key.at(fresh.now).take(1), fresh.take(1));
         Ok(())

@@ -9,7 +9,7 @@ use tollgate_core::{
 
 const SECOND: u64 = 1_000_000;
 const DAY: u64 = 86_400 * SECOND;
-const LONGEST: u64 = 1 << 47;
+const MAX_PERIOD_US: u64 = 1 << 47;
 
 /// Rates with no short decimal form, at the edges of what is served, or on both sides of one unit a tick.
 const ODD: [(u64, u64); 16] = [
@@ -24,10 +24,10 @@ const ODD: [(u64, u64); 16] = [
     (7, 3),
     (1, 1),
     (5, 1),
-    (1, LONGEST),
-    ((1 << 32) - 1, LONGEST),
+    (1, MAX_PERIOD_US),
+    ((1 << 32) - 1, MAX_PERIOD_US),
     (1 << 48, 1 << 20),
-    (997, LONGEST - 1),
+    (997, MAX_PERIOD_US - 1),
     (100, 60 * SECOND),
 ];
 

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tollgate_core::{
-    Adjustment, Algorithm as _, Bucket, BucketState, Demand, FixedWindow, Overdraft, Quota, Rate, Rule, Span,
+    Adjustment, Algorithm as _, Amount, Bucket, BucketState, FixedWindow, Overdraft, Quota, Rate, Rule, Span,
     State, Window,
 };
 
@@ -21,7 +21,7 @@ fn a_tally_whose_refusals_count_is_a_counter_whatever_the_limits() {
         for (limit, hit) in hits {
             let tally = Quota::from(FixedWindow::tally(limit, window.clone()).expect("a valid limit"));
             let state = state.get_or_insert_with(|| tally.fresh());
-            let outcome = tally.step(state, Demand::Exactly(hit), START);
+            let outcome = tally.step(state, Amount::Exactly(hit), START);
             counter += hit;
             prop_assert_eq!(outcome.is_admitted(), counter <= limit, "{} of {}", counter, limit);
             if !outcome.is_admitted() {

@@ -1,7 +1,7 @@
 //! Slots: how many hold at once, for how long, and what a late or lost release does.
 
 use proptest::prelude::*;
-use tollgate_core::{Adjustment, Concurrency, Demand, Overdraft, Owner, Quota, Span, State, Timestamp};
+use tollgate_core::{Adjustment, Amount, Concurrency, Overdraft, Owner, Quota, Span, State, Timestamp};
 
 use crate::model::Slots;
 use crate::seed::{Holds, check};
@@ -51,7 +51,7 @@ fn agrees((limit, trace): (Concurrency, Trace)) -> Holds {
         now = moved(now, limit, by);
         match act {
             Act::Acquire(owner) => {
-                let ours = quota.step(&mut state, Demand::Slot(Owner(owner)), now);
+                let ours = quota.step(&mut state, Amount::Slot(Owner(owner)), now);
                 prop_assert_eq!(ours, model.acquire(owner, now), "{:?} at {:?}: {:?}", act, now, state);
             }
             Act::Release(owner) => {
@@ -60,7 +60,7 @@ fn agrees((limit, trace): (Concurrency, Trace)) -> Holds {
             }
             Act::Look => {}
         }
-        let looked = quota.step(&mut state, Demand::Exactly(0), now);
+        let looked = quota.step(&mut state, Amount::Exactly(0), now);
         prop_assert_eq!(looked, model.peek(now), "looking at {:?}: {:?}", now, state);
         prop_assert_eq!(quota.used(&state, now), looked.limit - looked.remaining);
         prop_assert_eq!(State::decode(&state.encode()), Ok(state.clone()));
@@ -75,7 +75,7 @@ fn held(limit: Concurrency, trace: &Trace) -> (State, Timestamp) {
         now = moved(now, limit, by);
         match act {
             Act::Acquire(owner) => {
-                quota.meet(&mut state, Demand::Slot(Owner(owner)), now);
+                quota.acquire(&mut state, Amount::Slot(Owner(owner)), now);
             }
             Act::Release(owner) => {
                 quota.adjust(&mut state, Adjustment::Release { owner: Owner(owner) }, now);
@@ -98,7 +98,7 @@ fn a_refused_owner_gets_a_slot_when_told_and_not_one_tick_before() {
         let (state, now) = held(limit, &trace);
         let fewer = Quota::from(Concurrency::new(slots, limit.ttl()).expect("a valid limit"));
         let mut state = fewer.carry_over(&limit.into(), &state, now);
-        let newcomer = Demand::Slot(Owner(99));
+        let newcomer = Amount::Slot(Owner(99));
         let refused = fewer.step(&mut state, newcomer, now);
         if let Some(wait) = refused.retry_after() {
             let then = now + wait;
@@ -115,7 +115,7 @@ fn nobody_holds_anything_once_it_is_forgettable() {
     check(300, (limits(), traces()), |(limit, trace)| {
         let (state, now) = held(limit, &trace);
         let quota = Quota::from(limit);
-        let then = quota.forgettable_at(&state);
+        let then = quota.expires_at(&state);
         prop_assert_eq!(quota.used(&state, then.max(now)), 0);
         if then > now {
             prop_assert!(quota.used(&state, then.before(Span::from_micros(1))) > 0);
@@ -128,10 +128,10 @@ fn nobody_holds_anything_once_it_is_forgettable() {
 fn units_and_slots_do_not_mix() {
     let quota = Quota::from(Concurrency::new(1, Span::from_secs(1)).expect("a valid limit"));
     let mut state = quota.fresh();
-    quota.step(&mut state, Demand::Slot(Owner(1)), START);
+    quota.step(&mut state, Amount::Slot(Owner(1)), START);
     let before = state.clone();
-    for demand in [Demand::Exactly(1), Demand::UpTo(1), Demand::Exactly(u64::MAX)] {
-        assert_eq!(quota.step(&mut state, demand, START).verdict, tollgate_core::Verdict::Never);
+    for amount in [Amount::Exactly(1), Amount::UpTo(1), Amount::Exactly(u64::MAX)] {
+        assert_eq!(quota.step(&mut state, amount, START).verdict, tollgate_core::Verdict::Never);
     }
     for adjustment in [
         Adjustment::Refund { units: 1, taken_at: START },

@@ -1,6 +1,6 @@
 //! Strict sliding windows in parts: no schedule gets more than the limit out of them.
 
-use tollgate_core::{Demand, Quota, Rate, SlidingLog, SlidingParts, Span};
+use tollgate_core::{Amount, Quota, Rate, SlidingLog, SlidingParts, Span};
 
 use crate::trace::START;
 
@@ -14,7 +14,7 @@ fn most_in_a_window(limit: &Quota, schedule: &Schedule) -> u64 {
     let (mut state, mut admitted) = (limit.fresh(), Vec::new());
     for &(at, units) in schedule {
         let now = START + Span::from_millis(at);
-        admitted.push((at, limit.step(&mut state, Demand::UpTo(units), now).units()));
+        admitted.push((at, limit.step(&mut state, Amount::UpTo(units), now).units()));
     }
     let period = limit.period().as_micros() / 1_000;
     let within = |end: u64| admitted.iter().filter(move |&&(at, _)| at <= end && end < at + period);
@@ -27,7 +27,7 @@ fn windows(parts: u32) -> [Quota; 2] {
 }
 
 /// Random numbers, the same for the same seed.
-fn dice(seed: u64) -> impl FnMut(u64) -> u64 {
+fn rng(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = seed;
     move |sides| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -38,24 +38,24 @@ fn dice(seed: u64) -> impl FnMut(u64) -> u64 {
 /// Few units over a long time, then many at once, then whatever can be had: what an even
 /// spread gives back too early is what came last.
 fn adversarial(seed: u64) -> Schedule {
-    let mut dice = dice(seed);
+    let mut rng = rng(seed);
     let (mut at, mut schedule) = (0, Schedule::new());
     for _ in 0..3 {
-        let (instants, gap) = (4 + dice(20), 1 + dice(6_000));
+        let (instants, gap) = (4 + rng(20), 1 + rng(6_000));
         for _ in 0..instants {
-            schedule.push((at, 1 + dice(2)));
-            at += 1 + dice(gap);
+            schedule.push((at, 1 + rng(2)));
+            at += 1 + rng(gap);
         }
-        schedule.push((at, 40 + dice(60)));
-        for _ in 0..dice(8) {
-            at += 1 + dice(100);
+        schedule.push((at, 40 + rng(60)));
+        for _ in 0..rng(8) {
+            at += 1 + rng(100);
             schedule.push((at, 1));
         }
-        at += 1 + dice(40_000);
-        let gap = 1 + dice(2_000);
+        at += 1 + rng(40_000);
+        let gap = 1 + rng(2_000);
         for _ in 0..60 {
-            schedule.push((at, if dice(3) == 0 { 100 } else { 1 + dice(9) }));
-            at += 1 + dice(gap);
+            schedule.push((at, if rng(3) == 0 { 100 } else { 1 + rng(9) }));
+            at += 1 + rng(gap);
         }
     }
     schedule
@@ -90,18 +90,18 @@ type Client = fn(&mut dyn FnMut(u64) -> u64) -> u64;
 const CLIENTS: [(&str, Client); 5] = [
     ("evenly spaced, at its limit", |_| 600),
     ("evenly spaced, at 1.5 times its limit", |_| 400),
-    ("at random, at its limit", |dice| 1 + dice(1_199)),
-    ("at random, at three times its limit", |dice| 1 + dice(399)),
-    ("bursts of ten, at twice its limit", |dice| if dice(10) == 0 { 2_500 + dice(1_000) } else { 1 }),
+    ("at random, at its limit", |rng| 1 + rng(1_199)),
+    ("at random, at three times its limit", |rng| 1 + rng(399)),
+    ("bursts of ten, at twice its limit", |rng| if rng(10) == 0 { 2_500 + rng(1_000) } else { 1 }),
 ];
 
 /// What is refused early, in ten-thousandths of what a log admits.
 fn refused_early(client: Client, parts: u32) -> u64 {
     let admitted = |limit: Quota| {
-        let (mut state, mut dice, mut at, mut units) = (limit.fresh(), dice(2026), 0, 0);
+        let (mut state, mut rng, mut at, mut units) = (limit.fresh(), rng(2026), 0, 0);
         while at < 4 * 3_600_000 {
-            at += client(&mut dice);
-            units += limit.step(&mut state, Demand::Exactly(1), START + Span::from_millis(at)).units();
+            at += client(&mut rng);
+            units += limit.step(&mut state, Amount::Exactly(1), START + Span::from_millis(at)).units();
         }
         units
     };

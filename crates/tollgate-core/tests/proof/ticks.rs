@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 use tollgate_core::{
-    Algorithm as _, Bucket, BucketState, Demand, Outcome, Quota, Rate, Span, State, TickBucket, Timestamp,
+    Algorithm as _, Amount, Bucket, BucketState, Outcome, Quota, Rate, Span, State, TickBucket, Timestamp,
 };
 
 use crate::seed::check;
-use crate::trace::{Did, Key, wild};
+use crate::trace::{AppliedAct, Key, wild};
 
 /// Rates of which one unit takes a whole number of ticks, up to four years for a burst.
 fn whole() -> impl Strategy<Value = Bucket> {
@@ -48,7 +48,7 @@ fn whole_ticks_decide_like_grains() {
             let State::Bucket(mut before) = key.state else { unreachable!("a bucket has a bucket's state") };
             let outcome = key.perform(did);
             // Looking is free and changes nothing: a store answers it without paying.
-            if let (Did::Asked(Demand::Exactly(cost @ 1..)), Some(ticks)) = (did, &ticks) {
+            if let (AppliedAct::Acquired(Amount::Exactly(cost @ 1..)), Some(ticks)) = (did, &ticks) {
                 let ours = fast(&bucket, ticks, &mut before.tat, cost, key.now);
                 prop_assert_eq!(Some(ours), outcome, "{:?} at {:?}", did, key.now);
                 prop_assert_eq!(State::Bucket(before), key.state.clone());

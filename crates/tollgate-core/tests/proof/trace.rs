@@ -4,7 +4,7 @@
 //! tick", "one more than is left"), so that one trace is interesting for all.
 
 use proptest::prelude::*;
-use tollgate_core::{Adjustment, Demand, Outcome, Overdraft, Quota, Span, State, Timestamp};
+use tollgate_core::{Adjustment, Amount, Outcome, Overdraft, Quota, Span, State, Timestamp};
 
 /// 17 May 2026, 12:34:56.789012: no edge of anything.
 pub(crate) const START: Timestamp = Timestamp::from_micros(1_779_021_296_789_012);
@@ -30,7 +30,7 @@ pub(crate) enum Move {
 
 /// How many units, seen from where the key stands.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Amount {
+pub(crate) enum UnitCount {
     Exactly(u64),
     /// So many thousandths of the capacity.
     Share(u64),
@@ -42,12 +42,12 @@ pub(crate) enum Amount {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Act {
-    Take(Amount),
-    UpTo(Amount),
+    Take(UnitCount),
+    UpTo(UnitCount),
     /// Of the take this many before the last one.
     Refund(usize),
-    Grant(Amount),
-    Charge(Amount, Overdraft),
+    Grant(UnitCount),
+    Charge(UnitCount, Overdraft),
 }
 
 pub(crate) type Trace = Vec<(Move, Act)>;
@@ -74,32 +74,32 @@ fn jumping() -> BoxedStrategy<Move> {
     .boxed()
 }
 
-fn amount() -> impl Strategy<Value = Amount> {
+fn unit_count() -> impl Strategy<Value = UnitCount> {
     prop_oneof![
-        1 => Just(Amount::Exactly(0)),
-        5 => (1..=3u64).prop_map(Amount::Exactly),
-        3 => (1..=700u64).prop_map(Amount::Share),
-        3 => (0..=1u64).prop_map(Amount::Left),
-        1 => (0..=1u64).prop_map(Amount::Capacity),
-        1 => Just(Amount::Exactly(u64::MAX)),
+        1 => Just(UnitCount::Exactly(0)),
+        5 => (1..=3u64).prop_map(UnitCount::Exactly),
+        3 => (1..=700u64).prop_map(UnitCount::Share),
+        3 => (0..=1u64).prop_map(UnitCount::Left),
+        1 => (0..=1u64).prop_map(UnitCount::Capacity),
+        1 => Just(UnitCount::Exactly(u64::MAX)),
     ]
 }
 
 fn act() -> BoxedStrategy<Act> {
     let overdraft = prop_oneof![Just(Overdraft::None), Just(Overdraft::OneCapacity)];
     prop_oneof![
-        10 => amount().prop_map(Act::Take),
-        2 => amount().prop_map(Act::UpTo),
+        10 => unit_count().prop_map(Act::Take),
+        2 => unit_count().prop_map(Act::UpTo),
         2 => (0..4usize).prop_map(Act::Refund),
-        1 => amount().prop_map(Act::Grant),
-        2 => (amount(), overdraft).prop_map(|(amount, overdraft)| Act::Charge(amount, overdraft)),
+        1 => unit_count().prop_map(Act::Grant),
+        2 => (unit_count(), overdraft).prop_map(|(unit_count, overdraft)| Act::Charge(unit_count, overdraft)),
     ]
     .boxed()
 }
 
 /// Takes only, on a clock that never goes back.
 pub(crate) fn takes() -> impl Strategy<Value = Trace> {
-    prop::collection::vec((forward(), amount().prop_map(Act::Take)), 1..40)
+    prop::collection::vec((forward(), unit_count().prop_map(Act::Take)), 1..40)
 }
 
 /// Anything, on a clock that never goes back.
@@ -124,8 +124,8 @@ pub(crate) struct Key<'a> {
 
 /// An act with its numbers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Did {
-    Asked(Demand),
+pub(crate) enum AppliedAct {
+    Acquired(Amount),
     Adjusted(Adjustment),
 }
 
@@ -160,20 +160,20 @@ impl<'a> Key<'a> {
     }
 
     /// Does it, and says what was done with what answer.
-    pub(crate) fn act(&mut self, act: Act) -> (Did, Option<Outcome>) {
+    pub(crate) fn act(&mut self, act: Act) -> (AppliedAct, Option<Outcome>) {
         let did = self.resolve(act);
         (did, self.perform(did))
     }
 
-    pub(crate) fn perform(&mut self, did: Did) -> Option<Outcome> {
-        let demand = match did {
-            Did::Asked(demand) => demand,
-            Did::Adjusted(adjustment) => {
+    pub(crate) fn perform(&mut self, did: AppliedAct) -> Option<Outcome> {
+        let amount = match did {
+            AppliedAct::Acquired(amount) => amount,
+            AppliedAct::Adjusted(adjustment) => {
                 self.adjust(adjustment);
                 return None;
             }
         };
-        let outcome = self.ask(demand);
+        let outcome = self.ask(amount);
         self.retry = outcome.retry_after().map_or(self.retry, |wait| self.now + wait);
         if outcome.units() > 0 {
             self.taken.push((self.now, outcome.units()));
@@ -181,39 +181,41 @@ impl<'a> Key<'a> {
         Some(outcome)
     }
 
-    pub(crate) fn resolve(&self, act: Act) -> Did {
+    pub(crate) fn resolve(&self, act: Act) -> AppliedAct {
         match act {
-            Act::Take(amount) => Did::Asked(Demand::Exactly(self.units(amount))),
-            Act::UpTo(amount) => Did::Asked(Demand::UpTo(self.units(amount))),
+            Act::Take(unit_count) => AppliedAct::Acquired(Amount::Exactly(self.units(unit_count))),
+            Act::UpTo(unit_count) => AppliedAct::Acquired(Amount::UpTo(self.units(unit_count))),
             Act::Refund(before) => {
                 let taken = self.taken.iter().rev().nth(before).copied();
                 let (taken_at, units) = taken.unwrap_or((self.now, 1));
-                Did::Adjusted(Adjustment::Refund { units, taken_at })
+                AppliedAct::Adjusted(Adjustment::Refund { units, taken_at })
             }
-            Act::Grant(amount) => Did::Adjusted(Adjustment::Grant { units: self.units(amount) }),
-            Act::Charge(amount, overdraft) => {
-                Did::Adjusted(Adjustment::Charge { units: self.units(amount), overdraft })
+            Act::Grant(unit_count) => {
+                AppliedAct::Adjusted(Adjustment::Grant { units: self.units(unit_count) })
+            }
+            Act::Charge(unit_count, overdraft) => {
+                AppliedAct::Adjusted(Adjustment::Charge { units: self.units(unit_count), overdraft })
             }
         }
     }
 
-    fn units(&self, amount: Amount) -> u64 {
-        match amount {
-            Amount::Exactly(n) => n,
-            Amount::Share(n) => {
+    fn units(&self, unit_count: UnitCount) -> u64 {
+        match unit_count {
+            UnitCount::Exactly(n) => n,
+            UnitCount::Share(n) => {
                 u64::try_from(u128::from(self.quota.capacity()) * u128::from(n) / 1_000).unwrap_or(0)
             }
-            Amount::Left(more) => self.peek().remaining + more,
-            Amount::Capacity(more) => self.quota.capacity() + more,
+            UnitCount::Left(more) => self.peek().remaining + more,
+            UnitCount::Capacity(more) => self.quota.capacity() + more,
         }
     }
 
-    pub(crate) fn ask(&mut self, demand: Demand) -> Outcome {
-        self.quota.step(&mut self.state, demand, self.now)
+    pub(crate) fn ask(&mut self, amount: Amount) -> Outcome {
+        self.quota.step(&mut self.state, amount, self.now)
     }
 
     pub(crate) fn take(&mut self, units: u64) -> Outcome {
-        self.ask(Demand::Exactly(units))
+        self.ask(Amount::Exactly(units))
     }
 
     pub(crate) fn adjust(&mut self, adjustment: Adjustment) {

@@ -1,7 +1,7 @@
 //! Whoever answers: the model or the implementation.
 
 use tollgate_core::vectors::{Act, Ask, Step, owner};
-use tollgate_core::{Demand, Outcome, Quota, State, Timestamp, Verdict};
+use tollgate_core::{Amount, Outcome, Quota, State, Timestamp, Verdict};
 
 use crate::model::{self, Model, Slots};
 
@@ -29,14 +29,14 @@ impl Subject {
         let now = Timestamp::from_micros(step.at_us);
         match self {
             Self::Ours(quota, state) => {
-                let demand = match step.act.ask() {
+                let amount = match step.act.ask() {
                     Ask::Adjust(adjustment) => {
                         quota.adjust(state, adjustment, now);
-                        Demand::Exactly(0)
+                        Amount::Exactly(0)
                     }
-                    Ask::Demand(demand) => demand,
+                    Ask::Acquire(amount) => amount,
                 };
-                quota.step(state, demand, now)
+                quota.step(state, amount, now)
             }
             Self::Units(model) => units(&mut **model, &step.act, now),
             Self::Slots(model) => slots(model, &step.act, now),

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 
-use crate::support::{Behind, OK, PATIENCE, Upstream, eventually};
+use crate::support::{Behind, OK, TEST_TIMEOUT, Upstream, eventually};
 
 #[test]
 fn requests_in_turn_use_one_connection_on_either_side() {
@@ -191,7 +191,7 @@ fn a_connection_that_is_still_busy_with_an_upload_is_not_given_to_others() {
     assert_eq!(answer.text(), "ok");
     assert_eq!(gateway.get("/").status(), 200, "on another connection");
     assert_eq!(upstream.connections(), 2);
-    closed.recv_timeout(PATIENCE).unwrap();
+    closed.recv_timeout(TEST_TIMEOUT).unwrap();
     drop(busy);
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-use crate::support::{Behind, OK, PATIENCE, Upstream, Wire, eventually};
+use crate::support::{Behind, OK, TEST_TIMEOUT, Upstream, Wire, eventually};
 
 /// A failure prints the bytes; the seed makes them come again.
 const SEED: u64 = 0x7011_6a7e;
@@ -64,7 +64,7 @@ fn a_client_that_leaves_in_the_middle_takes_only_its_own_request_with_it() {
         eventually("both are forwarded", || upstream.connections() > before);
         drop((client, busy));
         for _ in 0..2 {
-            noticed.recv_timeout(PATIENCE).unwrap();
+            noticed.recv_timeout(TEST_TIMEOUT).unwrap();
         }
         assert_eq!(other.get("/").status(), 200);
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::Request;
 
 use crate::support::{
-    Behind, Feed, OK, ONE_SLOT, PATIENCE, Served, Upstream, Wire, eventually, http2, wait_for,
+    Behind, Feed, OK, ONE_SLOT, ServedGateway, TEST_TIMEOUT, Upstream, Wire, eventually, http2, wait_for,
 };
 
 const TWO_SLOTS: &str = "limits: [{name: slots, by: global, slots: 2}]";
@@ -25,7 +25,7 @@ impl Work {
         let now = running.fetch_add(1, Ordering::SeqCst) + 1;
         most.fetch_max(now, Ordering::SeqCst);
         let done = done.lock().unwrap();
-        let waited = told.wait_timeout_while(done, PATIENCE, |done| !*done).unwrap();
+        let waited = told.wait_timeout_while(done, TEST_TIMEOUT, |done| !*done).unwrap();
         running.fetch_sub(1, Ordering::SeqCst);
         drop(waited);
     }
@@ -59,7 +59,7 @@ fn working() -> (Upstream, Work) {
 }
 
 /// Sends a request that the service begins to work on, and hangs up.
-fn hang_up_on(gateway: &Served, work: &Work, request: &str) {
+fn hang_up_on(gateway: &ServedGateway, work: &Work, request: &str) {
     let before = work.running();
     let mut client = gateway.connect();
     client.send(request);
@@ -69,7 +69,7 @@ fn hang_up_on(gateway: &Served, work: &Work, request: &str) {
 
 /// The slot stays taken, also after the gateway has noticed that the caller is gone.
 #[allow(clippy::disallowed_methods, reason = "nothing happens, which cannot be waited for")]
-fn stays_taken(gateway: &Served) {
+fn stays_taken(gateway: &ServedGateway) {
     for _ in 0..20 {
         assert_eq!(gateway.left(), 0);
         thread::sleep(Duration::from_millis(2));
@@ -291,7 +291,7 @@ fn a_service_that_never_answers_holds_its_slot_until_ttl_and_its_connection_no_l
     client.send(GET);
     eventually("it is forwarded", || upstream.seen().len() == 1);
     drop(client);
-    ended.recv_timeout(PATIENCE).unwrap();
+    ended.recv_timeout(TEST_TIMEOUT).unwrap();
     eventually("the slot is free", || gateway.left() == 1);
 }
 
@@ -334,7 +334,7 @@ fn beyond_the_cap_the_service_is_canceled_and_the_slot_is_held_until_ttl() {
     client.send(GET);
     eventually("it is forwarded", || upstream.seen().len() == 1);
     drop(client);
-    ended.recv_timeout(PATIENCE).unwrap();
+    ended.recv_timeout(TEST_TIMEOUT).unwrap();
     stays_taken(&gateway);
 }
 
@@ -385,6 +385,6 @@ fn without_slots_a_request_is_canceled_with_its_caller() {
         client.send(GET);
         eventually("it is forwarded", || upstream.seen().len() == 1);
         drop(client);
-        ended.recv_timeout(PATIENCE).unwrap();
+        ended.recv_timeout(TEST_TIMEOUT).unwrap();
     }
 }

@@ -67,7 +67,7 @@ fn the_body_of_a_refused_request_is_never_taken_for_the_next_one() {
 }
 
 /// Holds the slot; `path` is where, and a second request tells whether it is free.
-fn is_taken(gateway: &crate::support::Served) -> bool {
+fn is_taken(gateway: &crate::support::ServedGateway) -> bool {
     match gateway.get("/other").status() {
         429 => true,
         200 => false,
@@ -130,7 +130,7 @@ fn where_the_service_stops_on_hangup_a_slot_is_free_again_when_the_client_is_gon
         }
         assert!(is_taken(&gateway));
         drop(client);
-        gone.recv_timeout(crate::support::PATIENCE).unwrap();
+        gone.recv_timeout(crate::support::TEST_TIMEOUT).unwrap();
         eventually("the slot is free", || !is_taken(&gateway));
     }
 }

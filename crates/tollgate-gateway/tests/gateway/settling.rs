@@ -4,7 +4,7 @@
 use std::net::TcpListener;
 use std::sync::{Mutex, mpsc};
 
-use crate::support::{Behind, Message, Served, Upstream, eventually};
+use crate::support::{Behind, Message, ServedGateway, Upstream, eventually};
 
 /// A thousand a day, of which a request reserves a hundred.
 fn tokens(settle: &str) -> String {
@@ -12,7 +12,7 @@ fn tokens(settle: &str) -> String {
 }
 
 #[track_caller]
-fn settles(gateway: &Served, left: u64) {
+fn settles(gateway: &ServedGateway, left: u64) {
     eventually(&format!("{left} are left"), || gateway.left() == left);
 }
 

@@ -6,7 +6,7 @@ use http::Request;
 use http_body_util::BodyExt as _;
 
 use crate::support::{
-    Behind, Feed, H2Upstream, OK, ONE_SLOT_RELEASED, PATIENCE, Upstream, Wire, eventually,
+    Behind, Feed, H2Upstream, OK, ONE_SLOT_RELEASED, TEST_TIMEOUT, Upstream, Wire, eventually,
     http2_that_takes_nothing, wait_for,
 };
 
@@ -73,6 +73,6 @@ fn an_http_2_client_that_takes_nothing_is_cut_off() {
         assert!(client.ended.await.is_ok());
         assert!(answer.into_body().collect().await.is_err());
     });
-    closed.recv_timeout(PATIENCE).unwrap();
+    closed.recv_timeout(TEST_TIMEOUT).unwrap();
     eventually("the slot is free", || gateway.get("/").status() == 200);
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use socket2::{Domain, Socket, Type};
 
 use crate::support::{
-    Behind, Certificate, Feed, OK, ONE_SLOT_RELEASED, PATIENCE, Upstream, Wire, eventually, http2, wait_for,
+    Behind, Certificate, Feed, OK, ONE_SLOT_RELEASED, TEST_TIMEOUT, Upstream, Wire, eventually, http2,
+    wait_for,
 };
 
 /// Says one thing again and again, until nobody listens.
@@ -57,7 +58,7 @@ fn an_upstream_that_does_not_begin_to_answer_is_given_up() {
             Behind::new(&upstream).with("timeouts: {headers: 600ms}").limited(ONE_SLOT_RELEASED).serve();
         let mut client = gateway.connect();
         client.get("/").assert_problem(504);
-        noticed.recv_timeout(PATIENCE).unwrap();
+        noticed.recv_timeout(TEST_TIMEOUT).unwrap();
         assert_eq!(client.get("/").status(), 200, "neither the connection nor the slot is lost");
     }
 }
@@ -149,7 +150,7 @@ fn a_client_that_takes_nothing_is_let_go_and_nothing_is_hoarded_for_it() {
     let gateway = Behind::new(&upstream).with(timeouts).limited(ONE_SLOT_RELEASED).serve();
     let mut client = gateway.connect();
     client.send("GET /endless HTTP/1.1\r\nhost: a\r\n\r\n");
-    let taken = noticed.recv_timeout(PATIENCE).unwrap();
+    let taken = noticed.recv_timeout(TEST_TIMEOUT).unwrap();
     assert!(taken < HOARD, "{taken} bytes were taken for nobody");
     eventually("its slot is free", || gateway.get("/").status() == 200);
 }
@@ -246,7 +247,7 @@ fn an_upstream_that_stops_reading_an_upload_keeps_neither_connection() {
     let upstream = Upstream::script(move |turn| {
         turn.wire.until(b"\r\n\r\n").unwrap();
         // Reads nothing more until the client has its answer; then only to see the end.
-        wait.lock().unwrap().recv_timeout(PATIENCE).unwrap();
+        wait.lock().unwrap().recv_timeout(TEST_TIMEOUT).unwrap();
         turn.wire.rest();
         closed.lock().unwrap().send(()).unwrap();
     });
@@ -260,7 +261,7 @@ fn an_upstream_that_stops_reading_an_upload_keeps_neither_connection() {
         scope.spawn(move || (0..size / chunk.len()).all(|_| sending.try_send(&chunk)));
         client.answer().assert_problem(504);
         given_up.send(()).unwrap();
-        noticed.recv_timeout(PATIENCE).expect("the upstream's connection is closed");
+        noticed.recv_timeout(TEST_TIMEOUT).expect("the upstream's connection is closed");
         client.assert_closed();
     });
 }

@@ -10,7 +10,7 @@ use tollgate::policy::{Dialect, KeySource};
 use tollgate::{Decision, DecisionId, LimitOutcome, Span};
 
 use super::described::{Kind, of_kind};
-use super::{RetryAfter, Sheet, until_change};
+use super::{HeaderWriter, RetryAfter, until_change};
 
 /// In whose words to speak: a limit's own come first, then those for all.
 pub(crate) fn spoken<'s>(own: &'s [Dialect], all: &'s [Dialect]) -> impl Iterator<Item = Dialect> + 's {
@@ -27,33 +27,33 @@ pub(super) struct Answer<'a, 'l> {
     pub(super) retry_after: Option<RetryAfter>,
 }
 
-pub(super) fn write(sheet: &mut Sheet, dialect: Dialect, answer: &Answer<'_, '_>) {
+pub(super) fn write(writer: &mut HeaderWriter, dialect: Dialect, answer: &Answer<'_, '_>) {
     match dialect {
-        Dialect::Discord => discord(sheet, answer),
-        Dialect::OpenAi => openai(sheet, answer),
-        Dialect::Stripe => stripe(sheet, answer),
-        Dialect::Aws => aws(sheet, answer),
-        Dialect::Envoy => envoy(sheet, answer),
-        Dialect::GitHub => github(sheet, answer),
+        Dialect::Discord => discord(writer, answer),
+        Dialect::OpenAi => openai(writer, answer),
+        Dialect::Stripe => stripe(writer, answer),
+        Dialect::Aws => aws(writer, answer),
+        Dialect::Envoy => envoy(writer, answer),
+        Dialect::GitHub => github(writer, answer),
     }
 }
 
 /// `-Reset-After` may have a fraction; `-Bucket` tells limits apart and not their keys.
-fn discord(sheet: &mut Sheet, answer: &Answer<'_, '_>) {
+fn discord(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
     static RESET_AFTER: HeaderName = HeaderName::from_static("x-ratelimit-reset-after");
     static BUCKET: HeaderName = HeaderName::from_static("x-ratelimit-bucket");
     static SCOPE: HeaderName = HeaderName::from_static("x-ratelimit-scope");
     static GLOBAL: HeaderName = HeaderName::from_static("x-ratelimit-global");
     static VIA: HeaderName = header::VIA;
-    sheet.raw(&seconds(until_change(&answer.described).as_millis_ceil()));
-    sheet.end(&RESET_AFTER);
-    sheet.bytes(&DecisionId(answer.described.rule().id.0).digits());
-    sheet.end(&BUCKET);
+    writer.raw(&seconds(until_change(&answer.described).as_millis_ceil()));
+    writer.end(&RESET_AFTER);
+    writer.bytes(&DecisionId(answer.described.rule().id.0).digits());
+    writer.end(&BUCKET);
     if answer.is_refusal {
         let everything = covers_everything(&answer.described);
         // Being refused because of others does not count against a caller there.
         let shared = matches!(answer.described.limit().by(), [KeySource::Global]);
-        sheet.fixed_for(
+        writer.fixed_for(
             &SCOPE,
             if shared {
                 "shared"
@@ -64,10 +64,10 @@ fn discord(sheet: &mut Sheet, answer: &Answer<'_, '_>) {
             },
         );
         if everything {
-            sheet.fixed_for(&GLOBAL, "true");
+            writer.fixed_for(&GLOBAL, "true");
         }
         // Without it `discord.py` takes a 429 for a ban at the edge.
-        sheet.fixed_for(&VIA, "1.1 tollgate");
+        writer.fixed_for(&VIA, "1.1 tollgate");
     }
 }
 
@@ -94,37 +94,37 @@ static TOKENS: Family = Family {
 };
 
 /// Requests and tokens have a family of headers each: limits on cost are tokens there.
-fn openai(sheet: &mut Sheet, answer: &Answer<'_, '_>) {
+fn openai(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
     static SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
     static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
     for family in [&REQUESTS, &TOKENS] {
         let Some(limit) = of_kind(family.kind, answer.decision, answer.described) else { continue };
-        sheet.number_for(&family.limit, limit.outcome().limit);
-        sheet.number_for(&family.remaining, limit.outcome().remaining);
-        sheet.raw(&go_duration(until_change(&limit)));
-        sheet.end(&family.reset);
+        writer.number_for(&family.limit, limit.outcome().limit);
+        writer.number_for(&family.remaining, limit.outcome().remaining);
+        writer.raw(&go_duration(until_change(&limit)));
+        writer.end(&family.reset);
     }
     if answer.is_refusal {
-        sheet.fixed_for(&SHOULD_RETRY, yes_or_no(answer.retry_after.is_some()));
-        sheet.bytes(&answer.id.digits());
-        sheet.end(&REQUEST_ID);
+        writer.fixed_for(&SHOULD_RETRY, yes_or_no(answer.retry_after.is_some()));
+        writer.bytes(&answer.id.digits());
+        writer.end(&REQUEST_ID);
     }
 }
 
 /// `X-RateLimit-*` and `Retry-After` are its headers already; these two go with them.
-fn github(sheet: &mut Sheet, answer: &Answer<'_, '_>) {
+fn github(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
     static USED: HeaderName = HeaderName::from_static("x-ratelimit-used");
     static RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
     let outcome = answer.described.outcome();
-    sheet.number_for(&USED, outcome.limit.saturating_sub(outcome.remaining));
+    writer.number_for(&USED, outcome.limit.saturating_sub(outcome.remaining));
     for byte in answer.described.limit().name().bytes() {
-        sheet.bytes(&[if byte.is_ascii_graphic() { byte } else { b'?' }]);
+        writer.bytes(&[if byte.is_ascii_graphic() { byte } else { b'?' }]);
     }
-    sheet.end(&RESOURCE);
+    writer.end(&RESOURCE);
 }
 
 /// Its clients retry a 429 only when told to.
-fn stripe(sheet: &mut Sheet, answer: &Answer<'_, '_>) {
+fn stripe(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
     static REASON: HeaderName = HeaderName::from_static("stripe-rate-limited-reason");
     static SHOULD_RETRY: HeaderName = HeaderName::from_static("stripe-should-retry");
     static REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
@@ -136,15 +136,15 @@ fn stripe(sheet: &mut Sheet, answer: &Answer<'_, '_>) {
             (true, true) => "global-concurrency",
             (false, true) => "endpoint-concurrency",
         };
-        sheet.fixed_for(&REASON, reason);
-        sheet.fixed_for(&SHOULD_RETRY, yes_or_no(answer.retry_after.is_some()));
-        sheet.bytes(&answer.id.digits());
-        sheet.end(&REQUEST_ID);
+        writer.fixed_for(&REASON, reason);
+        writer.fixed_for(&SHOULD_RETRY, yes_or_no(answer.retry_after.is_some()));
+        writer.bytes(&answer.id.digits());
+        writer.end(&REQUEST_ID);
     }
 }
 
 /// Its SDKs go by the error's name, and count in milliseconds.
-fn aws(sheet: &mut Sheet, answer: &Answer<'_, '_>) {
+fn aws(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
     static ERROR_TYPE: HeaderName = HeaderName::from_static("x-amzn-errortype");
     static RETRY_AFTER: HeaderName = HeaderName::from_static("x-amz-retry-after");
     static REQUEST_ID: HeaderName = HeaderName::from_static("x-amzn-requestid");
@@ -153,20 +153,20 @@ fn aws(sheet: &mut Sheet, answer: &Answer<'_, '_>) {
     }
     // Another name for what can never pass: this one would be retried.
     if let Some(retry_after) = answer.retry_after {
-        sheet.fixed_for(&ERROR_TYPE, "ThrottlingException");
-        sheet.number_for(&RETRY_AFTER, retry_after.millis());
+        writer.fixed_for(&ERROR_TYPE, "ThrottlingException");
+        writer.number_for(&RETRY_AFTER, retry_after.millis());
     } else {
-        sheet.fixed_for(&ERROR_TYPE, "ServiceQuotaExceededException");
+        writer.fixed_for(&ERROR_TYPE, "ServiceQuotaExceededException");
     }
-    sheet.bytes(&answer.id.digits());
-    sheet.end(&REQUEST_ID);
+    writer.bytes(&answer.id.digits());
+    writer.end(&REQUEST_ID);
 }
 
 /// Says that it was the limiter, and not the service, that refused.
-fn envoy(sheet: &mut Sheet, answer: &Answer<'_, '_>) {
+fn envoy(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
     static RATELIMITED: HeaderName = HeaderName::from_static("x-envoy-ratelimited");
     if answer.is_refusal {
-        sheet.fixed_for(&RATELIMITED, "true");
+        writer.fixed_for(&RATELIMITED, "true");
     }
 }
 

@@ -10,32 +10,32 @@
 //!
 //! Not here: `pk`, which would show who shares an allowance with whom.
 
-mod remembered;
+mod cache;
 
 use http::HeaderName;
 use tollgate::{AdvertisedRate, Decision, LimitOutcome, MAX_UNITS, Quota, Timestamp};
 
-use super::{Sheet, until_change};
+use super::{HeaderWriter, until_change};
 
 static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 static RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-pub(super) fn write_draft_11(sheet: &mut Sheet, decision: &Decision<'_>, at: Timestamp) {
-    remembered::with_words(decision, at, |words| {
-        sheet.ready_for(&RATELIMIT_POLICY, words.policy());
+pub(super) fn write_draft_11(writer: &mut HeaderWriter, decision: &Decision<'_>, at: Timestamp) {
+    cache::with_words(decision, at, |words| {
+        writer.ready_for(&RATELIMIT_POLICY, words.policy());
         for (index, limit) in spoken_of(decision).enumerate() {
             if index > 0 {
-                sheet.raw(", ");
+                writer.raw(", ");
             }
             let (member, quota) = words.member(index);
-            sheet.bytes(member);
-            sheet.number(limit.outcome().remaining.min(quota));
+            writer.bytes(member);
+            writer.number(limit.outcome().remaining.min(quota));
             if !has_slots(&limit) {
-                sheet.raw(";t=");
-                sheet.number(until_change(&limit).as_secs_ceil().min(MAX_UNITS));
+                writer.raw(";t=");
+                writer.number(until_change(&limit).as_secs_ceil().min(MAX_UNITS));
             }
         }
-        sheet.end(&RATELIMIT);
+        writer.end(&RATELIMIT);
     });
 }
 
@@ -64,9 +64,9 @@ fn has_slots(limit: &LimitOutcome<'_>) -> bool {
 
 /// The policy of drafts 4 to 6. A window is required there, and no two may have
 /// the same quota: the first stands for those that follow.
-pub(super) fn write_draft_6_policy(sheet: &mut Sheet, decision: &Decision<'_>, at: Timestamp) {
+pub(super) fn write_draft_6_policy(writer: &mut HeaderWriter, decision: &Decision<'_>, at: Timestamp) {
     let rates = || spoken_of(decision).filter_map(|limit| advertised(&limit, at));
-    let mut list = List(sheet);
+    let mut list = List(writer);
     for (index, rate) in rates().enumerate() {
         if rates().take(index).all(|earlier| earlier.units != rate.units) {
             list.integer(rate.units);
@@ -81,7 +81,7 @@ fn advertised(limit: &LimitOutcome<'_>, at: Timestamp) -> Option<AdvertisedRate>
 }
 
 /// A list of a structured field, as it grows.
-struct List<'s>(&'s mut Sheet);
+struct List<'s>(&'s mut HeaderWriter);
 
 impl List<'_> {
     /// A new member.

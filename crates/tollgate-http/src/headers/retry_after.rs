@@ -8,18 +8,18 @@
 //! ([`Decision::advised_wait`]): who counts and records tells the same.
 //!
 //! Jitter only ever adds: callers who were refused together come back apart, and
-//! none before it can pass. It is the caller who rolls the dice.
+//! none before it can pass. The random number is an argument.
 
 use http::{HeaderName, header};
 use tollgate::{Decision, LimitOutcome, Quota, Span};
 
-use super::Sheet;
+use super::HeaderWriter;
 
 static RETRY_AFTER: HeaderName = header::RETRY_AFTER;
 static RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 
 /// The wait where nobody can put a time to it.
-const SHORTLY: Span = Span::from_secs(1);
+const DEFAULT_RETRY_AFTER: Span = Span::from_secs(1);
 
 /// When a refused caller may come back. Only a refusal that waiting helps has one.
 ///
@@ -37,10 +37,10 @@ pub struct RetryAfter(Span);
 
 impl RetryAfter {
     /// The wait of a refusal, stretched by up to `jitter_percent`: not at all for
-    /// dice of zero, by all of it for `u32::MAX`.
-    pub fn of(decision: &Decision<'_>, jitter_percent: u8, dice: u32) -> Option<Self> {
+    /// a random number of zero, by all of it for `u32::MAX`.
+    pub fn of(decision: &Decision<'_>, jitter_percent: u8, rng: u32) -> Option<Self> {
         let wait = decision.advised_wait()?;
-        Some(Self(stretched(wait, jitter_percent, dice)))
+        Some(Self(stretched(wait, jitter_percent, rng)))
     }
 
     /// The wait that one limit asks for, as it is told: `None` where it has room, or
@@ -51,7 +51,7 @@ impl RetryAfter {
 
     /// For a refusal that no limit can put a time to.
     pub(crate) const fn shortly() -> Self {
-        Self(SHORTLY)
+        Self(DEFAULT_RETRY_AFTER)
     }
 
     /// Whole seconds, rounded up, at least one.
@@ -64,23 +64,23 @@ impl RetryAfter {
         self.0.as_millis_ceil().max(1)
     }
 
-    pub(super) fn write(self, sheet: &mut Sheet) {
-        sheet.number_for(&RETRY_AFTER, self.seconds());
-        sheet.number_for(&RETRY_AFTER_MS, self.millis());
+    pub(super) fn write(self, writer: &mut HeaderWriter) {
+        writer.number_for(&RETRY_AFTER, self.seconds());
+        writer.number_for(&RETRY_AFTER_MS, self.millis());
     }
 }
 
-/// The limit that matters most to the caller, as [`Decision::decider`] has it,
+/// The limit that matters most to the caller, as [`Decision::limiting`] has it,
 /// but by the waits that are told: a lease that ends late does not go before a
 /// limit that really takes longer.
-pub fn decider<'d>(decision: &'d Decision<'_>) -> Option<LimitOutcome<'d>> {
-    decision.adviser()
+pub fn limiting<'d>(decision: &'d Decision<'_>) -> Option<LimitOutcome<'d>> {
+    decision.limiting_for_retry()
 }
 
 /// How long what is said about a limit holds: until it would admit what it has
 /// just refused, or until it is as good as unused.
 pub(super) fn until_change(limit: &LimitOutcome<'_>) -> Span {
-    let unused = || if has_slots(limit) { SHORTLY } else { limit.outcome().reset_after };
+    let unused = || if has_slots(limit) { DEFAULT_RETRY_AFTER } else { limit.outcome().reset_after };
     limit.advised_wait().unwrap_or_else(unused)
 }
 
@@ -88,9 +88,9 @@ fn has_slots(limit: &LimitOutcome<'_>) -> bool {
     matches!(limit.rule().quota, Quota::Concurrency(_))
 }
 
-fn stretched(wait: Span, jitter_percent: u8, dice: u32) -> Span {
+fn stretched(wait: Span, jitter_percent: u8, rng: u32) -> Span {
     let micros = u128::from(wait.as_micros());
-    let more = micros * u128::from(jitter_percent) * u128::from(dice) / (100 * u128::from(u32::MAX));
+    let more = micros * u128::from(jitter_percent) * u128::from(rng) / (100 * u128::from(u32::MAX));
     wait + Span::from_micros(u64::try_from(more).unwrap_or(u64::MAX))
 }
 
@@ -111,14 +111,14 @@ mod tests {
     #[test]
     fn jitter_stays_between_the_true_wait_and_its_share_more() {
         let wait = Span::from_secs(100);
-        for (percent, dice, expected) in [
+        for (percent, rng, expected) in [
             (0, u32::MAX, 100),
             (10, 0, 100),
             (10, u32::MAX, 110),
             (10, u32::MAX / 2, 105),
             (255, u32::MAX, 355),
         ] {
-            assert_eq!(stretched(wait, percent, dice).as_secs_ceil(), expected, "{percent} % by {dice}");
+            assert_eq!(stretched(wait, percent, rng).as_secs_ceil(), expected, "{percent} % by {rng}");
         }
         assert_eq!(stretched(Span::from_micros(u64::MAX), 100, u32::MAX), Span::from_micros(u64::MAX));
     }

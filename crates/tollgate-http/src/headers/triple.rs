@@ -7,7 +7,7 @@
 use http::HeaderName;
 use tollgate::{LimitOutcome, Timestamp};
 
-use super::Sheet;
+use super::HeaderWriter;
 use super::until_change;
 
 /// Three headers that go together.
@@ -39,7 +39,7 @@ pub(super) static RATELIMIT: Triple = Triple {
 };
 
 impl Triple {
-    pub(super) fn write(&'static self, sheet: &mut Sheet, limit: &LimitOutcome<'_>, reset: Reset) {
+    pub(super) fn write(&'static self, writer: &mut HeaderWriter, limit: &LimitOutcome<'_>, reset: Reset) {
         let until = until_change(limit);
         let reset = match reset {
             // Added before rounding: the end of a window is then the same second
@@ -47,8 +47,8 @@ impl Triple {
             Reset::Epoch(at) => (at + until).as_secs_ceil(),
             Reset::Delta => until.as_secs_ceil(),
         };
-        sheet.number_for(&self.limit, limit.outcome().limit);
-        sheet.number_for(&self.remaining, limit.outcome().remaining);
-        sheet.number_for(&self.reset, reset);
+        writer.number_for(&self.limit, limit.outcome().limit);
+        writer.number_for(&self.remaining, limit.outcome().remaining);
+        writer.number_for(&self.reset, reset);
     }
 }

@@ -16,7 +16,7 @@ use super::name::Name;
 use super::number::Number;
 
 /// Deeper than this nothing is followed: a bit is kept for each level.
-const DEEPEST: u32 = 128;
+const MAX_DEPTH: u32 = 128;
 
 /// Looks for a number by the names of the members that lead to it.
 pub(super) struct Scanner {
@@ -116,7 +116,7 @@ impl Scanner {
             (State::Colon, b':') => State::Value,
             (State::Name, b'"') => {
                 let is_looked_at = self.depth == self.followed + 1;
-                State::InName(if is_looked_at { Name::POSSIBLE } else { Name::OTHER })
+                State::InName(if is_looked_at { Name::CANDIDATE } else { Name::MISMATCH })
             }
             (State::Value, _) => self.begin(byte),
             (State::Behind, b',') if self.depth > 0 && self.is_object() => State::Name,
@@ -157,7 +157,7 @@ impl Scanner {
     }
 
     fn enter(&mut self, object: bool) -> State {
-        if self.depth == DEEPEST {
+        if self.depth == MAX_DEPTH {
             return State::Lost;
         }
         self.depth += 1;

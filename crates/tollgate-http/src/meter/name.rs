@@ -24,9 +24,9 @@ enum Escape {
 
 impl Name {
     /// One that may be what is looked for.
-    pub(super) const POSSIBLE: Self = Self { agreed: Some(0), escape: Escape::None, half: None };
+    pub(super) const CANDIDATE: Self = Self { agreed: Some(0), escape: Escape::None, half: None };
     /// One that is not, wherever it leads.
-    pub(super) const OTHER: Self = Self { agreed: None, ..Self::POSSIBLE };
+    pub(super) const MISMATCH: Self = Self { agreed: None, ..Self::CANDIDATE };
 
     /// Looks at the next byte; whether that ends the name.
     pub(super) fn read(&mut self, byte: u8, wanted: &[u8]) -> bool {
@@ -50,7 +50,7 @@ impl Name {
             (Escape::Digits(count, sum), _) => {
                 let Some(digit) = char::from(byte).to_digit(16) else {
                     // No escape at all.
-                    *self = Self::OTHER;
+                    *self = Self::MISMATCH;
                     return self.read(byte, wanted);
                 };
                 let sum = sum << 4 | digit;
@@ -101,7 +101,7 @@ mod tests {
 
     /// Whether the name, as it is written between quotes, is taken for this one.
     fn is(written: &str, wanted: &str) -> bool {
-        let mut name = Name::POSSIBLE;
+        let mut name = Name::CANDIDATE;
         let bytes = written.as_bytes();
         assert!(bytes.iter().all(|byte| !name.read(*byte, wanted.as_bytes())), "{written} does not end");
         assert!(name.read(b'"', wanted.as_bytes()), "{written} ends");

@@ -4,9 +4,9 @@
 //! is the most that can. Less than nothing is no number of units.
 
 /// Digits that are kept, from the first that is not zero: more than any number of units has.
-const MOST_DIGITS: u32 = 30;
+const MAX_DIGITS: u32 = 30;
 /// Beyond this an exponent says nothing new.
-const FARTHEST: i64 = i64::MAX / 4;
+const MAX_EXPONENT: i64 = i64::MAX / 4;
 
 /// A number, of which some has passed.
 #[derive(Clone, Copy)]
@@ -65,7 +65,7 @@ impl Number {
             (Part::Sign | Part::Exponent, b'0'..=b'9') => {
                 let exponent = self.exponent.saturating_mul(10).saturating_add(i64::from(byte - b'0'));
                 (self.part, self.has_digit) = (Part::Exponent, true);
-                self.exponent = exponent.min(FARTHEST);
+                self.exponent = exponent.min(MAX_EXPONENT);
             }
             (Part::Whole, b'.') if self.has_digit => self.begin_part(Part::Fraction),
             (Part::Whole | Part::Fraction, b'e' | b'E') if self.has_digit => self.begin_part(Part::Sign),
@@ -83,7 +83,7 @@ impl Number {
 
     fn digit(&mut self, digit: u8) {
         self.has_digit = true;
-        let is_kept = self.count < MOST_DIGITS;
+        let is_kept = self.count < MAX_DIGITS;
         if is_kept {
             self.kept = self.kept * 10 + u128::from(digit);
             self.count += u32::from(self.kept > 0);

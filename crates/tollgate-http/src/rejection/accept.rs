@@ -23,7 +23,7 @@ pub(super) enum Form {
 const FORMS: [Form; 3] = [Form::Problem, Form::Json, Form::Text];
 
 /// No sensible client lists more; the rest is not looked at.
-const MOST_RANGES: usize = 32;
+const MAX_MEDIA_RANGES: usize = 32;
 
 impl Form {
     pub(super) const fn content_type(self) -> &'static str {
@@ -36,20 +36,20 @@ impl Form {
 
     /// The form with the highest weight; of those, the one asked for most precisely.
     pub(super) fn preferred(headers: &HeaderMap) -> Self {
-        let mut best = [None::<Wish>; FORMS.len()];
+        let mut best = [None::<Preference>; FORMS.len()];
         let lines = headers.get_all(ACCEPT).into_iter().filter_map(|line| line.to_str().ok());
-        for range in lines.flat_map(|line| line.split(',')).take(MOST_RANGES) {
+        for range in lines.flat_map(|line| line.split(',')).take(MAX_MEDIA_RANGES) {
             let (range, weight) = weighted(range);
             for (form, best) in FORMS.iter().zip(&mut best) {
                 // The most precise range that covers a form is the one that counts (RFC 9110, 12.5.1).
                 if let Some(precision) = form.covered_by(range)
                     && best.is_none_or(|best| best.precision < precision)
                 {
-                    *best = Some(Wish { weight, precision });
+                    *best = Some(Preference { weight, precision });
                 }
             }
         }
-        let mut preferred = (Self::Problem, Wish { weight: 0, precision: 0 });
+        let mut preferred = (Self::Problem, Preference { weight: 0, precision: 0 });
         for (form, wish) in FORMS.into_iter().zip(best) {
             if let Some(wish) = wish.filter(|wish| wish.weight > 0 && *wish > preferred.1) {
                 preferred = (form, wish);
@@ -75,7 +75,7 @@ impl Form {
 
 /// How much a form is wanted: by weight, then by how precisely it was named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Wish {
+struct Preference {
     weight: u16,
     precision: u8,
 }

@@ -22,7 +22,7 @@ use tollgate::policy::{Dialect, HeaderSettings};
 use super::{Kind, Rejection, RetryAfter};
 
 /// What a dialect makes of a refusal.
-pub(super) struct Imitation {
+pub(super) struct DialectRejection {
     pub(super) status: StatusCode,
     pub(super) content_type: &'static str,
     pub(super) body: Bytes,
@@ -34,7 +34,7 @@ pub(super) fn body(
     rejection: &Rejection<'_, '_>,
     request: &HeaderMap,
     settings: &HeaderSettings,
-) -> Option<Imitation> {
+) -> Option<DialectRejection> {
     match dialect {
         Dialect::Discord => Some(discord(rejection)),
         Dialect::OpenAi => Some(openai(rejection)),
@@ -47,7 +47,7 @@ pub(super) fn body(
 
 /// Why a caller was refused, as far as dialects tell it apart.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Why {
+enum RefusalReason {
     /// Later it will pass.
     TooOften,
     /// It asks for more than there ever is.
@@ -56,7 +56,7 @@ enum Why {
     Outage,
 }
 
-impl Why {
+impl RefusalReason {
     fn of(rejection: &Rejection<'_, '_>) -> Self {
         match (rejection.status, rejection.retry_after) {
             (StatusCode::FORBIDDEN, _) => Self::Forbidden,
@@ -69,7 +69,7 @@ impl Why {
 
 /// What can never pass is no 429 here: its clients repeat each of those, and one
 /// without a wait at once and for ever.
-fn discord(rejection: &Rejection<'_, '_>) -> Imitation {
+fn discord(rejection: &Rejection<'_, '_>) -> DialectRejection {
     #[derive(Serialize)]
     struct Body<'r> {
         message: &'r str,
@@ -79,20 +79,20 @@ fn discord(rejection: &Rejection<'_, '_>) -> Imitation {
         global: Option<bool>,
         code: u32,
     }
-    let why = Why::of(rejection);
+    let why = RefusalReason::of(rejection);
     let seconds = |wait: RetryAfter| Duration::from_millis(wait.millis()).as_secs_f64();
     let body = Body {
         message: &rejection.detail,
         retry_after: rejection.retry_after.map(seconds),
-        global: (why == Why::TooOften).then(|| rejection.is_global()),
+        global: (why == RefusalReason::TooOften).then(|| rejection.is_global()),
         code: 0,
     };
-    let status = if why == Why::TooMuch { StatusCode::BAD_REQUEST } else { rejection.status };
-    Imitation { status, ..json(rejection, &body) }
+    let status = if why == RefusalReason::TooMuch { StatusCode::BAD_REQUEST } else { rejection.status };
+    DialectRejection { status, ..json(rejection, &body) }
 }
 
 /// The `type` of a refusal says what there was too much of: `requests` or `tokens`.
-fn openai(rejection: &Rejection<'_, '_>) -> Imitation {
+fn openai(rejection: &Rejection<'_, '_>) -> DialectRejection {
     #[derive(Serialize)]
     struct Body<'r> {
         error: Fault<'r>,
@@ -105,17 +105,17 @@ fn openai(rejection: &Rejection<'_, '_>) -> Imitation {
         param: Option<&'static str>,
         code: &'static str,
     }
-    let (kind, code) = match Why::of(rejection) {
-        Why::TooOften if rejection.kind() == Some(Kind::Cost) => ("tokens", "rate_limit_exceeded"),
-        Why::TooOften => ("requests", "rate_limit_exceeded"),
-        Why::TooMuch => ("invalid_request_error", "request_too_large"),
-        Why::Forbidden => ("permission_error", "forbidden"),
-        Why::Outage => ("server_error", "service_unavailable"),
+    let (kind, code) = match RefusalReason::of(rejection) {
+        RefusalReason::TooOften if rejection.kind() == Some(Kind::Cost) => ("tokens", "rate_limit_exceeded"),
+        RefusalReason::TooOften => ("requests", "rate_limit_exceeded"),
+        RefusalReason::TooMuch => ("invalid_request_error", "request_too_large"),
+        RefusalReason::Forbidden => ("permission_error", "forbidden"),
+        RefusalReason::Outage => ("server_error", "service_unavailable"),
     };
     json(rejection, &Body { error: Fault { message: &rejection.detail, kind, param: None, code } })
 }
 
-fn stripe(rejection: &Rejection<'_, '_>) -> Imitation {
+fn stripe(rejection: &Rejection<'_, '_>) -> DialectRejection {
     #[derive(Serialize)]
     struct Body<'r> {
         error: Fault<'r>,
@@ -127,27 +127,27 @@ fn stripe(rejection: &Rejection<'_, '_>) -> Imitation {
         code: &'static str,
         message: &'r str,
     }
-    let (kind, code) = match Why::of(rejection) {
-        Why::TooOften | Why::TooMuch => ("invalid_request_error", "rate_limit"),
-        Why::Forbidden => ("invalid_request_error", "forbidden"),
-        Why::Outage => ("api_error", "service_unavailable"),
+    let (kind, code) = match RefusalReason::of(rejection) {
+        RefusalReason::TooOften | RefusalReason::TooMuch => ("invalid_request_error", "rate_limit"),
+        RefusalReason::Forbidden => ("invalid_request_error", "forbidden"),
+        RefusalReason::Outage => ("api_error", "service_unavailable"),
     };
     json(rejection, &Body { error: Fault { kind, code, message: &rejection.detail } })
 }
 
 /// Its services speak JSON or XML, and each SDK reads only what its service speaks.
-fn aws(rejection: &Rejection<'_, '_>, request: &HeaderMap) -> Imitation {
+fn aws(rejection: &Rejection<'_, '_>, request: &HeaderMap) -> DialectRejection {
     #[derive(Serialize)]
     struct Body<'r> {
         #[serde(rename = "__type")]
         kind: &'static str,
         message: &'r str,
     }
-    let kind = match Why::of(rejection) {
-        Why::TooOften => "ThrottlingException",
-        Why::TooMuch => "ServiceQuotaExceededException",
-        Why::Forbidden => "AccessDeniedException",
-        Why::Outage => "ServiceUnavailable",
+    let kind = match RefusalReason::of(rejection) {
+        RefusalReason::TooOften => "ThrottlingException",
+        RefusalReason::TooMuch => "ServiceQuotaExceededException",
+        RefusalReason::Forbidden => "AccessDeniedException",
+        RefusalReason::Outage => "ServiceUnavailable",
     };
     if expects_xml(request) {
         let (message, id) = (XmlText(&rejection.detail), rejection.id);
@@ -155,14 +155,14 @@ fn aws(rejection: &Rejection<'_, '_>, request: &HeaderMap) -> Imitation {
             "<ErrorResponse><Error><Type>Sender</Type><Code>{kind}</Code><Message>{message}</Message></Error>\
              <RequestId>{id}</RequestId></ErrorResponse>"
         );
-        return Imitation { status: rejection.status, content_type: "text/xml", body: body.into() };
+        return DialectRejection { status: rejection.status, content_type: "text/xml", body: body.into() };
     }
     let content_type = match text(request, &CONTENT_TYPE) {
         "application/x-amz-json-1.0" => "application/x-amz-json-1.0",
         "application/x-amz-json-1.1" => "application/x-amz-json-1.1",
         _ => "application/json",
     };
-    Imitation { content_type, ..json(rejection, &Body { kind, message: &rejection.detail }) }
+    DialectRejection { content_type, ..json(rejection, &Body { kind, message: &rejection.detail }) }
 }
 
 /// Whether the caller's protocol is one of those in XML: a form as the query
@@ -184,27 +184,27 @@ fn text<'r>(request: &'r HeaderMap, name: &http::HeaderName) -> &'r str {
 
 /// Its plugin waits for `X-RateLimit-Reset` where the primary limit is used up, and for
 /// `Retry-After` where it reads of a secondary rate limit.
-fn github(rejection: &Rejection<'_, '_>, settings: &HeaderSettings) -> Imitation {
+fn github(rejection: &Rejection<'_, '_>, settings: &HeaderSettings) -> DialectRejection {
     #[derive(Serialize)]
     struct Body {
         message: String,
         status: String,
     }
-    let message = match Why::of(rejection) {
-        Why::TooOften if rejection.is_primary(settings) => {
+    let message = match RefusalReason::of(rejection) {
+        RefusalReason::TooOften if rejection.is_primary(settings) => {
             format!("API rate limit exceeded: {}", rejection.detail)
         }
-        Why::TooOften => format!("You have exceeded a secondary rate limit: {}", rejection.detail),
+        RefusalReason::TooOften => format!("You have exceeded a secondary rate limit: {}", rejection.detail),
         _ => rejection.detail.clone(),
     };
     json(rejection, &Body { message, status: rejection.status.as_str().to_owned() })
 }
 
-fn json(rejection: &Rejection<'_, '_>, body: &impl Serialize) -> Imitation {
+fn json(rejection: &Rejection<'_, '_>, body: &impl Serialize) -> DialectRejection {
     // Writing strings and numbers to memory does not fail; if it did, a status
     // with an empty body is still a refusal.
     let body = serde_json::to_vec(body).unwrap_or_default().into();
-    Imitation { status: rejection.status, content_type: "application/json", body }
+    DialectRejection { status: rejection.status, content_type: "application/json", body }
 }
 
 /// Text between two tags. Only rules made by hand have names that need this.

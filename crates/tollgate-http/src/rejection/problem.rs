@@ -13,10 +13,10 @@ use bytes::Bytes;
 use super::Rejection;
 
 /// More than most problems need.
-const ROOM: usize = 512;
+const INITIAL_BYTES: usize = 512;
 
 pub(super) fn to_json(rejection: &Rejection<'_, '_>) -> Bytes {
-    let mut json = Vec::with_capacity(ROOM);
+    let mut json = Vec::with_capacity(INITIAL_BYTES);
     raw(&mut json, r#"{"type":""#);
     raw(&mut json, rejection.kind);
     raw(&mut json, r#"","title":""#);

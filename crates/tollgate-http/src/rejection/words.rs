@@ -13,10 +13,10 @@ use tollgate::{LimitOutcome, Quota, Rate, Span, Verdict, Window};
 use crate::headers::RetryAfter;
 
 /// More than most sentences need.
-const ROOM: usize = 128;
+const INITIAL_BYTES: usize = 128;
 
 pub(super) fn quota(limit: &LimitOutcome<'_>, retry_after: Option<RetryAfter>) -> String {
-    let mut words = String::with_capacity(ROOM);
+    let mut words = String::with_capacity(INITIAL_BYTES);
     words.extend(["limit `", limit.name(), "` allows "]);
     push_promise(&limit.rule().quota, &mut words);
     match (limit.outcome().verdict, retry_after) {
@@ -57,7 +57,7 @@ pub(super) fn block(block: Block<'_>) -> String {
 
 /// What a quota promises: `10 per minute, 20 at once`.
 pub fn promise(quota: &Quota) -> String {
-    let mut words = String::with_capacity(ROOM);
+    let mut words = String::with_capacity(INITIAL_BYTES);
     push_promise(quota, &mut words);
     words
 }

@@ -1,6 +1,6 @@
 //! What callers of a limited service see.
 
-use crate::support::{START, Served, get, layer, limiter, listen, parse};
+use crate::support::{START, ServedService, get, layer, limiter, listen, parse};
 use axum::Router;
 use http::Response;
 use tollgate::Span;
@@ -8,7 +8,7 @@ use tollgate::Span;
 #[tokio::test]
 async fn headers_count_down_and_then_comes_the_refusal() {
     let (limiter, clock) = limiter("limits: [{name: search, by: ip, bucket: 5/minute}]");
-    let served = Served::hello(layer(limiter)).await;
+    let served = ServedService::hello(layer(limiter)).await;
     for left in [4, 3, 2, 1, 0] {
         let answer = served.get("/", &[]).await;
         assert_eq!((answer.status, answer.body.as_str()), (200, "hello"));
@@ -54,7 +54,7 @@ async fn two_limits_are_charged_together_or_not_at_all() {
           - {name: per-user, by: user, bucket: 10/minute}
           - {name: everybody, by: global, bucket: 2/minute}",
     );
-    let served = Served::hello(layer(limiter)).await;
+    let served = ServedService::hello(layer(limiter)).await;
     let ann = [("x-user-id", "ann")];
     served.get("/", &ann).await;
     served.get("/", &ann).await;
@@ -75,7 +75,7 @@ allow: [{api_key: friend}]
 deny: [{api_key: foe}]
 limits: [{by: ip, bucket: 1/minute}]";
     let (limiter, _) = limiter(policy);
-    let served = Served::hello(layer(limiter)).await;
+    let served = ServedService::hello(layer(limiter)).await;
     for _ in 0..3 {
         let friend = served.get("/", &[("x-api-key", "friend")]).await;
         assert_eq!((friend.status, friend.header("ratelimit")), (200, "absent"));
@@ -105,7 +105,7 @@ async fn a_limit_that_refuses_without_counting_says_why() {
 limits:
   - {name: members, by: api_key, missing: refuse, bucket: 9/minute, plans: {gone: blocked}, overrides: {bad: blocked}}";
     let (limiter, _) = limiter(&format!("plans: {{from: header:X-Plan}}{policy}"));
-    let served = Served::hello(layer(limiter)).await;
+    let served = ServedService::hello(layer(limiter)).await;
     for (headers, detail) in [
         (&[][..], "limit `members` counts by `api_key`, which this request does not have"),
         (&[("x-api-key", "bad")][..], "limit `members` is closed to this caller"),
@@ -125,12 +125,12 @@ limits:
 async fn forwarding_headers_move_nobody_to_another_bucket_unless_the_peer_is_trusted() {
     let limits = "limits: [{by: ip, bucket: 1/minute}]";
     let (strict, _) = limiter(limits);
-    let served = Served::hello(layer(strict)).await;
+    let served = ServedService::hello(layer(strict)).await;
     assert_eq!(served.get("/", &[("x-forwarded-for", "203.0.113.1")]).await.status, 200);
     assert_eq!(served.get("/", &[("x-forwarded-for", "203.0.113.2")]).await.status, 429);
 
     let (trusting, _) = limiter(&format!("client: {{trusted_proxies: [127.0.0.0/8]}}\n{limits}"));
-    let served = Served::hello(layer(trusting)).await;
+    let served = ServedService::hello(layer(trusting)).await;
     assert_eq!(served.get("/", &[("x-forwarded-for", "203.0.113.1")]).await.status, 200);
     assert_eq!(served.get("/", &[("x-forwarded-for", "203.0.113.2")]).await.status, 200);
     for spoofed in ["203.0.113.2", "6.6.6.6, 203.0.113.2", "6.6.6.6,,junk\",203.0.113.2"] {
@@ -147,7 +147,7 @@ async fn a_limit_in_shadow_mode_never_refuses_and_is_not_spoken_of() {
           - {name: real, by: ip, bucket: 9/minute}
           - {name: ghost, by: ip, bucket: 1/minute, mode: shadow}",
     );
-    let served = Served::hello(layer(limiter)).await;
+    let served = ServedService::hello(layer(limiter)).await;
     for left in [8, 7, 6] {
         let answer = served.get("/", &[]).await;
         assert_eq!((answer.status, answer.header("x-ratelimit-remaining")), (200, &*left.to_string()));
@@ -158,7 +158,7 @@ async fn a_limit_in_shadow_mode_never_refuses_and_is_not_spoken_of() {
 #[tokio::test]
 async fn a_new_policy_takes_over_what_was_spent() {
     let (limiter, _) = limiter("limits: [{name: api, by: ip, bucket: 5/minute}]");
-    let served = Served::hello(layer(limiter.clone())).await;
+    let served = ServedService::hello(layer(limiter.clone())).await;
     served.get("/", &[]).await;
     assert_eq!(served.get("/", &[]).await.header("ratelimit-policy"), r#""api";q=5;w=60"#);
     limiter.replace(parse("limits: [{name: api, by: ip, bucket: 100/minute}]"));
@@ -172,7 +172,7 @@ async fn a_new_policy_takes_over_what_was_spent() {
 #[tokio::test]
 async fn refusals_come_in_the_form_that_is_asked_for() {
     let (limiter, _) = limiter("limits: [{name: a, by: ip, bucket: 1/minute}]");
-    let served = Served::hello(layer(limiter)).await;
+    let served = ServedService::hello(layer(limiter)).await;
     served.get("/", &[]).await;
     let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
     for (accept, content_type) in [
@@ -199,7 +199,7 @@ async fn refusals_in_your_own_words_keep_their_headers() {
         let response = Response::builder().status(420).header("x-own", "1").header("cache-control", "public");
         response.body(body.into()).unwrap()
     });
-    let served = Served::hello(layer).await;
+    let served = ServedService::hello(layer).await;
     served.get("/calm", &[]).await;
     let answer = served.get("/calm", &[]).await;
     assert_eq!(answer.status, 420);
@@ -237,9 +237,9 @@ async fn only_outside_of_a_nest_a_path_is_whole() {
 }
 
 #[tokio::test]
-async fn jitter_follows_the_dice() {
+async fn jitter_follows_the_rng() {
     let (limiter, _) = limiter("headers: {retry_after_jitter: 10%}\nlimits: [{by: ip, bucket: 1/minute}]");
-    let served = Served::hello(layer(limiter).with_dice(|| u32::MAX)).await;
+    let served = ServedService::hello(layer(limiter).with_rng(|| u32::MAX)).await;
     served.get("/", &[]).await;
     let refused = served.get("/", &[]).await;
     assert_eq!(refused.header("retry-after"), "66");
@@ -249,7 +249,7 @@ async fn jitter_follows_the_dice() {
 #[tokio::test]
 async fn nothing_that_a_caller_sends_comes_back_in_an_answer() {
     let (limiter, _) = limiter("limits: [{by: [user, header:X-Tag], bucket: 1/minute}]");
-    let served = Served::hello(layer(limiter)).await;
+    let served = ServedService::hello(layer(limiter)).await;
     let hostile = [("x-user-id", "mallory\u{e9}\"\\;q=9"), ("x-tag", "sent-by-caller")];
     served.get("/?sent-by-caller=%0d%0aSet-Cookie:%20a=b", &hostile).await;
     let refused = served.get("/?sent-by-caller=%0d%0aSet-Cookie:%20a=b", &hostile).await;

@@ -1,6 +1,6 @@
 //! What callers get while the store gives no answer.
 
-use crate::support::{START, Served, layer, parse};
+use crate::support::{START, ServedService, layer, parse};
 use tollgate::store::{Answer, Check};
 use tollgate::{
     Adjustment, Limiter, ManualClock, OutageSettings, Outcome, Rule, Store, StoreError, Timestamp,
@@ -19,13 +19,13 @@ impl Store for Down {
 }
 
 /// Served by a limiter on a store that gives no answer, and a clock that stands still.
-async fn served_on(policy: &str, store: impl Store) -> Served {
+async fn served_on(policy: &str, store: impl Store) -> ServedService {
     let clock = ManualClock::at(Timestamp::from_secs(START));
     let limiter = Limiter::with_store(parse(policy), store);
-    Served::hello(layer(limiter.with_outage_on(&OutageSettings::default(), clock))).await
+    ServedService::hello(layer(limiter.with_outage_on(&OutageSettings::default(), clock))).await
 }
 
-async fn served(policy: &str) -> Served {
+async fn served(policy: &str) -> ServedService {
     served_on(policy, Down).await
 }
 

@@ -34,12 +34,12 @@ pub(crate) fn layer<S>(limiter: impl Into<SharedLimiter<S>>) -> LimitLayer<S> {
 }
 
 /// A service behind a layer, listening.
-pub(crate) struct Served {
+pub(crate) struct ServedService {
     address: SocketAddr,
     calls: Arc<AtomicU32>,
 }
 
-impl Served {
+impl ServedService {
     /// A service that says `hello` to everything and counts how often it did.
     pub(crate) async fn hello<S: Store>(layer: LimitLayer<S>) -> Self {
         let calls = Arc::new(AtomicU32::new(0));

@@ -5,7 +5,7 @@ use tollgate_envoy::Descriptor;
 
 /// A pattern is compared with so many others at most: a file of patterns is not to take
 /// the square of its length.
-const MOST_COMPARED: usize = 1_000;
+const MAX_COMPARISONS: usize = 1_000;
 
 /// A descriptor among those that it stands beside.
 #[derive(Clone, Copy)]
@@ -38,7 +38,7 @@ impl<'c> Level<'c> {
         let others = self.siblings.iter().enumerate().filter(|(_, it)| it.key.value == own.key.value);
         for (compared, (at, other)) in others.enumerate() {
             let Some(value) = other.value.as_deref() else { continue };
-            if glob.is_some() && compared > MOST_COMPARED {
+            if glob.is_some() && compared > MAX_COMPARISONS {
                 found.unknown = true;
                 return found;
             }

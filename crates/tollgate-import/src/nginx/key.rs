@@ -9,9 +9,9 @@ use super::tree::Directive;
 use crate::output::quoted;
 
 /// Maps that speak of maps are followed this far.
-const DEEPEST: usize = 8;
+const MAX_MAP_DEPTH: usize = 8;
 /// The most excepted networks that a comment lists.
-const MOST_LISTED: usize = 20;
+const MAX_LISTED_NETWORKS: usize = 20;
 
 /// A `map` or `geo`: which value a variable has.
 #[derive(Clone, Debug)]
@@ -143,7 +143,7 @@ fn resolved(text: &str, tables: &Tables, depth: usize) -> Result<Key, String> {
 fn of_table(name: &str, tables: &Tables, depth: usize) -> Result<Key, String> {
     let unknown = || Err(format!("a policy has no key for `${name}`"));
     let Some(table) = tables.get(&format!("${name}")) else { return unknown() };
-    if depth >= DEEPEST {
+    if depth >= MAX_MAP_DEPTH {
         return unknown();
     }
     let mut values: Vec<_> = table.entries.iter().map(|(_, value)| value.as_str()).collect();
@@ -186,7 +186,7 @@ fn exceptions(table: &Table, tables: &Tables) -> String {
         .entries
         .iter()
         .filter(|(net, group)| net != "default" && value(group).unwrap_or(fallback).is_empty());
-    let nets: Vec<_> = excepted.map(|(net, _)| net.as_str()).take(MOST_LISTED).collect();
+    let nets: Vec<_> = excepted.map(|(net, _)| net.as_str()).take(MAX_LISTED_NETWORKS).collect();
     if nets.is_empty() {
         return generally;
     }

@@ -9,11 +9,11 @@ use super::tree::Directive;
 use crate::output::quoted;
 
 /// Groups of alternatives multiply: more endpoints than this are not written.
-const MOST: usize = 64;
+const MAX_ENDPOINTS: usize = 64;
 /// Stands for one segment, until the text is made.
-const ONE: char = '\u{1}';
+const ANY_SEGMENT: char = '\u{1}';
 /// Stands for anything at the end, until the text is made.
-const REST: char = '\u{2}';
+const ANY_SUFFIX: char = '\u{2}';
 
 /// Endpoints, and what they cover more or less than the location did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,7 +87,7 @@ fn expression(regex: &str) -> Result<Endpoints, String> {
     let mut ended = false;
     while !rest.is_empty() {
         let (choices, behind) = piece(rest, &mut narrower).ok_or_else(too_much)?;
-        if ended || texts.len() * choices.len() > MOST {
+        if ended || texts.len() * choices.len() > MAX_ENDPOINTS {
             return Err(too_much());
         }
         rest = behind;
@@ -118,12 +118,12 @@ fn piece<'t>(text: &'t str, narrower: &mut bool) -> Option<(Vec<String>, &'t str
         for form in [segment.to_owned(), format!("({segment})")] {
             if let Some(rest) = text.strip_prefix(form.as_str()) {
                 *narrower |= !exact;
-                return Some((vec![ONE.to_string()], rest));
+                return Some((vec![ANY_SEGMENT.to_string()], rest));
             }
         }
     }
     if matches!(text, ".*" | ".+" | ".*$" | ".+$" | "(.*)" | "(.*)$" | "(.+)" | "(.+)$") {
-        return Some((vec![format!("{REST}$")], ""));
+        return Some((vec![format!("{ANY_SUFFIX}$")], ""));
     }
     let first = text.chars().next()?;
     let behind = &text[first.len_utf8()..];
@@ -133,7 +133,7 @@ fn piece<'t>(text: &'t str, narrower: &mut bool) -> Option<(Vec<String>, &'t str
             let plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.');
             *narrower = true;
             (class.chars().all(plain) && !class.is_empty())
-                .then_some((vec![ONE.to_string()], rest.strip_prefix('+')?))
+                .then_some((vec![ANY_SEGMENT.to_string()], rest.strip_prefix('+')?))
         }
         '(' => {
             let behind = behind.strip_prefix("?:").unwrap_or(behind);
@@ -169,7 +169,7 @@ fn plain_text(text: &str) -> Option<String> {
 /// A described text as an endpoint; without an end it is a prefix.
 fn pattern(text: &str, ended: bool) -> Option<Endpoints> {
     let text = text.trim_end_matches('$');
-    if let Some(folder) = text.strip_suffix(REST) {
+    if let Some(folder) = text.strip_suffix(ANY_SUFFIX) {
         let folder = segments(folder.strip_suffix('/')?)?;
         return Some(Endpoints { patterns: vec![format!("{folder}/**")], ..Endpoints::default() });
     }
@@ -189,10 +189,10 @@ fn pattern(text: &str, ended: bool) -> Option<Endpoints> {
 
 /// Each segment a literal, or any one.
 fn segments(text: &str) -> Option<String> {
-    let one = ONE.to_string();
+    let one = ANY_SEGMENT.to_string();
     let written = text.split('/').map(|segment| match segment {
         _ if segment == one => Some("*"),
-        _ if segment.contains([ONE, REST, '*', '{', '}', '?', '#', '%', '$']) => None,
+        _ if segment.contains([ANY_SEGMENT, ANY_SUFFIX, '*', '{', '}', '?', '#', '%', '$']) => None,
         _ => Some(segment),
     });
     Some(written.collect::<Option<Vec<_>>>()?.join("/"))

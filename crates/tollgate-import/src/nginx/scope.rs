@@ -16,7 +16,7 @@ use super::tree::Directive;
 use crate::output::quoted;
 
 /// The most limits of one kind at one level.
-const MOST_AT_ONCE: usize = 100;
+const MAX_LIMITS_PER_LEVEL: usize = 100;
 
 /// `limit_req_zone` or `limit_conn_zone`.
 #[derive(Clone, Debug)]
@@ -38,13 +38,13 @@ pub(super) struct Rate {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Use {
     pub(super) zone: String,
-    pub(super) how: How,
+    pub(super) how: LimitKind,
     pub(super) dry_run: bool,
 }
 
 /// `limit_req` or `limit_conn`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum How {
+pub(super) enum LimitKind {
     Requests { burst: u64, delay: Delay },
     Connections(u64),
 }
@@ -100,8 +100,8 @@ fn own<'d>(
     let mut found = None;
     for directive in directives {
         let found: &mut Vec<(Use, u32)> = found.get_or_insert_default();
-        if found.len() == MOST_AT_ONCE {
-            problems.error(directive.place, format!("more than {MOST_AT_ONCE} limits at one place"));
+        if found.len() == MAX_LIMITS_PER_LEVEL {
+            problems.error(directive.place, format!("more than {MAX_LIMITS_PER_LEVEL} limits at one place"));
             break;
         }
         found.extend(read(directive, problems));
@@ -120,7 +120,7 @@ pub(super) struct Server {
 
 /// A place in the configuration where requests end up.
 #[derive(Clone, Debug)]
-pub(super) struct Spot {
+pub(super) struct Site {
     pub(super) server: usize,
     pub(super) title: String,
     pub(super) line: u32,
@@ -130,11 +130,11 @@ pub(super) struct Spot {
 
 /// All that a configuration says about limits.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct LimitConfig {
     pub(super) zones: BTreeMap<String, Zone>,
     pub(super) tables: Tables,
     pub(super) servers: Vec<Server>,
-    pub(super) spots: Vec<Spot>,
+    pub(super) sites: Vec<Site>,
     /// `limit_req_status` and `limit_conn_status`, wherever they stand.
     pub(super) statuses: Vec<String>,
     /// What limits in other ways, and is not translated: word and line.
@@ -142,14 +142,14 @@ pub(super) struct Found {
 }
 
 /// Looks through a configuration.
-pub(super) fn find(directives: &[Directive], problems: &mut Problems) -> Found {
-    let mut found = Found::default();
+pub(super) fn find(directives: &[Directive], problems: &mut Problems) -> LimitConfig {
+    let mut found = LimitConfig::default();
     let scope = Scope::default().entered(directives, problems);
     found.walk(directives, &scope, None, problems);
     found
 }
 
-impl Found {
+impl LimitConfig {
     /// Looks through a block in which `scope` holds.
     fn walk(&mut self, block: &[Directive], scope: &Scope, server: Option<usize>, problems: &mut Problems) {
         let servers = self.servers.len();
@@ -197,7 +197,7 @@ impl Found {
 
     fn rest_of(&mut self, server: usize, line: u32, scope: &Scope) {
         let endpoints = Ok(Endpoints { patterns: vec!["/**".to_owned()], ..Endpoints::default() });
-        self.spots.push(Spot { server, title: "server".to_owned(), line, endpoints, scope: scope.clone() });
+        self.sites.push(Site { server, title: "server".to_owned(), line, endpoints, scope: scope.clone() });
     }
 
     fn server(&mut self, directive: &Directive, outer: &Scope, problems: &mut Problems) {
@@ -233,7 +233,7 @@ impl Found {
     fn location(&mut self, directive: &Directive, outer: &Scope, server: usize, problems: &mut Problems) {
         let scope = outer.entered(&directive.block, problems);
         let answered = directive.block.iter().any(|it| it.name == "return");
-        self.spots.push(Spot {
+        self.sites.push(Site {
             server,
             title: title(directive),
             line: directive.place.line,
@@ -328,7 +328,7 @@ fn limit_req(directive: &Directive, problems: &mut Problems) -> Option<(Use, u32
             .help("`limit_req zone=name burst=5 nodelay;`");
         return None;
     };
-    Some((Use { zone, how: How::Requests { burst, delay }, dry_run: false }, directive.place.line))
+    Some((Use { zone, how: LimitKind::Requests { burst, delay }, dry_run: false }, directive.place.line))
 }
 
 fn limit_conn(directive: &Directive, problems: &mut Problems) -> Option<(Use, u32)> {
@@ -341,5 +341,5 @@ fn limit_conn(directive: &Directive, problems: &mut Problems) -> Option<(Use, u3
         return None;
     };
     let zone = zone.to_owned();
-    Some((Use { zone, how: How::Connections(number), dry_run: false }, directive.place.line))
+    Some((Use { zone, how: LimitKind::Connections(number), dry_run: false }, directive.place.line))
 }

@@ -3,20 +3,20 @@
 //! Only files that are in the text can be included: the output of `nginx -T` holds them all,
 //! each behind a comment with its name.
 //!
-//! Invariant: what is built is bounded. Blocks nest to [`DEEPEST`], includes too, and no more
-//! than [`MOST`] directives are made, however often a file includes itself. Nothing recurses
+//! Invariant: what is built is bounded. Blocks nest to [`MAX_DEPTH`], includes too, and no more
+//! than [`MAX_DIRECTIVES`] directives are made, however often a file includes itself. Nothing recurses
 //! deeper than that.
 
 use std::collections::BTreeMap;
 
 use tollgate::policy::{Place, Problems};
 
-use super::words::{Token, tokens};
+use super::tokenizer::{Token, tokens};
 use crate::output::quoted;
 
-const LARGEST: usize = 8 << 20;
-const DEEPEST: usize = 32;
-const MOST: usize = 200_000;
+const MAX_FILE_BYTES: usize = 8 << 20;
+const MAX_DEPTH: usize = 32;
+const MAX_DIRECTIVES: usize = 200_000;
 
 /// `name arguments;` or `name arguments { block }`.
 #[derive(Clone, Debug)]
@@ -44,8 +44,8 @@ pub(super) struct Tree {
 /// Reads a configuration; what is wrong with it as text is reported.
 pub(super) fn read(text: &str, problems: &mut Problems) -> Tree {
     let start = Place { source: 0, line: 1, column: 1, width: 1 };
-    if text.len() > LARGEST {
-        problems.error(start, format!("the file is larger than {} MiB", LARGEST >> 20));
+    if text.len() > MAX_FILE_BYTES {
+        problems.error(start, format!("the file is larger than {} MiB", MAX_FILE_BYTES >> 20));
         return Tree::default();
     }
     let tokens = tokens(text, problems);
@@ -68,7 +68,7 @@ pub(super) fn read(text: &str, problems: &mut Problems) -> Tree {
         }
     }
     let Some((folder, directives)) = main else { return Tree::default() };
-    let mut including = Including { folder, files: parsed, made: 0, not_included: Vec::new(), problems };
+    let mut including = IncludeStack { folder, files: parsed, made: 0, not_included: Vec::new(), problems };
     let directives = including.expanded(directives, 0);
     Tree { directives, not_included: including.not_included }
 }
@@ -93,8 +93,8 @@ impl Parser<'_> {
                 Token::Word(word) => words.push((word, place)),
                 Token::End => found.extend(directive(std::mem::take(&mut words), Vec::new())),
                 Token::Open => {
-                    if self.depth >= DEEPEST {
-                        self.problems.error(place, format!("blocks nest deeper than {DEEPEST}"));
+                    if self.depth >= MAX_DEPTH {
+                        self.problems.error(place, format!("blocks nest deeper than {MAX_DEPTH}"));
                         return found;
                     }
                     self.depth += 1;
@@ -138,7 +138,7 @@ fn directive(mut words: Vec<(String, Place)>, block: Vec<Directive>) -> Option<D
     Some(Directive { name, place, arguments: words, block })
 }
 
-struct Including<'p> {
+struct IncludeStack<'p> {
     folder: String,
     files: BTreeMap<String, Vec<Directive>>,
     made: usize,
@@ -146,15 +146,15 @@ struct Including<'p> {
     problems: &'p mut Problems,
 }
 
-impl Including<'_> {
+impl IncludeStack<'_> {
     fn expanded(&mut self, directives: Vec<Directive>, depth: usize) -> Vec<Directive> {
         let mut all = Vec::new();
         for mut directive in directives {
             self.made += 1;
-            if self.made == MOST {
-                self.problems.error(directive.place, format!("more than {MOST} directives"));
+            if self.made == MAX_DIRECTIVES {
+                self.problems.error(directive.place, format!("more than {MAX_DIRECTIVES} directives"));
             }
-            if self.made >= MOST {
+            if self.made >= MAX_DIRECTIVES {
                 break;
             }
             if directive.name == "include" {
@@ -183,7 +183,7 @@ impl Including<'_> {
         if names.is_empty() && !harmless {
             self.not_included.push((wanted.to_owned(), include.place));
         }
-        if depth >= DEEPEST {
+        if depth >= MAX_DEPTH {
             self.problems.error(include.place, "files include each other without end");
             return Vec::new();
         }

@@ -13,49 +13,49 @@ use hyper::service::Service;
 use hyper::{Request, Response};
 use pin_project_lite::pin_project;
 
-use crate::pulse::{Pulse, Running};
+use crate::conn_timer::{ConnTimer, RequestGuard};
 
 /// A surface's service on one connection.
-pub(super) struct Answering<S> {
+pub(super) struct ConnectionService<S> {
     pub(super) service: S,
-    pub(super) pulse: Arc<Pulse>,
+    pub(super) conn_timer: Arc<ConnTimer>,
 }
 
-impl<S, B> Service<Request<Incoming>> for Answering<S>
+impl<S, B> Service<Request<Incoming>> for ConnectionService<S>
 where
     S: Service<Request<Incoming>, Response = Response<B>>,
     B: Body,
 {
-    type Response = Response<Answered<B>>;
+    type Response = Response<ResponseBody<B>>;
     type Error = S::Error;
-    type Future = Answer<S::Future>;
+    type Future = ResponseFuture<S::Future>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let running = Some(self.pulse.begin());
-        Answer { making: self.service.call(request), running }
+        let running = Some(self.conn_timer.begin());
+        ResponseFuture { making: self.service.call(request), running }
     }
 }
 
 pin_project! {
     /// An answer that is being made.
-    pub(super) struct Answer<F> {
+    pub(super) struct ResponseFuture<F> {
         #[pin]
         making: F,
-        running: Option<Running>,
+        running: Option<RequestGuard>,
     }
 }
 
-impl<F, B, E> Future for Answer<F>
+impl<F, B, E> Future for ResponseFuture<F>
 where
     F: Future<Output = Result<Response<B>, E>>,
     B: Body,
 {
-    type Output = Result<Response<Answered<B>>, E>;
+    type Output = Result<Response<ResponseBody<B>>, E>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let mut response = ready!(this.making.poll(cx))?;
-        if this.running.as_ref().is_some_and(Running::is_last)
+        if this.running.as_ref().is_some_and(RequestGuard::is_last)
             && response.status() != hyper::StatusCode::SWITCHING_PROTOCOLS
         {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -64,20 +64,20 @@ where
         if let Some(running) = running.as_ref().filter(|_| !response.body().is_end_stream()) {
             running.offered();
         }
-        Poll::Ready(Ok(response.map(|body| Answered { body, running })))
+        Poll::Ready(Ok(response.map(|body| ResponseBody { body, running })))
     }
 }
 
 pin_project! {
     /// The body of an answer; its request runs until this is sent or dropped.
-    pub(super) struct Answered<B> {
+    pub(super) struct ResponseBody<B> {
         #[pin]
         body: B,
-        running: Option<Running>,
+        running: Option<RequestGuard>,
     }
 }
 
-impl<B: Body> Body for Answered<B> {
+impl<B: Body> Body for ResponseBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 

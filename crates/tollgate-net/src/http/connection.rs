@@ -20,13 +20,13 @@ use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::answer::Answering;
+use super::answer::ConnectionService;
 use super::{Connection, HttpServer, Shared};
 use crate::caps::Caps;
+use crate::conn_timer::{ClientTimeout, ConnTimer, REST_AFTER, shortest};
 use crate::drain::{Drain, Phase};
 use crate::keep_alive::keep_alive;
 use crate::proxy_protocol;
-use crate::pulse::{Late, Pulse, REST, shortest};
 use crate::subject::subject;
 use crate::wire::{Transport, Wire};
 
@@ -34,18 +34,18 @@ use crate::wire::{Transport, Wire};
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// How often a quiet HTTP/2 connection with requests on it is asked whether it still lives.
-const PING: std::time::Duration = std::time::Duration::from_secs(20);
+const PING_INTERVAL: std::time::Duration = std::time::Duration::from_secs(20);
 
 /// How much of an answer is kept for an HTTP/2 client that takes its time.
-const MOST_SENT_AHEAD: usize = 64 * 1024;
+const MAX_SEND_BUFFER_BYTES: usize = 64 * 1024;
 
 /// What hyper needs to read a head into, at least.
-const SMALLEST_BUFFER: usize = 8 * 1024;
+const MIN_READ_BUFFER_BYTES: usize = 8 * 1024;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A connection that is ready for HTTP.
-struct Opened {
+struct OpenConnection {
     transport: Transport,
     ahead: Bytes,
     connection: Connection,
@@ -77,16 +77,17 @@ pub(super) async fn serve<Make, S, B>(
         Ok(Err(error)) => return tracing::debug!(%peer, %error, "connection refused"),
         Err(_late) => return tracing::debug!(%peer, "nothing was said in time"),
     };
-    let Opened { transport, ahead, connection, http2 } = opened;
-    let pulse = if http2 { Pulse::of_frames() } else { Pulse::of_heads(shared.drain.ending()) };
-    let wire = Wire::new(transport, ahead, Arc::clone(&pulse), slot);
-    let service = Answering { service: (shared.make)(&connection), pulse: Arc::clone(&pulse) };
+    let OpenConnection { transport, ahead, connection, http2 } = opened;
+    let conn_timer = if http2 { ConnTimer::of_frames() } else { ConnTimer::of_heads(shared.drain.ending()) };
+    let wire = Wire::new(transport, ahead, Arc::clone(&conn_timer), slot);
+    let service =
+        ConnectionService { service: (shared.make)(&connection), conn_timer: Arc::clone(&conn_timer) };
     let end = if http2 {
         let mut connection = Box::pin(http2_builder(caps).serve_connection(TokioIo::new(wire), service));
         let close = http2::Connection::graceful_shutdown;
-        drive(connection.as_mut(), close, &pulse, caps, false, drain.reached(Phase::Draining)).await
+        drive(connection.as_mut(), close, &conn_timer, caps, false, drain.reached(Phase::Draining)).await
     } else {
-        serve_http1(wire, service, &pulse, &shared.server, &mut drain).await
+        serve_http1(wire, service, &conn_timer, &shared.server, &mut drain).await
     };
     log_end(peer, end);
 }
@@ -96,8 +97,8 @@ pub(super) async fn serve<Make, S, B>(
 /// life begins with the next byte.
 async fn serve_http1<S, B>(
     mut wire: Wire,
-    mut service: Answering<S>,
-    pulse: &Pulse,
+    mut service: ConnectionService<S>,
+    conn_timer: &ConnTimer,
     server: &HttpServer,
     drain: &mut Drain,
 ) -> End
@@ -114,8 +115,8 @@ where
         let mut connection = Box::new(connection.with_upgrades());
         let close = http1::UpgradeableConnection::graceful_shutdown;
         let ending = drain.reached(Phase::Closing);
-        let end = drive(Pin::new(&mut *connection), close, pulse, caps, may_rest, ending).await;
-        if !matches!(end, End::Rests | End::Late(Late::Head)) {
+        let end = drive(Pin::new(&mut *connection), close, conn_timer, caps, may_rest, ending).await;
+        if !matches!(end, End::Rests | End::Late(ClientTimeout::Head)) {
             return end;
         }
         // It is there until the protocol has changed, and then this is not reached.
@@ -131,7 +132,7 @@ where
             continue;
         }
         let woken = tokio::select! {
-            woken = timeout(pulse.rest_left(caps), wire.more()) => woken.is_ok_and(|it| it.is_ok()),
+            woken = timeout(conn_timer.rest_left(caps), wire.more()) => woken.is_ok_and(|it| it.is_ok()),
             () = drain.reached(Phase::Closing) => false,
         };
         if !woken {
@@ -142,7 +143,11 @@ where
 }
 
 /// Everything before the first request. `None`: the client has changed its mind.
-async fn open(mut stream: TcpStream, peer: SocketAddr, server: &HttpServer) -> io::Result<Option<Opened>> {
+async fn open(
+    mut stream: TcpStream,
+    peer: SocketAddr,
+    server: &HttpServer,
+) -> io::Result<Option<OpenConnection>> {
     stream.set_nodelay(true)?;
     keep_alive(&stream)?;
     let mut connection =
@@ -161,7 +166,7 @@ async fn open(mut stream: TcpStream, peer: SocketAddr, server: &HttpServer) -> i
         connection.certified = shown.is_some();
         connection.certificate = shown.and_then(<[_]>::first).and_then(|it| subject(it)).map(Into::into);
         let transport = Transport::Tls(Box::new(stream));
-        return Ok(Some(Opened { transport, ahead: Bytes::new(), connection, http2 }));
+        return Ok(Some(OpenConnection { transport, ahead: Bytes::new(), connection, http2 }));
     }
     let mut ahead = BytesMut::with_capacity(1024);
     while ahead.len() < PREFACE.len() && PREFACE.starts_with(&ahead) {
@@ -170,7 +175,7 @@ async fn open(mut stream: TcpStream, peer: SocketAddr, server: &HttpServer) -> i
         }
     }
     let http2 = ahead.starts_with(PREFACE);
-    Ok(Some(Opened { transport: Transport::Plain(stream), ahead: ahead.freeze(), connection, http2 }))
+    Ok(Some(OpenConnection { transport: Transport::Plain(stream), ahead: ahead.freeze(), connection, http2 }))
 }
 
 fn http1_builder(server: &HttpServer) -> http1::Builder {
@@ -178,7 +183,7 @@ fn http1_builder(server: &HttpServer) -> http1::Builder {
     if server.small_answers {
         builder.writev(false);
     }
-    builder.max_header_size(caps.header_bytes).max_buf_size(caps.header_bytes.max(SMALLEST_BUFFER));
+    builder.max_header_size(caps.header_bytes).max_buf_size(caps.header_bytes.max(MIN_READ_BUFFER_BYTES));
     if caps.headers != Caps::default().headers {
         // Hyper's own default is the same, and quicker.
         builder.max_headers(caps.headers);
@@ -192,16 +197,16 @@ fn http2_builder(caps: &Caps) -> http2::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .max_concurrent_streams(caps.streams)
         .max_header_list_size(u32::try_from(caps.header_bytes).unwrap_or(u32::MAX))
-        .max_send_buf_size(MOST_SENT_AHEAD)
-        .keep_alive_interval(PING)
-        .keep_alive_timeout(PING);
+        .max_send_buf_size(MAX_SEND_BUFFER_BYTES)
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_INTERVAL);
     builder
 }
 
 /// How a connection came to its end.
 enum End {
     Closed(hyper::Result<()>),
-    Late(Late),
+    Late(ClientTimeout),
     /// Not at all: nothing is said any more, and nothing need be kept.
     Rests,
 }
@@ -210,7 +215,7 @@ enum End {
 async fn drive<C>(
     mut connection: Pin<&mut C>,
     close: fn(Pin<&mut C>),
-    pulse: &Pulse,
+    conn_timer: &ConnTimer,
     caps: &Caps,
     may_rest: bool,
     ending: impl Future<Output = ()>,
@@ -218,7 +223,7 @@ async fn drive<C>(
 where
     C: Future<Output = hyper::Result<()>>,
 {
-    let tick = if may_rest { shortest(caps).min(REST) } else { shortest(caps) };
+    let tick = if may_rest { shortest(caps).min(REST_AFTER) } else { shortest(caps) };
     let mut timer = pin!(sleep(tick));
     let mut ending = pin!(ending);
     let mut closing = false;
@@ -227,7 +232,7 @@ where
             if let Poll::Ready(end) = connection.as_mut().poll(cx) {
                 // The body of an answer failed: what was sent of it is of no use.
                 if end.as_ref().is_err_and(hyper::Error::is_user) {
-                    pulse.cut();
+                    conn_timer.cut();
                 }
                 return Poll::Ready(End::Closed(end));
             }
@@ -239,10 +244,10 @@ where
             if timer.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
-            let wait = match pulse.late(caps) {
-                Ok(_) if may_rest && !closing && pulse.is_resting() => return Poll::Ready(End::Rests),
+            let wait = match conn_timer.late(caps) {
+                Ok(_) if may_rest && !closing && conn_timer.is_resting() => return Poll::Ready(End::Rests),
                 Ok(wait) => wait.min(tick),
-                Err(Late::Idle) if !closing => {
+                Err(ClientTimeout::Idle) if !closing => {
                     closing = true;
                     close(connection.as_mut());
                     shortest(caps)
@@ -257,11 +262,11 @@ where
 
 /// The one answer that hyper cannot be asked to give: the head never became a request.
 async fn tell_late(mut wire: Wire) {
-    const BODY: &str = r#"{"title":"Request Timeout","status":408,"detail":"the head of the request did not arrive in time; send it at once"}"#;
+    const TIMEOUT_BODY: &str = r#"{"title":"Request Timeout","status":408,"detail":"the head of the request did not arrive in time; send it at once"}"#;
     let answer = format!(
         "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: application/problem+json\r\n\
-         content-length: {}\r\n\r\n{BODY}",
-        BODY.len(),
+         content-length: {}\r\n\r\n{TIMEOUT_BODY}",
+        TIMEOUT_BODY.len(),
     );
     if wire.write_all(answer.as_bytes()).await.is_ok() {
         let _ = wire.shutdown().await;

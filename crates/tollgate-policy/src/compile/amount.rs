@@ -5,18 +5,18 @@ use tollgate_core::{
 };
 
 use crate::diagnostic::{Located, Place, Problems};
-use crate::written::limit::{Algorithm, Align, AllowanceText, Limit};
-use crate::written::rate::RateText;
+use crate::file_format::limit::{Algorithm, Align, AllowanceText, Limit};
+use crate::file_format::rate::RateText;
 
 /// The default of `ttl`: long enough for a slow answer, short enough after a crash.
-const TTL: Span = Span::from_secs(60);
+const DEFAULT_TTL: Span = Span::from_secs(60);
 
 /// The parts of a strict sliding window, unless told otherwise: of what a log admits to clients
 /// at their limit, they refuse up to 7 % early; 7 parts would refuse up to 13 %.
 const STRICT_PARTS: u32 = 16;
 
 /// What somebody is granted: the limit's own amount, a plan's or an override's.
-pub(super) enum Granted {
+pub(super) enum Grant {
     Quotas(Vec<Quota>),
     Unlimited,
     Blocked,
@@ -69,11 +69,11 @@ impl<'l> Amount<'l> {
     }
 
     /// What a plan or an override grants: as many windows as the limit has.
-    pub(super) fn granted(&self, text: &Located<AllowanceText>, problems: &mut Problems) -> Option<Granted> {
+    pub(super) fn granted(&self, text: &Located<AllowanceText>, problems: &mut Problems) -> Option<Grant> {
         let windows = self.base.len();
         let quotas = match (&text.value, self.algorithm) {
-            (AllowanceText::Unlimited, _) => return Some(Granted::Unlimited),
-            (AllowanceText::Blocked, _) => return Some(Granted::Blocked),
+            (AllowanceText::Unlimited, _) => return Some(Grant::Unlimited),
+            (AllowanceText::Blocked, _) => return Some(Grant::Blocked),
             (AllowanceText::Slots(slots), Algorithm::Concurrency) => {
                 vec![self.slots(*slots, text.place, problems)?]
             }
@@ -103,7 +103,7 @@ impl<'l> Amount<'l> {
                 return None;
             }
         };
-        Some(Granted::Quotas(quotas))
+        Some(Grant::Quotas(quotas))
     }
 
     fn quota(&self, rate: &Located<RateText>, problems: &mut Problems) -> Option<Quota> {
@@ -185,7 +185,7 @@ impl<'l> Amount<'l> {
     }
 
     fn slots(&self, slots: u64, place: Place, problems: &mut Problems) -> Option<Quota> {
-        let ttl = self.limit.ttl.map_or(TTL, |it| it.value);
+        let ttl = self.limit.ttl.map_or(DEFAULT_TTL, |it| it.value);
         let slots = u32::try_from(slots).unwrap_or(u32::MAX);
         match Concurrency::new(slots, ttl) {
             Ok(quota) => Some(quota.into()),

@@ -4,14 +4,14 @@ use crate::cost::Cost;
 use crate::descriptor::DescriptorPattern;
 use crate::diagnostic::{Located, Problems};
 use crate::document::short;
+use crate::file_format::limit::Limit;
+use crate::file_format::limit::cost::CostText;
 use crate::key::Key;
 use crate::source::KeySource;
 use crate::suggest::nearest;
-use crate::written::limit::Limit;
-use crate::written::limit::cost::CostText;
 
 /// What clients' addresses are called in descriptors.
-const ADDRESS: &str = "remote_address";
+const REMOTE_ADDRESS_KEY: &str = "remote_address";
 
 /// A key that no descriptor of the limit can have, or no request.
 pub(super) fn keys_exist(limit: &Limit, problems: &mut Problems) {
@@ -99,7 +99,7 @@ fn entry_exists(
 /// What a property of requests would be called in a descriptor.
 fn meant(source: &KeySource) -> &str {
     match source {
-        KeySource::Ip => ADDRESS,
+        KeySource::Ip => REMOTE_ADDRESS_KEY,
         KeySource::User => "user",
         KeySource::ApiKey => "api_key",
         KeySource::Tenant => "tenant",

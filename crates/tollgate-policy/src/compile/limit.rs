@@ -5,24 +5,24 @@ use std::collections::HashMap;
 
 use tollgate_core::{Quota, Rule, RuleId};
 
-use super::amount::{Amount, Granted};
+use super::amount::{Amount, Grant};
 use crate::cost::Cost;
 use crate::diagnostic::{Located, Place, Problems};
 use crate::document::short;
+use crate::file_format::limit as file_format;
 use crate::key::Key;
 use crate::limit::{Allowance, Limit};
 use crate::net::Net;
 use crate::pattern::PathPattern;
 use crate::settings::{ClientAddress, PathSettings};
 use crate::source::KeySource;
-use crate::written::limit as written;
 
 /// A limit that can be served and has no name yet.
-pub(super) struct Draft<'l> {
-    limit: &'l written::Limit,
+pub(super) struct LimitDraft<'l> {
+    limit: &'l file_format::Limit,
     amount: Amount<'l>,
-    plans: Vec<(&'l str, Granted)>,
-    overrides: Vec<(Key, Granted)>,
+    plans: Vec<(&'l str, Grant)>,
+    overrides: Vec<(Key, Grant)>,
 }
 
 /// The settings that keys of requests depend on.
@@ -34,10 +34,10 @@ pub(super) struct KeySettings {
 
 /// `None` when something is wrong with it, which was reported.
 pub(super) fn draft<'l>(
-    limit: &'l written::Limit,
+    limit: &'l file_format::Limit,
     settings: &KeySettings,
     problems: &mut Problems,
-) -> Option<Draft<'l>> {
+) -> Option<LimitDraft<'l>> {
     if limit.descriptor.is_none() {
         keys_exist(limit, problems);
         covers_something(limit, problems);
@@ -48,36 +48,36 @@ pub(super) fn draft<'l>(
 
 /// What is tried beside a limit that was found to count by keys that exist.
 pub(super) fn draft_candidate<'l>(
-    limit: &'l written::Limit,
+    limit: &'l file_format::Limit,
     settings: &KeySettings,
     problems: &mut Problems,
-) -> Option<Draft<'l>> {
+) -> Option<LimitDraft<'l>> {
     draft_amount(limit, " of the candidate", settings, problems)
 }
 
 fn draft_amount<'l>(
-    limit: &'l written::Limit,
+    limit: &'l file_format::Limit,
     whose: &str,
     settings: &KeySettings,
     problems: &mut Problems,
-) -> Option<Draft<'l>> {
+) -> Option<LimitDraft<'l>> {
     let amount = Amount::of(limit, problems)?;
     cost_fits(limit, &amount.base, whose, problems);
     let plans = limit.plans.iter();
     let plans =
         plans.filter_map(|(name, text)| Some((&*name.value, amount.granted(text, problems)?))).collect();
-    let plans: Vec<(&str, Granted)> = plans;
+    let plans: Vec<(&str, Grant)> = plans;
     for (name, granted) in &plans {
-        if let Granted::Quotas(quotas) = granted {
+        if let Grant::Quotas(quotas) = granted {
             cost_fits(limit, quotas, &format!(" of plan `{name}`{whose}"), problems);
         }
     }
     let overrides = overrides(limit, &amount, settings, problems);
-    Some(Draft { limit, amount, plans, overrides })
+    Some(LimitDraft { limit, amount, plans, overrides })
 }
 
 /// A `path:NAME` that an endpoint lacks is a key that no request to it can have.
-fn keys_exist(limit: &written::Limit, problems: &mut Problems) {
+fn keys_exist(limit: &file_format::Limit, problems: &mut Problems) {
     for part in &limit.by {
         let KeySource::Path(name) = &part.value else { continue };
         let lacking = limit.endpoint.iter().find(|it| it.value.position(name).is_none());
@@ -99,7 +99,7 @@ fn keys_exist(limit: &written::Limit, problems: &mut Problems) {
 }
 
 /// An exception that covers a whole endpoint leaves nothing of it.
-fn covers_something(limit: &written::Limit, problems: &mut Problems) {
+fn covers_something(limit: &file_format::Limit, problems: &mut Problems) {
     let everything = PathPattern::everything();
     let endpoints = limit.endpoint.iter().map(|it| (&it.value, Some(it.place)));
     let endpoints = endpoints.chain(limit.endpoint.is_empty().then_some((&everything, None)));
@@ -114,7 +114,7 @@ fn covers_something(limit: &written::Limit, problems: &mut Problems) {
     }
 }
 
-fn cost_fits(limit: &written::Limit, base: &[Quota], whose: &str, problems: &mut Problems) {
+fn cost_fits(limit: &file_format::Limit, base: &[Quota], whose: &str, problems: &mut Problems) {
     let reserve = limit.cost.as_ref().and_then(|it| it.value.reserve.as_ref());
     let Some(Located { value: Cost::Fixed(cost), place }) = reserve else { return };
     let Some(most) = base.iter().map(Quota::capacity).min().filter(|most| cost > most) else { return };
@@ -125,11 +125,11 @@ fn cost_fits(limit: &written::Limit, base: &[Quota], whose: &str, problems: &mut
 }
 
 fn overrides(
-    limit: &written::Limit,
+    limit: &file_format::Limit,
     amount: &Amount<'_>,
     settings: &KeySettings,
     problems: &mut Problems,
-) -> Vec<(Key, Granted)> {
+) -> Vec<(Key, Grant)> {
     let Some((first, _)) = limit.overrides.first() else { return Vec::new() };
     let source = match &limit.by[..] {
         [] => return Vec::new(),
@@ -215,7 +215,7 @@ fn key_of(
     Some(key)
 }
 
-impl Draft<'_> {
+impl LimitDraft<'_> {
     /// `candidate_of`: the place of the limit beside which it is tried.
     pub(super) fn finish(self, name: &str, candidate_of: Option<usize>) -> Limit {
         let Self { limit, amount, plans, overrides } = self;
@@ -234,14 +234,14 @@ impl Draft<'_> {
             amount.labels.iter().zip(quotas).map(rule).collect()
         };
         let allowance = |variant: &str, granted| match granted {
-            Granted::Quotas(quotas) => Allowance::Rules(rules(variant, quotas)),
-            Granted::Unlimited => Allowance::Unlimited,
-            Granted::Blocked => Allowance::Blocked,
+            Grant::Quotas(quotas) => Allowance::Rules(rules(variant, quotas)),
+            Grant::Unlimited => Allowance::Unlimited,
+            Grant::Blocked => Allowance::Blocked,
         };
         let plan =
-            |(name, granted): (&str, Granted)| (name.into(), allowance(&format!("plan {name}"), granted));
+            |(name, granted): (&str, Grant)| (name.into(), allowance(&format!("plan {name}"), granted));
         // One variant for all of them: the keys are told apart already.
-        let exception = |(key, granted): (Key, Granted)| (key, allowance("override", granted));
+        let exception = |(key, granted): (Key, Grant)| (key, allowance("override", granted));
         let everything = || vec![PathPattern::everything()];
         let endpoints: Vec<_> = limit.endpoint.iter().map(|it| it.value.clone()).collect();
         let cost = limit.cost.as_ref().map(|it| &it.value);
@@ -263,7 +263,7 @@ impl Draft<'_> {
             headers: limit.headers.clone(),
             descriptor: limit.descriptor.as_ref().map(|it| it.value.clone()),
             domains: limit.domain.iter().map(|it| it.value.clone()).collect(),
-            apart: None,
+            envoy_match: None,
             ahead: limit.quota.map(|it| it.value),
             by: limit.by.iter().map(|it| it.value.clone()).collect(),
             missing: limit.missing.map(|it| it.value).unwrap_or_default(),

@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 
 use crate::diagnostic::{Located, Place, Problems};
-use crate::limit::LONGEST_NAME;
+use crate::file_format::limit::Limit;
+use crate::limit::MAX_NAME_BYTES;
+use crate::lint::Lint;
 use crate::source::KeySource;
-use crate::trap::Trap;
-use crate::written::limit::Limit;
 
 /// What is tried beside a limit is called after it.
-const CANDIDATE: &str = ".candidate";
+const CANDIDATE_SUFFIX: &str = ".candidate";
 
 /// The name of a limit's candidate.
 pub(super) fn of_candidate(limit: &str) -> String {
-    format!("{limit}{CANDIDATE}")
+    format!("{limit}{CANDIDATE_SUFFIX}")
 }
 
 /// A name for each limit, in file order. Names that were written come first, so
@@ -44,7 +44,7 @@ pub(super) fn all(limits: &[Limit], problems: &mut Problems) -> Vec<String> {
             && let Some(first) = taken.get(&base)
         {
             problems
-                .warning(Trap::DerivedNameTwice, limit.place, format!("two limits would be called `{base}`"))
+                .warning(Lint::DerivedNameTwice, limit.place, format!("two limits would be called `{base}`"))
                 .label("this one gets a number, by its place in the file")
                 .related(*first, "the other one")
                 .help("usage is kept by name: give both a `name`, and moving them mixes nothing up");
@@ -74,11 +74,11 @@ fn take_for_candidate(
 ) {
     let Some(candidate) = &limit.candidate else { return };
     let of_candidate = of_candidate(name);
-    if of_candidate.len() > LONGEST_NAME {
-        let room = LONGEST_NAME - CANDIDATE.len();
+    if of_candidate.len() > MAX_NAME_BYTES {
+        let room = MAX_NAME_BYTES - CANDIDATE_SUFFIX.len();
         problems
             .error(candidate.place, "the name of this limit is too long for one with a candidate")
-            .label(format!("`{CANDIDATE}` would stand behind it"))
+            .label(format!("`{CANDIDATE_SUFFIX}` would stand behind it"))
             .help(format!("give the limit a `name` of at most {room} characters"));
     } else if let Some(first) = taken.insert(of_candidate.clone(), candidate.place) {
         problems
@@ -142,7 +142,7 @@ fn derived(limit: &Limit) -> String {
 }
 
 fn finished(mut name: String) -> String {
-    name.truncate(LONGEST_NAME);
+    name.truncate(MAX_NAME_BYTES);
     name.trim_matches('-').to_owned()
 }
 
@@ -151,7 +151,7 @@ fn numbered(base: &str, count: u32) -> String {
         return base.to_owned();
     }
     let suffix = format!("-{count}");
-    let room = LONGEST_NAME - suffix.len();
+    let room = MAX_NAME_BYTES - suffix.len();
     let base = if base.is_empty() { "limit" } else { base };
     let base = base.get(..room.min(base.len())).unwrap_or(base);
     format!("{}{suffix}", base.trim_end_matches('-'))

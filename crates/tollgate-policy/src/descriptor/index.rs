@@ -16,7 +16,7 @@ use super::glob::Glob;
 use super::{Descriptor, DescriptorPattern, ValuePattern};
 
 /// Places of limits, in file order.
-pub(crate) type Found = SmallVec<[u32; 8]>;
+pub(crate) type LimitIndices = SmallVec<[u32; 8]>;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
@@ -35,8 +35,8 @@ impl Index {
     }
 
     /// The limits that cover this, in file order.
-    pub(crate) fn find(&self, descriptor: &Descriptor<'_>) -> Found {
-        let mut found = Found::new();
+    pub(crate) fn find(&self, descriptor: &Descriptor<'_>) -> LimitIndices {
+        let mut found = LimitIndices::new();
         self.any_domain.walk(0, descriptor.entries, &mut found);
         if let Some(tree) = self.domains.get(descriptor.domain) {
             tree.walk(0, descriptor.entries, &mut found);
@@ -109,7 +109,7 @@ impl Tree {
     }
 
     /// Recurses as deep as patterns have entries.
-    fn walk(&self, at: u32, rest: &[(&str, &str)], found: &mut Found) {
+    fn walk(&self, at: u32, rest: &[(&str, &str)], found: &mut LimitIndices) {
         let Some(node) = self.nodes.get(at as usize) else { return };
         let Some(((key, value), rest)) = rest.split_first() else {
             found.extend_from_slice(&node.ends);

@@ -12,16 +12,16 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::{Diagnostic, Severity, Sources, excerpt, store};
+use crate::file_format::limit::METHODS;
+use crate::file_format::rate;
+use crate::lint::Lint;
 use crate::suggest::nearest;
-use crate::trap::Trap;
-use crate::written::limit::METHODS;
-use crate::written::rate;
 
 /// How much of a quoted value is shown, in characters.
-const SHOWN: usize = 4;
+const SHOWN_CHARS: usize = 4;
 
 /// Words of Envoy's files, which are read with the same tools.
-const OF_ENVOY: [&str; 16] = [
+const ENVOY_WORDS: [&str; 16] = [
     "domain",
     "key",
     "value",
@@ -49,10 +49,10 @@ pub(super) struct Brief {
 
 impl Brief {
     pub(super) fn new(sources: &Sources) -> Self {
-        let mut words: HashSet<String> = OF_ENVOY.into_iter().map(Into::into).collect();
-        collect_words(&crate::written::schema(), &mut words);
+        let mut words: HashSet<String> = ENVOY_WORDS.into_iter().map(Into::into).collect();
+        collect_words(&crate::file_format::schema(), &mut words);
         // What stands in values, which the schema describes by patterns.
-        let in_values = rate::words().chain(METHODS).chain(Trap::ALL.iter().map(|it| it.code()));
+        let in_values = rate::words().chain(METHODS).chain(Lint::ALL.iter().map(|it| it.code()));
         words.extend(in_values.map(str::to_owned));
         Self { written: sources.texts().map(str::to_lowercase).collect::<Vec<_>>().join("\n"), words }
     }
@@ -60,7 +60,8 @@ impl Brief {
     /// `FILE:LINE:COLUMN: message (label; help)`, with a line break behind it.
     pub(super) fn render(&self, it: &Diagnostic, sources: &Sources, file: &str, out: &mut String) {
         let suggested = self.suggested(it);
-        let said = |text: &str| excerpt::printable(&self.veiled(&store::said(it, sources, text), &suggested));
+        let said =
+            |text: &str| excerpt::printable(&self.redacted(&store::said(it, sources, text), &suggested));
         out.push_str(&excerpt::whereabouts(it.place, sources, file));
         let kind = if it.severity == Severity::Warning { it.kind() } else { String::new() };
         out.extend([if kind.is_empty() { "" } else { ": " }, &kind, ": "]);
@@ -82,22 +83,22 @@ impl Brief {
     }
 
     /// The same text, without the values that stand between backticks.
-    fn veiled(&self, text: &str, suggested: &[&str]) -> String {
+    fn redacted(&self, text: &str, suggested: &[&str]) -> String {
         let pieces: Vec<_> = text.split('`').collect();
         // An odd backtick is one of a value: nobody knows any more where values begin.
         let all = pieces.len().is_multiple_of(2);
-        let veil = |(at, piece): (usize, &&str)| {
-            if all || at % 2 == 1 { self.veiled_value(piece, suggested) } else { (*piece).to_owned() }
+        let redact = |(at, piece): (usize, &&str)| {
+            if all || at % 2 == 1 { self.redacted_value(piece, suggested) } else { (*piece).to_owned() }
         };
-        pieces.iter().enumerate().map(veil).collect::<Vec<_>>().join("`")
+        pieces.iter().enumerate().map(redact).collect::<Vec<_>>().join("`")
     }
 
-    fn veiled_value(&self, text: &str, suggested: &[&str]) -> String {
+    fn redacted_value(&self, text: &str, suggested: &[&str]) -> String {
         let ends = |char: char| char.is_whitespace() || ":,{}[]\"'".contains(char);
         let mut out = String::new();
         for piece in text.split_inclusive(ends) {
             let word = piece.trim_end_matches(ends);
-            let cut = match word.char_indices().nth(SHOWN) {
+            let cut = match word.char_indices().nth(SHOWN_CHARS) {
                 Some((at, _)) if self.may_be_secret(word, suggested) => Some(at),
                 _ => None,
             };

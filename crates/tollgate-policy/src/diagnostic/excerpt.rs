@@ -12,13 +12,13 @@ use super::store::{hidden, said};
 use super::{Diagnostic, Located, Place, Sources};
 
 /// How many terminal cells of a line are shown.
-const WIDEST: usize = 120;
+const MAX_EXCERPT_CELLS: usize = 120;
 /// How many of them stand before the caret in a line that is cut.
-const BEFORE: usize = 40;
+const CONTEXT_CELLS: usize = 40;
 /// How far from the caret passwords are looked for, in characters.
-const REACH: usize = 4096;
+const PASSWORD_SEARCH_CHARS: usize = 4096;
 /// Carets past this many say nothing more.
-const CARETS: usize = 60;
+const MAX_CARETS: usize = 60;
 
 pub(super) fn render(it: &Diagnostic, sources: &Sources, file: &str, out: &mut String) {
     let mut places = vec![(it.place, it.label.as_str(), '^')];
@@ -96,14 +96,14 @@ fn window(text: &str, place: Place, hidden: Option<Vec<Range<usize>>>) -> (Strin
     let start = place.column.saturating_sub(1) as usize;
     let end = start + place.width as usize;
     // Only the neighbourhood of the caret is looked at: a line may be megabytes long.
-    let skipped = if start > WIDEST { start - BEFORE } else { 0 };
+    let skipped = if start > MAX_EXCERPT_CELLS { start - CONTEXT_CELLS } else { 0 };
     let mut shown = String::from(if skipped > 0 { "..." } else { "" });
     let (mut cells, mut from, mut to) = (shown.len(), None, 0);
     let (near, from_byte) = neighbourhood(text, start);
     let (secrets, from_byte) = hidden.map_or_else(|| (secrets(near), from_byte), |all| (all, 0));
     let mut hidden = false;
     for (index, (at, char)) in text.char_indices().enumerate().skip(skipped) {
-        if cells >= WIDEST {
+        if cells >= MAX_EXCERPT_CELLS {
             shown.push_str("...");
             break;
         }
@@ -125,14 +125,14 @@ fn window(text: &str, place: Place, hidden: Option<Vec<Range<usize>>>) -> (Strin
         }
     }
     let from = from.unwrap_or(cells);
-    (shown, from, to.saturating_sub(from).clamp(1, CARETS))
+    (shown, from, to.saturating_sub(from).clamp(1, MAX_CARETS))
 }
 
 /// The part of a line that what is shown of it can depend on, and where it begins.
 fn neighbourhood(text: &str, start: usize) -> (&str, usize) {
     let byte_at = |char: usize| text.char_indices().nth(char).map_or(text.len(), |(at, _)| at);
-    let from = byte_at(start.saturating_sub(REACH));
-    (&text[from..byte_at(start + REACH)], from)
+    let from = byte_at(start.saturating_sub(PASSWORD_SEARCH_CHARS));
+    (&text[from..byte_at(start + PASSWORD_SEARCH_CHARS)], from)
 }
 
 /// Text that cannot move the cursor, change colours or write backwards.
@@ -218,7 +218,11 @@ mod tests {
         let text = "x".repeat(5_000);
         for column in [1, 60, 121, 2_500, 5_000, 5_001, 9_000] {
             let (shown, from, _) = window(&text, at(1, column, 4_000), None);
-            assert!(shown.len() <= WIDEST + 6 && from <= shown.len(), "{column}: {from} in {}", shown.len());
+            assert!(
+                shown.len() <= MAX_EXCERPT_CELLS + 6 && from <= shown.len(),
+                "{column}: {from} in {}",
+                shown.len()
+            );
         }
     }
 }

@@ -13,7 +13,7 @@ use std::ops::Range;
 /// What is shown instead.
 const MASK: &str = "***";
 /// How words for passwords end.
-const WORDS: [&str; 11] = [
+const PASSWORD_WORDS: [&str; 11] = [
     "password",
     "pasword",
     "passwort",
@@ -28,7 +28,7 @@ const WORDS: [&str; 11] = [
 ];
 
 /// The text without its passwords: `redis://ann:***@10.0.0.7`.
-pub fn veiled(text: &str) -> String {
+pub fn redacted(text: &str) -> String {
     without(text, &secrets(text))
 }
 
@@ -47,11 +47,11 @@ pub(super) fn without(text: &str, secrets: &[Range<usize>]) -> String {
 
 /// The bytes of a line that are hidden: in their order, apart from each other.
 pub(crate) fn secrets(text: &str) -> Vec<Range<usize>> {
-    apart(in_urls(text).into_iter().chain(without_slashes(text)).chain(after_words(text)).collect())
+    separated(in_urls(text).into_iter().chain(without_slashes(text)).chain(after_words(text)).collect())
 }
 
 /// In their order, and apart from each other.
-pub(super) fn apart(mut found: Vec<Range<usize>>) -> Vec<Range<usize>> {
+pub(super) fn separated(mut found: Vec<Range<usize>>) -> Vec<Range<usize>> {
     found.retain(|it| !it.is_empty());
     found.sort_by_key(|it| it.start);
     let mut apart: Vec<Range<usize>> = Vec::new();
@@ -118,7 +118,7 @@ fn is_scheme(before: &str) -> bool {
 fn after_words(text: &str) -> Vec<Range<usize>> {
     let lower = text.to_ascii_lowercase();
     let mut found = Vec::new();
-    for word in WORDS {
+    for word in PASSWORD_WORDS {
         for (at, word) in lower.match_indices(word) {
             let rest = &text[at + word.len()..];
             let value = rest.trim_start_matches(['"', '\'']).trim_start();
@@ -171,7 +171,7 @@ mod tests {
             ("name: auth, bucket: 5/minute", "name: auth, bucket: 5/minute"),
             ("bucket: 10/minute", "bucket: 10/minute"),
         ] {
-            assert_eq!(veiled(text), expected, "{text}");
+            assert_eq!(redacted(text), expected, "{text}");
         }
     }
 }

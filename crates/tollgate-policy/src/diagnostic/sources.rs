@@ -21,7 +21,7 @@ pub(crate) struct Source {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sources(Arc<Vec<Source>>);
 
-static NOTHING: LazyLock<Source> = LazyLock::new(|| Source { is_file: true, ..Source::default() });
+static EMPTY_SOURCE: LazyLock<Source> = LazyLock::new(|| Source { is_file: true, ..Source::default() });
 
 impl Sources {
     /// A file alone.
@@ -31,7 +31,7 @@ impl Sources {
 
     /// The text with this number.
     pub(crate) fn get(&self, number: u32) -> &Source {
-        self.0.get(number as usize).unwrap_or(&NOTHING)
+        self.0.get(number as usize).unwrap_or(&EMPTY_SOURCE)
     }
 
     /// The text of the file.

@@ -10,20 +10,20 @@
 
 use std::ops::Range;
 
-use super::passwords::{apart, secrets, without};
+use super::passwords::{secrets, separated, without};
 use super::{Diagnostic, Source, Sources};
 
 /// What the section is called, or may have been called by mistake.
-const SECTION: [&str; 6] = ["store", "stores", "storage", "redis", "valkey", "backend"];
+const SECTION_NAMES: [&str; 6] = ["store", "stores", "storage", "redis", "valkey", "backend"];
 /// What else stands beside it.
-const OTHERS: [&str; 18] = [
+const OTHER_SECTIONS: [&str; 18] = [
     "limits", "plans", "allow", "deny", "identify", "client", "headers", "privacy", "max_keys", "tests",
     "listen", "gateway", "log", "observe", "traces", "alerts", "admin", "state",
 ];
 /// Words whose values are addresses.
-const ADDRESSES: [&str; 7] = ["url", "urls", "uri", "address", "host", "hosts", "nodes"];
+const ADDRESS_WORDS: [&str; 7] = ["url", "urls", "uri", "address", "host", "hosts", "nodes"];
 /// Words whose values are nothing secret.
-const HARMLESS: [&str; 28] = [
+const PUBLIC_WORDS: [&str; 28] = [
     "password_file",
     "ca",
     "ca_file",
@@ -57,7 +57,7 @@ const HARMLESS: [&str; 28] = [
 /// The bytes of a line that are hidden; `None` where it is not one of the section.
 pub(super) fn hidden(source: &Source, line: u32) -> Option<Vec<Range<usize>>> {
     let lower = source.text.to_lowercase();
-    if !SECTION.iter().any(|word| lower.contains(word)) {
+    if !SECTION_NAMES.iter().any(|word| lower.contains(word)) {
         return None;
     }
     let mut reader = Reader::new(source);
@@ -71,7 +71,7 @@ pub(super) fn hidden(source: &Source, line: u32) -> Option<Vec<Range<usize>>> {
     (was_inside || reader.inside.is_some() || !found.is_empty()).then(|| {
         let mut all = secrets(text);
         all.extend(found);
-        apart(all)
+        separated(all)
     })
 }
 
@@ -83,16 +83,16 @@ pub(super) fn said(it: &Diagnostic, sources: &Sources, text: &str) -> String {
     let pieces: Vec<_> = text.split('`').collect();
     // An odd backtick is one of a value: nobody knows any more where values begin.
     let all = pieces.len().is_multiple_of(2);
-    let veil = |(at, piece): (usize, &&str)| {
+    let redact = |(at, piece): (usize, &&str)| {
         if !all && at % 2 == 0 {
             return (*piece).to_owned();
         }
         let mut found = secrets(piece);
         found.extend(up_to_at(piece));
         found.extend(in_query(piece));
-        without(piece, &apart(found))
+        without(piece, &separated(found))
     };
-    pieces.iter().enumerate().map(veil).collect::<Vec<_>>().join("`")
+    pieces.iter().enumerate().map(redact).collect::<Vec<_>>().join("`")
 }
 
 /// Reads lines, and knows which are of the section.
@@ -154,17 +154,17 @@ impl Reader {
         }
         for (index, word) in words.iter().enumerate() {
             let name = line[word.name.clone()].to_ascii_lowercase();
-            if SECTION.contains(&name.as_str()) && self.inside.is_none() {
+            if SECTION_NAMES.contains(&name.as_str()) && self.inside.is_none() {
                 self.inside = Some(word.name.start);
                 self.word = "store";
             } else if let Some(column) = self.inside {
                 let ends = if self.braces {
-                    OTHERS.contains(&name.as_str())
+                    OTHER_SECTIONS.contains(&name.as_str())
                 } else {
                     self.is_file && index == 0 && word.name.start <= column
                 };
                 if ends {
-                    self.inside = SECTION.contains(&name.as_str()).then_some(word.name.start);
+                    self.inside = SECTION_NAMES.contains(&name.as_str()).then_some(word.name.start);
                 }
                 self.word = known(&name);
             }
@@ -191,7 +191,7 @@ impl Reader {
             _ => line.find(' ').map_or(0, |at| at + 1),
         };
         let typed = line[..end].trim_end_matches(['=', ' ']).to_ascii_lowercase();
-        if SECTION.iter().any(|word| typed.contains(word)) {
+        if SECTION_NAMES.iter().any(|word| typed.contains(word)) {
             self.inside = Some(0);
             let last = typed.rsplit(['.', '_', ' ', '-']).next().unwrap_or_default();
             let whole = typed.rsplit(['.', ' ']).next().unwrap_or_default();
@@ -223,13 +223,13 @@ impl Reader {
 
 /// The word as one of those above; empty for one that may stand before a secret.
 fn known(name: &str) -> &'static str {
-    if SECTION.contains(&name) {
+    if SECTION_NAMES.contains(&name) {
         return "store";
     }
-    if ADDRESSES.contains(&name) {
+    if ADDRESS_WORDS.contains(&name) {
         return "url";
     }
-    HARMLESS.iter().chain(&OTHERS).find(|it| **it == name).copied().unwrap_or_default()
+    PUBLIC_WORDS.iter().chain(&OTHER_SECTIONS).find(|it| **it == name).copied().unwrap_or_default()
 }
 
 /// A word and its value: `url: redis://h`.

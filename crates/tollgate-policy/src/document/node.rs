@@ -3,9 +3,9 @@
 use std::ops::{Range, RangeInclusive};
 
 use super::{Entry, Kind, Node};
-use crate::diagnostic::{Located, Place, Problems, veiled};
+use crate::diagnostic::{Located, Place, Problems, redacted};
+use crate::file_format::rate::{RateText, duration};
 use crate::suggest::{listed, nearest};
-use crate::written::rate::{RateText, duration};
 use tollgate_core::{Rate, Span};
 
 /// The words a section knows.
@@ -16,7 +16,7 @@ pub struct Words {
     /// Its words.
     pub known: &'static [&'static str],
     /// Words that other tools use, and what they are here.
-    pub elsewhere: &'static [(&'static str, &'static str)],
+    pub synonyms: &'static [(&'static str, &'static str)],
 }
 
 /// The entries of a section all of whose words are known.
@@ -109,8 +109,8 @@ impl Node {
                 problem.label("this was cut off from the value before it").help(help);
                 continue;
             }
-            let elsewhere = words.elsewhere.iter().find(|(other, _)| other.eq_ignore_ascii_case(word));
-            match elsewhere.map(|(_, here)| *here).or_else(|| nearest(word, words.known.iter().copied())) {
+            let synonyms = words.synonyms.iter().find(|(other, _)| other.eq_ignore_ascii_case(word));
+            match synonyms.map(|(_, here)| *here).or_else(|| nearest(word, words.known.iter().copied())) {
                 Some(here) => {
                     problem.label(format!("did you mean `{here}`?"));
                     meant.push(here.split(':').next().unwrap_or(here));
@@ -280,15 +280,15 @@ impl Node {
         choices: &[(&str, T)],
         problems: &mut Problems,
     ) -> Option<Located<T>> {
-        self.choice_known_elsewhere(what, choices, &[], problems)
+        self.choice_with_synonyms(what, choices, &[], problems)
     }
 
     /// The same, with words that other tools use and what they are here.
-    pub fn choice_known_elsewhere<T: Clone>(
+    pub fn choice_with_synonyms<T: Clone>(
         &self,
         what: &str,
         choices: &[(&str, T)],
-        elsewhere: &[(&str, &str)],
+        synonyms: &[(&str, &str)],
         problems: &mut Problems,
     ) -> Option<Located<T>> {
         let word = self.word(what, problems)?;
@@ -297,8 +297,8 @@ impl Node {
         }
         let names = || choices.iter().map(|(name, _)| *name);
         let problem = problems.error(self.place, format!("{what} cannot be {}", self.describe()));
-        let elsewhere = elsewhere.iter().find(|(other, _)| other.eq_ignore_ascii_case(word.value));
-        if let Some(meant) = elsewhere.map(|(_, here)| *here).or_else(|| nearest(word.value, names())) {
+        let synonyms = synonyms.iter().find(|(other, _)| other.eq_ignore_ascii_case(word.value));
+        if let Some(meant) = synonyms.map(|(_, here)| *here).or_else(|| nearest(word.value, names())) {
             problem.label(format!("did you mean `{meant}`?"));
         }
         problem.help(format!("it can be {}", listed(names()).replace(" and ", " or ")));
@@ -356,7 +356,7 @@ fn burst_cut_off(entries: &[Entry], at: usize) -> Option<String> {
 /// Enough of a text to recognise it in a message, and no password of it.
 pub(crate) fn short(text: &str) -> String {
     // Before it is cut: a password without its `@` is not recognised.
-    let text = veiled(text);
+    let text = redacted(text);
     if text.chars().count() <= 60 {
         return text;
     }

@@ -9,7 +9,7 @@ use super::{Document, Entry, Kind, Node, References, short};
 use crate::diagnostic::{Diagnostics, Located, Place, Problems, Source};
 
 /// Paths are typed by hand: nothing is this deep.
-const DEEPEST: usize = 16;
+const MAX_DEPTH: usize = 16;
 
 /// One value from outside the file.
 ///
@@ -131,7 +131,7 @@ fn segments(setting: &Setting<'_>, source: u32, problems: &mut Problems) -> Vec<
             Located::new(name.to_owned(), if found.is_some() { place } else { whole })
         })
         .collect();
-    if segments.iter().any(|it| it.value.is_empty()) || segments.len() > DEEPEST {
+    if segments.iter().any(|it| it.value.is_empty()) || segments.len() > MAX_DEPTH {
         problems
             .error(whole, format!("`{}` is not a path to a value", short(path)))
             .label("names with dots between them")

@@ -2,7 +2,7 @@
 //!
 //! Invariant: what is built is bounded by what was written. No node is made
 //! twice but by an alias ([`references`](super::references) bounds those), nothing
-//! nests deeper than [`DEEPEST`], and nothing here recurses. Held by `tests/hostile.rs`.
+//! nests deeper than [`MAX_DEPTH`], and nothing here recurses. Held by `tests/hostile.rs`.
 
 use std::collections::HashMap;
 
@@ -12,20 +12,20 @@ use super::references::{Anchors, References, merged};
 use super::{Entry, Kind, Node};
 use crate::diagnostic::{Located, Place, Problems};
 
-pub(super) const LARGEST: usize = 8 << 20;
-const DEEPEST: usize = 64;
+pub(super) const MAX_FILE_BYTES: usize = 8 << 20;
+const MAX_DEPTH: usize = 64;
 /// A node takes about a hundred bytes: a file of brackets must not become gigabytes.
-const MOST_NODES: usize = 1_000_000;
+const MAX_NODES: usize = 1_000_000;
 
 /// A list or map that is not finished.
-struct Open {
+struct OpenNode {
     place: Place,
     /// Zero: none.
     anchor: usize,
-    kind: Collecting,
+    kind: CollectionKind,
 }
 
-enum Collecting {
+enum CollectionKind {
     List(Vec<Node>),
     Map(Map),
 }
@@ -56,9 +56,9 @@ impl Map {
 
 /// The tree, unless the text is beyond reading.
 pub(super) fn read(text: &str, references: References, problems: &mut Problems) -> Option<Node> {
-    if text.len() > LARGEST {
+    if text.len() > MAX_FILE_BYTES {
         problems
-            .error(START, format!("the file is larger than {} MiB", LARGEST >> 20))
+            .error(START, format!("the file is larger than {} MiB", MAX_FILE_BYTES >> 20))
             .help("put addresses and keys that change often behind the API instead of into the file");
         return None;
     }
@@ -84,7 +84,7 @@ pub(super) fn read(text: &str, references: References, problems: &mut Problems) 
 const START: Place = Place::new(1, 1, 1);
 
 struct Builder<'p> {
-    open: Vec<Open>,
+    open: Vec<OpenNode>,
     root: Option<Node>,
     nodes: usize,
     /// None where references are refused.
@@ -106,23 +106,23 @@ impl Builder<'_> {
             }
             Event::SequenceStart(anchor, tag) => {
                 self.refuse_references(place, anchor, tag.is_some())?;
-                self.begin(place, anchor, Collecting::List(Vec::new()))
+                self.begin(place, anchor, CollectionKind::List(Vec::new()))
             }
             Event::MappingStart(anchor, tag) => {
                 self.refuse_references(place, anchor, tag.is_some())?;
-                self.begin(place, anchor, Collecting::Map(Map::default()))
+                self.begin(place, anchor, CollectionKind::Map(Map::default()))
             }
             Event::SequenceEnd | Event::MappingEnd => {
-                let Some(Open { place, anchor, kind }) = self.open.pop() else { return Some(()) };
+                let Some(OpenNode { place, anchor, kind }) = self.open.pop() else { return Some(()) };
                 let kind = match kind {
-                    Collecting::List(items) => Kind::List(items),
-                    Collecting::Map(map) => map.finish(),
+                    CollectionKind::List(items) => Kind::List(items),
+                    CollectionKind::Map(map) => map.finish(),
                 };
                 self.finish(Node { place, kind }, anchor)
             }
             Event::Alias(anchor) => {
                 self.refuse_references(place, anchor, false)?;
-                let levels = DEEPEST.saturating_sub(self.open.len());
+                let levels = MAX_DEPTH.saturating_sub(self.open.len());
                 let copy = self.anchors.as_mut()?.copy(anchor, place, levels, self.problems)?;
                 self.finish(copy, 0)
             }
@@ -156,23 +156,23 @@ impl Builder<'_> {
         Some(())
     }
 
-    fn begin(&mut self, place: Place, anchor: usize, kind: Collecting) -> Option<()> {
-        if self.open.len() >= DEEPEST {
+    fn begin(&mut self, place: Place, anchor: usize, kind: CollectionKind) -> Option<()> {
+        if self.open.len() >= MAX_DEPTH {
             self.problems
-                .error(place, format!("lists and maps are nested more than {DEEPEST} deep"))
+                .error(place, format!("lists and maps are nested more than {MAX_DEPTH} deep"))
                 .label("too deep");
             return None;
         }
-        self.open.push(Open { place, anchor, kind });
+        self.open.push(OpenNode { place, anchor, kind });
         Some(())
     }
 
     /// Puts a finished node where it belongs.
     fn finish(&mut self, node: Node, anchor: usize) -> Option<()> {
         self.nodes += 1;
-        if self.nodes > MOST_NODES {
+        if self.nodes > MAX_NODES {
             self.problems
-                .error(node.place, format!("the file holds more than {MOST_NODES} values"))
+                .error(node.place, format!("the file holds more than {MAX_NODES} values"))
                 .label("from here on it is too much");
             return None;
         }
@@ -180,13 +180,13 @@ impl Builder<'_> {
         if let Some(anchors) = self.anchors.as_mut().filter(|_| anchor > 0) {
             anchors.keep(anchor, &node, self.problems)?;
         }
-        let Some(Open { kind, .. }) = self.open.last_mut() else {
+        let Some(OpenNode { kind, .. }) = self.open.last_mut() else {
             self.root = Some(node);
             return Some(());
         };
         match kind {
-            Collecting::List(items) => items.push(node),
-            Collecting::Map(map) => match map.name.take() {
+            CollectionKind::List(items) => items.push(node),
+            CollectionKind::Map(map) => match map.name.take() {
                 Some(_) if map.merges => {
                     map.merges = false;
                     map.merged.extend(merged(node, self.problems)?);

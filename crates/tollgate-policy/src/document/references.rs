@@ -14,8 +14,8 @@ use super::{Entry, Kind, Node};
 use crate::diagnostic::{Place, Problems};
 
 /// What all copies together may have: a file that is written out by hand has less.
-const MOST_COPIED: usize = 1_000_000;
-const MOST_COPIED_BYTES: usize = 32 << 20;
+const MAX_COPIED_NODES: usize = 1_000_000;
+const MAX_COPIED_BYTES: usize = 32 << 20;
 
 /// Whether a file may refer to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,13 +107,13 @@ impl Anchors {
     fn count(&mut self, size: Size, place: Place, problems: &mut Problems) -> Option<()> {
         self.copied.nodes += size.nodes;
         self.copied.bytes += size.bytes;
-        if self.copied.nodes > MOST_COPIED || self.copied.bytes > MOST_COPIED_BYTES {
+        if self.copied.nodes > MAX_COPIED_NODES || self.copied.bytes > MAX_COPIED_BYTES {
             problems
                 .error(
                     place,
                     format!(
-                        "written out, the aliases of this file are more than {MOST_COPIED} values or {} MiB",
-                        MOST_COPIED_BYTES >> 20
+                        "written out, the aliases of this file are more than {MAX_COPIED_NODES} values or {} MiB",
+                        MAX_COPIED_BYTES >> 20
                     ),
                 )
                 .label("from here on it is too much")

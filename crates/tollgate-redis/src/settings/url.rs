@@ -9,13 +9,13 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use super::Address;
 
 /// How a URL should look.
-pub(super) const SHAPE: &str =
+pub(super) const URL_SHAPE: &str =
     "such as redis://HOST:6379, redis://USER:PASSWORD@HOST:6379/0 or rediss://HOST for TLS";
 const SENTINEL_SHAPE: &str = "such as redis-sentinel://HOST:26379,HOST:26379/PRIMARY";
 const CLUSTER_SHAPE: &str = "such as redis-cluster://HOST:6379,HOST:6379";
 
 /// What is wrong, and how it should look.
-type Wrong = (String, String);
+type UrlError = (String, String);
 
 /// What a URL says.
 pub(super) struct Url {
@@ -41,13 +41,13 @@ pub(super) enum Kind {
 
 /// What a scheme says about the servers.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Speech {
+enum Scheme {
     Standalone,
     Sentinel,
     Cluster,
 }
 
-impl Speech {
+impl Scheme {
     const fn port(self) -> u16 {
         match self {
             Self::Sentinel => 26379,
@@ -57,7 +57,7 @@ impl Speech {
 
     const fn shape(self) -> &'static str {
         match self {
-            Self::Standalone => SHAPE,
+            Self::Standalone => URL_SHAPE,
             Self::Sentinel => SENTINEL_SHAPE,
             Self::Cluster => CLUSTER_SHAPE,
         }
@@ -65,16 +65,16 @@ impl Speech {
 }
 
 impl Url {
-    pub(super) fn parse(text: &str) -> Result<Self, Wrong> {
+    pub(super) fn parse(text: &str) -> Result<Self, UrlError> {
         if text.is_empty() {
-            return Err(("there is no URL".to_owned(), SHAPE.to_owned()));
+            return Err(("there is no URL".to_owned(), URL_SHAPE.to_owned()));
         }
         let Some((scheme, rest)) = text.split_once("://") else { return Err(without_scheme(text)) };
         let (speech, tls) = speech(scheme)?;
         Self::parse_rest(rest, speech, tls).map_err(|wrong| (wrong, speech.shape().to_owned()))
     }
 
-    fn parse_rest(rest: &str, speech: Speech, tls: bool) -> Result<Self, String> {
+    fn parse_rest(rest: &str, speech: Scheme, tls: bool) -> Result<Self, String> {
         if rest.contains('#') {
             return Err("a `#` is written `%23`".to_owned());
         }
@@ -88,10 +88,10 @@ impl Url {
             path.pop();
         }
         let (kind, database) = match speech {
-            Speech::Standalone => (Kind::Standalone, read_database(&path)?),
-            Speech::Cluster if matches!(path[..], [] | ["0"]) => (Kind::Cluster, 0),
-            Speech::Cluster => return Err("a cluster knows only database 0".to_owned()),
-            Speech::Sentinel => {
+            Scheme::Standalone => (Kind::Standalone, read_database(&path)?),
+            Scheme::Cluster if matches!(path[..], [] | ["0"]) => (Kind::Cluster, 0),
+            Scheme::Cluster => return Err("a cluster knows only database 0".to_owned()),
+            Scheme::Sentinel => {
                 let Some((primary, path)) = path.split_first().filter(|(name, _)| !name.is_empty()) else {
                     return Err("it does not say what the sentinels call the primary".to_owned());
                 };
@@ -127,7 +127,7 @@ impl Url {
     }
 
     /// Takes in another node of the same cluster.
-    pub(super) fn join(&mut self, other: Self) -> Result<(), Wrong> {
+    pub(super) fn join(&mut self, other: Self) -> Result<(), UrlError> {
         let wrong = |text: &str, shape: &str| Err((text.to_owned(), shape.to_owned()));
         let is_sentinel = |url: &Self| matches!(url.kind, Kind::Sentinel { .. });
         if is_sentinel(self) || is_sentinel(&other) {
@@ -172,21 +172,21 @@ fn split(rest: &str) -> Result<(&str, &str, &str), String> {
 }
 
 /// What to say of a text that is no URL. It is quoted only where it can hold no password.
-fn without_scheme(text: &str) -> Wrong {
-    let shape = SHAPE.to_owned();
-    if !text.contains('@') && read_hosts(text, Speech::Standalone).is_ok() {
+fn without_scheme(text: &str) -> UrlError {
+    let shape = URL_SHAPE.to_owned();
+    if !text.contains('@') && read_hosts(text, Scheme::Standalone).is_ok() {
         return ("it has no scheme".to_owned(), format!("did you mean `redis://{text}`?"));
     }
     ("a URL of Redis begins with `redis://`".to_owned(), shape)
 }
 
-fn speech(scheme: &str) -> Result<(Speech, bool), Wrong> {
+fn speech(scheme: &str) -> Result<(Scheme, bool), UrlError> {
     let scheme = scheme.to_ascii_lowercase();
     let known = |scheme: &str| {
         let (base, speech) = match scheme.split_once('-') {
-            None => (scheme, Speech::Standalone),
-            Some((base, "sentinel")) => (base, Speech::Sentinel),
-            Some((base, "cluster")) => (base, Speech::Cluster),
+            None => (scheme, Scheme::Standalone),
+            Some((base, "sentinel")) => (base, Scheme::Sentinel),
+            Some((base, "cluster")) => (base, Scheme::Cluster),
             Some(_) => return None,
         };
         match base {
@@ -198,7 +198,7 @@ fn speech(scheme: &str) -> Result<(Speech, bool), Wrong> {
     if let Some(found) = known(&scheme) {
         return Ok(found);
     }
-    let shape = SHAPE.to_owned();
+    let shape = URL_SHAPE.to_owned();
     if scheme.contains("unix") {
         return Err(("sockets of the file system are not supported".to_owned(), shape));
     }
@@ -222,9 +222,9 @@ fn speech(scheme: &str) -> Result<(Speech, bool), Wrong> {
 
 type Credentials = (Option<String>, Option<String>);
 
-fn read_credentials(text: &str, speech: Speech) -> Result<Credentials, String> {
+fn read_credentials(text: &str, speech: Scheme) -> Result<Credentials, String> {
     if text.contains('@') {
-        let once = if speech == Speech::Standalone { "" } else { "; they stand once, before the first host" };
+        let once = if speech == Scheme::Standalone { "" } else { "; they stand once, before the first host" };
         return Err(format!("an `@` in a user or a password is written `%40`{once}"));
     }
     let (username, password) = text.split_once(':').unwrap_or((text, ""));
@@ -235,7 +235,7 @@ fn some(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-fn read_hosts(text: &str, speech: Speech) -> Result<Vec<Address>, String> {
+fn read_hosts(text: &str, speech: Scheme) -> Result<Vec<Address>, String> {
     let mut addresses = Vec::new();
     for host in text.split(',') {
         let address = read_address(host, speech.port())?;
@@ -243,7 +243,7 @@ fn read_hosts(text: &str, speech: Speech) -> Result<Vec<Address>, String> {
             addresses.push(address);
         }
     }
-    if speech == Speech::Standalone && text.contains(',') {
+    if speech == Scheme::Standalone && text.contains(',') {
         return Err("several hosts are redis-cluster:// or redis-sentinel://".to_owned());
     }
     Ok(addresses)

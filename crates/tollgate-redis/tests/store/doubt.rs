@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tollgate_core::{Bucket, Concurrency, Demand, Owner, Rate, Rule, Span};
+use tollgate_core::{Amount, Bucket, Concurrency, Owner, Rate, Rule, Span};
 use tollgate_redis::{RedisSettings, RedisStore};
 use tollgate_store::{Check, Store, StoreError};
 use tollgate_testkit::{Redis, RedisCluster};
@@ -37,7 +37,7 @@ async fn what_lands_after_its_deadline_is_taken_back() {
         (daily("late", 100), Rule::new("slots", Concurrency::new(10, Span::from_hours(1)).unwrap()));
     hasty.decide(&[Check::new(&rule, b"key", 1)]).await.unwrap();
     redis.pause();
-    let slot = Check { demand: Demand::Slot(Owner(7)), ..Check::new(&slots, b"key", 1) };
+    let slot = Check { amount: Amount::Slot(Owner(7)), ..Check::new(&slots, b"key", 1) };
     let late = hasty.decide(&[Check::new(&rule, b"key", 20), slot]).await;
     assert!(matches!(late, Err(StoreError::TimedOut(_))), "{late:?}");
     redis.resume();
@@ -58,7 +58,7 @@ async fn whoever_leaves_while_being_served_leaves_nothing_behind() {
             (Arc::clone(&store), Arc::clone(&all), Arc::clone(&own), Arc::clone(&slots));
         let task = tokio::spawn(async move {
             let slot =
-                Check { demand: Demand::Slot(Owner(u128::from(round))), ..Check::new(&slots, b"slots", 1) };
+                Check { amount: Amount::Slot(Owner(u128::from(round))), ..Check::new(&slots, b"slots", 1) };
             let checks = [Check::new(&all, b"all", 1), slot, Check::new(&own, b"drained", 1)];
             store.decide(&checks).await.map(drop)
         });
@@ -99,8 +99,8 @@ async fn a_server_that_takes_connections_and_refuses_work_is_not_stormed() {
     let (store, rule) = (store(&[replica.url()]), daily("stormed", 10));
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(1) {
-        let told = store.decide(&[Check::new(&rule, b"key", 1)]).await.unwrap_err();
-        assert!(matches!(told, StoreError::Refused(_)), "{told:?}");
+        let reply = store.decide(&[Check::new(&rule, b"key", 1)]).await.unwrap_err();
+        assert!(matches!(reply, StoreError::Refused(_)), "{reply:?}");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert!(store.counters().connections <= 25, "{:?}", store.counters());

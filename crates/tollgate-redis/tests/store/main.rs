@@ -4,12 +4,12 @@
 #![allow(clippy::disallowed_methods, reason = "Redis keeps its own time, and is waited for")]
 
 mod conformance;
+mod deny_cache;
 mod differential;
 mod doubt;
 mod model;
 mod owed;
 mod questions;
-mod refusals;
 mod servers;
 mod sharing;
 mod support;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tollgate_core::{Adjustment, Demand, Outcome, Overdraft, Quota, Rule, RuleId, State, Timestamp, Verdict};
+use tollgate_core::{Adjustment, Amount, Outcome, Overdraft, Quota, Rule, RuleId, State, Timestamp, Verdict};
 use tollgate_store::{Answer, Check, Outcomes};
 
 #[derive(Default)]
@@ -20,9 +20,9 @@ impl Model {
         // of slots, asking for one does.
         for check in checks {
             let state = self.state(check.rule, check.key);
-            check.rule.quota.meet(state, Demand::Exactly(0), now);
-            if let (Quota::Concurrency(_), Demand::Slot(_), State::Concurrency(leases)) =
-                (&check.rule.quota, check.demand, state)
+            check.rule.quota.acquire(state, Amount::Exactly(0), now);
+            if let (Quota::Concurrency(_), Amount::Slot(_), State::Concurrency(leases)) =
+                (&check.rule.quota, check.amount, state)
             {
                 pull_back(&check.rule.quota, leases, now);
             }
@@ -30,7 +30,7 @@ impl Model {
         let before = self.states.clone();
         let (mut outcomes, mut admitted) = (Outcomes::new(), true);
         for check in checks {
-            let outcome = check.rule.quota.step(self.state(check.rule, check.key), check.demand, now);
+            let outcome = check.rule.quota.step(self.state(check.rule, check.key), check.amount, now);
             admitted &= outcome.is_admitted() || !check.binding;
             outcomes.push(outcome);
         }
@@ -39,23 +39,23 @@ impl Model {
         }
         let verdicts: Vec<_> = outcomes.iter().map(|it| it.verdict).collect();
         self.states = before;
-        let told =
+        let reply =
             checks.iter().zip(verdicts).map(|(check, verdict)| self.refuse(check, verdict, now)).collect();
-        Answer { admitted, at: now, outcomes: told }
+        Answer { admitted, at: now, outcomes: reply }
     }
 
     fn refuse(&mut self, check: &Check<'_>, verdict: Verdict, now: Timestamp) -> Outcome {
         let (quota, state) = (&check.rule.quota, self.state(check.rule, check.key));
-        let mut told = if verdict.is_admitted() { Verdict::admitted(0) } else { verdict };
-        if let (true, Demand::Exactly(units) | Demand::UpTo(units)) = (check.count_denied, check.demand) {
+        let mut reply = if verdict.is_admitted() { Verdict::admitted(0) } else { verdict };
+        if let (true, Amount::Exactly(units) | Amount::UpTo(units)) = (check.count_denied, check.amount) {
             quota.adjust(state, Adjustment::Charge { units, overdraft: Overdraft::None }, now);
             if let Verdict::Refused { .. } = verdict {
-                let again = quota.meet(&mut state.clone(), check.demand, now);
-                told = if again.is_admitted() { verdict } else { again };
+                let again = quota.acquire(&mut state.clone(), check.amount, now);
+                reply = if again.is_admitted() { verdict } else { again };
             }
         }
-        let outcome = quota.describe(state, told, now);
-        if check.count_denied && !matches!(check.demand, Demand::Slot(_)) {
+        let outcome = quota.describe(state, reply, now);
+        if check.count_denied && !matches!(check.amount, Amount::Slot(_)) {
             forget(&check.rule.quota, state, now);
         }
         outcome
@@ -79,7 +79,7 @@ impl Model {
 /// What was written and says no more than a fresh state is not kept. That shows when a
 /// clock steps back.
 fn forget(quota: &Quota, state: &mut State, now: Timestamp) {
-    if !matches!(quota, Quota::Concurrency(_)) && quota.forgettable_at(state) <= now {
+    if !matches!(quota, Quota::Concurrency(_)) && quota.expires_at(state) <= now {
         *state = quota.fresh();
     }
 }

@@ -98,7 +98,7 @@ impl Worlds {
 
 async fn compare(settings: RedisSettings, servers: &Servers, nodes: &[String], steps: usize) {
     for (seed, (live, tried)) in (0..).zip(LIMITS) {
-        let mut dice = fastrand::Rng::with_seed(seed);
+        let mut rng = fastrand::Rng::with_seed(seed);
         let text = format!(
             "limits:
   - {{name: it-{seed}, by: user, {live}, candidate: {{{tried}}}}}
@@ -107,8 +107,8 @@ async fn compare(settings: RedisSettings, servers: &Servers, nodes: &[String], s
         let mut worlds = Worlds::new(&text, settings.clone());
         servers.set_clock(START).await;
         for step in 0..steps {
-            let call = Call::new("GET", "/").user(["ann", "bob"][dice.usize(..2)]);
-            let call = if dice.u8(..4) == 0 { call.cost(dice.u64(1..4)) } else { call };
+            let call = Call::new("GET", "/").user(["ann", "bob"][rng.usize(..2)]);
+            let call = if rng.u8(..4) == 0 { call.cost(rng.u64(1..4)) } else { call };
             let context = format!("seed {seed}, step {step}\n{text}");
             if step % 10 == 9 {
                 let before = contents(nodes).await;
@@ -116,10 +116,10 @@ async fn compare(settings: RedisSettings, servers: &Servers, nodes: &[String], s
                 assert_eq!(contents(nodes).await, before, "{context}");
             }
             worlds.step(&call, &context).await;
-            if dice.u8(..3) == 0 {
-                worlds.release(dice.usize(..4)).await;
+            if rng.u8(..3) == 0 {
+                worlds.release(rng.usize(..4)).await;
             }
-            worlds.clock.advance(Span::from_micros(dice.u64(..1_500_000)));
+            worlds.clock.advance(Span::from_micros(rng.u64(..1_500_000)));
             servers.set_clock(tollgate::Clock::now(&worlds.clock)).await;
         }
     }
@@ -158,7 +158,7 @@ async fn a_question_is_never_answered_by_what_is_remembered() {
                 assert!(limiter.consider(&ann).await.unwrap().is_allowed(), "{name}, {left} left then");
             }
             let decision = limiter.decide(&ann).await;
-            assert_eq!(decision.decider().unwrap().outcome().remaining, left, "{name}");
+            assert_eq!(decision.limiting().unwrap().outcome().remaining, left, "{name}");
         }
         let refused = limiter.consider(&ann).await.unwrap();
         assert!(!refused.is_allowed() && refused.retry_after().is_some(), "{name}");

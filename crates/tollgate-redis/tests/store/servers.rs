@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use tollgate_core::{
-    Adjustment, Bucket, Calendar, CalendarUnit, Concurrency, Demand, FixedWindow, Owner, Quota, Rate, Rule,
+    Adjustment, Amount, Bucket, Calendar, CalendarUnit, Concurrency, FixedWindow, Owner, Quota, Rate, Rule,
     SlidingLog, SlidingParts, SlidingWindow, Span, Window,
 };
 use tollgate_redis::{RedisSettings, RedisStore, Tls};
@@ -52,19 +52,19 @@ async fn every_key_expires_by_itself_and_not_before_it_counts() {
     let store = store(&[redis.url()]);
     for (at, quota) in each().into_iter().enumerate() {
         let rule = Rule::new(&format!("expires/{at}"), quota);
-        let demand = if matches!(rule.quota, Quota::Concurrency(_)) {
-            Demand::Slot(Owner(1))
+        let amount = if matches!(rule.quota, Quota::Concurrency(_)) {
+            Amount::Slot(Owner(1))
         } else {
-            Demand::Exactly(2)
+            Amount::Exactly(2)
         };
-        let taken = store.decide(&[Check { demand, ..Check::new(&rule, b"key", 1) }]).await.unwrap();
+        let taken = store.decide(&[Check { amount, ..Check::new(&rule, b"key", 1) }]).await.unwrap();
         let keys = redis.cli(&["KEYS", &format!("*:{:016x}:*", rule.id.0)]);
         let ttl: i64 = redis.cli(&["PTTL", keys.trim()]).parse().unwrap();
         let counts = i64::try_from(taken.outcomes[0].reset_after.as_millis_ceil()).unwrap();
         let longest = counts + i64::try_from(rule.quota.period().as_millis_ceil()).unwrap() / 16 + 2_000;
         assert!(ttl > counts - 2_000 && ttl <= longest, "{}: {ttl} ms for {counts}", rule.quota);
         store
-            .decide(&[Check { demand: Demand::Exactly(0), ..Check::new(&rule, b"stranger", 0) }])
+            .decide(&[Check { amount: Amount::Exactly(0), ..Check::new(&rule, b"stranger", 0) }])
             .await
             .unwrap();
         store.adjust(&rule, b"stranger", Adjustment::Grant { units: 1 }).await.unwrap();
@@ -107,8 +107,8 @@ async fn somebody_elses_data_is_left_alone_and_hurts_nobody_else() {
     for (at, quota) in each().into_iter().enumerate() {
         let rule = Rule::new(&format!("foreign/{at}"), quota);
         let slots = matches!(rule.quota, Quota::Concurrency(_));
-        let demand = if slots { Demand::Slot(Owner(1)) } else { Demand::Exactly(1) };
-        let check = Check { demand, ..Check::new(&rule, b"key", 1) };
+        let amount = if slots { Amount::Slot(Owner(1)) } else { Amount::Exactly(1) };
+        let check = Check { amount, ..Check::new(&rule, b"key", 1) };
         store.decide(&[check]).await.unwrap();
         let name = redis.cli(&["KEYS", &format!("*:{:016x}:*", rule.id.0)]);
         for (command, kind) in
@@ -116,8 +116,8 @@ async fn somebody_elses_data_is_left_alone_and_hurts_nobody_else() {
         {
             redis.cli(&["DEL", &name]);
             redis.cli(&command);
-            let told = store.decide(&[check]).await;
-            assert!(matches!(told, Err(StoreError::Foreign(_))), "{} on a {kind}: {told:?}", rule.quota);
+            let reply = store.decide(&[check]).await;
+            assert!(matches!(reply, Err(StoreError::Foreign(_))), "{} on a {kind}: {reply:?}", rule.quota);
             assert!(matches!(
                 store.adjust(&rule, b"key", Adjustment::Reset).await,
                 Err(StoreError::Foreign(_))
@@ -126,7 +126,7 @@ async fn somebody_elses_data_is_left_alone_and_hurts_nobody_else() {
             let both = [check, Check { key: b"other", ..check }];
             assert!(store.decide(&both).await.is_err(), "all or nothing");
             let other =
-                store.decide(&[Check { key: b"other", demand: Demand::Exactly(0), ..check }]).await.unwrap();
+                store.decide(&[Check { key: b"other", amount: Amount::Exactly(0), ..check }]).await.unwrap();
             assert_eq!(
                 other.outcomes[0].remaining,
                 rule.quota.capacity(),
@@ -180,8 +180,8 @@ async fn tls_and_access_control_are_spoken() {
         let mut settings = patient(&[redis.url()]);
         settings.username = password.as_ref().and(settings.username);
         settings.password = password;
-        let told = in_full(&RedisStore::new(settings).connect().await.unwrap_err());
-        assert!(told.contains("user or password is wrong") && !told.contains("s3cret"), "{told}");
+        let reply = in_full(&RedisStore::new(settings).connect().await.unwrap_err());
+        assert!(reply.contains("user or password is wrong") && !reply.contains("s3cret"), "{reply}");
     }
 }
 
@@ -199,9 +199,9 @@ async fn a_user_needs_no_more_than_the_documented_commands() {
     for (at, quota) in each().into_iter().enumerate() {
         let rule = Rule::new(&format!("acl/{at}"), quota);
         let slots = matches!(rule.quota, Quota::Concurrency(_));
-        let demand = if slots { Demand::Slot(Owner(1)) } else { Demand::Exactly(1) };
-        store.decide(&[Check { demand, ..Check::new(&rule, b"key", 1) }]).await.unwrap();
-        let taken_at = store.decide(&[Check { demand, ..Check::new(&rule, b"key", 1) }]).await.unwrap().at;
+        let amount = if slots { Amount::Slot(Owner(1)) } else { Amount::Exactly(1) };
+        store.decide(&[Check { amount, ..Check::new(&rule, b"key", 1) }]).await.unwrap();
+        let taken_at = store.decide(&[Check { amount, ..Check::new(&rule, b"key", 1) }]).await.unwrap().at;
         for adjustment in [
             Adjustment::Refund { units: 1, taken_at },
             Adjustment::Grant { units: 1 },
@@ -229,16 +229,16 @@ async fn nodes_are_counted_for_as_long_as_they_say_so() {
 async fn a_cluster_named_as_a_server_and_one_with_holes_say_what_is_wrong() {
     let cluster = RedisCluster::start();
     let url = cluster.urls().remove(0);
-    let told = in_full(&store(&[url]).connect().await.unwrap_err());
-    assert!(told.contains("write `redis-cluster://`"), "{told}");
+    let reply = in_full(&store(&[url]).connect().await.unwrap_err());
+    assert!(reply.contains("write `redis-cluster://`"), "{reply}");
     let (store, rule) = (store(&cluster.urls()), hourly("holes", 10));
     left(&store, &rule).await.unwrap();
     let name = cluster.node(0).try_cli(&["KEYS", "*"]).unwrap_or_default();
     let name =
         (0..6).map(|at| cluster.node(at).cli(&["KEYS", "tg1*"])).find(|it| !it.is_empty()).unwrap_or(name);
     cluster.uncover(cluster.slot_of(name.lines().next().unwrap()));
-    let told = in_full(&left(&store, &rule).await.unwrap_err());
-    assert!(told.contains("not covered") || told.contains("no answer"), "{told}");
+    let reply = in_full(&left(&store, &rule).await.unwrap_err());
+    assert!(reply.contains("not covered") || reply.contains("no answer"), "{reply}");
 }
 
 /// Answers like a server from before scripts could read the clock.
@@ -252,20 +252,20 @@ async fn a_server_that_is_too_old_is_told_so() {
             let mut heard = [0; 4096];
             while let Ok(some @ 1..) = stream.read(&mut heard) {
                 for word in String::from_utf8_lossy(&heard[..some]).to_uppercase().split("\r\n") {
-                    let told: &[u8] = match word {
+                    let reply: &[u8] = match word {
                         "INFO" => b"$22\r\nredis_version:3.2.12\r\n\r\n",
                         "CLIENT" | "SELECT" | "HELLO" | "AUTH" => b"-ERR unknown command\r\n",
                         _ => continue,
                     };
-                    if stream.write_all(told).is_err() {
+                    if stream.write_all(reply).is_err() {
                         break;
                     }
                 }
             }
         }
     });
-    let told = in_full(&store(&[format!("redis://{address}")]).connect().await.unwrap_err());
-    assert!(told.contains("Redis 3.2.12 is too old"), "{told}");
+    let reply = in_full(&store(&[format!("redis://{address}")]).connect().await.unwrap_err());
+    assert!(reply.contains("Redis 3.2.12 is too old"), "{reply}");
 }
 
 #[tokio::test]

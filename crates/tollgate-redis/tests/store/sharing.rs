@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tollgate_core::{
-    Adjustment, Bucket, Concurrency, Demand, FixedWindow, Owner, Quota, Rate, Rule, SlidingLog, SlidingParts,
+    Adjustment, Amount, Bucket, Concurrency, FixedWindow, Owner, Quota, Rate, Rule, SlidingLog, SlidingParts,
     SlidingWindow, Span, Window,
 };
 use tollgate_redis::RedisStore;
@@ -20,13 +20,13 @@ fn hourly(name: &str, units: u64) -> Rule {
 async fn crowd(
     store: &Arc<RedisStore>,
     size: usize,
-    ask: impl Fn(usize) -> (Rule, Vec<u8>, Demand),
+    ask: impl Fn(usize) -> (Rule, Vec<u8>, Amount),
 ) -> Vec<Answer> {
     let tasks: Vec<_> = (0..size)
         .map(|at| {
-            let (store, (rule, key, demand)) = (Arc::clone(store), ask(at));
+            let (store, (rule, key, amount)) = (Arc::clone(store), ask(at));
             tokio::spawn(async move {
-                store.decide(&[Check { demand, ..Check::new(&rule, &key, 1) }]).await.unwrap()
+                store.decide(&[Check { amount, ..Check::new(&rule, &key, 1) }]).await.unwrap()
             })
         })
         .collect();
@@ -43,7 +43,7 @@ async fn a_crowd_for_one_key_travels_together_and_is_served_in_its_order() {
     let store = Arc::new(store(&[redis.url()]));
     store.connect().await.unwrap();
     let rule = hourly("crowd", 100);
-    let answers = crowd(&store, 1_000, |_| (rule.clone(), b"hot".to_vec(), Demand::Exactly(1))).await;
+    let answers = crowd(&store, 1_000, |_| (rule.clone(), b"hot".to_vec(), Amount::Exactly(1))).await;
     let left: Vec<_> = answers.iter().map(|it| (it.admitted, it.outcomes[0].remaining)).collect();
     let expected: Vec<_> =
         (0..100).rev().map(|left| (true, left)).chain(std::iter::repeat_n((false, 0), 900)).collect();
@@ -62,9 +62,9 @@ async fn a_crowd_for_one_key_under_different_numbers_is_counted_once_each() {
         let burst = 200 + at as u64 % 3;
         Rule::new("bucket", Bucket::new(Rate::per_hour(1)).unwrap().with_burst(burst).unwrap().shared())
     };
-    let answers = crowd(&store, 100, |at| (tally(at), b"hot".to_vec(), Demand::Exactly(1))).await;
+    let answers = crowd(&store, 100, |at| (tally(at), b"hot".to_vec(), Amount::Exactly(1))).await;
     assert!(answers.iter().all(|it| it.admitted));
-    let answers = crowd(&store, 100, |at| (bucket(at), b"hot".to_vec(), Demand::Exactly(1))).await;
+    let answers = crowd(&store, 100, |at| (bucket(at), b"hot".to_vec(), Amount::Exactly(1))).await;
     assert!(answers.iter().all(|it| it.admitted));
     for rule in [tally(0), bucket(0)] {
         let look = store.decide(&[Check::new(&rule, b"hot", 0)]).await.unwrap();
@@ -112,7 +112,7 @@ async fn different_costs_of_one_crowd_are_met_in_order_and_as_far_as_they_go() {
     store.connect().await.unwrap();
     let rule = hourly("costs", 10);
     let answers =
-        crowd(&store, 6, |at| (rule.clone(), b"hot".to_vec(), Demand::Exactly([4, 4, 4, 2, 1, 0][at]))).await;
+        crowd(&store, 6, |at| (rule.clone(), b"hot".to_vec(), Amount::Exactly([4, 4, 4, 2, 1, 0][at]))).await;
     let admitted: Vec<_> = answers.iter().map(|it| it.admitted).collect();
     assert_eq!(admitted, [true, true, false, true, false, true]);
 }
@@ -129,8 +129,8 @@ fn everybody(urls: &[String], quota: &Quota, name: &str) -> usize {
                     let slots = matches!(rule.quota, Quota::Concurrency(_));
                     let answers = crowd(&store, 300, |at| {
                         let owner = Owner(u128::from(thread) << 64 | at as u128);
-                        let demand = if slots { Demand::Slot(owner) } else { Demand::Exactly(1) };
-                        (rule.clone(), b"everybody".to_vec(), demand)
+                        let amount = if slots { Amount::Slot(owner) } else { Amount::Exactly(1) };
+                        (rule.clone(), b"everybody".to_vec(), amount)
                     });
                     answers.await.iter().filter(|it| it.admitted).count()
                 })
@@ -218,7 +218,7 @@ async fn a_crowd_that_no_call_can_hold_travels_in_several() {
     store.connect().await.unwrap();
     let rule = hourly("many", 1);
     let answers = crowd(&store, 20_000, |at| {
-        (rule.clone(), format!("{}", at % 10_000).into_bytes(), Demand::Exactly(1))
+        (rule.clone(), format!("{}", at % 10_000).into_bytes(), Amount::Exactly(1))
     })
     .await;
     assert_eq!(answers.iter().filter(|it| it.admitted).count(), 10_000, "each key once");
@@ -226,7 +226,7 @@ async fn a_crowd_that_no_call_can_hold_travels_in_several() {
     let slow = Bucket::new(Rate::per_day(1_000)).unwrap().with_burst(100_000).unwrap();
     let costs = Rule::new("mixed", slow);
     let answers =
-        crowd(&store, 10_000, |at| (costs.clone(), b"hot".to_vec(), Demand::Exactly(1 + at as u64 % 3)))
+        crowd(&store, 10_000, |at| (costs.clone(), b"hot".to_vec(), Amount::Exactly(1 + at as u64 % 3)))
             .await;
     assert!(answers.iter().all(|it| it.admitted));
     assert_eq!(answers.iter().map(|it| it.outcomes[0].remaining).min(), Some(100_000 - 19_999));

@@ -1,11 +1,11 @@
 //! The same commands come out however the bytes are cut, and nothing that arrives is too much.
 
-use super::{Frames, MOST_FRAME, MOST_LINE, Malformed, Step};
+use super::{FrameError, Frames, MAX_FRAME_BYTES, MAX_LINE_BYTES, Step};
 
 /// A generator that needs no crate: xorshift, seeded.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn roll(&mut self, sides: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -17,7 +17,7 @@ impl Dice {
 type Commands = Vec<Vec<Vec<u8>>>;
 
 /// The commands in these bytes, which arrive in pieces, and the mistake that ends them.
-fn read(bytes: &[u8], mut piece: impl FnMut() -> usize) -> (Commands, Option<Malformed>) {
+fn read(bytes: &[u8], mut piece: impl FnMut() -> usize) -> (Commands, Option<FrameError>) {
     let (mut frames, mut commands) = (Frames::default(), Commands::new());
     let (mut start, mut arrived) = (0, 0);
     loop {
@@ -25,7 +25,7 @@ fn read(bytes: &[u8], mut piece: impl FnMut() -> usize) -> (Commands, Option<Mal
             Ok(Step::Incomplete) if arrived == bytes.len() => return (commands, None),
             Ok(Step::Incomplete) => {
                 let held = arrived - start;
-                assert!(held <= MOST_FRAME + MOST_LINE, "a frame of {held} bytes is not complete");
+                assert!(held <= MAX_FRAME_BYTES + MAX_LINE_BYTES, "a frame of {held} bytes is not complete");
                 arrived = (arrived + piece().max(1)).min(bytes.len());
             }
             Ok(Step::Nothing(length)) => start += length,
@@ -36,23 +36,23 @@ fn read(bytes: &[u8], mut piece: impl FnMut() -> usize) -> (Commands, Option<Mal
             }
             Err(malformed) => return (commands, Some(malformed)),
         }
-        assert!(start <= arrived && frames.words.len() <= super::MOST_ARGUMENTS);
+        assert!(start <= arrived && frames.words.len() <= super::MAX_ARGUMENTS);
     }
 }
 
-fn valid(dice: &mut Dice) -> Vec<u8> {
+fn valid(rng: &mut Rng) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for _ in 0..=dice.roll(4) {
-        match dice.roll(6) {
+    for _ in 0..=rng.roll(4) {
+        match rng.roll(6) {
             0 => bytes.extend_from_slice(b"PING\r\n"),
             1 => bytes.extend_from_slice(b"\r\n*0\r\n*-1\r\necho \"a \\x41\" 'b'\n"),
             _ => {
-                let count = 1 + dice.roll(6);
+                let count = 1 + rng.roll(6);
                 bytes.extend_from_slice(format!("*{count}\r\n").as_bytes());
                 for _ in 0..count {
-                    let length = dice.roll(30);
+                    let length = rng.roll(30);
                     bytes.extend_from_slice(format!("${length}\r\n").as_bytes());
-                    bytes.extend((0..length).map(|_| u8::try_from(dice.roll(256)).unwrap()));
+                    bytes.extend((0..length).map(|_| u8::try_from(rng.roll(256)).unwrap()));
                     bytes.extend_from_slice(b"\r\n");
                 }
             }
@@ -61,27 +61,27 @@ fn valid(dice: &mut Dice) -> Vec<u8> {
     bytes
 }
 
-fn damaged(dice: &mut Dice) -> Vec<u8> {
-    let mut bytes = valid(dice);
-    for _ in 0..dice.roll(4) {
-        let at = dice.roll(bytes.len().max(1)).min(bytes.len().saturating_sub(1));
-        match dice.roll(4) {
-            0 if !bytes.is_empty() => bytes[at] = b"*$-+:\r\n0129x\""[dice.roll(13)],
+fn damaged(rng: &mut Rng) -> Vec<u8> {
+    let mut bytes = valid(rng);
+    for _ in 0..rng.roll(4) {
+        let at = rng.roll(bytes.len().max(1)).min(bytes.len().saturating_sub(1));
+        match rng.roll(4) {
+            0 if !bytes.is_empty() => bytes[at] = b"*$-+:\r\n0129x\""[rng.roll(13)],
             1 if !bytes.is_empty() => drop(bytes.drain(at..)),
             2 => {
                 let more =
                     [&b"$1073741824\r\n"[..], b"*2147483647\r\n", b"$-1\r\n", b"*3\r\n*1\r\n", b"\"", b"\0"];
-                let more = more[dice.roll(more.len())];
+                let more = more[rng.roll(more.len())];
                 drop(bytes.splice(at..at, more.iter().copied()));
             }
-            _ => bytes.insert(at, u8::try_from(dice.roll(256)).unwrap()),
+            _ => bytes.insert(at, u8::try_from(rng.roll(256)).unwrap()),
         }
     }
     bytes
 }
 
 /// However it is cut, the same comes out.
-fn check(bytes: &[u8], dice: &mut Dice) {
+fn check(bytes: &[u8], rng: &mut Rng) {
     let whole = read(bytes, || usize::MAX >> 1);
     assert_eq!(read(bytes, || 1), whole, "byte by byte: {:?}", bytes.escape_ascii().to_string());
     for first in 0..bytes.len() {
@@ -89,19 +89,19 @@ fn check(bytes: &[u8], dice: &mut Dice) {
         let cut = read(bytes, || pieces.next().unwrap_or(bytes.len()));
         assert_eq!(cut, whole, "cut at {first}: {}", bytes.escape_ascii());
     }
-    assert_eq!(read(bytes, || dice.roll(7)), whole, "{}", bytes.escape_ascii());
+    assert_eq!(read(bytes, || rng.roll(7)), whole, "{}", bytes.escape_ascii());
 }
 
 #[test]
 fn however_bytes_are_cut_the_same_commands_come_out() {
     for seed in 1..=400 {
-        let mut dice = Dice(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
-        let bytes = valid(&mut dice);
-        check(&bytes, &mut dice);
+        let mut rng = Rng(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
+        let bytes = valid(&mut rng);
+        check(&bytes, &mut rng);
         assert_eq!(read(&bytes, || 1).1, None, "seed {seed}");
-        check(&damaged(&mut dice), &mut dice);
-        let noise: Vec<u8> = (0..dice.roll(60)).map(|_| u8::try_from(dice.roll(256)).unwrap()).collect();
-        check(&noise, &mut dice);
+        check(&damaged(&mut rng), &mut rng);
+        let noise: Vec<u8> = (0..rng.roll(60)).map(|_| u8::try_from(rng.roll(256)).unwrap()).collect();
+        check(&noise, &mut rng);
     }
 }
 
@@ -127,7 +127,7 @@ fn what_is_not_the_protocol_is_named_as_redis_names_it() {
         (&format!("*{}", "1".repeat(40)), "too big mbulk count string"),
         (&format!("*1\r\n{endless}"), "too big bulk count string"),
         ("ping \"a\n", "unbalanced quotes in request"),
-        (&"x".repeat(MOST_LINE + 1), "too big inline request"),
+        (&"x".repeat(MAX_LINE_BYTES + 1), "too big inline request"),
         (
             &format!("*3\r\n{}$1\r\n", format!("$65536\r\n{}\r\n", "x".repeat(65_536)).repeat(2)),
             "too big request",
@@ -142,6 +142,6 @@ fn what_is_not_the_protocol_is_named_as_redis_names_it() {
 fn strangers_may_say_less() {
     let read = |bytes: &[u8]| Frames::default().next(bytes, true);
     assert_eq!(read(b"*2\r\n$4\r\nAUTH\r\n$1\r\nx\r\n"), Ok(Step::Command(21)));
-    assert_eq!(read(b"*11\r\n"), Err(Malformed::CountOfStranger));
-    assert_eq!(read(b"*1\r\n$16385\r\n"), Err(Malformed::LengthOfStranger));
+    assert_eq!(read(b"*11\r\n"), Err(FrameError::CountOfStranger));
+    assert_eq!(read(b"*1\r\n$16385\r\n"), Err(FrameError::LengthOfStranger));
 }

@@ -4,9 +4,9 @@
 #![allow(clippy::disallowed_methods, reason = "sockets are waited for, and not for ever")]
 
 mod bounds;
-mod connecting;
 mod dialects;
-mod named;
+mod handshake;
+mod limit_commands;
 mod over_redis;
 mod support;
 mod transactions;

@@ -10,10 +10,10 @@ use tollgate::{Limiter, ManualClock, MemoryStore, Policy, Store, Timestamp};
 use tollgate_http::SharedLimiter;
 use tollgate_net::{Drain, Drainer, Sockets, Tls};
 use tollgate_resp::{Password, Resp, RespSettings};
-use tollgate_testkit::Finished;
+use tollgate_testkit::ProgramOutput;
 
 /// How long anything may take before the test is given up.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A running server. Drained when dropped.
 pub(crate) struct Server<S: Store = MemoryStore<ManualClock>> {
@@ -40,8 +40,8 @@ impl<S: Store> Server<S> {
 
     pub(crate) fn connect(&self) -> Client {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
         Client(stream)
     }
 
@@ -66,7 +66,7 @@ impl<S: Store> Server<S> {
     pub(crate) fn cli(&self, arguments: &[&str]) -> String {
         let mut command = Command::new("redis-cli");
         command.args(["-p", &self.address.port().to_string()]).args(arguments);
-        Finished::of(command).stdout
+        ProgramOutput::of(command).stdout
     }
 }
 

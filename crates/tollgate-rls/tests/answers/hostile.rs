@@ -106,9 +106,9 @@ fn messages_beyond_a_mebibyte_are_not_gathered() {
 }
 
 /// A generator of bytes that is the same in every run (splitmix64).
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn next(&mut self, below: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -130,20 +130,20 @@ fn no_bytes_make_it_panic_or_answer_in_between() {
         ]}),
     );
     let paths = [SHOULD_RATE_LIMIT, "/throttlecrab.RateLimiter/Throttle", "/grpc.health.v1.Health/Check"];
-    let mut dice = Dice(6);
+    let mut rng = Rng(6);
     let (mut answered, mut refused) = (0, 0);
     for _ in 0..30_000 {
         let mut message = valid.clone();
-        for _ in 0..=dice.next(4) {
-            let at = dice.next(message.len().max(1));
-            match dice.next(4) {
+        for _ in 0..=rng.next(4) {
+            let at = rng.next(message.len().max(1));
+            match rng.next(4) {
                 0 => message.truncate(at),
-                1 => message.insert(at.min(message.len()), u8::try_from(dice.next(256)).unwrap()),
+                1 => message.insert(at.min(message.len()), u8::try_from(rng.next(256)).unwrap()),
                 2 => drop((at < message.len()).then(|| message.remove(at))),
-                _ => message.iter_mut().skip(at).take(1).for_each(|it| *it ^= 1 << dice.next(8)),
+                _ => message.iter_mut().skip(at).take(1).for_each(|it| *it ^= 1 << rng.next(8)),
             }
         }
-        let (status, told) = service.call(paths[dice.next(paths.len())], &message);
+        let (status, told) = service.call(paths[rng.next(paths.len())], &message);
         match status.as_str() {
             "0" => answered += 1,
             "3" | "5" => refused += 1,

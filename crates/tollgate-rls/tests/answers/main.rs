@@ -3,9 +3,9 @@
 
 mod calls;
 mod files;
-mod hits;
 mod hostile;
 mod policies;
 mod refunds;
+mod statistics;
 mod support;
 mod told;

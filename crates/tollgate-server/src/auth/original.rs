@@ -47,14 +47,14 @@ impl Family {
 
 /// What one family says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Named<'h> {
+pub(crate) struct NamedRequest<'h> {
     /// Path and query.
     target: Option<Cow<'h, str>>,
     method: Option<Cow<'h, str>>,
     host: Option<Cow<'h, str>>,
 }
 
-impl<'h> Named<'h> {
+impl<'h> NamedRequest<'h> {
     /// What is named, by the family that counts.
     pub(crate) fn of(headers: &'h HeaderMap, family: Option<Family>) -> Result<Self, Problem> {
         let named = match family {
@@ -203,7 +203,11 @@ pub(crate) struct Original<'a> {
 }
 
 impl<'a> Original<'a> {
-    pub(crate) fn new(named: &'a Named<'_>, parts: &'a Parts, client: IpAddr) -> Result<Self, Problem> {
+    pub(crate) fn new(
+        named: &'a NamedRequest<'_>,
+        parts: &'a Parts,
+        client: IpAddr,
+    ) -> Result<Self, Problem> {
         let target = named.target.as_deref().unwrap_or("/");
         let (path, query) = match target.split_once('?') {
             Some((path, query)) => (path, Some(query)),

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 use tollgate_sim::simulate::Choice;
-use tollgate_sim::traffic::{MOST_ATTEMPTS, Shape};
+use tollgate_sim::traffic::{MAX_ATTEMPTS, Shape};
 
 use super::operation;
 use super::schemas::{count, object, schema};
-use crate::lab::{LONGEST, MOST_CLIENTS, MOST_NODES};
+use crate::lab::{MAX_CLIENTS, MAX_NODES, MAX_TEXT_BYTES};
 
 /// Its path.
 pub(super) fn paths() -> Map<String, Value> {
@@ -69,7 +69,7 @@ fn request() -> Value {
         json!({"enum": or_none, "description": description})
     };
     let flag = |description: &str| json!({"type": ["boolean", "null"], "description": description});
-    let text = |description: &str| json!({"type": ["string", "null"], "maxLength": LONGEST, "description": description});
+    let text = |description: &str| json!({"type": ["string", "null"], "maxLength": MAX_TEXT_BYTES, "description": description});
     let mut asked = object(
         &[],
         json!({
@@ -79,14 +79,14 @@ fn request() -> Value {
                            "description": "All that take the rate, unless given."},
             "burst": whole(1, None, "How many at once, for token-bucket and gcra."),
             "load": {"type": ["number", "null"], "minimum": 0.01, "maximum": 1000, "description": "A multiple of the rate."},
-            "clients": whole(1, Some(MOST_CLIENTS.into()), "How many clients."),
+            "clients": whole(1, Some(MAX_CLIENTS.into()), "How many clients."),
             "by": word(&["ip", "global"], "Whom the limit counts: each client, or all together."),
             "duration": text("How long: `30s`, `10m`; ten windows unless given."),
             "seed": whole(0, None, "Other numbers, other chances."),
             "jitter": flag("Whether clients that come back add chance to their waits."),
             "honours_retry_after": flag("Whether they wait as long as they are told."),
-            "attempts": whole(1, Some(MOST_ATTEMPTS.into()), "How often a request is tried in all."),
-            "nodes": whole(1, Some(MOST_NODES.into()), "How many nodes decide."),
+            "attempts": whole(1, Some(MAX_ATTEMPTS.into()), "How often a request is tried in all."),
+            "nodes": whole(1, Some(MAX_NODES.into()), "How many nodes decide."),
             "store": word(&["memory", "shared"], "Whether each node counts for itself, or all in one place."),
             "routing": word(&["round-robin", "sticky"], "Which node a request goes to."),
         }),

@@ -4,10 +4,10 @@ use serde_json::{Map, Value, json};
 
 use super::schemas::{algorithm, count, mode, object, schema, time, wait, words};
 use super::{json_of, operation, reference};
-use crate::decisions::MOST_DECISIONS;
-use crate::json::MOST_UNITS;
-use crate::stats::{MOST_IN_STEPS, MOST_TOP};
-use crate::switchboard::{LONGEST_NAME, LONGEST_REASON, MOST_CHANGES};
+use crate::decisions::MAX_DECISIONS;
+use crate::json::MAX_UNITS;
+use crate::mode_overrides::{MAX_CHANGES, MAX_NAME_CHARS, MAX_REASON_CHARS};
+use crate::stats::{MAX_SERIES_LIMITS, MAX_TOP};
 
 /// Their paths.
 pub(super) fn paths() -> Map<String, Value> {
@@ -17,7 +17,7 @@ pub(super) fn paths() -> Map<String, Value> {
     };
     let limit = json!({
         "name": "limit", "in": "query", "description": "Tells of these limits step by step, too.",
-        "schema": {"type": "array", "items": {"type": "string"}, "maxItems": MOST_IN_STEPS},
+        "schema": {"type": "array", "items": {"type": "string"}, "maxItems": MAX_SERIES_LIMITS},
         "explode": true,
     });
     let refused = json!({"name": "refused", "in": "query", "description": "Only refusals.", "schema": {"type": "boolean"}});
@@ -51,7 +51,7 @@ pub(super) fn paths() -> Map<String, Value> {
             "/v1/top",
             look(
                 "top", "Who is refused most and what is asked for most, in the last minutes", "Top",
-                &[number("most", 1, MOST_TOP, "How many; 20 unless given.")], &["409"],
+                &[number("most", 1, MAX_TOP, "How many; 20 unless given.")], &["409"],
             ),
         ),
         (
@@ -59,8 +59,8 @@ pub(super) fn paths() -> Map<String, Value> {
             look(
                 "decisions", "What was decided lately, the newest last: refusals and a sample of the others", "Decisions",
                 &[
-                    number("after", 0, MOST_UNITS, "What has come since: `next` of the last answer."),
-                    number("most", 1, MOST_DECISIONS, "How many; 100 unless given."),
+                    number("after", 0, MAX_UNITS, "What has come since: `next` of the last answer."),
+                    number("most", 1, MAX_DECISIONS, "How many; 100 unless given."),
                     refused,
                 ],
                 &["409"],
@@ -188,8 +188,8 @@ fn switches() -> Map<String, Value> {
             &["mode"],
             json!({
                 "mode": {"enum": modes},
-                "reason": {"type": ["string", "null"], "maxLength": LONGEST_REASON, "description": "Why."},
-                "by": {"type": ["string", "null"], "maxLength": LONGEST_NAME, "description": "Who."},
+                "reason": {"type": ["string", "null"], "maxLength": MAX_REASON_CHARS, "description": "Why."},
+                "by": {"type": ["string", "null"], "maxLength": MAX_NAME_CHARS, "description": "Who."},
             }),
         );
         asked["examples"] = json!([{"mode": "shadow", "reason": "launch day", "by": "ann"}]);
@@ -221,7 +221,7 @@ fn switches() -> Map<String, Value> {
         (
             "Changes",
             whole(json!({
-                "changes": {"type": "array", "maxItems": MOST_CHANGES, "items": schema("Change")},
+                "changes": {"type": "array", "maxItems": MAX_CHANGES, "items": schema("Change")},
             })),
         ),
         (
@@ -386,7 +386,7 @@ fn explanation() -> Map<String, Value> {
             whole(json!({
                 "next": {"type": "integer", "minimum": 0, "description": "To be sent as `after` the next time."},
                 "missed": {"type": "integer", "minimum": 0, "description": "How many were forgotten before they could be told."},
-                "decisions": {"type": "array", "maxItems": MOST_DECISIONS, "items": schema("DecisionLine")},
+                "decisions": {"type": "array", "maxItems": MAX_DECISIONS, "items": schema("DecisionLine")},
             })),
         ),
         (

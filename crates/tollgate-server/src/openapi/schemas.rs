@@ -2,15 +2,15 @@
 
 use serde_json::{Value, json};
 
-use crate::check::{LONGEST_METHOD, MOST_IN_BATCH};
-use crate::json::MOST_UNITS;
+use crate::check::{MAX_BATCH_REQUESTS, MAX_METHOD_BYTES};
+use crate::json::MAX_UNITS;
 
 /// All of them.
 pub(super) fn all() -> Value {
     json!({
         "CheckRequest": check_request(),
         "BatchRequest": object(&["requests"], json!({
-            "requests": {"type": "array", "maxItems": MOST_IN_BATCH, "items": schema("CheckRequest")},
+            "requests": {"type": "array", "maxItems": MAX_BATCH_REQUESTS, "items": schema("CheckRequest")},
         })),
         "KeyRequest": object(&[], json!({"key": key(), "cost": optional(&cost()), "plan": text("The plan of the key.")})),
         "ResetRequest": object(&[], json!({"key": key(), "plan": text("The plan of the key.")})),
@@ -18,7 +18,7 @@ pub(super) fn all() -> Value {
         "ReleaseRequest": object(&["id"], json!({"id": id()})),
         "Decision": decision(),
         "BatchDecision": object(&["decisions"], json!({
-            "decisions": {"type": "array", "maxItems": MOST_IN_BATCH, "items": schema("Decision")},
+            "decisions": {"type": "array", "maxItems": MAX_BATCH_REQUESTS, "items": schema("Decision")},
         })),
         "LimitOutcome": limit_outcome(),
         "Settled": object(&["id", "cost"], json!({"id": id(), "cost": cost()})),
@@ -53,7 +53,7 @@ pub(super) fn all() -> Value {
 }
 
 fn throttle_request() -> Value {
-    let count = |description: &str| json!({"type": "integer", "minimum": 1, "maximum": MOST_UNITS, "description": description});
+    let count = |description: &str| json!({"type": "integer", "minimum": 1, "maximum": MAX_UNITS, "description": description});
     json!({
         "type": "object",
         "required": ["key", "max_burst", "count_per_period", "period"],
@@ -62,7 +62,7 @@ fn throttle_request() -> Value {
             "max_burst": count("How many a rested key may spend at once."),
             "count_per_period": count("How many come back in a period."),
             "period": count("Seconds."),
-            "quantity": {"type": ["integer", "null"], "minimum": 0, "maximum": MOST_UNITS, "description": "How many are asked for: 1 if left out. Zero only looks."},
+            "quantity": {"type": ["integer", "null"], "minimum": 0, "maximum": MAX_UNITS, "description": "How many are asked for: 1 if left out. Zero only looks."},
         },
     })
 }
@@ -95,7 +95,7 @@ fn strings(description: &str) -> Value {
 }
 
 fn cost() -> Value {
-    json!({"type": "integer", "minimum": 0, "maximum": MOST_UNITS, "description": "How many units. Zero only looks."})
+    json!({"type": "integer", "minimum": 0, "maximum": MAX_UNITS, "description": "How many units. Zero only looks."})
 }
 
 fn id() -> Value {
@@ -111,7 +111,7 @@ fn key() -> Value {
 
 fn check_request() -> Value {
     let method = json!({
-        "type": ["string", "null"], "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$", "maxLength": LONGEST_METHOD,
+        "type": ["string", "null"], "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$", "maxLength": MAX_METHOD_BYTES,
         "description": "GET unless given.",
     });
     object(

@@ -8,7 +8,7 @@ mod check;
 mod explain;
 mod hostile;
 mod lab;
-mod named;
+mod limit_keys;
 mod openapi;
 mod operator;
 mod outage;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tollgate::{Policy, Span, Timestamp};
 use tollgate_server::{Access, Gauges};
-use tollgate_watch::MOST_NAMES;
+use tollgate_telemetry::MAX_NAMED_LIMITS;
 
 use crate::support::{Subject, subject, watched};
 
@@ -201,8 +201,8 @@ fn a_route_among_thousands_that_are_asked_for_once_comes_first() {
     let number = |of: &Value, member: &str| of[member].as_u64().unwrap();
     assert!(number(first, "requests_at_least") <= 200 && number(first, "requests") >= 200, "{top}");
     assert!(number(second, "requests_at_least") <= 1 && number(second, "requests") > 1, "{top}");
-    let apart = number(second, "requests") - number(second, "requests_at_least");
-    assert!(number(&top, "routes_error_at_most") >= apart, "{top}");
+    let offload = number(second, "requests") - number(second, "requests_at_least");
+    assert!(number(&top, "routes_error_at_most") >= offload, "{top}");
 }
 
 #[test]
@@ -222,11 +222,12 @@ fn agreement_begins_anew_with_new_rules_and_says_since_when() {
 
 #[test]
 fn limits_beyond_those_that_are_counted_have_no_numbers() {
-    let limits: Vec<_> = (0..=MOST_NAMES).map(|at| format!("{{name: n{at}, by: ip, bucket: 9/s}}")).collect();
+    let limits: Vec<_> =
+        (0..=MAX_NAMED_LIMITS).map(|at| format!("{{name: n{at}, by: ip, bucket: 9/s}}")).collect();
     let (subject, _) = watched(&format!("limits: [{}]", limits.join(",")), Access::open());
     ask(&subject, "/", "203.0.113.9");
     let told = subject.get("/v1/stats").json();
-    let (first, last) = (&told["limits"][0], &told["limits"][MOST_NAMES]);
+    let (first, last) = (&told["limits"][0], &told["limits"][MAX_NAMED_LIMITS]);
     assert_eq!((&first["counted"], &first["allowed"]), (&json!(true), &json!(1)));
     assert_eq!(last["counted"], false);
     for unknown in

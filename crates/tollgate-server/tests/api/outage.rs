@@ -11,9 +11,9 @@ use tollgate_server::Access;
 use crate::support::{Subject, on_store};
 
 /// A store that gives no answer.
-pub(crate) struct Gone;
+pub(crate) struct UnreachableStore;
 
-impl Store for Gone {
+impl Store for UnreachableStore {
     async fn decide(&self, _: &[Check<'_>]) -> Result<Answer, StoreError> {
         Err(StoreError::Failed("gone".into()))
     }
@@ -24,9 +24,9 @@ impl Store for Gone {
 }
 
 /// A store that gives no answer to the first adjustment.
-struct Stumbling(MemoryStore<ManualClock>, AtomicBool);
+struct FailOnceStore(MemoryStore<ManualClock>, AtomicBool);
 
-impl Store for Stumbling {
+impl Store for FailOnceStore {
     async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
         self.0.decide(checks).await
     }
@@ -42,7 +42,7 @@ impl Store for Stumbling {
 #[test]
 fn what_could_not_be_settled_can_be_settled_again() {
     let clock = ManualClock::at(Timestamp::from_secs(1_772_366_400));
-    let store = Stumbling(MemoryStore::with_seed(1_000, clock.clone(), 7), AtomicBool::new(true));
+    let store = FailOnceStore(MemoryStore::with_seed(1_000, clock.clone(), 7), AtomicBool::new(true));
     let subject = on_store("limits: [{name: a, by: global, bucket: 100/hour}]", Access::open(), store, clock);
     let told = subject.ask("/v1/check", r#"{"path":"/","cost":50}"#);
     let settle = |cost: u64| format!(r#"{{"id":{},"cost":{cost}}}"#, told["id"]);
@@ -59,8 +59,8 @@ limits:
   - {name: counted, endpoint: /counted, by: global, bucket: 10/minute}
 ";
 
-fn subject() -> Subject<Gone> {
-    on_store(POLICY, Access::open(), Gone, ManualClock::at(Timestamp::from_secs(1_772_366_400)))
+fn subject() -> Subject<UnreachableStore> {
+    on_store(POLICY, Access::open(), UnreachableStore, ManualClock::at(Timestamp::from_secs(1_772_366_400)))
 }
 
 #[track_caller]
@@ -109,7 +109,7 @@ fn what_this_node_counts_is_told_in_the_numbers_of_its_share() {
 fn what_was_decided_without_the_store_is_settled_and_released_without_it() {
     let policy = "limits: [{name: a, by: global, bucket: 100/day}, {name: b, by: global, slots: 5},
                            {name: c, by: global, bucket: 100/day, on_outage: allow}]";
-    let subject = on_store(policy, Access::open(), Refusing, ManualClock::at(Timestamp::EPOCH));
+    let subject = on_store(policy, Access::open(), RefusingStore, ManualClock::at(Timestamp::EPOCH));
     let check = || subject.ask("/v1/check", r#"{"path":"/","cost":10}"#);
     let told = check();
     assert_eq!((&told["allowed"], &told["limits"][0]["remaining"]), (&true.into(), &10.into()), "{told}");
@@ -159,9 +159,9 @@ fn readiness_and_metrics_tell_of_an_outage_and_the_node_stays_ready() {
 }
 
 /// A store that refuses everything, and surely does nothing.
-struct Refusing;
+struct RefusingStore;
 
-impl Store for Refusing {
+impl Store for RefusingStore {
     async fn decide(&self, _: &[Check<'_>]) -> Result<Answer, StoreError> {
         Err(StoreError::Refused("full".into()))
     }
@@ -172,9 +172,9 @@ impl Store for Refusing {
 }
 
 /// A store that can be switched off and on.
-struct Flickering(MemoryStore<ManualClock>, Arc<AtomicBool>);
+struct ToggledStore(MemoryStore<ManualClock>, Arc<AtomicBool>);
 
-impl Store for Flickering {
+impl Store for ToggledStore {
     async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
         if self.1.load(Ordering::Relaxed) {
             return Err(StoreError::Failed("gone".into()));
@@ -191,7 +191,7 @@ impl Store for Flickering {
 fn the_overview_tells_of_outages_that_are_over_and_of_the_one_that_is_not() {
     let clock = ManualClock::at(Timestamp::from_secs(1_772_366_400));
     let gone = Arc::new(AtomicBool::new(false));
-    let store = Flickering(MemoryStore::with_seed(1_000, clock.clone(), 7), Arc::clone(&gone));
+    let store = ToggledStore(MemoryStore::with_seed(1_000, clock.clone(), 7), Arc::clone(&gone));
     let policy = "limits: [{name: a, by: global, bucket: 1000/second}]";
     let subject = on_store(policy, Access::open(), store, clock);
     let pass = |is_gone: bool| {
@@ -226,9 +226,9 @@ fn what_cannot_be_done_without_a_store_is_not_pretended() {
 }
 
 /// A store that holds somebody else's data.
-struct Foreign;
+struct ForeignDataStore;
 
-impl Store for Foreign {
+impl Store for ForeignDataStore {
     async fn decide(&self, _: &[Check<'_>]) -> Result<Answer, StoreError> {
         Err(StoreError::Foreign("tg1:{48}:9f86:u*".to_owned()))
     }
@@ -240,8 +240,12 @@ impl Store for Foreign {
 
 #[test]
 fn foreign_data_does_not_go_away_by_waiting_and_nobody_is_told_so() {
-    let subject =
-        on_store(POLICY, Access::open(), Foreign, ManualClock::at(Timestamp::from_secs(1_772_366_400)));
+    let subject = on_store(
+        POLICY,
+        Access::open(),
+        ForeignDataStore,
+        ManualClock::at(Timestamp::from_secs(1_772_366_400)),
+    );
     for operation in ["peek", "grant", "reset", "refund"] {
         let answer = subject.post(&format!("/v1/limits/open/{operation}"), "{}");
         assert_eq!((answer.status.as_u16(), answer.header("retry-after")), (409, None), "{operation}");

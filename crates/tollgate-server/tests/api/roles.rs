@@ -8,7 +8,7 @@ use tollgate::Timestamp;
 use tollgate::store::ManualClock;
 use tollgate_server::{Access, Caller};
 
-use crate::outage::Gone;
+use crate::outage::UnreachableStore;
 use crate::support::{Answer, PEER, on_store, watched};
 
 const POLICY: &str = "limits: [{name: api, by: ip, bucket: 500/minute}]";
@@ -161,7 +161,7 @@ fn by_a_method_that_a_route_does_not_know_a_reader_is_told_the_right_one() {
 fn whether_it_is_ready_everybody_is_told_and_what_went_wrong_those_who_may_look() {
     let clock = ManualClock::at(Timestamp::from_secs(1_772_366_400));
     let both = Access::token(ADMIN).with_reader(READER);
-    let subject = on_store(POLICY, both, Gone, clock);
+    let subject = on_store(POLICY, both, UnreachableStore, clock);
     subject.status.loaded(Timestamp::from_secs(1_772_366_400));
     subject.status.stored_at("redis://10.0.0.7:6379");
     subject.status.reload_failed("secret.yaml:3: unknown key");

@@ -1,7 +1,7 @@
 //! `/v1/settle` and `/v1/release`.
 
 use tollgate::{Policy, Span};
-use tollgate_server::KEPT_DECISIONS;
+use tollgate_server::MAX_RECEIPTS;
 
 use crate::support::{Subject, subject};
 
@@ -109,7 +109,7 @@ fn refused_and_unknown_decisions_cannot_be_settled() {
             let answer = subject.post(path, body);
             assert_eq!(answer.status, 404);
             let said = answer.problem();
-            assert!(said.contains(&format!("the last {KEPT_DECISIONS} decisions")), "{said}");
+            assert!(said.contains(&format!("the last {MAX_RECEIPTS} decisions")), "{said}");
             assert!(said.contains(&format!("nothing to {word} under")), "{said}");
         }
     }
@@ -122,7 +122,7 @@ fn the_oldest_decision_makes_room_and_no_other() {
     let first = id(&subject, r#"{"path":"/"}"#);
     let second = id(&subject, r#"{"path":"/"}"#);
     let batch = format!("{{\"requests\":[{}]}}", vec!["{\"path\":\"/\"}"; 1_000].join(","));
-    let mut left = KEPT_DECISIONS - 1;
+    let mut left = MAX_RECEIPTS - 1;
     while left > 0 {
         let some = left.min(1_000);
         if some == 1_000 {

@@ -11,7 +11,7 @@ use tollgate::store::ManualClock;
 use tollgate::{Limiter, MemoryStore, OutageSettings, Policy, Span, Store, Timestamp};
 use tollgate_http::SharedLimiter;
 use tollgate_server::{Access, Api, Status};
-use tollgate_watch::{WatchSettings, Watcher};
+use tollgate_telemetry::{WatchSettings, Watcher};
 
 pub(crate) type Store_ = MemoryStore<ManualClock>;
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 use tollgate::Policy;
-use tollgate_server::{Access, MOST_CHANGES, Saved, Switch, Switchboard};
+use tollgate_server::{Access, MAX_CHANGES, ModeOverrides, SavedOverrides, Switch};
 
 use crate::support::{Subject, subject, watched};
 
@@ -152,20 +152,20 @@ fn what_is_too_long_to_be_kept_is_said_and_nothing_is_switched() {
 #[test]
 fn the_journal_keeps_the_last_thousand() {
     let subject = subject(POLICY);
-    for at in 0..MOST_CHANGES + 5 {
+    for at in 0..MAX_CHANGES + 5 {
         let mode = if at % 2 == 0 { "off" } else { "shadow" };
         subject.put("/v1/mode", &json!({"mode": mode, "reason": at.to_string()}).to_string());
     }
     let changes = subject.get("/v1/changes").json();
     let changes = changes["changes"].as_array().unwrap();
-    assert_eq!((changes.len(), &changes[0]["reason"]), (MOST_CHANGES, &json!("1004")));
+    assert_eq!((changes.len(), &changes[0]["reason"]), (MAX_CHANGES, &json!("1004")));
 }
 
 /// An API with a board that others hold too.
-fn with_board(policy: &str) -> (Subject, Switchboard<crate::support::Store_>) {
+fn with_board(policy: &str) -> (Subject, ModeOverrides<crate::support::Store_>) {
     let subject = subject(policy);
-    let board = Switchboard::new(subject.limiter.clone());
-    let api = subject.api.clone().with_switchboard(board.clone());
+    let board = ModeOverrides::new(subject.limiter.clone());
+    let api = subject.api.clone().with_mode_overrides(board.clone());
     (Subject { api, ..subject }, board)
 }
 
@@ -222,12 +222,12 @@ fn what_was_kept_is_in_force_after_a_restart_with_its_journal() {
     subject.put("/v1/mode", r#"{"mode":"shadow"}"#);
 
     let (restarted, board) = with_board(POLICY);
-    let saved: Saved = serde_json::from_str(&kept.lock().unwrap()).unwrap();
+    let saved: SavedOverrides = serde_json::from_str(&kept.lock().unwrap()).unwrap();
     board.restore(saved);
     assert_eq!(modes(&restarted), ["off", "shadow", "off"]);
     assert_eq!(restarted.get("/v1/changes").json(), subject.get("/v1/changes").json());
     let version = restarted.limiter.load().version();
-    board.restore(Saved::default());
+    board.restore(SavedOverrides::default());
     assert_eq!(restarted.limiter.load().version(), version, "nothing to put in force");
 }
 
@@ -262,7 +262,7 @@ fn what_cannot_be_kept_is_in_force_all_the_same_and_says_so() {
 fn a_kept_file_that_was_edited_by_hand_cannot_make_a_candidate_refuse() {
     let (subject, board) =
         with_board("limits: [{name: live, by: ip, bucket: 9/s, candidate: {bucket: 5/s}}]");
-    let mut saved = Saved { everything: Switch::Policy, ..Saved::default() };
+    let mut saved = SavedOverrides { everything: Switch::Policy, ..SavedOverrides::default() };
     saved.limits.insert("live.candidate".into(), Switch::Enforce);
     saved.limits.insert("gone".into(), Switch::Policy);
     board.restore(saved);

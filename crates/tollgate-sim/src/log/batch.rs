@@ -11,7 +11,7 @@ use crate::entry::Slot;
 
 /// Full at so many requests, or so much text, whichever comes first: small enough to be in a near cache still when it
 /// is looked at on the other side.
-const FULL: (usize, usize) = (1_024, 256 << 10);
+const MAX_BATCH: (usize, usize) = (1_024, 256 << 10);
 
 /// Where a text ends, and what it is.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +55,7 @@ impl Batch {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.records.len() >= FULL.0 || self.text.len() >= FULL.1
+        self.records.len() >= MAX_BATCH.0 || self.text.len() >= MAX_BATCH.1
     }
 
     pub(super) fn named(&self) -> u64 {

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use super::batch::Batch;
 use super::fields::Fields;
-use super::row::{Row, Wanted};
+use super::row::{FieldName, Row};
 use super::time::Times;
 
 /// What may stand between two columns.
@@ -16,7 +16,7 @@ const DELIMITERS: [u8; 3] = [b',', b';', b'\t'];
 pub(super) struct Csv {
     delimiter: u8,
     /// For each column what it is wanted as.
-    columns: Vec<Vec<Wanted>>,
+    columns: Vec<Vec<FieldName>>,
     row: Row,
     has_header: bool,
 }
@@ -74,7 +74,7 @@ impl Csv {
                 continue;
             };
             // No row has more bytes than a line may have.
-            if index < super::lines::LONGEST {
+            if index < super::lines::MAX_LINE_BYTES {
                 columns.resize(columns.len().max(index + 1), Vec::new());
                 columns[index].push(wanted);
             }

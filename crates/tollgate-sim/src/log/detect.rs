@@ -7,12 +7,12 @@ use super::csv::{Csv, HeaderError};
 use super::fields::{Field, Fields};
 use super::json::Json;
 use super::lines::Lines;
-use super::reading::{Format, Reading};
+use super::options::{Format, ReadOptions};
 use super::time::Times;
 use super::{combined, text};
 
 /// Lines looked at before a log is given up as none.
-const LOOKED_AT: usize = 1_000;
+const MAX_PROBED_LINES: usize = 1_000;
 
 /// Reads lines of one format.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(super) enum Parser {
 
 impl Parser {
     /// For lines that begin like these. `None`: there are no lines.
-    pub(super) fn find(lines: &Lines, reading: &Reading, times: &mut Times) -> io::Result<Option<Self>> {
+    pub(super) fn find(lines: &Lines, reading: &ReadOptions, times: &mut Times) -> io::Result<Option<Self>> {
         let Some(first) = lines.ahead().next() else { return Ok(None) };
         let fields = &reading.fields;
         let parser = match reading.format {
@@ -46,7 +46,7 @@ impl Parser {
     fn look(lines: &Lines, first: &[u8], fields: &Fields, times: &mut Times) -> io::Result<Self> {
         let mut json = Json::new(fields);
         let (mut batch, mut object) = (Batch::default(), None);
-        for line in lines.ahead().take(LOOKED_AT) {
+        for line in lines.ahead().take(MAX_PROBED_LINES) {
             batch.clear();
             if combined::read(line, times, &mut batch) {
                 return Ok(Self::Combined);

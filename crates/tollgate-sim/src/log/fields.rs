@@ -66,7 +66,7 @@ impl FromStr for Field {
 }
 
 /// Deeper than any log is nested.
-const DEEPEST: usize = 8;
+const MAX_DEPTH: usize = 8;
 
 /// What is wrong with a `--field`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl fmt::Display for FieldError {
                 "`--field {what}=…`: a request has time, ip, request, method, path, query, host, user, api_key, \
                  tenant, plan, cost, status and header:NAME"
             ),
-            Self::TooDeep(name) => write!(f, "`{name}` is nested more than {DEEPEST} deep"),
+            Self::TooDeep(name) => write!(f, "`{name}` is nested more than {MAX_DEPTH} deep"),
         }
     }
 }
@@ -122,7 +122,7 @@ impl Fields {
                 return Err(FieldError::NoPair(written.to_owned()));
             };
             let field = what.parse().map_err(|()| FieldError::Unknown(what.to_owned()))?;
-            if name.matches('.').count() >= DEEPEST {
+            if name.matches('.').count() >= MAX_DEPTH {
                 return Err(FieldError::TooDeep(name.to_owned()));
             }
             chosen.push((field, name.to_owned()));
@@ -178,7 +178,7 @@ mod tests {
         for (what, names) in KNOWN {
             assert!(what.parse::<Field>().is_ok(), "{what}");
             assert!(names.iter().all(|it| *it == it.to_ascii_lowercase()), "{what}");
-            assert!(names.iter().all(|it| it.matches('.').count() < DEEPEST), "{what}");
+            assert!(names.iter().all(|it| it.matches('.').count() < MAX_DEPTH), "{what}");
         }
     }
 

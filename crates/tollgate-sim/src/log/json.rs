@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::batch::Batch;
 use super::fields::{Field, Fields};
-use super::row::{Row, Wanted};
+use super::row::{FieldName, Row};
 use super::text;
 use super::time::Times;
 
@@ -20,7 +20,7 @@ use super::time::Times;
 #[derive(Debug)]
 pub(super) struct Json {
     tree: Node,
-    wanted: Vec<Wanted>,
+    wanted: Vec<FieldName>,
     row: Row,
     time_suffices: bool,
 }
@@ -80,7 +80,7 @@ impl Json {
 /// An object, put into a row as far as it is wanted.
 struct Object<'a> {
     node: &'a Node,
-    wanted: &'a [Wanted],
+    wanted: &'a [FieldName],
     row: &'a mut Row,
 }
 

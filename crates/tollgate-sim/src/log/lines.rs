@@ -10,14 +10,14 @@ use super::csv;
 use super::source::Source;
 
 /// No server writes longer ones.
-pub(super) const LONGEST: usize = 1 << 20;
+pub(super) const MAX_LINE_BYTES: usize = 1 << 20;
 
 /// Rows of CSV that go on in the next line may be this long. What opens a quote and does not close it within, means it
 /// as it stands.
-const LONGEST_ROW: usize = 64 << 10;
+const MAX_ROW_BYTES: usize = 64 << 10;
 
 /// How much is read before anybody looks.
-const BLOCK: usize = 256 << 10;
+const BLOCK_BYTES: usize = 256 << 10;
 
 /// One line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,10 +42,10 @@ pub(super) struct Lines {
 impl Lines {
     /// Reads the first block.
     pub(super) fn new(source: Source) -> io::Result<Self> {
-        let buffer = vec![0; BLOCK];
+        let buffer = vec![0; BLOCK_BYTES];
         let (start, end) = (0, 0);
         let mut lines = Self { source, buffer, start, end, is_over: false, number: 0, delimiter: None };
-        while !lines.is_over && lines.end - lines.start < BLOCK {
+        while !lines.is_over && lines.end - lines.start < BLOCK_BYTES {
             lines.fill()?;
             lines.skip_nuls();
         }
@@ -84,7 +84,7 @@ impl Lines {
     pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         loop {
             let Some((start, end)) = self.cut()? else { return Ok(None) };
-            if end - start > LONGEST {
+            if end - start > MAX_LINE_BYTES {
                 return Ok(Some(Line::TooLong));
             }
             if !trimmed(&self.buffer[start..end]).is_empty() {
@@ -117,7 +117,7 @@ impl Lines {
                 return Ok(Some((start, start + end)));
             }
             seen = bytes.len();
-            if seen > LONGEST {
+            if seen > MAX_LINE_BYTES {
                 self.drop_line()?;
                 return Ok(Some((0, usize::MAX)));
             }
@@ -138,10 +138,10 @@ impl Lines {
     fn row(&self, newline: usize) -> Row {
         let Some(delimiter) = self.delimiter else { return Row::Ends(newline) };
         let bytes = &self.buffer[self.start..self.end];
-        let bytes = &bytes[..bytes.len().min(LONGEST_ROW)];
+        let bytes = &bytes[..bytes.len().min(MAX_ROW_BYTES)];
         match csv::row_end(bytes, delimiter) {
             Some(end) => Row::Ends(end),
-            None if bytes.len() < LONGEST_ROW && !self.is_over => Row::NeedsMore,
+            None if bytes.len() < MAX_ROW_BYTES && !self.is_over => Row::NeedsMore,
             None => Row::Ends(newline),
         }
     }

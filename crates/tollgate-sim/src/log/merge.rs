@@ -4,18 +4,18 @@ use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
+use super::options::{Input, ReadOptions};
 use super::reader::{self, Belt, Parcel};
-use super::reading::{Input, Reading};
 use super::sorter::Sorter;
-use super::{Requests, Skipped, Tally};
+use super::{Requests, SkippedLine, Tally};
 use crate::Entry;
 
 /// Batches that may wait between the thread that reads and the one that asks.
-const AHEAD: usize = 4;
+const MAX_BATCHES_AHEAD: usize = 4;
 
 /// One input: what its thread has sent, put in order.
 #[derive(Debug)]
-struct Lane {
+struct InputQueue {
     parcels: Receiver<io::Result<Parcel>>,
     spare: Sender<super::batch::Batch>,
     sorter: Sorter,
@@ -27,13 +27,13 @@ struct Lane {
 /// ```
 /// use tollgate::Request;
 /// use tollgate_sim::Entry;
-/// use tollgate_sim::log::{Input, Log, Reading, Requests};
+/// use tollgate_sim::log::{Input, Log, ReadOptions, Requests};
 ///
 /// let one = r#"203.0.113.9 - - [17/May/2015:10:05:03 +0000] "GET /late HTTP/1.1" 200 5"#;
 /// let two = r#"{"ts": 1431857102.5, "ip": "2001:db8::1", "method": "GET", "path": "/early"}"#;
 /// let inputs = vec![Input::new("one.log", one.as_bytes()), Input::new("two.log", two.as_bytes())];
 ///
-/// let mut log = Log::open(inputs, &Reading::default())?;
+/// let mut log = Log::open(inputs, &ReadOptions::default())?;
 /// let mut entry = Entry::default();
 /// assert!(log.next(&mut entry)?);
 /// assert_eq!((entry.path(), entry.at), ("/early", 1_431_857_102_500_000));
@@ -46,30 +46,30 @@ struct Lane {
 #[derive(Debug)]
 pub struct Log {
     /// Those that are not over, in the order they were given.
-    lanes: Vec<Lane>,
+    inputs: Vec<InputQueue>,
     tally: Tally,
-    first_skipped: Option<Skipped>,
+    first_skipped: Option<SkippedLine>,
 }
 
 impl Log {
     /// Starts to read. What is wrong with an input is told by [`Requests::next`].
-    pub fn open(inputs: Vec<Input>, reading: &Reading) -> io::Result<Self> {
+    pub fn open(inputs: Vec<Input>, reading: &ReadOptions) -> io::Result<Self> {
         let most = reading.held_back(inputs.len());
-        let lanes = inputs
+        let inputs = inputs
             .into_iter()
-            .map(|input| Lane::start(input, reading.clone(), most))
+            .map(|input| InputQueue::start(input, reading.clone(), most))
             .collect::<io::Result<_>>()?;
-        Ok(Self { lanes, tally: Tally::default(), first_skipped: None })
+        Ok(Self { inputs, tally: Tally::default(), first_skipped: None })
     }
 
-    /// Sees to it that what each lane has at its head is what it should be.
+    /// Sees to it that what each input has at its head is what it should be.
     fn fill(&mut self) -> io::Result<()> {
         let mut has_ended = false;
-        for lane in &mut self.lanes {
-            while !lane.is_over && !lane.sorter.is_full() {
+        for input in &mut self.inputs {
+            while !input.is_over && !input.sorter.is_full() {
                 // The thread has gone: everything was sent.
-                let Ok(parcel) = lane.parcels.recv() else {
-                    lane.is_over = true;
+                let Ok(parcel) = input.parcels.recv() else {
+                    input.is_over = true;
                     continue;
                 };
                 let parcel = parcel?;
@@ -81,15 +81,15 @@ impl Log {
                     self.first_skipped = parcel.first_skipped;
                 }
                 if parcel.batch.len() > 0 {
-                    let late = lane.sorter.late();
-                    lane.sorter.push(parcel.batch);
-                    self.tally.late += lane.sorter.late() - late;
+                    let late = input.sorter.late();
+                    input.sorter.push(parcel.batch);
+                    self.tally.late += input.sorter.late() - late;
                 }
             }
-            has_ended |= lane.sorter.head().is_none();
+            has_ended |= input.sorter.head().is_none();
         }
         if has_ended {
-            self.lanes.retain(|lane| lane.sorter.head().is_some());
+            self.inputs.retain(|input| input.sorter.head().is_some());
         }
         Ok(())
     }
@@ -98,18 +98,18 @@ impl Log {
 impl Requests for Log {
     fn next(&mut self, entry: &mut Entry) -> io::Result<bool> {
         if let Err(error) = self.fill() {
-            self.lanes.clear();
+            self.inputs.clear();
             return Err(error);
         }
         // The first of those with the earliest: `min_by_key` takes it.
-        let Some(lane) = self.lanes.iter_mut().min_by_key(|lane| lane.sorter.head()) else {
+        let Some(input) = self.inputs.iter_mut().min_by_key(|input| input.sorter.head()) else {
             return Ok(false);
         };
-        let is_there = lane.sorter.pop(entry);
-        while let Some(mut batch) = lane.sorter.done() {
+        let is_there = input.sorter.pop(entry);
+        while let Some(mut batch) = input.sorter.done() {
             batch.clear();
             // If the thread has gone, nobody needs it.
-            let _ = lane.spare.send(batch);
+            let _ = input.spare.send(batch);
         }
         Ok(is_there)
     }
@@ -118,14 +118,14 @@ impl Requests for Log {
         self.tally
     }
 
-    fn first_skipped(&self) -> Option<&Skipped> {
+    fn first_skipped(&self) -> Option<&SkippedLine> {
         self.first_skipped.as_ref()
     }
 }
 
-impl Lane {
-    fn start(input: Input, reading: Reading, most: usize) -> io::Result<Self> {
-        let (sender, parcels) = mpsc::sync_channel(AHEAD);
+impl InputQueue {
+    fn start(input: Input, reading: ReadOptions, most: usize) -> io::Result<Self> {
+        let (sender, parcels) = mpsc::sync_channel(MAX_BATCHES_AHEAD);
         let (spare, returned) = mpsc::channel();
         let belt = Belt { parcels: sender, spare: returned };
         let thread = thread::Builder::new().name("log".to_owned());

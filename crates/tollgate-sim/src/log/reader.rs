@@ -6,10 +6,10 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use super::batch::Batch;
 use super::detect::Parser;
 use super::lines::{Line, Lines};
-use super::reading::{Input, Reading};
+use super::options::{Input, ReadOptions};
 use super::source::Source;
 use super::time::Times;
-use super::{Skipped, text};
+use super::{SkippedLine, text};
 
 /// A batch, and what was read of the input since the one before.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub(super) struct Parcel {
     pub(super) lines: u64,
     pub(super) skipped: u64,
     pub(super) bytes: u64,
-    pub(super) first_skipped: Option<Skipped>,
+    pub(super) first_skipped: Option<SkippedLine>,
 }
 
 /// Where parcels go, and where empty batches come back from.
@@ -28,7 +28,7 @@ pub(super) struct Belt {
 }
 
 /// Reads an input to its end, or until nobody wants to know.
-pub(super) fn run(input: Input, reading: &Reading, belt: &Belt) {
+pub(super) fn run(input: Input, reading: &ReadOptions, belt: &Belt) {
     let Input { name, reader } = input;
     let mut number = 0;
     if let Err(error) = read(&name, reader, reading, belt, &mut number) {
@@ -43,7 +43,7 @@ pub(super) fn run(input: Input, reading: &Reading, belt: &Belt) {
 fn read(
     name: &str,
     reader: Box<dyn io::Read + Send>,
-    reading: &Reading,
+    reading: &ReadOptions,
     belt: &Belt,
     number: &mut u64,
 ) -> io::Result<()> {
@@ -76,7 +76,7 @@ fn read(
                     Line::Whole(line) => text::sample(line),
                     Line::TooLong => "(longer than 1 MiB)".to_owned(),
                 };
-                parcel.first_skipped = Some(Skipped { input: name.to_owned(), line: 0, text });
+                parcel.first_skipped = Some(SkippedLine { input: name.to_owned(), line: 0, text });
             }
         }
         *number = lines.number();

@@ -9,7 +9,7 @@ use crate::entry::Slot;
 
 /// A name to look for, the field it stands for, and how many names of that field are better.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
+pub(super) struct FieldName {
     pub(super) name: String,
     cell: usize,
     rank: usize,
@@ -33,10 +33,10 @@ pub(super) struct Row {
 
 impl Row {
     /// An empty one, and the names to look for.
-    pub(super) fn new(fields: &Fields) -> (Self, Vec<Wanted>) {
+    pub(super) fn new(fields: &Fields) -> (Self, Vec<FieldName>) {
         let all = fields.all();
         let wanted = all.iter().enumerate().flat_map(|(cell, (_, names))| {
-            names.iter().enumerate().map(move |(rank, name)| Wanted { name: name.clone(), cell, rank })
+            names.iter().enumerate().map(move |(rank, name)| FieldName { name: name.clone(), cell, rank })
         });
         let wanted = wanted.collect();
         let fields: Vec<Field> = all.into_iter().map(|(field, _)| field).collect();
@@ -49,7 +49,7 @@ impl Row {
     }
 
     /// A value under one of the names. What says nothing does not hide what stands under another name.
-    pub(super) fn offer(&mut self, wanted: &Wanted, value: &[u8]) {
+    pub(super) fn offer(&mut self, wanted: &FieldName, value: &[u8]) {
         let value = value.trim_ascii();
         if value.is_empty() || value == b"-" {
             return;
@@ -63,7 +63,7 @@ impl Row {
     }
 
     /// Whether a name stands for the time.
-    pub(super) fn is_time(&self, wanted: &Wanted) -> bool {
+    pub(super) fn is_time(&self, wanted: &FieldName) -> bool {
         self.fields[wanted.cell] == Field::Time
     }
 

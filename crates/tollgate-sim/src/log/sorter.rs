@@ -5,7 +5,7 @@
 //! fronts is next. Both hold only times and places: the requests stay packed in their batches.
 //!
 //! Invariants: what comes out is in the order of times, then of lines, for whatever is at most `most` lines late.
-//! At most `most` requests and one batch, or [`BYTES`] and one batch, are held, and batches of which most requests
+//! At most `most` requests and one batch, or [`MAX_HELD_BYTES`] and one batch, are held, and batches of which most requests
 //! have gone are packed anew, so that a few lines from the far future do not keep everything that came with them.
 
 use std::cmp::Reverse;
@@ -15,21 +15,21 @@ use super::batch::Batch;
 use crate::Entry;
 
 /// However many lines may be held: no more than this much of them.
-const BYTES: usize = 128 << 20;
+const MAX_HELD_BYTES: usize = 128 << 20;
 
 /// Not worth packing anew.
-const SLACK: usize = 8 << 20;
+const MIN_COMPACTION_BYTES: usize = 8 << 20;
 
 /// A request that waits: its time, then its place, by which those of one time are in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Waiting {
+struct QueuedEntry {
     at: u64,
     batch: u64,
     index: u32,
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldEntries {
     batch: Batch,
     left: usize,
     bytes: usize,
@@ -39,9 +39,9 @@ struct Held {
 #[derive(Debug)]
 pub(super) struct Sorter {
     most: usize,
-    queue: VecDeque<Waiting>,
-    strays: BinaryHeap<Reverse<Waiting>>,
-    batches: VecDeque<Held>,
+    queue: VecDeque<QueuedEntry>,
+    strays: BinaryHeap<Reverse<QueuedEntry>>,
+    batches: VecDeque<HeldEntries>,
     /// The number of the first of the batches.
     first: u64,
     /// Memory of all batches, and of what still waits in them.
@@ -73,7 +73,7 @@ impl Sorter {
 
     /// Whether the next can go although more will come.
     pub(super) fn is_full(&self) -> bool {
-        self.len() > self.most || self.waiting_bytes > BYTES
+        self.len() > self.most || self.waiting_bytes > MAX_HELD_BYTES
     }
 
     /// Requests that came too late to be put in order.
@@ -101,18 +101,18 @@ impl Sorter {
                 self.late += 1;
                 at = self.last;
             }
-            self.wait(Waiting { at, batch: number, index: place });
+            self.wait(QueuedEntry { at, batch: number, index: place });
             bytes += batch.bytes(index);
         }
         self.bytes += bytes;
         self.waiting_bytes += bytes;
-        self.batches.push_back(Held { left: batch.len(), bytes, batch });
-        if self.bytes > 2 * self.waiting_bytes + SLACK {
+        self.batches.push_back(HeldEntries { left: batch.len(), bytes, batch });
+        if self.bytes > 2 * self.waiting_bytes + MIN_COMPACTION_BYTES {
             self.pack();
         }
     }
 
-    fn wait(&mut self, waiting: Waiting) {
+    fn wait(&mut self, waiting: QueuedEntry) {
         if self.queue.back().is_none_or(|last| last.at <= waiting.at) {
             self.queue.push_back(waiting);
         } else {
@@ -120,7 +120,7 @@ impl Sorter {
         }
     }
 
-    fn front(&self) -> Option<Waiting> {
+    fn front(&self) -> Option<QueuedEntry> {
         match (self.queue.front(), self.strays.peek()) {
             (Some(first), Some(Reverse(stray))) => Some(*first.min(stray)),
             (first, stray) => first.or(stray.map(|it| &it.0)).copied(),
@@ -162,7 +162,7 @@ impl Sorter {
 
     /// Packs all that waits into new batches, in the order of lines, and lets go of the old ones.
     fn pack(&mut self) {
-        let mut waiting: Vec<Waiting> =
+        let mut waiting: Vec<QueuedEntry> =
             self.queue.drain(..).chain(self.strays.drain().map(|it| it.0)).collect();
         waiting.sort_unstable_by_key(|it| (it.batch, it.index));
         let old = std::mem::take(&mut self.batches);
@@ -176,7 +176,7 @@ impl Sorter {
             };
             let place = u32::try_from(batch.len()).unwrap_or(u32::MAX);
             batch.copy(&held.batch, it.index as usize);
-            self.wait(Waiting { at: it.at, batch: self.first + self.batches.len() as u64, index: place });
+            self.wait(QueuedEntry { at: it.at, batch: self.first + self.batches.len() as u64, index: place });
             if batch.is_full() {
                 self.hold(std::mem::take(&mut batch));
             }
@@ -189,7 +189,7 @@ impl Sorter {
     fn hold(&mut self, batch: Batch) {
         let bytes = (0..batch.len()).map(|index| batch.bytes(index)).sum();
         self.bytes += bytes;
-        self.batches.push_back(Held { left: batch.len(), bytes, batch });
+        self.batches.push_back(HeldEntries { left: batch.len(), bytes, batch });
     }
 }
 
@@ -218,7 +218,11 @@ mod tests {
         for chunk in lines.chunks(size) {
             sorter.push(batch(chunk));
             assert!(sorter.len() <= most + size);
-            assert!(sorter.bytes <= 2 * sorter.waiting_bytes + SLACK + (1 << 20), "{} held", sorter.bytes);
+            assert!(
+                sorter.bytes <= 2 * sorter.waiting_bytes + MIN_COMPACTION_BYTES + (1 << 20),
+                "{} held",
+                sorter.bytes
+            );
             while sorter.is_full() && sorter.pop(&mut entry) {
                 out.push((entry.at, entry.path().to_owned()));
             }

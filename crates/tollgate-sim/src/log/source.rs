@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How much is asked of the system at once.
-const BLOCK: usize = 128 << 10;
+const BLOCK_BYTES: usize = 128 << 10;
 
 /// What bytes are, by how they begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Packing {
+pub(super) enum Compression {
     Plain,
     Gzip,
     Zstd,
@@ -18,7 +18,7 @@ pub(super) enum Packing {
 /// The unpacked bytes of an input.
 pub(super) struct Source {
     bytes: Box<dyn Read>,
-    packing: Packing,
+    packing: Compression,
     read: Arc<AtomicU64>,
 }
 
@@ -26,15 +26,15 @@ impl Source {
     /// Looks at how an input begins. The error of what cannot be unpacked says with which program it can.
     pub(super) fn open(input: Box<dyn Read + Send>) -> io::Result<Self> {
         let read = Arc::new(AtomicU64::new(0));
-        let mut input = Counted { input, read: Arc::clone(&read) };
+        let mut input = CountingReader { input, read: Arc::clone(&read) };
         let mut start = Vec::new();
         input.by_ref().take(6).read_to_end(&mut start)?;
-        let packing = Packing::of(&start)?;
-        let whole = BufReader::with_capacity(BLOCK, Cursor::new(start).chain(input));
+        let packing = Compression::of(&start)?;
+        let whole = BufReader::with_capacity(BLOCK_BYTES, Cursor::new(start).chain(input));
         let bytes: Box<dyn Read> = match packing {
-            Packing::Plain => Box::new(whole),
-            Packing::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(whole)),
-            Packing::Zstd => {
+            Compression::Plain => Box::new(whole),
+            Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(whole)),
+            Compression::Zstd => {
                 let mut decoder = zstd::stream::read::Decoder::with_buffer(whole)?;
                 // As far back as `zstd --long=31` refers.
                 decoder.window_log_max(31)?;
@@ -52,9 +52,9 @@ impl Source {
     /// What went wrong, for whoever should do something about it.
     fn explained(&self, error: &io::Error) -> io::Error {
         let kind = match self.packing {
-            Packing::Plain => return io::Error::new(error.kind(), format!("cannot be read: {error}")),
-            Packing::Gzip => "gzip",
-            Packing::Zstd => "zstd",
+            Compression::Plain => return io::Error::new(error.kind(), format!("cannot be read: {error}")),
+            Compression::Gzip => "gzip",
+            Compression::Zstd => "zstd",
         };
         let text = if error.kind() == io::ErrorKind::UnexpectedEof {
             format!("ends in the middle of its {kind} data: is it still being written, or was it cut off?")
@@ -77,7 +77,7 @@ impl Read for Source {
     }
 }
 
-impl Packing {
+impl Compression {
     fn of(start: &[u8]) -> io::Result<Self> {
         let other = match start {
             [0x1f, 0x8b, ..] => return Ok(Self::Gzip),
@@ -98,12 +98,12 @@ impl Packing {
 }
 
 /// Counts what is read.
-struct Counted {
+struct CountingReader {
     input: Box<dyn Read + Send>,
     read: Arc<AtomicU64>,
 }
 
-impl Read for Counted {
+impl Read for CountingReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.input.read(buffer)?;
         self.read.fetch_add(count as u64, Ordering::Relaxed);

@@ -10,7 +10,7 @@ use std::io;
 
 use tollgate::Request as _;
 
-use super::{Input, Log, Reading, Requests, Skipped, Tally};
+use super::{Input, Log, ReadOptions, Requests, SkippedLine, Tally};
 use crate::Entry;
 
 /// What came of a log.
@@ -18,10 +18,10 @@ use crate::Entry;
 struct Read {
     entries: Vec<Entry>,
     tally: Tally,
-    skipped: Option<Skipped>,
+    skipped: Option<SkippedLine>,
 }
 
-fn read(inputs: Vec<Input>, reading: &Reading) -> io::Result<Read> {
+fn read(inputs: Vec<Input>, reading: &ReadOptions) -> io::Result<Read> {
     let mut log = Log::open(inputs, reading)?;
     let (mut entries, mut entry) = (Vec::new(), Entry::default());
     while log.next(&mut entry)? {

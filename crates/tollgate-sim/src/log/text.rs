@@ -60,18 +60,18 @@ fn hex(high: u8, low: u8) -> Option<u8> {
 
 /// How a line begins, for a message: printable, and not too much of it.
 pub(super) fn sample(line: &[u8]) -> String {
-    const MOST: usize = 120;
-    let start = &line[..line.len().min(4 * MOST)];
+    const MAX_SAMPLE_CHARS: usize = 120;
+    let start = &line[..line.len().min(4 * MAX_SAMPLE_CHARS)];
     let text = String::from_utf8_lossy(start);
-    let mut shown = String::with_capacity(MOST);
-    for char in text.chars().take(MOST) {
+    let mut shown = String::with_capacity(MAX_SAMPLE_CHARS);
+    for char in text.chars().take(MAX_SAMPLE_CHARS) {
         match char {
             // These break nothing, and half a log consists of them.
             '"' | '\'' | '\\' => shown.push(char),
             _ => shown.extend(char.escape_debug()),
         }
     }
-    if text.chars().nth(MOST).is_some() {
+    if text.chars().nth(MAX_SAMPLE_CHARS).is_some() {
         shown.push('…');
     }
     shown

@@ -10,7 +10,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 /// Later than any log, and far from where a store's clock ends: the year 2100.
-const LATEST: u64 = 4_102_444_800_000_000;
+const MAX_TIME_US: u64 = 4_102_444_800_000_000;
 
 /// Reads times; remembers the last day, since the next line is nearly always of the same.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ impl Times {
             [_, _, _, _, b'-' | b'/', ..] => self.year_first(text)?,
             _ => since_1970(text)?,
         };
-        (micros <= LATEST).then_some(micros)
+        (micros <= MAX_TIME_US).then_some(micros)
     }
 
     /// `17/May/2015:10:05:03 +0000`.

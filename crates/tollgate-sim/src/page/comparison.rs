@@ -2,8 +2,8 @@
 
 use super::sheet::{Figure, Sheet};
 use super::{headline, limits, picture};
-use crate::foreign::shown;
-use crate::replay::{Comparison, Moved, PolicyReport, Report};
+use crate::replay::{ChangedRequests, Comparison, PolicyReport, Report};
+use crate::sanitize::shown;
 
 /// All policies in one table; none if there is only one.
 pub(super) fn table(sheet: &mut Sheet, report: &Report) {
@@ -79,7 +79,7 @@ pub(super) fn panel(sheet: &mut Sheet, it: &Comparison, first: &PolicyReport, pr
     limits::panels(sheet, &it.policy, prefix);
 }
 
-fn moved(sheet: &mut Sheet, list: &[Moved], path: &str, (title, column): (&str, &str)) {
+fn moved(sheet: &mut Sheet, list: &[ChangedRequests], path: &str, (title, column): (&str, &str)) {
     if list.is_empty() {
         return;
     }

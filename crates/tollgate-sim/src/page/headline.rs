@@ -107,7 +107,7 @@ fn notes(sheet: &mut Sheet, report: &Report) {
     sheet.raw("<section class=\"notices\" aria-label=\"Before you believe the numbers\">\n");
     for note in &report.notes {
         sheet.raw("<p class=\"notice warn\">");
-        sheet.text(&crate::foreign::shown(note, 1000));
+        sheet.text(&crate::sanitize::shown(note, 1000));
         sheet.raw("</p>\n");
     }
     sheet.raw("</section>\n");

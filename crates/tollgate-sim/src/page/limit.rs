@@ -127,7 +127,7 @@ fn differs(sheet: &mut Sheet, it: &Disagreement, path: &str, words: &str) {
 fn suggestion(sheet: &mut Sheet, it: &Suggestion, curve: Option<&Curve>, limit: &str) {
     let path = format!("{limit}.suggestion");
     sheet.raw("<h3>Suggested</h3>\n<div class=\"notice ok\"><p>For ");
-    sheet.text(&crate::foreign::shown(&it.asked, 200));
+    sheet.text(&crate::sanitize::shown(&it.asked, 200));
     if it.proposals.is_empty() {
         sheet.raw(": nothing that was tried does it.</p></div>\n");
         return;

@@ -5,7 +5,7 @@ use super::sheet::{Figure, Sheet};
 use crate::replay::{LimitReport, PolicyReport};
 
 /// More limits than this are not all shown one by one: the worst are.
-const MOST_PANELS: usize = 60;
+const MAX_PANELS: usize = 60;
 
 /// Where on the page a limit is told about.
 fn anchor(prefix: &str, index: usize) -> String {
@@ -77,9 +77,9 @@ pub(super) fn panels(sheet: &mut Sheet, policy: &PolicyReport, prefix: &str) {
 /// In file order.
 fn chosen(limits: &[LimitReport]) -> Vec<usize> {
     let mut asked: Vec<_> = (0..limits.len()).filter(|it| limits[*it].checked > 0).collect();
-    if asked.len() > MOST_PANELS {
+    if asked.len() > MAX_PANELS {
         asked.sort_by_key(|it| std::cmp::Reverse(limits[*it].refused));
-        asked.truncate(MOST_PANELS);
+        asked.truncate(MAX_PANELS);
         asked.sort_unstable();
     }
     asked
@@ -88,7 +88,7 @@ fn chosen(limits: &[LimitReport]) -> Vec<usize> {
 fn mode(sheet: &mut Sheet, limit: &LimitReport) {
     if limit.mode != "enforce" && !limit.mode.is_empty() {
         sheet.raw(" <span class=\"mode\" data-mode=\"");
-        let word = crate::foreign::shown(&limit.mode, 20);
+        let word = crate::sanitize::shown(&limit.mode, 20);
         sheet.text(&word);
         sheet.raw("\">");
         sheet.text(&word);

@@ -3,12 +3,12 @@
 use std::fmt::Write;
 
 use super::sheet::{Figure, Sheet};
-use crate::foreign::markup;
 use crate::plot::cells::Shade;
 use crate::plot::{Axis, Chart, Mark, Numbers, Role, Series, Strip, number};
 use crate::replay::{Curve, CurvePoint, Heat};
+use crate::sanitize::markup;
 
-const HIGH: f64 = 100.0;
+const HEIGHT: f64 = 100.0;
 
 #[allow(clippy::cast_precision_loss, reason = "for a picture")]
 fn strip_of(heat: &Heat, label: &str) -> Strip {
@@ -39,7 +39,7 @@ pub(super) fn traffic(sheet: &mut Sheet, heat: &Heat, path: &str) {
         for (index, (asked, refused)) in strip.cells.iter().enumerate() {
             let (below, above) = from(*asked, *refused);
             if above > 0 {
-                let (top, high) = (HIGH - part(below + above, most), part(above, most));
+                let (top, high) = (HEIGHT - part(below + above, most), part(above, most));
                 let _ = write!(
                     shapes,
                     "<rect x=\"{index}\" y=\"{top:.2}\" width=\".92\" height=\"{high:.2}\"><title>{}</title></rect>",
@@ -58,7 +58,7 @@ pub(super) fn traffic(sheet: &mut Sheet, heat: &Heat, path: &str) {
 
 #[allow(clippy::cast_precision_loss, reason = "for a picture")]
 fn part(value: u64, most: u64) -> f64 {
-    if most == 0 { 0.0 } else { (value as f64 / most as f64).clamp(0.0, 1.0) * HIGH }
+    if most == 0 { 0.0 } else { (value as f64 / most as f64).clamp(0.0, 1.0) * HEIGHT }
 }
 
 /// When a limit refused: darker where more was.

@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use crate::foreign::{markup, shown};
 use crate::plot::number;
+use crate::sanitize::{markup, shown};
 
 /// Characters of a name from outside that are shown, and that who points at it is told.
-const SHOWN: usize = 64;
-const TOLD: usize = 400;
+const MAX_SHOWN_CHARS: usize = 64;
+const MAX_TITLE_CHARS: usize = 400;
 
 /// A number, and where it stands in the JSON.
 #[derive(Clone, Debug)]
@@ -49,10 +49,10 @@ impl Sheet {
 
     /// A name from outside: cut, spelt out, and kept from turning its neighbours around.
     pub(super) fn foreign(&mut self, text: &str) {
-        let short = shown(text, SHOWN);
+        let short = shown(text, MAX_SHOWN_CHARS);
         let _ = write!(self.out, "<bdi class=\"foreign\"");
         if short != text {
-            let _ = write!(self.out, " title=\"{}\"", markup(&shown(text, TOLD)));
+            let _ = write!(self.out, " title=\"{}\"", markup(&shown(text, MAX_TITLE_CHARS)));
         }
         let _ = write!(self.out, ">{}</bdi>", markup(if short.is_empty() { "–" } else { &short }));
     }

@@ -79,8 +79,12 @@ fn report() -> Report {
         heat: heat(refused),
         ..PolicyReport::default()
     };
-    let moved =
-        |name: &str| Moved { name: name.to_owned(), newly_refused: 60, newly_admitted: 13, estimated: false };
+    let moved = |name: &str| ChangedRequests {
+        name: name.to_owned(),
+        newly_refused: 60,
+        newly_admitted: 13,
+        estimated: false,
+    };
     Report {
         policy: policy("policy.yaml", 345),
         skipped_lines: 7,
@@ -157,7 +161,7 @@ fn what_strangers_sent_is_text_and_short() {
         "x".repeat(10_000)
     );
     let mut report = report();
-    let moved = Moved { name: hostile.clone(), ..Moved::default() };
+    let moved = ChangedRequests { name: hostile.clone(), ..ChangedRequests::default() };
     report.policy.policy.clone_from(&hostile);
     report.notes.push(hostile.clone());
     report.from = Some(hostile.clone());

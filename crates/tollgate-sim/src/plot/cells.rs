@@ -2,11 +2,11 @@
 
 use super::ink::Ink;
 use super::scale::{Ends, Scale};
-use super::scene::{Anchor, Area, LONGEST, Scene, Shape, width_of};
+use super::scene::{Anchor, Area, MAX_LABEL_COLUMNS, Scene, Shape, width_of};
 use super::{Axis, Numbers, Role, Strip, number};
-use crate::foreign;
+use crate::sanitize;
 
-const HIGH: f64 = 30.0;
+const HEIGHT: f64 = 30.0;
 
 /// How dark a cell is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,7 +91,7 @@ impl Strip {
     pub(super) fn scene(&self, width: f64) -> Scene {
         let mut shapes = Vec::new();
         let mut top = 0.0;
-        let label = foreign::shown(&self.label, LONGEST);
+        let label = sanitize::shown(&self.label, MAX_LABEL_COLUMNS);
         let words = |at, text: &str, ink, anchor, is_bold| Shape::Words {
             at,
             text: text.to_owned(),
@@ -103,7 +103,7 @@ impl Strip {
             shapes.push(words((0.0, 12.0), &label, Ink::Text, Anchor::Start, true));
             top = 20.0;
         }
-        let base = vec![(0.0, top + HIGH + 1.0), (width, top + HIGH + 1.0)];
+        let base = vec![(0.0, top + HEIGHT + 1.0), (width, top + HEIGHT + 1.0)];
         shapes.push(Shape::Line { points: base, ink: Ink::Grid, thick: 1.0, is_dashed: false });
         let most = self.most();
         let mut shades: Vec<_> = self.cells.iter().map(|it| Shade::of(*it, most)).collect();
@@ -118,11 +118,11 @@ impl Strip {
         for tick in self.scale((width / 90.0) as usize).ticks {
             let half = width_of(&tick.text, false) / 2.0;
             let middle = (tick.place * width).clamp(half, (width - half).max(half));
-            shapes.push(words((middle, top + HIGH + 16.0), &tick.text, Ink::Soft, Anchor::Middle, false));
+            shapes.push(words((middle, top + HEIGHT + 16.0), &tick.text, Ink::Soft, Anchor::Middle, false));
         }
         let refused = self.cells.iter().fold(0_u64, |sum, it| sum.saturating_add(it.1));
         let said = format!("{label}: {} refused", number::count(refused));
-        Scene { width, height: top + HIGH + 22.0, words: said, shapes }
+        Scene { width, height: top + HEIGHT + 22.0, words: said, shapes }
     }
 
     #[allow(clippy::cast_precision_loss, reason = "a few hundred cells")]
@@ -131,7 +131,7 @@ impl Strip {
         let gap = (wide * 0.12).min(1.0);
         let area = |(cell, _): (usize, &(u64, u64))| Area {
             corner: (cell as f64 * wide, top),
-            size: (wide - gap, HIGH),
+            size: (wide - gap, HEIGHT),
             hint: (self.cells.len() <= 400 && shade != Shade::Calm).then(|| self.hint(cell)),
         };
         self.cells.iter().enumerate().filter(|(_, it)| Shade::of(**it, most) == shade).map(area).collect()

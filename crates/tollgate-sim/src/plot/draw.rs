@@ -1,14 +1,14 @@
 //! A chart as a scene: where its words, axes, lines and bars stand.
 
-use super::frame::{Frame, Placed, PlacedPoint};
+use super::frame::{Frame, PlacedPoint, PlacedSeries};
 use super::ink::Ink;
-use super::scene::{Anchor, Area, Dot, LONGEST, Point, Scene, Shape, width_of};
+use super::scene::{Anchor, Area, Dot, MAX_LABEL_COLUMNS, Point, Scene, Shape, width_of};
 use super::{Chart, Mark};
-use crate::foreign;
+use crate::sanitize;
 
 /// More shapes than this have no hints of their own: nobody can point at them.
-const MOST_HINTS: usize = 240;
-const ROW: f64 = 17.0;
+const MAX_HINTS: usize = 240;
+const ROW_HEIGHT: f64 = 17.0;
 
 /// The rectangle in which values are drawn.
 #[derive(Clone, Copy)]
@@ -43,7 +43,7 @@ pub(super) fn scene(chart: &Chart, (width, height): Point) -> Scene {
     if !chart.title.is_empty() {
         shapes.push(words(
             (0.0, 13.0),
-            &foreign::shown(&chart.title, LONGEST),
+            &sanitize::shown(&chart.title, MAX_LABEL_COLUMNS),
             Ink::Text,
             Anchor::Start,
             true,
@@ -54,20 +54,20 @@ pub(super) fn scene(chart: &Chart, (width, height): Point) -> Scene {
     if chart.y.label.is_empty() {
         top += 8.0;
     } else {
-        let label = foreign::shown(&chart.y.label, LONGEST);
+        let label = sanitize::shown(&chart.y.label, MAX_LABEL_COLUMNS);
         shapes.push(words((0.0, top + 11.0), &label, Ink::Soft, Anchor::Start, false));
-        top += ROW + 3.0;
+        top += ROW_HEIGHT + 3.0;
     }
     let numbers = frame.y.ticks.iter().map(|it| width_of(&it.text, false)).fold(0.0, f64::max);
-    let below = if chart.x.label.is_empty() { 20.0 } else { 20.0 + ROW };
+    let below = if chart.x.label.is_empty() { 20.0 } else { 20.0 + ROW_HEIGHT };
     if frame.moments.iter().any(|it| !it.1.is_empty()) {
-        top += ROW;
+        top += ROW_HEIGHT;
     }
     let beside = frame.levels.iter().map(|it| width_of(&it.1, false)).fold(4.0, f64::max).min(width / 3.0);
     let room = Room { left: numbers + 8.0, right: width - beside - 6.0, top, bottom: height - below };
     axes(&frame, room, width, &mut shapes);
     if !chart.x.label.is_empty() {
-        let label = foreign::shown(&chart.x.label, LONGEST);
+        let label = sanitize::shown(&chart.x.label, MAX_LABEL_COLUMNS);
         shapes.push(words((room.right, height - 4.0), &label, Ink::Soft, Anchor::End, false));
     }
     moments(&frame, room, &mut shapes);
@@ -93,7 +93,7 @@ fn legend(frame: &Frame, top: f64, width: f64, shapes: &mut Vec<Shape>) -> f64 {
     for series in &named {
         let wide = 22.0 + width_of(&series.name, false) + 14.0;
         if x > 0.0 && x + wide > width {
-            (x, y) = (0.0, y + ROW);
+            (x, y) = (0.0, y + ROW_HEIGHT);
         }
         shapes.push(match series.mark {
             Mark::Line | Mark::Steps => Shape::Line {
@@ -113,7 +113,7 @@ fn legend(frame: &Frame, top: f64, width: f64, shapes: &mut Vec<Shape>) -> f64 {
         shapes.push(words((x + 22.0, y + 11.0), &series.name, Ink::Soft, Anchor::Start, false));
         x += wide;
     }
-    if named.is_empty() { top } else { y + ROW + 5.0 }
+    if named.is_empty() { top } else { y + ROW_HEIGHT + 5.0 }
 }
 
 fn axes(frame: &Frame, room: Room, width: f64, shapes: &mut Vec<Shape>) {
@@ -163,11 +163,11 @@ fn levels(frame: &Frame, room: Room, shapes: &mut Vec<Shape>) {
     }
 }
 
-fn draw(series: &Placed, frame: &Frame, room: Room, shapes: &mut Vec<Shape>) {
+fn draw(series: &PlacedSeries, frame: &Frame, room: Room, shapes: &mut Vec<Shape>) {
     let at = |point: &PlacedPoint| (room.across(point.x), room.up(point.y));
     let hint = |point: &PlacedPoint| {
         let (x, y) = point.value;
-        (series.points.len() <= MOST_HINTS).then(|| format!("{}: {}", frame.x.read(x), frame.y.read(y)))
+        (series.points.len() <= MAX_HINTS).then(|| format!("{}: {}", frame.x.read(x), frame.y.read(y)))
     };
     match series.mark {
         Mark::Line => {

@@ -3,14 +3,14 @@
 use super::ink::Ink;
 use super::scale::{Ends, Scale};
 use super::{Chart, Mark, Series};
-use crate::foreign;
+use crate::sanitize;
 
 /// A chart measured.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
     pub(super) x: Scale,
     pub(super) y: Scale,
-    pub(super) series: Vec<Placed>,
+    pub(super) series: Vec<PlacedSeries>,
     /// Horizontal lines: their place, and their word.
     pub(super) levels: Vec<(f64, String)>,
     /// Vertical lines, from left to right: their place, and their word.
@@ -19,7 +19,7 @@ pub(super) struct Frame {
 
 /// A series measured.
 #[derive(Clone, Debug)]
-pub(super) struct Placed {
+pub(super) struct PlacedSeries {
     pub(super) name: String,
     pub(super) mark: Mark,
     pub(super) ink: Ink,
@@ -54,8 +54,8 @@ impl Frame {
             .series
             .iter()
             .zip(bars)
-            .map(|(series, bar)| Placed {
-                name: foreign::shown(&series.name, 40),
+            .map(|(series, bar)| PlacedSeries {
+                name: sanitize::shown(&series.name, 40),
                 mark: series.mark,
                 ink: Ink::Role(series.role),
                 points: placed(series, bar, &x, &y),
@@ -64,13 +64,13 @@ impl Frame {
         let levels = chart
             .levels
             .iter()
-            .filter_map(|(at, word)| Some((y.place(*at)?, foreign::shown(word, 40))))
+            .filter_map(|(at, word)| Some((y.place(*at)?, sanitize::shown(word, 40))))
             .collect();
         let mut moments: Vec<_> = chart
             .moments
             .iter()
             .filter(|(at, _)| x.holds(*at))
-            .filter_map(|(at, word)| Some((x.place(*at)?, foreign::shown(word, 40))))
+            .filter_map(|(at, word)| Some((x.place(*at)?, sanitize::shown(word, 40))))
             .collect();
         moments.sort_by(|a, b| a.0.total_cmp(&b.0));
         Self { x, y, series, levels, moments }
@@ -78,7 +78,7 @@ impl Frame {
 
     /// What the chart shows, in words.
     pub(super) fn words(&self, title: &str) -> String {
-        let mut words = foreign::shown(title, super::scene::LONGEST);
+        let mut words = sanitize::shown(title, super::scene::MAX_LABEL_COLUMNS);
         for series in self.series.iter().filter(|it| !it.name.is_empty()) {
             let most = series.points.iter().map(|it| it.value.1).fold(0.0, f64::max);
             if !words.is_empty() {

@@ -16,18 +16,18 @@ use tiny_skia::{
 use super::ink::Ink;
 use super::scene::{Anchor, Point, Scene, Shape};
 
-const FINE: f32 = 2.0;
+const PIXEL_RATIO: f32 = 2.0;
 /// White around the scene, in pixels of the layout.
 const MARGIN: f32 = 14.0;
 
 /// The picture. Empty if there is no memory for it.
 pub(super) fn picture(scene: &Scene) -> Vec<u8> {
-    let size = |length: f64| ((length as f32 + 2.0 * MARGIN) * FINE).ceil() as u32;
+    let size = |length: f64| ((length as f32 + 2.0 * MARGIN) * PIXEL_RATIO).ceil() as u32;
     let Some(mut pixmap) = Pixmap::new(size(scene.width), size(scene.height)) else {
         return Vec::new();
     };
     pixmap.fill(Color::WHITE);
-    let place = Transform::from_translate(MARGIN, MARGIN).post_scale(FINE, FINE);
+    let place = Transform::from_translate(MARGIN, MARGIN).post_scale(PIXEL_RATIO, PIXEL_RATIO);
     for shape in &scene.shapes {
         match shape {
             Shape::Line { points, ink, thick, is_dashed } => {
@@ -119,8 +119,8 @@ fn write(pixmap: &mut Pixmap, at: Point, text: &str, ink: Ink, anchor: Anchor, i
         Anchor::End => length,
     };
     // Letters stand on a line at four fifths of their picture's height.
-    let top = (at.1 as f32 + MARGIN) * FINE - height.val() as f32 * 0.8;
-    let mut left = (at.0 as f32 + MARGIN) * FINE - back;
+    let top = (at.1 as f32 + MARGIN) * PIXEL_RATIO - height.val() as f32 * 0.8;
+    let mut left = (at.0 as f32 + MARGIN) * PIXEL_RATIO - back;
     for char in text.chars() {
         if let Some(glyph) = get_raster(char, weight, height).or_else(|| get_raster('?', weight, height)) {
             for (row, line) in glyph.rows().enumerate() {

@@ -5,7 +5,7 @@
 use super::{Axis, Numbers, moment, number};
 
 /// No value is drawn further out than this: differences and squares of it are still numbers.
-const FAR: f64 = 1e18;
+const MAX_MAGNITUDE: f64 = 1e18;
 
 /// From values to places from 0 to 1.
 #[derive(Clone, Debug)]
@@ -40,12 +40,12 @@ impl Scale {
     /// For `values`, with at most `most` numbers beside it.
     pub(super) fn new(axis: &Axis, values: impl Iterator<Item = f64>, ends: Ends, most: usize) -> Self {
         let most = whole(most.clamp(2, 40));
-        let to = axis.to.filter(|it| it.is_finite()).map(|it| it.clamp(-FAR, FAR));
+        let to = axis.to.filter(|it| it.is_finite()).map(|it| it.clamp(-MAX_MAGNITUDE, MAX_MAGNITUDE));
         let is_logarithmic = axis.numbers == Numbers::Logarithmic;
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values.filter(|it| it.is_finite() && (!is_logarithmic || *it > 0.0)).chain(to) {
-            low = low.min(value.clamp(-FAR, FAR));
-            high = high.max(value.clamp(-FAR, FAR));
+            low = low.min(value.clamp(-MAX_MAGNITUDE, MAX_MAGNITUDE));
+            high = high.max(value.clamp(-MAX_MAGNITUDE, MAX_MAGNITUDE));
         }
         let scale =
             Self { from: 0.0, to: 1.0, is_logarithmic, numbers: axis.numbers, step: 1.0, ticks: Vec::new() };
@@ -154,7 +154,7 @@ impl Scale {
         if value.is_nan() {
             return None;
         }
-        let value = value.clamp(-FAR, FAR);
+        let value = value.clamp(-MAX_MAGNITUDE, MAX_MAGNITUDE);
         let place = if self.is_logarithmic {
             (value.max(self.from) / self.from).ln() / (self.to / self.from).ln()
         } else {

@@ -56,9 +56,9 @@ pub(super) enum Anchor {
 
 /// How wide words are at the most, in the sizes that are drawn.
 pub(super) fn width_of(text: &str, is_bold: bool) -> f64 {
-    let columns = u32::try_from(crate::foreign::columns(text)).unwrap_or(u32::MAX);
+    let columns = u32::try_from(crate::sanitize::columns(text)).unwrap_or(u32::MAX);
     f64::from(columns) * if is_bold { 7.6 } else { 6.3 }
 }
 
 /// A column beyond which words in the picture are cut: titles and names come from outside.
-pub(super) const LONGEST: usize = 100;
+pub(super) const MAX_LABEL_COLUMNS: usize = 100;

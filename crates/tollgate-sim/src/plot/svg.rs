@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::ink;
 use super::scene::{Anchor, Area, Point, Scene, Shape};
-use crate::foreign::markup;
+use crate::sanitize::markup;
 
 /// A file of its own, without a background.
 pub(super) fn alone(scene: &Scene) -> String {

@@ -9,25 +9,25 @@ use std::fmt::Write as _;
 use canvas::Canvas;
 
 use super::cells::Shade;
-use super::frame::{Frame, Placed};
+use super::frame::{Frame, PlacedSeries};
 use super::ink::Ink;
 use super::scale::Scale;
 use super::{Chart, Mark, Role, Strip};
-use crate::foreign::{columns, shown};
+use crate::sanitize::{columns, shown};
 
-const HIGH: usize = 12;
+const HEIGHT: usize = 12;
 /// Narrower, and there is no room for numbers beside.
-const NARROW: usize = 24;
+const MIN_WIDTH: usize = 24;
 /// Nobody has a wider one, and a picture takes memory.
-const WIDEST: usize = 400;
+const MAX_WIDTH: usize = 400;
 
 /// The chart.
 pub(super) fn chart(chart: &Chart, width: usize, colour: bool) -> String {
-    let width = width.min(WIDEST);
-    let frame = Frame::new(chart, width / 12, HIGH / 3);
+    let width = width.min(MAX_WIDTH);
+    let frame = Frame::new(chart, width / 12, HEIGHT / 3);
     let numbers = frame.y.ticks.iter().map(|it| columns(&it.text)).max().unwrap_or(0);
-    let gutter = if width < NARROW || numbers + 12 > width { 0 } else { numbers + 2 };
-    let mut canvas = Canvas::new(width - gutter, HIGH, colour);
+    let gutter = if width < MIN_WIDTH || numbers + 12 > width { 0 } else { numbers + 2 };
+    let mut canvas = Canvas::new(width - gutter, HEIGHT, colour);
     for (place, _) in &frame.moments {
         canvas.upright(*place);
     }
@@ -48,7 +48,7 @@ pub(super) fn chart(chart: &Chart, width: usize, colour: bool) -> String {
     if gutter > 0 {
         out.line(&[(Ink::Soft, &shown(&chart.y.label, width))]);
     }
-    for row in 0..HIGH {
+    for row in 0..HEIGHT {
         if gutter > 0 {
             let tick = frame.y.ticks.iter().find(|it| canvas.row(it.place) == row);
             let number = tick.map_or("", |it| it.text.as_str());
@@ -69,7 +69,7 @@ pub(super) fn chart(chart: &Chart, width: usize, colour: bool) -> String {
     out.text
 }
 
-fn draw(series: &Placed, index: usize, canvas: &mut Canvas) {
+fn draw(series: &PlacedSeries, index: usize, canvas: &mut Canvas) {
     let mut before: Option<(f64, f64)> = None;
     canvas.take(series.ink, index);
     for point in &series.points {
@@ -93,7 +93,7 @@ fn draw(series: &Placed, index: usize, canvas: &mut Canvas) {
 
 /// The strip: cells, and times below them.
 pub(super) fn strip(strip: &Strip, width: usize, colour: bool) -> String {
-    let width = width.min(WIDEST);
+    let width = width.min(MAX_WIDTH);
     let mut out = Page { width, colour, text: String::new() };
     out.line(&[(Ink::Text, &shown(&strip.label, width))]);
     let length = strip.cells.len();

@@ -11,13 +11,13 @@ use tollgate::Quota;
 use super::amount;
 
 /// The points of a curve, in per cent of the limit's own number.
-const PERCENT: [u64; 13] = [10, 20, 30, 50, 70, 85, 100, 120, 150, 200, 300, 500, 1_000];
+const CURVE_PERCENT: [u64; 13] = [10, 20, 30, 50, 70, 85, 100, 120, 150, 200, 300, 500, 1_000];
 /// The same for bursts, of which fewer tell as much.
 const BURST_PERCENT: [u64; 7] = [10, 20, 50, 100, 200, 500, 1_000];
 /// How far below and above the limit's own number the grid reaches, as a factor.
-const REACH: u64 = 64;
+const GRID_FACTOR: u64 = 64;
 /// Numbers that people write, within one power of ten, in tenths: about 10 % apart.
-const NICE: [u64; 24] =
+const ROUND_NUMBERS: [u64; 24] =
     [10, 11, 12, 13, 15, 16, 18, 20, 22, 24, 27, 30, 33, 36, 40, 43, 47, 50, 56, 60, 68, 75, 80, 90];
 
 /// What differs from the limit's own numbers.
@@ -72,13 +72,13 @@ impl Candidates {
             }));
         };
         let has_burst = matches!(own, [Quota::Bucket(_)]);
-        let axes = [(Axis::Rate, own_count, &PERCENT[..]), (Axis::Burst, own_burst, &BURST_PERCENT)];
+        let axes = [(Axis::Rate, own_count, &CURVE_PERCENT[..]), (Axis::Burst, own_burst, &BURST_PERCENT)];
         for (axis, own, percent) in axes.into_iter().take(if has_burst { 2 } else { 1 }) {
             for &percent in percent {
                 add(axis, rounded(own, percent, 100), true);
             }
             if grid {
-                nice(own.div_ceil(REACH), own.saturating_mul(REACH))
+                nice(own.div_ceil(GRID_FACTOR), own.saturating_mul(GRID_FACTOR))
                     .for_each(|value| add(axis, value, false));
             }
         }
@@ -142,7 +142,7 @@ fn nice_from(number: u64) -> u64 {
     }
     // Two digits are left, and more behind them.
     let digits = number.div_ceil(ten);
-    let found = NICE.into_iter().find(|&nice| nice >= digits).unwrap_or(100);
+    let found = ROUND_NUMBERS.into_iter().find(|&nice| nice >= digits).unwrap_or(100);
     found.saturating_mul(ten)
 }
 

@@ -4,20 +4,20 @@
 
 use tollgate::policy::Mode;
 use tollgate::{Policy, Request as _};
-use tollgate_watch::{Sketch, SketchEntry};
+use tollgate_telemetry::{Sketch, SketchEntry};
 
 use super::endpoint;
-use super::report::{Comparison, Example, Moved, PolicyReport};
+use super::report::{ChangedRequests, Comparison, Example, PolicyReport};
 use super::run::{Run, Verdict};
 use crate::Entry;
-use crate::sample::spot;
+use crate::sample::key_hash;
 
 /// How many clients and endpoints compete for the lists of those that changed most.
-const COMPETING: usize = 1_024;
+const MAX_RANKED: usize = 1_024;
 /// How many examples are kept of each kind.
-const EXAMPLES: usize = 5;
+const MAX_EXAMPLES: usize = 5;
 /// How much of a path an example shows, in characters.
-const LONGEST_PATH: usize = 120;
+const MAX_PATH_CHARS: usize = 120;
 /// How those are called that the `deny` list did.
 const DENY_LIST: &str = "deny list";
 const AMBIGUOUS_PATH: &str = "ambiguous path";
@@ -39,15 +39,15 @@ struct Ranking(Option<Sketch<String>>);
 
 impl Ranking {
     fn note(&mut self, name: String, newly_refused: bool) {
-        let spot = spot(name.as_bytes());
-        self.0.get_or_insert_with(|| Sketch::new(COMPETING)).add(spot, 1, newly_refused, || name);
+        let key_hash = key_hash(name.as_bytes());
+        self.0.get_or_insert_with(|| Sketch::new(MAX_RANKED)).add(key_hash, 1, newly_refused, || name);
     }
 
-    fn top(&self, most: usize) -> Vec<Moved> {
+    fn top(&self, most: usize) -> Vec<ChangedRequests> {
         let mut entries: Vec<_> = self.0.iter().flat_map(Sketch::entries).collect();
         let sure = |entry: &SketchEntry<String>| entry.count - entry.error;
         entries.sort_by(|a, b| sure(b).cmp(&sure(a)).then_with(|| a.payload.cmp(&b.payload)));
-        let moved = entries.into_iter().take(most).map(|entry| Moved {
+        let moved = entries.into_iter().take(most).map(|entry| ChangedRequests {
             name: entry.payload.clone(),
             newly_refused: entry.marked,
             newly_admitted: sure(entry).saturating_sub(entry.marked),
@@ -67,7 +67,7 @@ impl Fates {
         };
         *(if newly_refused { &mut self.newly_refused } else { &mut self.newly_admitted }) += 1;
         let (run, verdict) = if newly_refused { after } else { before };
-        self.limits.note(decider(run.policy(), verdict).to_owned(), newly_refused);
+        self.limits.note(limiting(run.policy(), verdict).to_owned(), newly_refused);
         // What one of the policies hides is not shown because the other does not.
         let strict = [before.0, after.0].into_iter().find(|run| hides(run.policy())).unwrap_or(after.0);
         let client = strict.shown.client(entry, strict.policy());
@@ -76,9 +76,9 @@ impl Fates {
         let shown_path = if hides(strict.policy()) {
             endpoint.split_once(' ').map_or("", |(_, path)| path).to_owned()
         } else {
-            path.chars().take(LONGEST_PATH).collect()
+            path.chars().take(MAX_PATH_CHARS).collect()
         };
-        if self.examples.iter().filter(|(kind, _)| *kind == newly_refused).count() < EXAMPLES {
+        if self.examples.iter().filter(|(kind, _)| *kind == newly_refused).count() < MAX_EXAMPLES {
             let example = Example {
                 at: super::moment(entry.at()),
                 client: client.clone(),
@@ -113,7 +113,7 @@ fn hides(policy: &Policy) -> bool {
     policy.privacy() != tollgate::policy::KeyPrivacy::Plain
 }
 
-fn decider(policy: &Policy, verdict: Verdict) -> &str {
+fn limiting(policy: &Policy, verdict: Verdict) -> &str {
     match verdict {
         Verdict::Refused(place) => policy.limits().get(place).map_or("", |limit| {
             debug_assert!(limit.mode() == Mode::Enforce, "others refuse nobody");
@@ -127,7 +127,7 @@ fn decider(policy: &Policy, verdict: Verdict) -> &str {
 fn fate(policy: &Policy, verdict: Verdict) -> String {
     match verdict {
         Verdict::Admitted => "admitted".to_owned(),
-        Verdict::Refused(_) => format!("refused by {}", decider(policy, verdict)),
+        Verdict::Refused(_) => format!("refused by {}", limiting(policy, verdict)),
         Verdict::Denied => "refused by the deny list".to_owned(),
         Verdict::AmbiguousPath => "refused for an ambiguous path".to_owned(),
     }

@@ -10,7 +10,7 @@
 //!
 //! Invariant: the counts are those of as many limiters, each with one candidate. Held by `tests/replay`, against independent models.
 
-use tollgate::{Adjustment, Demand, Overdraft, Quota, State, Timestamp};
+use tollgate::{Adjustment, Amount, Overdraft, Quota, State, Timestamp};
 
 use super::amount;
 use super::candidates::{Axis, Candidate, Candidates};
@@ -18,7 +18,7 @@ use super::report::{Curve, CurvePoint};
 use crate::sample::{Sample, Weighs};
 
 /// How many requests a quiet key has since it was at rest, at most.
-const MOST_QUIET: usize = 16;
+const MAX_QUIET_REQUESTS: usize = 16;
 
 /// The candidates of one limit, and where every key stands under them.
 #[derive(Debug)]
@@ -33,11 +33,11 @@ pub(super) struct Trial {
 #[derive(Debug)]
 struct Key {
     requests: u64,
-    standing: Standing,
+    standing: KeyState,
 }
 
 #[derive(Debug)]
-enum Standing {
+enum KeyState {
     Quiet(Quiet),
     Busy(Busy),
 }
@@ -69,10 +69,10 @@ impl Weighs for Key {
         };
         size_of::<Self>()
             + match &self.standing {
-                Standing::Quiet(Quiet { states, since }) => {
+                KeyState::Quiet(Quiet { states, since }) => {
                     size_of_val(&**states) + 16 * since.capacity() + aside(states)
                 }
-                Standing::Busy(Busy { states, refused }) => {
+                KeyState::Busy(Busy { states, refused }) => {
                     size_of_val(&**states) + size_of_val(&**refused) + aside(states)
                 }
             }
@@ -101,10 +101,10 @@ impl Trial {
     pub(super) fn request(&mut self, key: u64, cost: u64, settled: Option<u64>, at: Timestamp) {
         self.requests += 1;
         let (candidates, count_denied) = (&self.candidates, self.count_denied);
-        let new = || Key { requests: 0, standing: Standing::Quiet(Quiet::under(&candidates.floor)) };
+        let new = || Key { requests: 0, standing: KeyState::Quiet(Quiet::under(&candidates.floor)) };
         self.keys.with(key, new, |key| {
             key.requests += 1;
-            if let Standing::Quiet(quiet) = &mut key.standing {
+            if let KeyState::Quiet(quiet) = &mut key.standing {
                 // Debts are as deep as a candidate is large: of those the floor says nothing about the others.
                 if settled.is_none() && quiet.request(&candidates.floor, cost, at) {
                     return;
@@ -113,9 +113,9 @@ impl Trial {
                 for &(at, cost) in &quiet.since {
                     busy.request(&candidates.all, count_denied, (cost, None), at);
                 }
-                key.standing = Standing::Busy(busy);
+                key.standing = KeyState::Busy(busy);
             }
-            if let Standing::Busy(busy) = &mut key.standing {
+            if let KeyState::Busy(busy) = &mut key.standing {
                 busy.request(&candidates.all, count_denied, (cost, settled), at);
             }
         });
@@ -128,7 +128,7 @@ impl Trial {
         for key in self.keys.values() {
             requests += key.requests;
             keys += 1;
-            let Standing::Busy(busy) = &key.standing else { continue };
+            let KeyState::Busy(busy) = &key.standing else { continue };
             for (sum, &count) in refused.iter_mut().zip(&busy.refused) {
                 sum.0 += count;
                 sum.1 += u64::from(count > 0);
@@ -142,8 +142,11 @@ impl Trial {
             }
         }
         let tried = self.candidates.all.iter().zip(refused);
-        let tried =
-            tried.map(|(candidate, (refused, keys_refused))| Tried { candidate, refused, keys_refused });
+        let tried = tried.map(|(candidate, (refused, keys_refused))| CandidateResult {
+            candidate,
+            refused,
+            keys_refused,
+        });
         Results {
             requests: self.requests,
             keys: self.keys.scaled(keys).min(self.requests),
@@ -160,11 +163,11 @@ pub(super) struct Results<'t> {
     pub(super) keys: u64,
     pub(super) estimated: bool,
     own: (u64, u64),
-    pub(super) tried: Vec<Tried<'t>>,
+    pub(super) tried: Vec<CandidateResult<'t>>,
 }
 
 /// What became of one candidate.
-pub(super) struct Tried<'t> {
+pub(super) struct CandidateResult<'t> {
     pub(super) candidate: &'t Candidate,
     pub(super) refused: u64,
     pub(super) keys_refused: u64,
@@ -174,7 +177,7 @@ impl Results<'_> {
     /// The points of the curve.
     pub(super) fn curve(&self) -> Curve {
         let points = |axis, own| {
-            let on_curve = |it: &&Tried<'_>| it.candidate.axis == axis && it.candidate.on_curve;
+            let on_curve = |it: &&CandidateResult<'_>| it.candidate.axis == axis && it.candidate.on_curve;
             self.tried.iter().filter(on_curve).map(|it| it.point(own)).collect()
         };
         Curve {
@@ -187,7 +190,7 @@ impl Results<'_> {
     }
 }
 
-impl Tried<'_> {
+impl CandidateResult<'_> {
     #[allow(clippy::cast_precision_loss)] // a factor, for people
     fn point(&self, own: u64) -> CurvePoint {
         CurvePoint {
@@ -207,11 +210,11 @@ impl Quiet {
 
     /// Whether the key is still quiet, and if so, the request is noted.
     fn request(&mut self, floor: &[Quota], cost: u64, at: Timestamp) -> bool {
-        let at_rest = floor.iter().zip(&self.states).all(|(quota, state)| quota.forgettable_at(state) <= at);
+        let at_rest = floor.iter().zip(&self.states).all(|(quota, state)| quota.expires_at(state) <= at);
         if at_rest {
             self.since.clear();
         }
-        if self.since.len() >= MOST_QUIET || !spend(floor, &mut self.states, cost, at) {
+        if self.since.len() >= MAX_QUIET_REQUESTS || !spend(floor, &mut self.states, cost, at) {
             return false;
         }
         self.since.push((at, cost));
@@ -262,13 +265,13 @@ fn settling(taken: u64, cost: u64, at: Timestamp) -> Option<Adjustment> {
 
 /// Charges all windows or none.
 fn spend(quotas: &[Quota], states: &mut [State], cost: u64, at: Timestamp) -> bool {
-    let demand = Demand::Exactly(cost);
+    let amount = Amount::Exactly(cost);
     if let ([quota], [state]) = (quotas, &mut *states) {
-        return quota.meet(state, demand, at).is_admitted();
+        return quota.acquire(state, amount, at).is_admitted();
     }
     let before = states.to_vec();
     let admitted =
-        quotas.iter().zip(&mut *states).all(|(quota, state)| quota.meet(state, demand, at).is_admitted());
+        quotas.iter().zip(&mut *states).all(|(quota, state)| quota.acquire(state, amount, at).is_admitted());
     if !admitted {
         states.clone_from_slice(&before);
     }

@@ -3,11 +3,11 @@
 //! Not here: paths as limits match them (`tollgate::policy::path`).
 
 /// How many segments are shown: deeper ones tell little and make many.
-const DEEPEST: usize = 6;
+const MAX_SEGMENTS: usize = 6;
 /// How much of an endpoint is shown, in bytes.
-const LONGEST: usize = 120;
+const MAX_ENDPOINT_BYTES: usize = 120;
 /// A segment this long that has a digit in it is an id.
-const LONG: usize = 16;
+const MIN_ID_BYTES: usize = 16;
 
 /// A method and a path, with `{n}` for numbers and `{id}` for what looks like one.
 pub(super) fn folded(method: &str, path: &str) -> String {
@@ -15,7 +15,7 @@ pub(super) fn folded(method: &str, path: &str) -> String {
     endpoint.push(' ');
     let path = path.split(['?', '#']).next().unwrap_or_default();
     let mut segments = path.split('/').filter(|segment| !segment.is_empty());
-    for segment in segments.by_ref().take(DEEPEST) {
+    for segment in segments.by_ref().take(MAX_SEGMENTS) {
         endpoint.push('/');
         endpoint.push_str(match kind(segment) {
             Kind::Number => "{n}",
@@ -28,8 +28,8 @@ pub(super) fn folded(method: &str, path: &str) -> String {
     } else if endpoint.ends_with(' ') {
         endpoint.push('/');
     }
-    if endpoint.len() > LONGEST {
-        let end = (0..=LONGEST).rev().find(|&at| endpoint.is_char_boundary(at)).unwrap_or(0);
+    if endpoint.len() > MAX_ENDPOINT_BYTES {
+        let end = (0..=MAX_ENDPOINT_BYTES).rev().find(|&at| endpoint.is_char_boundary(at)).unwrap_or(0);
         endpoint.truncate(end);
         endpoint.push('…');
     }
@@ -48,7 +48,8 @@ fn kind(segment: &str) -> Kind {
     let is_hex = segment.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     if digits == segment.len() {
         Kind::Number
-    } else if digits > 0 && (segment.len() >= LONG || (is_hex && segment.len() >= 8)) || segment.contains('@')
+    } else if digits > 0 && (segment.len() >= MIN_ID_BYTES || (is_hex && segment.len() >= 8))
+        || segment.contains('@')
     {
         Kind::Id
     } else {

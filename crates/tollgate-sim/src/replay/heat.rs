@@ -10,9 +10,9 @@ use tollgate::Timestamp;
 use super::report;
 
 /// The most cells of a strip.
-const MOST: u64 = 240;
+const MAX_CELLS: u64 = 240;
 /// How long a cell is, in seconds: steps that people count in, each a multiple of the one before. Then doubled.
-const STEPS: [u64; 13] = [1, 2, 10, 30, 60, 120, 600, 1_800, 3_600, 7_200, 14_400, 43_200, 86_400];
+const CELL_SECONDS: [u64; 13] = [1, 2, 10, 30, 60, 120, 600, 1_800, 3_600, 7_200, 14_400, 43_200, 86_400];
 
 /// Requests and refusals over time.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ impl Heat {
     /// The cell of a moment, and all before it.
     fn reach(&mut self, at: Timestamp) -> &mut (u64, u64) {
         let second = (at.as_micros() / 1_000_000).max(self.from);
-        while second / self.step - self.from / self.step >= MOST {
+        while second / self.step - self.from / self.step >= MAX_CELLS {
             self.widen();
         }
         let place = usize::try_from(second / self.step - self.from / self.step).unwrap_or(0);
@@ -51,7 +51,7 @@ impl Heat {
     }
 
     fn widen(&mut self) {
-        let next = STEPS.into_iter().find(|&step| step > self.step).unwrap_or(2 * self.step);
+        let next = CELL_SECONDS.into_iter().find(|&step| step > self.step).unwrap_or(2 * self.step);
         let from = self.from / next * next;
         let mut wide = Vec::with_capacity(self.cells.len());
         for (place, cell) in (0..).zip(&self.cells) {

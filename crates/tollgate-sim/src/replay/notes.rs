@@ -9,7 +9,7 @@ use super::Settings;
 use super::tally::{Tally, has_slots, is_unreachable, told};
 
 /// How many limits a note names.
-const MOST_NAMED: usize = 5;
+const MAX_NAMED_LIMITS: usize = 5;
 
 /// What notes are made of.
 pub(super) struct Facts<'r> {
@@ -110,8 +110,8 @@ impl Facts<'_> {
 
 /// Names of limits, the first few of many.
 fn named(names: &[&str]) -> Option<String> {
-    let quoted: Vec<_> = names.iter().take(MOST_NAMED).map(|name| format!("`{name}`")).collect();
-    let more = names.len().saturating_sub(MOST_NAMED);
+    let quoted: Vec<_> = names.iter().take(MAX_NAMED_LIMITS).map(|name| format!("`{name}`")).collect();
+    let more = names.len().saturating_sub(MAX_NAMED_LIMITS);
     match (names.len(), more) {
         (0, _) => None,
         (1, _) => Some(format!("limit {}", quoted.join(", "))),

@@ -2,39 +2,39 @@
 //!
 //! Not here: what keys are called (`tollgate::policy`), which requests are theirs.
 
-use tollgate_watch::Sketch;
+use tollgate_telemetry::Sketch;
 
 use super::report::{Keys, TopKey};
 use crate::sample::{Sample, Weighs};
 
 /// How many keys compete for the list of the worst. Whoever has more than one in so many of the refusals is on it.
-const WORST: usize = 1_024;
+const MAX_RANKED_KEYS: usize = 1_024;
 
 /// The keys of a limit, or the clients of a log.
 #[derive(Debug)]
 pub(super) struct Population {
-    keys: Sample<Met>,
+    keys: Sample<KeyHistory>,
     /// Of all keys.
-    all: Met,
+    all: KeyHistory,
     /// Made when the first one is refused: most limits of most policies refuse nobody.
     worst: Option<Sketch<String>>,
 }
 
 /// What one key did.
 #[derive(Clone, Copy, Debug, Default)]
-struct Met {
+struct KeyHistory {
     requests: u64,
     refused: u64,
 }
 
-impl Met {
+impl KeyHistory {
     fn note(&mut self, refused: bool) {
         self.requests += 1;
         self.refused += u64::from(refused);
     }
 }
 
-impl Weighs for Met {
+impl Weighs for KeyHistory {
     fn weight(&self) -> usize {
         1
     }
@@ -43,15 +43,15 @@ impl Weighs for Met {
 impl Population {
     /// Room for so many keys before they are estimated.
     pub(super) fn new(most: usize) -> Self {
-        Self { keys: Sample::new(most), all: Met::default(), worst: None }
+        Self { keys: Sample::new(most), all: KeyHistory::default(), worst: None }
     }
 
     /// A request of a key. `name` is asked for when it comes onto the list of the worst.
-    pub(super) fn met(&mut self, spot: u64, refused: bool, name: impl FnOnce() -> String) {
+    pub(super) fn met(&mut self, key_hash: u64, refused: bool, name: impl FnOnce() -> String) {
         self.all.note(refused);
-        self.keys.with(spot, Met::default, |met| met.note(refused));
+        self.keys.with(key_hash, KeyHistory::default, |met| met.note(refused));
         if refused {
-            self.worst.get_or_insert_with(|| Sketch::new(WORST)).add(spot, 1, false, name);
+            self.worst.get_or_insert_with(|| Sketch::new(MAX_RANKED_KEYS)).add(key_hash, 1, false, name);
         }
     }
 
@@ -75,8 +75,10 @@ impl Population {
             .iter()
             .map(|entry| {
                 let key = entry.payload.clone();
-                match self.keys.get(entry.spot) {
-                    Some(&Met { requests, refused }) => TopKey { key, requests, refused, estimated: false },
+                match self.keys.get(entry.key_hash) {
+                    Some(&KeyHistory { requests, refused }) => {
+                        TopKey { key, requests, refused, estimated: false }
+                    }
                     None => TopKey { key, requests: 0, refused: entry.count - entry.error, estimated: true },
                 }
             })
@@ -90,14 +92,14 @@ impl Population {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::spot;
+    use crate::sample::key_hash;
 
     #[test]
     fn who_is_refused_most_is_named_with_all_that_it_asked() {
         let mut population = Population::new(100);
         for request in 0_u64..90 {
             let key = request % 3;
-            population.met(spot(&key.to_le_bytes()), request % 9 == 1, || format!("key {key}"));
+            population.met(key_hash(&key.to_le_bytes()), request % 9 == 1, || format!("key {key}"));
         }
         let keys = population.keys();
         assert_eq!((keys.seen, keys.refused, keys.estimated), (3, 1, false));
@@ -110,7 +112,8 @@ mod tests {
     fn estimates_are_never_more_than_came_or_were_refused() {
         for keys in 65_u64..400 {
             let mut population = Population::new(64);
-            (0..keys).for_each(|key| population.met(spot(&key.to_le_bytes()), key < 5, || key.to_string()));
+            (0..keys)
+                .for_each(|key| population.met(key_hash(&key.to_le_bytes()), key < 5, || key.to_string()));
             let told = population.keys();
             assert!(told.estimated && told.seen <= keys && told.refused <= 5, "{keys}: {told:?}");
         }
@@ -121,7 +124,7 @@ mod tests {
         let mut population = Population::new(64);
         for request in 0_u64..40_000 {
             let key = if request % 10 == 0 { u64::MAX } else { request };
-            population.met(spot(&key.to_le_bytes()), true, || key.to_string());
+            population.met(key_hash(&key.to_le_bytes()), true, || key.to_string());
         }
         let top = population.top(1);
         assert_eq!(top[0].key, u64::MAX.to_string());

@@ -206,18 +206,18 @@ pub struct Comparison {
     /// Refused by the first and not by this one.
     pub newly_admitted: u64,
     /// The clients whose requests changed fate most.
-    pub clients_moved: Vec<Moved>,
+    pub clients_moved: Vec<ChangedRequests>,
     /// The endpoints (method and path, ids folded: `GET /users/{n}`) whose requests did.
-    pub endpoints_moved: Vec<Moved>,
+    pub endpoints_moved: Vec<ChangedRequests>,
     /// The limits that did it: of newly refused requests the one of this policy, of newly admitted ones that of the first.
-    pub limits_moved: Vec<Moved>,
+    pub limits_moved: Vec<ChangedRequests>,
     /// The first few that changed fate, of either kind.
     pub examples: Vec<Example>,
 }
 
 /// Whose requests changed fate.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Moved {
+pub struct ChangedRequests {
     /// Whose.
     pub name: String,
     /// Refused now, and not before.

@@ -11,21 +11,21 @@ use tollgate::policy::{BlockReason, Checks, Mode};
 use tollgate::{
     Decision, Fate, Limit, LimitOutcome, Limiter, ManualClock, MemoryStore, Policy, Request as _, Timestamp,
 };
-use tollgate_watch::{Veil, show_address};
+use tollgate_telemetry::{PathRedactor, show_address};
 
 use super::heat::Heat;
 use super::population::Population;
 use super::report::PolicyReport;
-use super::tally::{self, Meeting, Room, Tally};
+use super::tally::{self, LimitObservation, Room, Tally};
 use super::{Settings, notes};
 use crate::Entry;
-use crate::era::Era;
-use crate::sample::spot;
+use crate::epoch::StoreEpoch;
+use crate::sample::key_hash;
 
 /// Clients that are told apart exactly.
-const MOST_CLIENTS: usize = 1 << 17;
+const MAX_EXACT_CLIENTS: usize = 1 << 17;
 /// The store is no smaller than this, whatever the policy says: a replay is about the limits.
-const LEAST_STORED: u64 = 1_000_000;
+const MIN_STORED_KEYS: u64 = 1_000_000;
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,10 +53,10 @@ pub(super) struct Run {
     limiter: Limiter<MemoryStore<ManualClock>>,
     /// In the order of the limits.
     pub(super) tallies: Vec<Tally>,
-    pub(super) shown: Shown,
+    pub(super) shown: KeyDisplay,
     settings: Settings,
     last: Timestamp,
-    era: Era,
+    epoch: StoreEpoch,
     counts: Counts,
     heat: Heat,
     clients: Population,
@@ -77,24 +77,24 @@ struct Counts {
 }
 
 /// How keys, addresses and paths are shown.
-pub(super) struct Shown {
+pub(super) struct KeyDisplay {
     secret: RandomState,
-    veil: Option<Veil>,
+    redactor: Option<PathRedactor>,
 }
 
-impl Shown {
+impl KeyDisplay {
     pub(super) fn client(&self, entry: &Entry, policy: &Policy) -> String {
         entry.client().map_or_else(String::new, |client| show_address(client, policy, &self.secret))
     }
 
     pub(super) fn path(&self, entry: &Entry) -> String {
         let path = entry.path();
-        self.veil.as_ref().map_or_else(|| path.to_owned(), |veil| veil.path(path).into_owned())
+        self.redactor.as_ref().map_or_else(|| path.to_owned(), |redactor| redactor.path(path).into_owned())
     }
 }
 
 fn store(policy: &Policy, at: Timestamp) -> MemoryStore<ManualClock> {
-    let keys = usize::try_from(policy.max_keys().max(LEAST_STORED)).unwrap_or(usize::MAX);
+    let keys = usize::try_from(policy.max_keys().max(MIN_STORED_KEYS)).unwrap_or(usize::MAX);
     // Placed the same way each time: a replay can be repeated.
     MemoryStore::with_seed(keys, ManualClock::at(at), 0)
 }
@@ -112,19 +112,19 @@ impl Run {
             policy.with_modes(|limit| if tally::has_slots(limit) { Mode::Off } else { limit.mode() });
         let limits = replayed.limits();
         let rules = limits.iter().filter(|limit| !tally::has_slots(limit)).flat_map(Limit::every_rule);
-        let era = Era::new(first, rules.map(|rule| &rule.quota));
+        let epoch = StoreEpoch::new(first, rules.map(|rule| &rule.quota));
         Self {
             name,
             tallies: limits.iter().map(|limit| Tally::of(limit, settings, room, first)).collect(),
-            shown: Shown { secret: RandomState::new(), veil: Veil::of(&policy) },
+            shown: KeyDisplay { secret: RandomState::new(), redactor: PathRedactor::of(&policy) },
             limiter: Limiter::with_store(replayed, store(&policy, first)),
             policy,
             settings: settings.clone(),
             last: first,
-            era,
+            epoch,
             counts: Counts::default(),
             heat: Heat::starting(first),
-            clients: Population::new(MOST_CLIENTS),
+            clients: Population::new(MAX_EXACT_CLIENTS),
             evictions: 0,
         }
     }
@@ -136,7 +136,7 @@ impl Run {
     /// Puts a request to the policy, at its time or that of the one before, if that was later.
     pub(super) fn request(&mut self, entry: &Entry) -> Verdict {
         let at = entry.at().max(self.last);
-        if self.era.is_over(at) {
+        if self.epoch.is_over(at) {
             self.evictions += self.limiter.store().evictions();
             let replayed = self.limiter.policy().clone();
             self.limiter = Limiter::with_store(replayed, store(&self.policy, at));
@@ -155,7 +155,7 @@ impl Run {
         };
         // The store is in this process and answers at once.
         let (verdict, open) = limiter
-            .decide_at_once(reserved.as_ref().unwrap_or(entry), &mut then)
+            .try_decide(reserved.as_ref().unwrap_or(entry), &mut then)
             .unwrap_or((Verdict::Admitted, None));
         if let Some((receipt, cost)) = open {
             let settling = pin!(limiter.settle_receipt(&receipt, cost));
@@ -167,11 +167,11 @@ impl Run {
         self.heat.note(at, refused);
         match entry.client() {
             Some(client) => {
-                let spot = match client.to_canonical() {
-                    std::net::IpAddr::V4(address) => spot(&address.octets()),
-                    std::net::IpAddr::V6(address) => spot(&address.octets()),
+                let key_hash = match client.to_canonical() {
+                    std::net::IpAddr::V4(address) => key_hash(&address.octets()),
+                    std::net::IpAddr::V6(address) => key_hash(&address.octets()),
                 };
-                self.clients.met(spot, refused, || self.shown.client(entry, &self.policy));
+                self.clients.met(key_hash, refused, || self.shown.client(entry, &self.policy));
             }
             None => self.counts.without_client += 1,
         }
@@ -189,7 +189,7 @@ impl Run {
             requests: self.counts.requests,
             without_client: self.counts.without_client,
             evictions,
-            stored: self.policy.max_keys().max(LEAST_STORED),
+            stored: self.policy.max_keys().max(MIN_STORED_KEYS),
         };
         let notes = facts.notes();
         let (settings, last) = (&self.settings, self.last);
@@ -219,7 +219,7 @@ fn reserved(policy: &Policy, entry: &Entry) -> Option<Entry> {
         return None;
     }
     let mut checks = Checks::new();
-    let _ = policy.survey(entry, &mut checks);
+    let _ = policy.match_request(entry, &mut checks);
     let settles = checks.iter().any(|check| check.limit.settle().is_some());
     settles.then(|| {
         let mut reserved = entry.clone();
@@ -258,10 +258,10 @@ fn note(
     while let Some(first) = asked.next() {
         let place = first.limit().place();
         let Some(tally) = tallies.get_mut(place) else { continue };
-        let spot = spot(first.key().as_bytes());
+        let key_hash = key_hash(first.key().as_bytes());
         let window = tally.window(first.policy_rule().id);
-        let mut meeting = Meeting {
-            spot,
+        let mut meeting = LimitObservation {
+            key_hash,
             at,
             refused: !first.outcome().is_admitted(),
             without_key: first.key().has_stand_in(),
@@ -272,7 +272,7 @@ fn note(
         };
         let compare = |tally: &mut Tally, it: &LimitOutcome<'_>, window: Option<usize>| {
             if let Some(window) = window.filter(|_| is_undisturbed(decision, it)) {
-                tally.compare(window, spot, it, at);
+                tally.compare(window, key_hash, it, at);
             }
         };
         compare(tally, &first, window);
@@ -282,7 +282,7 @@ fn note(
             let window = tally.window(next.policy_rule().id);
             compare(tally, &next, window);
         }
-        tally.meet(&meeting, || policy.show_key(first.limit(), first.key(), secret));
+        tally.observe(&meeting, || policy.show_key(first.limit(), first.key(), secret));
     }
     match decision.fate() {
         Fate::Admitted | Fate::Uncountable => Verdict::Admitted,
@@ -299,7 +299,7 @@ fn note(
             Verdict::AmbiguousPath
         }
         Fate::Refused => {
-            let place = decision.decider().map_or(0, |decider| decider.limit().place());
+            let place = decision.limiting().map_or(0, |limiting| limiting.limit().place());
             if let Some(tally) = tallies.get_mut(place) {
                 tally.decided += 1;
             }

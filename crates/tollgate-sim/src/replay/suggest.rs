@@ -6,7 +6,7 @@
 
 use super::amount;
 use super::candidates::Axis;
-use super::curve::{Results, Tried};
+use super::curve::{CandidateResult, Results};
 use super::report::{Proposal, Suggestion};
 
 /// A share of something, in millionths.
@@ -67,7 +67,7 @@ impl Suggest {
         self.requests.is_some() || self.clients.is_some()
     }
 
-    fn is_met(&self, results: &Results<'_>, tried: &Tried<'_>) -> bool {
+    fn is_met(&self, results: &Results<'_>, tried: &CandidateResult<'_>) -> bool {
         self.requests.is_none_or(|share| share.covers(tried.refused, results.requests))
             && self.clients.is_none_or(|share| share.covers(tried.keys_refused, results.keys))
     }

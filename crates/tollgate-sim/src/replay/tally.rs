@@ -42,13 +42,13 @@ pub(super) struct Room {
 }
 
 /// What the curves of a run may take in bytes, and one at most; what the logs may hold in units. There is a least for each.
-const CURVES: (usize, usize) = (256 << 20, 96 << 20);
-const LOGS: (usize, usize) = (4 << 20, 1 << 20);
-const LEAST_CURVE: usize = 512 << 10;
-const LEAST_LOG: usize = 8 << 10;
+const MAX_CURVE_BYTES: (usize, usize) = (256 << 20, 96 << 20);
+const MAX_LOG_UNITS: (usize, usize) = (4 << 20, 1 << 20);
+const MIN_CURVE_BYTES: usize = 512 << 10;
+const MIN_LOG_UNITS: usize = 8 << 10;
 /// Keys that are told apart exactly in a run, and by one limit at most; there is a least for each.
-const KEYS: (usize, usize) = (1 << 20, 1 << 17);
-const LEAST_KEYS: usize = 1 << 10;
+const MAX_KEYS: (usize, usize) = (1 << 20, 1 << 17);
+const MIN_KEYS: usize = 1 << 10;
 
 impl Room {
     /// For each limit, when these policies are at work at once: memory does not grow with them either.
@@ -64,18 +64,18 @@ impl Room {
         let share =
             |(all, most): (usize, usize), among: usize, least| (all / among.max(1)).clamp(least, most);
         Self {
-            keys: share(KEYS, limits, LEAST_KEYS),
-            curve: share(CURVES, curves, LEAST_CURVE),
-            exactness: share(LOGS, windows, LEAST_LOG),
+            keys: share(MAX_KEYS, limits, MIN_KEYS),
+            curve: share(MAX_CURVE_BYTES, curves, MIN_CURVE_BYTES),
+            exactness: share(MAX_LOG_UNITS, windows, MIN_LOG_UNITS),
         }
     }
 }
 
 /// One request as a limit met it.
 #[allow(clippy::struct_excessive_bools, reason = "four facts that do not hang together")]
-pub(super) struct Meeting {
+pub(super) struct LimitObservation {
     /// Its key.
-    pub(super) spot: u64,
+    pub(super) key_hash: u64,
     pub(super) at: Timestamp,
     pub(super) refused: bool,
     pub(super) without_key: bool,
@@ -119,16 +119,16 @@ impl Tally {
     }
 
     /// A request that the limit was asked about.
-    pub(super) fn meet(&mut self, it: &Meeting, name: impl FnOnce() -> String) {
+    pub(super) fn observe(&mut self, it: &LimitObservation, name: impl FnOnce() -> String) {
         self.checked += 1;
         self.refused += u64::from(it.refused);
         self.without_key += u64::from(it.without_key);
         self.told += u64::from(it.told);
         self.settled += u64::from(it.settled.is_some());
-        self.keys.met(it.spot, it.refused, name);
+        self.keys.met(it.key_hash, it.refused, name);
         self.heat.note(it.at, it.refused);
         if let Some(trial) = self.trial.as_mut().filter(|_| it.on_own) {
-            trial.request(it.spot, it.cost, it.settled, it.at);
+            trial.request(it.key_hash, it.cost, it.settled, it.at);
         }
     }
 
@@ -147,9 +147,9 @@ impl Tally {
     }
 
     /// What one window answered, where no other stood in its way: only then was it charged for what it admitted.
-    pub(super) fn compare(&mut self, window: usize, spot: u64, it: &LimitOutcome<'_>, at: Timestamp) {
+    pub(super) fn compare(&mut self, window: usize, key_hash: u64, it: &LimitOutcome<'_>, at: Timestamp) {
         if let Some(Some(distance)) = self.distances.get_mut(window) {
-            distance.request(spot, it.cost(), at, it.outcome().is_admitted());
+            distance.request(key_hash, it.cost(), at, it.outcome().is_admitted());
         }
     }
 
@@ -215,7 +215,7 @@ pub(super) fn has_slots(limit: &Limit) -> bool {
 
 /// Whether no request of a log can meet it: it covers descriptors, or is asked for by name.
 pub(super) fn is_unreachable(limit: &Limit) -> bool {
-    limit.descriptor().is_some() || limit.apart().is_some()
+    limit.descriptor().is_some() || limit.envoy_match().is_some()
 }
 
 /// The limits of a policy that are told of.
@@ -237,6 +237,10 @@ mod tests {
         let alone = Room::among([policy(1)].iter(), &Settings::default());
         assert_eq!((alone.curve, alone.exactness, alone.keys), (96 << 20, 1 << 20, 1 << 17));
         let many = Room::among([policy(50), policy(50)].iter(), &Settings::default());
-        assert!(100 * many.curve <= CURVES.0 && 200 * many.exactness <= LOGS.0 && 100 * many.keys <= KEYS.0);
+        assert!(
+            100 * many.curve <= MAX_CURVE_BYTES.0
+                && 200 * many.exactness <= MAX_LOG_UNITS.0
+                && 100 * many.keys <= MAX_KEYS.0
+        );
     }
 }

@@ -10,24 +10,24 @@ use tollgate::Policy;
 use self::models::{Limit, Model, Request};
 use super::{Replay, Report, Settings, Share, Suggest};
 use crate::Entry;
-use crate::log::{Given, Requests as _, Tally};
+use crate::log::{OrderedRequests, Requests as _, Tally};
 
 /// A log that is the same for the same seed: several clients, ties in time, costs, pauses and bursts.
 fn log(seed: u64, requests: usize, clients: u8) -> Vec<Request> {
-    let mut dice = fastrand::Rng::with_seed(seed);
-    let mut at = 1_700_000_000_000_000 + dice.u64(0..120_000_000);
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut at = 1_700_000_000_000_000 + rng.u64(0..120_000_000);
     let mut log = Vec::with_capacity(requests);
     while log.len() < requests {
-        at += match dice.u8(0..10) {
+        at += match rng.u8(0..10) {
             0..4 => 0,
-            4..7 => dice.u64(0..400_000),
-            7..9 => dice.u64(0..3_000_000),
+            4..7 => rng.u64(0..400_000),
+            7..9 => rng.u64(0..3_000_000),
             // Onto the very borders of windows.
-            _ => 1_000_000 - at % 1_000_000 + 1_000_000 * dice.u64(0..12),
+            _ => 1_000_000 - at % 1_000_000 + 1_000_000 * rng.u64(0..12),
         };
-        let client = dice.u8(0..clients).min(dice.u8(0..clients));
-        let path = if dice.bool() { "/search" } else { "/login" };
-        log.push(Request { at, client, path, cost: [1, 1, 1, 2, 3][dice.usize(0..5)] });
+        let client = rng.u8(0..clients).min(rng.u8(0..clients));
+        let path = if rng.bool() { "/search" } else { "/login" };
+        log.push(Request { at, client, path, cost: [1, 1, 1, 2, 3][rng.usize(0..5)] });
     }
     log
 }
@@ -42,15 +42,15 @@ fn entry(request: &Request) -> Entry {
 fn replayed(policies: &[&str], settings: Settings, log: &[Request]) -> Report {
     let parse = |(place, text): (usize, &&str)| (format!("{place}.yaml"), Policy::parse(text).unwrap());
     let mut replay = Replay::new(policies.iter().enumerate().map(parse).collect(), settings);
-    let mut given = Given::new(log.iter().map(entry).collect());
+    let mut given = OrderedRequests::new(log.iter().map(entry).collect());
     replay.run(&mut given).unwrap();
     replay.finish(&given.tally())
 }
 
 /// Amounts for every kind of limit, as policies write them, and their models.
-fn kinds(dice: &mut fastrand::Rng) -> Vec<(String, Model)> {
-    let (count, seconds) = (dice.u64(2..12), dice.u64(1..25));
-    let burst = dice.u64(1..15);
+fn kinds(rng: &mut fastrand::Rng) -> Vec<(String, Model)> {
+    let (count, seconds) = (rng.u64(2..12), rng.u64(1..25));
+    let burst = rng.u64(1..15);
     let window = seconds * 1_000_000;
     vec![
         (format!("rate: {count}/{seconds}s, algorithm: fixed-window"), Model::fixed(count, window)),
@@ -64,13 +64,13 @@ fn kinds(dice: &mut fastrand::Rng) -> Vec<(String, Model)> {
 #[test]
 fn totals_are_those_of_an_exact_model_on_any_log() {
     for seed in 0..40 {
-        let mut dice = fastrand::Rng::with_seed(seed);
+        let mut rng = fastrand::Rng::with_seed(seed);
         let (mut policy, mut limits) = (String::from("limits:\n"), Vec::new());
-        for place in 0..dice.usize(1..4) {
+        for place in 0..rng.usize(1..4) {
             let (amount, model) =
-                dice.choice(kinds(&mut fastrand::Rng::with_seed(seed + 1_000 * place as u64))).unwrap();
-            let (by, per_client) = if dice.u8(0..4) > 0 { ("ip", true) } else { ("global", false) };
-            let endpoint = ["/**", "/login"][dice.usize(0..2)];
+                rng.choice(kinds(&mut fastrand::Rng::with_seed(seed + 1_000 * place as u64))).unwrap();
+            let (by, per_client) = if rng.u8(0..4) > 0 { ("ip", true) } else { ("global", false) };
+            let endpoint = ["/**", "/login"][rng.usize(0..2)];
             let limit = format!("  - {{name: l{place}, endpoint: '{endpoint}', by: {by}, {amount}}}\n");
             policy.push_str(&limit);
             limits.push(Limit::new(endpoint, per_client, model));

@@ -7,24 +7,24 @@ use std::collections::{HashMap, VecDeque};
 use tollgate::{Span, Timestamp};
 
 /// Keys that have rested are forgotten after so many admissions.
-const SWEEP: u32 = 1 << 16;
+const ADMISSIONS_PER_SWEEP: u32 = 1 << 16;
 
 /// What keys were let through lately.
 pub(super) struct Busiest {
     window: Span,
-    keys: HashMap<u64, Lately>,
+    keys: HashMap<u64, RecentUse>,
     most: u64,
     most_at: Option<Timestamp>,
     until_sweep: u32,
 }
 
 #[derive(Default)]
-struct Lately {
+struct RecentUse {
     admitted: VecDeque<(Timestamp, u64)>,
     sum: u64,
 }
 
-impl Lately {
+impl RecentUse {
     /// Forgets what is not in `(now - window, now]`.
     fn forget(&mut self, now: Timestamp, window: Span) {
         while let Some(&(at, units)) = self.admitted.front()
@@ -38,7 +38,7 @@ impl Lately {
 
 impl Busiest {
     pub(super) fn new(window: Span) -> Self {
-        Self { window, keys: HashMap::new(), most: 0, most_at: None, until_sweep: SWEEP }
+        Self { window, keys: HashMap::new(), most: 0, most_at: None, until_sweep: ADMISSIONS_PER_SWEEP }
     }
 
     /// A key was let through. Says how much it was let through in the window that ends now.
@@ -62,7 +62,7 @@ impl Busiest {
 
     /// The most that any key was let through in the window that ends now. Walks over all keys.
     pub(super) fn standing(&mut self, now: Timestamp) -> u64 {
-        self.until_sweep = SWEEP;
+        self.until_sweep = ADMISSIONS_PER_SWEEP;
         let mut most = 0;
         self.keys.retain(|_, lately| {
             lately.forget(now, self.window);

@@ -6,7 +6,7 @@ use tollgate::{Request, Span, Timestamp};
 
 use super::busiest::Busiest;
 use super::contestant::{Contestant, ContestantError};
-use super::nodes::{Decided, Network, Nodes};
+use super::nodes::{Network, NodeDecision, Nodes};
 use super::report::{AlgorithmReport, SeriesReport};
 use super::series::Series;
 use super::size::Sizes;
@@ -15,11 +15,11 @@ use crate::distance::Distance;
 use crate::traffic::Next;
 
 /// More clients than these are not told apart by how they fare.
-const MOST_CLIENTS: usize = 1 << 16;
+const MAX_CLIENTS: usize = 1 << 16;
 
 /// Somebody who asks.
 #[derive(Clone, Copy)]
-pub(super) struct Asking {
+pub(super) struct RequestSource {
     pub(super) at: Timestamp,
     /// Who, for whoever sends a client to the same node each time.
     pub(super) client: u64,
@@ -36,7 +36,7 @@ pub(super) struct Contest {
     evictions: u64,
     begin: Timestamp,
     counts: Counts,
-    clients: HashMap<u64, Served>,
+    clients: HashMap<u64, ClientTotals>,
     busiest: Busiest,
     series: Series,
     /// The first cell whose standing window is not known yet; `None`: nobody wants to know.
@@ -57,7 +57,7 @@ struct Counts {
 }
 
 #[derive(Default)]
-struct Served {
+struct ClientTotals {
     requests: u64,
     admitted: u64,
 }
@@ -114,15 +114,19 @@ impl Contest {
     }
 
     /// Decides. `None`: no limit counts such a request.
-    pub(super) fn ask<R: Request + Sync>(&mut self, request: &R, asking: Asking) -> Option<Decided> {
-        let Asking { at, client, is_first, first } = asking;
+    pub(super) fn ask<R: Request + Sync>(
+        &mut self,
+        request: &R,
+        asking: RequestSource,
+    ) -> Option<NodeDecision> {
+        let RequestSource { at, client, is_first, first } = asking;
         let decided = self.nodes.decide(request, client, at)?;
         self.stand_until(at);
         let counts = &mut self.counts;
         counts.offered += 1;
         counts.requests += u64::from(is_first);
         counts.wasted_retries += u64::from(!is_first && !decided.admitted);
-        let room = self.clients.len() < MOST_CLIENTS || self.clients.contains_key(&client);
+        let room = self.clients.len() < MAX_CLIENTS || self.clients.contains_key(&client);
         if room {
             let served = self.clients.entry(client).or_default();
             served.requests += u64::from(is_first);
@@ -215,7 +219,7 @@ impl Contest {
 
     /// Which share of its requests the client got admitted who fared worst, and who fared best.
     fn fairness(&self) -> Option<(f64, f64)> {
-        if !(2..MOST_CLIENTS).contains(&self.clients.len()) {
+        if !(2..MAX_CLIENTS).contains(&self.clients.len()) {
             return None;
         }
         let shares =

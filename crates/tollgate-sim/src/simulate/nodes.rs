@@ -18,7 +18,7 @@ use tollgate::{
 use super::contestant::{Contestant, ContestantError};
 
 /// The most nodes: each has a store.
-pub const MOST_NODES: u32 = 64;
+pub const MAX_NODES: u32 = 64;
 
 /// Where nodes keep their counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -62,7 +62,7 @@ impl Default for Network {
 }
 
 /// What was decided about a request, as far as it is counted here.
-pub(super) struct Decided {
+pub(super) struct NodeDecision {
     pub(super) admitted: bool,
     pub(super) retry_after: Option<Span>,
     /// Whose allowance it was, as a hash, and what it cost.
@@ -80,7 +80,7 @@ pub(super) struct Nodes {
 
 enum Limiters {
     Answering(Vec<Limiter<MemoryStore<ManualClock>>>),
-    Cut(Vec<Limiter<Gone>>),
+    Cut(Vec<Limiter<UnreachableStore>>),
 }
 
 impl Nodes {
@@ -92,12 +92,13 @@ impl Nodes {
         begin: Timestamp,
     ) -> Result<Self, ContestantError> {
         let clock = ManualClock::at(begin);
-        let count = network.nodes.clamp(1, MOST_NODES);
+        let count = network.nodes.clamp(1, MAX_NODES);
         let stores = if network.store == Stores::Shared { 1 } else { count };
         let limiters = if network.store == Stores::Outage {
             let settings = OutageSettings { keys, ..OutageSettings::default() };
             let cut = (0..stores).map(|_| {
-                let limiter = Limiter::with_store(contestant.policy()?, Gone { nodes: count as usize });
+                let limiter =
+                    Limiter::with_store(contestant.policy()?, UnreachableStore { nodes: count as usize });
                 Ok(limiter.with_outage_on(&settings, clock.clone()))
             });
             Limiters::Cut(cut.collect::<Result<_, _>>()?)
@@ -117,7 +118,7 @@ impl Nodes {
         request: &R,
         client: u64,
         at: Timestamp,
-    ) -> Option<Decided> {
+    ) -> Option<NodeDecision> {
         self.clock.set(at);
         let count = match &self.limiters {
             Limiters::Answering(all) => all.len(),
@@ -145,8 +146,8 @@ impl Nodes {
     }
 }
 
-fn ask<S: Store, R: Request + Sync>(limiter: &Limiter<S>, request: &R) -> Option<Decided> {
-    if let Some(decided) = limiter.decide_at_once(request, told) {
+fn ask<S: Store, R: Request + Sync>(limiter: &Limiter<S>, request: &R) -> Option<NodeDecision> {
+    if let Some(decided) = limiter.try_decide(request, told) {
         return decided;
     }
     // Neither store waits for anything.
@@ -156,9 +157,9 @@ fn ask<S: Store, R: Request + Sync>(limiter: &Limiter<S>, request: &R) -> Option
     }
 }
 
-fn told(decision: &Decision<'_>) -> Option<Decided> {
+fn told(decision: &Decision<'_>) -> Option<NodeDecision> {
     let limit = decision.limits().next()?;
-    Some(Decided {
+    Some(NodeDecision {
         admitted: decision.is_allowed(),
         retry_after: decision.advised_wait(),
         key: hash(limit.key().as_bytes()),
@@ -174,7 +175,7 @@ fn hash(key: &[u8]) -> u64 {
 }
 
 /// A store that gives no answer, and remembers how many nodes it had.
-struct Gone {
+struct UnreachableStore {
     nodes: usize,
 }
 
@@ -183,7 +184,7 @@ fn gone() -> StoreError {
     StoreError::Refused("the simulated store is out of reach".into())
 }
 
-impl Store for Gone {
+impl Store for UnreachableStore {
     async fn decide(&self, _: &[Check<'_>]) -> Result<Answer, StoreError> {
         Err(gone())
     }

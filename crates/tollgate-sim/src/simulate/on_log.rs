@@ -4,11 +4,11 @@
 
 use tollgate::Timestamp;
 
-use super::contest::{Asking, Contest, seconds};
+use super::contest::{Contest, RequestSource, seconds};
 use super::contestant::{Contestant, ContestantError};
 use super::report::Round;
 use crate::Entry;
-use crate::era::Era;
+use crate::epoch::StoreEpoch;
 
 /// A log that is being worked on.
 pub struct OnLog {
@@ -17,7 +17,7 @@ pub struct OnLog {
     keys: usize,
     begin: Timestamp,
     now: Timestamp,
-    era: Option<Era>,
+    epoch: Option<StoreEpoch>,
     uncounted: u64,
 }
 
@@ -25,7 +25,7 @@ impl OnLog {
     /// Puts these side by side, with room for so many keys each. Those of one rate are reported together.
     pub const fn new(contestants: Vec<Contestant>, keys: usize) -> Self {
         let (begin, now) = (Timestamp::EPOCH, Timestamp::EPOCH);
-        Self { contests: Vec::new(), waiting: contestants, keys, begin, now, era: None, uncounted: 0 }
+        Self { contests: Vec::new(), waiting: contestants, keys, begin, now, epoch: None, uncounted: 0 }
     }
 
     /// The next line. Times never go back: one that is earlier counts at the time of the one before.
@@ -34,19 +34,19 @@ impl OnLog {
         if !self.waiting.is_empty() {
             // Series begin with the log.
             self.begin = self.now;
-            self.era = Some(Era::new(self.now, self.waiting.iter().map(|it| &it.quota)));
+            self.epoch = Some(StoreEpoch::new(self.now, self.waiting.iter().map(|it| &it.quota)));
             for contestant in std::mem::take(&mut self.waiting) {
                 self.contests.push(Contest::on_log(contestant, self.keys, self.begin)?);
             }
         }
-        if self.era.as_mut().is_some_and(|era| era.is_over(self.now)) {
+        if self.epoch.as_mut().is_some_and(|epoch| epoch.is_over(self.now)) {
             for contest in &mut self.contests {
                 contest.renew(self.keys, self.now)?;
             }
         }
         let mut is_counted = false;
         for contest in &mut self.contests {
-            let asking = Asking { at: self.now, client: 0, is_first: true, first: self.now };
+            let asking = RequestSource { at: self.now, client: 0, is_first: true, first: self.now };
             is_counted |= contest.ask(entry, asking).is_some();
         }
         self.uncounted += u64::from(!is_counted);

@@ -7,7 +7,7 @@ use super::report::{AlgorithmReport, Round};
 use crate::plot::{Axis, Chart, Mark, Role, Series};
 
 /// More borders than these only make a picture grey.
-const MOST_BORDERS: f64 = 30.0;
+const MAX_BORDERS: f64 = 30.0;
 
 /// How much one key was let through in the window that ends at each time, for each algorithm, with the limit as a level. What stands
 /// above the level was let through beyond the limit.
@@ -95,7 +95,7 @@ fn points(values: &[u64], step: f64, time: &Time, per: f64) -> Vec<(f64, f64)> {
 /// Where windows end that are aligned to the epoch, if those can be told apart.
 fn borders(round: &Round, time: &Time) -> Vec<(f64, String)> {
     let count = time.length / round.window_s.max(1e-6);
-    if round.traffic.is_none() || count > MOST_BORDERS {
+    if round.traffic.is_none() || count > MAX_BORDERS {
         return Vec::new();
     }
     let mut borders = Vec::new();

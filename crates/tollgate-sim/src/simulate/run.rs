@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use tollgate::{OutageSettings, Request, Timestamp};
 
-use super::contest::{Asking, Contest, seconds};
+use super::contest::{Contest, RequestSource, seconds};
 use super::contestant::{Contestant, ContestantError};
 use super::nodes::{Network, Stores};
 use super::report::{AlgorithmReport, Round, TrafficReport};
@@ -160,15 +160,15 @@ impl Simulation {
                 continue;
             };
             self.events += 1;
-            let request = Asked(address(arrival.client));
-            let asking = Asking {
+            let request = SimulatedRequest(address(arrival.client));
+            let asking = RequestSource {
                 at: arrival.at,
                 client: arrival.client.into(),
                 is_first: arrival.tries == 0,
                 first: arrival.first,
             };
             if let Some(decided) = contest.ask(&request, asking) {
-                contest.then(flow.told(&arrival, decided.admitted, decided.retry_after));
+                contest.then(flow.after_reply(&arrival, decided.admitted, decided.retry_after));
             }
         }
         self.current.is_some()
@@ -242,9 +242,9 @@ impl Simulation {
 }
 
 /// A request of a client that has nothing but an address.
-struct Asked(IpAddr);
+struct SimulatedRequest(IpAddr);
 
-impl Request for Asked {
+impl Request for SimulatedRequest {
     fn method(&self) -> &'static str {
         "GET"
     }

@@ -4,7 +4,7 @@ use serde::Serialize;
 use tollgate::{Span, Timestamp};
 
 /// So fine is a picture.
-const CELLS: usize = 240;
+const MAX_CELLS: usize = 240;
 
 /// Counts by time.
 #[derive(Clone, Debug)]
@@ -26,8 +26,9 @@ pub(super) struct Cell {
 impl Series {
     /// Cells for so long.
     pub(super) fn over(from: Timestamp, length: Span) -> Self {
-        let step = length.as_micros().div_ceil(CELLS as u64).max(1);
-        let count = usize::try_from(length.as_micros().div_ceil(step)).unwrap_or(CELLS).clamp(1, CELLS);
+        let step = length.as_micros().div_ceil(MAX_CELLS as u64).max(1);
+        let count =
+            usize::try_from(length.as_micros().div_ceil(step)).unwrap_or(MAX_CELLS).clamp(1, MAX_CELLS);
         Self { from, step, cells: vec![Cell::default(); count] }
     }
 
@@ -48,7 +49,7 @@ impl Series {
 
     /// The cell of a time.
     pub(super) fn cell(&mut self, at: Timestamp) -> &mut Cell {
-        while self.index(at) >= CELLS {
+        while self.index(at) >= MAX_CELLS {
             self.step = self.step.saturating_mul(2);
             self.cells = self.cells.chunks(2).map(joined).collect();
         }

@@ -5,10 +5,10 @@
 
 use std::collections::HashMap;
 
-use tollgate::{Demand, Quota, State, Timestamp};
+use tollgate::{Amount, Quota, State, Timestamp};
 
 /// So many keys are watched: the first.
-const WATCHED: usize = 256;
+const MAX_WATCHED_KEYS: usize = 256;
 
 /// States of some keys.
 #[derive(Default)]
@@ -20,11 +20,11 @@ pub(super) struct Sizes {
 impl Sizes {
     /// A key asks.
     pub(super) fn request(&mut self, quota: &Quota, key: u64, cost: u64, at: Timestamp) {
-        if self.states.len() >= WATCHED && !self.states.contains_key(&key) {
+        if self.states.len() >= MAX_WATCHED_KEYS && !self.states.contains_key(&key) {
             return;
         }
         let state = self.states.entry(key).or_insert_with(|| quota.fresh());
-        if quota.meet(state, Demand::Exactly(cost), at).is_admitted() {
+        if quota.acquire(state, Amount::Exactly(cost), at).is_admitted() {
             self.largest = self.largest.max(state.encode().len());
         }
     }

@@ -31,7 +31,7 @@ pub(super) struct Client {
     told: u64,
     /// When the last one came, where the next depends on it.
     last: f64,
-    dice: Rng,
+    rng: Rng,
 }
 
 impl Client {
@@ -42,7 +42,7 @@ impl Client {
         reason = "loads are estimates; sizes of bursts are positive and rounded"
     )]
     pub(super) fn new(traffic: &Traffic, number: u32) -> Self {
-        let mut dice = Rng::with_seed(mixed(traffic.seed, u64::from(number) + 1));
+        let mut rng = Rng::with_seed(mixed(traffic.seed, u64::from(number) + 1));
         let sharers = match traffic.by {
             By::Client => 1.0,
             By::Everybody => f64::from(traffic.clients),
@@ -67,11 +67,11 @@ impl Client {
             gap: window * sharers / (traffic.load * traffic.rate.count as f64),
             window,
             duration: traffic.duration.as_micros() as f64,
-            phase: dice.f64(),
+            phase: rng.f64(),
             burst,
             told: 0,
             last: 0.0,
-            dice,
+            rng,
         }
     }
 
@@ -124,11 +124,11 @@ impl Client {
         }
         let (burst, within) = (self.told / self.burst, self.told % self.burst);
         let (from, length) = place(self, burst as f64);
-        Some(from + length * (within as f64 + self.dice.f64()) / self.burst as f64)
+        Some(from + length * (within as f64 + self.rng.f64()) / self.burst as f64)
     }
 
     fn exponential(&mut self, mean: f64) -> f64 {
-        self.last -= (1.0 - self.dice.f64()).ln() * mean;
+        self.last -= (1.0 - self.rng.f64()).ln() * mean;
         self.last
     }
 
@@ -141,7 +141,7 @@ impl Client {
             let at = self.exponential(self.gap / most);
             let since = at / self.duration - RISES_AT;
             let now = if since < 0.0 { CALM } else { CALM + rise * (-since / EBB).exp() };
-            if at >= self.duration || self.dice.f64() * most < now {
+            if at >= self.duration || self.rng.f64() * most < now {
                 return at;
             }
         }

@@ -10,12 +10,12 @@ use super::client::{Client, mixed};
 use super::{Retry, Traffic};
 
 /// Noon of New Year's Day 2026 in seconds, or shortly before: a border of windows, whatever their length.
-const ABOUT: u64 = 1_767_268_800;
+const START_SECS: u64 = 1_767_268_800;
 
 /// How long somebody waits for the first time who does not heed what they are told, if the window is not shorter than a minute.
-const FIRST_WAIT: u64 = 1_000_000;
+const INITIAL_BACKOFF_US: u64 = 1_000_000;
 /// Nobody is back sooner.
-const LEAST_WAIT: u64 = 1_000;
+const MIN_BACKOFF_US: u64 = 1_000;
 
 /// Somebody asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,24 +62,24 @@ pub struct Flow {
     clients: Vec<Client>,
     queue: BinaryHeap<Reverse<Due>>,
     order: u64,
-    dice: Rng,
+    rng: Rng,
 }
 
 impl Flow {
     pub(super) fn new(traffic: &Traffic) -> Self {
         let window = traffic.rate.period.as_micros().max(1);
-        let begin = ABOUT * 1_000_000 / window * window;
+        let begin = START_SECS * 1_000_000 / window * window;
         let mut flow = Self {
             begin,
             end: begin.saturating_add(traffic.duration.as_micros()),
             retries: traffic.shape.retries(),
             retry: traffic.retry,
-            first_wait: FIRST_WAIT.min(window / 60).max(LEAST_WAIT),
+            first_wait: INITIAL_BACKOFF_US.min(window / 60).max(MIN_BACKOFF_US),
             window,
             clients: (0..traffic.clients).map(|number| Client::new(traffic, number)).collect(),
             queue: BinaryHeap::new(),
             order: 0,
-            dice: Rng::with_seed(mixed(traffic.seed, 0)),
+            rng: Rng::with_seed(mixed(traffic.seed, 0)),
         };
         (0..traffic.clients).for_each(|client| flow.ask_anew(client));
         flow
@@ -91,7 +91,7 @@ impl Flow {
     }
 
     /// What became of an arrival: admitted, or refused, perhaps with a time to wait for. Says what the client does then.
-    pub fn told(&mut self, arrival: &Arrival, admitted: bool, retry_after: Option<Span>) -> Next {
+    pub fn after_reply(&mut self, arrival: &Arrival, admitted: bool, retry_after: Option<Span>) -> Next {
         if admitted || !self.retries {
             return Next::Done;
         }
@@ -111,15 +111,15 @@ impl Flow {
             let told = retry_after?.as_secs_ceil().saturating_mul(1_000_000);
             // Not sooner than told, and not all at once.
             if self.retry.jitter {
-                told.saturating_add(self.dice.u64(0..=told.max(self.first_wait)))
+                told.saturating_add(self.rng.u64(0..=told.max(self.first_wait)))
             } else {
                 told
             }
         } else {
             let doubled = self.first_wait.saturating_mul(1 << tries.min(20)).min(self.window);
-            if self.retry.jitter { self.dice.u64(0..=doubled) } else { doubled }
+            if self.retry.jitter { self.rng.u64(0..=doubled) } else { doubled }
         };
-        Some(wait.max(LEAST_WAIT))
+        Some(wait.max(MIN_BACKOFF_US))
     }
 
     fn ask_anew(&mut self, client: u32) {

@@ -17,7 +17,7 @@ fn refused_until(traffic: &Traffic, open_after: Span, told: Span) -> Vec<Arrival
     let mut seen = Vec::new();
     while let Some(arrival) = flow.next() {
         let admitted = arrival.at >= open_at;
-        let next = flow.told(&arrival, admitted, Some(told));
+        let next = flow.after_reply(&arrival, admitted, Some(told));
         assert_eq!(admitted, next == Next::Done);
         seen.push(arrival);
     }
@@ -131,7 +131,8 @@ fn nobody_tries_more_often_than_is_said() {
         let mut flow = traffic.start();
         let (mut seen, mut gave_up) = (Vec::new(), 0);
         while let Some(arrival) = flow.next() {
-            gave_up += u64::from(flow.told(&arrival, false, Some(Span::from_secs(1))) == Next::GivesUp);
+            gave_up +=
+                u64::from(flow.after_reply(&arrival, false, Some(Span::from_secs(1))) == Next::GivesUp);
             seen.push(arrival);
         }
         assert!(gave_up > 0);
@@ -146,7 +147,7 @@ fn what_makes_no_sense_is_turned_down() {
     assert_eq!(good.check(), Ok(()));
     for (bad, why) in [
         (Traffic { clients: 0, ..good }, TrafficError::Clients),
-        (Traffic { clients: MOST_CLIENTS + 1, ..good }, TrafficError::Clients),
+        (Traffic { clients: MAX_CLIENTS + 1, ..good }, TrafficError::Clients),
         (Traffic { load: f64::NAN, ..good }, TrafficError::Load),
         (Traffic { load: -1.0, ..good }, TrafficError::Load),
         (Traffic { load: f64::INFINITY, ..good }, TrafficError::Load),

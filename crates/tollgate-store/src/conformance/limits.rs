@@ -1,7 +1,7 @@
 //! One rule, one key: what a limit is.
 
 use tollgate_core::{
-    Bucket, Demand, FixedWindow, Quota, QuotaError, Rate, SlidingLog, SlidingParts, SlidingWindow, Span,
+    Amount, Bucket, FixedWindow, Quota, QuotaError, Rate, SlidingLog, SlidingParts, SlidingWindow, Span,
     Verdict,
 };
 
@@ -92,7 +92,7 @@ impl<H: Harness> Suite<'_, H> {
 
     async fn up_to_takes_what_there_is(&self) {
         let rule = hourly("up to", 10);
-        let up_to = |most| Check { demand: Demand::UpTo(most), ..Check::new(&rule, b"key", 0) };
+        let up_to = |most| Check { amount: Amount::UpTo(most), ..Check::new(&rule, b"key", 0) };
         for (asked, got) in [(4, 4), (100, 6)] {
             assert_eq!(self.decide(&[up_to(asked)]).await.outcomes[0].units(), got);
         }

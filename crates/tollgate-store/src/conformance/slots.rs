@@ -1,24 +1,24 @@
 //! Slots: held, renewed, released, and taken together with units or not at all.
 
-use tollgate_core::{Adjustment, Concurrency, Demand, Owner, Rule, Span, Verdict};
+use tollgate_core::{Adjustment, Amount, Concurrency, Owner, Rule, Span, Verdict};
 
 use super::{Harness, Suite, hourly, rule};
 use crate::store::Check;
 
 fn slot<'a>(rule: &'a Rule, key: &'a str, owner: u128) -> Check<'a> {
-    Check { demand: Demand::Slot(Owner(owner)), ..Check::new(rule, key.as_bytes(), 0) }
+    Check { amount: Amount::Slot(Owner(owner)), ..Check::new(rule, key.as_bytes(), 0) }
 }
 
 impl<H: Harness> Suite<'_, H> {
     pub(super) async fn slots(&self) {
-        self.so_many_hold_at_once().await;
+        self.holders_never_exceed_the_slots().await;
         self.leases_end_by_themselves().await;
         self.slots_and_units_are_taken_together().await;
         self.a_refused_batch_keeps_the_slot_its_owner_held().await;
         self.a_demand_of_the_wrong_kind_is_never_met().await;
     }
 
-    async fn so_many_hold_at_once(&self) {
+    async fn holders_never_exceed_the_slots(&self) {
         let rule = rule("slots/held", Concurrency::new(2, Span::from_minutes(10)));
         for owner in [1, 2, 2, 1] {
             assert!(

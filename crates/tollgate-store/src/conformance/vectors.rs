@@ -23,8 +23,8 @@ impl<H: Harness> Suite<'_, H> {
                 return false;
             }
             let outcome = match step.act.ask() {
-                Ask::Demand(demand) => {
-                    self.decide(&[Check { demand, ..Check::new(&rule, b"key", 0) }]).await.outcomes[0]
+                Ask::Acquire(amount) => {
+                    self.decide(&[Check { amount, ..Check::new(&rule, b"key", 0) }]).await.outcomes[0]
                 }
                 Ask::Adjust(adjustment) => {
                     let adjusted = self.adjust(&rule, "key", adjustment).await;

@@ -15,7 +15,7 @@
 //! time has come. When more kinds are evicted than there is room for, the one that ends first
 //! closes the floor: all new keys are refused until then.
 //!
-//! Not here: which key is evicted (`table`, `wide`).
+//! Not here: which key is evicted (`table`, `wide_table`).
 //!
 //! Invariant: an evicted state never admits less than the floor does, at any later instant.
 //! Tested by `tests/floods.rs`, against states that are never evicted.
@@ -152,7 +152,7 @@ impl Floors {
     }
 
     /// What it takes on the heap, in bytes.
-    pub(super) fn bytes_aside(&self) -> usize {
+    pub(super) fn heap_bytes(&self) -> usize {
         self.0.as_deref().map_or(0, size_of_val)
     }
 }

@@ -1,6 +1,6 @@
 //! The states of one key under the predecessors of its rule, in this process's tables.
 //!
-//! Not here: the arithmetic of carrying over (`tollgate_core`), and when it happens (`past`).
+//! Not here: the arithmetic of carrying over (`tollgate_core`), and when it happens (`prior_usage`).
 
 use std::cell::Cell;
 
@@ -9,9 +9,9 @@ use tollgate_core::{Adjustment, Bucket, BucketState, Outcome, Predecessor, Quota
 use tollgate_core::{Span, State, Timestamp};
 
 use super::MemoryStore;
-use super::act::Act;
-use super::past::Past;
-use super::word::Packed;
+use super::action::Action;
+use super::prior_usage::PriorUsage;
+use super::word::PackedState;
 use crate::clock::Clock;
 
 /// What a key left under the rules that the present one has replaced.
@@ -40,23 +40,23 @@ impl<'a, C: Clock> History<'a, C> {
     fn live(&self) -> Live<'a> {
         let read = |before: &'a Predecessor| {
             let state = self.store.read(before.id, &before.quota, self.key, self.now)?;
-            (before.quota.forgettable_at(&state) > self.now).then_some((before, state))
+            (before.quota.expires_at(&state) > self.now).then_some((before, state))
         };
         self.rule.predecessors().filter_map(read).collect()
     }
 
     /// Does to the predecessors' states what was done to the present one.
-    pub(super) fn follow(&self, act: Act, outcome: &Outcome) {
+    pub(super) fn follow(&self, act: Action, outcome: &Outcome) {
         if self.is_new.get() {
             for (before, state) in self.live() {
-                self.mark(before.id, before.quota.forgettable_at(&state));
+                self.mark(before.id, before.quota.expires_at(&state));
             }
         }
         let change = |quota: &Quota| match act {
-            Act::Look(_) | Act::Adjust(Adjustment::Release { .. }) => None,
-            Act::Adjust(Adjustment::Charge { units, .. }) => Some(quota.echo(units)),
-            Act::Adjust(adjustment) => Some(adjustment),
-            Act::Meet(_) => Some(outcome.units()).filter(|&units| units > 0).map(|it| quota.echo(it)),
+            Action::Peek(_) | Action::Adjust(Adjustment::Release { .. }) => None,
+            Action::Adjust(Adjustment::Charge { units, .. }) => Some(quota.echo(units)),
+            Action::Adjust(adjustment) => Some(adjustment),
+            Action::Meet(_) => Some(outcome.units()).filter(|&units| units > 0).map(|it| quota.echo(it)),
         };
         for before in self.rule.predecessors() {
             let Some(adjustment) = change(&before.quota) else { return };
@@ -101,7 +101,7 @@ fn mark_bucket() -> Bucket {
     Bucket::new(Rate::new(1, Span::from_days(30))).expect("one in thirty days can be served")
 }
 
-impl<C: Clock> Past for History<'_, C> {
+impl<C: Clock> PriorUsage for History<'_, C> {
     const EXISTS: bool = true;
 
     fn state(&self) -> Option<State> {
@@ -121,13 +121,13 @@ impl<C: Clock> Past for History<'_, C> {
         // at each request.
         let of = |before: &Predecessor| {
             let state = self.store.read_stored(before.id, &before.quota, self.key, self.now)?;
-            let counts = before.quota.forgettable_at(&state) > self.now;
+            let counts = before.quota.expires_at(&state) > self.now;
             counts.then(|| quota.bound_by(&before.quota, &state, self.now))
         };
         // A window's state is the same under a raise; of buckets each has its own.
         let is_raised = |it: &&Predecessor| matches!(quota, Quota::Bucket(_)) && quota.is_raise_of(&it.quota);
         let bounds = self.rule.predecessors().filter(is_raised).filter_map(of);
-        bounds.min_by_key(|state| quota.forgettable_at(state))
+        bounds.min_by_key(|state| quota.expires_at(state))
     }
 
     fn carried(&self) {
@@ -161,6 +161,6 @@ impl<C: Clock> MemoryStore<C> {
             }
             _ => return self.wide.amend(self.wide_key(id, key, hash), quota, adjustment, at),
         };
-        Some(quota.forgettable_at(&state))
+        Some(quota.expires_at(&state))
     }
 }

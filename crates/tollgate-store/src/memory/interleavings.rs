@@ -4,10 +4,10 @@
 //! away once to see a case fail.
 
 use loom::sync::Arc;
-use tollgate_core::{Bucket, Demand, Rate, Timestamp};
+use tollgate_core::{Amount, Bucket, Rate, Timestamp};
 
-use super::act::Act;
-use super::past::NoPast;
+use super::action::Action;
+use super::prior_usage::NoPriorUsage;
 use super::table::Table;
 
 const NOW: Timestamp = Timestamp::from_secs(1_000_000_000);
@@ -54,7 +54,7 @@ fn take(table: &Table, bucket: Bucket, key: u64, now: Timestamp) -> bool {
     let ticks = bucket.in_ticks().unwrap();
     match table.pay(key, ticks, ticks.price(1).unwrap(), now) {
         Some((_, paid)) => paid,
-        None => table.run(key, &bucket, Act::Meet(Demand::Exactly(1)), now, &NoPast).is_admitted(),
+        None => table.run(key, &bucket, Action::Meet(Amount::Exactly(1)), now, &NoPriorUsage).is_admitted(),
     }
 }
 

@@ -30,12 +30,12 @@
 
 use tollgate_core::{Adjustment, Outcome, Span, TickBucket, Timestamp, Verdict};
 
-use super::act::Act;
+use super::action::Action;
 use super::floor::{Floor, Floors, Start};
 use super::line::{Charge, Line, WAYS, hash_of, prefetch, swap, tag_of, zeroed};
-use super::past::{NoPast, Past};
+use super::prior_usage::{NoPriorUsage, PriorUsage};
 use super::sync::{AtomicU64, Mutex, Ordering, lock, pause};
-use super::word::{self, CLAIMED, Class, GENERATIONS, Packed, Spent, kind_of};
+use super::word::{self, CLAIMED, Class, GENERATIONS, PackedState, Spent, kind_of};
 
 const STRIPES: usize = if cfg!(loom) { 2 } else { 256 };
 
@@ -44,7 +44,7 @@ const STRIPES: usize = if cfg!(loom) { 2 } else { 256 };
 const LINES_PER_FLOOR: usize = 64;
 
 /// Thirty gigabytes of them. Whoever asks for more gets this.
-const MOST_KEYS: usize = 1_000_000_000;
+const MAX_KEYS: usize = 1_000_000_000;
 
 /// States by hash.
 pub(super) struct Table {
@@ -82,7 +82,7 @@ impl Table {
     /// 1.9 slots a key: with four lines to choose from, one insertion in some
     /// hundred thousand then finds no room although the table has some.
     pub(super) fn new(keys: usize, now: Timestamp) -> Self {
-        let lines = (keys.min(MOST_KEYS) * 19 / 10).div_ceil(WAYS).max(1);
+        let lines = (keys.min(MAX_KEYS) * 19 / 10).div_ceil(WAYS).max(1);
         let base = whole_second(now.before(Span::from_days(1_461)));
         Self {
             lines: zeroed(lines),
@@ -110,8 +110,8 @@ impl Table {
     }
 
     /// The time that the states of an algorithm are in.
-    fn time_of<A: Packed>(&self, now: Timestamp) -> Timestamp {
-        if A::FOLLOWS_WALL { self.tell(now.shifted(self.wall_ahead())) } else { now }
+    fn time_of<A: PackedState>(&self, now: Timestamp) -> Timestamp {
+        if A::FOLLOWS_WALL { self.clamp_time(now.shifted(self.wall_ahead())) } else { now }
     }
 
     /// How many keys gave way to others while they still counted.
@@ -121,7 +121,7 @@ impl Table {
 
     /// What the table occupies. Only evictions add to it, and not for long.
     pub(super) fn bytes(&self) -> usize {
-        let floors: usize = self.floors.iter().map(|it| lock(it).bytes_aside()).sum();
+        let floors: usize = self.floors.iter().map(|it| lock(it).heap_bytes()).sum();
         size_of_val(&*self.lines) + size_of_val(&*self.stripes) + size_of_val(&*self.floors) + floors
     }
 
@@ -137,7 +137,7 @@ impl Table {
     /// The time, within what words can tell: after "never", and early enough that
     /// the longest debt still fits.
     #[inline(always)]
-    pub(super) fn tell(&self, now: Timestamp) -> Timestamp {
+    pub(super) fn clamp_time(&self, now: Timestamp) -> Timestamp {
         now.clamp(self.earliest, self.latest)
     }
 
@@ -147,12 +147,12 @@ impl Table {
         prefetch(&self.lines[self.first(hash)]);
     }
 
-    /// Does `act` to a key's state, atomically. What it leaves unchanged is not written.
-    pub(super) fn run<A: Packed, P: Past>(
+    /// Does `action` to a key's state, atomically. What it leaves unchanged is not written.
+    pub(super) fn run<A: PackedState, P: PriorUsage>(
         &self,
         hash: u64,
         algorithm: &A,
-        act: Act,
+        act: Action,
         now: Timestamp,
         past: &P,
     ) -> Outcome {
@@ -174,7 +174,7 @@ impl Table {
         };
         let (state, verdict) = found.unwrap_or_else(|| {
             let start = self.start(hash, now);
-            let above_floor = matches!(act, Act::Adjust(_)) && start != Start::Fresh;
+            let above_floor = matches!(act, Action::Adjust(_)) && start != Start::Fresh;
             if act.can_insert() || above_floor {
                 return self.insert(hash, algorithm, now, op);
             }
@@ -189,24 +189,24 @@ impl Table {
     /// nothing may have spent under the other: then it starts from that, and that is
     /// kept also if the request is refused or only looks.
     #[cold]
-    fn run_after_change<A: Packed>(
+    fn run_after_change<A: PackedState>(
         &self,
         hash: u64,
         algorithm: &A,
-        act: Act,
+        act: Action,
         now: Timestamp,
-        past: &impl Past,
+        past: &impl PriorUsage,
     ) -> Outcome {
         let time = self.time_of::<A>(now);
         let inserting = lock(self.stripe(hash));
-        let known = self.read(hash, algorithm).is_some_and(|state| algorithm.forgettable_at(&state) > time);
+        let known = self.read(hash, algorithm).is_some_and(|state| algorithm.expires_at(&state) > time);
         let carried = if known { None } else { past.state().and_then(A::from_state) };
         let Some(carried) = carried else {
             drop(inserting);
             if let Some(bound) = past.bound().and_then(A::from_state) {
                 self.relieve(hash, algorithm, bound);
             }
-            return self.run(hash, algorithm, act, now, &NoPast);
+            return self.run(hash, algorithm, act, now, &NoPriorUsage);
         };
         // What is carried over was expressed by the clock that never steps.
         let carried = algorithm.in_own_time(carried, now, time);
@@ -215,18 +215,18 @@ impl Table {
             Start::Fresh => carried,
             start => {
                 let units = algorithm.used(&carried, time);
-                let until = algorithm.forgettable_at(&carried).shifted(now.ahead_of(time));
+                let until = algorithm.expires_at(&carried).shifted(now.ahead_of(time));
                 let floor = Floor::new(kind_of(hash), units, until);
                 state_at(start.above(floor, now), algorithm, now, time)
             }
         };
         let verdict = act.on(algorithm, &mut state, time);
         // A closed floor says nothing of this key: its usage is carried over when that has ended.
-        if start == Start::Closed && !matches!(act, Act::Adjust(_)) {
+        if start == Start::Closed && !matches!(act, Action::Adjust(_)) {
             return algorithm.describe(&state, verdict, time);
         }
         // One that says nothing needs no room.
-        if algorithm.forgettable_at(&state) > time {
+        if algorithm.expires_at(&state) > time {
             self.put(hash, algorithm, state, now);
         }
         past.carried();
@@ -279,7 +279,7 @@ impl Table {
     }
 
     /// A key's state, if it has one.
-    pub(super) fn read<A: Packed>(&self, hash: u64, algorithm: &A) -> Option<A::State> {
+    pub(super) fn read<A: PackedState>(&self, hash: u64, algorithm: &A) -> Option<A::State> {
         let look = |_: &mut A::State| Verdict::admitted(0);
         let mut lines = self.lines_of(hash).into_iter();
         lines.find_map(|line| Some(self.update_in(&self.lines[line], hash, algorithm, look)?.0))
@@ -300,7 +300,7 @@ impl Table {
     /// Runs `op` on a key's state if the key is in this line. `op` may run
     /// several times; the last run counts.
     #[inline]
-    fn update_in<A: Packed>(
+    fn update_in<A: PackedState>(
         &self,
         line: &Line,
         hash: u64,
@@ -324,7 +324,7 @@ impl Table {
 
     /// Changes a key's state if it still counts; the state of an evicted key starts from its
     /// floor. Returns the new state.
-    pub(super) fn amend<A: Packed>(
+    pub(super) fn amend<A: PackedState>(
         &self,
         hash: u64,
         algorithm: &A,
@@ -333,7 +333,7 @@ impl Table {
     ) -> Option<A::State> {
         let time = self.time_of::<A>(now);
         let amend = |state: &mut A::State| {
-            if algorithm.forgettable_at(state) > time {
+            if algorithm.expires_at(state) > time {
                 algorithm.adjust(state, adjustment, time);
             }
             Verdict::admitted(0)
@@ -344,13 +344,13 @@ impl Table {
             let evicted = self.start(hash, now) != Start::Fresh;
             evicted.then(|| self.insert(hash, algorithm, now, amend))
         });
-        let found = found.map(|(state, _)| state).filter(|state| algorithm.forgettable_at(state) > time);
+        let found = found.map(|(state, _)| state).filter(|state| algorithm.expires_at(state) > time);
         found.map(|state| A::shifted(state, now.ahead_of(time)))
     }
 
     /// A key's state, as the clock that never steps would have it; if the key may have been
     /// evicted, the floor.
-    pub(super) fn read_steady<A: Packed>(
+    pub(super) fn read_steady<A: PackedState>(
         &self,
         hash: u64,
         algorithm: &A,
@@ -365,7 +365,7 @@ impl Table {
     }
 
     /// Returns a key's state only if the table holds it, in the time of the clock that never steps.
-    pub(super) fn read_stored<A: Packed>(
+    pub(super) fn read_stored<A: PackedState>(
         &self,
         hash: u64,
         algorithm: &A,
@@ -376,9 +376,9 @@ impl Table {
     }
 
     /// Replaces a key's state by one that is forgotten sooner.
-    fn relieve<A: Packed>(&self, hash: u64, algorithm: &A, bound: A::State) {
+    fn relieve<A: PackedState>(&self, hash: u64, algorithm: &A, bound: A::State) {
         let relieve = |state: &mut A::State| {
-            if algorithm.forgettable_at(state) > algorithm.forgettable_at(&bound) {
+            if algorithm.expires_at(state) > algorithm.expires_at(&bound) {
                 *state = bound;
             }
             Verdict::admitted(0)
@@ -388,14 +388,14 @@ impl Table {
     }
 
     /// Files a state for a key, in place of the one it has.
-    pub(super) fn file<A: Packed>(&self, hash: u64, algorithm: &A, state: A::State, now: Timestamp) {
+    pub(super) fn file<A: PackedState>(&self, hash: u64, algorithm: &A, state: A::State, now: Timestamp) {
         let _inserting = lock(self.stripe(hash));
         self.put(hash, algorithm, state, now);
     }
 
     /// Runs `op` on a key that was not found a moment ago.
     #[cold]
-    fn insert<A: Packed>(
+    fn insert<A: PackedState>(
         &self,
         hash: u64,
         algorithm: &A,
@@ -418,7 +418,7 @@ impl Table {
             let verdict = op(&mut state);
             // A key that was reset evicts no other.
             let needs_room =
-                algorithm.forgettable_at(&state) > self.time_of::<A>(now) || vacancy.tenant.is_none();
+                algorithm.expires_at(&state) > self.time_of::<A>(now) || vacancy.tenant.is_none();
             if state == start || !needs_room || self.claim(&vacancy, hash, algorithm, state, now) {
                 return (state, verdict);
             }
@@ -427,7 +427,7 @@ impl Table {
     }
 
     /// Files a state, whatever was there. The caller holds the key's stripe.
-    fn put<A: Packed>(&self, hash: u64, algorithm: &A, state: A::State, now: Timestamp) {
+    fn put<A: PackedState>(&self, hash: u64, algorithm: &A, state: A::State, now: Timestamp) {
         let set = |slot: &mut A::State| {
             *slot = state;
             Verdict::admitted(0)
@@ -445,7 +445,7 @@ impl Table {
     }
 
     /// Takes a slot over; false if somebody else was faster.
-    fn claim<A: Packed>(
+    fn claim<A: PackedState>(
         &self,
         vacancy: &Vacancy<'_>,
         hash: u64,
@@ -481,7 +481,7 @@ impl Table {
 
     /// The state that a newcomer starts from in this slot: at the floor, and not below a
     /// tenant of its own rule.
-    fn start_in<A: Packed>(
+    fn start_in<A: PackedState>(
         &self,
         vacancy: &Vacancy<'_>,
         hash: u64,
@@ -498,7 +498,7 @@ impl Table {
     /// room to spare, else in the emptier of the first two, else in the others;
     /// if none is free, the one whose tenant is worth the least.
     fn vacancy(&self, hash: u64, now: Timestamp) -> Option<Vacancy<'_>> {
-        let [first, second, third, fourth] = self.lines_of(hash).map(|line| self.survey(line, now));
+        let [first, second, third, fourth] = self.lines_of(hash).map(|line| self.scan_line(line, now));
         if first.free >= 2 || (first.free > 0 && first.free >= second.free) {
             return first.vacancy;
         }
@@ -509,22 +509,22 @@ impl Table {
         all.into_iter().flatten().min_by_key(|vacancy| worth(vacancy.tenant))
     }
 
-    fn survey(&self, line_index: usize, now: Timestamp) -> Survey<'_> {
+    fn scan_line(&self, line_index: usize, now: Timestamp) -> LineSurvey<'_> {
         let line = &self.lines[line_index];
-        let mut survey = Survey { free: 0, vacancy: None };
+        let mut scan = LineSurvey { free: 0, vacancy: None };
         for way in 0..WAYS {
             let seen = line.words[way].load(Ordering::Acquire);
             if seen == CLAIMED {
                 continue;
             }
             let tenant = self.spent(line.tags[way].load(Ordering::Relaxed), seen, now);
-            survey.free += usize::from(tenant.is_none());
-            let better = survey.vacancy.as_ref().is_none_or(|best| worth(tenant) < worth(best.tenant));
+            scan.free += usize::from(tenant.is_none());
+            let better = scan.vacancy.as_ref().is_none_or(|best| worth(tenant) < worth(best.tenant));
             if better {
-                survey.vacancy = Some(Vacancy { line, line_index, way, seen, tenant });
+                scan.vacancy = Some(Vacancy { line, line_index, way, seen, tenant });
             }
         }
-        survey
+        scan
     }
 
     /// What the key of a slot has spent, if that still counts.
@@ -559,7 +559,7 @@ impl Table {
     }
 }
 
-struct Survey<'t> {
+struct LineSurvey<'t> {
     free: usize,
     vacancy: Option<Vacancy<'t>>,
 }
@@ -570,7 +570,7 @@ fn worth(tenant: Option<Spent>) -> Option<u64> {
 }
 
 /// The state of a key that starts here. Floors are in steady time, the state is in `time`.
-fn state_at<A: Packed>(start: Start, algorithm: &A, now: Timestamp, time: Timestamp) -> A::State {
+fn state_at<A: PackedState>(start: Start, algorithm: &A, now: Timestamp, time: Timestamp) -> A::State {
     let (units, until) = start.spent(algorithm.capacity(), algorithm.period(), now);
     algorithm.spent_until(units, until.shifted(time.ahead_of(now)), time)
 }

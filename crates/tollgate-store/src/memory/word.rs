@@ -71,7 +71,7 @@ fn window_end(word: u64, base: Timestamp) -> Timestamp {
 }
 
 /// An algorithm whose state fits a word.
-pub(super) trait Packed: Algorithm<State: Copy> {
+pub(super) trait PackedState: Algorithm<State: Copy> {
     /// Whether all states of this very quota fit.
     fn fits(&self) -> bool;
     /// The state as a word of the generation of `tag`.
@@ -93,7 +93,7 @@ pub(super) trait Packed: Algorithm<State: Copy> {
     fn in_own_time(&self, state: Self::State, now: Timestamp, time: Timestamp) -> Self::State;
 }
 
-impl Packed for Bucket {
+impl PackedState for Bucket {
     #[inline]
     fn fits(&self) -> bool {
         self.grains_per_tick() <= if self.is_shared() { 1 } else { 1 << 10 }
@@ -133,7 +133,7 @@ impl Packed for Bucket {
     }
 }
 
-impl Packed for FixedWindow {
+impl PackedState for FixedWindow {
     #[inline]
     fn fits(&self) -> bool {
         let on_the_second = match self.window() {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{Finished, Scratch};
+use crate::{ProgramOutput, Scratch};
 
 /// Files of a server that speaks TLS, for `localhost` and 127.0.0.1.
 pub(super) struct Certificate {
@@ -52,6 +52,6 @@ fn path<'a>(option: &'a str, path: &'a Path) -> [&'a std::ffi::OsStr; 2] {
 }
 
 fn run(command: &mut Command) {
-    let finished = Finished::of(std::mem::replace(command, Command::new("openssl")));
+    let finished = ProgramOutput::of(std::mem::replace(command, Command::new("openssl")));
     assert_eq!(finished.code, Some(0), "openssl: {}", finished.stderr);
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::Finished;
+use crate::ProgramOutput;
 
 /// The offset of one server's wall clock.
 pub(super) struct SteppedClock {
@@ -22,7 +22,7 @@ impl SteppedClock {
         fs::write(&source, include_str!("clock.c")).expect("there is room for a file");
         let mut compile = Command::new("cc");
         compile.args(["-O1", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
-        let compiled = Finished::of(compile);
+        let compiled = ProgramOutput::of(compile);
         assert_eq!(compiled.code, Some(0), "cannot build the clock: {}", compiled.stderr);
         let open = fs::File::options().read(true).write(true).create(true).truncate(true).open(&file);
         let clock = Self {

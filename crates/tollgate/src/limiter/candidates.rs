@@ -32,7 +32,7 @@ type Places = SmallVec<[usize; 4]>;
 
 /// What is to be put right after a batch.
 #[derive(Default)]
-struct Amends {
+struct Compensation {
     /// Charged, and would not have been.
     give_back: Places,
     /// Not charged, and would have been.
@@ -50,8 +50,8 @@ fn is_possible(decision: &Decision<'_>, admitted: bool) -> bool {
 }
 
 #[cold]
-fn amends(decision: &Decision<'_>, admitted: bool) -> Amends {
-    let mut amends = Amends::default();
+fn compensation(decision: &Decision<'_>, admitted: bool) -> Compensation {
+    let mut compensation = Compensation::default();
     let refuses = |limit: &Limit| {
         let counted = decision.checks.iter().zip(&decision.outcomes);
         counted
@@ -64,9 +64,9 @@ fn amends(decision: &Decision<'_>, admitted: bool) -> Amends {
         let counts_refusals = check.limit.count_denied();
         if admitted {
             if outcome.is_admitted() && outcome.units() > 0 && !counts_refusals && refuses(check.limit) {
-                amends.give_back.push(at);
+                compensation.give_back.push(at);
             } else if !outcome.is_admitted() && counts_refusals {
-                amends.ask.push(at);
+                compensation.ask.push(at);
             }
         } else if let Some(live) = check.limit.candidate_of() {
             let holds_slot = matches!(check.rule.quota, Quota::Concurrency(_));
@@ -77,17 +77,17 @@ fn amends(decision: &Decision<'_>, admitted: bool) -> Amends {
                 && !refuses(check.limit)
                 && !others.any(|other| refuses(other.limit))
             {
-                amends.ask.push(at);
+                compensation.ask.push(at);
             }
         }
     }
-    amends
+    compensation
 }
 
 /// The batch of those that are to be charged. Refusals are counted where they are made:
 /// so what counts them has to refuse.
-fn batch<'b>(decision: &'b Decision<'_>, amends: &Amends) -> Batch<'b> {
-    let chosen = amends.ask.iter().filter_map(|&at| decision.checks.get(at));
+fn batch<'b>(decision: &'b Decision<'_>, compensation: &Compensation) -> Batch<'b> {
+    let chosen = compensation.ask.iter().filter_map(|&at| decision.checks.get(at));
     chosen
         .map(|check| {
             let asked = ask(check, decision.owner);
@@ -97,8 +97,8 @@ fn batch<'b>(decision: &'b Decision<'_>, amends: &Amends) -> Batch<'b> {
 }
 
 /// The limits stand as they do after they were charged.
-fn stand(decision: &mut Decision<'_>, amends: &Amends, charged: Outcomes) {
-    for (&at, outcome) in amends.ask.iter().zip(charged) {
+fn apply_outcomes(decision: &mut Decision<'_>, compensation: &Compensation, charged: Outcomes) {
+    for (&at, outcome) in compensation.ask.iter().zip(charged) {
         if let Some(told) = decision.outcomes.get_mut(at) {
             *told = outcome;
         }
@@ -111,7 +111,7 @@ fn refund(decision: &Decision<'_>, place: usize, taken_at: Timestamp) -> Option<
     Some(Adjustment::Refund { units, taken_at })
 }
 
-fn stand_refunded(decision: &mut Decision<'_>, place: usize, refunded: Outcome) {
+fn apply_refund(decision: &mut Decision<'_>, place: usize, refunded: Outcome) {
     if let Some(told) = decision.outcomes.get_mut(place) {
         *told = Outcome { verdict: Verdict::admitted(0), ..refunded };
     }
@@ -129,32 +129,27 @@ impl<S: Store> Limiter<S> {
     /// Puts right what limits that refuse nobody were charged. `false`: the store has to
     /// be waited for, and nothing has happened.
     #[inline]
-    pub(super) fn make_amends_at_once(
-        &self,
-        decision: &mut Decision<'_>,
-        admitted: bool,
-        at: Timestamp,
-    ) -> bool {
+    pub(super) fn try_compensate(&self, decision: &mut Decision<'_>, admitted: bool, at: Timestamp) -> bool {
         if !is_possible(decision, admitted) {
             return true;
         }
-        let amends = amends(decision, admitted);
+        let compensation = compensation(decision, admitted);
         let mut charged = Outcomes::new();
-        if !amends.ask.is_empty() {
-            let batch = batch(decision, &amends);
-            if self.store.decide_at_once(&batch, &mut charged).is_none() {
+        if !compensation.ask.is_empty() {
+            let batch = batch(decision, &compensation);
+            if self.store.try_decide(&batch, &mut charged).is_none() {
                 // Only refusals are known without asking: an admitted batch was charged here.
                 return admitted;
             }
             drop(batch);
-            stand(decision, &amends, charged);
+            apply_outcomes(decision, &compensation, charged);
         }
-        for &place in &amends.give_back {
+        for &place in &compensation.give_back {
             let check = &decision.checks[place];
             let refunded = refund(decision, place, at)
                 .and_then(|refund| ready(self.store.adjust(check.rule, check.key.as_bytes(), refund)));
             if let Some(Ok(refunded)) = refunded {
-                stand_refunded(decision, place, refunded);
+                apply_refund(decision, place, refunded);
             }
         }
         true
@@ -162,25 +157,25 @@ impl<S: Store> Limiter<S> {
 
     /// The same, where the store has to be waited for. One that gives no answer leaves
     /// things as they are: nobody is refused for it.
-    pub(super) async fn make_amends(&self, decision: &mut Decision<'_>, admitted: bool, at: Timestamp) {
+    pub(super) async fn compensate(&self, decision: &mut Decision<'_>, admitted: bool, at: Timestamp) {
         if !is_possible(decision, admitted) {
             return;
         }
-        let amends = amends(decision, admitted);
-        if !amends.ask.is_empty() {
-            let batch = batch(decision, &amends);
+        let compensation = compensation(decision, admitted);
+        if !compensation.ask.is_empty() {
+            let batch = batch(decision, &compensation);
             let answer = self.ask_store(&batch).await;
             drop(batch);
             if let Ok(answer) = answer {
-                stand(decision, &amends, answer.outcomes);
+                apply_outcomes(decision, &compensation, answer.outcomes);
             }
         }
-        for &place in &amends.give_back {
+        for &place in &compensation.give_back {
             let Some(refund) = refund(decision, place, at) else { continue };
             let check = &decision.checks[place];
             let refunded = self.store.adjust(check.rule, check.key.as_bytes(), refund).await;
             if let Ok(refunded) = refunded {
-                stand_refunded(decision, place, refunded);
+                apply_refund(decision, place, refunded);
             }
         }
     }

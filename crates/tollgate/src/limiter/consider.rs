@@ -7,8 +7,8 @@
 //!
 //! Held by `tests/beside/considering.rs`, and on Redis by `tollgate-redis/tests/store/questions.rs`.
 
-use tollgate_core::{Demand, Owner, Quota};
-use tollgate_policy::{Request, RuleCheck, Survey};
+use tollgate_core::{Amount, Owner, Quota};
+use tollgate_policy::{Matched, Request, RuleCheck};
 use tollgate_store::{Check, Store, StoreError};
 
 use super::{Batch, Limiter, ask};
@@ -34,15 +34,15 @@ impl<S: Store> Limiter<S> {
         request: &R,
     ) -> Result<Decision<'_>, StoreError> {
         let mut decision = Decision::undecided();
-        let survey = self.survey(request, &mut decision);
-        if !matches!(survey, Survey::Applies) {
-            decision.settle_uncounted(survey);
+        let matched = self.match_request(request, &mut decision);
+        if !matches!(matched, Matched::Applies) {
+            decision.settle_uncounted(matched);
             return Ok(decision);
         }
         let (mut admitted, mut at) = (true, None);
         for check in decision.checks.iter() {
             let asked = Check { count_denied: false, ..ask(check, decision.owner) };
-            let batch = [asked, Check { demand: never(&check.rule.quota), binding: true, ..asked }];
+            let batch = [asked, Check { amount: never(&check.rule.quota), binding: true, ..asked }];
             let answer = self.store.decide(&batch).await?;
             let Some(outcome) = answer.outcomes.first().copied() else { continue };
             admitted &= !asked.binding || outcome.is_admitted();
@@ -66,13 +66,13 @@ impl<S: Store> Limiter<S> {
     /// # pollster::block_on(async {
     /// let limiter = Limiter::from_policy("limits: [{by: ip, bucket: 1/minute}]").unwrap();
     /// let call = Call::new("GET", "/").ip([203, 0, 113, 9]);
-    /// assert!(limiter.refuse_together(&[call.clone()], &[0]).await.is_none());
+    /// assert!(limiter.refuse_batch(&[call.clone()], &[0]).await.is_none());
     /// assert!(limiter.check(&call).is_allowed());
-    /// let refused = limiter.refuse_together(&[call], &[0]).await.unwrap();
+    /// let refused = limiter.refuse_batch(&[call], &[0]).await.unwrap();
     /// assert_eq!(refused.advised_wait().map(|it| it.as_secs_ceil()), Some(60));
     /// # });
     /// ```
-    pub async fn refuse_together<R: Request + Sync>(
+    pub async fn refuse_batch<R: Request + Sync>(
         &self,
         requests: &[R],
         looks: &[usize],
@@ -87,15 +87,15 @@ impl<S: Store> Limiter<S> {
         rules: &'l [RuleCheck],
         looks: &[usize],
     ) -> Option<Decision<'l>> {
-        let begun = self.begin();
+        let started_at = self.started_at();
         let mut decision = Decision::undecided();
-        if self.policy.survey_all_with(requests, rules, &mut decision.checks) != Survey::Applies {
+        if self.policy.survey_all_with(requests, rules, &mut decision.checks) != Matched::Applies {
             return None;
         }
         let asked = decision.checks.iter().map(|check| Check { count_denied: false, ..ask(check, None) });
         let mut batch: Batch<'_> = asked.collect();
         let first = *batch.first()?;
-        batch.push(Check { demand: never(&first.rule.quota), binding: true, ..first });
+        batch.push(Check { amount: never(&first.rule.quota), binding: true, ..first });
         let mut answer = self.ask_store(&batch).await.ok()?;
         drop(batch);
         answer.outcomes.truncate(decision.checks.len());
@@ -107,16 +107,16 @@ impl<S: Store> Limiter<S> {
             return None;
         }
         decision.count(false, answer.at, self.store.wall_ahead(answer.at));
-        self.tell(requests.first().map(|it| it as &dyn Request), &mut decision, begun);
+        self.notify(requests.first().map(|it| it as &dyn Request), &mut decision, started_at);
         Some(decision)
     }
 }
 
 /// What no key of a rule ever has: units where slots are held, a slot where units are
 /// spent. Stores remember no refusal of it, so the answer is always of now.
-const fn never(quota: &Quota) -> Demand {
+const fn never(quota: &Quota) -> Amount {
     match quota {
-        Quota::Concurrency(_) => Demand::Exactly(1),
-        _ => Demand::Slot(Owner(0)),
+        Quota::Concurrency(_) => Amount::Exactly(1),
+        _ => Amount::Slot(Owner(0)),
     }
 }

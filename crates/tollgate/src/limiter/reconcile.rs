@@ -8,10 +8,10 @@ use tollgate_core::{Adjustment, Overdraft, Rule};
 use tollgate_store::{Store, StoreError};
 
 use super::Limiter;
-use crate::outage::{Health, Landed, Name, Pass, Share};
+use crate::outage::{ChargeStatus, Health, Name, Pass, Share};
 
 /// A pass ends after so many failures in a row: each may take a whole deadline.
-const MOST_IN_A_ROW: u32 = 8;
+const MAX_CONSECUTIVE_FAILURES: u32 = 8;
 
 impl<S: Store> Limiter<S> {
     /// Makes the changes that the store has not taken (final costs, refunds), then charges it
@@ -41,7 +41,7 @@ impl<S: Store> Limiter<S> {
                 Replay::Failed => in_a_row += 1,
                 Replay::LeftAlone => return charged,
             }
-            if in_a_row >= MOST_IN_A_ROW || (in_a_row > 0 && !self.outage.is_closed()) {
+            if in_a_row >= MAX_CONSECUTIVE_FAILURES || (in_a_row > 0 && !self.outage.is_closed()) {
                 return charged;
             }
         }
@@ -58,7 +58,7 @@ impl<S: Store> Limiter<S> {
                     Replay::Failed => in_a_row += 1,
                     Replay::LeftAlone => return charged,
                 }
-                if in_a_row >= MOST_IN_A_ROW || (in_a_row > 0 && !self.outage.is_closed()) {
+                if in_a_row >= MAX_CONSECUTIVE_FAILURES || (in_a_row > 0 && !self.outage.is_closed()) {
                     return charged;
                 }
             }
@@ -86,7 +86,7 @@ impl<S: Store> Limiter<S> {
     /// The rule that a debt is charged under: the one that counts the key by now. Rules that
     /// stand in no policy are brought along by whoever asks, so there it is the debt's own.
     fn rule_of<'d>(&'d self, share: &'d Share, name: &Name) -> Option<&'d Rule> {
-        if *share.limit == *self.policy.unwritten().name() {
+        if *share.limit == *self.policy.ad_hoc().name() {
             return Some(&share.whole);
         }
         self.policy.limit(&share.limit)?.rule_after(name.0, &name.1)
@@ -137,7 +137,7 @@ impl<S: Store> Limiter<S> {
             }
             Err(error) => {
                 let is_about_this_key = matches!(error, StoreError::Foreign(_));
-                if attempt.failed(&error) == Landed::No && !is_about_this_key {
+                if attempt.failed(&error) == ChargeStatus::No && !is_about_this_key {
                     debt.put_back(pass);
                 }
                 if is_about_this_key { Replay::Nothing } else { Replay::Failed }

@@ -11,7 +11,7 @@ use tollgate_store::{Store, StoreError};
 use super::Limiter;
 use crate::decision::Decision;
 use crate::observer::Settlement;
-use crate::outage::{Change, Landed};
+use crate::outage::{Change, ChargeStatus};
 use crate::receipt::{Charge, Receipt};
 
 impl<S: Store> Limiter<S> {
@@ -119,12 +119,12 @@ impl<S: Store> Limiter<S> {
         let Some(owner) = receipt.owner else { return Ok(()) };
         let release = Adjustment::Release { owner };
         for (charge, rule) in receipt.slots_in(&self.policy) {
-            let Some(elsewhere) = &charge.elsewhere else {
+            let Some(synonyms) = &charge.synonyms else {
                 self.adjust_or_defer(receipt.at, charge, rule, release).await?;
                 continue;
             };
-            self.outage.adjust_local(&elsewhere.share, &charge.key, release);
-            if elsewhere.landed == Landed::Perhaps {
+            self.outage.adjust_local(&synonyms.share, &charge.key, release);
+            if synonyms.landed == ChargeStatus::Perhaps {
                 // The slot that was told of is free. If the store holds one as well and
                 // does not answer now, that one ends with its lease.
                 let _in_doubt = self.store.adjust(rule, charge.key.as_bytes(), release).await;
@@ -163,11 +163,11 @@ impl<S: Store> Limiter<S> {
         adjustment: Adjustment,
     ) -> Result<(), StoreError> {
         let key = &charge.key;
-        let Some(elsewhere) = &charge.elsewhere else {
+        let Some(synonyms) = &charge.synonyms else {
             return self.adjust_or_defer(at, charge, rule, adjustment).await;
         };
-        let share = &elsewhere.share;
-        match (elsewhere.writing, adjustment) {
+        let share = &synonyms.share;
+        match (synonyms.writing, adjustment) {
             (Some(writing), _) => {
                 if !self.outage.correct(share, key, writing, adjustment) {
                     // The store has been charged with it by now.
@@ -182,7 +182,7 @@ impl<S: Store> Limiter<S> {
             (None, _) => {}
         }
         // Last, since it cannot fail: whoever tries again changes nothing twice.
-        if elsewhere.counted {
+        if synonyms.counted {
             self.outage.adjust_local(share, key, adjustment);
         }
         Ok(())

@@ -12,7 +12,7 @@
 //! some failures in a row nobody waits any more, but for one request at a time
 //! that finds out whether the store is back.
 //!
-//! Waits are jittered (half of each is dice), so that nodes which lost the store
+//! Waits are jittered (half of each is random), so that nodes which lost the store
 //! together do not come back together, and end at a longest one, so that it is
 //! found again soon. Nothing happens by itself: it is requests that probe.
 //!
@@ -23,7 +23,7 @@
 //! answer, failures come in a row by chance: so a store that has just answered somebody is
 //! asked on.
 //!
-//! Not here: clocks, dice, locks. They are arguments, or the caller's.
+//! Not here: clocks, randomness, locks. They are arguments, or the caller's.
 
 use tollgate_core::{Span, Timestamp};
 
@@ -41,13 +41,13 @@ pub(crate) struct Breaker {
 }
 
 /// Who was answered this short a time ago is asked on: a part of it may have failed.
-const RECENT: Span = Span::from_millis(100);
+const RECENT_ANSWER: Span = Span::from_millis(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Everybody asks. So many failed since somebody was answered.
     Closed { failures: u32 },
-    /// Nobody asks before `probe_at`. `wait` is the one before dice.
+    /// Nobody asks before `probe_at`. `wait` is the one before jitter.
     Open { wait: Span, probe_at: Timestamp },
     /// One request has been sent to find out; the others are not asked.
     HalfOpen { wait: Span },
@@ -117,7 +117,7 @@ impl Breaker {
     }
 
     /// The store gave no answer. Whether that opened the breaker.
-    pub(crate) fn failed(&mut self, ticket: Ticket, now: Timestamp, dice: u32) -> bool {
+    pub(crate) fn failed(&mut self, ticket: Ticket, now: Timestamp, rng: u32) -> bool {
         if ticket.epoch != self.epoch {
             return false;
         }
@@ -125,17 +125,17 @@ impl Breaker {
             Phase::Closed { failures } => {
                 let failures = failures.saturating_add(1);
                 self.epoch = self.epoch.wrapping_add(1);
-                let is_recent = self.answered.is_some_and(|at| now.since(at) < RECENT);
+                let is_recent = self.answered.is_some_and(|at| now.since(at) < RECENT_ANSWER);
                 // `u32::MAX` is never: that many cannot be told from more.
                 if failures < self.most || self.most == u32::MAX || is_recent {
                     self.phase = Phase::Closed { failures };
                     return false;
                 }
-                self.open(self.first, now, dice);
+                self.open(self.first, now, rng);
                 true
             }
             Phase::HalfOpen { wait } if ticket.is_probe => {
-                self.open((wait + wait).min(self.longest), now, dice);
+                self.open((wait + wait).min(self.longest), now, rng);
                 false
             }
             Phase::Open { .. } | Phase::HalfOpen { .. } => false,
@@ -153,9 +153,9 @@ impl Breaker {
         }
     }
 
-    fn open(&mut self, wait: Span, now: Timestamp, dice: u32) {
+    fn open(&mut self, wait: Span, now: Timestamp, rng: u32) {
         let half = wait.as_micros() / 2;
-        let random = u128::from(half) * u128::from(dice) / u128::from(u32::MAX);
+        let random = u128::from(half) * u128::from(rng) / u128::from(u32::MAX);
         let jittered = (wait.as_micros() - half) + u64::try_from(random).unwrap_or(half);
         self.phase = Phase::Open { wait, probe_at: now + Span::from_micros(jittered) };
     }
@@ -165,8 +165,8 @@ impl Breaker {
 mod tests {
     use super::*;
 
-    const FIRST: Span = Span::from_millis(100);
-    const LONGEST: Span = Span::from_secs(1);
+    const MIN_BACKOFF: Span = Span::from_millis(100);
+    const MAX_BACKOFF: Span = Span::from_secs(1);
 
     fn at(millis: u64) -> Timestamp {
         Timestamp::from_secs(1_000) + Span::from_millis(millis)
@@ -174,7 +174,7 @@ mod tests {
 
     /// Opened at zero by three failures, with the longest jitter.
     fn opened() -> Breaker {
-        let mut breaker = Breaker::new(3, FIRST, LONGEST);
+        let mut breaker = Breaker::new(3, MIN_BACKOFF, MAX_BACKOFF);
         for failure in 0..3 {
             let ticket = breaker.ask(at(0)).unwrap();
             assert_eq!(breaker.failed(ticket, at(0), u32::MAX), failure == 2);
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn only_failures_in_a_row_open_it() {
-        let mut breaker = Breaker::new(3, FIRST, LONGEST);
+        let mut breaker = Breaker::new(3, MIN_BACKOFF, MAX_BACKOFF);
         for _ in 0..10 {
             for _ in 0..2 {
                 let ticket = breaker.ask(at(0)).unwrap();
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn requests_that_fail_together_are_one_failure() {
-        let mut breaker = Breaker::new(3, FIRST, LONGEST);
+        let mut breaker = Breaker::new(3, MIN_BACKOFF, MAX_BACKOFF);
         for call in 0..3 {
             let crowd: Vec<_> = (0..100).map(|_| breaker.ask(at(0)).unwrap()).collect();
             let opened = crowd.into_iter().filter(|&ticket| breaker.failed(ticket, at(0), 0)).count();
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_store_that_has_just_answered_somebody_is_asked_on() {
-        let mut breaker = Breaker::new(3, FIRST, LONGEST);
+        let mut breaker = Breaker::new(3, MIN_BACKOFF, MAX_BACKOFF);
         let well = breaker.ask(at(0)).unwrap();
         assert!(!breaker.succeeded(well, at(0)));
         for _ in 0..50 {
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_store_of_which_a_part_fails_is_asked_on() {
-        let mut breaker = Breaker::new(3, FIRST, LONGEST);
+        let mut breaker = Breaker::new(3, MIN_BACKOFF, MAX_BACKOFF);
         for _ in 0..10 {
             let (dead, well) = (breaker.ask(at(0)).unwrap(), breaker.ask(at(0)).unwrap());
             assert!(!breaker.failed(dead, at(50), 0));
@@ -243,19 +243,19 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_to_the_longest_and_the_dice_take_up_to_half() {
-        for (dice, waits) in
+    fn waits_double_to_the_longest_and_the_rng_take_up_to_half() {
+        for (rng, waits) in
             [(u32::MAX, [100, 200, 400, 800, 1_000, 1_000]), (0, [50, 100, 200, 400, 500, 500])]
         {
-            let mut breaker = Breaker::new(1, FIRST, LONGEST);
+            let mut breaker = Breaker::new(1, MIN_BACKOFF, MAX_BACKOFF);
             let ticket = breaker.ask(at(0)).unwrap();
-            assert!(breaker.failed(ticket, at(0), dice));
+            assert!(breaker.failed(ticket, at(0), rng));
             let mut now = 0;
             for wait in waits {
                 assert_eq!(breaker.ask(at(now + wait - 1)), None);
                 now += wait;
                 let probe = breaker.ask(at(now)).unwrap();
-                assert!(!breaker.failed(probe, at(now), dice));
+                assert!(!breaker.failed(probe, at(now), rng));
             }
         }
     }
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn an_answer_to_a_question_from_before_changes_nothing() {
-        let mut breaker = Breaker::new(1, FIRST, LONGEST);
+        let mut breaker = Breaker::new(1, MIN_BACKOFF, MAX_BACKOFF);
         let (early, ticket) = (breaker.ask(at(0)).unwrap(), breaker.ask(at(0)).unwrap());
         assert!(breaker.failed(ticket, at(0), 0));
         assert!(!breaker.succeeded(early, at(0)));
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn it_can_be_told_never_to_open() {
-        let mut breaker = Breaker::new(u32::MAX, FIRST, LONGEST);
+        let mut breaker = Breaker::new(u32::MAX, MIN_BACKOFF, MAX_BACKOFF);
         breaker.phase = Phase::Closed { failures: u32::MAX - 1 };
         for _ in 0..3 {
             let ticket = breaker.ask(at(0)).unwrap();

@@ -12,20 +12,20 @@ use tollgate_core::{Adjustment, Outcome, Quota, Span, Timestamp, Verdict};
 use tollgate_policy::{Key, Limit, Mode, OnOutage};
 use tollgate_store::{Check, MemoryStore, Outcomes};
 
-use super::{Landed, Outage, Share, SharedClock};
+use super::{ChargeStatus, Outage, Share, SharedClock};
 use crate::limiter::ask;
 
 /// When to come back for what this node's share is too small for: the store may be
 /// back any moment.
-const SHORTLY: Span = Span::from_secs(1);
+const DEFAULT_RETRY_AFTER: Span = Span::from_secs(1);
 
 /// What was decided without the store.
 #[derive(Clone, Debug)]
-pub(crate) struct Degraded {
+pub(crate) struct LocalDecision {
     /// By this node's clock.
     pub(crate) at: Timestamp,
     /// Whether the store may have been charged as well.
-    pub(crate) landed: Landed,
+    pub(crate) landed: ChargeStatus,
     /// First those that were counted, then those that were let pass; each in the
     /// order of the policy.
     pub(crate) parts: SmallVec<[Part; 2]>,
@@ -42,8 +42,8 @@ pub(crate) struct Part {
 }
 
 /// What came of it.
-pub(crate) struct Found {
-    pub(crate) degraded: Degraded,
+pub(crate) struct FallbackOutcome {
+    pub(crate) degraded: LocalDecision,
     /// Whether the limits that count admitted it; `None`: a limit would rather refuse.
     pub(crate) admitted: Option<bool>,
     /// What each that counted says.
@@ -56,14 +56,14 @@ impl Outage {
         &self,
         checks: &[tollgate_policy::Check<'_>],
         owner: Option<tollgate_core::Owner>,
-        landed: Landed,
+        landed: ChargeStatus,
         nodes: usize,
-    ) -> Found {
+    ) -> FallbackOutcome {
         let at = self.now();
-        let mut degraded = Degraded { at, landed, parts: SmallVec::new() };
+        let mut degraded = LocalDecision { at, landed, parts: SmallVec::new() };
         if checks.iter().any(|check| denies(check.limit)) {
             self.counts.deny.fetch_add(1, Ordering::Relaxed);
-            return Found { degraded, admitted: None, outcomes: Outcomes::new() };
+            return FallbackOutcome { degraded, admitted: None, outcomes: Outcomes::new() };
         }
         let has_grace = at.as_micros() < self.grace_ends.load(Ordering::Relaxed);
         let rule_of = |limit: &Limit| match limit.on_outage() {
@@ -94,15 +94,15 @@ impl Outage {
             soften(outcome, &part.share, checks[part.check].cost);
         }
         drop(batch);
-        self.write_down(&mut degraded, checks, admitted, &outcomes);
-        Found { degraded, admitted: Some(admitted), outcomes }
+        self.record_charge(&mut degraded, checks, admitted, &outcomes);
+        FallbackOutcome { degraded, admitted: Some(admitted), outcomes }
     }
 
     /// Writes down what the store is to be charged when it is back. What it may have been
     /// charged already is not, and counts as lost: it may as well be missing there.
-    fn write_down(
+    fn record_charge(
         &self,
-        degraded: &mut Degraded,
+        degraded: &mut LocalDecision,
         checks: &[tollgate_policy::Check<'_>],
         admitted: bool,
         outcomes: &[Outcome],
@@ -123,7 +123,12 @@ impl Outage {
     }
 
     /// Counts refusals that needed no counting, for limits that count those too.
-    pub(crate) fn charge_denied(&self, checks: &[tollgate_policy::Check<'_>], landed: Landed, nodes: usize) {
+    pub(crate) fn charge_denied(
+        &self,
+        checks: &[tollgate_policy::Check<'_>],
+        landed: ChargeStatus,
+        nodes: usize,
+    ) {
         let now = self.now();
         for check in checks.iter().filter(|check| check.limit.count_denied()) {
             let share = self.shares.of(check, nodes);
@@ -150,7 +155,7 @@ impl Outage {
 
     /// Writes down what is to be charged later.
     pub(crate) fn charge_later(&self, share: &Arc<Share>, key: &Key, units: u64) {
-        self.write(share, key, units, Landed::No, self.now());
+        self.write(share, key, units, ChargeStatus::No, self.now());
     }
 
     /// One key's part of that. `None` if it is lost.
@@ -159,10 +164,10 @@ impl Outage {
         share: &Arc<Share>,
         key: &Key,
         units: u64,
-        landed: Landed,
+        landed: ChargeStatus,
         now: Timestamp,
     ) -> Option<u64> {
-        if landed == Landed::Perhaps {
+        if landed == ChargeStatus::Perhaps {
             self.ledger.count_lost();
             return None;
         }
@@ -187,7 +192,7 @@ pub(crate) fn denies(limit: &Limit) -> bool {
 /// store is back.
 fn soften(outcome: &mut Outcome, share: &Share, cost: u64) {
     if outcome.verdict == Verdict::Never && cost <= share.whole.quota.capacity() {
-        outcome.verdict = Verdict::Refused { retry_after: SHORTLY };
+        outcome.verdict = Verdict::Refused { retry_after: DEFAULT_RETRY_AFTER };
     }
 }
 

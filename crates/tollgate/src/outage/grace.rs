@@ -13,7 +13,7 @@
 use tollgate_core::{Span, Timestamp};
 
 /// A minute of health earns this fraction of a minute of grace.
-const EARNED: u64 = 10;
+const HEALTH_PER_GRACE: u64 = 10;
 
 /// How long everything may still pass.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Grace {
         }
         let passed = now.since(self.turned).as_micros();
         let left = self.left.as_micros();
-        let left = if self.spending { left.saturating_sub(passed) } else { left + passed / EARNED };
+        let left = if self.spending { left.saturating_sub(passed) } else { left + passed / HEALTH_PER_GRACE };
         self.left = Span::from_micros(left).min(self.full);
         self.turned = now;
         self.spending = spending;

@@ -37,7 +37,7 @@ use super::share::Share;
 /// Locks that requests share: so that they seldom meet.
 const SHARDS: usize = 16;
 /// A full shard is searched for entries that count no more this often at most.
-const BETWEEN_SWEEPS: Span = Span::from_secs(1);
+const SWEEP_INTERVAL: Span = Span::from_secs(1);
 
 /// Whose entry.
 pub(crate) type Name = (RuleId, Key);
@@ -221,7 +221,7 @@ impl Ledger {
     }
 
     fn sweep(&self, shard: &mut Shard, now: Timestamp) {
-        if now.since(shard.swept) < BETWEEN_SWEEPS {
+        if now.since(shard.swept) < SWEEP_INTERVAL {
             return;
         }
         shard.swept = now;

@@ -13,9 +13,9 @@
 use tollgate_core::{Span, Timestamp};
 
 /// Between two outages that are told of, and between two causes of one.
-const BETWEEN: Span = Span::from_secs(10);
+const OUTAGE_LOG_INTERVAL: Span = Span::from_secs(10);
 /// Between two reminders, and two warnings of one kind.
-pub(super) const SELDOM: Span = Span::from_secs(60);
+pub(super) const REMINDER_INTERVAL: Span = Span::from_secs(60);
 
 /// What has been said so far.
 #[derive(Debug, Default)]
@@ -34,11 +34,11 @@ struct Outage {
     /// Degraded decisions before it.
     decisions_before: u64,
     /// What was said of it.
-    said: Option<Said>,
+    said: Option<LastReport>,
 }
 
 #[derive(Debug)]
-struct Said {
+struct LastReport {
     cause: String,
     at: Timestamp,
     /// When a cause was said that was not the first.
@@ -57,16 +57,17 @@ impl Log {
     /// The breaker has opened, after so many degraded decisions.
     pub(super) fn opened(&mut self, cause: &str, decisions: u64, now: Timestamp) -> Option<Line> {
         self.outage = Some(Outage { since: now, decisions_before: decisions, said: None });
-        self.tell(cause, now)
+        self.report(cause, now)
     }
 
     /// The store has failed, and the breaker was open already.
     pub(super) fn still_open(&mut self, cause: &str, decisions: u64, now: Timestamp) -> Option<Line> {
         let outage = self.outage.as_mut()?;
-        let Some(said) = &mut outage.said else { return self.tell(cause, now) };
+        let Some(said) = &mut outage.said else { return self.report(cause, now) };
         let is_due = |at: Timestamp, wait: Span| now.since(at) >= wait;
-        let is_new = said.cause != cause && said.other_cause_at.is_none_or(|at| is_due(at, BETWEEN));
-        if !is_new && !is_due(said.at, SELDOM) {
+        let is_new =
+            said.cause != cause && said.other_cause_at.is_none_or(|at| is_due(at, OUTAGE_LOG_INTERVAL));
+        if !is_new && !is_due(said.at, REMINDER_INTERVAL) {
             return None;
         }
         if is_new {
@@ -96,9 +97,12 @@ impl Log {
     }
 
     /// Tells of the outage under way, unless another was told of a moment ago.
-    fn tell(&mut self, cause: &str, now: Timestamp) -> Option<Line> {
-        let outage = self.outage.as_mut().filter(|_| self.told.is_none_or(|at| now.since(at) >= BETWEEN))?;
-        outage.said = Some(Said { cause: cause.to_owned(), at: now, other_cause_at: None });
+    fn report(&mut self, cause: &str, now: Timestamp) -> Option<Line> {
+        let outage = self
+            .outage
+            .as_mut()
+            .filter(|_| self.told.is_none_or(|at| now.since(at) >= OUTAGE_LOG_INTERVAL))?;
+        outage.said = Some(LastReport { cause: cause.to_owned(), at: now, other_cause_at: None });
         self.told = Some(now);
         let passed_over = std::mem::take(&mut self.passed_over);
         Some(Line::Opened { error: cause.to_owned(), passed_over })

@@ -8,7 +8,7 @@ use super::ledger::{Entry, Name, Pass};
 use super::{Outage, Share};
 
 /// How many names are looked up at once: few enough to keep no lock for long.
-const AT_ONCE: usize = 64;
+const KEYS_PER_LOCK: usize = 64;
 
 /// What one key owes the store, taken out of the ledger. Dropped before it is settled
 /// or put back, it is lost: the store may have been charged with it.
@@ -26,7 +26,7 @@ impl Outage {
 
     /// Some of those who owe something and have not been tried in this pass.
     pub(crate) fn due(&self, pass: &mut Pass) -> Vec<Name> {
-        if self.ledger.keys() == 0 { Vec::new() } else { self.ledger.next(pass, AT_ONCE) }
+        if self.ledger.keys() == 0 { Vec::new() } else { self.ledger.next(pass, KEYS_PER_LOCK) }
     }
 
     /// Takes out what a key owes.

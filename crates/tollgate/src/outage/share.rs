@@ -95,7 +95,7 @@ struct Fraction {
 }
 
 /// The longest that any quota may look back on.
-const LONGEST: u64 = 1 << 47;
+const MAX_PERIOD_US: u64 = 1 << 47;
 
 impl Fraction {
     fn new(percent: u8, nodes: usize) -> Self {
@@ -150,9 +150,9 @@ impl Fraction {
             let period = Span::from_micros(u64::try_from(period / common).ok()?);
             Bucket::new(Rate::new(count, period)).ok()?.with_burst(burst).ok()
         };
-        let apart = u64::try_from(period.div_ceil(count)).unwrap_or(LONGEST).clamp(1, LONGEST);
+        let apart = u64::try_from(period.div_ceil(count)).unwrap_or(MAX_PERIOD_US).clamp(1, MAX_PERIOD_US);
         let spaced = || {
-            let burst = burst.min(LONGEST / apart).max(1);
+            let burst = burst.min(MAX_PERIOD_US / apart).max(1);
             Bucket::new(Rate::new(1, Span::from_micros(apart))).ok()?.with_burst(burst).ok()
         };
         let scaled = exact().or_else(spaced).unwrap_or(*bucket);
@@ -218,7 +218,7 @@ mod tests {
             for (percent, nodes) in [(1, 1), (20, 1), (20, 7), (99, 1_000_003), (100, 1)] {
                 let share = Fraction::new(percent, nodes).of_bucket(&whole);
                 // The slowest that there is: a unit in four and a half years.
-                let slowest = share.rate() == Rate::new(1, Span::from_micros(LONGEST));
+                let slowest = share.rate() == Rate::new(1, Span::from_micros(MAX_PERIOD_US));
                 assert!(slowest || is_at_most(&share, &whole, percent, nodes as u64), "{whole:?} {share:?}");
                 assert!(share.capacity() <= (whole.capacity() * u64::from(percent) / 100).max(1));
             }

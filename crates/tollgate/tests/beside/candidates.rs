@@ -24,20 +24,20 @@ fn of(name: &str, decision: &Decision<'_>) -> Vec<Outcome> {
 }
 
 /// All but the units: of a refused request that is charged all the same, they are not told.
-type Told = (bool, Option<Span>, u64, Span);
+type OutcomeView = (bool, Option<Span>, u64, Span);
 
-fn told(outcomes: &[Outcome]) -> Vec<Told> {
+fn told(outcomes: &[Outcome]) -> Vec<OutcomeView> {
     let told = |it: &Outcome| (it.is_admitted(), it.retry_after(), it.remaining, it.reset_after);
     outcomes.iter().map(told).collect()
 }
 
 /// What both worlds were asked and answered, request by request.
 fn compare(seed: u64, live_mode: &str, waited_for: bool) -> (u32, u32) {
-    let mut dice = fastrand::Rng::with_seed(seed);
-    let (live, tried) = (amount(&mut dice), amount(&mut dice));
-    let counts = whether("count_denied", dice.u8(..4) == 0);
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let (live, tried) = (amount(&mut rng), amount(&mut rng));
+    let counts = whether("count_denied", rng.u8(..4) == 0);
     let tried = format!("{tried}{counts}");
-    let live = format!("{live}{}, mode: {live_mode}", whether("count_denied", dice.u8(..4) == 0));
+    let live = format!("{live}{}, mode: {live_mode}", whether("count_denied", rng.u8(..4) == 0));
     let clock = ManualClock::at(START);
     let beside = format!("limits: [{{name: it, by: user, {live}, candidate: {{{tried}}}}}, {DOOM}]");
     let in_force = limiter(&format!("limits: [{{name: it, by: user, {tried}}}, {DOOM}]"), &clock);
@@ -45,8 +45,8 @@ fn compare(seed: u64, live_mode: &str, waited_for: bool) -> (u32, u32) {
     let there = Limiter::with_store(policy(&beside), Remote(memory(&clock)));
     let (mut alone_admitted, mut alone_refused) = (0, 0);
     for step in 0..120 {
-        let mut asked = if step == 0 { doomed() } else { call(&mut dice) };
-        if dice.u8(..6) == 0 {
+        let mut asked = if step == 0 { doomed() } else { call(&mut rng) };
+        if rng.u8(..6) == 0 {
             asked = asked.header("X-Doomed", "1");
         }
         let decision = if waited_for { pollster::block_on(there.decide(&asked)) } else { here.check(&asked) };
@@ -56,7 +56,7 @@ fn compare(seed: u64, live_mode: &str, waited_for: bool) -> (u32, u32) {
         assert_eq!(told(&tried_here), told(&in_force_there), "seed {seed}, step {step}, {asked:?}\n{beside}");
         alone_admitted += u32::from(other.is_allowed() && !decision.is_allowed());
         alone_refused += u32::from(!other.is_allowed() && decision.is_allowed());
-        pass(&clock, &mut dice);
+        pass(&clock, &mut rng);
     }
     (alone_admitted, alone_refused)
 }
@@ -89,19 +89,19 @@ fn a_candidate_counts_on_beside_a_limit_that_is_in_shadow_mode_or_off() {
 #[test]
 fn a_limit_in_shadow_mode_counts_as_if_it_were_in_force() {
     for seed in 0..250 {
-        let mut dice = fastrand::Rng::with_seed(seed);
-        let tried = format!("{}{}", amount(&mut dice), whether("count_denied", dice.bool()));
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let tried = format!("{}{}", amount(&mut rng), whether("count_denied", rng.bool()));
         let clock = ManualClock::at(START);
         let text = |mode| format!("limits: [{{name: it, by: user, {tried}, mode: {mode}}}, {DOOM}]");
         let (shadow, enforced) = (limiter(&text("shadow"), &clock), limiter(&text("enforce"), &clock));
         for step in 0..120 {
-            let mut asked = if step == 0 { doomed() } else { call(&mut dice) };
-            if dice.u8(..6) == 0 {
+            let mut asked = if step == 0 { doomed() } else { call(&mut rng) };
+            if rng.u8(..6) == 0 {
                 asked = asked.header("X-Doomed", "1");
             }
             let (decision, other) = (shadow.check(&asked), enforced.check(&asked));
             assert_eq!(told(&of("it", &decision)), told(&of("it", &other)), "seed {seed}, step {step}");
-            pass(&clock, &mut dice);
+            pass(&clock, &mut rng);
         }
     }
 }
@@ -110,19 +110,19 @@ fn a_limit_in_shadow_mode_counts_as_if_it_were_in_force() {
 #[test]
 fn a_limit_does_not_notice_its_candidate() {
     for seed in 0..100 {
-        let mut dice = fastrand::Rng::with_seed(seed);
-        let (live, tried) = (amount(&mut dice), amount(&mut dice));
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let (live, tried) = (amount(&mut rng), amount(&mut rng));
         let clock = ManualClock::at(START);
         let alone = limiter(&format!("limits: [{{name: it, by: user, {live}}}]"), &clock);
         let both = format!("limits: [{{name: it, by: user, {live}, candidate: {{{tried}}}}}]");
         let both = limiter(&both, &clock);
         for step in 0..100 {
-            let asked = call(&mut dice);
+            let asked = call(&mut rng);
             let (one, two) = (alone.check(&asked), both.check(&asked));
             assert_eq!(of("it", &one), of("it", &two), "seed {seed}, step {step}");
             assert_eq!((one.is_allowed(), one.retry_after()), (two.is_allowed(), two.retry_after()));
-            assert_eq!(two.decider().map(|it| it.limit().mode()), Some(Mode::Enforce));
-            pass(&clock, &mut dice);
+            assert_eq!(two.limiting().map(|it| it.limit().mode()), Some(Mode::Enforce));
+            pass(&clock, &mut rng);
         }
     }
 }

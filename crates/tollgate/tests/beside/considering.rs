@@ -7,16 +7,16 @@ use tollgate::{Decision, Fate, Limiter, ManualClock, MemoryStore, Receipt, Span}
 use crate::support::{Remote, START, amount, call, limiter, memory, pass, policy, whether};
 
 /// Limits of all kinds; whether some of them count refusals.
-fn limits(dice: &mut fastrand::Rng) -> (String, bool) {
+fn limits(rng: &mut fastrand::Rng) -> (String, bool) {
     let mut text = String::from("limits:\n");
     let mut counts_any = false;
-    for (at, by) in ["user", "ip", "global"].into_iter().enumerate().take(dice.usize(1..4)) {
-        let counts = dice.u8(..4) == 0;
+    for (at, by) in ["user", "ip", "global"].into_iter().enumerate().take(rng.usize(1..4)) {
+        let counts = rng.u8(..4) == 0;
         counts_any |= counts;
-        let mode = ["enforce", "enforce", "shadow"][dice.usize(..3)];
-        let how_much = match dice.u8(..4) {
-            0 => format!("slots: {}, ttl: 20s", dice.u8(1..6)),
-            _ => format!("{}{}", amount(dice), whether("count_denied", counts)),
+        let mode = ["enforce", "enforce", "shadow"][rng.usize(..3)];
+        let how_much = match rng.u8(..4) {
+            0 => format!("slots: {}, ttl: 20s", rng.u8(1..6)),
+            _ => format!("{}{}", amount(rng), whether("count_denied", counts)),
         };
         writeln!(text, "  - {{name: n{at}, by: {by}, {how_much}, mode: {mode}}}").unwrap();
     }
@@ -49,15 +49,15 @@ fn release(limiter: &Memory, held: &mut Vec<Receipt>, at: usize) {
 fn a_question_is_answered_as_the_request_then_is_and_leaves_no_trace() {
     let (mut allowed, mut refused) = (0, 0);
     for seed in 0..400 {
-        let mut dice = fastrand::Rng::with_seed(seed);
-        let (text, counts_refusals) = limits(&mut dice);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let (text, counts_refusals) = limits(&mut rng);
         let clock = ManualClock::at(START);
         let (asked_first, never_asked) = (limiter(&text, &clock), limiter(&text, &clock));
         let (mut held, mut held_too) = (Vec::new(), Vec::new());
         for step in 0..80 {
-            let (context, asked) = (format!("seed {seed}, step {step}\n{text}"), call(&mut dice));
+            let (context, asked) = (format!("seed {seed}, step {step}\n{text}"), call(&mut rng));
             let keys = asked_first.store().usage().keys;
-            for _ in 0..dice.usize(1..3) {
+            for _ in 0..rng.usize(1..3) {
                 let question = pollster::block_on(asked_first.consider(&asked)).unwrap();
                 assert_eq!(question.owner(), None, "nobody holds anything for a question");
                 assert_eq!(asked_first.store().usage().keys, keys, "{context}");
@@ -67,8 +67,8 @@ fn a_question_is_answered_as_the_request_then_is_and_leaves_no_trace() {
             assert_eq!(said(&question), said(&decision), "{context}");
             // What counts refusals makes the wait longer by refusing.
             if !counts_refusals {
-                let decider = |it: &Decision<'_>| it.decider().map(|it| it.name().to_owned());
-                assert!(decision.is_allowed() || decider(&question) == decider(&decision), "{context}");
+                let limiting = |it: &Decision<'_>| it.limiting().map(|it| it.name().to_owned());
+                assert!(decision.is_allowed() || limiting(&question) == limiting(&decision), "{context}");
                 assert_eq!(waits(&question), waits(&decision), "{context}");
                 assert_eq!(question.retry_after(), decision.retry_after(), "{context}");
             }
@@ -76,8 +76,8 @@ fn a_question_is_answered_as_the_request_then_is_and_leaves_no_trace() {
             assert_eq!(all(&decision), all(&other), "{context}");
             held.extend(decision.receipt());
             held_too.extend(other.receipt());
-            if dice.u8(..3) == 0 {
-                let at = dice.usize(..8);
+            if rng.u8(..3) == 0 {
+                let at = rng.usize(..8);
                 release(&asked_first, &mut held, at);
                 release(&never_asked, &mut held_too, at);
             }
@@ -86,7 +86,7 @@ fn a_question_is_answered_as_the_request_then_is_and_leaves_no_trace() {
             } else {
                 refused += 1;
             }
-            pass(&clock, &mut dice);
+            pass(&clock, &mut rng);
         }
     }
     assert!(allowed > 5_000 && refused > 5_000, "both occur: {allowed}, {refused}");

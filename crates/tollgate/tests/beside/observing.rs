@@ -13,31 +13,31 @@ use crate::support::{Remote, START, limiter, memory, policy};
 
 /// What was told, each by the version of the policy whose watch it was told.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<(u64, Heard)>>>);
+struct OutcomeView(Arc<Mutex<Vec<(u64, ObservedEvent)>>>);
 
 #[derive(Clone, Debug, PartialEq)]
-enum Heard {
+enum ObservedEvent {
     Decided { id: DecisionId, path: Option<String>, allowed: bool, took: Span },
-    Asked { took: Span, answered: bool },
+    StoreQueried { took: Span, answered: bool },
 }
 
-struct Ear(u64, Told);
+struct Ear(u64, OutcomeView);
 
-impl Observer for Told {
+impl Observer for OutcomeView {
     fn watch(&self, _: &Arc<Policy>, version: u64) -> Arc<dyn Watch> {
         Arc::new(Ear(version, self.clone()))
     }
 }
 
 impl Ear {
-    fn hear(&self, heard: Heard) {
+    fn hear(&self, heard: ObservedEvent) {
         self.1.0.lock().unwrap().push((self.0, heard));
     }
 }
 
 impl Watch for Ear {
     fn decided(&self, event: &Event<'_, '_>) {
-        self.hear(Heard::Decided {
+        self.hear(ObservedEvent::Decided {
             id: event.id,
             path: event.request.map(|it| it.path().to_owned()),
             allowed: event.decision.is_allowed(),
@@ -46,12 +46,12 @@ impl Watch for Ear {
     }
 
     fn asked(&self, took: Span, answered: bool) {
-        self.hear(Heard::Asked { took, answered });
+        self.hear(ObservedEvent::StoreQueried { took, answered });
     }
 }
 
-impl Told {
-    fn heard(&self) -> Vec<(u64, Heard)> {
+impl OutcomeView {
+    fn heard(&self) -> Vec<(u64, ObservedEvent)> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 }
@@ -64,20 +64,23 @@ fn ann() -> Call<'static> {
 
 #[test]
 fn the_id_that_is_told_is_the_id_of_the_decision() {
-    let (clock, told) = (ManualClock::at(START), Told::default());
+    let (clock, told) = (ManualClock::at(START), OutcomeView::default());
     let limiter = limiter(ONE, &clock).with_observer_on(Arc::new(told.clone()), clock.clone());
     for allowed in [true, false] {
         let decision = limiter.check(&ann());
         let id = limiter.id_of(&decision);
         assert_eq!(limiter.id_of(&decision), id, "it keeps its name");
         let path = Some("/path".to_owned());
-        assert_eq!(told.heard(), [(1, Heard::Decided { id, path, allowed, took: Span::ZERO })]);
+        assert_eq!(told.heard(), [(1, ObservedEvent::Decided { id, path, allowed, took: Span::ZERO })]);
     }
     let limit = limiter.policy().limit("a").unwrap();
     let key = limiter.policy().key(limit, &["ann"]).unwrap();
-    let decision = pollster::block_on(limiter.decide_by(limit, key, None, None));
+    let decision = pollster::block_on(limiter.decide_named(limit, key, None, None));
     let id = limiter.id_of(&decision);
-    assert_eq!(told.heard(), [(1, Heard::Decided { id, path: None, allowed: false, took: Span::ZERO })]);
+    assert_eq!(
+        told.heard(),
+        [(1, ObservedEvent::Decided { id, path: None, allowed: false, took: Span::ZERO })]
+    );
     pollster::block_on(limiter.consider(&ann())).unwrap();
     assert_eq!(told.heard(), [], "a question is no decision");
 }
@@ -92,7 +95,7 @@ fn without_an_observer_a_decision_has_no_name_until_one_is_asked_for() {
 
 #[test]
 fn every_policy_has_the_next_number_and_a_watch_of_its_own() {
-    let (clock, told) = (ManualClock::at(START), Told::default());
+    let (clock, told) = (ManualClock::at(START), OutcomeView::default());
     let first = limiter(ONE, &clock).with_observer_on(Arc::new(told.clone()), clock.clone());
     let second = first.with_policy(policy(ONE));
     let third = second.with_policy(second.policy().with_modes(|_| tollgate::Mode::Off));
@@ -131,7 +134,7 @@ impl Store for Slow {
 
 #[test]
 fn a_request_is_told_to_the_watch_of_the_policy_under_which_it_began() {
-    let (clock, told) = (ManualClock::at(START), Told::default());
+    let (clock, told) = (ManualClock::at(START), OutcomeView::default());
     let store = Slow { memory: memory(&clock), fails: false };
     let old = Limiter::with_store(policy(ONE), store).with_observer_on(Arc::new(told.clone()), clock.clone());
     let asked = ann();
@@ -143,30 +146,37 @@ fn a_request_is_told_to_the_watch_of_the_policy_under_which_it_began() {
     assert!(deciding.as_mut().poll(&mut context).is_ready());
     let heard = told.heard();
     assert_eq!(heard.iter().map(|(version, _)| *version).collect::<Vec<_>>(), [1, 1]);
-    assert_eq!(heard[0].1, Heard::Asked { took: Span::from_secs(1), answered: true });
-    assert!(matches!(heard[1].1, Heard::Decided { took, .. } if took == Span::from_secs(1)));
+    assert_eq!(heard[0].1, ObservedEvent::StoreQueried { took: Span::from_secs(1), answered: true });
+    assert!(matches!(heard[1].1, ObservedEvent::Decided { took, .. } if took == Span::from_secs(1)));
     drop(deciding);
     assert_eq!(new.version(), 2);
 }
 
 #[test]
 fn who_asks_a_store_that_is_waited_for_tells_how_long_and_whether_it_answered() {
-    let (clock, told) = (ManualClock::at(START), Told::default());
+    let (clock, told) = (ManualClock::at(START), OutcomeView::default());
     let observer = || Arc::new(told.clone());
-    let asked = |heard: Vec<(u64, Heard)>| -> Vec<Heard> {
-        heard.into_iter().map(|it| it.1).filter(|it| matches!(it, Heard::Asked { .. })).collect()
+    let asked = |heard: Vec<(u64, ObservedEvent)>| -> Vec<ObservedEvent> {
+        heard
+            .into_iter()
+            .map(|it| it.1)
+            .filter(|it| matches!(it, ObservedEvent::StoreQueried { .. }))
+            .collect()
     };
     let here = limiter(ONE, &clock).with_observer_on(observer(), clock.clone());
     here.check(&ann());
     assert_eq!(asked(told.heard()), [], "a store in this process is not waited for");
     let remote = Limiter::with_store(policy(ONE), Remote(memory(&clock)));
     pollster::block_on(remote.with_observer_on(observer(), clock.clone()).decide(&ann()));
-    assert_eq!(asked(told.heard()), [Heard::Asked { took: Span::ZERO, answered: true }]);
+    assert_eq!(asked(told.heard()), [ObservedEvent::StoreQueried { took: Span::ZERO, answered: true }]);
     let failing = Limiter::with_store(policy(ONE), Slow { memory: memory(&clock), fails: true })
         .with_observer_on(observer(), clock.clone());
     let asked_for = ann();
     let mut deciding = Box::pin(failing.decide(&asked_for));
     let mut context = Context::from_waker(Waker::noop());
     while deciding.as_mut().poll(&mut context).is_pending() {}
-    assert_eq!(asked(told.heard()), [Heard::Asked { took: Span::from_secs(1), answered: false }]);
+    assert_eq!(
+        asked(told.heard()),
+        [ObservedEvent::StoreQueried { took: Span::from_secs(1), answered: false }]
+    );
 }

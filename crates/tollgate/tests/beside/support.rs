@@ -44,21 +44,21 @@ impl Store for Remote {
 }
 
 /// How much, in words of the file: any algorithm that counts units.
-pub(crate) fn amount(dice: &mut fastrand::Rng) -> String {
-    let mut rate = || format!("{}/{}s", dice.u8(1..12), dice.u8(1..30));
-    match (rate(), rate(), dice.u8(..9)) {
+pub(crate) fn amount(rng: &mut fastrand::Rng) -> String {
+    let mut rate = || format!("{}/{}s", rng.u8(1..12), rng.u8(1..30));
+    match (rate(), rate(), rng.u8(..9)) {
         (a, _, 0 | 1) => format!("bucket: {a}"),
-        (a, _, 2) => format!("bucket: \"{a}, burst {}\"", dice.u8(1..20)),
+        (a, _, 2) => format!("bucket: \"{a}, burst {}\"", rng.u8(1..20)),
         (a, _, 3) => format!("rate: {a}, algorithm: gcra"),
         (a, _, 4) => format!("rate: {a}, algorithm: fixed-window"),
         (a, _, 5) => format!("rate: {a}, algorithm: fixed-window, align: first-request"),
-        (a, _, 6) => format!("rate: {a}, algorithm: sliding-window, parts: {}", dice.u8(1..5)),
+        (a, _, 6) => format!("rate: {a}, algorithm: sliding-window, parts: {}", rng.u8(1..5)),
         (a, _, 7) => format!("rate: {a}, algorithm: sliding-log"),
         (a, b, _) => {
             let algorithm =
-                ["token-bucket", "gcra", "fixed-window", "sliding-window", "sliding-log"][dice.usize(..5)];
+                ["token-bucket", "gcra", "fixed-window", "sliding-window", "sliding-log"][rng.usize(..5)];
             // Two windows of one length are one too many.
-            format!("windows: [{a}, {}/{}m], algorithm: {algorithm}", dice.u8(5..60), b.len())
+            format!("windows: [{a}, {}/{}m], algorithm: {algorithm}", rng.u8(5..60), b.len())
         }
     }
 }
@@ -68,19 +68,19 @@ pub(crate) fn whether(word: &str, chance: bool) -> String {
 }
 
 /// One of three callers, asking for a little or for much.
-pub(crate) fn call(dice: &mut fastrand::Rng) -> Call<'static> {
-    let call = Call::new("GET", "/").ip([203, 0, 113, 9]).user(["ann", "bob", "eve"][dice.usize(..3)]);
-    match dice.u8(..4) {
-        0 => call.cost(dice.u64(1..14)),
+pub(crate) fn call(rng: &mut fastrand::Rng) -> Call<'static> {
+    let call = Call::new("GET", "/").ip([203, 0, 113, 9]).user(["ann", "bob", "eve"][rng.usize(..3)]);
+    match rng.u8(..4) {
+        0 => call.cost(rng.u64(1..14)),
         _ => call,
     }
 }
 
 /// Time stands, runs, or leaps.
-pub(crate) fn pass(clock: &ManualClock, dice: &mut fastrand::Rng) {
-    clock.advance(Span::from_micros(match dice.u8(..8) {
+pub(crate) fn pass(clock: &ManualClock, rng: &mut fastrand::Rng) {
+    clock.advance(Span::from_micros(match rng.u8(..8) {
         0..3 => 0,
-        3..7 => dice.u64(..3_000_000),
-        _ => dice.u64(..60_000_000),
+        3..7 => rng.u64(..3_000_000),
+        _ => rng.u64(..60_000_000),
     }));
 }

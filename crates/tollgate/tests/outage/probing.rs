@@ -36,11 +36,11 @@ fn after_some_failures_in_a_row_nobody_waits_for_the_store() {
 fn while_the_store_is_left_alone_nobody_waits_at_all() {
     let subject = opened();
     for _ in 0..10 {
-        let at_once = subject.limiter.decide_at_once(&ann(), |it| (it.is_allowed(), it.is_degraded()));
+        let at_once = subject.limiter.try_decide(&ann(), |it| (it.is_allowed(), it.is_degraded()));
         assert_eq!(at_once, Some((true, true)));
     }
     subject.clock.advance(Span::from_millis(100));
-    let at_once = subject.limiter.decide_at_once(&ann(), |_| ());
+    let at_once = subject.limiter.try_decide(&ann(), |_| ());
     assert_eq!(at_once, None, "a probe is due, and somebody has to wait for it");
     assert_eq!(subject.store.decisions(), 5);
 }

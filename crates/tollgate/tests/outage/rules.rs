@@ -83,7 +83,7 @@ fn one_limit_that_denies_refuses_and_charges_nothing() {
         assert_eq!((decision.fate(), decision.is_allowed()), (Fate::Uncountable, false));
         assert!(decision.is_degraded());
         assert_eq!(decision.limits().len(), 0);
-        assert!(decision.decider().is_none() && decision.receipt().is_none());
+        assert!(decision.limiting().is_none() && decision.receipt().is_none());
         let names: Vec<_> = decision.uncountable().map(tollgate::Limit::name).collect();
         assert_eq!(names, ["strict", "stricter"]);
     }
@@ -124,7 +124,7 @@ fn all_or_nothing_holds_on_one_node_too() {
         );
     }
     let refused = subject.decide(&ann());
-    assert_eq!(refused.decider().unwrap().name(), "narrow");
+    assert_eq!(refused.limiting().unwrap().name(), "narrow");
     assert!(refused.receipt().is_none());
 }
 
@@ -188,9 +188,9 @@ fn a_cost_that_only_the_share_is_too_small_for_may_come_back() {
     subject.store.turn(Mood::Refusing);
     let refused = subject.decide(&ann().cost(5));
     assert_eq!((refused.is_allowed(), refused.retry_after()), (false, Some(Span::from_secs(1))));
-    assert_eq!(refused.decider().unwrap().outcome().remaining, 2);
+    assert_eq!(refused.limiting().unwrap().outcome().remaining, 2);
     let never = subject.decide(&ann().cost(11));
-    assert_eq!((never.decider().unwrap().outcome().verdict, never.retry_after()), (Verdict::Never, None));
+    assert_eq!((never.limiting().unwrap().outcome().verdict, never.retry_after()), (Verdict::Never, None));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use tollgate::Span;
 use tollgate::policy::{Node, Problems};
 
 /// It is in every key.
-const LONGEST_PREFIX: usize = 32;
+const MAX_PREFIX_BYTES: usize = 32;
 
 /// A length of time, or `off`, which is none.
 pub(super) fn or_off(
@@ -73,9 +73,9 @@ fn time(node: &Node, what: &str, range: RangeInclusive<Span>, problems: &mut Pro
 pub(super) fn prefix(node: &Node, problems: &mut Problems) -> Option<String> {
     let text = node.word("`prefix`", problems)?.value;
     let fits = |char: char| char.is_ascii_alphanumeric() || "_.:-".contains(char);
-    if text.len() > LONGEST_PREFIX {
+    if text.len() > MAX_PREFIX_BYTES {
         problems
-            .error(node.place, format!("`prefix` has at most {LONGEST_PREFIX} characters"))
+            .error(node.place, format!("`prefix` has at most {MAX_PREFIX_BYTES} characters"))
             .label(format!("this has {}", text.chars().count()))
             .help("it is in every key");
         return None;

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use tollgate_sim::replay::{Comparison, Moved};
+use tollgate_sim::replay::{ChangedRequests, Comparison};
 
-use super::figures::{counted, number};
-use super::{KEY, Style, cut, headline, limit};
+use super::numbers::{counted, number};
+use super::{MAX_KEY_CHARS, Style, cut, headline, limit};
 use crate::client::printable;
 
 /// What a policy does differently from the first.
@@ -34,8 +34,8 @@ pub(super) fn comparison(it: &Comparison, first: &str, style: Style, out: &mut S
         let _never = writeln!(out, "  {}", style.faint("the first of them:"));
     }
     for example in &it.examples {
-        let request = cut(&printable(&format!("{} {}", example.method, example.path)), KEY);
-        let client = cut(&printable(&example.client), KEY);
+        let request = cut(&printable(&format!("{} {}", example.method, example.path)), MAX_KEY_CHARS);
+        let client = cut(&printable(&example.client), MAX_KEY_CHARS);
         let _never = writeln!(out, "  {}  {client}  {request}", example.at);
         let _never = writeln!(out, "      {}, now {}", example.before, example.after);
     }
@@ -44,11 +44,11 @@ pub(super) fn comparison(it: &Comparison, first: &str, style: Style, out: &mut S
     }
 }
 
-fn table(title: &str, moved: &[Moved], style: Style, out: &mut String) {
+fn table(title: &str, moved: &[ChangedRequests], style: Style, out: &mut String) {
     if moved.is_empty() {
         return;
     }
-    let shown: Vec<_> = moved.iter().map(|it| (cut(&printable(&it.name), KEY), it)).collect();
+    let shown: Vec<_> = moved.iter().map(|it| (cut(&printable(&it.name), MAX_KEY_CHARS), it)).collect();
     let widest = shown.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).max(title.len());
     let heading = format!("{title:<widest$} {:>14} {:>14}", "newly refused", "newly admitted");
     let _never = writeln!(out, "  {}", style.faint(&heading));

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use tollgate_sim::distance::Disagreement;
 use tollgate_sim::replay::{Curve, CurvePoint, Exactness, LimitReport, Suggestion};
 
-use super::figures::{bar, counted, number, share};
+use super::numbers::{bar, counted, number, share};
 use super::{Style, folded, when, who};
 
 /// How long the longest bar is.
-const BAR: u64 = 24;
+const BAR_WIDTH: u64 = 24;
 /// Where text begins.
 const INDENT: &str = "         ";
 
@@ -118,7 +118,7 @@ fn points(
             share(point.refused, curve.requests),
             number(point.keys_refused),
             if point.keys_refused == 1 { "key " } else { "keys" },
-            bar(point.refused, longest, BAR),
+            bar(point.refused, longest, BAR_WIDTH),
         );
         let row = row.trim_end();
         let _never = writeln!(out, "       {}", if is_own { style.strong(row) } else { row.to_owned() });

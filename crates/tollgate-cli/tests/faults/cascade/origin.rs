@@ -7,9 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 /// How many it serves at once.
-const PLACES: usize = 2;
+const WORKERS: usize = 2;
 /// How long each takes: a hundred a second in all.
-const WORK: Duration = Duration::from_millis(20);
+const WORK_TIME: Duration = Duration::from_millis(20);
 
 /// An origin of one test. Its threads end with the process.
 pub(super) struct Origin {
@@ -84,14 +84,14 @@ impl Desk {
         let mut state = self.state.lock().unwrap();
         state.waiting += 1;
         state.longest = state.longest.max(state.waiting);
-        while state.busy >= PLACES {
+        while state.busy >= WORKERS {
             state = self.freed.wait(state).unwrap();
         }
         state.waiting -= 1;
         state.busy += 1;
         state.served += 1;
         drop(state);
-        thread::sleep(WORK);
+        thread::sleep(WORK_TIME);
         self.state.lock().unwrap().busy -= 1;
         self.freed.notify_one();
     }

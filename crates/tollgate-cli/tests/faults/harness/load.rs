@@ -12,7 +12,7 @@ use super::rig::{KEYS, tight_key};
 use crate::client::{Answer, Client};
 
 /// Between two questions of one caller: two cores have to do for everybody.
-const THINKING: Duration = Duration::from_millis(3);
+const THINK_TIME: Duration = Duration::from_millis(3);
 
 /// One question and what came of it.
 #[derive(Clone, Copy, Debug)]
@@ -156,15 +156,15 @@ impl Caller {
     pub(crate) fn keep_asking(mut self, seed: u64, live: &Arc<Live>) -> JoinHandle<Vec<Sample>> {
         let live = Arc::clone(live);
         thread::spawn(move || {
-            let (mut samples, mut dice) = (Vec::new(), Dice(seed));
+            let (mut samples, mut rng) = (Vec::new(), Rng(seed));
             while !live.stopped.load(Ordering::SeqCst) {
                 // The gateway does not say who decided, so it is asked about tight keys only.
                 let tight = matches!(self.surface, Surface::Gateway(_)) || samples.len() % 2 == 0;
-                let wide = dice.below(KEYS);
-                let sample = self.ask(tight.then(|| dice.favourite(KEYS)), wide);
+                let wide = rng.below(KEYS);
+                let sample = self.ask(tight.then(|| rng.favourite(KEYS)), wide);
                 live.note(&sample);
                 samples.push(sample);
-                thread::sleep(THINKING);
+                thread::sleep(THINK_TIME);
             }
             samples
         })
@@ -172,9 +172,9 @@ impl Caller {
 }
 
 /// The same every time: xorshift.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn below(&mut self, most: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -15,4 +15,4 @@ mod rig;
 pub(crate) use load::{Sample, percentile};
 pub(crate) use report::write_row;
 pub(crate) use resp::{serves, wait_until_copied, wait_until_it_serves};
-pub(crate) use rig::{BINARY, Fault, KEYS, LIMIT, Rig, Served, run, tight_key};
+pub(crate) use rig::{BINARY, Fault, KEYS, LIMIT, Rig, ServedNode, run, tight_key};

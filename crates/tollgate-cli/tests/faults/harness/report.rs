@@ -6,13 +6,13 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tollgate_testkit::Finished;
+use tollgate_testkit::ProgramOutput;
 
 use super::load::{Sample, percentile};
-use super::rig::{Fault, KEYS, LIMIT, Served};
+use super::rig::{Fault, KEYS, LIMIT, ServedNode};
 
 /// Recovery that takes longer than this fails a test, however busy the machine is.
-const FAR_TOO_LONG: Duration = Duration::from_secs(10);
+const MAX_RECOVERY: Duration = Duration::from_secs(10);
 /// What a node grants of a limit while it cannot ask, in per cent over all nodes.
 const SHARE: u64 = 20;
 
@@ -21,7 +21,7 @@ pub(crate) struct Report {
     /// What tight keys were granted, of which those of the limit, of `on_outage`, and
     /// what the fault gave back, may be as many as this.
     pub(crate) admitted: u64,
-    pub(crate) allowed: Allowed,
+    pub(crate) allowed: AllowedRange,
     pub(crate) degraded: usize,
     pub(crate) decisions: usize,
     /// Callers without an answer, or with a 5xx.
@@ -39,13 +39,13 @@ pub(crate) struct Report {
 
 /// What may be admitted.
 #[derive(Clone, Copy)]
-pub(crate) struct Allowed {
+pub(crate) struct AllowedRange {
     limit: u64,
     share: u64,
     lost: u64,
 }
 
-impl Allowed {
+impl AllowedRange {
     fn total(self) -> u64 {
         self.limit + self.share + self.lost
     }
@@ -55,7 +55,7 @@ impl Report {
     pub(super) fn new(
         fault: &Fault<'_>,
         (start, broken): (Instant, Instant),
-        served: &Served,
+        served: &ServedNode,
         mut samples: Vec<Sample>,
         rest: Vec<Sample>,
         logs: Vec<String>,
@@ -81,8 +81,11 @@ impl Report {
         let keys = KEYS as u64;
         let share = keys * nodes * (LIMIT * SHARE / 100 / nodes).max(1);
         let degraded = samples.iter().filter(is_degraded).count();
-        let allowed =
-            Allowed { limit: keys * LIMIT, share: if degraded > 0 { share } else { 0 }, lost: served.lost };
+        let allowed = AllowedRange {
+            limit: keys * LIMIT,
+            share: if degraded > 0 { share } else { 0 },
+            lost: served.lost,
+        };
         Self {
             admitted: samples.iter().filter(|it| it.tight.is_some() && it.allowed).count() as u64,
             allowed,
@@ -137,7 +140,7 @@ impl Report {
         // Else nothing was shown at all. What timed out may have been charged as well.
         assert!(admitted >= self.allowed.limit / 2, "{admitted} of {allowed}:\n{}", told());
         let (first, recovered) = (self.first, self.recovered);
-        assert!(recovered < FAR_TOO_LONG && first < FAR_TOO_LONG, "{first:?}, {recovered:?}:\n{}", told());
+        assert!(recovered < MAX_RECOVERY && first < MAX_RECOVERY, "{first:?}, {recovered:?}:\n{}", told());
     }
 }
 
@@ -175,7 +178,7 @@ fn folder() -> PathBuf {
 fn version() -> String {
     let mut command = Command::new("redis-server");
     command.arg("--version");
-    let said = Finished::of(command).stdout;
+    let said = ProgramOutput::of(command).stdout;
     let version = said.split_whitespace().find_map(|word| word.strip_prefix("v="));
     format!("Redis {}", version.unwrap_or("of an unknown version"))
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tollgate_testkit::{Redis, wait_until};
 
 /// A server that takes longer does not serve yet.
-const PATIENCE: Duration = Duration::from_millis(200);
+const READ_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A script that writes: what decisions need.
 const QUESTION: &str = "EVAL \"return redis.call('SET', KEYS[1], 1, 'PX', 100)\" 1 prober\r\n";
@@ -35,8 +35,8 @@ pub(crate) fn wait_until_copied(primary: &Redis, replicas: &[&Redis]) {
 
 fn ask(redis: &Redis, password: Option<&str>) -> std::io::Result<String> {
     let address = redis.address().parse().expect("it is an address");
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut stream = TcpStream::connect_timeout(&address, READ_TIMEOUT)?;
+    stream.set_read_timeout(Some(READ_TIMEOUT))?;
     if let Some(password) = password {
         stream.write_all(format!("AUTH {password}\r\n").as_bytes())?;
     }

@@ -20,11 +20,11 @@ pub(crate) const KEYS: usize = 40;
 /// Callers of the API and of the gateway, for all nodes together.
 const CALLERS: (usize, usize) = (6, 2);
 /// How long all is well at first.
-const BEFORE: Duration = Duration::from_secs(1);
+const WARM_UP: Duration = Duration::from_secs(1);
 /// Nothing degraded for so long: recovered.
-const CALM: Duration = Duration::from_secs(1);
+const RECOVERED_AFTER: Duration = Duration::from_secs(1);
 /// Whoever has not recovered by then never will.
-const NEVER: Duration = Duration::from_secs(15);
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// One thing that breaks.
 pub(crate) struct Fault<'f> {
@@ -43,14 +43,14 @@ pub(crate) struct Fault<'f> {
 }
 
 /// What a fault left behind.
-pub(crate) struct Served {
+pub(crate) struct ServedNode {
     /// Since when Redis serves again.
     pub(crate) at: Instant,
     /// What the fault may have given back: units that were spent and are forgotten.
     pub(crate) lost: u64,
 }
 
-impl Served {
+impl ServedNode {
     /// With all that was spent.
     pub(crate) fn since(at: Instant) -> Self {
         Self { at, lost: 0 }
@@ -118,7 +118,9 @@ impl Rig {
 
     /// Waits until nothing has been degraded for a while.
     fn settle(&self, since: Instant) {
-        while self.live.last_degraded().max(since).elapsed() < CALM && since.elapsed() < NEVER {
+        while self.live.last_degraded().max(since).elapsed() < RECOVERED_AFTER
+            && since.elapsed() < RECOVERY_TIMEOUT
+        {
             thread::sleep(Duration::from_millis(20));
         }
     }
@@ -127,7 +129,7 @@ impl Rig {
     fn drain(&self) -> Vec<Sample> {
         let owed = || self.nodes.iter().any(|node| told(node.api, "/readyz")["store"]["ledger_keys"] != 0);
         let start = Instant::now();
-        while owed() && start.elapsed() < NEVER {
+        while owed() && start.elapsed() < RECOVERY_TIMEOUT {
             thread::sleep(Duration::from_millis(20));
         }
         let mut caller = Caller::new(Surface::Api(self.nodes[0].api), 0);
@@ -152,11 +154,11 @@ pub(crate) fn page(api: SocketAddr, path: &str) -> String {
 
 /// Breaks one thing under load, waits until all is well again, spends the rest, writes
 /// the row, and holds what holds for all faults.
-pub(crate) fn run(fault: &Fault<'_>, break_it: impl FnOnce(&Rig) -> Served) -> Report {
+pub(crate) fn run(fault: &Fault<'_>, break_it: impl FnOnce(&Rig) -> ServedNode) -> Report {
     let rig = Rig::start(fault);
     let callers = rig.load();
     let start = Instant::now();
-    rig.endure(BEFORE);
+    rig.endure(WARM_UP);
     let broken = Instant::now();
     let served = break_it(&rig);
     rig.settle(served.at.max(broken));

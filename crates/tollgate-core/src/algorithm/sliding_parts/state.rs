@@ -125,7 +125,7 @@ impl SlidingPartsState {
     }
 
     /// What its parts take, in bytes.
-    pub const fn bytes_aside(&self) -> usize {
+    pub const fn heap_bytes(&self) -> usize {
         size_of_val(&*self.slots)
     }
 

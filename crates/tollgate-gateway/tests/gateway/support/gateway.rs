@@ -50,7 +50,7 @@ impl Behind {
     }
 
     #[track_caller]
-    pub(crate) fn serve(&self) -> Served {
+    pub(crate) fn serve(&self) -> ServedGateway {
         let settings = settings(&self.section).unwrap_or_else(|wrong| panic!("{wrong}"));
         let policy = Policy::parse(&self.policy).unwrap_or_else(|wrong| panic!("{wrong}"));
         let limiter = SharedLimiter::from(Limiter::new(policy));
@@ -70,12 +70,12 @@ impl Behind {
                 }
             });
         });
-        Served { address, drainer, tarpit, limiter, stop: Some(stop), thread: Some(thread) }
+        ServedGateway { address, drainer, tarpit, limiter, stop: Some(stop), thread: Some(thread) }
     }
 }
 
 /// A gateway that serves until it is drained or dropped.
-pub(crate) struct Served {
+pub(crate) struct ServedGateway {
     pub(crate) address: SocketAddr,
     pub(crate) drainer: Drainer,
     pub(crate) tarpit: Tarpit,
@@ -84,7 +84,7 @@ pub(crate) struct Served {
     thread: Option<thread::JoinHandle<()>>,
 }
 
-impl Served {
+impl ServedGateway {
     pub(crate) fn connect(&self) -> Wire {
         Wire::to(self.address)
     }
@@ -115,7 +115,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for ServedGateway {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {

@@ -21,12 +21,12 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::PATIENCE;
+use super::TEST_TIMEOUT;
 
 /// Runs to the end, or gives the test up.
 pub(crate) fn wait_for<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await.expect("it ends in time") })
+    runtime.block_on(async { tokio::time::timeout(TEST_TIMEOUT, work).await.expect("it ends in time") })
 }
 
 /// A body that is sent frame by frame, and ends when its feeder is dropped.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use super::{Message, PATIENCE, Wire};
+use super::{Message, TEST_TIMEOUT, Wire};
 
 /// An answer that nobody can object to.
 pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
@@ -104,7 +104,7 @@ pub(crate) fn eventually(what: &str, happened: impl Fn() -> bool) {
     let step = Duration::from_millis(2);
     let mut waited = Duration::ZERO;
     while !happened() {
-        assert!(waited < PATIENCE, "{what}: not within {PATIENCE:?}");
+        assert!(waited < TEST_TIMEOUT, "{what}: not within {TEST_TIMEOUT:?}");
         thread::sleep(step);
         waited += step;
     }

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
-use super::{Message, PATIENCE};
+use super::{Message, TEST_TIMEOUT};
 
 /// One end of a connection.
 pub(crate) struct Wire {
@@ -18,8 +18,8 @@ impl Wire {
     }
 
     pub(crate) fn new(stream: TcpStream) -> Self {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
         Self { stream, ahead: Vec::new() }
     }
@@ -55,7 +55,10 @@ impl Wire {
                 true
             }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                panic!("nothing came within {PATIENCE:?}, after {:?}", String::from_utf8_lossy(&self.ahead))
+                panic!(
+                    "nothing came within {TEST_TIMEOUT:?}, after {:?}",
+                    String::from_utf8_lossy(&self.ahead)
+                )
             }
             // Reset: closed, if not politely.
             Err(_) => false,

@@ -4,7 +4,7 @@ use super::*;
 use crate::log::{Fields, Format};
 
 /// What each line of a log says; `skipped` for those that are no request.
-fn check(reading: &Reading, cases: &[(&str, &str)]) {
+fn check(reading: &ReadOptions, cases: &[(&str, &str)]) {
     for (line, expected) in cases {
         let seen = read(one(*line), reading).map(|seen| match seen.entries.as_slice() {
             [entry] => told(entry),
@@ -15,14 +15,14 @@ fn check(reading: &Reading, cases: &[(&str, &str)]) {
     }
 }
 
-fn with(fields: &[&str]) -> Reading {
-    Reading::default().fields(Fields::parse(fields).unwrap())
+fn with(fields: &[&str]) -> ReadOptions {
+    ReadOptions::default().fields(Fields::parse(fields).unwrap())
 }
 
 #[test]
 fn lines_of_nginx_and_apache_say_what_they_say() {
     check(
-        &Reading::default().format(Format::Combined),
+        &ReadOptions::default().format(Format::Combined),
         &[
             (
                 r#"83.149.9.216 - - [17/May/2015:10:05:03 +0000] "GET /a.png?x=1 HTTP/1.1" 200 203023 "http://b.example/" "Mozilla/5.0 (X11)""#,
@@ -130,7 +130,7 @@ fn names_of_clients_are_told_apart_and_counted() {
     let log = ["a.example", "b.example", "203.0.113.1", "A.example"]
         .map(|client| format!("{client} - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 1\n"))
         .concat();
-    let seen = read(one(log), &Reading::default()).unwrap();
+    let seen = read(one(log), &ReadOptions::default()).unwrap();
     let clients: Vec<_> = seen.entries.iter().map(|it| it.client().unwrap()).collect();
     assert_eq!((clients[0], seen.tally.named), (clients[3], 3));
     assert!(clients[0] != clients[1] && clients[1] != clients[2]);
@@ -141,7 +141,7 @@ fn lines_of_json_are_read_under_the_names_that_servers_give() {
     let skipped = "a.log is JSON, but has no readable time under any known name: say which field it is, as in \
                    `--field time=@timestamp`; one of its lines is: ";
     check(
-        &Reading::default(),
+        &ReadOptions::default(),
         &[
             // nginx, by its own variables.
             (
@@ -186,7 +186,7 @@ fn lines_of_json_are_read_under_the_names_that_servers_give() {
         ],
     );
     check(
-        &Reading::default().format(Format::Json),
+        &ReadOptions::default().format(Format::Json),
         &[
             (r#"{"ts":1431857103,"msg":"started"}"#, "skipped 1"),
             (r#"{"ts":1431857103,"user":"ada""#, "skipped 1"),
@@ -240,7 +240,7 @@ fn columns_are_read_by_name_or_by_number() {
         ],
     );
     check(
-        &Reading::default(),
+        &ReadOptions::default(),
         &[
             (
                 "time;ip;request;user\n17/May/2015:10:05:03 +0000;203.0.113.1;\"GET /a;b HTTP/1.1\";\"a \"\"b\"\"\nc\"\n",
@@ -261,7 +261,7 @@ fn columns_are_read_by_name_or_by_number() {
         ],
     );
     check(
-        &Reading::default().format(Format::Csv),
+        &ReadOptions::default().format(Format::Csv),
         &[(
             "a,b\n1,2\n",
             "a.log has no column that is known to be the time: say which one is, by name or by number, as in \
@@ -272,7 +272,7 @@ fn columns_are_read_by_name_or_by_number() {
 
 #[test]
 fn a_file_that_is_no_log_is_told_with_its_first_line_and_the_formats_there_are() {
-    let error = read(one("hello\x1b[31m world\nmore\n"), &Reading::default()).unwrap_err().to_string();
+    let error = read(one("hello\x1b[31m world\nmore\n"), &ReadOptions::default()).unwrap_err().to_string();
     assert!(
         error.starts_with("a.log is no log that can be read. Its first line is: hello\\u{1b}[31m world\n"),
         "{error}"

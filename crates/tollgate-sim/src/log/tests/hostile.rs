@@ -28,7 +28,7 @@ proptest! {
         format in proptest::sample::select(vec![None, Some(Format::Combined), Some(Format::Json), Some(Format::Csv)]),
         numbered in any::<bool>(),
     ) {
-        let mut reading = Reading::default();
+        let mut reading = ReadOptions::default();
         if let Some(format) = format {
             reading = reading.format(format);
         }

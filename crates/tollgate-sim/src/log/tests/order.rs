@@ -30,7 +30,7 @@ proptest! {
             .flat_map(|(log, times)| times.iter().enumerate().map(move |(place, at)| (*at, path(log, place))))
             .collect();
         expected.sort_by_key(|(at, _)| *at);
-        let seen = read(inputs(&text), &Reading::default()).unwrap();
+        let seen = read(inputs(&text), &ReadOptions::default()).unwrap();
         let came: Vec<_> =
             seen.entries.iter().map(|it| ((it.at - DAY) / 1_000_000, it.path().to_owned())).collect();
         prop_assert_eq!(came, expected);
@@ -43,7 +43,7 @@ proptest! {
 fn what_is_later_than_the_buffer_is_counted_and_time_does_not_go_back() {
     let in_order: String = (10..5_000).map(|second| line(second, "/")).collect();
     let log = in_order + &line(3, "/late");
-    let seen = read(one(log), &Reading::default().reorder(100)).unwrap();
+    let seen = read(one(log), &ReadOptions::default().reorder(100)).unwrap();
     assert!(seen.entries.is_sorted_by_key(|it| it.at));
     assert_eq!((seen.tally.late, seen.tally.lines, seen.entries.len()), (1, 4_991, 4_991));
     let late = seen.entries.iter().find(|it| it.path() == "/late").unwrap();
@@ -53,7 +53,8 @@ fn what_is_later_than_the_buffer_is_counted_and_time_does_not_go_back() {
 #[test]
 fn rotated_files_may_be_given_in_any_order() {
     let part = |from: u64| (from..from + 3_000).map(|second| line(second, "/")).collect::<String>();
-    let seen = read(inputs(&[part(6_000), part(0), part(3_000)]), &Reading::default().reorder(10)).unwrap();
+    let seen =
+        read(inputs(&[part(6_000), part(0), part(3_000)]), &ReadOptions::default().reorder(10)).unwrap();
     let times: Vec<_> = seen.entries.iter().map(|it| (it.at - DAY) / 1_000_000).collect();
     assert_eq!(times, (0..9_000).collect::<Vec<_>>());
     assert_eq!(seen.tally.late, 0);

@@ -19,7 +19,7 @@ fn log(from: u64, to: u64) -> Vec<u8> {
 }
 
 fn failure(bytes: Vec<u8>) -> String {
-    read(one(bytes), &Reading::default()).unwrap_err().to_string()
+    read(one(bytes), &ReadOptions::default()).unwrap_err().to_string()
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn an_input_is_unpacked_by_what_it_is() {
     ];
     for bytes in packed {
         let size = bytes.len() as u64;
-        let seen = read(one(bytes), &Reading::default()).unwrap();
+        let seen = read(one(bytes), &ReadOptions::default()).unwrap();
         assert_eq!((seen.entries.len(), seen.tally.lines, seen.tally.skipped), (4_000, 4_000, 0));
         assert_eq!(seen.tally.bytes, size, "progress is of the file as it is");
     }
@@ -80,12 +80,12 @@ fn ends_of_lines_marks_and_holes_are_no_part_of_a_line() {
         format!("{}{bare}\n\0\0\n{bare}\0\n", "\0".repeat(3 << 20)),
     ];
     for log in logs {
-        let seen = read(one(log), &Reading::default()).unwrap();
+        let seen = read(one(log), &ReadOptions::default()).unwrap();
         assert_eq!((seen.entries.len(), seen.tally.lines, seen.tally.skipped), (2, 2, 0));
         assert!(seen.entries.iter().all(|it| it.header("user-agent") == Some(b"curl")));
     }
     for nothing in ["", "\n\r\n", "\0\0", "\u{feff}"] {
-        let seen = read(one(nothing), &Reading::default()).unwrap();
+        let seen = read(one(nothing), &ReadOptions::default()).unwrap();
         assert_eq!((seen.entries.len(), seen.tally.lines), (0, 0));
     }
 }
@@ -95,7 +95,7 @@ fn a_line_that_is_too_long_is_skipped_and_the_next_one_read() {
     let log =
         [line(1, "/a"), "x".repeat(5 << 20), "\n".to_owned(), line(2, "/b"), line(3, &"y".repeat(1 << 20))]
             .concat();
-    let seen = read(one(log), &Reading::default()).unwrap();
+    let seen = read(one(log), &ReadOptions::default()).unwrap();
     let paths: Vec<_> = seen.entries.iter().map(|it| it.path().to_owned()).collect();
     assert_eq!(paths, ["/a", "/b"]);
     assert_eq!((seen.tally.lines, seen.tally.skipped), (4, 2));
@@ -110,7 +110,7 @@ fn a_line_that_is_too_long_is_skipped_and_the_next_one_read() {
 fn the_first_line_that_was_skipped_is_told_with_its_number() {
     let log =
         [line(1, "/a"), "\n".into(), "what is this?\n".into(), "and this?\n".into(), line(2, "/b")].concat();
-    let seen = read(one(log), &Reading::default()).unwrap();
+    let seen = read(one(log), &ReadOptions::default()).unwrap();
     let skipped = seen.skipped.unwrap();
     assert_eq!((skipped.line, skipped.text.as_str()), (3, "what is this?"));
     assert_eq!((seen.tally.lines, seen.tally.skipped), (4, 2));
@@ -121,7 +121,7 @@ fn paths_that_are_no_text_stay_different() {
     let paths = |byte: u8| {
         let log = line(1, "/a") + &line(1, "/x");
         let log: Vec<u8> = log.bytes().map(|it| if it == b'x' { byte } else { it }).collect();
-        let seen = read(one(log), &Reading::default()).unwrap();
+        let seen = read(one(log), &ReadOptions::default()).unwrap();
         seen.entries.iter().map(|it| it.path().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(paths(0xfe), ["/a", "/%FE"]);
@@ -143,6 +143,6 @@ impl io::Read for Broken {
 #[test]
 fn an_input_that_breaks_is_told_with_its_name_and_line() {
     let broken = Broken(io::Cursor::new(log(0, 10_000)));
-    let error = read(vec![Input::new("b.log", broken)], &Reading::default()).unwrap_err().to_string();
+    let error = read(vec![Input::new("b.log", broken)], &ReadOptions::default()).unwrap_err().to_string();
     assert!(error.starts_with("b.log cannot be read: the disk is gone (after line "), "{error}");
 }

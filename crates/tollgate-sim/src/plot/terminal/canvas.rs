@@ -9,7 +9,7 @@
 use super::super::Mark;
 use super::super::ink::Ink;
 
-const SIGNS: [&str; 8] = ["*", "+", "o", "x", "#", "@", "%", "&"];
+const MARKERS: [&str; 8] = ["*", "+", "o", "x", "#", "@", "%", "&"];
 
 /// Dots of a cell of Braille: two columns of four.
 const DOTS: [[u8; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
@@ -36,18 +36,18 @@ pub(super) struct Canvas {
 impl Canvas {
     /// So many columns and rows; `is_fine`: in Braille.
     pub(super) fn new(wide: usize, high: usize, is_fine: bool) -> Self {
-        Self { wide, high, is_fine, cells: vec![Cell::Empty; wide * high], ink: Ink::Text, sign: SIGNS[0] }
+        Self { wide, high, is_fine, cells: vec![Cell::Empty; wide * high], ink: Ink::Text, sign: MARKERS[0] }
     }
 
     /// What follows is drawn with this, as the series of this number.
     pub(super) fn take(&mut self, ink: Ink, series: usize) {
-        (self.ink, self.sign) = (ink, SIGNS[series % SIGNS.len()]);
+        (self.ink, self.sign) = (ink, MARKERS[series % MARKERS.len()]);
     }
 
     /// What a legend shows of a series.
     pub(super) fn sample(&self, series: usize, mark: Mark) -> &'static str {
         match (self.is_fine, mark) {
-            (false, _) => SIGNS[series % SIGNS.len()],
+            (false, _) => MARKERS[series % MARKERS.len()],
             (true, Mark::Bars) => "█",
             (true, Mark::Dots) => "•",
             (true, Mark::Line | Mark::Steps) => "━━",

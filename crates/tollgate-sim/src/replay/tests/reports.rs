@@ -60,7 +60,7 @@ fn two_policies_are_compared_request_by_request() {
     assert_eq!((report.policy.refused, other.policy.refused), (2, 2));
     // The second search passes now, the first login of client 3 does not; its second one is refused by both.
     assert_eq!((other.newly_refused, other.newly_admitted), (1, 1));
-    let moved = |list: &[crate::replay::Moved]| -> Vec<(String, u64, u64)> {
+    let moved = |list: &[crate::replay::ChangedRequests]| -> Vec<(String, u64, u64)> {
         list.iter().map(|it| (it.name.clone(), it.newly_refused, it.newly_admitted)).collect()
     };
     assert_eq!(moved(&other.limits_moved), [("login".to_owned(), 1, 0), ("tight".to_owned(), 0, 1)]);

@@ -1,0 +1,224 @@
+//! The protocols of other limiters: the sections `rls` and `resp`.
+
+use std::path::PathBuf;
+
+use tollgate::policy::{Fields, Node, Problems, Words};
+use tollgate_rls::Headers;
+
+use super::served_tls::{self, ServedTls};
+use super::{Listen, LoadPhase, files};
+use crate::failure::Failure;
+
+/// How Envoy's rate limit service is served.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RlsSection {
+    /// Which answers tell the client what is left, if that was said.
+    pub(crate) headers: Option<Headers>,
+    /// The folder with files of envoyproxy/ratelimit.
+    pub(crate) envoy_config: Option<PathBuf>,
+    /// Whether several of them may share a domain.
+    pub(crate) merge_domains: bool,
+    /// Whether callers may give quota back, if that was said.
+    pub(crate) refunds: Option<bool>,
+    /// Its TLS.
+    pub(crate) tls: Option<ServedTls>,
+}
+
+/// How clients of Redis are served.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RespSection {
+    /// The file that holds what clients must know.
+    pub(crate) password_file: Option<PathBuf>,
+    /// Whether callers may give quota back, if that was said.
+    pub(crate) refunds: Option<bool>,
+    /// Its TLS.
+    pub(crate) tls: Option<ServedTls>,
+}
+
+const RLS: Words = Words {
+    section: "`rls`",
+    known: &["headers", "envoy_config", "merge_domains", "refunds", "tls"],
+    synonyms: &[
+        ("config", "envoy_config"),
+        ("runtime_root", "envoy_config"),
+        ("directory", "envoy_config"),
+        ("merge_domain_config", "merge_domains"),
+        ("response_headers", "headers"),
+        ("negative_hits", "refunds"),
+        ("is_negative_hits", "refunds"),
+        ("certificate", "tls"),
+        ("mtls", "tls"),
+    ],
+};
+const RESP: Words = Words {
+    section: "`resp`",
+    known: &["password_file", "refunds", "tls"],
+    synonyms: &[
+        ("password", "password_file"),
+        ("requirepass", "password_file"),
+        ("auth", "password_file"),
+        ("negative_quantity", "refunds"),
+        ("certificate", "tls"),
+        ("mtls", "tls"),
+    ],
+};
+const RLS_TLS: Words = served_tls::words("`rls.tls`");
+const RESP_TLS: Words = served_tls::words("`resp.tls`");
+
+const HEADERS: [(&str, Headers); 3] =
+    [("all", Headers::All), ("refusals", Headers::Refusals), ("off", Headers::Off)];
+
+impl RlsSection {
+    /// Reads the section.
+    pub(super) fn read(node: &Node, problems: &mut Problems) -> Self {
+        let Some(fields) = node.fields(&RLS, problems) else { return Self::default() };
+        let headers = fields.get("headers").and_then(|node| {
+            let synonyms = [("denials", "refusals"), ("limited", "refusals"), ("none", "off")];
+            node.choice_with_synonyms("`headers`", &HEADERS, &synonyms, problems)
+        });
+        let folder = fields.get("envoy_config").and_then(|node| node.word("`envoy_config`", problems));
+        let merge = fields.get("merge_domains").and_then(|node| node.boolean("`merge_domains`", problems));
+        Self {
+            headers: headers.map(|it| it.value),
+            envoy_config: folder.map(|it| it.value.into()),
+            merge_domains: merge.is_some_and(|it| it.value),
+            refunds: refunds(&fields, problems),
+            tls: fields.get("tls").and_then(|node| ServedTls::read(node, &RLS_TLS, problems)),
+        }
+    }
+
+    /// Whether nobody gets in who only knows the address.
+    pub(super) fn knows_callers(&self) -> bool {
+        self.tls.as_ref().is_some_and(ServedTls::knows_clients)
+    }
+
+    /// Whether callers at this address may give quota back.
+    pub(crate) fn takes_refunds(&self, listen: &Listen) -> bool {
+        self.refunds.unwrap_or_else(|| listen.is_private() || self.knows_callers())
+    }
+
+    /// What is wrong with the files it names, but for the folder: that is read with the policy.
+    pub(super) fn check_files(&self) -> Option<Failure> {
+        self.tls.as_ref().and_then(|it| it.load("Envoy", false).err())
+    }
+}
+
+/// Whether callers may give quota back, if that was said.
+fn refunds(fields: &Fields<'_>, problems: &mut Problems) -> Option<bool> {
+    fields.get("refunds").and_then(|node| node.boolean("`refunds`", problems)).map(|it| it.value)
+}
+
+impl RespSection {
+    /// Reads the section.
+    pub(super) fn read(node: &Node, problems: &mut Problems) -> Self {
+        let Some(fields) = node.fields(&RESP, problems) else { return Self::default() };
+        let password = fields.get("password_file").and_then(|node| node.word("`password_file`", problems));
+        Self {
+            password_file: password.map(|it| it.value.into()),
+            refunds: refunds(&fields, problems),
+            tls: fields.get("tls").and_then(|node| ServedTls::read(node, &RESP_TLS, problems)),
+        }
+    }
+
+    /// Whether nobody gets in who only knows the address.
+    pub(super) fn knows_callers(&self) -> bool {
+        self.password_file.is_some() || self.tls.as_ref().is_some_and(ServedTls::knows_clients)
+    }
+
+    /// Whether callers at this address may give quota back.
+    pub(crate) fn takes_refunds(&self, listen: &Listen) -> bool {
+        self.refunds.unwrap_or_else(|| listen.is_private() || self.knows_callers())
+    }
+
+    /// What clients must know, if anything.
+    pub(crate) fn password(&self, reading: LoadPhase) -> Result<Option<String>, Failure> {
+        let meant = "the password of `resp`";
+        self.password_file.as_deref().map(|file| files::password(file, meant, reading)).transpose()
+    }
+
+    /// What is wrong with the files it names.
+    pub(super) fn check_files(&self) -> Vec<Failure> {
+        let tls = self.tls.as_ref().and_then(|it| it.load("clients of Redis", false).err());
+        self.password(LoadPhase::First).err().into_iter().chain(tls).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate::policy::Document;
+
+    fn read(text: &str) -> (RlsSection, RespSection, Vec<String>) {
+        let document = Document::parse(text).unwrap();
+        let (root, mut problems) = (document.root(), Problems::default());
+        let rls = root.get("rls").map(|node| RlsSection::read(node, &mut problems));
+        let resp = root.get("resp").map(|node| RespSection::read(node, &mut problems));
+        let found = problems.into_diagnostics(&document);
+        let found = found.iter().map(|it| format!("{} | {}", it.message, it.label)).collect();
+        (rls.unwrap_or_default(), resp.unwrap_or_default(), found)
+    }
+
+    #[test]
+    fn every_word_is_read() {
+        let (rls, resp, problems) = read(
+            "rls: {headers: refusals, envoy_config: /etc/rl, merge_domains: true, refunds: true, tls: {certificate: c, key: k}}\n\
+             resp: {password_file: p, refunds: false, tls: {certificate: c, key: k, client_ca: a}}\n",
+        );
+        assert_eq!(problems, [""; 0]);
+        assert_eq!(
+            (rls.headers, rls.envoy_config, rls.merge_domains),
+            (Some(Headers::Refusals), Some("/etc/rl".into()), true)
+        );
+        assert_eq!((rls.refunds, resp.refunds), (Some(true), Some(false)));
+        assert!(rls.tls.is_some_and(|it| !it.knows_clients()));
+        assert_eq!(resp.password_file, Some("p".into()));
+        assert!(resp.tls.is_some_and(|it| it.knows_clients()));
+    }
+
+    #[test]
+    fn beyond_this_machine_quota_is_given_back_only_by_those_who_are_known_or_where_it_is_said() {
+        let here = Listen::On("127.0.0.1:8081".to_owned());
+        let everywhere = Listen::On("0.0.0.0:8081".to_owned());
+        let tls = "tls: {certificate: c, key: k, client_ca: a}";
+        for (section, at_home, abroad) in [
+            ("{headers: all}".to_owned(), true, false),
+            ("{refunds: true}".to_owned(), true, true),
+            ("{refunds: false}".to_owned(), false, false),
+            (format!("{{{tls}}}"), true, true),
+            ("{tls: {certificate: c, key: k}}".to_owned(), true, false),
+        ] {
+            let (rls, _, problems) = read(&format!("rls: {section}"));
+            assert_eq!(problems, [""; 0]);
+            assert_eq!(
+                (rls.takes_refunds(&here), rls.takes_refunds(&everywhere)),
+                (at_home, abroad),
+                "{section}"
+            );
+        }
+        for (section, abroad) in [("{}", false), ("{password_file: p}", true), ("{refunds: true}", true)] {
+            let (_, resp, _) = read(&format!("resp: {section}"));
+            assert_eq!(
+                (resp.takes_refunds(&here), resp.takes_refunds(&everywhere)),
+                (true, abroad),
+                "{section}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_mistake_says_what_was_probably_meant() {
+        for (text, expected) in [
+            ("rls: {config: d}", "unknown word `config` in `rls` | did you mean `envoy_config`?"),
+            ("rls: {headers: denials}", "`headers` cannot be `denials` | did you mean `refusals`?"),
+            ("rls: {negative_hits: true}", "unknown word `negative_hits` in `rls` | did you mean `refunds`?"),
+            ("rls: {tls: {key: k}}", "`rls.tls` has no `certificate` | "),
+            ("resp: {password: x}", "unknown word `password` in `resp` | did you mean `password_file`?"),
+            (
+                "resp: {tls: {cert: c, key: k}}",
+                "unknown word `cert` in `resp.tls` | did you mean `certificate`?",
+            ),
+        ] {
+            assert_eq!(read(text).2, [expected], "{text}");
+        }
+    }
+}

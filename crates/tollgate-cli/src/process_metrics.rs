@@ -1,0 +1,198 @@
+//! What the process itself has to tell in `/metrics`: what runs, how reloads went, how full
+//! the store in memory is, and what was not logged or sent.
+//!
+//! Not here: what is decided (`tollgate_telemetry`), what a store in Redis has done (`store`).
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use tollgate::{Clock, Span, SystemClock, Timestamp};
+use tollgate_http::{SharedLimiter, Tarpit};
+use tollgate_server::Gauges;
+use tollgate_telemetry::MetricKind::{Counter, Gauge};
+use tollgate_telemetry::{Exposition, Watcher};
+
+use crate::logging::Log;
+use crate::protocols::Protocols;
+use crate::record_consumer::ConsumerCounts;
+use crate::store::{AnyStore, counters};
+
+/// Counting the keys of a store in memory walks over all of it: not at every question.
+const KEY_COUNT_INTERVAL_SECS: u64 = 10;
+
+/// How reloads went.
+#[derive(Debug)]
+pub(crate) struct Reloads {
+    failures: AtomicU64,
+    last_worked: AtomicBool,
+    /// In microseconds.
+    worked_at: AtomicU64,
+}
+
+impl Default for Reloads {
+    fn default() -> Self {
+        Self { failures: AtomicU64::new(0), last_worked: AtomicBool::new(true), worked_at: AtomicU64::new(0) }
+    }
+}
+
+impl Reloads {
+    /// A policy came into force.
+    pub(crate) fn worked(&self, at: Timestamp) {
+        self.worked_at.store(at.as_micros(), Ordering::Relaxed);
+        self.last_worked.store(true, Ordering::Relaxed);
+    }
+
+    /// A policy was turned down.
+    pub(crate) fn failed(&self) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        self.last_worked.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Tells what the process knows.
+pub(crate) struct ProcessMetrics {
+    limiter: SharedLimiter<AnyStore>,
+    watcher: Option<Watcher>,
+    reloads: Arc<Reloads>,
+    told: ConsumerCounts,
+    log: Log,
+    tarpit: OnceLock<Tarpit>,
+    protocols: OnceLock<Protocols>,
+    clock: SystemClock,
+    used: Mutex<StoreUsage>,
+}
+
+/// What the store in memory held when it was last counted, and from when on that is too old.
+#[derive(Default)]
+struct StoreUsage {
+    keys: usize,
+    evictions: u64,
+    until: Timestamp,
+}
+
+impl ProcessMetrics {
+    pub(crate) fn new(
+        limiter: SharedLimiter<AnyStore>,
+        watcher: Option<Watcher>,
+        reloads: Arc<Reloads>,
+        told: ConsumerCounts,
+        log: Log,
+    ) -> Self {
+        Self {
+            limiter,
+            watcher,
+            reloads,
+            told,
+            log,
+            tarpit: OnceLock::new(),
+            protocols: OnceLock::new(),
+            clock: SystemClock::new(),
+            used: Mutex::default(),
+        }
+    }
+
+    /// Appends them, in the text format of Prometheus.
+    pub(crate) fn write(&self, out: &mut String) {
+        let limiter = self.limiter.load();
+        self.write_process(limiter.version(), &mut Exposition::new(out));
+        if let Some((keys, evictions)) = self.usage(limiter.store()) {
+            let mut to = Exposition::new(out);
+            let help = "Keys that have spent something, as last counted.";
+            to.one("tollgate_store_keys", Gauge, help, keys);
+            let help = "Keys that gave way to others because the store was full.";
+            to.one("tollgate_store_evictions_total", Counter, help, evictions);
+        }
+        self.write_tarpit(&mut Exposition::new(out));
+        if let Some(protocols) = self.protocols.get() {
+            protocols.metrics(out);
+        }
+        counters(limiter.store(), out);
+        if let Some(watcher) = &self.watcher {
+            watcher.metrics(self.clock.now(), out);
+            self.write_told(&mut Exposition::new(out));
+        }
+    }
+
+    /// What the page shows of them.
+    pub(crate) fn gauges(&self) -> Gauges {
+        let limiter = self.limiter.load();
+        let used = self.usage(limiter.store());
+        let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let tarpit = self.tarpit.get();
+        Gauges {
+            store: if limiter.store().redis().is_some() { "redis" } else { "memory" },
+            keys: used.map(|(keys, _)| count(keys)),
+            evictions: used.map(|(_, evictions)| evictions),
+            tarpit_waiting: tarpit.map_or(0, |it| count(it.waiting())),
+            tarpit_most: tarpit.map_or(0, |it| count(it.max_held())),
+            log_suppressed: self.told.suppressed(),
+        }
+    }
+
+    /// Where requests are held back. The first one counts.
+    pub(crate) fn hold_back_in(&self, tarpit: Tarpit) {
+        let _first = self.tarpit.set(tarpit);
+    }
+
+    /// The protocols that count for themselves. The first ones count.
+    pub(crate) fn speak(&self, protocols: Protocols) {
+        let _first = self.protocols.set(protocols);
+    }
+
+    fn write_process(&self, policy: u64, to: &mut Exposition<'_>) {
+        let (version, reloads) = (env!("CARGO_PKG_VERSION"), &self.reloads);
+        to.family("tollgate_build_info", Gauge, "Which version runs.").value(&[("version", version)], 1);
+        let help = "The number of the policy in force; a switch is a new policy too.";
+        to.one("tollgate_policy_version", Gauge, help, policy);
+        let help = "Policies that were turned down while the server ran.";
+        to.one("tollgate_reload_failures_total", Counter, help, reloads.failures.load(Ordering::Relaxed));
+        let help = "Whether the last policy that was read came into force.";
+        let worked = reloads.last_worked.load(Ordering::Relaxed);
+        to.one("tollgate_last_reload_successful", Gauge, help, u8::from(worked));
+        let help = "When a policy was last read and came into force.";
+        let worked_at = reloads.worked_at.load(Ordering::Relaxed) / 1_000_000;
+        to.one("tollgate_last_reload_success_timestamp_seconds", Gauge, help, worked_at);
+        let help = "Lines of the log that were dropped because it was not read as fast.";
+        to.one("tollgate_log_dropped_total", Counter, help, self.log.dropped());
+    }
+
+    fn write_tarpit(&self, to: &mut Exposition<'_>) {
+        let Some(tarpit) = self.tarpit.get() else { return };
+        to.one("tollgate_tarpit_waiting", Gauge, "Requests held back at the moment.", tarpit.waiting());
+        to.one("tollgate_tarpit_held_total", Counter, "Requests that were held back.", tarpit.held());
+        let help = "Requests that passed at once because as many were held back as may be.";
+        to.one("tollgate_tarpit_passed_total", Counter, help, tarpit.passed());
+    }
+
+    fn write_told(&self, to: &mut Exposition<'_>) {
+        let help = "Refusals that got no line in the log.";
+        to.one("tollgate_log_suppressed_total", Counter, help, self.told.suppressed());
+        if let Some((sent, dropped)) = self.told.traces.as_ref().map(|it| it.read()) {
+            to.one("tollgate_traces_sent_total", Counter, "Spans that the collector took.", sent);
+            to.one("tollgate_traces_dropped_total", Counter, "Spans that were never sent.", dropped);
+        }
+        if let Some((sent, dropped)) = self.told.webhook.as_ref().map(|it| it.read()) {
+            to.one("tollgate_webhook_sent_total", Counter, "Messages that the webhook took.", sent);
+            to.one(
+                "tollgate_webhook_dropped_total",
+                Counter,
+                "Alerts that were not told, or whose end was not.",
+                dropped,
+            );
+        }
+    }
+
+    /// How many keys a store in memory holds, and how many gave way. `None`: it is in Redis.
+    pub(crate) fn usage(&self, store: &AnyStore) -> Option<(usize, u64)> {
+        let AnyStore::Memory(store) = store else { return None };
+        let now = self.clock.now();
+        // Numbers, and whoever panicked over them has left some.
+        let mut known = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if now >= known.until {
+            let usage = store.usage();
+            let (keys, evictions) = (usage.keys, usage.evictions);
+            *known = StoreUsage { keys, evictions, until: now + Span::from_secs(KEY_COUNT_INTERVAL_SECS) };
+        }
+        Some((known.keys, known.evictions))
+    }
+}

@@ -1,0 +1,112 @@
+//! The protocols of other limiters, on this process' limiter: Envoy's and Redis'.
+//!
+//! Not here: what they mean (`tollgate_rls`, `tollgate_resp`), where they listen (`surfaces`).
+
+use std::convert::Infallible;
+use std::io;
+use std::net::TcpListener;
+use std::pin::pin;
+
+use http_body_util::{Either, Empty};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::HeaderValue;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use tollgate_http::SharedLimiter;
+use tollgate_net::{Caps, Connection, Drain, HttpServer, Tls};
+use tollgate_resp::{Password, Resp, RespSettings};
+use tollgate_rls::{Rls, RlsBody, RlsSettings};
+use tollgate_server::Api;
+
+use crate::configuration::Settings;
+use crate::fd_limit;
+use crate::reload::Secrets;
+use crate::store::AnyStore;
+use crate::surfaces::{in_time, workers};
+
+/// Both. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct Protocols {
+    rls: Rls<AnyStore>,
+    resp: Resp<AnyStore>,
+    /// The most connections of each, on one worker.
+    connections: usize,
+}
+
+impl Protocols {
+    /// As the settings have them.
+    pub(crate) fn new(settings: &Settings, limiter: &SharedLimiter<AnyStore>, secrets: &Secrets) -> Self {
+        let refuse_refunds = !settings.rls.takes_refunds(&settings.rls_listen);
+        let rls = RlsSettings { headers: settings.rls.headers, refuse_refunds };
+        let rls = Rls::new(limiter.clone(), rls);
+        let password = secrets.resp.as_deref().and_then(Password::new);
+        let connections = fd_limit::share(workers(settings));
+        let refuse_refunds = !settings.resp.takes_refunds(&settings.resp_listen);
+        let asked = RespSettings { password, refuse_refunds, connections, ..RespSettings::default() };
+        Self { rls, resp: Resp::new(limiter.clone(), asked), connections }
+    }
+
+    /// The API answers `POST /json` as envoyproxy/ratelimit does.
+    pub(crate) fn answer_json(self, api: Api<AnyStore>) -> Api<AnyStore> {
+        api.with_json(move |body: Bytes| {
+            let rls = self.rls.clone();
+            Box::pin(async move { rls.json(&body).await })
+        })
+    }
+
+    /// Serves Envoy on this listener, until drained.
+    pub(crate) async fn serve_rls(
+        &self,
+        listener: TcpListener,
+        tls: Option<Tls>,
+        drain: Drain,
+    ) -> io::Result<()> {
+        let rls = self.rls.clone();
+        let make = move |_: &Connection| {
+            let rls = rls.clone();
+            service_fn(move |request: Request<Incoming>| {
+                let rls = rls.clone();
+                async move {
+                    let answer = in_time(pin!(rls.answer(request))).await;
+                    Ok::<_, Infallible>(answer.map_or_else(too_slow, |it| it.map(Either::Left)))
+                }
+            })
+        };
+        let caps = Caps { connections: self.connections, ..Caps::default() };
+        HttpServer { tls, caps, ..HttpServer::default() }.serve(listener, make, drain).await
+    }
+
+    /// Serves clients of Redis on this listener, until drained.
+    pub(crate) async fn serve_resp(
+        &self,
+        listener: TcpListener,
+        tls: Option<Tls>,
+        drain: Drain,
+    ) -> io::Result<()> {
+        self.resp.clone().serve(listener, tls, drain).await
+    }
+
+    /// The end has begun: whoever asks for health is told to go elsewhere.
+    pub(crate) fn drain(&self) {
+        self.rls.drain();
+    }
+
+    /// Appends what they count, in the text format of Prometheus.
+    pub(crate) fn metrics(&self, out: &mut String) {
+        self.rls.metrics(out);
+        self.resp.metrics(out);
+    }
+}
+
+/// What a call is told whose message does not arrive: `DEADLINE_EXCEEDED`.
+fn too_slow() -> Response<Either<RlsBody, Empty<Bytes>>> {
+    let mut answer = Response::new(Either::Right(Empty::new()));
+    for (name, value) in [
+        ("content-type", "application/grpc"),
+        ("grpc-status", "4"),
+        ("grpc-message", "the message did not arrive in time"),
+    ] {
+        answer.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    answer
+}

@@ -1,0 +1,230 @@
+//! What the main thread does for the watcher: seconds that pass, and what was decided told
+//! to those who want to know.
+//!
+//! ```text
+//! watcher ── ten times a second, records ──► refusal log, traces
+//!         └─ once a second, tick; alerts ──► webhook
+//! ```
+//!
+//! Requests are answered on other threads, which never write a log or wait for a collector.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+use tollgate::{Clock, SystemClock, Timestamp};
+use tollgate_telemetry::Watcher;
+
+use crate::configuration::{ObserveSettings, Settings};
+use crate::failure::Failure;
+use crate::ready::machine_name;
+use crate::refusal_log::RefusalLog;
+use crate::traces::{TraceCounts, Traces};
+use crate::webhook::{Webhook, WebhookCounts};
+
+/// Between two looks at what was decided.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// How many records are taken at once, and how often in one look.
+const MAX_RECORDS_PER_READ: usize = 1024;
+const MAX_READS_PER_POLL: usize = 64;
+
+/// What those who are told count, for whoever measures.
+#[derive(Clone, Debug)]
+pub(crate) struct ConsumerCounts {
+    /// Refusals without a line in the log, whatever the reason.
+    suppressed: Arc<AtomicU64>,
+    /// Spans, where they are sent.
+    pub(crate) traces: Option<Arc<TraceCounts>>,
+    /// Alerts, where they are sent.
+    pub(crate) webhook: Option<Arc<WebhookCounts>>,
+}
+
+impl ConsumerCounts {
+    /// For those who are told by these settings.
+    pub(crate) fn new(observing: &ObserveSettings) -> Self {
+        let (traces, webhook) = (&observing.traces, &observing.webhook);
+        Self {
+            suppressed: Arc::default(),
+            traces: traces.as_ref().map(|_| Arc::default()),
+            webhook: webhook.as_ref().map(|_| Arc::default()),
+        }
+    }
+
+    /// Refusals that got no line in the log.
+    pub(crate) fn suppressed(&self) -> u64 {
+        self.suppressed.load(Ordering::Relaxed)
+    }
+}
+
+/// The work, under way.
+pub(crate) struct RecordConsumer {
+    stop: oneshot::Sender<()>,
+    working: JoinHandle<()>,
+}
+
+impl RecordConsumer {
+    /// Begins; needs a runtime. `each_second` is called besides, whether anything is watched or not.
+    pub(crate) fn start(
+        watcher: Option<Watcher>,
+        settings: &Settings,
+        counts: &ConsumerCounts,
+        each_second: impl Fn(Timestamp) + Send + 'static,
+    ) -> Result<Self, Failure> {
+        let (observing, node) = (&settings.observing, machine_name());
+        let tail = match watcher {
+            None => None,
+            Some(watcher) => Some(RecordTail {
+                watcher,
+                clock: SystemClock::new(),
+                seen: 0,
+                has_missed: false,
+                suppressed: Arc::clone(&counts.suppressed),
+                log: RefusalLog::new(observing.refusals, settings.format, Arc::clone(&counts.suppressed)),
+                traces: match (&observing.traces, &counts.traces) {
+                    (Some(traces), Some(counts)) => Some(Traces::start(traces, &node, Arc::clone(counts))?),
+                    _ => None,
+                },
+                webhook: match (&observing.webhook, &counts.webhook) {
+                    (Some(webhook), Some(counts)) => {
+                        Some(Webhook::start(webhook, &node, Arc::clone(counts))?)
+                    }
+                    _ => None,
+                },
+            }),
+        };
+        let (stop, stopped) = oneshot::channel();
+        Ok(Self { stop, working: tokio::spawn(work(tail, each_second, stopped)) })
+    }
+
+    /// Tells what is left to tell, for a moment.
+    pub(crate) async fn end(self) {
+        let Self { stop, working } = self;
+        drop(stop);
+        // It has panicked, or has ended: there is nothing to add.
+        let _ended = working.await;
+    }
+}
+
+struct RecordTail {
+    watcher: Watcher,
+    clock: SystemClock,
+    /// The last record that was looked at.
+    seen: u64,
+    /// Whether some were gone before.
+    has_missed: bool,
+    suppressed: Arc<AtomicU64>,
+    log: Option<RefusalLog>,
+    traces: Option<Traces>,
+    webhook: Option<Webhook>,
+}
+
+async fn work(
+    mut tail: Option<RecordTail>,
+    each_second: impl Fn(Timestamp) + Send,
+    mut stopped: oneshot::Receiver<()>,
+) {
+    let (mut looks, mut seconds) = (every(POLL_INTERVAL), every(Duration::from_secs(1)));
+    let (clock, is_told) = (SystemClock::new(), tail.as_ref().is_some_and(RecordTail::is_told));
+    loop {
+        tokio::select! {
+            _ = &mut stopped => break,
+            _ = looks.tick(), if is_told => tail.iter_mut().for_each(RecordTail::look),
+            _ = seconds.tick() => {
+                let now = clock.now();
+                each_second(now);
+                if let Some(tail) = &mut tail {
+                    tail.second(now);
+                }
+            }
+        }
+    }
+    if let Some(tail) = tail {
+        tail.end().await;
+    }
+}
+
+impl RecordTail {
+    /// Whether anybody wants to know of single decisions.
+    const fn is_told(&self) -> bool {
+        self.log.is_some() || self.traces.is_some()
+    }
+
+    /// Tells what is left to tell.
+    async fn end(mut self) {
+        self.look();
+        if let Some(mut log) = self.log {
+            log.end();
+        }
+        let traces = async {
+            if let Some(traces) = self.traces {
+                traces.end().await;
+            }
+        };
+        let webhook = async {
+            if let Some(webhook) = self.webhook {
+                webhook.end().await;
+            }
+        };
+        tokio::join!(traces, webhook);
+    }
+
+    /// A second has passed.
+    fn second(&mut self, now: Timestamp) {
+        self.watcher.tick(now);
+        if self.log.is_none() {
+            // Nothing is written: every refusal is one that got no line.
+            self.suppressed.store(self.refused(), Ordering::Relaxed);
+        }
+        if let Some(webhook) = &self.webhook {
+            webhook.see(&self.watcher.alerts(now), now);
+        }
+    }
+
+    /// Since the start.
+    fn refused(&self) -> u64 {
+        let totals = self.watcher.totals();
+        totals.limited + totals.blocked + totals.uncountable
+    }
+
+    /// Tells of what was decided since the last look.
+    fn look(&mut self) {
+        // Counted first: each of them is then seen below, or is gone.
+        let refused = self.refused();
+        if let Some(log) = &mut self.log {
+            log.pass(self.clock.now());
+        }
+        for _ in 0..MAX_READS_PER_POLL {
+            let (records, missed) = self.watcher.records_after(self.seen, MAX_RECORDS_PER_READ);
+            if missed > 0 {
+                self.has_missed = true;
+                if let Some(traces) = &self.traces {
+                    traces.leave_out(missed);
+                }
+            }
+            for record in &records {
+                self.seen = record.seq;
+                if let Some(log) = &mut self.log {
+                    log.see(record);
+                }
+                if let Some(traces) = &self.traces {
+                    traces.see(record);
+                }
+            }
+            if records.len() < MAX_RECORDS_PER_READ {
+                if let (true, Some(log)) = (std::mem::take(&mut self.has_missed), &mut self.log) {
+                    log.miss(refused);
+                }
+                return;
+            }
+        }
+    }
+}
+
+fn every(span: Duration) -> Interval {
+    let mut ticks = interval(span);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    ticks
+}

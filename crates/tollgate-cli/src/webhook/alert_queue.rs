@@ -1,0 +1,342 @@
+//! Which alerts there are, who was told of them, and which of them wait to be told.
+//!
+//! An alert is forgotten when its end was told, or when it ended and nobody was told that
+//! it began. So a message is about what is so when it is sent, and comes in pairs.
+//!
+//! Not here: sending (`webhook`).
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use tollgate::Timestamp;
+use tollgate_telemetry::ExhaustedKey;
+
+/// The most alerts that are known: twice what the watcher ever tells of at once.
+const MAX_ALERTS: usize = 8_192;
+
+/// All alerts that somebody is told of.
+#[derive(Debug, Default)]
+pub(super) struct AlertQueue {
+    /// By the spot of the allowance.
+    entries: HashMap<u64, Entry>,
+    /// Those that there is something to say of, the oldest first; each once.
+    queue: VecDeque<u64>,
+    untold: u64,
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    alert: ExhaustedKey,
+    /// When it ended, if it has.
+    over: Option<Timestamp>,
+    stage: Stage,
+    is_queued: bool,
+    /// Somebody is being told of it: what becomes of that is not known yet.
+    is_under_way: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Nobody was told that it began.
+    Unsent,
+    /// They were.
+    Notified,
+    /// They would not hear of it.
+    GivenUp,
+}
+
+/// What is to be said of an alert.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Message {
+    pub(super) alert: ExhaustedKey,
+    /// When it ended; `None`: it lasts.
+    pub(super) over: Option<Timestamp>,
+}
+
+impl AlertQueue {
+    /// These are the alerts now: some are new, and others are over.
+    pub(super) fn see(&mut self, alerts: &[ExhaustedKey], now: Timestamp) {
+        let mut lasting = HashSet::with_capacity(alerts.len());
+        for alert in alerts {
+            lasting.insert(alert.key_hash);
+            if !self.entries.contains_key(&alert.key_hash) && self.entries.len() >= MAX_ALERTS {
+                self.make_room();
+            }
+            let entry = self.entries.entry(alert.key_hash).or_insert_with(|| Entry {
+                alert: alert.clone(),
+                over: None,
+                stage: Stage::Unsent,
+                is_queued: false,
+                is_under_way: false,
+            });
+            entry.alert.clone_from(alert);
+            entry.over = None;
+            if entry.stage == Stage::Unsent && !entry.is_queued && !entry.is_under_way {
+                entry.is_queued = true;
+                self.queue.push_back(alert.key_hash);
+            }
+        }
+        let (queue, untold) = (&mut self.queue, &mut self.untold);
+        self.entries.retain(|key_hash, entry| {
+            if lasting.contains(key_hash) || entry.over.is_some() {
+                return true;
+            }
+            entry.over = Some(now);
+            if entry.is_under_way {
+                return true;
+            }
+            if entry.stage == Stage::Notified && !entry.is_queued {
+                entry.is_queued = true;
+                queue.push_back(*key_hash);
+            }
+            *untold += u64::from(entry.stage == Stage::Unsent);
+            entry.stage == Stage::Notified
+        });
+    }
+
+    /// The next to be told of, if any.
+    pub(super) fn next(&mut self) -> Option<u64> {
+        let key_hash = self.queue.pop_front()?;
+        if let Some(entry) = self.entries.get_mut(&key_hash) {
+            entry.is_queued = false;
+        }
+        Some(key_hash)
+    }
+
+    /// What is to be said of one; `None`: nothing any more. Whoever asks says afterwards what
+    /// became of it.
+    pub(super) fn message(&mut self, key_hash: u64) -> Option<Message> {
+        let entry = self.entries.get_mut(&key_hash)?;
+        let is_new = match entry.stage {
+            Stage::Unsent => entry.over.is_none(),
+            Stage::Notified => entry.over.is_some(),
+            Stage::GivenUp => false,
+        };
+        entry.is_under_way = is_new;
+        is_new.then(|| Message { alert: entry.alert.clone(), over: entry.over })
+    }
+
+    /// This was said of one.
+    pub(super) fn told(&mut self, key_hash: u64, message: &Message) {
+        let stage = if message.over.is_some() { Stage::Unsent } else { Stage::Notified };
+        self.settle(key_hash, stage, message);
+    }
+
+    /// This could not be said of one, and is to be tried again.
+    pub(super) fn again(&mut self, key_hash: u64) {
+        let Some(entry) = self.entries.get_mut(&key_hash) else { return };
+        entry.is_under_way = false;
+        if entry.stage == Stage::Unsent && entry.over.is_some() {
+            self.untold += 1;
+            self.entries.remove(&key_hash);
+        } else {
+            self.put(key_hash);
+        }
+    }
+
+    /// This will never be said of one.
+    pub(super) fn give_up(&mut self, key_hash: u64, message: &Message) {
+        self.untold += 1;
+        let stage = if message.over.is_some() { Stage::Unsent } else { Stage::GivenUp };
+        self.settle(key_hash, stage, message);
+    }
+
+    /// Alerts that nobody was told of, or not of their end: each counts once.
+    pub(super) const fn untold(&self) -> u64 {
+        self.untold
+    }
+
+    /// No more will come.
+    pub(super) const fn close(&mut self) {
+        self.is_closed = true;
+    }
+
+    pub(super) const fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// A message is dealt with. The alert may have ended meanwhile, or begun anew.
+    fn settle(&mut self, key_hash: u64, stage: Stage, message: &Message) {
+        let Some(entry) = self.entries.get_mut(&key_hash) else { return };
+        (entry.stage, entry.is_under_way) = (stage, false);
+        match (entry.over.is_some(), message.over.is_some()) {
+            (true, true) => drop(self.entries.remove(&key_hash)),
+            (true, false) if stage == Stage::GivenUp => drop(self.entries.remove(&key_hash)),
+            (false, false) => {}
+            _ => self.put(key_hash),
+        }
+    }
+
+    fn put(&mut self, key_hash: u64) {
+        if let Some(entry) = self.entries.get_mut(&key_hash).filter(|it| !it.is_queued) {
+            entry.is_queued = true;
+            self.queue.push_back(key_hash);
+        }
+    }
+
+    /// Gives up the end of an alert: the watcher knows half as many, so there is one.
+    fn make_room(&mut self) {
+        let over = self.queue.iter().position(|it| self.entries.get(it).is_some_and(|it| it.over.is_some()));
+        if let Some(key_hash) = over.and_then(|at| self.queue.remove(at)) {
+            self.entries.remove(&key_hash);
+            self.untold += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write;
+    use tollgate::RuleId;
+
+    fn alert(key_hash: u64) -> ExhaustedKey {
+        let at = Timestamp::from_secs(1_000);
+        let (limit, key) = ("api".into(), "ann".into());
+        ExhaustedKey {
+            limit,
+            key,
+            tag: 0,
+            key_hash,
+            rule: RuleId(1),
+            since: at,
+            last: at,
+            until: at,
+            refused: 1,
+        }
+    }
+
+    fn at(second: u64) -> Timestamp {
+        Timestamp::from_secs(2_000 + second)
+    }
+
+    /// What is sent next.
+    fn next(alert_queue: &mut AlertQueue) -> Option<(u64, Message)> {
+        while let Some(key_hash) = alert_queue.next() {
+            if let Some(message) = alert_queue.message(key_hash) {
+                return Some((key_hash, message));
+            }
+        }
+        None
+    }
+
+    /// `+` for the start and `-` for the end of an alert.
+    fn send_all(alert_queue: &mut AlertQueue) -> String {
+        let mut sent = String::new();
+        while let Some((key_hash, message)) = next(alert_queue) {
+            alert_queue.told(key_hash, &message);
+            let _ = write!(sent, "{}{key_hash} ", if message.over.is_some() { '-' } else { '+' });
+        }
+        sent
+    }
+
+    #[test]
+    fn a_start_and_an_end_are_each_told_once() {
+        let mut alert_queue = AlertQueue::default();
+        (0..3).for_each(|second| alert_queue.see(&[alert(7), alert(8)], at(second)));
+        assert_eq!(send_all(&mut alert_queue), "+7 +8 ");
+        alert_queue.see(&[alert(8)], at(3));
+        alert_queue.see(&[alert(8)], at(4));
+        assert_eq!(send_all(&mut alert_queue), "-7 ");
+        alert_queue.see(&[alert(7)], at(5));
+        alert_queue.see(&[], at(6));
+        assert_eq!((send_all(&mut alert_queue), alert_queue.untold()), ("-8 ".to_owned(), 1));
+        assert!(alert_queue.entries.is_empty(), "{alert_queue:?}");
+    }
+
+    #[test]
+    fn an_alert_that_is_over_before_it_was_told_is_not_told_and_counts_once() {
+        let mut alert_queue = AlertQueue::default();
+        alert_queue.see(&[alert(7)], at(0));
+        for _ in 0..5 {
+            let (key_hash, _) = next(&mut alert_queue).unwrap();
+            alert_queue.again(key_hash);
+        }
+        assert_eq!(alert_queue.untold(), 0, "an attempt is no alert");
+        alert_queue.see(&[], at(1));
+        assert_eq!((send_all(&mut alert_queue), alert_queue.untold()), (String::new(), 1));
+        assert!(alert_queue.entries.is_empty(), "{alert_queue:?}");
+    }
+
+    #[test]
+    fn an_end_is_tried_until_it_is_told() {
+        let mut alert_queue = AlertQueue::default();
+        alert_queue.see(&[alert(7)], at(0));
+        assert_eq!(send_all(&mut alert_queue), "+7 ");
+        for second in 1..100 {
+            alert_queue.see(&[], at(second));
+            let (key_hash, message) = next(&mut alert_queue).unwrap();
+            assert_eq!(message.over, Some(at(1)));
+            alert_queue.again(key_hash);
+        }
+        assert_eq!((send_all(&mut alert_queue), alert_queue.untold()), ("-7 ".to_owned(), 0));
+    }
+
+    #[test]
+    fn what_happens_while_a_message_is_under_way_is_told_after_it() {
+        let mut alert_queue = AlertQueue::default();
+        alert_queue.see(&[alert(7)], at(0));
+        let (key_hash, begins) = next(&mut alert_queue).unwrap();
+        alert_queue.see(&[], at(1));
+        alert_queue.told(key_hash, &begins);
+        assert_eq!((alert_queue.untold(), alert_queue.queue.len()), (0, 1), "{alert_queue:?}");
+        let (key_hash, ends) = next(&mut alert_queue).unwrap();
+        assert!(ends.over.is_some());
+        alert_queue.see(&[alert(7)], at(2));
+        alert_queue.told(key_hash, &ends);
+        assert_eq!(send_all(&mut alert_queue), "+7 ");
+        alert_queue.see(&[], at(3));
+        alert_queue.see(&[alert(7)], at(4));
+        assert_eq!(send_all(&mut alert_queue), "", "it lasts, and they know");
+    }
+
+    #[test]
+    fn an_alert_that_ends_while_its_message_gets_lost_counts_once() {
+        let mut alert_queue = AlertQueue::default();
+        alert_queue.see(&[alert(7)], at(0));
+        let (key_hash, _) = next(&mut alert_queue).unwrap();
+        alert_queue.see(&[], at(1));
+        assert_eq!(alert_queue.untold(), 0, "it may still arrive");
+        alert_queue.again(key_hash);
+        alert_queue.see(&[], at(2));
+        assert_eq!((send_all(&mut alert_queue), alert_queue.untold()), (String::new(), 1));
+        assert!(alert_queue.entries.is_empty(), "{alert_queue:?}");
+    }
+
+    #[test]
+    fn what_was_turned_down_is_not_said_again_and_counts_once() {
+        let mut alert_queue = AlertQueue::default();
+        alert_queue.see(&[alert(7)], at(0));
+        let (key_hash, message) = next(&mut alert_queue).unwrap();
+        alert_queue.give_up(key_hash, &message);
+        alert_queue.see(&[alert(7)], at(1));
+        alert_queue.see(&[], at(2));
+        assert_eq!((send_all(&mut alert_queue), alert_queue.untold()), (String::new(), 1));
+        assert!(alert_queue.entries.is_empty(), "{alert_queue:?}");
+    }
+
+    #[test]
+    fn no_more_alerts_are_known_than_the_book_has_room_for() {
+        let mut alert_queue = AlertQueue::default();
+        for round in 0..20 {
+            let alerts: Vec<_> = (0..1_000).map(|key_hash| alert(round * 1_000 + key_hash)).collect();
+            alert_queue.see(&alerts, at(round));
+            let mut ends = Vec::new();
+            while let Some((key_hash, message)) = next(&mut alert_queue) {
+                match message.over {
+                    None => alert_queue.told(key_hash, &message),
+                    Some(_) => ends.push(key_hash),
+                }
+            }
+            for key_hash in ends {
+                alert_queue.again(key_hash);
+            }
+        }
+        assert!(
+            alert_queue.entries.len() <= MAX_ALERTS && alert_queue.queue.len() <= MAX_ALERTS,
+            "{}",
+            alert_queue.entries.len()
+        );
+        assert_eq!(alert_queue.untold(), 20_000 - MAX_ALERTS as u64);
+    }
+}

@@ -1,0 +1,146 @@
+//! What is the same in every answer under the same limits: their names as
+//! structured fields have them, and all of `RateLimit-Policy`.
+//!
+//! Quoting and checking it again for each answer would cost more than counting.
+//! Each thread keeps the words of the limits it met last, as many as fit a small
+//! table; a policy that is replaced pushes them out.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use http::HeaderValue;
+use smallvec::SmallVec;
+use tollgate::{Decision, LimitOutcome, MAX_UNITS, Quota, Timestamp};
+
+use super::{advertised, spoken_of};
+
+/// How many sets of limits a thread remembers: a power of two.
+const CACHE_SLOTS: usize = 64;
+
+/// What is always the same about a set of limits.
+pub(super) struct CachedHeader {
+    /// Whom it is about, to tell one set from another with the same place.
+    rules: SmallVec<[(u64, Quota, Box<str>); 4]>,
+    /// When the numbers hold: calendar windows differ in length.
+    valid: Range<Timestamp>,
+    policy: HeaderValue,
+    /// `"name";r=` for each, and its `q`.
+    members: SmallVec<[(Box<[u8]>, u64); 4]>,
+}
+
+thread_local! {
+    static CACHE: RefCell<[Option<CachedHeader>; CACHE_SLOTS]> = const { RefCell::new([const { None }; CACHE_SLOTS]) };
+}
+
+/// Lends the words for the limits of a decision.
+pub(super) fn with_words(decision: &Decision<'_>, at: Timestamp, then: impl FnOnce(&CachedHeader)) {
+    let mixed = spoken_of(decision).fold(0u64, |mixed, limit| mixed.rotate_left(5) ^ limit.rule().id.0);
+    // The high bits depend on all of the low ones.
+    let place = (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize % CACHE_SLOTS;
+    CACHE.with_borrow_mut(|table| {
+        let slot = &mut table[place];
+        match slot {
+            Some(words) if words.are_about(decision, at) => then(words),
+            _ => then(slot.insert(CachedHeader::about(decision, at))),
+        }
+    });
+}
+
+impl CachedHeader {
+    fn are_about(&self, decision: &Decision<'_>, at: Timestamp) -> bool {
+        let mut rules = self.rules.iter();
+        self.valid.contains(&at)
+            && spoken_of(decision).all(|limit| {
+                rules.next().is_some_and(|(id, quota, name)| {
+                    let rule = limit.rule();
+                    // Rules of one id can have different numbers (`tollgate_core::Rule`).
+                    *id == rule.id.0 && *quota == rule.quota && **name == *limit.name()
+                })
+            })
+            && rules.next().is_none()
+    }
+
+    fn about(decision: &Decision<'_>, at: Timestamp) -> Self {
+        let mut valid = Timestamp::EPOCH..Timestamp::from_micros(u64::MAX);
+        let mut policy = Vec::new();
+        let mut members = SmallVec::new();
+        for limit in spoken_of(decision) {
+            if !policy.is_empty() {
+                policy.extend_from_slice(b", ");
+            }
+            quote(&mut policy, limit.name());
+            policy.extend_from_slice(b";q=");
+            let quota = if let Some(rate) = advertised(&limit, at) {
+                number(&mut policy, rate.units);
+                policy.extend_from_slice(b";w=");
+                number(&mut policy, rate.seconds);
+                valid = valid.start.max(rate.valid.start)..valid.end.min(rate.valid.end);
+                rate.units
+            } else {
+                number(&mut policy, limit.outcome().limit);
+                policy.extend_from_slice(b";qu=\"concurrent-requests\"");
+                limit.outcome().limit
+            };
+            members.push((member(&limit), quota.min(MAX_UNITS)));
+        }
+        Self {
+            rules: spoken_of(decision)
+                .map(|limit| (limit.rule().id.0, limit.rule().quota.clone(), limit.name().into()))
+                .collect(),
+            valid,
+            // Quoted names are printable, so it always can.
+            policy: HeaderValue::try_from(policy).unwrap_or_else(|_| HeaderValue::from_static("")),
+            members,
+        }
+    }
+
+    pub(super) fn policy(&self) -> HeaderValue {
+        self.policy.clone()
+    }
+
+    /// `"name";r=` of a limit, and the `q` that its `r` must not exceed.
+    pub(super) fn member(&self, at: usize) -> (&[u8], u64) {
+        self.members.get(at).map_or((&[], MAX_UNITS), |(member, quota)| (member, *quota))
+    }
+}
+
+fn member(limit: &LimitOutcome<'_>) -> Box<[u8]> {
+    let mut member = Vec::new();
+    quote(&mut member, limit.name());
+    member.extend_from_slice(b";r=");
+    member.into()
+}
+
+/// A string of a structured field (RFC 9651, 3.3.3). Policies allow only names
+/// that need no care; rules made by hand may be called anything.
+fn quote(line: &mut Vec<u8>, text: &str) {
+    line.push(b'"');
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' => line.extend([b'\\', byte]),
+            b' '..=b'~' => line.push(byte),
+            _ => line.push(b'?'),
+        }
+    }
+    line.push(b'"');
+}
+
+fn number(line: &mut Vec<u8>, number: u64) {
+    line.extend_from_slice(itoa::Buffer::new().format(number.min(MAX_UNITS)).as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_breaks_out_of_its_quotes() {
+        let mut line = Vec::new();
+        quote(&mut line, "a\"b\\c\r\nSet-Cookie: x=1\u{e9}\u{7f}");
+        line.extend_from_slice(b";q=");
+        number(&mut line, u64::MAX);
+        let text = String::from_utf8(line).unwrap();
+        assert_eq!(text, r#""a\"b\\c??Set-Cookie: x=1???";q=999999999999999"#);
+        assert_eq!(sfv::Parser::new(&text).parse::<sfv::List>().unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,150 @@
+//! What the tests of a policy have met: limits, their plans, their overrides.
+//!
+//! A limit is covered when it was asked, and when it was seen to refuse: a test that never reaches a limit says nothing
+//! about its number. In shadow mode, what it would have refused counts. Plans and overrides are covered when a request
+//! met them.
+//!
+//! Left out are limits that are switched off, and those of Envoy's files, which no request of a test reaches.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+use tollgate::policy::{Allowance, Checks, Key};
+use tollgate::{Decision, Fate, Limit, Mode, Policy, Request};
+
+/// What the tests of a policy have met.
+#[derive(Clone, Debug)]
+pub struct Coverage {
+    policy: Policy,
+    /// Without exceptions: it tells which limits a request meets, also where an exception spares it the counting.
+    plain: Policy,
+    limits: Vec<LimitCoverage>,
+}
+
+/// What was met of one limit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LimitCoverage {
+    /// The name of the limit.
+    pub name: String,
+    /// Its place in the policy.
+    #[serde(skip)]
+    place: usize,
+    /// Whether a request was counted by it, or refused without counting.
+    pub asked: bool,
+    /// Whether it refused, or would have.
+    pub refused: bool,
+    /// Its plans, by name.
+    pub plans: Vec<Exception>,
+    /// Its overrides, by key.
+    pub overrides: Vec<Exception>,
+    /// Where each of them stands among the overrides.
+    #[serde(skip)]
+    keys: HashMap<Key, usize>,
+}
+
+/// A plan or an override.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Exception {
+    /// The plan, or the key.
+    pub name: String,
+    /// Whether a request met it.
+    pub met: bool,
+}
+
+impl Coverage {
+    /// Nothing of this policy was met yet.
+    pub fn of(policy: &Policy) -> Self {
+        let counts = |limit: &&Limit| limit.mode() != Mode::Off && limit.envoy_match().is_none();
+        let limits = policy.limits().iter().filter(counts).map(LimitCoverage::not_yet).collect();
+        Self { plain: policy.without_exceptions(), policy: policy.clone(), limits }
+    }
+
+    /// A request was decided about.
+    pub(crate) fn note<R: Request + ?Sized>(&mut self, request: &R, decision: &Decision<'_>) {
+        for it in decision.limits() {
+            self.seen(it.limit(), !it.outcome().is_admitted());
+        }
+        if let Fate::Blocked(block) = decision.fate() {
+            self.seen(block.limit, true);
+        }
+        decision.shadowed().iter().for_each(|block| self.seen(block.limit, true));
+        self.note_exceptions(request);
+    }
+
+    fn seen(&mut self, limit: &Limit, refused: bool) {
+        if let Some(covered) = self.limits.iter_mut().find(|it| it.place == limit.place()) {
+            covered.asked = true;
+            covered.refused |= refused;
+        }
+    }
+
+    fn note_exceptions<R: Request + ?Sized>(&mut self, request: &R) {
+        if self.limits.iter().all(|it| it.plans.is_empty() && it.overrides.is_empty()) {
+            return;
+        }
+        let mut checks = Checks::new();
+        self.plain.match_request(request, &mut checks);
+        let plan = self.policy.plan_in_force(request);
+        for check in checks.iter() {
+            let Some(covered) = self.limits.iter_mut().find(|it| it.place == check.limit.place()) else {
+                continue;
+            };
+            if let Some(&at) = covered.keys.get(&check.key) {
+                covered.overrides[at].met = true;
+            } else if let Some(met) = covered.plans.iter_mut().find(|it| Some(&it.name) == plan.as_ref()) {
+                met.met = true;
+            }
+        }
+    }
+
+    /// Each limit, in the order of the policy.
+    pub fn limits(&self) -> &[LimitCoverage] {
+        &self.limits
+    }
+
+    /// How many things there are to meet, and how many were met: of each limit that it is asked and that it
+    /// refuses, and each of its plans and overrides.
+    pub fn points(&self) -> (usize, usize) {
+        let met: Vec<bool> = self.limits.iter().flat_map(LimitCoverage::points).collect();
+        (met.iter().filter(|met| **met).count(), met.len())
+    }
+
+    /// How much was met, in per cent, rounded down: 100 only for all of it.
+    pub fn percent(&self) -> u8 {
+        let (met, all) = self.points();
+        (met * 100).checked_div(all).and_then(|it| u8::try_from(it).ok()).unwrap_or(100)
+    }
+}
+
+impl LimitCoverage {
+    fn not_yet(limit: &Limit) -> Self {
+        let mut plans: Vec<_> = limit.plans().map(|(name, _)| Exception::not_yet(name.to_owned())).collect();
+        plans.sort_by(|a, b| a.name.cmp(&b.name));
+        let shown = |(key, _): (&Key, &Allowance)| (key.display().to_string(), key.clone());
+        let mut overrides: Vec<_> = limit.overrides().map(shown).collect();
+        overrides.sort_by(|a, b| a.0.cmp(&b.0));
+        let (names, keys): (Vec<_>, Vec<_>) = overrides.into_iter().unzip();
+        let keys = keys.into_iter().enumerate().map(|(at, key)| (key, at)).collect();
+        Self {
+            name: limit.name().to_owned(),
+            place: limit.place(),
+            asked: false,
+            refused: false,
+            plans,
+            overrides: names.into_iter().map(Exception::not_yet).collect(),
+            keys,
+        }
+    }
+
+    /// Whether each thing there is to meet was met.
+    fn points(&self) -> impl Iterator<Item = bool> {
+        let exceptions = self.plans.iter().chain(&self.overrides).map(|it| it.met);
+        [self.asked, self.refused].into_iter().chain(exceptions)
+    }
+}
+
+impl Exception {
+    const fn not_yet(name: String) -> Self {
+        Self { name, met: false }
+    }
+}

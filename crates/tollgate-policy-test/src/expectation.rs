@@ -1,0 +1,246 @@
+//! What must come of a request, and what is different about what came.
+//!
+//! With several requests in a step, the decision is expected of every one and all else of the last.
+//!
+//! Not here: reading it (`file_format::expect`).
+
+use http::HeaderName;
+use tollgate::policy::{Glob, Located, Problems, nearest};
+use tollgate::{Policy, Span};
+
+use crate::answer::{Answer, ClientView};
+use crate::explanation;
+use crate::run::Mismatch;
+
+/// What must come of a request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Expectation {
+    /// Of every one.
+    pub(crate) fate: Option<Located<Fate>>,
+    /// How many of them are.
+    pub(crate) allowed: Option<Located<u64>>,
+    /// Who decided: a limit, or one of its windows.
+    pub(crate) limit: Option<Located<String>>,
+    pub(crate) left: Vec<Left>,
+    /// What callers are told.
+    pub(crate) wait: Option<Located<Span>>,
+    pub(crate) status: Option<Located<u16>>,
+    pub(crate) headers: Vec<Header>,
+    /// Limits that were asked, all of them.
+    pub(crate) limits: Option<Names>,
+    /// Limits whose soft threshold is reached, all of them.
+    pub(crate) soft: Option<Names>,
+    /// Limits in shadow mode that would have refused, all of them.
+    pub(crate) would_refuse: Option<Names>,
+}
+
+type Names = Located<Vec<Located<String>>>;
+
+/// Whether a request may go ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Allowed,
+    Refused,
+}
+
+/// How much is left.
+#[derive(Clone, Debug)]
+pub(crate) struct Left {
+    /// Of which limit or window; `None`: of the one that decided.
+    pub(crate) of: Option<Located<String>>,
+    pub(crate) count: Located<u64>,
+}
+
+/// A header of the answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Header {
+    pub(crate) name: HeaderName,
+    /// As it was written.
+    pub(crate) shown: String,
+    pub(crate) value: Located<Value>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Exactly(String),
+    Like(Glob),
+    Absent,
+}
+
+impl Fate {
+    pub(crate) const fn of(is_allowed: bool) -> Self {
+        if is_allowed { Self::Allowed } else { Self::Refused }
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+impl Expectation {
+    /// Names that no limit of the policy has.
+    pub(crate) fn check_names(&self, policy: &Policy, problems: &mut Problems) {
+        let listed = [&self.limits, &self.soft, &self.would_refuse];
+        check_limits(listed.into_iter().flatten().flat_map(|it| &it.value), policy, problems);
+        let names = policy.limits().iter().map(tollgate::Limit::name);
+        let windows = policy.limits().iter().flat_map(tollgate::Limit::rules).map(|rule| &*rule.name);
+        let names: Vec<_> = names.chain(windows).collect();
+        for name in self.limit.iter().chain(self.left.iter().filter_map(|it| it.of.as_ref())) {
+            known(name, &names, problems);
+        }
+    }
+
+    /// What is wrong about one of several.
+    pub(crate) fn of_each<S>(&self, answer: &Answer<'_, '_, S>) -> Option<Mismatch> {
+        let expected = self.fate?;
+        let came = Fate::of(answer.decision.is_allowed());
+        (came != expected.value).then(|| Mismatch {
+            line: expected.place.line,
+            expected: expected.value.word().to_owned(),
+            came: explanation::fate(answer),
+        })
+    }
+
+    /// What is wrong about how many were allowed.
+    pub(crate) fn of_all(&self, allowed: u64, times: u64) -> Option<Mismatch> {
+        let expected = self.allowed?;
+        (allowed != expected.value).then(|| Mismatch {
+            line: expected.place.line,
+            expected: format!("{} of {times} allowed", expected.value),
+            came: format!("{allowed} allowed, {} refused", times - allowed),
+        })
+    }
+
+    /// What is wrong about the last.
+    pub(crate) fn of_last<S>(&self, answer: &Answer<'_, '_, S>) -> Vec<Mismatch> {
+        let mut wrong = Vec::new();
+        let mut compare = |line: u32, expected: String, came: String| {
+            if expected != came {
+                wrong.push(Mismatch { line, expected, came });
+            }
+        };
+        if let Some(limit) = &self.limit {
+            let expected = limit.value.as_str();
+            let came = match answer.limiting() {
+                Some((name, window)) if expected == name || expected == window => format!("`{expected}`"),
+                Some((_, window)) => format!("`{window}`"),
+                None => "nobody".to_owned(),
+            };
+            compare(limit.place.line, format!("decided by `{expected}`"), format!("decided by {came}"));
+        }
+        for left in &self.left {
+            let (of, came) = left.found(answer);
+            let came = came.map_or_else(|| "not asked".to_owned(), |it| format!("{it} left"));
+            compare(left.count.place.line, format!("{of}{} left", left.count.value), format!("{of}{came}"));
+        }
+        if let Some(wait) = &self.wait {
+            let came = answer.wait().map_or_else(|| "no wait".to_owned(), |it| format!("wait {it}"));
+            compare(wait.place.line, format!("wait {}", wait.value), came);
+        }
+        for (word, expected, came) in [
+            ("limits asked", &self.limits, answer.limits()),
+            ("soft", &self.soft, answer.soft()),
+            ("would refuse", &self.would_refuse, answer.would_refuse()),
+        ] {
+            if let Some(expected) = expected {
+                let names = expected.value.iter().map(|it| it.value.as_str()).collect();
+                compare(
+                    expected.place.line,
+                    format!("{word}: {}", sorted(names)),
+                    format!("{word}: {}", sorted(came)),
+                );
+            }
+        }
+        if self.status.is_some() || !self.headers.is_empty() {
+            wrong.extend(self.of_words(&answer.worded()));
+        }
+        wrong
+    }
+
+    /// What is wrong about how a client is told.
+    fn of_words(&self, worded: &ClientView) -> Vec<Mismatch> {
+        let mut wrong = Vec::new();
+        if let Some(status) = self.status
+            && worded.status.map(|it| it.as_u16()) != Some(status.value)
+        {
+            let came =
+                worded.status.map_or_else(|| "allowed".to_owned(), |it| format!("status {}", it.as_u16()));
+            let expected = format!("status {}", status.value);
+            wrong.push(Mismatch { line: status.place.line, expected, came });
+        }
+        wrong.extend(self.headers.iter().filter_map(|header| header.mismatch(worded)));
+        wrong
+    }
+}
+
+impl Left {
+    /// Of whom, and how much was left of it; `None` where it was not asked. Of several windows, the
+    /// one with the least.
+    fn found<S>(&self, answer: &Answer<'_, '_, S>) -> (String, Option<u64>) {
+        let Some(of) = &self.of else {
+            let limiting = tollgate_http::limiting(answer.decision);
+            return (String::new(), limiting.map(|it| it.outcome().remaining));
+        };
+        let named =
+            answer.decision.limits().filter(|it| it.limit().name() == of.value || it.name() == of.value);
+        (format!("`{}`: ", of.value), named.map(|it| it.outcome().remaining).min())
+    }
+}
+
+impl Header {
+    fn mismatch(&self, worded: &ClientView) -> Option<Mismatch> {
+        let lines = worded.headers.get_all(&self.name).iter();
+        let lines: Vec<_> = lines.map(|it| String::from_utf8_lossy(it.as_bytes())).collect();
+        let (is_right, expected) = match &self.value.value {
+            Value::Exactly(text) => (lines.iter().any(|it| it == text), text.clone()),
+            Value::Like(pattern) => (lines.iter().any(|it| pattern.fits(it)), pattern.to_string()),
+            Value::Absent => (lines.is_empty(), "absent".to_owned()),
+        };
+        let came = if lines.is_empty() { "absent".to_owned() } else { lines.join(", ") };
+        (!is_right).then(|| Mismatch {
+            line: self.value.place.line,
+            expected: format!("{}: {expected}", self.shown),
+            came: format!("{}: {came}", self.shown),
+        })
+    }
+}
+
+/// That the policy has these limits.
+pub(crate) fn check_limits<'n>(
+    names: impl Iterator<Item = &'n Located<String>>,
+    policy: &Policy,
+    problems: &mut Problems,
+) {
+    let all: Vec<_> = policy.limits().iter().map(tollgate::Limit::name).collect();
+    names.for_each(|name| known(name, &all, problems));
+}
+
+/// That a name is one of these.
+fn known(name: &Located<String>, known: &[&str], problems: &mut Problems) {
+    if known.contains(&name.value.as_str()) {
+        return;
+    }
+    let problem = problems.error(name.place, format!("the policy has no limit `{}`", name.value));
+    match nearest(&name.value, known.iter().copied()) {
+        Some(meant) => {
+            problem.label(format!("did you mean `{meant}`?"));
+        }
+        None if known.is_empty() => {
+            problem.help("it has no limits at all");
+        }
+        None if known.len() <= 20 => {
+            problem.help(format!("its limits are {}", known.join(", ")));
+        }
+        None => {
+            problem.help("`tollgate test --coverage` lists the names of all limits");
+        }
+    }
+}
+
+fn sorted(mut names: Vec<&str>) -> String {
+    names.sort_unstable();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}

@@ -1,0 +1,52 @@
+//! Warnings of one kind, told of once where they are many.
+//!
+//! An imported policy has hundreds of limits that are all alike.
+
+use crate::diagnostic::Diagnostic;
+
+/// So many of one kind are told of each on its own, if they do not say the same.
+const MAX_SEPARATE: usize = 3;
+/// So many lines are named.
+const MAX_LISTED_LINES: usize = 5;
+
+pub(super) fn grouped(mut warnings: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    warnings.sort_by_key(|it| it.place);
+    let mut out: Vec<Diagnostic> = Vec::new();
+    for warning in warnings {
+        let alike = out.iter().filter(|it| it.code == warning.code).count();
+        let first = out
+            .iter_mut()
+            .find(|it| it.code == warning.code && (alike >= MAX_SEPARATE || it.same_words(&warning)));
+        match first {
+            Some(first) if warning.code.is_some() => first.others.push(warning.place),
+            _ => out.push(warning),
+        }
+    }
+    for warning in &mut out {
+        let others = &warning.others;
+        match &others[..] {
+            [] => {}
+            [other] => {
+                let help = format!("one more is like this: line {}", other.line);
+                warning.help(help);
+            }
+            _ => {
+                let lines: Vec<_> =
+                    others.iter().take(MAX_LISTED_LINES).map(|it| it.line.to_string()).collect();
+                let more = if others.len() > lines.len() { ", ..." } else { "" };
+                let help = format!("{} more are like this: lines {}{more}", others.len(), lines.join(", "));
+                warning.help(help);
+            }
+        }
+    }
+    out
+}
+
+impl Diagnostic {
+    /// Whether the two say the same of two places.
+    fn same_words(&self, other: &Self) -> bool {
+        (&self.message, &self.label, &self.help) == (&other.message, &other.label, &other.help)
+            && self.related.is_empty()
+            && other.related.is_empty()
+    }
+}

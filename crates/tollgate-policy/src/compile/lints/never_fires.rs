@@ -1,0 +1,109 @@
+//! Limits and windows that a narrower one always fires before.
+
+use std::collections::HashSet;
+
+use tollgate_core::Rule;
+
+use super::cover::{counts_together, covers};
+use super::promise::fires_first;
+use super::{LintedLimit, pairs};
+use crate::cost::Cost;
+use crate::diagnostic::Problems;
+use crate::limit::{Allowance, Limit, Missing};
+use crate::lint::Lint;
+
+/// Says which limits it spoke of, by their place.
+pub(super) fn find_lints(linted: &[LintedLimit<'_>], problems: &mut Problems) -> HashSet<usize> {
+    let mut idle = HashSet::new();
+    for ((first_at, first), (at, limit)) in pairs(linted, is_comparable) {
+        if idle.contains(&at) || idle.contains(&first_at) || !is_idle_behind(first, limit) {
+            continue;
+        }
+        // Of two that are alike, the second one says nothing new.
+        if first_at > at && is_idle_behind(limit, first) {
+            continue;
+        }
+        idle.insert(at);
+        problems
+            .warning(Lint::NeverFires, limit.amount(), "this limit never refuses anybody")
+            .label(format!("`{}` always refuses first", first.live.name()))
+            .related(first.amount(), format!("{} on all of the same requests", first.grants()))
+            .help("remove it, or make it narrower than the other");
+    }
+    for (at, limit) in linted.iter().enumerate().filter(|(_, it)| is_comparable(it)) {
+        if !idle.contains(&at) {
+            windows(limit, problems);
+        }
+    }
+    idle
+}
+
+/// Windows of one limit that a shorter or narrower one of it always fires before.
+fn windows(limit: &LintedLimit<'_>, problems: &mut Problems) {
+    let Some(rates) = &limit.written.windows else { return };
+    let sets: Vec<&[Rule]> = rule_sets(limit.live).collect();
+    let behind = |first: usize, at: usize| {
+        sets.iter().all(|set| match (set.get(first), set.get(at)) {
+            (Some(first), Some(window)) => fires_first(&first.quota, &window.quota),
+            _ => false,
+        })
+    };
+    for (at, rate) in rates.value.iter().enumerate() {
+        let others = (0..rates.value.len()).filter(|first| *first != at);
+        let found = others.into_iter().find(|&first| behind(first, at) && (first < at || !behind(at, first)));
+        let Some((first, rule)) =
+            found.and_then(|it| Some((rates.value.get(it)?, limit.live.rules().get(it)?)))
+        else {
+            continue;
+        };
+        problems
+            .warning(Lint::NeverFires, rate.place, "this window never refuses anybody")
+            .label("what the other lets through fits into it")
+            .related(first.place, format!("{} always refuses first", rule.quota))
+            .help("remove it, or make it narrower than the other");
+    }
+}
+
+/// Whether its numbers are all there is to it: what is counted is what is admitted, one cost.
+fn is_comparable(limit: &LintedLimit<'_>) -> bool {
+    limit.is_enforced()
+        && matches!(limit.live.cost(), Cost::Fixed(_))
+        && limit.live.settle().is_none()
+        && limit.live.ahead().is_none()
+        // How many parts a sliding window has is no matter for its promise, but for its proof.
+        && limit.written.parts.is_none_or(|it| it.value == 1)
+        && limit.written.strict.is_none_or(|it| !it.value)
+        && !limit.live.count_denied()
+}
+
+/// Whether `first` refuses whatever `limit` would.
+fn is_idle_behind(first: &LintedLimit<'_>, limit: &LintedLimit<'_>) -> bool {
+    let (first, limit) = (first.live, limit.live);
+    let refuses_uncounted = |allowance: &Allowance| *allowance == Allowance::Blocked;
+    let grants_more = |allowance: &Allowance| *allowance == Allowance::Unlimited;
+    counts_together(first, limit)
+        && first.cost() == limit.cost()
+        && first.on_outage() == limit.on_outage()
+        && limit.missing() != Missing::Refuse
+        && !exceptions(limit).any(refuses_uncounted)
+        && !exceptions(first).any(grants_more)
+        && covers(first, limit)
+        && rule_sets(first).all(|narrow| rule_sets(limit).all(|wide| all_behind(narrow, wide)))
+}
+
+fn all_behind(narrow: &[Rule], wide: &[Rule]) -> bool {
+    wide.iter().all(|wide| narrow.iter().any(|narrow| fires_first(&narrow.quota, &wide.quota)))
+}
+
+fn exceptions(limit: &Limit) -> impl Iterator<Item = &Allowance> {
+    limit.plans().map(|(_, it)| it).chain(limit.overrides().map(|(_, it)| it))
+}
+
+/// The limit's own rules, and those of plans and overrides.
+fn rule_sets(limit: &Limit) -> impl Iterator<Item = &[Rule]> {
+    let others = exceptions(limit).filter_map(|it| match it {
+        Allowance::Rules(rules) => Some(&rules[..]),
+        Allowance::Unlimited | Allowance::Blocked => None,
+    });
+    std::iter::once(limit.rules()).chain(others)
+}

@@ -1,0 +1,102 @@
+//! What a limit covers that no request finds of itself, for people who look at it.
+//!
+//! Not here: how such a limit is found. Whoever made it knows.
+
+use std::fmt;
+
+use crate::redact::{begun, is_secret_word};
+
+/// The most characters of one entry that are shown.
+const MAX_SHOWN_CHARS: usize = 200;
+
+/// The descriptors that such a limit is asked for, as text.
+///
+/// ```
+/// # use tollgate_core::{Bucket, Rate};
+/// # use tollgate_policy::{KeySource, LimitBuilder, Policy};
+/// let limit = LimitBuilder::new("shop.plan_gold.user")
+///     .envoy_match("shop", [("plan", Some("gold")), ("user", None)])
+///     .by(KeySource::Descriptor)
+///     .quota(Bucket::new(Rate::per_minute(600))?);
+/// let policy = Policy::of([limit])?;
+/// let envoy_match = policy.limits()[0].envoy_match().expect("it stands apart");
+/// assert_eq!(envoy_match.to_string(), "shop: plan=gold, user");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnvoyMatch {
+    domain: Box<str>,
+    keys: Vec<Box<str>>,
+    entries: Vec<Box<str>>,
+}
+
+impl EnvoyMatch {
+    pub(crate) fn new<'e>(
+        domain: &str,
+        entries: impl IntoIterator<Item = (&'e str, Option<&'e str>)>,
+    ) -> Self {
+        let entry = |(key, value): (&str, Option<&str>)| match value {
+            None => printable(key),
+            Some(value) if is_secret_word(key.as_bytes()) => printable(&format!("{key}={}", begun(value))),
+            Some(value) => printable(&format!("{key}={value}")),
+        };
+        let (keys, entries) = entries.into_iter().map(|it| (Box::from(it.0), entry(it))).unzip();
+        Self { domain: printable(domain), keys, entries }
+    }
+
+    /// The domain of the descriptors.
+    pub fn domain(&self) -> &str {
+        &self.domain
+    }
+
+    /// The keys of their entries, as they come.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.keys.iter().map(|key| &**key)
+    }
+
+    /// Their entries, as a policy writes them: `plan=gold`, or `user` for any value. What
+    /// opens doors is not whole.
+    pub fn entries(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|entry| &**entry)
+    }
+}
+
+impl fmt::Display for EnvoyMatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.domain, self.entries.join(", "))
+    }
+}
+
+/// One line that a terminal can show.
+fn printable(text: &str) -> Box<str> {
+    let mut shown = String::new();
+    for (at, char) in text.chars().enumerate() {
+        if at == MAX_SHOWN_CHARS {
+            shown.push_str("...");
+            break;
+        }
+        if char.is_control() {
+            shown.extend(char.escape_default());
+        } else {
+            shown.push(char);
+        }
+    }
+    shown.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_is_short_printable_and_no_secret() {
+        let long = "a".repeat(1_000);
+        let entries =
+            [("k", Some(long.as_str())), ("x\u{1b}[2J", None), ("api_key", Some("sk-live-51secret"))];
+        let envoy_match = EnvoyMatch::new("shop\n", entries);
+        let shown = envoy_match.to_string();
+        assert!(shown.starts_with("shop\\n: k=aaa") && shown.len() < 300, "{shown}");
+        assert!(!shown.chars().any(char::is_control), "{shown:?}");
+        assert!(shown.contains("api_key=") && !shown.contains("51secret"), "{shown}");
+    }
+}

@@ -1,0 +1,165 @@
+//! The policy file as it was written: typed, located, and not yet believed.
+//!
+//! Reading stops at what one value can say about itself: this is a rate, that is
+//! not a method. What needs two values (a burst on a fixed window, a key that no
+//! endpoint has) is found by `compile`. The JSON Schema for editors comes from
+//! these structs, so it cannot know words that the reader does not.
+//!
+//! Invariant: the words a section reads are the words its struct has. Held by
+//! `schema::tests::every_word_is_in_the_schema_and_every_word_of_the_schema_is_read`.
+
+mod expect;
+pub(crate) mod limit;
+pub(crate) mod lists;
+pub(crate) mod paths;
+pub(crate) mod privacy;
+pub(crate) mod rate;
+mod schema;
+pub(crate) mod sections;
+
+use schemars::JsonSchema;
+
+pub use schema::schema;
+
+use crate::diagnostic::{Located, Problems};
+use crate::document::{Document, Kind, Words};
+use crate::lint::Lint;
+use crate::settings::PathSettings;
+
+/// A list, or one thing that stands for a list of one.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[allow(dead_code, reason = "only its schema is used")]
+pub(crate) enum OneOrMany<T> {
+    One(T),
+    Many(Vec<T>),
+}
+
+/// A Tollgate policy: what is limited, by what, and how much.
+#[derive(Debug, Default, JsonSchema)]
+#[schemars(rename = "Policy", deny_unknown_fields)]
+pub(crate) struct File {
+    /// The limits. Every one that matches a request is checked; all are charged, or none.
+    pub(crate) limits: Vec<limit::Limit>,
+    /// Where the name of a caller's plan comes from.
+    pub(crate) plans: Option<sections::Plans>,
+    /// Requests that no limit applies to. Each entry holds conditions that must all hold.
+    #[schemars(with = "Option<Vec<lists::EntrySchema>>")]
+    pub(crate) allow: Vec<lists::Entry>,
+    /// Requests that are refused. Wins over `allow`.
+    #[schemars(with = "Option<Vec<lists::EntrySchema>>")]
+    pub(crate) deny: Vec<lists::Entry>,
+    /// Where users, API keys and tenants are named in a request.
+    pub(crate) identify: Option<sections::Identify>,
+    /// Which address is the client's.
+    pub(crate) client: Option<sections::Client>,
+    /// How the servers behind read paths: limits apply under every reading that they may take.
+    #[schemars(with = "Option<paths::PathsSchema>")]
+    pub(crate) paths: Option<PathSettings>,
+    /// Which headers an answer carries.
+    pub(crate) headers: Option<sections::Headers>,
+    /// How keys appear in logs and records.
+    pub(crate) privacy: Option<privacy::Privacy>,
+    /// Warnings of `tollgate validate` that are known and kept, by their codes.
+    #[schemars(with = "Option<OneOrMany<schema::LintSchema>>")]
+    pub(crate) expect: Vec<Located<Lint>>,
+    /// How many keys the in-memory store remembers at most. Default 1,000,000.
+    #[schemars(with = "Option<schema::Whole>")]
+    pub(crate) max_keys: Option<Located<u64>>,
+}
+
+/// Sections of the same file that others read.
+pub(crate) const SERVER_SECTIONS: [&str; 12] = [
+    "listen", "gateway", "rls", "resp", "store", "log", "observe", "traces", "alerts", "admin", "state",
+    "tests",
+];
+
+pub(crate) const WORDS: Words = Words {
+    section: "a policy",
+    known: &[
+        "limits", "plans", "allow", "deny", "identify", "client", "paths", "headers", "privacy", "expect",
+        "max_keys", "listen", "gateway", "rls", "resp", "store", "log", "observe", "traces", "alerts",
+        "admin", "state", "tests",
+    ],
+    synonyms: &[
+        ("rules", "limits"),
+        ("policies", "limits"),
+        ("rate_limits", "limits"),
+        ("descriptors", "limits"),
+        ("whitelist", "allow"),
+        ("allowlist", "allow"),
+        ("blacklist", "deny"),
+        ("denylist", "deny"),
+        ("blocklist", "deny"),
+        ("server", "listen"),
+        ("redis", "store"),
+        ("upstream", "gateway"),
+        ("envoy", "rls"),
+        ("grpc", "rls"),
+        ("logging", "log"),
+        ("tracing", "traces"),
+        ("otlp", "traces"),
+        ("metrics", "observe"),
+        ("alerting", "alerts"),
+        ("webhook", "alerts"),
+    ],
+};
+
+const EXAMPLE: &str = "the shortest policy is `limits:`, then `  - by: ip`, then `    bucket: 10/minute`";
+
+impl File {
+    pub(crate) fn read(document: &Document, problems: &mut Problems) -> Self {
+        let mut file = Self::default();
+        let root = document.root();
+        match &root.kind {
+            Kind::Map(_) => {}
+            Kind::Null => {
+                problems.error(root.place, "the policy is empty").help(EXAMPLE);
+                return file;
+            }
+            Kind::Scalar { .. } => {
+                problems
+                    .error(root.place, "this is not a policy")
+                    .label("a policy is a map of `name: value` lines; is a colon missing?")
+                    .help(EXAMPLE);
+                return file;
+            }
+            Kind::List(_) => {
+                problems
+                    .error(root.place, "a policy does not begin with a list")
+                    .label("put `limits:` on a line above")
+                    .help(EXAMPLE);
+                return file;
+            }
+        }
+        let Some(fields) = root.fields(&WORDS, problems) else { return file };
+        if let Some(node) = fields.get("limits") {
+            match &node.kind {
+                Kind::List(items) => {
+                    file.limits = items.iter().filter_map(|item| limit::read(item, problems)).collect();
+                }
+                _ => {
+                    problems
+                        .error(node.place, format!("`limits` is a list, not {}", node.describe()))
+                        .label("begin each limit with `- `")
+                        .help(EXAMPLE);
+                }
+            }
+        } else if !fields.mentions("limits") && !fields.mentions("deny") {
+            problems.error(fields.place(), "the file has no `limits`").help(EXAMPLE);
+        }
+        let section = |word| fields.get(word);
+        file.plans = section("plans").and_then(|node| sections::Plans::read(node, problems));
+        file.allow = section("allow").map(|node| lists::read("`allow`", node, problems)).unwrap_or_default();
+        file.deny = section("deny").map(|node| lists::read("`deny`", node, problems)).unwrap_or_default();
+        file.identify = section("identify").and_then(|node| sections::Identify::read(node, problems));
+        file.client = section("client").and_then(|node| sections::Client::read(node, problems));
+        file.paths = paths::read(document, problems);
+        file.headers = section("headers").and_then(|node| sections::Headers::read(node, problems));
+        file.privacy = section("privacy").and_then(|node| privacy::Privacy::read(node, problems));
+        file.expect = section("expect").map(|node| expect::read(node, problems)).unwrap_or_default();
+        file.max_keys =
+            section("max_keys").and_then(|node| node.whole("`max_keys`", 1..=1_000_000_000, problems));
+        file
+    }
+}

@@ -1,0 +1,54 @@
+//! `expect`: the codes of warnings that are known and kept.
+
+use crate::diagnostic::{Located, Problems};
+use crate::document::{Node, short};
+use crate::lint::{Lint, LintScope};
+
+/// Those of the file: of any kind.
+pub(super) fn read(node: &Node, problems: &mut Problems) -> Vec<Located<Lint>> {
+    codes(node, problems)
+}
+
+/// Those of one limit: what is not of a limit is expected for the whole file.
+pub(super) fn of_limit(node: &Node, problems: &mut Problems) -> Vec<Located<Lint>> {
+    let mut codes = codes(node, problems);
+    codes.retain(|code| {
+        let fits = code.value.of() == LintScope::Limit;
+        if !fits {
+            problems
+                .error(code.place, format!("`{}` is not about one limit", code.value))
+                .label("write `expect` at the top of the file instead");
+        }
+        fits
+    });
+    codes
+}
+
+fn codes(node: &Node, problems: &mut Problems) -> Vec<Located<Lint>> {
+    let mut found: Vec<Located<Lint>> = Vec::new();
+    for item in node.items() {
+        let Some(word) = item.word("`expect`", problems) else { continue };
+        match Lint::find(word.value) {
+            Some(Lint::UnusedExpect) => {
+                problems
+                    .error(item.place, "`unused-expect` cannot be expected")
+                    .label("remove the word that is unused instead");
+            }
+            Some(code) if found.iter().any(|it| it.value == code) => {
+                problems.error(item.place, format!("`{code}` stands twice in one list")).label("again here");
+            }
+            Some(code) => found.push(word.map(|_| code)),
+            None => {
+                let problem =
+                    problems.error(item.place, format!("no warning has the code `{}`", short(word.value)));
+                if let Some(meant) = Lint::nearest(word.value) {
+                    problem.label(format!("did you mean `{meant}`?"));
+                }
+                problem.help(
+                    "a warning says its code in brackets; `tollgate validate --explain` lists them all",
+                );
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,103 @@
+//! Numbers that are tried beside a limit: `candidate`.
+//!
+//! Only how much is asked for may differ. What is covered, whom it counts and what a
+//! request costs are the limit's: two limits that count different things cannot be
+//! compared request by request.
+
+use super::{Algorithm, Limit, RateText, how_much, words};
+use crate::diagnostic::{Located, Problems};
+use crate::document::{Kind, Node, Words};
+use crate::limit::Mode;
+
+pub(crate) const WORDS: Words = Words {
+    section: "`candidate`",
+    known: &[
+        "bucket",
+        "rate",
+        "windows",
+        "slots",
+        "ttl",
+        "algorithm",
+        "align",
+        "timezone",
+        "parts",
+        "strict",
+        "count_denied",
+        "plans",
+        "overrides",
+    ],
+    synonyms: &[
+        ("limit", "bucket"),
+        ("requests", "bucket"),
+        ("burst", "bucket: N/unit, burst B"),
+        ("period", "bucket: N/unit"),
+        ("unit", "bucket: N/unit"),
+        ("window", "windows"),
+        ("strategy", "algorithm"),
+        ("concurrency", "slots"),
+        ("max_concurrent", "slots"),
+        ("tz", "timezone"),
+    ],
+};
+
+/// Why a word of a limit is none of a candidate.
+fn why(word: &str) -> &'static str {
+    match word {
+        "name" => "it is called as its limit, with `.candidate` behind",
+        "by" | "missing" => "it counts by the same key as its limit, so that the two can be compared",
+        "cost" => "a request costs the same as under its limit, so that the two can be compared",
+        "mode" => "it counts and never refuses; to enforce its numbers, write them into the limit",
+        "on_outage" | "on_hangup" => "it does as its limit does",
+        "soft" | "dialects" => "nobody is told of it, so it marks and words nothing",
+        "quota" => "nobody is told of it, so it hands out nothing",
+        "candidate" => "one is tried at a time",
+        _ => "it covers the same requests as its limit, so that the two can be compared",
+    }
+}
+
+/// The limit that would be in place of `live`.
+pub(super) fn read(node: &Node, live: &Limit, problems: &mut Problems) -> Option<Limit> {
+    let Kind::Map(entries) = &node.kind else {
+        let rate = node.text().filter(|text| RateText::parse(text).is_ok());
+        problems
+            .error(node.place, "`candidate` is a map of `name: value` lines")
+            .label(match rate {
+                Some(rate) => format!("did you mean `{{bucket: {rate}}}`?"),
+                None => format!("this is {}", node.describe()),
+            })
+            .help("it says how much, as a limit does: `candidate: {bucket: 10/minute}`");
+        return None;
+    };
+    let is_the_limits = |word: &str| words::WORDS.known.contains(&word) && !WORDS.known.contains(&word);
+    for entry in entries.iter().filter(|entry| is_the_limits(&entry.name.value)) {
+        problems
+            .error(entry.name.place, format!("`{}` does not belong to a candidate", entry.name.value))
+            .label("remove this")
+            .help(why(&entry.name.value))
+            .help("only how much differs: bucket, rate, windows, slots and what goes with them");
+    }
+    let own = entries.iter().filter(|entry| !is_the_limits(&entry.name.value)).cloned().collect();
+    let own = Node { kind: Kind::Map(own), ..node.clone() };
+    let fields = own.fields(&WORDS, problems)?;
+    let amount = how_much(&fields, problems);
+    let holds_slots = amount.slots.is_some()
+        || amount.algorithm.is_some_and(|algorithm| algorithm.value == Algorithm::Concurrency);
+    Some(Limit {
+        endpoint: live.endpoint.clone(),
+        except: live.except.clone(),
+        method: live.method.clone(),
+        host: live.host.clone(),
+        headers: live.headers.clone(),
+        descriptor: live.descriptor.clone(),
+        domain: live.domain.clone(),
+        by: live.by.clone(),
+        missing: live.missing,
+        // Slots have neither.
+        cost: live.cost.clone().filter(|_| !holds_slots),
+        count_denied: amount.count_denied.or(live.count_denied.filter(|_| !holds_slots)),
+        mode: Some(Located::new(Mode::Shadow, node.place)),
+        on_outage: live.on_outage,
+        on_hangup: live.on_hangup.filter(|_| holds_slots),
+        ..amount
+    })
+}

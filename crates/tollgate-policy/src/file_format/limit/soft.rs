@@ -1,0 +1,43 @@
+//! What happens before a limit refuses: `soft: 80%`, or `soft: {at: 80%, tarpit: 250ms}`.
+
+use tollgate_core::Span;
+
+use super::super::sections::percent;
+use crate::diagnostic::Problems;
+use crate::document::{Kind, Node, Words};
+use crate::limit::Soft;
+
+pub(crate) const WORDS: Words = Words {
+    section: "`soft`",
+    known: &["at", "tarpit"],
+    synonyms: &[
+        ("threshold", "at"),
+        ("percent", "at"),
+        ("from", "at"),
+        ("delay", "tarpit"),
+        ("wait", "tarpit"),
+        ("sleep", "tarpit"),
+    ],
+};
+
+/// A caller that is held back for longer gives up, and comes back.
+pub(crate) const MAX_TARPIT: Span = Span::from_secs(10);
+
+pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Soft> {
+    if !matches!(node.kind, Kind::Map(_)) {
+        return Some(Soft { at: percent(node, "`soft`", 1..=100, problems)?, tarpit: Span::ZERO });
+    }
+    let fields = node.fields(&WORDS, problems)?;
+    if !fields.mentions("at") {
+        problems
+            .error(node.place, "`soft` does not say from when on")
+            .label("`at` is missing")
+            .help("a line such as `at: 80%`: from how much of the allowance on");
+    }
+    let at = fields.get("at").and_then(|it| percent(it, "`at`", 1..=100, problems));
+    let tarpit = match fields.get("tarpit") {
+        Some(it) => it.span("`tarpit`", Span::from_millis(1)..=MAX_TARPIT, problems)?.value,
+        None => Span::ZERO,
+    };
+    Some(Soft { at: at?, tarpit })
+}

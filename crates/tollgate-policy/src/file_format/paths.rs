@@ -1,0 +1,121 @@
+//! How the servers behind read paths: `paths`.
+
+use super::sections::word_schema;
+use crate::diagnostic::{Located, Problems};
+use crate::document::{Document, Kind, Node, Words};
+use crate::settings::{PathReading, PathSettings};
+use schemars::JsonSchema;
+
+pub(crate) const WORDS: Words = Words {
+    section: "`paths`",
+    known: &["reading", "ambiguous", "case"],
+    synonyms: &[
+        ("readings", "reading"),
+        ("read", "reading"),
+        ("ambiguity", "ambiguous"),
+        ("case_sensitive", "case: exact"),
+        ("ignore_case", "case: ignore"),
+    ],
+};
+
+const READINGS: [(&str, PathReading); 4] = [
+    ("any", PathReading::Any),
+    ("literal", PathReading::Literal),
+    ("decoded", PathReading::Decoded),
+    ("servlet", PathReading::Servlet),
+];
+/// Whether ambiguous paths are refused.
+const AMBIGUOUS: [(&str, bool); 2] = [("match", false), ("refuse", true)];
+/// Whether case is ignored.
+const CASES: [(&str, bool); 2] = [("exact", false), ("ignore", true)];
+/// The words that stand for a section of one line.
+const SHORT: [(&str, PathSettings); 5] = {
+    const fn reading(reading: PathReading) -> PathSettings {
+        PathSettings { reading, refuse_ambiguous: false, ignore_case: false }
+    }
+    [
+        ("any", reading(PathReading::Any)),
+        ("refuse", PathSettings { refuse_ambiguous: true, ..reading(PathReading::Any) }),
+        ("literal", reading(PathReading::Literal)),
+        ("decoded", reading(PathReading::Decoded)),
+        ("servlet", reading(PathReading::Servlet)),
+    ]
+};
+const ELSEWHERE: [(&str, &str); 8] = [
+    ("all", "any"),
+    ("reject", "refuse"),
+    ("deny", "refuse"),
+    ("raw", "literal"),
+    ("decode", "decoded"),
+    ("nginx", "decoded"),
+    ("tomcat", "servlet"),
+    ("java", "servlet"),
+];
+
+/// Reads the section, which may stand in `gateway` too: operators look for it there, but every
+/// surface goes by it.
+pub(super) fn read(document: &Document, problems: &mut Problems) -> Option<PathSettings> {
+    let root = document.root();
+    let own = root.get("paths").filter(|node| !matches!(node.kind, Kind::Null));
+    let of_gateway = root.get("gateway").and_then(|node| node.get("paths"));
+    if let (Some(own), Some(other)) = (own, of_gateway) {
+        problems
+            .error(other.place, "`paths` stands twice")
+            .label("remove this")
+            .related(own.place, "every surface goes by this one");
+        return None;
+    }
+    section(own.or(of_gateway)?, problems)
+}
+
+fn section(node: &Node, problems: &mut Problems) -> Option<PathSettings> {
+    if node.text().is_some() {
+        let short = node.choice_with_synonyms("`paths`", &SHORT, &ELSEWHERE, problems);
+        return short.map(|it| it.value);
+    }
+    let fields = node.fields(&WORDS, problems)?;
+    let value = |it: Option<Located<bool>>| it.is_some_and(|it| it.value);
+    let reading = fields
+        .get("reading")
+        .and_then(|it| it.choice_with_synonyms("`reading`", &READINGS, &ELSEWHERE, problems));
+    let ambiguous = fields.get("ambiguous").and_then(|it| it.choice("`ambiguous`", &AMBIGUOUS, problems));
+    let case = fields.get("case").and_then(|it| it.choice("`case`", &CASES, problems));
+    Some(PathSettings {
+        reading: reading.map(|it| it.value).unwrap_or_default(),
+        refuse_ambiguous: value(ambiguous),
+        ignore_case: value(case),
+    })
+}
+
+/// Either one word or a section.
+#[derive(JsonSchema)]
+#[schemars(untagged, inline)]
+#[allow(dead_code, reason = "only its schema is used")]
+pub(crate) enum PathsSchema {
+    Short(#[schemars(with = "ShortWord")] ()),
+    Section(Paths),
+}
+
+/// How the servers behind read paths.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields, inline)]
+#[allow(dead_code, reason = "only its schema is used")]
+pub(crate) struct Paths {
+    /// Which characters separate segments. Default `any`: limits apply under every reading.
+    #[schemars(with = "Option<ReadingWord>")]
+    reading: (),
+    /// Whether paths that servers may take for different places are refused. Default `match`: limits
+    /// apply under every reading.
+    #[schemars(with = "Option<AmbiguousWord>")]
+    ambiguous: (),
+    /// Whether `/Login` and `/login` are one path. Default `exact`: they are two.
+    #[schemars(with = "Option<CaseWord>")]
+    case: (),
+}
+
+word_schema! {
+    ShortWord: SHORT;
+    ReadingWord: READINGS;
+    AmbiguousWord: AMBIGUOUS;
+    CaseWord: CASES;
+}

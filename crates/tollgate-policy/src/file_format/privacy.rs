@@ -1,0 +1,82 @@
+//! The `privacy` section: how keys appear in answers, records and logs.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+
+use super::sections::word_schema;
+use crate::diagnostic::Problems;
+use crate::document::{Node, Words};
+use crate::key_display::{KeyDisplay, ShownPart};
+use crate::mistake::Mistake;
+use crate::settings::KeyPrivacy;
+
+/// The longest label, in characters: it stands in columns and sentences.
+const MAX_LABEL_CHARS: usize = 60;
+
+/// How keys appear in answers, records and logs.
+#[derive(Debug, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct Privacy {
+    /// Plain, as a keyed hash, or a few characters only. Default `plain`. API keys, cookies and the like are never shown whole.
+    #[schemars(with = "Option<PrivacyWord>")]
+    keys: Option<KeyPrivacy>,
+    /// Which characters are shown of a key that is not shown whole. Default `prefix`.
+    #[schemars(with = "Option<ShownPartWord>")]
+    show: Option<ShownPart>,
+    /// Names of keys, by key: shown before the key wherever it appears.
+    #[schemars(with = "Option<BTreeMap<String, String>>")]
+    labels: BTreeMap<String, String>,
+}
+
+pub(crate) const PRIVACY: Words = Words {
+    section: "`privacy`",
+    known: &["keys", "show", "labels"],
+    synonyms: &[
+        ("label", "labels: {KEY: NAME}"),
+        ("names", "labels: {KEY: NAME}"),
+        ("suffix", "show: suffix"),
+    ],
+};
+
+const KEYS: [(&str, KeyPrivacy); 3] =
+    [("plain", KeyPrivacy::Plain), ("hashed", KeyPrivacy::Hashed), ("truncated", KeyPrivacy::Truncated)];
+const SHOW: [(&str, ShownPart); 3] =
+    [("prefix", ShownPart::Prefix), ("suffix", ShownPart::Suffix), ("both", ShownPart::Both)];
+
+word_schema! {
+    PrivacyWord: KEYS;
+    ShownPartWord: SHOW;
+}
+
+impl Privacy {
+    pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
+        let fields = node.fields(&PRIVACY, problems)?;
+        let keys = fields.get("keys").and_then(|node| node.choice("`keys`", &KEYS, problems));
+        let show = fields.get("show").and_then(|node| node.choice("`show`", &SHOW, problems));
+        let labels = fields.get("labels").map(|node| labels(node, problems)).unwrap_or_default();
+        Some(Self { keys: keys.map(|keys| keys.value), show: show.map(|show| show.value), labels })
+    }
+
+    pub(crate) fn into_display(self) -> KeyDisplay {
+        KeyDisplay::new(self.keys.unwrap_or_default(), self.show.unwrap_or_default(), self.labels)
+    }
+}
+
+/// The names of keys. No message quotes a key.
+fn labels(node: &Node, problems: &mut Problems) -> BTreeMap<String, String> {
+    let mut labels = BTreeMap::new();
+    for entry in node.entries("`labels`", problems).unwrap_or_default() {
+        let Some(label) = entry.value.word("a label", problems) else { continue };
+        let is_text = |char: char| !char.is_control();
+        let chars = label.value.trim().chars().count();
+        if !(1..=MAX_LABEL_CHARS).contains(&chars) || !label.value.chars().all(is_text) {
+            Mistake::new(format!("a label has 1 to {MAX_LABEL_CHARS} characters on one line"))
+                .label(format!("this has {chars}"))
+                .report(&entry.value, problems);
+            continue;
+        }
+        labels.insert(entry.name.value.clone(), label.value.trim().to_owned());
+    }
+    labels
+}

@@ -1,0 +1,232 @@
+//! The JSON Schema of the policy file, for editors.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::{Map, Value, json};
+
+use super::limit::candidate;
+use super::{File, SERVER_SECTIONS};
+use crate::lint::Lint;
+
+/// The JSON Schema of the policy file, generated from the structs that read it.
+///
+/// Editors that know YAML take it for completion and for checks while typing.
+///
+/// ```
+/// let schema = tollgate_policy::schema();
+/// assert!(schema["properties"]["limits"].is_object());
+/// ```
+pub fn schema() -> Value {
+    let mut schema = schemars::schema_for!(File).to_value();
+    without_null(&mut schema);
+    let mut sections = server_sections();
+    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        for section in SERVER_SECTIONS {
+            properties.insert(section.into(), sections[section].take());
+        }
+    }
+    if let Some(definitions) = schema.get_mut("$defs").and_then(Value::as_object_mut) {
+        definitions.extend(server_definitions());
+        let candidate = candidate_definition(&definitions["Limit"]);
+        definitions.insert("Candidate".into(), candidate);
+        // A descriptor is its own key unless something else is said.
+        definitions["Limit"]["anyOf"] = json!([{"required": ["by"]}, {"required": ["descriptor"]}]);
+    }
+    schema
+}
+
+/// A candidate: the words of a limit that say how much.
+fn candidate_definition(limit: &Value) -> Value {
+    let words = candidate::WORDS.known.iter();
+    let properties: Map<String, Value> =
+        words.map(|word| ((*word).to_owned(), limit["properties"][word].clone())).collect();
+    json!({
+        "description": "Numbers that are tried beside a limit.",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": properties,
+    })
+}
+
+/// The sections that others read. Whoever reads them tests that their words are here.
+fn server_sections() -> Value {
+    serde_json::from_str(include_str!("server.schema.json")).unwrap_or_default()
+}
+
+/// What those refer to.
+fn server_definitions() -> [(String, Value); 5] {
+    [
+        ("Address", json!({"type": "string", "pattern": "^(off|.+:[0-9]{1,5})$", "examples": ["127.0.0.1:8080", "off"]})),
+        ("Redis", json!({"type": "string", "pattern": "^(redis|valkey)s?(-sentinel|-cluster)?://.+$", "examples": ["redis://127.0.0.1:6379"]})),
+        ("Upstream", json!({"type": "string", "pattern": "^(demo|(https?|h2c)://.+)$", "examples": ["http://127.0.0.1:3000"]})),
+        ("Duration", json!({"type": "string", "pattern": "^[0-9_]+ *[a-z]+$", "examples": ["30s", "500ms"]})),
+        ("Bytes", json!({"type": ["string", "integer"], "examples": ["64KiB", "8 MiB"]})),
+    ]
+    .map(|(name, schema)| (name.to_owned(), schema))
+}
+
+/// What may be left out is still not `null` when it is there.
+fn without_null(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            for value in map.values_mut() {
+                without_null(value);
+            }
+            lone_type(map);
+            for word in ["anyOf", "enum"] {
+                let Some(Value::Array(choices)) = map.get_mut(word) else { continue };
+                choices.retain(|choice| !choice.is_null() && *choice != json!({"type": "null"}));
+                if let ("anyOf", [Value::Object(only)]) = (word, choices.as_slice()) {
+                    let only = only.clone();
+                    map.remove(word);
+                    for (key, value) in only {
+                        map.entry(key).or_insert(value);
+                    }
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_null),
+        _ => {}
+    }
+}
+
+fn lone_type(map: &mut Map<String, Value>) {
+    if let Some(Value::Array(types)) = map.get_mut("type") {
+        types.retain(|it| it != "null");
+        if let [only] = types.as_slice() {
+            let only = only.clone();
+            map.insert("type".into(), only);
+        }
+    }
+}
+
+/// The codes of warnings that can be expected.
+fn codes() -> Vec<&'static str> {
+    Lint::ALL.iter().filter(|it| **it != Lint::UnusedExpect).map(|it| it.code()).collect()
+}
+
+/// Text that looks a certain way.
+macro_rules! text_schema {
+    ($($name:ident: $schema:tt;)*) => {$(
+        pub(crate) struct $name;
+
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!($schema)
+            }
+        }
+    )*};
+}
+
+text_schema! {
+    Whole: {"oneOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]+(_[0-9]+)*$"}]};
+    RateSchema: {
+        "type": "string",
+        "pattern": "^[0-9_]+ */ *[0-9_]* *(ms|millisecond|s|secs?|second|m|mins?|minute|h|hr|hour|d|day|w|week|month)s?( *, *burst +[0-9_]+)?$",
+        "examples": ["10/minute", "1000/hour, burst 200", "5/2s"],
+    };
+    DurationSchema: {"type": "string", "pattern": "^[0-9_]+ *[a-z]+$", "examples": ["30s", "5m"]};
+    NameSchema: {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"};
+    EndpointSchema: {"type": "string", "pattern": "^/", "examples": ["/login", "/users/{id}", "/files/**"]};
+    EntrySchema: {"type": "string", "pattern": "^[^=*]+(=.+)?$", "examples": ["user", "plan=gold", "path=/v1/*"]};
+    SourceSchema: {
+        "type": "string",
+        "pattern": "^(ip|user|api_key|tenant|global|descriptor|(header|cookie|query|path|claim|descriptor):.+)$",
+    };
+    CredentialSchema: {"type": "string", "pattern": "^(bearer|none|(header|cookie|query|claim):.+)$"};
+    NetSchema: {"type": "string", "examples": ["10.0.0.0/8", "2001:db8::/32"]};
+    PercentSchema: {"type": "string", "pattern": "^[0-9]{1,3}%$"};
+    SoftSchema: {
+        "anyOf": [
+            {"type": "string", "pattern": "^[0-9]{1,3} *%$", "examples": ["80%"]},
+            {
+                "type": "object",
+                "additionalProperties": false,
+                "required": ["at"],
+                "properties": {
+                    "at": {"description": "From how much of the allowance on, 1% to 100%.", "type": "string", "pattern": "^[0-9]{1,3} *%$"},
+                    "tarpit": {"description": "How long requests are held back then, 1ms to 10s. Default: they are only marked.", "type": "string", "pattern": "^[0-9_]+ *[a-z]+$"},
+                },
+            },
+        ],
+    };
+    LintSchema: {"enum": (codes())};
+    CandidateSchema: {"$ref": "#/$defs/Candidate"};
+    CostSchema: {
+        "anyOf": [
+            {"type": "integer", "minimum": 1},
+            {"type": "string", "pattern": "^(header:.+|body:.+|[0-9_]+)$", "examples": ["header:X-Cost", "body:1KB"]},
+            {
+                "type": "object",
+                "additionalProperties": false,
+                "required": ["settle"],
+                "properties": {
+                    "reserve": {
+                        "description": "What is taken when a request comes. Default 1.",
+                        "anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": "^(header:.+|body:.+|[0-9_]+)$"}],
+                    },
+                    "settle": {
+                        "description": "What it cost in the end: a header of the answer, a number in its JSON, or how long it took.",
+                        "type": "string",
+                        "pattern": "^(response:.+|json:.+|time:[0-9_]+ *[a-z]+)$",
+                        "examples": ["response:X-Tokens-Used", "json:usage.total_tokens", "time:10ms"],
+                    },
+                },
+            },
+        ],
+    };
+    HeaderMapSchema: {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}};
+    AllowanceMapSchema: {
+        "type": "object",
+        "additionalProperties": {"type": ["string", "integer", "array"]},
+        "examples": [{"pro": "1000/minute, burst 200", "enterprise": "unlimited"}],
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::document::Words;
+    use crate::file_format::{self, limit, paths, privacy, sections};
+
+    #[test]
+    fn every_word_is_in_the_schema_and_every_word_of_the_schema_is_read() {
+        let schema = super::schema();
+        let check = |at: &str, words: &Words| {
+            let section = schema.pointer(at).unwrap_or_else(|| panic!("{at} in {schema:#}"));
+            let mut found: Vec<&str> =
+                section["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+            let mut known = words.known.to_vec();
+            found.sort_unstable();
+            known.sort_unstable();
+            assert_eq!(found, known, "{}", words.section);
+            assert_eq!(section["additionalProperties"], false, "{}", words.section);
+            for (word, entry) in section["properties"].as_object().unwrap() {
+                assert!(entry["description"].is_string(), "{word} of {} has a description", words.section);
+            }
+            for (_, here) in words.synonyms {
+                let word = here.split([':', ' ']).next().unwrap();
+                assert!(known.contains(&word), "{here} is a word of {}", words.section);
+            }
+        };
+        check("", &file_format::WORDS);
+        check("/$defs/Limit", &limit::WORDS);
+        check("/$defs/Candidate", &limit::candidate::WORDS);
+        check("/$defs/Limit/properties/soft/anyOf/1", &limit::soft::WORDS);
+        check("/$defs/Limit/properties/cost/anyOf/2", &limit::cost::WORDS);
+        check("/$defs/Plans", &sections::PLANS);
+        check("/$defs/Identify", &sections::IDENTIFY);
+        check("/$defs/Client", &sections::CLIENT);
+        check("/properties/paths/anyOf/1", &paths::WORDS);
+        check("/$defs/Headers", &sections::HEADERS);
+        check("/$defs/Privacy", &privacy::PRIVACY);
+    }
+}

@@ -1,0 +1,151 @@
+//! What works and is probably not meant, by name: the code of each warning, and the page that
+//! explains it.
+//!
+//! A code is for good: people write it into `expect` and into their pipelines. The pages are
+//! Markdown, one file for each in `lints/`; `tollgate validate --explain CODE` prints one, and
+//! `docs/lints.md` holds them all.
+//!
+//! Not here: finding any of them (`compile::lints`, and whoever reads other sections).
+//!
+//! Invariant: the first policy of a page has the lint, the second has not. Held by
+//! `tests/lints.rs` for those about a policy.
+
+use std::fmt;
+
+use crate::suggest::nearest;
+
+/// Whose words a lint is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LintScope {
+    /// One limit: `expect` of that limit can name it, or of the file.
+    Limit,
+    /// The rest of a policy.
+    Policy,
+    /// The settings of the server.
+    Settings,
+    /// A file of envoyproxy/ratelimit.
+    Envoy,
+}
+
+macro_rules! lints {
+    ($($name:ident $code:literal $of:ident,)*) => {
+        /// A kind of warning.
+        ///
+        /// ```
+        /// # use tollgate_policy::{Policy, Lint};
+        /// let policy = Policy::parse("limits: [{by: ip, rate: 10/minute, algorithm: fixed-window}]")?;
+        /// assert_eq!(policy.warnings()[0].code, Some(Lint::FixedWindowAlone));
+        /// assert_eq!(Lint::FixedWindowAlone.code(), "fixed-window-alone");
+        /// # Ok::<(), tollgate_policy::Diagnostics>(())
+        /// ```
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum Lint {
+            $(#[doc = concat!("`", $code, "`")] $name,)*
+        }
+
+        impl Lint {
+            /// All of them, in the order of the pages.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// What it is called in messages, in `expect` and on the command line.
+            pub const fn code(self) -> &'static str {
+                match self { $(Self::$name => $code,)* }
+            }
+
+            /// Whose words it is in.
+            pub const fn of(self) -> LintScope {
+                match self { $(Self::$name => LintScope::$of,)* }
+            }
+
+            /// What it is, what happens to whom, how to get rid of it and when to keep it.
+            pub const fn page(self) -> &'static str {
+                match self { $(Self::$name => include_str!(concat!("../lints/", $code, ".md")),)* }
+            }
+        }
+    };
+}
+
+lints! {
+    FixedWindowAlone "fixed-window-alone" Limit,
+    NeverFires "never-fires" Limit,
+    IpNarrowerThanUser "ip-narrower-than-user" Limit,
+    UnboundedKey "unbounded-key" Limit,
+    BurstAboveUpstream "burst-above-upstream" Limit,
+    LoginUnlimited "login-unlimited" Limit,
+    ShadowedEndpoint "shadowed-endpoint" Limit,
+    MatchesNothing "matches-nothing" Limit,
+    SameTwice "same-twice" Limit,
+    DefaultPlanUnlimited "default-plan-unlimited" Limit,
+    DerivedNameTwice "derived-name-twice" Limit,
+    IdleMissing "idle-missing" Limit,
+    OddMethod "odd-method" Limit,
+    OddEntry "odd-entry" Limit,
+    QuotaAhead "quota-ahead" Limit,
+    UnknownPlan "unknown-plan" Policy,
+    AllowsEverybody "allows-everybody" Policy,
+    ForgeableAllow "forgeable-allow" Policy,
+    DeniesEverybody "denies-everybody" Policy,
+    TrustsEverybody "trusts-everybody" Policy,
+    NarrowIpv6Prefix "narrow-ipv6-prefix" Policy,
+    UnusedExpect "unused-expect" Policy,
+    OpenRedisProtocol "open-redis-protocol" Settings,
+    OpenRefunds "open-refunds" Settings,
+    UncountedLimits "uncounted-limits" Settings,
+    UnprovidedClaim "unprovided-claim" Settings,
+    UnprovidedPlan "unprovided-plan" Settings,
+    NoEnvoyFiles "no-envoy-files" Envoy,
+    NeverAsked "never-asked" Envoy,
+    EnvoyIdleWord "envoy-idle-word" Envoy,
+    EnvoyAdmitsNothing "envoy-admits-nothing" Envoy,
+    EnvoyStarInKey "envoy-star-in-key" Envoy,
+    EnvoyReplacesNothing "envoy-replaces-nothing" Envoy,
+}
+
+impl Lint {
+    /// The one with this code.
+    pub fn find(code: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|it| it.code() == code)
+    }
+
+    /// The code that was probably meant.
+    pub fn nearest(code: &str) -> Option<&'static str> {
+        nearest(code, Self::ALL.iter().map(|it| it.code()))
+    }
+
+    /// What it is, in one line: the first paragraph of its page.
+    pub fn summary(self) -> &'static str {
+        self.page().lines().skip(1).map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()
+    }
+
+    /// All pages as one document.
+    pub fn document() -> String {
+        let mut out = String::from(include_str!("../lints/README.md"));
+        let heading = |of| match of {
+            LintScope::Limit => "Of a limit",
+            LintScope::Policy => "Of a policy",
+            LintScope::Settings => "Of the server's settings",
+            LintScope::Envoy => "Of files of envoyproxy/ratelimit",
+        };
+        for of in [LintScope::Limit, LintScope::Policy, LintScope::Settings, LintScope::Envoy] {
+            out.extend(["\n**", heading(of), "**\n\n"]);
+            for lint in Self::ALL.iter().filter(|it| it.of() == of) {
+                out.extend(["- [`", lint.code(), "`](#", lint.code(), "): ", lint.summary(), "\n"]);
+            }
+        }
+        for lint in Self::ALL {
+            out.push('\n');
+            // A page of its own begins one level higher.
+            for line in lint.page().lines() {
+                out.extend([if line.starts_with('#') { "#" } else { "" }, line, "\n"]);
+            }
+        }
+        out
+    }
+}
+
+impl fmt::Display for Lint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code())
+    }
+}

@@ -1,0 +1,526 @@
+//! Which limits apply to a request, for which key, at what cost.
+//!
+//! This is the hot path: an ordinary request allocates nothing here
+//! (`tests/allocation.rs`). A path that is not in normal form, a value that must
+//! be decoded or a key of more than 80 bytes does.
+//!
+//! A path with several readings is surveyed in `readings`.
+//!
+//! Not here: whether the allowance suffices. The checks go to a store as one batch.
+
+mod ambiguous;
+mod readings;
+
+use std::cell::OnceCell;
+
+use smallvec::SmallVec;
+use tollgate_core::{Quota, Rule};
+
+use crate::cost::Cost;
+use crate::descriptor::Descriptor;
+use crate::identify::View;
+use crate::key::Key;
+use crate::limit::{Allowance, Limit, Missing, Mode};
+use crate::lists::ListEntry;
+use crate::lookup::Lookup;
+use crate::matcher::RouteIds;
+use crate::net::Net;
+use crate::path;
+use crate::policy::{PlanName, Policy};
+use crate::request::Request;
+use crate::source::KeySource;
+
+/// One allowance to spend from.
+#[derive(Clone, Debug)]
+pub struct Check<'p> {
+    /// The limit it belongs to.
+    pub limit: &'p Limit,
+    /// The window of the limit, with the numbers of the key's plan or override.
+    pub rule: &'p Rule,
+    /// Whose allowance it is.
+    pub key: Key,
+    /// How much the request takes of it. Concurrency limits take one slot instead.
+    pub cost: u64,
+    /// Which of the requests that are decided together it is of, from zero.
+    pub part: u32,
+    /// Whether it is charged although the request is refused.
+    pub count_denied: bool,
+}
+
+/// A check of a rule that stands in no policy, to be decided together with requests.
+#[derive(Clone, Debug)]
+pub struct RuleCheck {
+    /// The rule.
+    pub rule: Rule,
+    /// Whose allowance it is.
+    pub key: Key,
+    /// How much is taken of it.
+    pub cost: u64,
+}
+
+/// A buffer for the checks of one request, to be used again for the next.
+///
+/// Holds eight checks before it needs the heap.
+#[derive(Clone, Debug, Default)]
+pub struct Checks<'p> {
+    list: SmallVec<[Check<'p>; 8]>,
+    shadowed: SmallVec<[Block<'p>; 2]>,
+    /// Which of the requests that are decided together is surveyed.
+    part: u32,
+}
+
+impl<'p> Checks<'p> {
+    /// An empty buffer.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Refusals without a check by limits in shadow mode: what would have happened.
+    pub fn shadowed(&self) -> &[Block<'p>] {
+        &self.shadowed
+    }
+
+    /// A check for each window.
+    #[inline]
+    fn push(&mut self, limit: &'p Limit, rules: &'p [Rule], key: Key, cost: u64) {
+        // The last window takes the key, the others a copy.
+        let Some((last, others)) = rules.split_last() else { return };
+        let part = self.part;
+        let count_denied = |rule: &Rule| limit.count_denied || is_tally(rule);
+        for rule in others {
+            let (key, count_denied) = (key.clone(), count_denied(rule));
+            self.list.push(Check { limit, rule, key, cost, part, count_denied });
+        }
+        self.list.push(Check { limit, rule: last, key, cost, part, count_denied: count_denied(last) });
+    }
+
+    /// Forgets the last request.
+    pub fn clear(&mut self) {
+        self.list.clear();
+        self.shadowed.clear();
+        self.part = 0;
+    }
+}
+
+impl<'p> std::ops::Deref for Checks<'p> {
+    type Target = [Check<'p>];
+
+    fn deref(&self) -> &[Check<'p>] {
+        &self.list
+    }
+}
+
+/// A tally counts what it refuses.
+const fn is_tally(rule: &Rule) -> bool {
+    matches!(&rule.quota, Quota::FixedWindow(window) if window.is_tally())
+}
+
+/// What a policy says about a request before any counting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Matched<'p> {
+    /// The checks decide. None at all: nothing limits this request.
+    Applies,
+    /// Allow-listed: no limit applies.
+    Allowed(&'p ListEntry),
+    /// Deny-listed: refused.
+    Denied(&'p ListEntry),
+    /// Refused by a limit without counting. The checks of the other limits are
+    /// there, for those that count refusals too.
+    Blocked(Block<'p>),
+    /// Refused: servers may take the path for different places, and the policy says to refuse
+    /// such, or its readings are too many.
+    AmbiguousPath,
+}
+
+/// A refusal that needs no counting.
+#[derive(Clone, Copy, Debug)]
+pub struct Block<'p> {
+    /// The limit that refuses.
+    pub limit: &'p Limit,
+    /// Why.
+    pub reason: BlockReason,
+}
+
+/// Names are unique in a policy, so they tell limits apart.
+impl PartialEq for Block<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.limit.name(), self.reason) == (other.limit.name(), other.reason)
+    }
+}
+
+impl Eq for Block<'_> {}
+
+/// Why a limit refuses without counting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BlockReason {
+    /// `overrides` says `blocked` for this key.
+    Override,
+    /// `plans` says `blocked` for this plan.
+    Plan,
+    /// The request lacks a part of the key, and `missing` says `refuse`.
+    MissingKey,
+    /// The request gives several different values for a part of the key or for its plan, and
+    /// `identify.ambiguous` says `refuse`.
+    Ambiguous,
+}
+
+/// What a limit grants to one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grant<'p> {
+    /// These rules, one for each window.
+    Rules(&'p [Rule]),
+    /// No check at all.
+    Unlimited,
+    /// No request at all.
+    Blocked(BlockReason),
+}
+
+/// An exception for the key goes before its plan, and that before the limit's own numbers.
+#[inline]
+fn granted<'p>(limit: &'p Limit, key: &Key, planned: impl FnOnce() -> Option<&'p Allowance>) -> Grant<'p> {
+    let (allowance, reason) = match limit.override_for(key) {
+        Some(allowance) => (Some(allowance), BlockReason::Override),
+        None => (planned(), BlockReason::Plan),
+    };
+    match allowance {
+        None => Grant::Rules(&limit.rules),
+        Some(Allowance::Rules(rules)) => Grant::Rules(rules),
+        Some(Allowance::Unlimited) => Grant::Unlimited,
+        Some(Allowance::Blocked) => Grant::Blocked(reason),
+    }
+}
+
+impl Policy {
+    /// What a limit grants to a key that is on this plan, or on the default one.
+    pub fn granted<'p>(&'p self, limit: &'p Limit, key: &Key, plan: Option<&str>) -> Grant<'p> {
+        granted(limit, key, || limit.plans.get(plan.or(self.default_plan.as_deref())?))
+    }
+
+    /// The checks of one limit for a key that is known, as [`match_request`](Self::match_request)
+    /// has them for a request. Without a cost, one that the limit takes from
+    /// requests is one.
+    pub fn match_limit<'p>(
+        &'p self,
+        limit: &'p Limit,
+        key: Key,
+        plan: Option<&str>,
+        cost: Option<u64>,
+        out: &mut Checks<'p>,
+    ) -> Matched<'p> {
+        out.clear();
+        if limit.mode == Mode::Off {
+            return Matched::Applies;
+        }
+        let usual = if let Cost::Fixed(cost) = limit.cost { cost } else { 1 };
+        match self.granted(limit, &key, plan) {
+            Grant::Rules(rules) => out.push(limit, rules, key, cost.unwrap_or(usual)),
+            Grant::Unlimited => {}
+            Grant::Blocked(reason) if limit.mode == Mode::Shadow => {
+                out.shadowed.push(Block { limit, reason });
+            }
+            Grant::Blocked(reason) => return Matched::Blocked(Block { limit, reason }),
+        }
+        Matched::Applies
+    }
+
+    /// Finds the limits that apply to a request, in file order, and puts a
+    /// check for each of their windows into `out`, which is cleared first.
+    ///
+    /// ```
+    /// # use tollgate_policy::{Call, Checks, Policy, Matched};
+    /// let policy = Policy::parse("
+    /// limits:
+    ///   - endpoint: /login
+    ///     by: ip
+    ///     bucket: 10/minute
+    ///   - by: user
+    ///     bucket: 100/minute
+    /// ")?;
+    /// let mut checks = Checks::new();
+    /// let call = Call::new("POST", "/login").ip([203, 0, 113, 9]).user("ann");
+    /// assert_eq!(policy.match_request(&call, &mut checks), Matched::Applies);
+    /// let names: Vec<_> = checks.iter().map(|check| check.limit.name()).collect();
+    /// assert_eq!(names, ["login-by-ip", "everything-by-user"]);
+    /// policy.match_request(&Call::new("GET", "/").user("ann"), &mut checks);
+    /// assert_eq!(checks.len(), 1);
+    /// # Ok::<(), tollgate_policy::Diagnostics>(())
+    /// ```
+    pub fn match_request<'p, R: Request + ?Sized>(
+        &'p self,
+        request: &R,
+        out: &mut Checks<'p>,
+    ) -> Matched<'p> {
+        out.clear();
+        self.match_one(request, out)
+    }
+
+    /// The checks of several requests that are decided as one: all of them are charged or none
+    /// is ([`Check::part`] tells whose a check is). One that is refused without counting
+    /// refuses them all; one that is allow-listed has no checks.
+    pub fn match_requests<'p, R: Request>(&'p self, requests: &[R], out: &mut Checks<'p>) -> Matched<'p> {
+        out.clear();
+        let mut matched = Matched::Applies;
+        for (part, request) in (0..).zip(requests) {
+            out.part = part;
+            match self.match_one(request, out) {
+                refused @ (Matched::Denied(_) | Matched::AmbiguousPath) => return refused,
+                blocked @ Matched::Blocked(_) if matched == Matched::Applies => matched = blocked,
+                Matched::Applies | Matched::Allowed(_) | Matched::Blocked(_) => {}
+            }
+        }
+        matched
+    }
+
+    /// As [`match_requests`](Self::match_requests), together with rules that stand in no policy. They are the
+    /// parts behind those of the requests, and charged only with all others, also if they are tallies.
+    pub fn survey_all_with<'p, R: Request>(
+        &'p self,
+        requests: &[R],
+        rules: &'p [RuleCheck],
+        out: &mut Checks<'p>,
+    ) -> Matched<'p> {
+        let matched = self.match_requests(requests, out);
+        if self.ad_hoc.mode != Mode::Off {
+            let first = u32::try_from(requests.len()).unwrap_or(u32::MAX);
+            for (part, RuleCheck { rule, key, cost }) in (first..).zip(rules) {
+                let (limit, key, cost) = (&self.ad_hoc, key.clone(), *cost);
+                out.list.push(Check { limit, rule, key, cost, part, count_denied: false });
+            }
+        }
+        matched
+    }
+
+    /// The check of a rule that stands in no policy: whoever asks brings the numbers.
+    pub fn match_rule<'p>(
+        &'p self,
+        rule: &'p Rule,
+        key: Key,
+        cost: u64,
+        out: &mut Checks<'p>,
+    ) -> Matched<'p> {
+        out.clear();
+        if self.ad_hoc.mode != Mode::Off {
+            out.push(&self.ad_hoc, std::slice::from_ref(rule), key, cost);
+        }
+        Matched::Applies
+    }
+
+    #[inline]
+    fn match_one<'p, R: Request + ?Sized>(&'p self, request: &R, out: &mut Checks<'p>) -> Matched<'p> {
+        if let Some(descriptor) = request.descriptor() {
+            return self.match_descriptor(request, &descriptor, out);
+        }
+        match path::plain(request.path(), self.paths) {
+            Some(path) => self.survey_path(request, path, out),
+            None => self.survey_unusual(request, out),
+        }
+    }
+
+    /// Surveys a request whose path has one reading.
+    #[inline]
+    fn survey_path<'p, R: Request + ?Sized>(
+        &'p self,
+        request: &R,
+        path: &str,
+        out: &mut Checks<'p>,
+    ) -> Matched<'p> {
+        let view = View { request, path, readings: None, pattern: None };
+        if let Some(entry) = self.deny.find(&self.identify, &view) {
+            return Matched::Denied(entry);
+        }
+        if let Some(entry) = self.allow.find(&self.identify, &view) {
+            return Matched::Allowed(entry);
+        }
+        let mut matcher = RequestMatcher {
+            policy: self,
+            plan: OnceCell::new(),
+            out,
+            blocked: None,
+            taken: SmallVec::new(),
+        };
+        matcher.walk(request, path);
+        matcher.blocked.map_or(Matched::Applies, Matched::Blocked)
+    }
+
+    /// A request that a descriptor stands for meets the limits on descriptors, and no others.
+    #[inline(never)]
+    fn match_descriptor<'p, R: Request + ?Sized>(
+        &'p self,
+        request: &R,
+        descriptor: &Descriptor<'_>,
+        out: &mut Checks<'p>,
+    ) -> Matched<'p> {
+        let view = View { request, path: "", readings: None, pattern: None };
+        if let Some(entry) = self.deny.find(&self.identify, &view) {
+            return Matched::Denied(entry);
+        }
+        if let Some(entry) = self.allow.find(&self.identify, &view) {
+            return Matched::Allowed(entry);
+        }
+        let mut matcher = RequestMatcher {
+            policy: self,
+            plan: OnceCell::new(),
+            out,
+            blocked: None,
+            taken: SmallVec::new(),
+        };
+        for place in self.descriptors.find(descriptor) {
+            if let Some(limit) = self.limits.get(place as usize).filter(|limit| limit.mode != Mode::Off) {
+                matcher.take(limit, &view);
+            }
+        }
+        matcher.blocked.map_or(Matched::Applies, Matched::Blocked)
+    }
+}
+
+fn applies<R: Request + ?Sized>(limit: &Limit, request: &R) -> bool {
+    limit.covers_method(request.method()) && limit.headers.iter().all(|wanted| wanted.matches(request))
+}
+
+struct RequestMatcher<'p, 'r, 'o> {
+    policy: &'p Policy,
+    /// Looked up when the first limit with plans asks.
+    plan: OnceCell<PlanName<'r>>,
+    out: &'o mut Checks<'p>,
+    blocked: Option<Block<'p>>,
+    /// Limits that were found already.
+    taken: SmallVec<[u32; 8]>,
+}
+
+impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
+    /// Takes every limit that covers the request, whose path has this reading only.
+    #[inline]
+    fn walk<R: Request + ?Sized>(&mut self, request: &'r R, path: &'r str) {
+        let policy = self.policy;
+        let mut found = RouteIds::new();
+        self.find_routes(request, path, &mut found);
+        for &route in &found {
+            let Some(&(index, pattern)) = policy.routes.get(route as usize) else { continue };
+            if self.taken.contains(&index) {
+                continue;
+            }
+            let limit = &policy.limits[index as usize];
+            if limit.mode == Mode::Off || !applies(limit, request) || limit.excepts(path) {
+                continue;
+            }
+            self.taken.push(index);
+            let pattern = limit.endpoints.get(pattern as usize);
+            self.take(limit, &View { request, path, readings: None, pattern });
+        }
+    }
+
+    /// Finds the routes that cover the request under this reading of its path, in file order. They
+    /// are written to a buffer: moving one costs more than filling it.
+    #[inline]
+    fn find_routes<R: Request + ?Sized>(&self, request: &R, path: &str, found: &mut RouteIds) {
+        let matcher = &self.policy.matcher;
+        if matcher.asks_for_hosts() {
+            matcher.find(request.host(), path, found);
+            if let Some(other) = request.other_host() {
+                matcher.find(Some(other), path, found);
+            }
+        } else {
+            // Looking for a request's hosts costs as much as finding its limits.
+            matcher.find(None, path, found);
+        }
+    }
+
+    fn take<R: Request + ?Sized>(&mut self, limit: &'p Limit, view: &View<'r, R>) {
+        let mut key = Key::default();
+        let granted = match self.derive(limit, view, &mut key) {
+            KeyDerivation::Whole if limit.blocks_keys && self.shows_blocked_key(limit, view) => {
+                Grant::Blocked(BlockReason::Override)
+            }
+            KeyDerivation::Whole
+                if self.has_ambiguous_plan(limit, view) && limit.override_for(&key).is_none() =>
+            {
+                self.granted_to_ambiguous(limit, view)
+            }
+            KeyDerivation::Whole => granted(limit, &key, || self.planned(limit, view)),
+            KeyDerivation::Ambiguous => self.granted_to_ambiguous(limit, view),
+            KeyDerivation::Skipped => return,
+            KeyDerivation::Refused(reason) => Grant::Blocked(reason),
+        };
+        let rules = match granted {
+            Grant::Rules(rules) => rules,
+            Grant::Unlimited => return,
+            Grant::Blocked(reason) => return self.block(limit, reason),
+        };
+        let cost = view.request.cost().unwrap_or_else(|| limit.cost.of(view.request));
+        self.out.push(limit, rules, key, cost);
+    }
+
+    fn block(&mut self, limit: &'p Limit, reason: BlockReason) {
+        let block = Block { limit, reason };
+        if limit.mode == Mode::Shadow {
+            self.out.shadowed.push(block);
+        } else {
+            self.blocked.get_or_insert(block);
+        }
+    }
+
+    fn planned<R: Request + ?Sized>(&self, limit: &'p Limit, view: &View<'r, R>) -> Option<&'p Allowance> {
+        if limit.plans.is_empty() {
+            return None;
+        }
+        let plan = match self.plan.get_or_init(|| self.policy.plan_of(view)) {
+            PlanName::One(name) => Some(&**name),
+            PlanName::Missing | PlanName::Ambiguous => None,
+        };
+        limit.plans.get(plan.or(self.policy.default_plan.as_deref())?)
+    }
+
+    /// The network that stands for the client.
+    fn net<R: Request + ?Sized>(&self, view: &View<'r, R>) -> Option<Net> {
+        view.request.client().map(|client| self.policy.cut(client))
+    }
+
+    fn derive<R: Request + ?Sized>(&self, limit: &Limit, view: &View<'r, R>, key: &mut Key) -> KeyDerivation {
+        let mut ambiguous = false;
+        for source in &limit.by {
+            let missing = match source {
+                KeySource::Global => {
+                    key.push_global();
+                    continue;
+                }
+                KeySource::Ip => self.net(view).map(|net| key.push_address(net)).is_none(),
+                KeySource::Descriptor => {
+                    let entries = view.request.descriptor().map(|it| it.entries.iter().copied());
+                    entries.map(|entries| key.push_entries(entries)).is_none()
+                }
+                _ => match self.policy.identify.lookup(source, view) {
+                    Lookup::Value(value) => {
+                        key.push_value(source, &value);
+                        false
+                    }
+                    Lookup::Ambiguous if self.refuses_ambiguous(limit) => {
+                        return KeyDerivation::Refused(BlockReason::Ambiguous);
+                    }
+                    Lookup::Ambiguous => {
+                        ambiguous = true;
+                        key.push_instead(self.net(view));
+                        false
+                    }
+                    Lookup::Missing => true,
+                },
+            };
+            match limit.missing {
+                _ if !missing => {}
+                Missing::Ip => key.push_instead(self.net(view)),
+                Missing::Shared => key.push_shared(),
+                Missing::Skip => return KeyDerivation::Skipped,
+                Missing::Refuse => return KeyDerivation::Refused(BlockReason::MissingKey),
+            }
+        }
+        if ambiguous { KeyDerivation::Ambiguous } else { KeyDerivation::Whole }
+    }
+}
+
+/// What became of a key.
+enum KeyDerivation {
+    Whole,
+    /// The client's address stands in for a part that has several different values.
+    Ambiguous,
+    Skipped,
+    Refused(BlockReason),
+}

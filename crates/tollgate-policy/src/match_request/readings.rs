@@ -1,0 +1,100 @@
+//! Surveys a request whose path has several readings.
+//!
+//! Servers differ in what they make of such a path, so the limits of every reading apply, each
+//! once. A deny list refuses under any reading; an allow list and `except` let pass only what they
+//! cover under every reading, or a caller could spell itself past a limit.
+//!
+//! A limit that counts by a path parameter charges the keys of all readings: whichever of them
+//! the server takes, its key is charged, so no spelling gets a fresh allowance.
+
+use std::cell::OnceCell;
+
+use smallvec::SmallVec;
+
+use super::{Checks, KeyDerivation, Matched, RequestMatcher, applies};
+use crate::identify::View;
+use crate::key::Key;
+use crate::limit::{Limit, Mode};
+use crate::matcher::RouteIds;
+use crate::path::Readings;
+use crate::policy::Policy;
+use crate::request::Request;
+
+impl Policy {
+    /// Surveys a request whose path is not plain. It may still have one reading.
+    #[inline(never)]
+    pub(super) fn survey_unusual<'p, R: Request + ?Sized>(
+        &'p self,
+        request: &R,
+        out: &mut Checks<'p>,
+    ) -> Matched<'p> {
+        let readings = Readings::of(request.path(), self.paths);
+        if let Some(path) = readings.only()
+            && !readings.is_excessive()
+        {
+            return self.survey_path(request, path, out);
+        }
+        let view = View { request, path: "", readings: Some(&readings), pattern: None };
+        if let Some(entry) = self.deny.find(&self.identify, &view) {
+            return Matched::Denied(entry);
+        }
+        if readings.is_excessive() || (self.paths.refuse_ambiguous && readings.is_ambiguous()) {
+            return Matched::AmbiguousPath;
+        }
+        if let Some(entry) = self.allow.find(&self.identify, &view) {
+            return Matched::Allowed(entry);
+        }
+        let mut matcher = RequestMatcher {
+            policy: self,
+            plan: OnceCell::new(),
+            out,
+            blocked: None,
+            taken: SmallVec::new(),
+        };
+        matcher.walk_readings(request, &readings);
+        matcher.blocked.map_or(Matched::Applies, Matched::Blocked)
+    }
+}
+
+impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
+    /// Takes every limit that covers the request under any reading of its path, in file order.
+    fn walk_readings<R: Request + ?Sized>(&mut self, request: &'r R, readings: &'r Readings<'r>) {
+        let policy = self.policy;
+        let mut found = Vec::new();
+        for (at, path) in readings.iter().enumerate() {
+            let mut routes = RouteIds::new();
+            self.find_routes(request, path, &mut routes);
+            found.extend(routes.iter().map(|&route| (route, at, path)));
+        }
+        found.sort_unstable();
+        // The limits that were taken, each with the reading.
+        let mut taken: Vec<(u32, usize)> = Vec::new();
+        for (route, at, path) in found {
+            let Some(&(index, pattern)) = policy.routes.get(route as usize) else { continue };
+            let limit = &policy.limits[index as usize];
+            let mut before = taken.iter().filter(|(known, _)| *known == index).peekable();
+            let is_first = before.peek().is_none();
+            let is_known = !is_first && !limit.counts_by_path() || before.any(|(_, known)| *known == at);
+            if is_known
+                || limit.mode == Mode::Off
+                || !applies(limit, request)
+                || readings.iter().all(|path| limit.excepts(path))
+            {
+                continue;
+            }
+            taken.push((index, at));
+            let view = View { request, path, readings: None, pattern: limit.endpoints.get(pattern as usize) };
+            if is_first || self.has_new_key(limit, &view) {
+                self.take(limit, &view);
+            }
+        }
+    }
+
+    /// Whether a limit that was taken under another reading counts this one by another key.
+    fn has_new_key<R: Request + ?Sized>(&self, limit: &Limit, view: &View<'r, R>) -> bool {
+        let mut key = Key::default();
+        let known = || self.out.iter().filter(|it| it.part == self.out.part && it.limit.place == limit.place);
+        matches!(self.derive(limit, view, &mut key), KeyDerivation::Whole | KeyDerivation::Ambiguous)
+            && known().all(|it| it.key != key)
+    }
+}

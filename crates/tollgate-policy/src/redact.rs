@@ -1,0 +1,319 @@
+//! Keys as those who read answers and logs may see them.
+//!
+//! The policy's `privacy` says how much of a key is shown. What opens doors is
+//! never shown whole, whatever it says: API keys, cookies, and the headers that
+//! carry either. A key that is not shown whole is told from others by its tag
+//! ([`Policy::key_tag`]): a keyed hash, so nobody without the secret can find the key
+//! that a tag belongs to, or check a guess.
+//!
+//! Not here: the secret that hashes are keyed with, which the caller brings.
+
+use std::hash::{BuildHasher, Hasher as _};
+use std::net::IpAddr;
+
+use crate::identify::Credential;
+use crate::key::{Key, joint, show_part, tag};
+use crate::key_display::ShownPart;
+use crate::limit::Limit;
+use crate::net::Net;
+use crate::policy::Policy;
+use crate::settings::KeyPrivacy;
+use crate::source::KeySource;
+
+/// How much of a key is shown to people, in bytes, but for a last part that passes it.
+const MAX_SHOWN_BYTES: usize = 256;
+/// Headers that open doors, whoever reads them.
+const SECRET_HEADERS: [&str; 4] = ["authorization", "proxy-authorization", "cookie", "x-api-key"];
+/// What stands in the names of entries that open doors, without what joins words.
+const SECRET_WORDS: [&str; 6] = ["apikey", "token", "authorization", "cookie", "password", "secret"];
+
+/// One part of a key, with what may be shown of it.
+struct PartView<'k> {
+    tag: u8,
+    bytes: &'k [u8],
+    /// The text between this part and the one before it.
+    joint: &'static str,
+    /// A word of the policy or the proxy, which names nobody.
+    is_name: bool,
+    /// Only some characters may be shown, or none.
+    is_redacted: bool,
+}
+
+impl PartView<'_> {
+    /// Appends the whole text of the part.
+    fn push_text(&self, out: &mut String) {
+        let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.@:".contains(byte);
+        let is_text = self.tag.is_ascii_lowercase() && !self.is_name && self.tag != tag::IP;
+        if is_text && self.bytes.iter().all(is_plain) {
+            out.extend(self.bytes.iter().map(|&byte| char::from(byte)));
+        } else {
+            // Writing to memory does not fail.
+            let _never = show_part(self.tag, self.bytes, out);
+        }
+    }
+}
+
+impl Policy {
+    /// A key as the policy's `privacy` lets it be seen. `secret` keys the hash,
+    /// where hashes are shown: the same secret shows the same key as the same text.
+    ///
+    /// ```
+    /// # use tollgate_policy::Policy;
+    /// let policy = Policy::parse("limits: [{by: [user, api_key], bucket: 10/minute}]")?;
+    /// let limit = &policy.limits()[0];
+    /// let key = policy.key(limit, &["ann", "sk-live-51HzQ"]).expect("a user and a key");
+    /// let secret = std::hash::RandomState::new();
+    /// assert_eq!(policy.show_key(limit, &key, &secret), "ann, sk-l…");
+    /// # Ok::<(), tollgate_policy::Diagnostics>(())
+    /// ```
+    pub fn show_key(&self, limit: &Limit, key: &Key, secret: &impl BuildHasher) -> String {
+        if self.key_display.privacy == KeyPrivacy::Hashed {
+            let hash = format!("hash:{:016x}", self.key_tag(limit, key, secret));
+            return self.labeled(limit, key, hash);
+        }
+        let mut shown = String::with_capacity(48);
+        for part in self.part_views(limit, key) {
+            if shown.len() >= MAX_SHOWN_BYTES {
+                shown.push_str("...");
+                break;
+            }
+            shown.push_str(part.joint);
+            let start = shown.len();
+            part.push_text(&mut shown);
+            let label = self.key_display.label(&shown[start..]);
+            if part.is_redacted {
+                let rest = self.key_display.part.of(&shown[start..]);
+                shown.truncate(start);
+                shown.push_str(&rest);
+            }
+            if let Some(label) = label {
+                shown.insert_str(start, &format!("{label} ("));
+                shown.push(')');
+            }
+        }
+        shown
+    }
+
+    /// The tag of a key: a keyed hash that stands for the parts of it that are not shown in full.
+    ///
+    /// The same value has the same tag under every limit, whatever it is combined with, so a
+    /// reader recognizes one caller everywhere without seeing its key. Of a key that is shown in
+    /// full, the tag stands for all parts.
+    ///
+    /// ```
+    /// # use tollgate_policy::Policy;
+    /// let policy = Policy::parse(
+    ///     "limits: [{name: a, by: api_key, bucket: 9/s}, {name: b, by: [ip, api_key], bucket: 9/h}]",
+    /// )?;
+    /// let [a, b] = [&policy.limits()[0], &policy.limits()[1]];
+    /// let secret = std::hash::RandomState::new();
+    /// let tag = |limit, values: &[&str]| {
+    ///     policy.key(limit, values).map(|key| policy.key_tag(limit, &key, &secret))
+    /// };
+    /// assert_eq!(tag(a, &["sk-live-51HzQ"]), tag(b, &["203.0.113.9", "sk-live-51HzQ"]));
+    /// assert_ne!(tag(a, &["sk-live-51HzQ"]), tag(a, &["sk-live-52HzQ"]));
+    /// # Ok::<(), tollgate_policy::Diagnostics>(())
+    /// ```
+    pub fn key_tag(&self, limit: &Limit, key: &Key, secret: &impl BuildHasher) -> u64 {
+        let stands_for_all = self.key_display.privacy == KeyPrivacy::Hashed
+            || !self.part_views(limit, key).any(|part| part.is_redacted);
+        let parts = self.part_views(limit, key).filter(|part| stands_for_all || part.is_redacted);
+        hash_values(parts.map(|part| part.bytes), secret)
+    }
+
+    /// The tag of a client's address: that of the key of a limit that counts by address.
+    pub fn address_tag(&self, address: IpAddr, secret: &impl BuildHasher) -> u64 {
+        let address = address.to_canonical();
+        let prefix = if address.is_ipv4() { self.client.ipv4_prefix } else { self.client.ipv6_prefix };
+        match Net::around(address, prefix).address() {
+            IpAddr::V4(net) => hash_values([&net.octets()[..]], secret),
+            IpAddr::V6(net) => hash_values([&net.octets()[..]], secret),
+        }
+    }
+
+    fn part_views<'k>(&self, limit: &Limit, key: &'k Key) -> impl Iterator<Item = PartView<'k>> {
+        let mut before: Option<(u8, &[u8])> = None;
+        key.parts().enumerate().map(move |(index, (tag, bytes))| {
+            let joint = joint(before.map(|(tag, _)| tag));
+            // The word of an entry names nobody: its value does.
+            let word = before.replace((tag, bytes)).filter(|(tag, _)| is_word(*tag));
+            let is_name = is_word(tag) || matches!(tag, tag::GLOBAL | tag::SHARED | tag::UNKNOWN);
+            let is_address = matches!(tag, tag::IP | tag::INSTEAD);
+            let is_secret = !is_address
+                && match word {
+                    Some((_, word)) => is_secret_word(word),
+                    None => limit.by.get(index).is_some_and(|source| self.is_secret(source)),
+                };
+            let is_redacted = !is_name && (is_secret || self.key_display.privacy == KeyPrivacy::Truncated);
+            PartView { tag, bytes, joint, is_name, is_redacted }
+        })
+    }
+
+    /// The text behind the labels of the key's parts, where they have any.
+    fn labeled(&self, limit: &Limit, key: &Key, shown: String) -> String {
+        if !self.key_display.has_labels() {
+            return shown;
+        }
+        let labels = self.part_views(limit, key).filter_map(|part| {
+            let mut text = String::new();
+            part.push_text(&mut text);
+            self.key_display.label(&text)
+        });
+        let labels: Vec<_> = labels.collect();
+        if labels.is_empty() { shown } else { format!("{} ({shown})", labels.join(", ")) }
+    }
+
+    /// Whether whoever has the value has what it stands for.
+    fn is_secret(&self, source: &KeySource) -> bool {
+        let holds_key = || {
+            let is_it = |place: &Credential| matches!(place, Credential::Named(known) if known == source);
+            self.identify.api_key.iter().any(is_it)
+        };
+        match source {
+            KeySource::ApiKey | KeySource::Cookie(_) => true,
+            KeySource::Header(name) => SECRET_HEADERS.contains(&&**name) || holds_key(),
+            KeySource::Query(_) | KeySource::Claim(_) => holds_key(),
+            KeySource::Entry(name) => is_secret_word(name.as_bytes()),
+            KeySource::Ip
+            | KeySource::User
+            | KeySource::Tenant
+            | KeySource::Global
+            | KeySource::Path(_)
+            | KeySource::Descriptor => false,
+        }
+    }
+}
+
+const fn is_word(tag: u8) -> bool {
+    tag.eq_ignore_ascii_case(&tag::WORD)
+}
+
+/// Whether the entry of a descriptor with this word opens doors: nobody but the proxy's own
+/// file says what it is, so its name has to do.
+pub(crate) fn is_secret_word(word: &[u8]) -> bool {
+    let plain: String =
+        word.iter().filter(|byte| byte.is_ascii_alphanumeric()).map(|byte| char::from(*byte)).collect();
+    let plain = plain.to_ascii_lowercase();
+    SECRET_WORDS.iter().any(|secret| plain.contains(secret))
+}
+
+/// Hashes values one after the other; the lengths keep two lists of values apart.
+fn hash_values<'v>(values: impl IntoIterator<Item = &'v [u8]>, secret: &impl BuildHasher) -> u64 {
+    let mut hasher = secret.build_hasher();
+    for value in values {
+        hasher.write_u64(value.len() as u64);
+        hasher.write(value);
+    }
+    hasher.finish()
+}
+
+/// The first characters of a text; none of one that has no more.
+pub(crate) fn begun(text: &str) -> String {
+    ShownPart::Prefix.of(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::RandomState;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(policy: &str, values: &[&str], expected: &str) {
+        let policy = Policy::parse(policy).unwrap();
+        let limit = &policy.limits()[0];
+        let key = policy.key(limit, values).unwrap();
+        assert_eq!(policy.show_key(limit, &key, &RandomState::new()), expected, "{values:?}");
+    }
+
+    #[test]
+    fn what_opens_doors_is_never_shown_whole() {
+        check("limits: [{by: api_key, bucket: 1/s}]", &["sk-live-51HzQ"], "sk-l…");
+        check("limits: [{by: api_key, bucket: 1/s}]", &["abcd"], "…");
+        check("limits: [{by: 'cookie:sid', bucket: 1/s}]", &["s3cr3t-cookie"], "s3cr…");
+        check("limits: [{by: 'header:X-Api-Key', bucket: 1/s}]", &["sk-live-51HzQ"], "sk-l…");
+        check(
+            "identify: {api_key: ['query:token']}\nlimits: [{by: 'query:token', bucket: 1/s}]",
+            &["sk-live-51HzQ"],
+            "sk-l…",
+        );
+        check("limits: [{by: [user, api_key], bucket: 1/s}]", &["ann smith", "…ééé€ab"], "ann smith, …ééé…");
+    }
+
+    #[test]
+    fn names_and_addresses_are_shown_unless_privacy_says_otherwise() {
+        check("limits: [{by: ip, bucket: 1/s}]", &["203.0.113.9"], "203.0.113.9");
+        check("limits: [{by: user, bucket: 1/s}]", &["a\nb"], "a\\nb");
+        check("limits: [{by: global, bucket: 1/s}]", &[], "everyone");
+        check("privacy: {keys: truncated}\nlimits: [{by: user, bucket: 1/s}]", &["annabel"], "anna…");
+        check("privacy: {keys: truncated}\nlimits: [{by: global, bucket: 1/s}]", &[], "everyone");
+    }
+
+    #[test]
+    fn a_suffix_is_shown_on_request_and_never_half_of_a_secret() {
+        let by = |part: &str| format!("privacy: {{show: {part}}}\nlimits: [{{by: api_key, bucket: 1/s}}]");
+        check(&by("suffix"), &["sk-live-51HzQ9f3a"], "…9f3a");
+        check(&by("both"), &["sk-live-51HzQ9f3a"], "sk-l…9f3a");
+        check(&by("prefix"), &["sk-live-51HzQ9f3a"], "sk-l…");
+        check(&by("suffix"), &["12345678"], "…");
+        check(&by("both"), &["12345678"], "1234…");
+        check(&by("both"), &["1234"], "…");
+        check(&by("both"), &["ééééééééé"], "éééé…");
+    }
+
+    #[test]
+    fn a_label_stands_before_the_key_that_it_names() {
+        let labels = "labels: {sk-live-51HzQ: Acme, 203.0.113.9: the office}";
+        let policy = |keys: &str, by: &str| {
+            format!("privacy: {{keys: {keys}, {labels}}}\nlimits: [{{by: {by}, bucket: 1/s}}]")
+        };
+        check(&policy("plain", "api_key"), &["sk-live-51HzQ"], "Acme (sk-l…)");
+        check(&policy("plain", "api_key"), &["sk-live-other"], "sk-l…");
+        check(&policy("plain", "ip"), &["203.0.113.9"], "the office (203.0.113.9)");
+        check(
+            &policy("truncated", "[ip, api_key]"),
+            &["203.0.113.9", "sk-live-51HzQ"],
+            "the office (203.…), Acme (sk-l…)",
+        );
+        let policy = Policy::parse(&policy("hashed", "api_key")).unwrap();
+        let key = policy.key(&policy.limits()[0], &["sk-live-51HzQ"]).unwrap();
+        let shown = policy.show_key(&policy.limits()[0], &key, &RandomState::new());
+        assert!(shown.starts_with("Acme (hash:") && shown.len() == 28, "{shown}");
+    }
+
+    #[test]
+    fn one_caller_has_one_tag_under_every_limit_that_hides_it() {
+        let policy = Policy::parse(
+            "limits:
+               - {name: a, by: api_key, bucket: 1/s}
+               - {name: b, by: api_key, rate: 9/day, algorithm: sliding-log}
+               - {name: c, by: [ip, api_key], bucket: 1/s}
+               - {name: d, by: 'header:x-api-key', bucket: 1/s}",
+        )
+        .unwrap();
+        let secret = RandomState::new();
+        let tag = |limit: usize, values: &[&str]| {
+            let limit = &policy.limits()[limit];
+            policy.key_tag(limit, &policy.key(limit, values).unwrap(), &secret)
+        };
+        let ann = tag(0, &["sk-live-51HzQ"]);
+        assert_eq!(tag(1, &["sk-live-51HzQ"]), ann);
+        assert_eq!(tag(2, &["203.0.113.9", "sk-live-51HzQ"]), ann, "the address is shown, the key is not");
+        assert_eq!(tag(3, &["sk-live-51HzQ"]), ann);
+        assert_ne!(tag(0, &["sk-live-51HzR"]), ann);
+        let other = RandomState::new();
+        let key = policy.key(&policy.limits()[0], &["sk-live-51HzQ"]).unwrap();
+        assert_ne!(policy.key_tag(&policy.limits()[0], &key, &other), ann, "it is keyed");
+    }
+
+    #[test]
+    fn a_hash_tells_keys_apart_and_nothing_else() {
+        let policy = Policy::parse("privacy: {keys: hashed}\nlimits: [{by: user, bucket: 1/s}]").unwrap();
+        let limit = &policy.limits()[0];
+        let secret = RandomState::new();
+        let shown = |user| policy.show_key(limit, &policy.key(limit, &[user]).unwrap(), &secret);
+        assert_eq!(shown("annabel"), shown("annabel"));
+        assert_ne!(shown("annabel"), shown("annabell"));
+        assert!(!shown("annabel").contains("ann"));
+    }
+}

@@ -1,0 +1,22 @@
+//! Warnings: each has a code and a page, is found where it is, and not found where it is not.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+#[path = "lints/cases.rs"]
+mod cases;
+#[path = "lints/doors.rs"]
+mod doors;
+#[path = "lints/expecting.rs"]
+mod expecting;
+#[path = "lints/never.rs"]
+mod never;
+#[path = "lints/pages.rs"]
+mod pages;
+
+use tollgate_policy::{Document, Policy};
+
+/// The codes of a policy's warnings, in file order.
+fn codes(text: &str) -> Vec<&'static str> {
+    let policy =
+        Policy::from_document(&Document::parse(text).unwrap()).unwrap_or_else(|it| panic!("{text}\n{it}"));
+    policy.warnings().iter().map(|it| it.code.unwrap_or_else(|| panic!("{text}\n{it:?}")).code()).collect()
+}

@@ -1,0 +1,102 @@
+//! Warnings that a file says to expect.
+
+use tollgate_policy::{Lint, Policy};
+
+use super::codes;
+
+const FIXED: &str = "by: ip, rate: 10/minute, algorithm: fixed-window";
+
+#[test]
+fn what_is_expected_is_not_told_and_the_rest_is() {
+    for (text, expected) in [
+        (format!("limits: [{{{FIXED}}}]"), &["fixed-window-alone"][..]),
+        (format!("limits: [{{{FIXED}, expect: fixed-window-alone}}]"), &[]),
+        (format!("expect: [fixed-window-alone]\nlimits: [{{{FIXED}}}]"), &[]),
+        // Of another limit.
+        (
+            format!(
+                "limits:\n- {{endpoint: /a, {FIXED}, expect: fixed-window-alone}}\n- {{endpoint: /b, {FIXED}}}\n"
+            ),
+            &["fixed-window-alone"],
+        ),
+        // In both places, once is enough.
+        (format!("expect: fixed-window-alone\nlimits: [{{{FIXED}, expect: fixed-window-alone}}]"), &[]),
+        // What was read with the words, before the limit was understood.
+        ("limits: [{by: ip, bucket: 1/s, method: PSOT, expect: odd-method}]".to_owned(), &[]),
+        (
+            "expect: trusts-everybody\nclient: {trusted_proxies: 0.0.0.0/0}\nlimits: [{by: ip, bucket: 1/s}]"
+                .to_owned(),
+            &[],
+        ),
+        ("limits: [{by: ip, bucket: 1/s, expect: odd-method}]".to_owned(), &["unused-expect"]),
+        ("expect: trusts-everybody\nlimits: [{by: ip, bucket: 1/s}]".to_owned(), &["unused-expect"]),
+        // Without a capacity nobody knows whether it is there.
+        ("limits: [{by: ip, bucket: 1/s, expect: burst-above-upstream}]".to_owned(), &[]),
+        ("expect: burst-above-upstream\nlimits: [{by: ip, bucket: 1/s}]".to_owned(), &[]),
+        (
+            "gateway: {capacity: 5/s}\nlimits: [{by: ip, bucket: 1/s, expect: burst-above-upstream}]"
+                .to_owned(),
+            &["unused-expect"],
+        ),
+        // Whether this comes is for the server to know.
+        ("expect: open-redis-protocol\nlimits: [{by: ip, bucket: 1/s}]".to_owned(), &[]),
+    ] {
+        assert_eq!(codes(&text), expected, "{text}");
+    }
+}
+
+#[test]
+fn only_codes_that_exist_can_be_expected() {
+    for (expect, message, label) in [
+        ("[fixed-window]", "no warning has the code `fixed-window`", ""),
+        (
+            "[fixed-windows-alone]",
+            "no warning has the code `fixed-windows-alone`",
+            "did you mean `fixed-window-alone`?",
+        ),
+        ("[unused-expect]", "`unused-expect` cannot be expected", "remove the word that is unused instead"),
+        (
+            "[trusts-everybody]",
+            "`trusts-everybody` is not about one limit",
+            "write `expect` at the top of the file instead",
+        ),
+        ("[odd-method, odd-method]", "`odd-method` stands twice in one list", "again here"),
+    ] {
+        let text = format!("limits: [{{by: ip, bucket: 1/s, method: PSOT, expect: {expect}}}]");
+        let wrong = Policy::parse(&text).unwrap_err();
+        assert_eq!((wrong.len(), &*wrong[0].message), (1, message), "{wrong}");
+        assert!(label.is_empty() || wrong[0].label == label, "{wrong}");
+    }
+}
+
+#[test]
+fn a_policy_knows_what_it_expects_of_others() {
+    let policy = Policy::parse("expect: open-redis-protocol\nlimits: [{by: ip, bucket: 1/s}]").unwrap();
+    assert!(policy.expects(Lint::OpenRedisProtocol) && !policy.expects(Lint::FixedWindowAlone));
+}
+
+#[test]
+fn a_warning_shows_its_code() {
+    let policy = Policy::parse(&format!("limits: [{{{FIXED}}}]")).unwrap();
+    let said = policy.warnings().render("p.yaml");
+    assert!(said.starts_with("warning[fixed-window-alone]: a fixed window"), "{said}");
+    let said = policy.warnings().brief("p.yaml");
+    assert!(said.starts_with("p.yaml:1:47: warning[fixed-window-alone]: a fixed window"), "{said}");
+    let [told] = &policy.warnings().views("p.yaml")[..] else { panic!("{said}") };
+    assert_eq!((told.code, told.at), (Some(Lint::FixedWindowAlone), Some((1, 47))));
+    assert!(told.message.starts_with("a fixed window") && told.file == "p.yaml", "{told:?}");
+}
+
+#[test]
+fn many_alike_are_told_of_once() {
+    let limit = |at: usize| format!("  - {{endpoint: /x{at}, by: 'header:X-{at}', bucket: 1/s}}\n");
+    let said = |count: usize| {
+        let limits: String = (0..count).map(limit).collect();
+        let policy = Policy::parse(&format!("limits:\n{limits}")).unwrap();
+        policy.warnings().iter().map(|it| it.help.last().unwrap().clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(said(3).len(), 3);
+    let many = said(400);
+    assert_eq!(many.len(), 3);
+    assert_eq!(many[0], "397 more are like this: lines 5, 6, 7, 8, 9, ...");
+}

@@ -1,0 +1,334 @@
+//! `TG.CHECK`, `TG.PEEK`, `TG.ACQUIRE`, `TG.RELEASE`: keys of limits that stand in the policy.
+//!
+//! A limit that counts by several things takes as many words for its key, in the order of its `by`; one for
+//! everybody takes none; one for descriptors takes their entries, with their names. Times are in milliseconds, rounded up, so that no caller comes early.
+
+use std::sync::Arc;
+
+use tollgate::policy::{Grant, Key, hint};
+use tollgate::store::{Check, Outcomes};
+use tollgate::{
+    Adjustment, Amount, Decision, Fate, KeySource, Limit, Limiter, Outcome, Owner, Policy, Quota, Rule, Span,
+    Store, advised_wait,
+};
+
+use crate::command::Command;
+use crate::frame::{Words, integer};
+use crate::metrics::CommandResult;
+use crate::pending::PendingReplies;
+use crate::reply::{self, Protocol};
+use crate::session::{Flow, NO_STORE, Session, came, cut, wrong};
+
+/// The most names that are compared with one that nobody knows.
+const MAX_COMPARED_NAMES: usize = 200;
+
+/// A key of a limit, and what came behind it.
+struct NamedKey<'l> {
+    limit: &'l Limit,
+    key: Key,
+    /// The word after the key, if there is one.
+    last: Option<&'l [u8]>,
+}
+
+impl<S: Store> Session<S> {
+    pub(crate) fn named(
+        &mut self,
+        command: Command,
+        words: Words<'_>,
+        limiter: &Arc<Limiter<S>>,
+        out: &mut Vec<u8>,
+        waiting: &mut PendingReplies,
+    ) -> Result<CommandResult, Flow> {
+        let named = match find(limiter.policy(), words, command) {
+            Ok(named) => named,
+            Err(mistake) => return Ok(wrong(waiting.end(out), mistake.as_bytes())),
+        };
+        match command {
+            Command::Check => self.check(&named, limiter, out, waiting),
+            Command::Peek => Self::peek(&named, limiter, out, waiting),
+            Command::Acquire => self.acquire(&named, limiter, out, waiting),
+            _ => Self::release(&named, limiter, out, waiting),
+        }
+    }
+
+    fn check(
+        &self,
+        named: &NamedKey<'_>,
+        limiter: &Arc<Limiter<S>>,
+        out: &mut Vec<u8>,
+        waiting: &mut PendingReplies,
+    ) -> Result<CommandResult, Flow> {
+        let name = named.limit.name();
+        if has_slots(named.limit) {
+            let said = format!("ERR limit `{name}` counts slots: use TG.ACQUIRE and TG.RELEASE");
+            return Ok(wrong(waiting.end(out), said.as_bytes()));
+        }
+        let cost = match cost_of(named) {
+            Ok(cost) => cost,
+            Err(mistake) => return Ok(wrong(waiting.end(out), mistake)),
+        };
+        self.decide(Command::Check, named, cost, limiter, out, waiting)
+    }
+
+    fn acquire(
+        &self,
+        named: &NamedKey<'_>,
+        limiter: &Arc<Limiter<S>>,
+        out: &mut Vec<u8>,
+        waiting: &mut PendingReplies,
+    ) -> Result<CommandResult, Flow> {
+        if let Some(mistake) = without_slots(named.limit) {
+            return Ok(wrong(waiting.end(out), mistake.as_bytes()));
+        }
+        self.decide(Command::Acquire, named, None, limiter, out, waiting)
+    }
+
+    /// Decides, without waiting if the store can.
+    fn decide(
+        &self,
+        command: Command,
+        named: &NamedKey<'_>,
+        cost: Option<u64>,
+        limiter: &Arc<Limiter<S>>,
+        out: &mut Vec<u8>,
+        waiting: &mut PendingReplies,
+    ) -> Result<CommandResult, Flow> {
+        let (is_slot, protocol) = (command == Command::Acquire, self.protocol);
+        let at_once = limiter.try_decide_named(named.limit, named.key.clone(), None, cost, |decision| {
+            write_decision(limiter, decision, is_slot, protocol, waiting.end(out));
+            came(decision.is_allowed())
+        });
+        at_once.ok_or_else(|| {
+            waiting.push(command, later(limiter, named, cost, is_slot, protocol));
+            Flow::On
+        })
+    }
+
+    fn release(
+        named: &NamedKey<'_>,
+        limiter: &Arc<Limiter<S>>,
+        out: &mut Vec<u8>,
+        waiting: &mut PendingReplies,
+    ) -> Result<CommandResult, Flow> {
+        if let Some(mistake) = without_slots(named.limit) {
+            return Ok(wrong(waiting.end(out), mistake.as_bytes()));
+        }
+        let token = named.last.and_then(|token| std::str::from_utf8(token).ok());
+        let owner = token.filter(|it| it.len() == 32 && it.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        let Some(owner) = owner.and_then(|token| u128::from_str_radix(token, 16).ok()) else {
+            return Ok(wrong(waiting.end(out), b"ERR the token of a slot is what TG.ACQUIRE answered last"));
+        };
+        if !waiting.is_empty() {
+            return Err(Flow::NotYet);
+        }
+        let (limiter, key) = (Arc::clone(limiter), named.key.clone());
+        let name: Box<str> = named.limit.name().into();
+        let answer = async move {
+            let mut out = Vec::new();
+            let release = Adjustment::Release { owner: Owner(owner) };
+            for rule in rules_of(limiter.policy(), &name, &key) {
+                if matches!(rule.quota, Quota::Concurrency(_))
+                    && limiter.store().adjust(rule, key.as_bytes(), release).await.is_err()
+                {
+                    let came = wrong(&mut out, NO_STORE);
+                    return (out, came);
+                }
+            }
+            reply::simple(&mut out, "OK");
+            (out, CommandResult::Ok)
+        };
+        waiting.push(Command::Release, Box::pin(answer));
+        Err(Flow::Alone)
+    }
+
+    /// What would be answered, and nothing is spent: each window is asked together with what nobody ever has,
+    /// and a batch that is refused charges nothing.
+    fn peek(
+        named: &NamedKey<'_>,
+        limiter: &Arc<Limiter<S>>,
+        out: &mut Vec<u8>,
+        waiting: &mut PendingReplies,
+    ) -> Result<CommandResult, Flow> {
+        let cost = match cost_of(named) {
+            Ok(cost) => cost.unwrap_or(1),
+            Err(mistake) => return Ok(wrong(waiting.end(out), mistake)),
+        };
+        let name: Box<str> = named.limit.name().into();
+        let (limiter, key) = (Arc::clone(limiter), named.key.clone());
+        if !waiting.is_empty() {
+            return Err(Flow::NotYet);
+        }
+        let answer = async move {
+            let mut tightest: Option<(Outcome, &Rule)> = None;
+            for rule in rules_of(limiter.policy(), &name, &key) {
+                let Some(outcome) = look(limiter.store(), rule, &key, cost).await else {
+                    let mut out = Vec::new();
+                    let came = wrong(&mut out, NO_STORE);
+                    return (out, came);
+                };
+                let order = |it: &Outcome| (it.is_admitted(), it.remaining);
+                if tightest.as_ref().is_none_or(|(other, _)| order(&outcome) < order(other)) {
+                    tightest = Some((outcome, rule));
+                }
+            }
+            let granted = limiter.policy().limit(&name).map(|it| limiter.policy().granted(it, &key, None));
+            let is_open = !matches!(granted, Some(Grant::Blocked(_)));
+            let (outcome, mut out) = (tightest.as_ref().map(|it| &it.0), Vec::with_capacity(64));
+            let wait = tightest.as_ref().and_then(|(outcome, rule)| advised_wait(rule, outcome));
+            reply::array(&mut out, 5);
+            let allowed = outcome.map_or(is_open, Outcome::is_admitted);
+            write_outcome(outcome, allowed, wait, &mut out);
+            (out, CommandResult::Ok)
+        };
+        waiting.push(Command::Peek, Box::pin(answer));
+        Err(Flow::Alone)
+    }
+}
+
+/// How one window would answer, if the store says.
+async fn look<S: Store>(store: &S, rule: &Rule, key: &Key, cost: u64) -> Option<Outcome> {
+    let (amount, never) = match rule.quota {
+        Quota::Concurrency(_) => (Amount::Slot(Owner(0)), Amount::Exactly(1)),
+        _ => (Amount::Exactly(cost), Amount::Slot(Owner(0))),
+    };
+    let asked = Check { amount, ..Check::new(rule, key.as_bytes(), cost) };
+    let batch = [asked, Check { amount: never, ..asked }];
+    let mut outcomes = Outcomes::new();
+    if store.try_decide(&batch, &mut outcomes).is_none() {
+        outcomes = store.decide(&batch).await.ok()?.outcomes;
+    }
+    outcomes.first().copied()
+}
+
+/// The answer of a store that has to be waited for.
+fn later<S: Store>(
+    limiter: &Arc<Limiter<S>>,
+    named: &NamedKey<'_>,
+    cost: Option<u64>,
+    is_slot: bool,
+    protocol: Protocol,
+) -> crate::pending::Answer {
+    let (limiter, key) = (Arc::clone(limiter), named.key.clone());
+    let name: Box<str> = named.limit.name().into();
+    Box::pin(async move {
+        let mut out = Vec::with_capacity(96);
+        // The limiter was kept, and its policy with it.
+        let Some(limit) = limiter.policy().limit(&name) else {
+            let came = wrong(&mut out, NO_STORE);
+            return (out, came);
+        };
+        let decision = limiter.decide_named(limit, key, None, cost).await;
+        write_decision(&limiter, &decision, is_slot, protocol, &mut out);
+        (out, came(decision.is_allowed()))
+    })
+}
+
+/// The rules that a limit has for a key.
+fn rules_of<'p>(policy: &'p Policy, name: &str, key: &Key) -> &'p [Rule] {
+    match policy.limit(name).map(|limit| policy.granted(limit, key, None)) {
+        Some(Grant::Rules(rules)) => rules,
+        _ => &[],
+    }
+}
+
+fn has_slots(limit: &Limit) -> bool {
+    limit.rules().iter().any(|rule| matches!(rule.quota, Quota::Concurrency(_)))
+}
+
+fn without_slots(limit: &Limit) -> Option<String> {
+    (!has_slots(limit)).then(|| format!("ERR limit `{}` counts units, not slots: use TG.CHECK", limit.name()))
+}
+
+/// The word after the key as a cost.
+fn cost_of(named: &NamedKey<'_>) -> Result<Option<u64>, &'static [u8]> {
+    let Some(word) = named.last else { return Ok(None) };
+    let cost = integer(word).and_then(|cost| u64::try_from(cost).ok());
+    cost.map(Some).ok_or(b"ERR the cost is a whole number, and not negative")
+}
+
+/// The key of a limit.
+fn find<'l>(policy: &'l Policy, words: Words<'l>, command: Command) -> Result<NamedKey<'l>, String> {
+    let name = String::from_utf8_lossy(cut(words.get(1)));
+    let limit = std::str::from_utf8(words.get(1)).ok().and_then(|name| policy.limit(name));
+    let Some(limit) = limit else {
+        let known = policy.limits().iter().map(Limit::name).take(MAX_COMPARED_NAMES);
+        return Err(format!("ERR no limit is called `{name}`; {}", hint(&name, "limits", known)));
+    };
+    let texts: Option<Vec<&str>> = words.from(2).map(|word| std::str::from_utf8(word).ok()).collect();
+    let texts = texts.unwrap_or_default();
+    let parts = limit.key_words(&texts);
+    // A cost or a token may follow; a token must.
+    let least = 2 + parts + usize::from(command == Command::Release);
+    let most = 2 + parts + usize::from(command != Command::Acquire);
+    let values = texts.get(..parts).filter(|_| (least..=most).contains(&words.len()));
+    let key = values.and_then(|values| policy.key(limit, values));
+    let last = (words.len() > 2 + parts).then(|| words.get(2 + parts));
+    match key {
+        Some(key) => Ok(NamedKey { limit, key, last }),
+        None => Err(wrong_key(limit, command)),
+    }
+}
+
+fn wrong_key(limit: &Limit, command: Command) -> String {
+    let parts: Vec<_> = match limit.by() {
+        [KeySource::Global] => Vec::new(),
+        [KeySource::Descriptor] => limit.entry_keys().iter().map(|key| format!(" {key}=VALUE")).collect(),
+        by => by.iter().map(|part| format!(" {part}")).collect(),
+    };
+    let parts = parts.concat();
+    let last = match command {
+        Command::Release => " token",
+        Command::Acquire => "",
+        _ => " [cost]",
+    };
+    let name = limit.name();
+    format!(
+        "ERR usage: {} {name}{parts}{last} (each part of the key not empty, an ip as an address)",
+        command.label()
+    )
+}
+
+/// Six values: limited or not, the numbers of the limit, and the id of the decision or the token of a slot.
+fn write_decision<S: Store>(
+    limiter: &Limiter<S>,
+    decision: &Decision<'_>,
+    is_slot: bool,
+    protocol: Protocol,
+    out: &mut Vec<u8>,
+) {
+    reply::array(out, 6);
+    let tightest = || decision.limits().min_by_key(|it| (it.outcome().is_admitted(), it.outcome().remaining));
+    let told = decision.limiting_for_retry().or_else(tightest);
+    let wait = match decision.fate() {
+        Fate::Refused => told.and_then(|it| it.advised_wait()),
+        _ => decision.advised_wait(),
+    };
+    write_outcome(told.map(|it| it.outcome()), decision.is_allowed(), wait, out);
+    match decision.owner().filter(|_| decision.is_allowed()) {
+        _ if !is_slot => reply::bulk(out, &limiter.id_of(decision).digits()),
+        Some(Owner(owner)) => reply::bulk(out, format!("{owner:032x}").as_bytes()),
+        None => reply::null(out, protocol),
+    }
+}
+
+/// Limited or not, the limit, what is left, and the times. Where nothing is counted there is no limit: -1 for
+/// what is let through, 0 for what is not.
+fn write_outcome(outcome: Option<&Outcome>, allowed: bool, wait: Option<Span>, out: &mut Vec<u8>) {
+    reply::integer(out, i64::from(!allowed));
+    match outcome {
+        Some(outcome) => {
+            reply::count(out, outcome.limit);
+            reply::count(out, outcome.remaining);
+        }
+        None => {
+            for _ in 0..2 {
+                reply::integer(out, if allowed { -1 } else { 0 });
+            }
+        }
+    }
+    match wait.filter(|_| !allowed) {
+        Some(wait) => reply::count(out, wait.as_millis_ceil()),
+        None => reply::integer(out, -1),
+    }
+    reply::count(out, outcome.map_or(0, |it| it.reset_after.as_millis_ceil()));
+}

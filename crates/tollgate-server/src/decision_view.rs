@@ -1,0 +1,162 @@
+//! A decision as the API words it.
+//!
+//! Waits are in milliseconds, rounded up: whoever comes back then is not early.
+//! Keys are shown as the policy's `privacy` lets them be.
+
+use std::borrow::Cow;
+use std::hash::RandomState;
+
+use serde::{Serialize, Serializer};
+use tollgate::policy::{Key, KeyPrivacy};
+use tollgate::{Decision, DecisionId, Fate, Limit, LimitOutcome, Mode, Outcome, Policy, Rule};
+use tollgate_http::{RetryAfter, limiting, soft_limits};
+use tollgate_telemetry::reason;
+
+use crate::access::Role;
+use crate::status::tag;
+
+/// What is told about a decision, member by member.
+#[derive(Serialize)]
+pub(crate) struct DecisionView<'d, L: Serialize> {
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
+    pub(crate) id: Option<DecisionId>,
+    pub(crate) allowed: bool,
+    /// The limit that decided: of a refusal the one to wait for longest, else the one with least left.
+    pub(crate) limit: Option<&'d str>,
+    pub(crate) retry_after_ms: Option<u64>,
+    pub(crate) degraded: bool,
+    /// The limits whose soft threshold is reached.
+    pub(crate) soft: Vec<&'d str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<Cow<'static, str>>,
+    pub(crate) limits: L,
+}
+
+/// What is told about one window of one limit.
+#[derive(Serialize)]
+pub(crate) struct LimitOutcomeView<'d> {
+    pub(crate) name: &'d str,
+    /// Which of its windows, where it has several.
+    pub(crate) window: Option<&'d str>,
+    pub(crate) key: String,
+    /// There where the key is shortened, unless not even a hash of it may be seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tag: Option<String>,
+    pub(crate) algorithm: &'static str,
+    pub(crate) allowed: bool,
+    pub(crate) mode: &'static str,
+    pub(crate) limit: u64,
+    pub(crate) remaining: u64,
+    pub(crate) retry_after_ms: Option<u64>,
+    pub(crate) reset_after_ms: u64,
+}
+
+/// No limits at all.
+pub(crate) type NoLimits<'d> = [LimitOutcomeView<'d>; 0];
+
+#[allow(clippy::ref_option, reason = "serde hands it over so")]
+fn digits<S: Serializer>(id: &Option<DecisionId>, serializer: S) -> Result<S::Ok, S::Error> {
+    let digits = id.map(DecisionId::digits);
+    digits.as_ref().and_then(|digits| std::str::from_utf8(digits).ok()).serialize(serializer)
+}
+
+pub(crate) const fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Enforce => "enforce",
+        Mode::Shadow => "shadow",
+        Mode::Off => "off",
+    }
+}
+
+/// A key or an address, of a policy that shows hashes, to somebody who may only look and
+/// named it: who could see what it becomes could find out whose hash any other is.
+pub(crate) const HIDDEN_KEY: &str = "hash:hidden";
+
+/// Whether keys that this asker named must not be shown, not even as hashes.
+pub(crate) fn hides_named(policy: &Policy, role: Role) -> bool {
+    policy.privacy() == KeyPrivacy::Hashed && role < Role::Admin
+}
+
+/// Whether keys that this asker named may be told with their tag, which is the same wherever
+/// they are shown: not where keys are hidden or cut, and they may only look.
+pub(crate) fn tags_named(policy: &Policy, role: Role) -> bool {
+    policy.privacy() == KeyPrivacy::Plain || role == Role::Admin
+}
+
+/// What words need besides the decision.
+#[derive(Clone, Copy)]
+pub(crate) struct ViewContext<'a> {
+    pub(crate) policy: &'a Policy,
+    pub(crate) secret: &'a RandomState,
+}
+
+impl ViewContext<'_> {
+    /// Writes a decision as JSON. Writing to memory does not fail.
+    pub(crate) fn write(self, decision: &Decision<'_>, id: DecisionId, out: &mut Vec<u8>) {
+        let refusing = match decision.fate() {
+            Fate::Blocked(block) => Some(block.limit.name()),
+            Fate::Uncountable => decision.uncountable().next().map(Limit::name),
+            _ => None,
+        };
+        let told = DecisionView {
+            id: Some(id),
+            allowed: decision.is_allowed(),
+            limit: limiting(decision).map(|it| it.limit().name()).or(refusing),
+            retry_after_ms: RetryAfter::of(decision, 0, 0).map(RetryAfter::millis),
+            degraded: decision.is_degraded(),
+            soft: soft_limits(decision).collect(),
+            reason: reason(decision),
+            limits: Limits(self, decision),
+        };
+        let _never = serde_json::to_writer(out, &told);
+    }
+
+    fn counted<'d>(self, it: &LimitOutcome<'d>) -> LimitOutcomeView<'d> {
+        let outcome = it.outcome();
+        let told = self.standing(it.limit(), it.rule(), it.key(), outcome);
+        let wait = RetryAfter::of_limit(it).map(RetryAfter::millis);
+        LimitOutcomeView { allowed: outcome.is_admitted(), retry_after_ms: wait, ..told }
+    }
+
+    /// How a key stands, asked for nothing.
+    pub(crate) fn standing<'d>(
+        self,
+        limit: &'d Limit,
+        rule: &'d Rule,
+        key: &Key,
+        outcome: &Outcome,
+    ) -> LimitOutcomeView<'d> {
+        let shown = self.policy.show_key(limit, key, self.secret);
+        let is_shortened = shown.contains('…');
+        LimitOutcomeView {
+            name: limit.name(),
+            window: window(limit, rule),
+            tag: is_shortened.then(|| tag(self.policy.key_tag(limit, key, self.secret))),
+            key: shown,
+            algorithm: rule.quota.algorithm(),
+            allowed: outcome.remaining > 0,
+            mode: mode(limit.mode()),
+            limit: outcome.limit,
+            remaining: outcome.remaining,
+            retry_after_ms: None,
+            reset_after_ms: outcome.reset_after.as_millis_ceil(),
+        }
+    }
+}
+
+/// A rule is called by its limit, with the window behind it where there are several.
+fn window<'d>(limit: &Limit, rule: &'d Rule) -> Option<&'d str> {
+    rule.name.strip_prefix(limit.name())?.strip_prefix('/')
+}
+
+/// The limits of a decision, worded while they are written.
+struct Limits<'a, 'd, 'l>(ViewContext<'a>, &'d Decision<'l>);
+
+impl Serialize for Limits<'_, '_, '_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.1.limits().map(|it| self.0.counted(&it)))
+    }
+}
+
+/// Why waiting does not help.
+pub(crate) const NEVER_REASON: &str = "it costs more than this limit ever holds: waiting does not help";

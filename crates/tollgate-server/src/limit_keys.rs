@@ -1,0 +1,267 @@
+//! `POST /v1/limits/{name}/…`: one key of one limit, both given by name.
+//!
+//! For services that know what they count, and for operators who look at a key
+//! or help it out. All windows of the limit answer. Looking and helping work in
+//! every mode of the limit; a check obeys it, as a request does.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use tollgate::policy::{Grant, Key, nearest};
+use tollgate::store::Check;
+use tollgate::{
+    Adjustment, KeySource, Limit, Limiter, Mode, Outcome, Policy, Quota, Rule, Store, StoreError,
+};
+use tollgate_telemetry::blocked;
+
+use crate::access::Role;
+use crate::api::Inner;
+use crate::body::{quoted, read};
+use crate::decision_view::{
+    DecisionView, HIDDEN_KEY, NEVER_REASON, NoLimits, ViewContext, hides_named, tags_named,
+};
+use crate::json::{Parts, Text, Units};
+use crate::problem::Problem;
+use crate::query::unescaped;
+use crate::reply::{Reply, json, json_of};
+use crate::route::Operation;
+
+const FIELDS: &[&str] = &["key", "cost", "plan"];
+/// Forgetting has no amount.
+const RESET_FIELDS: &[&str] = &["key", "plan"];
+/// The most names that are compared with one that nobody knows.
+const MAX_COMPARED_NAMES: usize = 200;
+/// The most names that a problem lists.
+const MAX_LISTED_NAMES: usize = 10;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeyRequest<'b> {
+    #[serde(borrow)]
+    key: Option<Parts<'b>>,
+    cost: Option<Units>,
+    #[serde(borrow)]
+    plan: Option<Text<'b>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ResetRequest<'b> {
+    #[serde(borrow)]
+    key: Option<Parts<'b>>,
+    #[serde(borrow)]
+    plan: Option<Text<'b>>,
+}
+
+/// One key of one limit.
+struct NamedKey<'l> {
+    limit: &'l Limit,
+    key: Key,
+    plan: Option<&'l str>,
+    cost: Option<u64>,
+    /// Whether whoever named the key may not see what it becomes.
+    is_hidden: bool,
+    /// Whether they may see its tag.
+    is_tagged: bool,
+}
+
+impl<S: Store> Inner<S> {
+    pub(crate) async fn named(
+        &self,
+        name: &str,
+        operation: Operation,
+        body: &[u8],
+        role: Role,
+    ) -> Result<Reply, Problem> {
+        let asked: KeyRequest<'_> = if operation == Operation::Reset {
+            let ResetRequest { key, plan } = read(body, RESET_FIELDS)?;
+            KeyRequest { key, plan, cost: None }
+        } else {
+            read(body, FIELDS)?
+        };
+        // Clients may escape whatever they like in a path.
+        let name = &*unescaped(name);
+        let limiter = self.limiter.load();
+        let policy = limiter.policy();
+        let limit = policy.limit(name).ok_or_else(|| unknown(name, policy))?;
+        let values = asked.key.as_ref().map(Parts::as_strs).unwrap_or_default();
+        let named = NamedKey {
+            limit,
+            key: key(policy, limit, &values).ok_or_else(|| wrong_key(limit))?,
+            plan: asked.plan.as_ref().map(Text::as_str).filter(|plan| !plan.is_empty()),
+            cost: asked.cost.map(Units::count).transpose()?,
+            is_hidden: hides_named(policy, role),
+            is_tagged: tags_named(policy, role),
+        };
+        if operation == Operation::Check {
+            return Ok(self.check_named(&limiter, named).await);
+        }
+        let rules = match policy.granted(limit, &named.key, named.plan) {
+            Grant::Rules(rules) => rules,
+            Grant::Unlimited => return Ok(uncounted(true, None, UNLIMITED.into())),
+            Grant::Blocked(reason) => {
+                return Ok(uncounted(false, Some(name), blocked(limit, reason).into()));
+            }
+        };
+        if matches!(operation, Operation::Grant | Operation::Refund)
+            && rules.iter().all(|rule| matches!(rule.quota, Quota::Concurrency(_)))
+        {
+            return Err(Problem::conflict(format!(
+                "limit `{name}` counts slots, which are held and not spent: \
+                 give one back with `/v1/release`, or all with `/v1/limits/{name}/reset`"
+            )));
+        }
+        let outcomes = adjusted(&limiter, &named, rules, operation).await;
+        if operation != Operation::Peek
+            && let Some(watcher) = self.watcher.get()
+        {
+            // Even if the store gave no answer: it may have done it, and a key that has
+            // nothing left is soon noticed again.
+            watcher.forget_key(limit, &named.key);
+        }
+        let outcomes = outcomes.map_err(|error| Problem::outage_of_key(&error))?;
+        Ok(self.told_standing(policy, &named, operation, rules, &outcomes))
+    }
+
+    async fn check_named(&self, limiter: &Limiter<S>, named: NamedKey<'_>) -> Reply {
+        let mut out = Vec::with_capacity(512);
+        let decision = limiter.decide_named(named.limit, named.key, named.plan, named.cost).await;
+        self.write_decision(limiter, &decision, &mut out);
+        json(out)
+    }
+
+    /// How the key stands now, window by window.
+    fn told_standing(
+        &self,
+        policy: &Policy,
+        named: &NamedKey<'_>,
+        operation: Operation,
+        rules: &[Rule],
+        outcomes: &[Outcome],
+    ) -> Reply {
+        let teller = ViewContext { policy, secret: self.secret() };
+        // What is given back says how much, and not what would be wanted next.
+        let wanted = if operation == Operation::Peek { named.cost.unwrap_or(1) } else { 1 };
+        let limits: Vec<_> = rules
+            .iter()
+            .zip(outcomes)
+            .map(|(rule, outcome)| {
+                let wanted = if matches!(rule.quota, Quota::Concurrency(_)) { 1 } else { wanted };
+                let mut told = teller.standing(named.limit, rule, &named.key, outcome);
+                told.allowed = outcome.remaining >= wanted;
+                if named.is_hidden {
+                    HIDDEN_KEY.clone_into(&mut told.key);
+                }
+                told.tag = told.tag.filter(|_| named.is_tagged);
+                (told, outcome.limit < wanted)
+            })
+            .collect();
+        let tightest = limits.iter().map(|(told, _)| told).min_by_key(|told| (told.allowed, told.remaining));
+        let told = DecisionView {
+            id: None,
+            allowed: named.limit.mode() != Mode::Enforce || limits.iter().all(|(told, _)| told.allowed),
+            limit: tightest.map(|told| told.name),
+            retry_after_ms: None,
+            degraded: false,
+            soft: Vec::new(),
+            reason: limits.iter().any(|(_, never)| *never).then_some(NEVER_REASON.into()),
+            limits: limits.iter().map(|(told, _)| told).collect::<Vec<_>>(),
+        };
+        json_of(&told)
+    }
+}
+
+/// Does it, and says how each window stands then.
+async fn adjusted<S: Store>(
+    limiter: &Limiter<S>,
+    named: &NamedKey<'_>,
+    rules: &[Rule],
+    operation: Operation,
+) -> Result<Vec<Outcome>, StoreError> {
+    let (store, key) = (limiter.store(), named.key.as_bytes());
+    let units = named.cost.unwrap_or(1);
+    let adjustment = match operation {
+        Operation::Check | Operation::Peek => {
+            let checks: Vec<_> = rules.iter().map(|rule| Check::new(rule, key, 0)).collect();
+            return Ok(store.decide(&checks).await?.outcomes.to_vec());
+        }
+        // When a charge was made nobody said, so a refund cannot be of a certain one: like
+        // a grant, it gives back the newest that still count.
+        Operation::Grant | Operation::Refund => Adjustment::Grant { units },
+        Operation::Reset => Adjustment::Reset,
+    };
+    let mut outcomes = Vec::with_capacity(rules.len());
+    for rule in rules {
+        outcomes.push(store.adjust(rule, key, adjustment).await?);
+    }
+    Ok(outcomes)
+}
+
+const UNLIMITED: &str = "unlimited: this limit does not count this key";
+
+fn uncounted(allowed: bool, limit: Option<&str>, reason: Cow<'static, str>) -> Reply {
+    let told = DecisionView {
+        id: None,
+        allowed,
+        limit,
+        retry_after_ms: None,
+        degraded: false,
+        soft: Vec::new(),
+        reason: Some(reason),
+        limits: NoLimits::default(),
+    };
+    json_of(&told)
+}
+
+pub(crate) fn unknown(name: &str, policy: &Policy) -> Problem {
+    let names = || policy.limits().iter().map(Limit::name);
+    let meant = match nearest(name, names().take(MAX_COMPARED_NAMES)) {
+        Some(meant) => format!("did you mean `{meant}`? "),
+        None => String::new(),
+    };
+    let listed: Vec<_> = names().take(MAX_LISTED_NAMES).map(|name| format!("`{name}`")).collect();
+    let listed = match listed.len() {
+        0 => "the policy has no limits".to_owned(),
+        MAX_LISTED_NAMES => format!("among others there are {}", listed.join(", ")),
+        _ => format!("there are {}", listed.join(", ")),
+    };
+    Problem::not_found(format!("no limit is called `{}`; {meant}{listed}", quoted(name)))
+}
+
+/// The key, if a request can have it.
+fn key(policy: &Policy, limit: &Limit, values: &[&str]) -> Option<Key> {
+    // Any word would do as the key of everybody, and would look as if it were counted.
+    if limit.by() == [KeySource::Global] && !values.is_empty() {
+        return None;
+    }
+    policy.key(limit, values)
+}
+
+/// A key that no request can have is not there to be looked at.
+fn wrong_key(limit: &Limit) -> Problem {
+    let name = limit.name();
+    let parts: Vec<_> = limit.by().iter().map(ToString::to_string).collect();
+    Problem::not_found(match parts.as_slice() {
+        [only] if only == "global" => format!("limit `{name}` has one key for everybody: leave out `key`"),
+        [only] if only == "ip" => {
+            format!("limit `{name}` counts by ip: `key` must be an address such as \"203.0.113.9\"")
+        }
+        [only] if only == "descriptor" => match limit.descriptor() {
+            Some(pattern) => format!(
+                "limit `{name}` counts by the entries {pattern}: `key` must be a list with a value for each of \
+                 them, in this order"
+            ),
+            None => format!(
+                "limit `{name}` counts by the entries of a descriptor: `key` must be a list of them, such as \
+                 [\"plan=gold\", \"user=ann\"]"
+            ),
+        },
+        [only] => format!("limit `{name}` counts by {only}: `key` must be a string that is not empty"),
+        several => format!(
+            "limit `{name}` counts by {}: `key` must be a list of {} strings in this order, none empty, \
+             an ip as an address",
+            several.join(", "),
+            several.len()
+        ),
+    })
+}

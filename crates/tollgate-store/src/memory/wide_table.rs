@@ -1,0 +1,425 @@
+//! The table of states that do not fit a word: logs, sliding windows, leases, and
+//! rates with an unusually fine grain.
+//!
+//! Keys fall into sets; a set is a short list behind a lock, held for one step.
+//! Bounded like the table of words, and as strict when full: the key is evicted that
+//! has the least share of its quota spent for the shortest time. What it had spent
+//! raises the set's floor, from which every key starts that is not in the set.
+//! Leases are never evicted: where they fill a set, a newcomer waits.
+
+use std::sync::OnceLock;
+
+use tollgate_core::{
+    Adjustment, Amount, FixedWindowState, Outcome, Quota, RuleId, Span, State, Timestamp, Verdict,
+};
+
+use super::action::Action;
+use super::floor::{Floor, Floors, Start};
+use super::prior_usage::PriorUsage;
+use super::sync::{AtomicU64, Mutex, Ordering, lock};
+
+/// Most keys a set may hold. With half of that on average, one key in some
+/// three hundred finds its set full while the table as a whole is not.
+const WAYS: usize = 16;
+
+/// Sets for more keys than this are not made.
+const MAX_KEYS: usize = 1 << 28;
+
+/// A whole quota, as shares of it are counted. Sixteen of them fit.
+const WHOLE_SHARE: u64 = 1 << 12;
+
+/// So many places a set gets at a time. Sets are short and there are many: doubling would
+/// leave a third of all places empty.
+const GROWTH_ENTRIES: usize = 2;
+
+/// States by hash.
+pub(super) struct WideTable {
+    /// Made when the first key comes: a store without such rules pays nothing.
+    sets: OnceLock<Box<[Set]>>,
+    count: usize,
+    evictions: AtomicU64,
+}
+
+/// An instant of the clock that never steps, and how far the wall clock is ahead of the
+/// states in question: not at all, unless those follow it.
+#[derive(Clone, Copy)]
+pub(super) struct Instant {
+    pub(super) now: Timestamp,
+    pub(super) ahead: i64,
+}
+
+impl Instant {
+    /// The time that the states are in.
+    fn time(self) -> Timestamp {
+        self.now.shifted(self.ahead)
+    }
+}
+
+type Set = Mutex<Members>;
+
+/// The keys of one set.
+#[derive(Default)]
+struct Members {
+    entries: Vec<Entry>,
+    floors: Floors,
+}
+
+/// A key under a rule.
+#[derive(Clone, Copy)]
+pub(super) struct WideKey {
+    /// Both hashes of the key: the key itself is not kept.
+    pub(super) hashes: [u64; 2],
+    pub(super) rule: RuleId,
+}
+
+struct Entry {
+    hashes: [u64; 2],
+    state: State,
+    forgettable: Timestamp,
+    /// Units spent when last written: never less than later, while nobody spends.
+    units: u32,
+    /// The same as a share of the quota, in `WHOLE_SHARE`ths, rounded up.
+    share: u16,
+    /// Whose floor it raises when it is evicted.
+    kind: u16,
+}
+
+impl WideTable {
+    pub(super) fn new(keys: usize) -> Self {
+        Self {
+            sets: OnceLock::new(),
+            count: keys.min(MAX_KEYS).div_ceil(WAYS / 2).max(1),
+            evictions: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn evictions(&self) -> u64 {
+        self.evictions.load(Ordering::Relaxed)
+    }
+
+    /// How many keys are kept that count at `now`. Walks the table.
+    pub(super) fn live(&self, now: Timestamp) -> usize {
+        let live = |set: &Set| lock(set).entries.iter().filter(|it| it.forgettable > now).count();
+        self.made().iter().map(live).sum()
+    }
+
+    /// What the table occupies, with what its states hold on the side.
+    pub(super) fn bytes(&self) -> usize {
+        let held = self.made().iter().map(|set| {
+            let set = lock(set);
+            let aside: usize = set.entries.iter().map(|entry| entry.state.heap_bytes()).sum();
+            set.entries.capacity() * size_of::<Entry>() + aside + set.floors.heap_bytes()
+        });
+        size_of_val(self.made()) + held.sum::<usize>()
+    }
+
+    fn made(&self) -> &[Set] {
+        self.sets.get().map_or(&[], |sets| sets)
+    }
+
+    fn set(&self, key: WideKey) -> &Set {
+        let sets = self.sets.get_or_init(|| (0..self.count).map(|_| Set::default()).collect());
+        &sets[((u128::from(key.hashes[0]) * sets.len() as u128) >> 64) as usize]
+    }
+
+    /// A key's state, as the clock that never steps would have it; if the key may have been
+    /// evicted, the floor.
+    pub(super) fn read_steady(&self, key: WideKey, quota: &Quota, at: Instant) -> Option<State> {
+        let set = lock(self.set(key));
+        let state = match set.position(key) {
+            Some(index) => set.entries[index].state.clone(),
+            None => match set.floors.start(kind(key.rule), at.now) {
+                Start::Fresh => return None,
+                start => state_at(start, quota, at),
+            },
+        };
+        Some(shifted(state, at.ahead.saturating_neg()))
+    }
+
+    /// Returns a key's state only if the table holds it, in the time of the clock that never steps.
+    pub(super) fn read_stored(&self, key: WideKey, at: Instant) -> Option<State> {
+        let set = lock(self.set(key));
+        let index = set.position(key)?;
+        Some(shifted(set.entries[index].state.clone(), at.ahead.saturating_neg()))
+    }
+
+    /// Changes a key's state if it still counts; the state of an evicted key starts from its
+    /// floor. Returns when it will not count.
+    pub(super) fn amend(
+        &self,
+        key: WideKey,
+        quota: &Quota,
+        adjustment: Adjustment,
+        at: Instant,
+    ) -> Option<Timestamp> {
+        let mut set = lock(self.set(key));
+        let Some(index) = set.position(key) else {
+            return self.amend_evicted(&mut set, key, quota, adjustment, at);
+        };
+        let entry = &mut set.entries[index];
+        if entry.forgettable <= at.now {
+            return None;
+        }
+        quota.adjust(&mut entry.state, adjustment, at.time());
+        entry.note(quota, at);
+        Some(entry.forgettable)
+    }
+
+    /// The same for a key that is not in its set. `None` if the set has no floor for the key, or
+    /// no place.
+    fn amend_evicted(
+        &self,
+        set: &mut Members,
+        key: WideKey,
+        quota: &Quota,
+        adjustment: Adjustment,
+        at: Instant,
+    ) -> Option<Timestamp> {
+        if set.floors.start(kind(key.rule), at.now) == Start::Fresh {
+            return None;
+        }
+        let place = set.place(at.now);
+        let mut state = state_at(set.start(key.rule, place, at.now), quota, at);
+        quota.adjust(&mut state, adjustment, at.time());
+        let entry = Entry::new(key, state, quota, at);
+        let ends = entry.forgettable;
+        self.file(set, place, entry, at.now).ok().map(|()| ends)
+    }
+
+    /// Does `action` to a key's state, atomically.
+    pub(super) fn run<P: PriorUsage>(
+        &self,
+        key: WideKey,
+        quota: &Quota,
+        act: Action,
+        at: Instant,
+        past: &P,
+    ) -> Outcome {
+        if P::EXISTS
+            && let Some(outcome) = self.carry(key, quota, act, at, past)
+        {
+            return outcome;
+        }
+        let (bound, now, time) = (past.bound(), at.now, at.time());
+        let mut set = lock(self.set(key));
+        if let Some(index) = set.position(key) {
+            let entry = &mut set.entries[index];
+            if let Some(bound) = bound.filter(|it| quota.expires_at(it) < entry.forgettable) {
+                entry.state = bound;
+            }
+            let verdict = act.on_any(quota, &mut entry.state, time);
+            if !matches!(act, Action::Peek(_)) {
+                entry.note(quota, at);
+            }
+            return quota.describe(&entry.state, verdict, time);
+        }
+        let place = set.place(now);
+        let start = match place {
+            Placement::Full(wait) if act.can_insert() => return full(quota, wait, time),
+            _ => state_at(set.start(key.rule, place, now), quota, at),
+        };
+        let mut state = start.clone();
+        let verdict = act.on_any(quota, &mut state, time);
+        let outcome = quota.describe(&state, verdict, time);
+        if state == start {
+            return outcome;
+        }
+        let entry = Entry::new(key, state, quota, at);
+        // A key that was reset needs no room, unless there is some: it would evict another.
+        if entry.forgettable <= now && matches!(place, Placement::Of(_) | Placement::Full(_)) {
+            return outcome;
+        }
+        match self.file(&mut set, place, entry, now) {
+            Ok(()) => outcome,
+            Err(wait) => full(quota, wait, time),
+        }
+    }
+
+    /// The same for a key that has spent under a rule which the present one has
+    /// replaced, and not yet under this one: it starts from that, and that is kept also
+    /// if the request is refused or only looks. `None`: there is nothing to carry over.
+    #[cold]
+    fn carry(
+        &self,
+        key: WideKey,
+        quota: &Quota,
+        act: Action,
+        at: Instant,
+        past: &impl PriorUsage,
+    ) -> Option<Outcome> {
+        let (now, time) = (at.now, at.time());
+        if lock(self.set(key)).counts(key, now) {
+            return None;
+        }
+        // Read before the set is locked: the past may lie in the same set.
+        let carried = match (quota, past.state()?) {
+            (Quota::FixedWindow(window), State::FixedWindow(state)) => {
+                State::FixedWindow(window.realigned(state, now, time))
+            }
+            (_, other) => other,
+        };
+        let mut set = lock(self.set(key));
+        if set.counts(key, now) {
+            return None;
+        }
+        let found = set.position(key);
+        let start = set.above_floor(key, carried, quota, at);
+        let mut state = start.clone();
+        let verdict = act.on_any(quota, &mut state, time);
+        let outcome = quota.describe(&state, verdict, time);
+        // A closed floor says nothing of this key: its usage is carried over when that has ended.
+        let is_closed = set.floors.start(kind(key.rule), now) == Start::Closed;
+        if is_closed && !matches!(act, Action::Adjust(_)) {
+            return Some(outcome);
+        }
+        let has_changed = state != start;
+        let entry = Entry::new(key, state, quota, at);
+        // One that says nothing needs no room.
+        if entry.forgettable > now {
+            let place = found.map_or_else(|| set.place(now), Placement::Forgotten);
+            if let Err(wait) = self.file(&mut set, place, entry, now) {
+                // It is not marked as carried over.
+                return Some(if has_changed { full(quota, wait, time) } else { outcome });
+            }
+        }
+        drop(set);
+        past.carried();
+        Some(outcome)
+    }
+
+    /// Puts a newcomer into its place; how long to wait if it has none.
+    fn file(&self, set: &mut Members, place: Placement, entry: Entry, now: Timestamp) -> Result<(), Span> {
+        match place {
+            Placement::New => {
+                if set.entries.len() == set.entries.capacity() {
+                    set.entries.reserve_exact(GROWTH_ENTRIES);
+                }
+                set.entries.push(entry);
+            }
+            Placement::Forgotten(index) => set.entries[index] = entry,
+            Placement::Of(index) => {
+                let evicted = std::mem::replace(&mut set.entries[index], entry);
+                set.floors.raise(evicted.floor(), now);
+                self.evictions.fetch_add(1, Ordering::Relaxed);
+            }
+            Placement::Full(wait) => return Err(wait),
+        }
+        Ok(())
+    }
+}
+
+impl Members {
+    fn position(&self, key: WideKey) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.hashes == key.hashes)
+    }
+
+    /// Whether the key has a state that still counts.
+    fn counts(&self, key: WideKey, now: Timestamp) -> bool {
+        self.position(key).is_some_and(|index| self.entries[index].forgettable > now)
+    }
+
+    fn place(&self, now: Timestamp) -> Placement {
+        if let Some(index) = self.entries.iter().position(|entry| entry.forgettable <= now) {
+            return Placement::Forgotten(index);
+        }
+        if self.entries.len() < WAYS {
+            return Placement::New;
+        }
+        let all = self.entries.iter().enumerate();
+        let movable = all.filter(|(_, entry)| !matches!(entry.state, State::Concurrency(_)));
+        if let Some((index, _)) = movable.min_by_key(|(_, entry)| entry.worth(now)) {
+            return Placement::Of(index);
+        }
+        let waits = self.entries.iter().map(|entry| entry.forgettable.since(now));
+        Placement::Full(waits.min().unwrap_or(Span::ZERO))
+    }
+
+    /// Where a key starts that is not in the set: at the floor, and not below the key of the
+    /// same rule whose place it takes. Otherwise each newcomer would get one unit more than
+    /// the floor that the one before it has raised.
+    fn start(&self, rule: RuleId, place: Placement, now: Timestamp) -> Start {
+        let kind = kind(rule);
+        let start = self.floors.start(kind, now);
+        match place {
+            Placement::Of(index) if self.entries[index].kind == kind => {
+                start.above(self.entries[index].floor(), now)
+            }
+            _ => start,
+        }
+    }
+
+    /// What a key that is not in the set has spent before, if it is above the floor; else
+    /// both, as one.
+    fn above_floor(&self, key: WideKey, carried: State, quota: &Quota, at: Instant) -> State {
+        match self.floors.start(kind(key.rule), at.now) {
+            Start::Fresh => carried,
+            floor => {
+                let entry = Entry::new(key, carried, quota, at);
+                state_at(floor.above(entry.floor(), at.now), quota, at)
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn new(key: WideKey, state: State, quota: &Quota, at: Instant) -> Self {
+        let kind = kind(key.rule);
+        let mut entry = Self { hashes: key.hashes, state, forgettable: at.now, units: 0, share: 0, kind };
+        entry.note(quota, at);
+        entry
+    }
+
+    fn note(&mut self, quota: &Quota, at: Instant) {
+        self.forgettable = quota.expires_at(&self.state).shifted(at.ahead.saturating_neg());
+        let used = quota.used(&self.state, at.time());
+        self.units = u32::try_from(used).unwrap_or(u32::MAX);
+        let share = used.saturating_mul(WHOLE_SHARE).div_ceil(quota.capacity().max(1));
+        self.share = u16::try_from(share).unwrap_or(u16::MAX);
+    }
+
+    /// The bound that stands for it after it is evicted.
+    fn floor(&self) -> Floor {
+        Floor::new(self.kind, self.units.into(), self.forgettable)
+    }
+
+    /// How much stricter evicting it makes the set: its share, times how long that counts.
+    fn worth(&self, now: Timestamp) -> u64 {
+        u64::from(self.share).saturating_mul(self.forgettable.since(now).as_micros())
+    }
+}
+
+/// Keys of one rule have one kind.
+const fn kind(rule: RuleId) -> u16 {
+    rule.0 as u16
+}
+
+/// The state of a key that starts here. Floors are in steady time.
+fn state_at(start: Start, quota: &Quota, at: Instant) -> State {
+    let (units, until) = start.spent(quota.capacity(), quota.period(), at.now);
+    quota.spent_until(units, until.shifted(at.ahead), at.time())
+}
+
+/// Where a newcomer goes.
+#[derive(Clone, Copy)]
+enum Placement {
+    New,
+    Forgotten(usize),
+    /// Instead of a live key.
+    Of(usize),
+    /// Nowhere, for this long.
+    Full(Span),
+}
+
+/// A state of a window that follows the wall clock, on a clock that is so far ahead.
+fn shifted(state: State, by: i64) -> State {
+    match state {
+        State::FixedWindow(it) => State::FixedWindow(FixedWindowState { end: it.end.shifted(by), ..it }),
+        other => other,
+    }
+}
+
+/// What a newcomer hears when leases fill its set.
+fn full(quota: &Quota, wait: Span, now: Timestamp) -> Outcome {
+    let fresh = quota.step(&mut quota.fresh(), Amount::Exactly(0), now);
+    Outcome { verdict: Verdict::Refused { retry_after: wait }, remaining: 0, ..fresh }
+}

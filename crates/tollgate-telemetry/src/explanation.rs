@@ -1,0 +1,233 @@
+//! The arithmetic of a limit, in words.
+//!
+//! Whoever was refused can check the sum: what the limit promises, what was left, what was
+//! asked for, how much was missing, when that comes back. Every number comes from the
+//! answer that was given, so words and decision cannot disagree (`tests/explanation` reads the
+//! numbers back out and holds them to it).
+//!
+//! What is told is how the key stood *before* the request. A refusal changes nothing, but
+//! where a limit counts refusals: then it is what was left after, the words say so, and
+//! nothing is said of how much was short before.
+//!
+//! A tally counts beyond its limit, refusals in full: who only looks is refused by it too, and is
+//! told that more is counted than there may be.
+//!
+//! Whether a window is overdrawn, and by how much, no answer says: where nothing is left of
+//! one, what is short is told as "at least".
+//!
+//! Not here: what a limit promises (`promise`), the sentence that says it all (`summary`),
+//! rounding (`numbers`).
+
+mod numbers;
+mod promise;
+mod summary;
+
+use tollgate::{Bucket, Mode, Quota, SlidingWindow, Span, Timestamp, Verdict, Window};
+
+use self::numbers::{Tokens, clock, exactly, local, moment, past_time, per, span, stretch};
+pub(crate) use self::promise::promise;
+use self::promise::{definition, promised};
+pub(crate) use self::summary::summary;
+use crate::record::LimitRecord;
+
+/// How the answer comes about.
+pub(crate) fn arithmetic(limit: &LimitRecord, at: Timestamp) -> Vec<String> {
+    let mut lines = vec![promised(limit, definition), standing(limit, at), amount(limit)];
+    lines.extend(waiting(limit, at));
+    match &limit.quota {
+        Quota::SlidingWindow(window) => lines.push(border(window, at)),
+        Quota::SlidingParts(window) => {
+            let border = at.before(window.rate().period);
+            lines.push(format!("what came by {} no longer counts", past_time(border, at)));
+        }
+        _ => {}
+    }
+    if limit.degraded {
+        lines.push("counted on this node alone, by its share, since the store gives no answer".to_owned());
+    }
+    if limit.is_candidate {
+        lines.push("a candidate: tried beside the limit in force, it refuses nobody".to_owned());
+    } else if limit.mode == Mode::Shadow {
+        lines.push("in shadow mode: it counts, and refuses nobody".to_owned());
+    }
+    lines
+}
+
+const fn tokens(one: bool) -> &'static str {
+    if one { "token" } else { "tokens" }
+}
+
+/// What a bucket held, with as many places as this request needs.
+fn held(limit: &LimitRecord, bucket: &Bucket) -> Tokens {
+    let tokens = Tokens::of(bucket, &limit.outcome, limit.outcome.units());
+    match limit.outcome.retry_after() {
+        Some(wait) => tokens.against(limit.cost, bucket, wait),
+        None => tokens,
+    }
+}
+
+/// What was left before the request. Overdrawn or not, no whole unit is below none.
+fn left(limit: &LimitRecord) -> u64 {
+    limit.outcome.remaining.saturating_add(limit.outcome.units()).min(limit.outcome.limit)
+}
+
+/// Whether it is known that nothing was left to be charged: a refusal overdraws nobody.
+fn is_overdrawn(limit: &LimitRecord) -> bool {
+    matches!(&limit.quota, Quota::Bucket(bucket) if held(limit, bucket).is_overdrawn())
+}
+
+/// Whether the request was charged although it was refused. Slots never are.
+fn is_charged(limit: &LimitRecord) -> bool {
+    limit.count_denied
+        && limit.cost > 0
+        && limit.outcome.units() == 0
+        && !matches!(limit.quota, Quota::Concurrency(_))
+}
+
+/// Whether refusals count in full, beyond the limit.
+fn is_tally(limit: &LimitRecord) -> bool {
+    matches!(&limit.quota, Quota::FixedWindow(window) if window.is_tally())
+}
+
+/// How the key stood.
+fn standing(limit: &LimitRecord, at: Timestamp) -> String {
+    let time = clock(at);
+    let stood = match &limit.quota {
+        Quota::Bucket(bucket) => {
+            let held = held(limit, bucket);
+            let overdrawn = if held.is_overdrawn() { "overdrawn by " } else { "" };
+            format!("{overdrawn}{} {} at {time}", held.shown(), tokens(held.is_one()))
+        }
+        Quota::Concurrency(_) => format!("{} of {} free at {time}", left(limit), limit.outcome.limit),
+        _ => format!("{} of {} left at {time}", left(limit), limit.outcome.limit),
+    };
+    match (is_charged(limit), is_overdrawn(limit)) {
+        (false, _) => stood,
+        (true, true) => format!("{stood}, before and after this refusal"),
+        (true, false) if is_tally(limit) => {
+            format!("{stood}, after this refusal, which is counted in full")
+        }
+        (true, false) => {
+            format!("{stood}, after this refusal, which is charged too as far as something was left")
+        }
+    }
+}
+
+/// What was asked for, and whether it was there.
+fn amount(limit: &LimitRecord) -> String {
+    let (cost, outcome) = (limit.cost, &limit.outcome);
+    if let Quota::Concurrency(_) = limit.quota {
+        return match outcome.verdict {
+            Verdict::Admitted { units: 0, .. } => "looked at: nothing is held".to_owned(),
+            Verdict::Admitted { .. } => format!("1 asked for: {} free after it", outcome.remaining),
+            Verdict::Refused { .. } => "1 asked for: 1 short".to_owned(),
+            Verdict::Never => format!("{cost} asked for: slots are taken one by one"),
+        };
+    }
+    match outcome.verdict {
+        Verdict::Admitted { units: 0, .. } if cost == 0 => "0 asked for: only looked at".to_owned(),
+        Verdict::Admitted { units: 0, .. } if is_charged(limit) => {
+            format!("{cost} asked for: there was room, and another limit refused")
+        }
+        Verdict::Admitted { units: 0, .. } => {
+            format!("{cost} asked for: there is room, and nothing was taken")
+        }
+        Verdict::Admitted { units, .. } => {
+            let after = match &limit.quota {
+                Quota::Bucket(bucket) => held(limit, bucket).without(units),
+                _ => outcome.remaining.to_string(),
+            };
+            format!("{cost} asked for: {after} left after it")
+        }
+        Verdict::Refused { .. } if cost == 0 => {
+            format!("0 asked for: more than {} counted already", outcome.limit)
+        }
+        Verdict::Refused { .. } if is_charged(limit) && is_overdrawn(limit) => {
+            format!("{cost} asked for: refused; overdrawn as it is, it was charged nothing more")
+        }
+        Verdict::Refused { .. } if is_charged(limit) => {
+            format!("{cost} asked for: refused, and charged all the same")
+        }
+        Verdict::Refused { .. } => {
+            let short = match (&limit.quota, left(limit)) {
+                (Quota::Bucket(bucket), _) => held(limit, bucket).missing(cost),
+                (_, 0) => format!("at least {cost}"),
+                (_, left) => cost.saturating_sub(left).to_string(),
+            };
+            format!("{cost} asked for: {short} short")
+        }
+        Verdict::Never => format!("{cost} asked for: more than the {} it ever holds", outcome.limit),
+    }
+}
+
+/// When what is missing comes back; of what passed, when all has.
+fn waiting(limit: &LimitRecord, at: Timestamp) -> Option<String> {
+    let outcome = &limit.outcome;
+    match outcome.verdict {
+        Verdict::Refused { retry_after } => Some(coming_back(&limit.quota, retry_after, at)),
+        Verdict::Never => Some("waiting does not help".to_owned()),
+        Verdict::Admitted { .. } if outcome.reset_after.is_zero() => None,
+        Verdict::Admitted { .. } => {
+            let wait = span(outcome.reset_after);
+            Some(match &limit.quota {
+                Quota::Bucket(_) => format!("full again in {wait}"),
+                Quota::FixedWindow(_) => closing(&limit.quota, outcome.reset_after, at),
+                Quota::SlidingWindow(_) | Quota::SlidingParts(_) | Quota::SlidingLog(_) => {
+                    format!("all is back in {wait}")
+                }
+                Quota::Concurrency(_) => format!("all are free in {wait} at the latest"),
+            })
+        }
+    }
+}
+
+fn coming_back(quota: &Quota, wait: Span, at: Timestamp) -> String {
+    let shown = span(wait);
+    match quota {
+        Quota::Bucket(bucket) => {
+            let (unit, ticks) = (bucket.grains_per_unit(), u64::from(bucket.grains_per_tick()));
+            // Rates that do not divide have no short interval: then as they were written.
+            let one = match unit.checked_rem(ticks) {
+                Some(0) => format!("one comes back every {}", exactly(Span::from_micros(unit / ticks))),
+                _ => format!("{} come back {}", bucket.rate().count, per(bucket.rate().period)),
+            };
+            format!("{one}: enough in {shown}")
+        }
+        Quota::FixedWindow(_) => {
+            let capacity = quota.capacity();
+            let are = if capacity == 1 { "is" } else { "are" };
+            format!("{}: then there {are} {capacity} again", closing(quota, wait, at))
+        }
+        Quota::SlidingWindow(_) => format!("enough has faded in {shown}"),
+        Quota::SlidingParts(_) | Quota::SlidingLog(_) => format!("enough has left the window in {shown}"),
+        Quota::Concurrency(_) => format!("one is free in {shown} at the latest"),
+    }
+}
+
+/// When a window closes; of one of the calendar, by its own clocks too.
+fn closing(quota: &Quota, wait: Span, at: Timestamp) -> String {
+    let then = at + wait;
+    let zone = match quota {
+        Quota::FixedWindow(it) => match it.window() {
+            Window::Calendar(calendar) => Some(calendar.zone()).filter(|zone| *zone != "UTC"),
+            _ => None,
+        },
+        _ => None,
+    };
+    let there = zone.and_then(|zone| Some(format!(" ({} in {zone})", local(then, zone)?)));
+    format!("the window closes in {}, at {}{}", span(wait), moment(then, at), there.unwrap_or_default())
+}
+
+/// Where a window that slides stands, as far as the time tells: windows are counted from
+/// 1970.
+fn border(window: &SlidingWindow, at: Timestamp) -> String {
+    let length = window.rate().period.as_micros().max(1);
+    let ago = Span::from_micros(at.as_micros() % length);
+    let weight = u128::from(length - ago.as_micros()) * 100 / u128::from(length);
+    format!(
+        "this {} began at {}, {} ago; the one before counts for {weight} % now",
+        stretch(window.rate().period),
+        clock(at.before(ago)),
+        span(ago)
+    )
+}

@@ -1,0 +1,80 @@
+//! What a limit promises, in words: the first line of a sum, and how lists show it.
+//!
+//! With it, whose numbers they are where a plan, an override or the call set them, and of a limit that
+//! is counted on this node alone both what the policy says and what this node grants.
+
+use tollgate::{Quota, Window};
+
+use super::numbers::{exactly, per, stretch};
+use super::tokens;
+use crate::describe::CALL;
+use crate::record::LimitRecord;
+
+/// What a limit promises, shortly.
+pub(crate) fn promise(limit: &LimitRecord) -> String {
+    promised(limit, shortly)
+}
+
+/// What a limit promises, whose numbers that are, and what this node grants of it.
+pub(super) fn promised(limit: &LimitRecord, word: fn(&Quota, &str) -> String) -> String {
+    let by = match limit.granted_by.as_deref() {
+        None => String::new(),
+        Some(CALL) => ", as the call said".to_owned(),
+        Some(by) => match by.strip_prefix("plan ") {
+            Some(plan) => format!(" by plan `{plan}`"),
+            None => " by an override for this key".to_owned(),
+        },
+    };
+    match &limit.whole {
+        Some(whole) if *whole != limit.quota => format!(
+            "{}{}; in this outage this node grants its share: {}",
+            word(whole, &by),
+            if limit.granted_by.as_deref() == Some(CALL) { "" } else { " in the file" },
+            word(&limit.quota, "")
+        ),
+        _ => word(&limit.quota, &by),
+    }
+}
+
+fn shortly(quota: &Quota, by: &str) -> String {
+    match quota {
+        Quota::Bucket(it) => {
+            format!("{} {}{by}, at most {} at once", it.rate().count, per(it.rate().period), quota.capacity())
+        }
+        _ => definition(quota, by),
+    }
+}
+
+/// As the first line of a sum.
+pub(super) fn definition(quota: &Quota, by: &str) -> String {
+    let capacity = quota.capacity();
+    let text = match quota {
+        Quota::Bucket(it) => {
+            let (count, period) = (it.rate().count, per(it.rate().period));
+            return format!("{count} {} {period}{by}, in a bucket of {capacity}", tokens(count == 1));
+        }
+        Quota::FixedWindow(it) => match it.window() {
+            Window::Epoch(length) => format!("{capacity} in each {}", stretch(*length)),
+            Window::Anchored(length) => {
+                format!("{capacity} in each {}, from a key's first request on", stretch(*length))
+            }
+            Window::Calendar(calendar) => {
+                let unit = calendar.unit().word();
+                format!("{capacity} in each {unit} of the calendar in {}", calendar.zone())
+            }
+        },
+        Quota::SlidingWindow(it) => {
+            let stretch = stretch(it.rate().period);
+            format!("{capacity} in any {stretch}, estimated from this one and the last, which fades")
+        }
+        Quota::SlidingParts(it) => {
+            let (stretch, parts) = (stretch(it.rate().period), it.parts());
+            let strict = if it.is_strict() { ", each in full until its last request has left" } else { "" };
+            format!("{capacity} in any {stretch}, counted in {parts} parts at most{strict}")
+        }
+        Quota::SlidingLog(it) => format!("{capacity} in any {}, each counted", stretch(it.rate().period)),
+        Quota::Concurrency(it) => format!("{capacity} at once, each for {} at most", exactly(it.ttl())),
+    };
+    let tally = matches!(quota, Quota::FixedWindow(it) if it.is_tally());
+    format!("{text}{by}{}", if tally { ", refusals included" } else { "" })
+}

@@ -1,0 +1,187 @@
+//! The text format of Prometheus (0.0.4): a writer for whoever has something to tell.
+
+use std::fmt::{Display, Write as _};
+
+use crate::histogram::{Scale, Spread, UNBOUNDED};
+
+/// Writes metrics. Each one is told of once, then its values follow.
+///
+/// ```
+/// use tollgate_telemetry::{Exposition, MetricKind};
+///
+/// let mut out = String::new();
+/// let mut exposition = Exposition::new(&mut out);
+/// exposition.one("tollgate_nodes", MetricKind::Gauge, "Nodes that share the store.", 3);
+/// exposition
+///     .family("tollgate_decisions_total", MetricKind::Counter, "Decisions.")
+///     .value(&[("outcome", "allowed")], 7);
+/// assert_eq!(out, "\
+/// ## HELP tollgate_nodes Nodes that share the store.
+/// ## TYPE tollgate_nodes gauge
+/// tollgate_nodes 3
+/// ## HELP tollgate_decisions_total Decisions.
+/// ## TYPE tollgate_decisions_total counter
+/// tollgate_decisions_total{outcome=\"allowed\"} 7
+/// ");
+/// ```
+#[derive(Debug)]
+pub struct Exposition<'o> {
+    out: &'o mut String,
+}
+
+/// What a metric is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+}
+
+/// The values of one metric.
+#[derive(Debug)]
+pub struct Family<'o> {
+    out: &'o mut String,
+    name: &'static str,
+}
+
+impl<'o> Exposition<'o> {
+    /// Appends to this text.
+    pub const fn new(out: &'o mut String) -> Self {
+        Self { out }
+    }
+
+    /// A metric with one value.
+    pub fn one(&mut self, name: &'static str, kind: MetricKind, help: &'static str, value: impl Display) {
+        self.family(name, kind, help).value(&[], value);
+    }
+
+    /// A metric with a value for each set of labels.
+    pub fn family(&mut self, name: &'static str, kind: MetricKind, help: &'static str) -> Family<'_> {
+        let kind = match kind {
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+        };
+        self.begin(name, kind, help)
+    }
+
+    /// A metric whose values are spread over buckets.
+    pub(crate) fn histogram(&mut self, name: &'static str, help: &'static str) -> Family<'_> {
+        self.begin(name, "histogram", help)
+    }
+
+    fn begin(&mut self, name: &'static str, kind: &str, help: &'static str) -> Family<'_> {
+        // Writing to memory does not fail.
+        let _never = writeln!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        Family { out: self.out, name }
+    }
+}
+
+impl Family<'_> {
+    /// One value. Nothing that a caller sent belongs into a label.
+    pub fn value(&mut self, labels: &[(&str, &str)], value: impl Display) -> &mut Self {
+        self.sample("", labels, None, value);
+        self
+    }
+
+    pub(crate) fn spread<const N: usize>(
+        &mut self,
+        labels: &[(&str, &str)],
+        scale: &Scale<N>,
+        spread: &Spread<N>,
+    ) {
+        let mut so_far = 0;
+        for (&bound, bucket) in scale.bounds.iter().zip(spread.buckets) {
+            so_far += bucket;
+            if bound != UNBOUNDED {
+                self.sample("_bucket", labels, Some(&Decimal(bound, scale.per_one)), so_far);
+            }
+        }
+        self.sample("_bucket", labels, Some(&"+Inf"), so_far);
+        self.sample("_sum", labels, None, Decimal(spread.sum, scale.per_one));
+        self.sample("_count", labels, None, so_far);
+    }
+
+    fn sample(
+        &mut self,
+        suffix: &str,
+        labels: &[(&str, &str)],
+        bound: Option<&dyn Display>,
+        value: impl Display,
+    ) {
+        let Self { out, name } = self;
+        let _never = write!(out, "{name}{suffix}");
+        let mut separator = '{';
+        for (label, value) in labels {
+            let _never = write!(out, "{separator}{label}=\"{}\"", EscapedLabel(value));
+            separator = ',';
+        }
+        if let Some(bound) = bound {
+            let _never = write!(out, "{separator}le=\"{bound}\"");
+            separator = ',';
+        }
+        let _never = writeln!(out, "{} {value}", if separator == ',' { "}" } else { "" });
+    }
+}
+
+/// A label's value: whatever it holds, it ends where it should.
+struct EscapedLabel<'s>(&'s str);
+
+impl Display for EscapedLabel<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.chars().try_for_each(|char| match char {
+            '\\' => f.write_str("\\\\"),
+            '"' => f.write_str("\\\""),
+            '\n' => f.write_str("\\n"),
+            char => f.write_char(char),
+        })
+    }
+}
+
+/// So many of a unit of which so many are one, exactly: that many is a power of ten.
+struct Decimal(u64, u64);
+
+impl Display for Decimal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self(units, per_one) = *self;
+        write!(f, "{}", units / per_one)?;
+        let rest = units % per_one;
+        if rest == 0 {
+            return Ok(());
+        }
+        let digits = per_one.ilog10() as usize;
+        let fraction = format!("{rest:0digits$}");
+        write!(f, ".{}", fraction.trim_end_matches('0'))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::histogram::{Histogram, SHARE};
+
+    #[test]
+    fn decimals_are_exact_and_short() {
+        let shown =
+            [0, 1, 25, 1_000_000, 1_500_000, 86_400_000_000].map(|it| Decimal(it, 1_000_000).to_string());
+        assert_eq!(shown, ["0", "0.000001", "0.000025", "1", "1.5", "86400"]);
+    }
+
+    #[test]
+    fn a_histogram_tells_how_many_are_at_or_below_each_bound() {
+        let histogram = Histogram::default();
+        for value in [0, 50, 1000] {
+            histogram.put(&SHARE, value);
+        }
+        let mut out = String::new();
+        let spread = Spread::of([&histogram].into_iter());
+        Exposition::new(&mut out).histogram("left", "Left.").spread(&[("limit", "a\"b")], &SHARE, &spread);
+        assert!(out.starts_with(
+            "# HELP left Left.\n# TYPE left histogram\nleft_bucket{limit=\"a\\\"b\",le=\"0\"} 1\n"
+        ));
+        assert!(out.contains("le=\"0.1\"} 2\n"), "{out}");
+        assert!(out.ends_with(
+            "le=\"1\"} 3\nleft_bucket{limit=\"a\\\"b\",le=\"+Inf\"} 3\nleft_sum{limit=\"a\\\"b\"} 1.05\nleft_count{limit=\"a\\\"b\"} 3\n"
+        ), "{out}");
+    }
+}

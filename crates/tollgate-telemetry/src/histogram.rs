@@ -1,0 +1,165 @@
+//! How values are spread over fixed buckets.
+//!
+//! Values are whole numbers of a small unit (microseconds, per mille), so adding them up
+//! loses nothing; only whoever shows them divides.
+
+use std::array;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The upper bounds of buckets, each included in its own; what is above the last is in
+/// the last.
+#[derive(Debug)]
+pub(crate) struct Scale<const N: usize> {
+    pub(crate) bounds: [u64; N],
+    /// How many of the unit are one of what is shown.
+    pub(crate) per_one: u64,
+}
+
+/// No bound at all.
+pub(crate) const UNBOUNDED: u64 = u64::MAX;
+
+/// How long deciding and asking took, in microseconds.
+pub(crate) static LATENCY: Scale<20> = Scale {
+    bounds: [
+        1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000,
+        500_000, 1_000_000, UNBOUNDED,
+    ],
+    per_one: 1_000_000,
+};
+
+/// How long to wait, in microseconds: from a tenth of a second to a day.
+pub(crate) static WAIT: Scale<12> = Scale {
+    bounds: [
+        100_000,
+        500_000,
+        1_000_000,
+        5_000_000,
+        10_000_000,
+        30_000_000,
+        60_000_000,
+        300_000_000,
+        900_000_000,
+        3_600_000_000,
+        86_400_000_000,
+        UNBOUNDED,
+    ],
+    per_one: 1_000_000,
+};
+
+/// What is left of an allowance, in per mille.
+pub(crate) static SHARE: Scale<7> = Scale { bounds: [0, 100, 250, 500, 750, 900, 1000], per_one: 1000 };
+
+impl<const N: usize> Scale<N> {
+    #[inline]
+    fn bucket(&self, value: u64) -> usize {
+        self.bounds.iter().position(|&bound| value <= bound).unwrap_or(N - 1)
+    }
+}
+
+/// Values of one stripe.
+pub(crate) struct Histogram<const N: usize> {
+    buckets: [AtomicU64; N],
+    sum: AtomicU64,
+}
+
+impl<const N: usize> Default for Histogram<N> {
+    fn default() -> Self {
+        Self { buckets: array::from_fn(|_| AtomicU64::new(0)), sum: AtomicU64::new(0) }
+    }
+}
+
+impl<const N: usize> Histogram<N> {
+    #[inline]
+    pub(crate) fn put(&self, scale: &Scale<N>, value: u64) {
+        self.buckets[scale.bucket(value)].fetch_add(1, Ordering::Relaxed);
+        self.sum.fetch_add(value, Ordering::Relaxed);
+    }
+}
+
+/// Values as they were at one time, all stripes together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spread<const N: usize> {
+    pub(crate) buckets: [u64; N],
+    pub(crate) sum: u64,
+}
+
+impl<const N: usize> Default for Spread<N> {
+    fn default() -> Self {
+        Self { buckets: [0; N], sum: 0 }
+    }
+}
+
+impl<const N: usize> Spread<N> {
+    pub(crate) fn of<'h>(stripes: impl Iterator<Item = &'h Histogram<N>>) -> Self {
+        stripes.fold(Self::default(), |so_far, stripe| {
+            let stripe = Self {
+                buckets: array::from_fn(|at| stripe.buckets[at].load(Ordering::Relaxed)),
+                sum: stripe.sum.load(Ordering::Relaxed),
+            };
+            so_far.plus(&stripe)
+        })
+    }
+
+    pub(crate) fn plus(&self, other: &Self) -> Self {
+        Self {
+            buckets: array::from_fn(|at| self.buckets[at].wrapping_add(other.buckets[at])),
+            sum: self.sum.wrapping_add(other.sum),
+        }
+    }
+
+    /// What has come since.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        Self {
+            buckets: array::from_fn(|at| self.buckets[at].saturating_sub(before.buckets[at])),
+            sum: self.sum.saturating_sub(before.sum),
+        }
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// The bound below which so many in a hundred are; `None` of nothing. What is above all
+    /// bounds is said to be at the highest.
+    pub(crate) fn quantile(&self, scale: &Scale<N>, percent: u64) -> Option<u64> {
+        let count = self.count();
+        let wanted = (u128::from(count) * u128::from(percent)).div_ceil(100);
+        let mut below = 0;
+        let bucket = self.buckets.iter().position(|&bucket| {
+            below += u128::from(bucket);
+            count > 0 && below >= wanted
+        })?;
+        scale.bounds[..=bucket].iter().rev().find(|&&bound| bound != UNBOUNDED).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spread<const N: usize>(scale: &Scale<N>, values: &[u64]) -> Spread<N> {
+        let histogram = Histogram::default();
+        for &value in values {
+            histogram.put(scale, value);
+        }
+        Spread::of([&histogram].into_iter())
+    }
+
+    #[test]
+    fn a_value_is_in_the_bucket_of_the_least_bound_that_is_not_below_it() {
+        assert_eq!(spread(&SHARE, &[0, 1, 100, 101, 900, 901, 1000]).buckets, [1, 2, 1, 0, 0, 1, 2]);
+        assert_eq!(spread(&LATENCY, &[0, 1, 2, 1_000_001, u64::MAX - 1]).buckets[..2], [2, 1]);
+        assert_eq!(spread(&LATENCY, &[1_000_001, 2_000_000]).buckets[19], 2);
+    }
+
+    #[test]
+    fn quantiles_are_upper_bounds_of_the_bucket_that_they_fall_in() {
+        let hundred: Vec<u64> = (1..=100).collect();
+        let spread_of = |values: &[u64]| spread(&LATENCY, values);
+        let found = [50, 90, 99].map(|percent| spread_of(&hundred).quantile(&LATENCY, percent));
+        assert_eq!(found, [Some(50), Some(100), Some(100)]);
+        assert_eq!(spread_of(&[]).quantile(&LATENCY, 50), None);
+        assert_eq!(spread_of(&[9_000_000]).quantile(&LATENCY, 50), Some(1_000_000));
+        assert_eq!(spread_of(&[1, 1, 1, 600]).quantile(&LATENCY, 50), Some(1));
+    }
+}

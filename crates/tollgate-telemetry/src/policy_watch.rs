@@ -1,0 +1,243 @@
+//! What is done on the way of a request.
+//!
+//! A request that passes allocates nothing here, unless a path has to be redacted. Where it
+//! may leave something out, it waits for nobody: who spent. Counts of routes would be wrong
+//! with gaps, and so would be who has nothing left: those few locks are held for as long as
+//! it takes to write some words, and only requests in a sample, or of a key that has
+//! nothing left, take them. Only what is refused, or is in the sample, is written down.
+//!
+//! Held by `tests/cheap.rs`.
+
+use std::collections::HashSet;
+use std::hash::BuildHasher as _;
+use std::sync::{Arc, PoisonError};
+
+use tollgate::policy::{Key, KeyDisplay};
+use tollgate::{
+    Event, Fate, Limit, LimitOutcome, Mode, Policy, Quota, Request, Rule, RuleId, Settlement, Span, Verdict,
+    Watch,
+};
+
+use crate::counting::PolicyCounters;
+use crate::describe::{Describer, path_of, show_address};
+use crate::record::Record;
+use crate::redact::PathRedactor;
+use crate::spenders::Asker;
+use crate::watcher::Inner;
+
+/// Watches what one policy decides.
+pub(crate) struct PolicyWatch {
+    policy: Arc<Policy>,
+    version: u64,
+    counters: Arc<PolicyCounters>,
+    /// The limits' names by their place.
+    names: Vec<Arc<str>>,
+    /// What is hidden in paths and hosts.
+    redactor: Option<PathRedactor>,
+    all: Arc<Inner>,
+}
+
+impl PolicyWatch {
+    pub(crate) fn new(
+        policy: &Arc<Policy>,
+        version: u64,
+        redactor: Option<PathRedactor>,
+        all: Arc<Inner>,
+    ) -> Self {
+        let names = policy.limits().iter().map(|limit| limit.name().into()).collect();
+        Self { counters: all.counters.of(policy), policy: Arc::clone(policy), version, names, redactor, all }
+    }
+
+    fn describer(&self) -> Describer<'_> {
+        let Self { policy, version, names, redactor, all, .. } = self;
+        Describer { policy, version: *version, secret: &all.secret, redactor: redactor.as_ref(), names }
+    }
+
+    /// What one limit's part says about its key.
+    #[inline]
+    fn look_at(&self, event: &Event<'_, '_>, it: &LimitOutcome<'_>) {
+        let (all, outcome) = (&self.all, it.outcome());
+        let key_hash = all.key_hash(it.policy_rule(), it.key());
+        // What refuses nobody is nobody's alert.
+        if it.is_binding() {
+            let refused = match outcome.verdict {
+                // Slots come back when they come back.
+                Verdict::Refused { .. } if matches!(it.rule().quota, Quota::Concurrency(_)) => {
+                    Some(Span::ZERO)
+                }
+                Verdict::Refused { retry_after } => Some(retry_after),
+                Verdict::Never if outcome.remaining == 0 => Some(Span::ZERO),
+                _ => None,
+            };
+            if outcome.remaining > 0 && refused.is_none() {
+                all.zero.left(key_hash);
+            } else if refused.is_some() || outcome.limit > 1 {
+                all.zero.empty(key_hash, it.policy_rule().id, refused, event.at, || {
+                    let describer = self.describer();
+                    (describer.name_of(it), describer.key(it), describer.tag(it))
+                });
+            }
+        }
+        let units = outcome.units();
+        if units > 0 {
+            self.spent(event, it, key_hash, units);
+        } else if it.limit().count_denied() && !event.decision.is_allowed() {
+            self.charged(event, it, key_hash);
+        }
+    }
+
+    /// A request was refused, and charged all the same: no more than what it asked for.
+    #[cold]
+    fn charged(&self, event: &Event<'_, '_>, it: &LimitOutcome<'_>, key_hash: u64) {
+        let units = it.cost().min(it.outcome().limit);
+        if units > 0 && !matches!(it.rule().quota, Quota::Concurrency(_)) {
+            self.spent(event, it, key_hash, units);
+        }
+    }
+
+    #[inline]
+    fn spent(&self, event: &Event<'_, '_>, it: &LimitOutcome<'_>, key_hash: u64, units: u64) {
+        match event.request {
+            Some(request) => {
+                let path = path_of(request, self.redactor.as_ref());
+                let asker = Asker { client: request.client(), method: request.method(), path: &path };
+                self.spent_by(&asker, event, it, key_hash, units);
+            }
+            None => {
+                self.spent_by(&Asker { client: None, method: "", path: "" }, event, it, key_hash, units);
+            }
+        }
+    }
+
+    #[inline]
+    fn spent_by(
+        &self,
+        asker: &Asker<'_>,
+        event: &Event<'_, '_>,
+        it: &LimitOutcome<'_>,
+        key_hash: u64,
+        units: u64,
+    ) {
+        let (all, period) = (&self.all, it.policy_rule().quota.period());
+        let caller = all.spenders.caller(asker);
+        all.spenders.spent(key_hash, (caller, asker), units, event.at, period);
+        if it.limit().settle().is_some() || event.request.is_none_or(Request::may_be_settled) {
+            all.reservations.put(key_hash, event.id, caller);
+        }
+    }
+
+    /// A limit refused: for whom.
+    fn refuse(&self, event: &Event<'_, '_>) -> u64 {
+        let (all, describer) = (&self.all, self.describer());
+        match event.decision.fate() {
+            Fate::Refused => {
+                let Some(limiting) = event.decision.limiting_for_retry() else { return 0 };
+                let key_hash = all.key_hashes.hash_one((limiting.limit().name(), limiting.key().as_bytes()));
+                all.top.refused(key_hash, event.at, || {
+                    (describer.name_of(&limiting), describer.key(&limiting), describer.tag(&limiting))
+                });
+                key_hash
+            }
+            Fate::Blocked(block) => {
+                let client = event.request.and_then(Request::client);
+                let key_hash = all.key_hashes.hash_one((block.limit.name(), client));
+                all.top.refused(key_hash, event.at, || {
+                    let shown = client.map(|it| show_address(it, &self.policy, &all.secret));
+                    let key = shown.map_or("unknown client".into(), |it| format!("client {it}"));
+                    let tag = describer.tag_of_client(event.request).unwrap_or(0);
+                    (describer.name(block.limit), key.into(), tag)
+                });
+                key_hash
+            }
+            // No limit refused.
+            _ => all.key_hashes.hash_one(event.request.and_then(Request::client)),
+        }
+    }
+
+    #[cold]
+    fn remember(&self, event: &Event<'_, '_>, caller: u64) {
+        let key_hash = |it: &LimitOutcome<'_>| self.all.key_hash(it.policy_rule(), it.key());
+        let record = self.describer().describe(event.request, event.decision, event.at, key_hash);
+        self.all.ring.keep(Record { id: event.id, took: event.took, ..record }, caller);
+    }
+}
+
+impl Watch for PolicyWatch {
+    fn decided(&self, event: &Event<'_, '_>) {
+        self.counters.count(event);
+        let decision = event.decision;
+        let mut is_shadowed = !decision.shadowed().is_empty();
+        for it in decision.limits() {
+            self.look_at(event, &it);
+            is_shadowed |= !it.is_binding() && !it.outcome().is_admitted();
+        }
+        let refused = !decision.is_allowed();
+        let weight = if refused { Some(1) } else { self.all.top.stands_for(event.id.0) };
+        if let (Some(weight), Some(request)) = (weight, event.request) {
+            let path = path_of(request, self.redactor.as_ref());
+            self.all.top.routed(request.method(), &path, refused, weight, event.at);
+        }
+        if refused {
+            let caller = self.refuse(event);
+            self.remember(event, caller);
+        } else if self.all.samples.choose(event.id, event.request, is_shadowed, event.at) {
+            self.remember(event, 0);
+        }
+    }
+
+    fn asked(&self, took: Span, answered: bool) {
+        self.all.counters.asked(took, answered);
+    }
+
+    fn settled(&self, settlement: &Settlement<'_>) {
+        let Settlement { id, rule, key, reserved, cost, .. } = *settlement;
+        let key_hash = self.all.spot_of(rule, key);
+        if let Some(caller) = self.all.reservations.take(key_hash, id) {
+            self.all.spenders.settle(key_hash, caller, reserved, cost);
+        }
+    }
+}
+
+impl Inner {
+    /// A policy shows keys like this, and hides this. What is remembered was shown as another
+    /// said: where that differs, it is forgotten rather than shown.
+    pub(crate) fn show_as(&self, display: &KeyDisplay, redactor: Option<&PathRedactor>) {
+        let shows = (display.clone(), redactor.cloned());
+        let before = self.shows.lock().unwrap_or_else(PoisonError::into_inner).replace(shows.clone());
+        if before.is_some_and(|before| before != shows) {
+            self.ring.clear();
+            self.top.clear();
+            self.zero.clear();
+            self.spenders.clear();
+        }
+    }
+
+    /// A policy comes into force. A key has nothing left only by a rule that is still there,
+    /// of a limit that refuses.
+    pub(crate) fn refuses_by(&self, policy: &Policy) {
+        if self.zero.is_empty() {
+            return;
+        }
+        let refusing = policy.limits().iter().filter(|limit| limit.mode() == Mode::Enforce);
+        let rules: HashSet<_> = refusing.flat_map(|limit| limit.every_rule().map(|rule| rule.id)).collect();
+        self.zero.keep(|rule| rules.contains(&rule));
+    }
+
+    /// What an allowance is known by, in this process.
+    #[inline]
+    pub(crate) fn key_hash(&self, rule: &Rule, key: &Key) -> u64 {
+        self.spot_of(rule.id, key)
+    }
+
+    #[inline]
+    fn spot_of(&self, rule: RuleId, key: &Key) -> u64 {
+        self.key_hashes.hash_one((rule.0, key.as_bytes()))
+    }
+
+    /// A key was given something back.
+    pub(crate) fn forget_key(&self, limit: &Limit, key: &Key) {
+        for rule in limit.every_rule() {
+            self.zero.left(self.key_hash(rule, key));
+        }
+    }
+}

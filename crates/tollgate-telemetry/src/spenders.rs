@@ -1,0 +1,353 @@
+//! Who else spent from an allowance lately.
+//!
+//! "My one request was refused" is nearly always somebody behind the same address or key.
+//! So of the allowances that were spent from last, the last few callers are remembered: a
+//! caller is an address, a method and a path.
+//!
+//! Sums are of now: what was spent in this stretch of time and the one before, a stretch
+//! being as long as the limit looks back, an hour at most. A cost that is settled later replaces
+//! what was reserved.
+//!
+//! The table is fixed and set-associative, and replaced by age. Nobody waits for it: what
+//! meets a lock that is taken is not written down, so numbers are "at least". Nothing is
+//! allocated for an update; texts are cut to fit.
+
+use std::hash::BuildHasher as _;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError, TryLockError};
+
+use tollgate::{Span, Timestamp};
+
+use crate::describe::fit;
+
+/// 64 locks, each for 32 sets of four allowances with four callers each.
+const STRIPES: usize = 64;
+const SETS: usize = 32;
+const ALLOWANCES: usize = 4;
+const CALLERS: usize = 4;
+/// How much of a path and of a method is kept, in bytes.
+const MAX_PATH_BYTES: usize = 48;
+const MAX_METHOD_BYTES: usize = 10;
+/// The shortest and the longest stretch of time that spending is summed up for.
+const MIN_SPAN: Span = Span::from_secs(1);
+const MAX_SPAN: Span = Span::from_secs(3_600);
+
+/// Who spent from an allowance lately.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spender {
+    /// The client's address, as `privacy` shows it.
+    pub client: Option<Box<str>>,
+    /// `GET` and so on; empty where a limit and a key were named instead of a request.
+    pub method: Box<str>,
+    /// The path, cut where it is long. As it came: escape it where you show it.
+    pub path: Box<str>,
+    /// How much, as far as remembered: in the limit's period, or two. Of a refusal that was
+    /// charged, what it asked for: it was charged no more than that. Of a request whose cost was
+    /// settled, what it cost in the end.
+    pub units: u64,
+    /// When last.
+    pub last: Timestamp,
+}
+
+/// Whoever asks: an address, a method and a path. The path is one that may be seen.
+pub(crate) struct Asker<'a> {
+    pub(crate) client: Option<IpAddr>,
+    pub(crate) method: &'a str,
+    pub(crate) path: &'a str,
+}
+
+/// Who spent lately, of the allowances that were spent from last.
+pub(crate) struct Spenders {
+    stripes: Box<[Mutex<Box<[Set]>>]>,
+    hasher: foldhash::fast::RandomState,
+}
+
+type Set = [Allowance; ALLOWANCES];
+
+/// An allowance, and who spent from it. `last` is zero while it is free.
+#[derive(Clone, Copy, Default)]
+struct Allowance {
+    key_hash: u64,
+    last: Timestamp,
+    /// Which stretch of time it is, counted from 1970.
+    stretch: u64,
+    callers: [Caller; CALLERS],
+}
+
+/// Somebody who spent. `last` is zero while it is free.
+#[derive(Clone, Copy, Default)]
+struct Caller {
+    /// Tells callers apart.
+    tag: u64,
+    last: Timestamp,
+    /// In this stretch of time, and in the one before.
+    units: u64,
+    before: u64,
+    client: Option<IpAddr>,
+    method: Text<MAX_METHOD_BYTES>,
+    path: Text<MAX_PATH_BYTES>,
+}
+
+/// A short text where it stands.
+#[derive(Clone, Copy)]
+struct Text<const N: usize> {
+    length: u8,
+    bytes: [u8; N],
+}
+
+impl<const N: usize> Default for Text<N> {
+    fn default() -> Self {
+        Self { length: 0, bytes: [0; N] }
+    }
+}
+
+impl<const N: usize> Text<N> {
+    /// The first characters, as many as fit with an ellipsis behind them.
+    fn new(text: &str) -> Self {
+        let (text, is_cut) = fit(text, N);
+        let (mut bytes, mut length) = ([0; N], 0);
+        for part in [text, if is_cut { "…" } else { "" }] {
+            bytes[length..length + part.len()].copy_from_slice(part.as_bytes());
+            length += part.len();
+        }
+        Self { length: u8::try_from(length).unwrap_or(0), bytes }
+    }
+
+    fn as_str(&self) -> &str {
+        let text = self.bytes.get(..self.length.into()).unwrap_or_default();
+        std::str::from_utf8(text).unwrap_or_default()
+    }
+}
+
+impl Allowance {
+    /// It is this stretch of time. What was spent before the last one is forgotten.
+    fn is_in(&mut self, stretch: u64) {
+        // A clock that is a little behind is in the same.
+        if stretch <= self.stretch {
+            return;
+        }
+        let is_next = stretch == self.stretch + 1;
+        self.stretch = stretch;
+        for caller in &mut self.callers {
+            caller.before = if is_next { caller.units } else { 0 };
+            caller.units = 0;
+        }
+    }
+}
+
+impl Spenders {
+    pub(crate) fn new() -> Self {
+        let stripe = |_| Mutex::new(vec![Set::default(); SETS].into_boxed_slice());
+        Self { stripes: (0..STRIPES).map(stripe).collect(), hasher: foldhash::fast::RandomState::default() }
+    }
+
+    /// Which lock, and which set behind it.
+    fn place(key_hash: u64) -> (usize, usize) {
+        let bits =
+            |shift: u32, count: usize| usize::try_from((key_hash >> shift) % count as u64).unwrap_or(0);
+        (bits(0, STRIPES), bits(32, SETS))
+    }
+
+    /// What a caller is known by.
+    pub(crate) fn caller(&self, asker: &Asker<'_>) -> u64 {
+        self.hasher.hash_one((asker.client, asker.method, fit(asker.path, MAX_PATH_BYTES)))
+    }
+
+    /// Somebody spent from an allowance: `tag` is [`caller`](Self::caller) of the asker.
+    #[inline]
+    pub(crate) fn spent(
+        &self,
+        key_hash: u64,
+        (tag, asker): (u64, &Asker<'_>),
+        units: u64,
+        at: Timestamp,
+        period: Span,
+    ) {
+        let Asker { client, method, path } = *asker;
+        let (stripe, set) = Self::place(key_hash);
+        let Some(stripe) = self.stripes.get(stripe) else { return };
+        let mut sets = match stripe.try_lock() {
+            Ok(sets) => sets,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let Some(set) = sets.get_mut(set) else { return };
+        let allowance = match set.iter().position(|it| it.key_hash == key_hash) {
+            Some(known) => set.get_mut(known),
+            None => set.iter_mut().min_by_key(|it| it.last).map(|oldest| {
+                *oldest = Allowance { key_hash, ..Allowance::default() };
+                oldest
+            }),
+        };
+        let Some(allowance) = allowance else { return };
+        allowance.last = at;
+        allowance.is_in(at.as_micros() / period.clamp(MIN_SPAN, MAX_SPAN).as_micros());
+        let known = allowance.callers.iter().position(|it| it.tag == tag && it.last != Timestamp::EPOCH);
+        let caller = match known {
+            Some(known) => allowance.callers.get_mut(known),
+            None => allowance.callers.iter_mut().min_by_key(|it| it.last).map(|oldest| {
+                let (method, path) = (Text::new(method), Text::new(path));
+                *oldest = Caller { tag, last: at, units: 0, before: 0, client, method, path };
+                oldest
+            }),
+        };
+        if let Some(caller) = caller {
+            caller.last = at;
+            caller.units = caller.units.saturating_add(units);
+        }
+    }
+
+    /// A charge of a caller turned out to cost another amount. Waits for the lock: without the
+    /// correction a sum would be wrong until it is forgotten.
+    pub(crate) fn settle(&self, key_hash: u64, caller: u64, reserved: u64, cost: u64) {
+        let (stripe, set) = Self::place(key_hash);
+        let Some(stripe) = self.stripes.get(stripe) else { return };
+        let mut sets = stripe.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut allowances = sets.get_mut(set).into_iter().flatten();
+        let Some(allowance) = allowances.find(|it| it.key_hash == key_hash) else { return };
+        let known = |it: &&mut Caller| it.tag == caller && it.last != Timestamp::EPOCH;
+        let Some(caller) = allowance.callers.iter_mut().find(known) else { return };
+        caller.units = caller.units.saturating_add(cost.saturating_sub(reserved));
+        let back = reserved.saturating_sub(cost);
+        let now = back.min(caller.units);
+        caller.units -= now;
+        // The rest was reserved in the stretch before, if it is remembered at all.
+        caller.before = caller.before.saturating_sub(back - now);
+    }
+
+    /// Forgets everybody.
+    pub(crate) fn clear(&self) {
+        for stripe in &self.stripes {
+            stripe.lock().unwrap_or_else(PoisonError::into_inner).fill(Set::default());
+        }
+    }
+
+    /// Who spent from an allowance, the most first. `show` words an address.
+    pub(crate) fn of(&self, key_hash: u64, show: &dyn Fn(IpAddr) -> String) -> Vec<Spender> {
+        let (stripe, set) = Self::place(key_hash);
+        let Some(stripe) = self.stripes.get(stripe) else { return Vec::new() };
+        let found = {
+            let sets = stripe.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut allowances = sets.get(set).into_iter().flatten();
+            let known = allowances.find(|it| it.key_hash == key_hash && it.last != Timestamp::EPOCH);
+            known.map(|it| it.callers)
+        };
+        let callers = found.into_iter().flatten().filter(|it| it.last != Timestamp::EPOCH);
+        let mut spenders: Vec<_> = callers
+            .map(|it| Spender {
+                client: it.client.map(|client| show(client).into()),
+                method: it.method.as_str().into(),
+                path: it.path.as_str().into(),
+                units: it.units.saturating_add(it.before),
+                last: it.last,
+            })
+            .collect();
+        spenders.retain(|it| it.units > 0);
+        spenders.sort_by_key(|it| std::cmp::Reverse((it.units, it.last)));
+        spenders
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: u64) -> Timestamp {
+        Timestamp::from_secs(1_000 + second)
+    }
+
+    fn spend(
+        spenders: &Spenders,
+        key_hash: u64,
+        client: Option<IpAddr>,
+        method: &str,
+        path: &str,
+        units: u64,
+        at: Timestamp,
+    ) {
+        let asker = Asker { client, method, path };
+        let caller = spenders.caller(&asker);
+        spenders.spent(key_hash, (caller, &asker), units, at, Span::from_secs(600));
+    }
+
+    fn shown(spenders: &Spenders, key_hash: u64) -> Vec<(String, u64)> {
+        let told = spenders.of(key_hash, &|client| client.to_string());
+        let word = |it: Spender| format!("{} {} {}", it.client.unwrap_or_default(), it.method, it.path);
+        told.into_iter().map(|it| (it.units, it)).map(|(units, it)| (word(it), units)).collect()
+    }
+
+    #[test]
+    fn who_spent_is_told_the_most_first() {
+        let spenders = Spenders::new();
+        let (ann, bob) = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
+        spend(&spenders, 7, Some(ann), "GET", "/a", 1, at(0));
+        spend(&spenders, 7, Some(bob), "POST", "/b", 5, at(1));
+        spend(&spenders, 7, Some(ann), "GET", "/a", 1, at(2));
+        spend(&spenders, 8, None, "GET", "/c", 1, at(3));
+        let expected = [("192.0.2.2 POST /b".to_owned(), 5), ("192.0.2.1 GET /a".to_owned(), 2)];
+        assert_eq!(shown(&spenders, 7), expected);
+        assert_eq!(shown(&spenders, 8), [(" GET /c".to_owned(), 1)]);
+        assert_eq!(shown(&spenders, 9), []);
+    }
+
+    #[test]
+    fn the_callers_that_spent_longest_ago_give_way() {
+        let spenders = Spenders::new();
+        for caller in 0..6 {
+            spend(&spenders, 7, None, "GET", &format!("/{caller}"), caller, at(caller));
+        }
+        let paths: Vec<_> = shown(&spenders, 7).into_iter().map(|(words, _)| words).collect();
+        assert_eq!(paths, [" GET /5", " GET /4", " GET /3", " GET /2"]);
+    }
+
+    #[test]
+    fn allowances_that_were_spent_from_longest_ago_give_way() {
+        let spenders = Spenders::new();
+        // All in one set.
+        for key_hash in 0..6 {
+            spend(&spenders, 1 + (key_hash << 40), None, "GET", "/", 1, at(key_hash));
+        }
+        let told = (0..6).filter(|key_hash| !shown(&spenders, 1 + (key_hash << 40)).is_empty());
+        assert_eq!(told.collect::<Vec<_>>(), [2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn what_was_spent_before_the_last_stretch_is_forgotten() {
+        let spenders = Spenders::new();
+        // Stretches of ten minutes, one of which begins at 1,200 s.
+        for (second, units) in [(190, 100), (200, 5), (700, 5), (800, 1)] {
+            spend(&spenders, 7, None, "GET", "/a", units, at(second));
+        }
+        assert_eq!(shown(&spenders, 7), [(" GET /a".to_owned(), 11)]);
+        spend(&spenders, 7, None, "GET", "/b", 2, at(1_400));
+        let expected = [(" GET /b".to_owned(), 2), (" GET /a".to_owned(), 1)];
+        assert_eq!(shown(&spenders, 7), expected);
+        spend(&spenders, 7, None, "", "", 2, at(9_000));
+        assert_eq!(shown(&spenders, 7), [("  ".to_owned(), 2)]);
+        spenders.clear();
+        assert_eq!(shown(&spenders, 7), []);
+    }
+
+    #[test]
+    fn a_settled_cost_replaces_what_was_reserved() {
+        let spenders = Spenders::new();
+        spend(&spenders, 7, None, "POST", "/chat", 1_000, at(190));
+        spend(&spenders, 7, None, "POST", "/chat", 50, at(210));
+        let caller = spenders.caller(&Asker { client: None, method: "POST", path: "/chat" });
+        spenders.settle(7, caller, 50, 80);
+        assert_eq!(shown(&spenders, 7), [(" POST /chat".to_owned(), 1_080)]);
+        spenders.settle(7, caller, 1_000, 37);
+        assert_eq!(shown(&spenders, 7), [(" POST /chat".to_owned(), 117)]);
+        spenders.settle(7, caller + 1, 100, 0);
+        spenders.settle(8, caller, 100, 0);
+        assert_eq!(shown(&spenders, 7), [(" POST /chat".to_owned(), 117)]);
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        let spenders = Spenders::new();
+        spend(&spenders, 7, None, "PROPFIND-AND-MORE", &format!("/{}", "é".repeat(40)), 1, at(0));
+        let expected = format!(" PROPFIN… /{}…", "é".repeat(22));
+        assert_eq!(shown(&spenders, 7), [(expected, 1)]);
+    }
+}

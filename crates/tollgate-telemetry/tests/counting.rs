@@ -1,0 +1,249 @@
+//! What decisions are counted as, of all and limit by limit.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod gone;
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::thread;
+
+use tollgate::{Call, Limiter, ManualClock, MemoryStore, Policy, Timestamp};
+use tollgate_telemetry::{Counts, LimitCounts, WatchSettings, Watcher};
+
+use gone::UnreachableStore;
+
+fn clock() -> ManualClock {
+    ManualClock::at(Timestamp::from_secs(1_700_000_000))
+}
+
+type Watched = Limiter<MemoryStore<ManualClock>>;
+
+fn watched(policy: &str) -> (Watched, Watcher) {
+    let policy = Policy::parse(policy).unwrap_or_else(|wrong| panic!("{}", wrong.render("policy")));
+    let watcher = Watcher::new(&WatchSettings::default());
+    let limiter = Limiter::with_store(policy, MemoryStore::with_clock(10_000, clock()));
+    (limiter.with_observer_on(Arc::new(watcher.clone()), clock()), watcher)
+}
+
+fn ann() -> Call<'static> {
+    Call::new("GET", "/").user("ann")
+}
+
+fn ask(limiter: &Watched, times: usize, call: &Call<'_>) {
+    for _ in 0..times {
+        limiter.check(call);
+    }
+}
+
+fn limit(watcher: &Watcher, name: &str) -> LimitCounts {
+    watcher.limit_totals(name).unwrap_or_else(|| panic!("{name} is not counted"))
+}
+
+#[test]
+fn every_decision_is_counted_as_one_kind() {
+    let (limiter, watcher) = watched(
+        "
+allow: [{user: root}]
+deny: [{user: eve}]
+limits:
+  - {name: api, endpoint: '/api/**', by: user, bucket: 2/hour, overrides: {bob: blocked}}
+",
+    );
+    for (times, user) in [(5, "ann"), (4, "bob"), (3, "eve"), (2, "root")] {
+        ask(&limiter, times, &Call::new("GET", "/api/x").user(user));
+    }
+    ask(&limiter, 1, &ann());
+    let wanted = Counts { allowed: 2, unlimited: 3, limited: 3, blocked: 7, ..Counts::default() };
+    assert_eq!(watcher.totals(), wanted);
+    let wanted = LimitCounts { allowed: 2, limited: 3, blocked: 4, exhausted: 1, ..LimitCounts::default() };
+    assert_eq!(limit(&watcher, "api"), wanted);
+}
+
+#[test]
+fn a_limit_with_several_windows_counts_once_and_has_room_if_all_have() {
+    let (limiter, watcher) =
+        watched("limits: [{name: api, by: user, windows: [4/second, 8/minute, 10/hour]}]");
+    ask(&limiter, 6, &ann());
+    let wanted = LimitCounts { allowed: 4, limited: 2, exhausted: 1, ..LimitCounts::default() };
+    assert_eq!(limit(&watcher, "api"), wanted);
+    assert_eq!(watcher.limit_window("api").unwrap().remaining_min, Some(0));
+}
+
+#[test]
+fn what_another_limit_refuses_spends_nothing_and_is_no_refusal_of_this_one() {
+    let (limiter, watcher) = watched(
+        "limits: [{name: wide, by: user, bucket: 3/hour}, {name: tight, by: global, bucket: 2/hour}]",
+    );
+    ask(&limiter, 5, &ann());
+    let wanted = LimitCounts { allowed: 5, ..LimitCounts::default() };
+    assert_eq!(limit(&watcher, "wide"), wanted);
+    let wanted = LimitCounts { allowed: 2, limited: 3, exhausted: 1, ..LimitCounts::default() };
+    assert_eq!(limit(&watcher, "tight"), wanted);
+    assert_eq!(watcher.limit_window("wide").unwrap().remaining_min, Some(334), "one of three, rounded up");
+}
+
+#[test]
+fn a_limit_in_shadow_mode_counts_what_it_would_have_refused() {
+    let (limiter, watcher) = watched(
+        "
+limits:
+  - {name: quiet, by: user, bucket: 1/hour, mode: shadow}
+  - {name: bars, by: user, bucket: 9/hour, mode: shadow, overrides: {bob: blocked}}
+  - {name: real, by: user, bucket: 3/hour}
+",
+    );
+    ask(&limiter, 5, &ann());
+    ask(&limiter, 1, &Call::new("GET", "/").user("bob"));
+    assert_eq!(limit(&watcher, "quiet").shadow_limited, 4);
+    assert_eq!((limit(&watcher, "quiet").limited, limit(&watcher, "bars").shadow_limited), (0, 1));
+    // Two of those that passed, and the one that is barred; not the two that another limit refused.
+    let wanted = Counts { allowed: 4, limited: 2, shadow_limited: 3, ..Counts::default() };
+    assert_eq!(watcher.totals(), wanted);
+}
+
+#[test]
+fn requests_beyond_a_soft_threshold_are_counted() {
+    let (limiter, watcher) = watched("limits: [{name: api, by: user, bucket: 10/hour, soft: 80%}]");
+    ask(&limiter, 12, &ann());
+    let wanted = LimitCounts { allowed: 10, limited: 2, soft: 3, exhausted: 1, ..LimitCounts::default() };
+    assert_eq!(limit(&watcher, "api"), wanted);
+}
+
+#[test]
+fn a_candidate_is_compared_with_its_live_limit() {
+    let check = |candidate: &str, wanted: [u64; 4]| {
+        let (limiter, watcher) = watched(&format!(
+            "limits: [{{name: api, by: user, bucket: 4/hour, plans: {{free: 4/hour}}, candidate: {candidate}}}]"
+        ));
+        ask(&limiter, 6, &Call::new("GET", "/").user("ann").plan("free"));
+        assert_eq!(limit(&watcher, "api.candidate").agreement, wanted, "{candidate}");
+        assert_eq!(limit(&watcher, "api").agreement, [0; 4], "{candidate}");
+        assert_eq!(watcher.totals().shadow_limited, 0, "a candidate is not in shadow mode by itself");
+    };
+    check("{bucket: 4/hour}", [4, 0, 0, 2]);
+    check("{bucket: 2/hour}", [2, 0, 2, 2]);
+    check("{bucket: 5/hour}", [4, 1, 0, 1]);
+    check("{windows: [5/hour, 3/day], plans: {free: [5/hour, 3/day]}}", [3, 0, 1, 2]);
+    check("{bucket: 2/hour, plans: {free: unlimited}}", [4, 2, 0, 0]);
+    check("{bucket: 2/hour, plans: {free: blocked}}", [0, 0, 4, 2]);
+}
+
+#[test]
+fn a_candidate_is_compared_anew_when_either_is_changed() {
+    let policy = "limits: [{name: api, by: user, bucket: 4/hour, candidate: {bucket: 2/hour}}]";
+    for (changed, is_same) in [
+        (policy.to_owned(), true),
+        (policy.replace("4/hour", "5/hour"), false),
+        (policy.replace("2/hour", "3/hour"), false),
+        (policy.replace("2/hour}", "2/hour, plans: {pro: 9/hour}}"), false),
+    ] {
+        let (limiter, watcher) = watched(policy);
+        assert_eq!(watcher.agreement_since("api.candidate"), None);
+        ask(&limiter, 3, &ann());
+        assert_eq!(limit(&watcher, "api.candidate").agreement, [2, 0, 1, 0]);
+        assert_eq!(watcher.agreement_since("api.candidate"), Some(Timestamp::from_secs(1_700_000_000)));
+        let _limiter = limiter.with_policy(Policy::parse(&changed).unwrap());
+        let wanted = if is_same { [2, 0, 1, 0] } else { [0; 4] };
+        assert_eq!(limit(&watcher, "api.candidate").agreement, wanted, "{changed}");
+        assert_eq!(watcher.agreement_since("api.candidate").is_some(), is_same, "{changed}");
+    }
+}
+
+#[test]
+fn a_candidate_is_not_compared_without_the_store() {
+    let policy = "limits: [{name: api, by: user, bucket: 100/hour, candidate: {bucket: 50/hour}}]";
+    let watcher = Watcher::new(&WatchSettings::default());
+    let limiter =
+        Limiter::with_store(Policy::parse(policy).unwrap(), UnreachableStore).with_observer(watcher.clone());
+    for _ in 0..50 {
+        pollster::block_on(limiter.decide(&ann()));
+    }
+    assert_eq!(watcher.totals().degraded, 50);
+    assert_eq!(limit(&watcher, "api.candidate").agreement, [0; 4]);
+}
+
+#[test]
+fn a_limit_that_keeps_its_name_counts_on_over_reloads() {
+    let (limiter, watcher) =
+        watched("limits: [{name: a, by: user, bucket: 9/hour}, {name: b, by: user, bucket: 9/hour}]");
+    ask(&limiter, 2, &ann());
+    let text = "limits: [{name: new, by: user, bucket: 1/hour}, {name: a, by: user, bucket: 9/hour}]";
+    let limiter = limiter.with_policy(Policy::parse(text).unwrap());
+    ask(&limiter, 1, &ann());
+    let allowed = ["a", "b", "new"].map(|name| limit(&watcher, name).allowed);
+    assert_eq!(allowed, [3, 2, 1]);
+    assert_eq!(watcher.totals().allowed, 3);
+    assert_eq!(watcher.limit_totals("nobody"), None);
+}
+
+/// So many limits, each for one path.
+fn policy_of(names: impl Iterator<Item = String>) -> String {
+    let mut policy = "limits:\n".to_owned();
+    for name in names {
+        writeln!(policy, "  - {{name: {name}, endpoint: /{name}, by: user, bucket: 9/hour}}").unwrap();
+    }
+    policy
+}
+
+#[test]
+fn names_are_bounded_and_those_that_left_give_way() {
+    let (limiter, watcher) = watched(&policy_of((0..2100).map(|at| format!("old-{at}"))));
+    let to = |path| Call::new("GET", path).user("ann");
+    ask(&limiter, 1, &to("/old-0"));
+    ask(&limiter, 2, &to("/old-2000"));
+    ask(&limiter, 3, &to("/old-2099"));
+    assert_eq!(limit(&watcher, "old-0").allowed, 1);
+    assert_eq!(watcher.limit_totals("old-2000"), None);
+    assert_eq!(limit(&watcher, "_other").allowed, 5);
+
+    let names = (0..1990).map(|at| format!("old-{at}")).chain((0..20).map(|at| format!("new-{at}")));
+    let limiter = limiter.with_policy(Policy::parse(&policy_of(names)).unwrap());
+    ask(&limiter, 1, &to("/old-0"));
+    ask(&limiter, 1, &to("/new-9"));
+    ask(&limiter, 1, &to("/new-19"));
+    assert_eq!(limit(&watcher, "old-0").allowed, 2);
+    assert_eq!(limit(&watcher, "new-9").allowed, 1, "the ten that left made room for ten");
+    assert_eq!(watcher.limit_totals("new-19"), None);
+    assert_eq!(watcher.limit_totals("old-1995"), None);
+    assert_eq!(limit(&watcher, "_other").allowed, 6);
+}
+
+#[test]
+fn decisions_without_the_store_are_counted_as_such() {
+    let policy = "
+limits:
+  - {name: counts, endpoint: /a, by: user, bucket: 100/hour}
+  - {name: passes, endpoint: /b, by: user, bucket: 100/hour, on_outage: allow}
+  - {name: bars, endpoint: /c, by: user, bucket: 100/hour, on_outage: deny}
+";
+    let watcher = Watcher::new(&WatchSettings::default());
+    let limiter =
+        Limiter::with_store(Policy::parse(policy).unwrap(), UnreachableStore).with_observer(watcher.clone());
+    for path in ["/a", "/b", "/c"] {
+        pollster::block_on(limiter.decide(&Call::new("GET", path).user("ann")));
+    }
+    let wanted = Counts { allowed: 2, uncountable: 1, degraded: 3, ..Counts::default() };
+    assert_eq!(watcher.totals(), wanted);
+    let of = |name: &str| limit(&watcher, name);
+    assert_eq!((of("counts").allowed, of("counts").degraded), (1, 1));
+    assert_eq!(of("passes"), LimitCounts::default(), "it took no part");
+    assert_eq!((of("bars").blocked, of("bars").degraded), (1, 1));
+    let mut metrics = String::new();
+    watcher.metrics(Timestamp::EPOCH, &mut metrics);
+    assert!(metrics.contains("tollgate_store_seconds_count{answered=\"false\"} 3\n"), "{metrics}");
+}
+
+#[test]
+fn threads_that_count_at_once_lose_nothing() {
+    let (limiter, watcher) = watched("limits: [{name: api, by: user, bucket: 700/hour}]");
+    thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| ask(&limiter, 50, &ann()));
+        }
+    });
+    let wanted = Counts { allowed: 700, limited: 300, ..Counts::default() };
+    assert_eq!(watcher.totals(), wanted);
+    let api = limit(&watcher, "api");
+    assert_eq!((api.allowed, api.limited, api.exhausted), (700, 300, 1));
+    assert_eq!(watcher.limit_window("api").unwrap().counts, api);
+}
