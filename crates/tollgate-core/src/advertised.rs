@@ -1,17 +1,17 @@
 //! The sustained rate of a quota in whole seconds, for headers.
 //!
 //! `RateLimit-Policy` of the IETF draft writes a quota as `q` units in a window of `w` seconds,
-//! both integers. A client divides the two to learn how fast it may go on, so the quotient must
-//! be the rate that the quota sustains: neither the burst of a bucket nor a window rounded up to
-//! the next second.
+//! both integers. A client divides the two to learn its sustained rate, so the quotient must be the
+//! rate that the quota sustains: neither the burst of a bucket nor a window rounded up to the next
+//! second.
 //!
-//! Not here: writing the header (`tollgate_http`).
+//! Writing the header is the job of `tollgate_http`.
 //!
 //! Invariant: `units / seconds` equals the sustained rate exactly, and `units` is at least the
-//! capacity, so that no `remaining` exceeds it. The exception are fractions that do not fit the 15
-//! digits of a structured field, such as 3·10^14 per millisecond: they are rounded down, so that no
-//! client is told of more than it gets.
-//! Tested by `tests/proof/advertised.rs` against rational arithmetic.
+//! capacity, so that no `remaining` exceeds it. Fractions that do not fit the 15 digits of a
+//! structured field, such as 3·10^14 per millisecond, are the exception: they are rounded down, so
+//! that a client never learns of a rate higher than its own. Tested by `tests/proof/advertised.rs`
+//! against rational arithmetic.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ pub const MAX_UNITS: u64 = 999_999_999_999_999;
 
 const MICROS_PER_SECOND: u128 = 1_000_000;
 
-/// The sustained rate of a quota: so many units in so many seconds.
+/// The sustained rate of a quota: a number of units in a number of seconds.
 ///
 /// ```
 /// # use tollgate_core::{Bucket, Quota, QuotaError, Rate, Span, Timestamp};
@@ -48,13 +48,14 @@ pub struct AdvertisedRate {
     pub units: u64,
     /// The window in seconds, at least one.
     pub seconds: u64,
-    /// When this holds: within one window of a calendar, whose windows differ in length; at any
-    /// time for all other quotas.
+    /// The period in which this rate is valid: one window of a calendar, whose windows differ in
+    /// length; all of time for other quotas.
     pub valid: Range<Timestamp>,
 }
 
 impl Quota {
-    /// Returns the sustained rate in whole seconds at `now`. `None` for slots, which have no rate.
+    /// Returns the sustained rate in whole seconds at `now`, or `None` for concurrency limits,
+    /// which have no rate.
     pub fn advertised(&self, now: Timestamp) -> Option<AdvertisedRate> {
         let rate = match self {
             Self::Bucket(it) => it.rate(),
@@ -77,14 +78,14 @@ impl Quota {
     }
 }
 
-/// The rate as whole units in whole seconds, with at least `capacity` units.
+/// Returns the rate as whole units in whole seconds, with at least `capacity` units.
 ///
-/// The numbers are those of the policy where they fit (60 per minute is not 1 per second). Else
-/// they are the smallest multiple of the reduced fraction that fits.
+/// The numbers are those of the policy where they fit (60 per minute is not 1 per second).
+/// Otherwise they are the smallest multiple of the reduced fraction that fits.
 fn in_whole_seconds(rate: Rate, capacity: u64) -> (u64, u64) {
     let (count, micros) = (u128::from(rate.count), u128::from(rate.period.as_micros().max(1)));
-    // How many periods make whole seconds. At most 10^6, so nothing below overflows: counts have
-    // 48 bits, periods 47.
+    // The number of periods that make whole seconds. It is at most 10^6, so nothing below
+    // overflows: counts have 48 bits, periods 47.
     let periods = MICROS_PER_SECOND / gcd(micros, MICROS_PER_SECOND);
     let (units, seconds) = (count * periods, micros * periods / MICROS_PER_SECOND);
     if units >= u128::from(capacity) && units <= u128::from(MAX_UNITS) {
@@ -96,7 +97,7 @@ fn in_whole_seconds(rate: Rate, capacity: u64) -> (u64, u64) {
     if units * times <= u128::from(MAX_UNITS) {
         return (low(units * times), low(seconds * times));
     }
-    // No 15 digits hold the exact fraction. The quotient is rounded down.
+    // The exact fraction does not fit 15 digits. The quotient is rounded down.
     let seconds_that_fit = (u128::from(MAX_UNITS) * seconds / units).max(1);
     let units_that_fit = units * seconds_that_fit / seconds;
     (low(units_that_fit.min(MAX_UNITS.into())), low(seconds_that_fit))

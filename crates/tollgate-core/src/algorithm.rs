@@ -1,15 +1,14 @@
-//! What every algorithm can do, and the rooms they live in.
+//! The interface of all algorithms, with one module per algorithm.
 //!
-//! An algorithm is arithmetic on one key's state: no clock, no lock, no key. A
-//! store makes a step atomic; nothing here knows how.
+//! An algorithm is arithmetic on the state of one key. It has no clock, no lock and no key. A store
+//! makes a step atomic.
 //!
-//! Three rules hold for all of them, and `tests/` holds each one to them:
-//! - a refused step leaves the state as it was, byte for byte;
-//! - rounding favours the limit: `remaining` down, `retry_after` up;
-//! - a clock that steps back never raises what is left. A state further ahead
-//!   than twice its own period can only come from such a step: it is pulled
-//!   back to that bound, also by a step that is refused, so that no key waits
-//!   for a clock to catch up with a mistake.
+//! Three rules hold for every algorithm; the tests in `tests/` check each of them:
+//! - A refused step leaves the state unchanged, byte for byte.
+//! - Rounding favors the limit: `remaining` is rounded down, `retry_after` up.
+//! - A clock that steps back never raises the remaining units. A state further ahead than twice its
+//!   own period can only come from such a clock. It is moved back to that bound, also by a refused
+//!   step, so that no key waits for the clock to catch up.
 
 mod bucket;
 mod concurrency;
@@ -31,71 +30,75 @@ use crate::amount::{Adjustment, Amount};
 use crate::outcome::{Outcome, Verdict};
 use crate::time::Timestamp;
 
-/// How far a forced charge may push a key below zero.
+/// The lowest balance that a forced charge may leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overdraft {
-    /// Down to nothing left, and no further: what a refusal costs under `count_denied`.
-    /// A tally counts all of it.
+    /// The balance stops at zero. Used for the cost of a refusal under `count_denied`. A tally
+    /// counts the whole charge.
     None,
-    /// Down to minus one whole capacity: what a settlement may leave to be repaid.
+    /// The balance stops at minus one capacity. Used for settlements: the next requests repay the
+    /// debt.
     OneCapacity,
-    /// As far as the state can tell: usage that is carried over from another rule. A
-    /// bucket stops at minus one capacity.
+    /// The balance stops only where the state cannot represent more. Used for usage carried over
+    /// from another rule. A bucket stops at minus one capacity.
     Unlimited,
 }
 
 /// Arithmetic on the state of one key.
 ///
-/// A value that implements this is a quota that can be served: constructors
-/// refuse all others, so the methods cannot fail and never panic.
+/// A value that implements this trait is a valid quota: constructors refuse invalid numbers, so the
+/// methods cannot fail and never panic.
 pub trait Algorithm {
-    /// What is remembered about one key.
+    /// The state of one key.
     type State: Clone + std::fmt::Debug + PartialEq;
 
-    /// The state of a key never seen.
+    /// Returns the state of a key that has never been seen.
     fn fresh(&self) -> Self::State;
 
-    /// How many units a rested key may spend at once.
+    /// Returns the number of units that a rested key may spend at once.
     fn capacity(&self) -> u64;
 
-    /// Spends `cost` units, or leaves the state as it was. A cost of zero only looks.
+    /// Spends `cost` units, or leaves the state unchanged. A cost of zero is a read.
     fn spend(&self, state: &mut Self::State, cost: u64, now: Timestamp) -> Verdict;
 
-    /// Words a verdict given at `now`, with how the key stands after it.
+    /// Completes a verdict given at `now` with the limit, the remaining units and the reset time of
+    /// the key.
     fn describe(&self, state: &Self::State, verdict: Verdict, now: Timestamp) -> Outcome;
 
-    /// Gives back what a step at `taken_at` spent, as if it had not happened.
-    /// Units that time has certainly given back are not given twice. A state
-    /// does not tell whose units it holds: a bucket gives back up to what cannot
-    /// have come back since, and a refund after others have spent errs by at
-    /// most the units refunded.
+    /// Refunds units that a step at `taken_at` spent.
+    ///
+    /// Units that have certainly come back with time are not refunded a second time. A state does
+    /// not record which request spent its units. A bucket therefore refunds at most the units that
+    /// cannot have come back since, and a refund after other requests have spent is off by at most
+    /// the refunded units.
     fn refund(&self, state: &mut Self::State, units: u64, taken_at: Timestamp, now: Timestamp);
 
-    /// Lets the key spend `units` more from now on, but never more than a rested key.
+    /// Gives the key `units` more to spend from now on, up to the allowance of a rested key.
     fn grant(&self, state: &mut Self::State, units: u64, now: Timestamp);
 
-    /// Spends `units` whether or not they are there.
+    /// Spends `units` even if fewer are available.
     fn charge(&self, state: &mut Self::State, units: u64, overdraft: Overdraft, now: Timestamp);
 
-    /// How many units are spent at this instant and not yet back, rounded up.
+    /// Returns the units that are spent at this instant and have not come back, rounded up.
     fn used(&self, state: &Self::State, now: Timestamp) -> u64;
 
-    /// From when on the state says no more than a fresh one would.
+    /// Returns the time from which the state is equivalent to a fresh one.
     fn expires_at(&self, state: &Self::State) -> Timestamp;
 
-    /// The state of a key that has spent `units`, all of which come back at `until`.
+    /// Returns the state of a key that has spent `units`, all of which come back at `until`.
     ///
-    /// It never admits what a state refuses that has spent at most `units` at `now` and is
-    /// forgettable at `until` or earlier. A store that evicts a state keeps these two numbers.
+    /// The returned state never admits a request that would be refused by a state that has spent at
+    /// most `units` at `now` and expires at `until` or earlier. A store that evicts a state keeps
+    /// these two numbers.
     fn spent_until(&self, units: u64, until: Timestamp, now: Timestamp) -> Self::State;
 
-    /// Spends and describes: what a request with a single limit needs.
+    /// Spends and describes in one call, for a request with a single limit.
     fn step(&self, state: &mut Self::State, cost: u64, now: Timestamp) -> Outcome {
         let verdict = self.spend(state, cost, now);
         self.describe(state, verdict, now)
     }
 
-    /// Meets any demand for units. A slot is a demand no rate can ever meet.
+    /// Acquires any amount of units. A slot is never available from a rate.
     fn acquire(&self, state: &mut Self::State, amount: Amount, now: Timestamp) -> Verdict {
         match amount {
             Amount::Exactly(cost) => self.spend(state, cost, now),
@@ -107,7 +110,7 @@ pub trait Algorithm {
         }
     }
 
-    /// Changes the state without being asked by a request.
+    /// Changes the state without a request.
     fn adjust(&self, state: &mut Self::State, adjustment: Adjustment, now: Timestamp) {
         match adjustment {
             Adjustment::Refund { units, taken_at } => self.refund(state, units, taken_at, now),

@@ -1,47 +1,47 @@
-//! What is asked of a key, and what is done to it.
+//! The amounts that requests acquire, and adjustments without a request.
 
 use crate::algorithm::{Overdraft, Owner};
 use crate::time::Timestamp;
 
-/// What is asked of one key.
+/// The amount that a request acquires from one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// This many units or none. Zero only looks, and only a tally beyond its limit
-    /// refuses that.
+    /// All of these units, or a refusal. Zero is a read, which only a tally beyond its limit
+    /// refuses.
     Exactly(u64),
-    /// As many units as there are, up to this many; refused only when there are none.
+    /// The available units, up to this number. Refused only if no unit is available.
     UpTo(u64),
     /// A slot for this owner. Only concurrency limits have slots.
     Slot(Owner),
 }
 
-/// A change to one key that is not a request.
+/// A change to one key without a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adjustment {
-    /// Undo a charge made at `taken_at`.
+    /// Reverses a charge made at `taken_at`.
     Refund {
-        /// How much of it.
+        /// The units to refund.
         units: u64,
-        /// When it was made, by the store's clock.
+        /// The time of the charge, by the store's clock.
         taken_at: Timestamp,
     },
-    /// Let the key spend this much more, up to a full allowance.
+    /// Gives the key more to spend, up to a full allowance.
     Grant {
-        /// How much.
+        /// The units to add.
         units: u64,
     },
-    /// Spend this much, whether or not it is there.
+    /// Spends units even if fewer are available.
     Charge {
-        /// How much.
+        /// The units to spend.
         units: u64,
-        /// How far below zero that may go.
+        /// The lowest balance that the charge may leave.
         overdraft: Overdraft,
     },
-    /// Forget the key.
+    /// Deletes the state of the key.
     Reset,
-    /// Free the slot of this owner.
+    /// Frees the slot of an owner.
     Release {
-        /// Who held it.
+        /// The holder of the slot.
         owner: Owner,
     },
 }

@@ -1,17 +1,17 @@
-//! What a key has spent when the rule that counts it is replaced.
+//! Carries the usage of a key over when its rule is replaced.
 //!
-//! Two promises hold for every sequence of changes: together the rules admit no more
-//! than the largest of them would have, and a raise makes no wait longer.
+//! Two guarantees hold for every sequence of changes: together the rules admit no more than the
+//! largest of them would have, and a raise makes no wait longer.
 //!
-//! A changed limit of a window needs nothing of this: the state stays as it is
-//! ([`Quota::identity`]). All else is expressed anew, in units: where instants are known
-//! they are kept, and a bucket keeps fractions of a unit. A bucket holds no more debt
-//! than it can refill in its own time, so a lowered one would forget the rest, and a
-//! raise after it would hand that out again. Therefore the replaced state stays where it
-//! is, goes on being charged, and the next rule starts from the state that has spent most.
+//! A changed limit of a window needs no conversion: the state stays as it is ([`Quota::identity`]).
+//! Other states are converted in units: known instants are kept, and a bucket keeps fractions of a
+//! unit. A bucket holds no more debt than it can refill in its own fill time. A lowered bucket
+//! would forget the rest, and a later raise would grant it again. Therefore the replaced state
+//! stays where it is and continues to be charged, and the next rule starts from the state with the
+//! highest usage.
 //!
-//! Not here: finding the states and charging them, which is a store's business.
-//! Held by `tollgate_store::conformance::reloading`, which every store runs.
+//! Finding the states and charging them is the job of a store. Tested by
+//! `tollgate_store::conformance::reloading`, which every store runs.
 
 use crate::algorithm::Overdraft;
 use crate::amount::Adjustment;
@@ -20,11 +20,10 @@ use crate::rule::Rule;
 use crate::time::Timestamp;
 
 impl Quota {
-    /// The state a key has under this quota after it had `state` under `before`.
+    /// Returns the state of a key under this quota after it had `state` under `before`.
     ///
-    /// What carries over is what was spent: whoever had used 60 of 100 has 940
-    /// left of a new 1000, and nothing left of a new 50. Leases carry over as
-    /// they are.
+    /// The used units carry over: a key that had used 60 of 100 has 940 left of a new 1000, and
+    /// nothing left of a new 50. Leases carry over unchanged.
     ///
     /// ```
     /// # use tollgate_core::{Bucket, Amount, Quota, QuotaError, Rate, Timestamp};
@@ -52,7 +51,7 @@ impl Quota {
             (Self::SlidingLog(it), Self::SlidingLog(_), State::SlidingLog(state)) => {
                 State::SlidingLog(it.carry_over(state, now))
             }
-            // Steps of one length mean the same in however many parts.
+            // Steps of one length have the same meaning for any number of parts.
             (Self::SlidingParts(it), Self::SlidingParts(before), State::SlidingParts(_))
                 if it.rate().period == before.rate().period =>
             {
@@ -66,8 +65,8 @@ impl Quota {
         }
     }
 
-    /// The state in which as much is available as in `state` under `before`, of which this
-    /// quota is a raise.
+    /// Returns the state in which as much is available as in `state` under `before`. This quota
+    /// must be a raise of `before`.
     #[must_use]
     pub fn bound_by(&self, before: &Self, state: &State, now: Timestamp) -> State {
         let mut bound = self.carry_over(before, state, now);
@@ -75,15 +74,16 @@ impl Quota {
         bound
     }
 
-    /// The charge of units that another rule has admitted.
+    /// Returns the charge for units that another rule has admitted.
     pub const fn echo(&self, units: u64) -> Adjustment {
-        // A bucket in debt beyond its capacity would make a key wait for more than its own
-        // fill time; windows end by themselves.
+        // A bucket in debt beyond its capacity would make a key wait longer than its own fill time;
+        // windows end by themselves.
         let overdraft = if matches!(self, Self::Bucket(_)) { Overdraft::None } else { Overdraft::Unlimited };
         Adjustment::Charge { units, overdraft }
     }
 
-    /// Whether this quota admits no less than `other` at any time, by the same algorithm.
+    /// Returns whether this quota admits at least as much as `other` at any time, by the same
+    /// algorithm.
     pub fn is_raise_of(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Bucket(it), Self::Bucket(other)) => it.is_raise_of(other),
@@ -97,16 +97,16 @@ impl Quota {
 }
 
 impl Rule {
-    /// The state that a key starts from under this rule, after it left `past` under rules
-    /// that this one has replaced, the latest first: the one that counted the key last, also
-    /// if nothing is spent there. `None` if it left nothing.
+    /// Returns the state that a key starts from under this rule. `past` holds its states under the
+    /// replaced rules, the latest first: the first entry is the rule that counted the key last,
+    /// even if nothing is spent there. Returns `None` if `past` is empty.
     pub fn carry_over(&self, past: &[(&Quota, State)], now: Timestamp) -> Option<State> {
         let (latest, state) = past.first()?;
         let mut carried = self.quota.carry_over(latest, state, now);
         let most = past.iter().map(|(quota, state)| quota.used(state, now)).max().unwrap_or(0);
         let mut missing = most.saturating_sub(self.quota.used(&carried, now));
         if self.quota.is_raise_of(latest) {
-            // What was available a moment ago still is.
+            // Units that were available a moment ago stay available.
             missing = missing.min(self.quota.capacity() - latest.capacity());
         }
         if missing > 0 && !matches!(self.quota, Quota::Concurrency(_)) {

@@ -1,9 +1,8 @@
-//! States as bytes: compact, versioned, and safe to read from anywhere.
+//! States as bytes: compact, versioned, and safe to decode from untrusted input.
 //!
-//! One byte says version and algorithm, then come LEB128 numbers. A bucket
-//! costs about ten bytes. Whatever the bytes, decoding ends in a state that
-//! every algorithm accepts, or in an error: it never panics and never allocates
-//! more than the input is long.
+//! The first byte holds version and algorithm, followed by LEB128 numbers. A bucket costs about ten
+//! bytes. Decoding any input ends in a state that every algorithm accepts, or in an error. It never
+//! panics and never allocates more than the length of the input.
 
 use crate::algorithm::{
     BucketState, FixedWindowState, Lease, Leases, Owner, SlidingLogState, SlidingPartsState,
@@ -12,23 +11,24 @@ use crate::algorithm::{
 use crate::quota::State;
 use crate::time::Timestamp;
 
-/// Goes up when the meaning of the bytes changes. Readers refuse what they do not know.
+/// The encoding version, which increases when the meaning of the bytes changes. Readers refuse
+/// unknown versions.
 const VERSION: u8 = 1;
 
-/// Why bytes are not a state.
+/// Error returned when bytes do not decode to a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// Written by a newer Tollgate, or not by Tollgate at all.
+    /// The bytes were written by a newer Tollgate, or not by Tollgate at all.
     #[error("not a state this version knows (first byte {0:#04x})")]
     Unknown(u8),
-    /// The bytes end too soon, go on too long, or hold a number out of range.
+    /// The bytes end too early, continue after the end, or hold a number out of range.
     #[error("the state is damaged")]
     Damaged,
 }
 
 impl State {
-    /// This state as bytes.
+    /// Encodes the state.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(16);
         match self {
@@ -67,7 +67,7 @@ impl State {
             Self::SlidingParts(state) => {
                 out.push(header(5));
                 put(&mut out, state.newest().as_micros());
-                // Newest first, each told back from the one after it.
+                // Newest first, each as its distance to the next newer one.
                 let mut from = 0;
                 for (first, last, count) in state.parts().rev() {
                     put(&mut out, u64::from(last - from));
@@ -80,7 +80,7 @@ impl State {
         out
     }
 
-    /// Reads a state back.
+    /// Decodes a state.
     ///
     /// ```
     /// # use tollgate_core::{Bucket, Quota, Rate, State};
@@ -97,7 +97,7 @@ impl State {
         let state = match first & 0x0f {
             0 => Self::Bucket(BucketState { tat: rest.time()?, grains: rest.small()? }),
             1 => Self::FixedWindow(FixedWindowState { end: rest.time()?, count: rest.number()? }),
-            // With more counts than two it is of a window in equal parts, which is no more.
+            // More than two counts were written by a window in equal parts, which no longer exists.
             2 => Self::SlidingWindow(SlidingWindowState {
                 newest: rest.number()?,
                 current: rest.small()?,
@@ -178,7 +178,7 @@ impl Reader<'_> {
         SlidingPartsState::new(newest, parts.into_iter().rev()).ok_or(DecodeError::Damaged)
     }
 
-    /// A step so many before another one.
+    /// Reads a step as its distance to another step.
     fn back(&mut self, from: u16) -> Result<u16, DecodeError> {
         let by = u16::try_from(self.number()?).map_err(|_| DecodeError::Damaged)?;
         from.checked_add(by).ok_or(DecodeError::Damaged)

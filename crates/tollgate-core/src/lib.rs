@@ -1,17 +1,16 @@
-//! The arithmetic of Tollgate, and nothing else.
+//! The arithmetic of Tollgate's rate limits, without I/O.
 //!
-//! A [`Quota`] is one limit's promise. Its [`step`](Quota::step) takes the state
-//! of one key, what is asked, and the time, and returns what to answer and what
-//! to remember. No I/O, no clock, no randomness, no floating point: the same
-//! arguments give the same answer in memory, in Redis and in a replay of
-//! yesterday's log.
+//! A [`Quota`] is the configuration of one limit. Its [`step`](Quota::step) takes the state of one
+//! key, the requested amount and the time; it updates the state and returns the [`Outcome`]. There
+//! is no I/O, no clock, no randomness and no floating point: the same arguments give the same
+//! outcome in memory, in Redis and in a replay of an access log.
 //!
-//! - [`algorithm`]: one file per algorithm, and the rules they all keep.
-//! - [`Outcome`]: what one limit answers about one key.
-//! - `vectors/*.json` beside the source: what every store and script is judged by.
+//! - [`algorithm`]: one module per algorithm, and the rules that all of them keep.
+//! - [`Outcome`]: the answer of one limit about one key.
+//! - `vectors/*.json` in the source: the test vectors that every store and script must pass.
 //!
-//! Not here: keys and policies (`tollgate_policy`), atomicity (`tollgate_store`),
-//! several limits as one decision (`tollgate`).
+//! Keys and policies are in `tollgate_policy`, atomicity in `tollgate_store`, and decisions over
+//! several limits in `tollgate`.
 #![deny(clippy::float_arithmetic)]
 
 mod advertised;

@@ -1,14 +1,14 @@
-//! What one limit answers about one key.
+//! The answer of one limit about one key.
 //!
-//! A refusal is an answer, not an error, and an answer is never a `bool`: it
-//! says how much is left, when more comes back, and whether waiting helps.
+//! A refusal is an answer, not an error, and an answer is never a `bool`: it has the remaining
+//! units, the time until more come back, and whether waiting helps.
 //!
-//! Not here: the answer of several limits together (`tollgate::Decision`), and
-//! wording it for a protocol (`tollgate_http`).
+//! The answer of several limits together is `tollgate::Decision`; formatting for a protocol is in
+//! `tollgate_http`.
 
 use crate::time::Span;
 
-/// What one limit answers about one key.
+/// The answer of one limit about one key.
 ///
 /// ```
 /// # use tollgate_core::{Bucket, Algorithm, Rate, Span, Timestamp, Verdict};
@@ -22,42 +22,44 @@ use crate::time::Span;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Yes, not now, or not ever.
+    /// Whether the request is admitted.
     pub verdict: Verdict,
-    /// How many units a rested key may spend at once.
+    /// The number of units that a rested key may spend at once.
     pub limit: u64,
-    /// How many units the key may still spend at this instant, rounded down.
+    /// The number of units that the key may still spend at this instant, rounded down.
     pub remaining: u64,
-    /// How long until the key is as good as never seen, rounded up.
+    /// The time until the key is equivalent to a fresh one, rounded up.
     pub reset_after: Span,
 }
 
-/// Yes, not now, or not ever.
+/// Whether a request is admitted, refused for now, or can never be admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Go ahead.
+    /// The request may proceed.
     Admitted {
-        /// What was charged. Less than asked only for [`Amount::UpTo`](crate::Amount::UpTo).
+        /// The charged units. Less than requested only for [`Amount::UpTo`](crate::Amount::UpTo).
         units: u64,
-        /// How long to hold the request before it starts. Zero unless the limit queues.
+        /// The time to hold the request before it starts. Zero unless the limit queues.
         delay: Span,
     },
-    /// Not now.
+    /// The request is refused for now.
     Refused {
-        /// After this long, and no sooner, the same request passes if nobody else spends. Rounded up.
+        /// The shortest wait after which the same request passes if no other request spends.
+        /// Rounded up.
         retry_after: Span,
     },
-    /// Not ever: the request costs more than a rested key may spend. Waiting does not help.
+    /// The request costs more than a rested key may spend. Waiting does not help.
     Never,
 }
 
 impl Outcome {
-    /// Whether the request may go ahead.
+    /// Returns whether the request may proceed.
     pub const fn is_admitted(&self) -> bool {
         self.verdict.is_admitted()
     }
 
-    /// How long to wait, where waiting helps.
+    /// Returns the wait after which a refused request can pass, or `None` if it was admitted or
+    /// waiting does not help.
     pub const fn retry_after(&self) -> Option<Span> {
         match self.verdict {
             Verdict::Refused { retry_after } => Some(retry_after),
@@ -65,7 +67,7 @@ impl Outcome {
         }
     }
 
-    /// What was charged: zero for a refusal.
+    /// Returns the charged units: zero for a refusal.
     pub const fn units(&self) -> u64 {
         match self.verdict {
             Verdict::Admitted { units, .. } => units,
@@ -75,12 +77,12 @@ impl Outcome {
 }
 
 impl Verdict {
-    /// Whether the request may go ahead.
+    /// Returns whether the request may proceed.
     pub const fn is_admitted(self) -> bool {
         matches!(self, Self::Admitted { .. })
     }
 
-    /// Admitted at once.
+    /// Creates an admission of `units` without a delay.
     pub const fn admitted(units: u64) -> Self {
         Self::Admitted { units, delay: Span::ZERO }
     }

@@ -1,7 +1,7 @@
-//! Any algorithm, chosen at run time, and the state that goes with it.
+//! A quota of any algorithm, chosen at run time, and its state.
 //!
-//! A policy names algorithms, so limits need one type that can be any of them.
-//! Everything here is a `match` that hands over to the algorithm's own file.
+//! A policy names algorithms, so limits need one type that can be any of them. Every method is a
+//! `match` that delegates to the module of the algorithm.
 
 use std::fmt;
 
@@ -14,10 +14,9 @@ use crate::outcome::{Outcome, Verdict};
 use crate::rate::{QuotaError, Rate};
 use crate::time::{Span, Timestamp};
 
-/// One limit's promise: an algorithm with its numbers.
+/// The configuration of one limit: an algorithm with its numbers.
 ///
-/// A `Quota` that exists can be served, since only valid algorithms can be put
-/// into it.
+/// A `Quota` is valid by construction, since it can only hold valid algorithms.
 ///
 /// ```
 /// # use tollgate_core::{Bucket, Amount, Quota, QuotaError, Rate, Timestamp};
@@ -31,39 +30,38 @@ use crate::time::{Span, Timestamp};
 pub enum Quota {
     /// Token bucket, leaky meter, GCRA.
     Bucket(Bucket),
-    /// So many until the window closes; as a tally, counting beyond that.
+    /// A number of units per window; as a tally, it counts beyond its limit.
     FixedWindow(FixedWindow),
-    /// So many in any stretch, estimated.
+    /// A number of units in any stretch of a window, estimated from two counts.
     SlidingWindow(SlidingWindow),
-    /// So many in any stretch, from a few parts.
+    /// A number of units in any stretch of a window, from a few parts.
     SlidingParts(SlidingParts),
-    /// So many in any stretch, exactly.
+    /// A number of units in any stretch of a window, exactly.
     SlidingLog(SlidingLog),
-    /// So many at once.
+    /// A number of concurrent holders.
     Concurrency(Concurrency),
 }
 
-/// What is remembered about one key, for any algorithm.
+/// The state of one key, for any algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Of a [`Bucket`].
+    /// State of a [`Bucket`].
     Bucket(BucketState),
-    /// Of a [`FixedWindow`].
+    /// State of a [`FixedWindow`].
     FixedWindow(FixedWindowState),
-    /// Of a [`SlidingWindow`].
+    /// State of a [`SlidingWindow`].
     SlidingWindow(SlidingWindowState),
-    /// Of [`SlidingParts`].
+    /// State of [`SlidingParts`].
     SlidingParts(SlidingPartsState),
-    /// Of a [`SlidingLog`].
+    /// State of a [`SlidingLog`].
     SlidingLog(SlidingLogState),
-    /// Of a [`Concurrency`].
+    /// State of a [`Concurrency`].
     Concurrency(Leases),
 }
 
-/// Runs `$body` with the algorithm and its state bound, for those that count
-/// units; `$slots` for the one that has slots. A state of another algorithm
-/// counts as none: which state belongs to which quota is the store's business,
-/// and it files them apart.
+/// Runs `$body` with the algorithm and its state bound, for algorithms that count units; `$slots`
+/// for the concurrency limit. A state of another algorithm counts as a fresh one: the store is
+/// responsible for matching states to quotas, and stores them under separate rule ids.
 macro_rules! with_units {
     ($quota:expr, $state:expr, |$algorithm:ident, $inner:ident| $body:expr, |$limit:ident, $leases:ident| $slots:expr) => {
         match $quota {
@@ -91,8 +89,8 @@ macro_rules! with_units {
 }
 
 impl Quota {
-    /// A sliding window: of one part the two-counter estimate, of 2 to 64 one that places
-    /// its own borders.
+    /// Creates a sliding window: the two-counter estimate for one part, [`SlidingParts`] for 2 to
+    /// 64.
     pub fn sliding_window(rate: Rate, parts: u32) -> Result<Self, QuotaError> {
         match parts {
             1 => SlidingWindow::new(rate).map(Self::from),
@@ -100,7 +98,7 @@ impl Quota {
         }
     }
 
-    /// The state of a key never seen.
+    /// Returns the state of a key that has never been seen.
     pub fn fresh(&self) -> State {
         match self {
             Self::Bucket(it) => State::Bucket(it.fresh()),
@@ -112,7 +110,7 @@ impl Quota {
         }
     }
 
-    /// How many units a rested key may spend at once, or how many may hold a slot.
+    /// Returns the number of units that a rested key may spend at once, or the number of slots.
     pub fn capacity(&self) -> u64 {
         match self {
             Self::Bucket(it) => it.capacity(),
@@ -124,7 +122,7 @@ impl Quota {
         }
     }
 
-    /// The time in which the capacity comes back: what headers call the window.
+    /// Returns the time in which the capacity comes back: the window of headers.
     pub fn period(&self) -> Span {
         match self {
             Self::Bucket(it) => it.fill_time(),
@@ -136,13 +134,13 @@ impl Quota {
         }
     }
 
-    /// Whether its states are in the time of the wall clock: windows that are aligned to it.
-    /// All others may be counted on a clock that never steps.
+    /// Returns whether its states use the time of the wall clock, as windows aligned to it do. All
+    /// other states may be counted on a monotonic clock.
     pub const fn follows_wall(&self) -> bool {
         matches!(self, Self::FixedWindow(it) if it.window().is_aligned())
     }
 
-    /// The algorithm's name, as policies and answers spell it.
+    /// Returns the name of the algorithm, as used in policies and answers.
     pub const fn algorithm(&self) -> &'static str {
         match self {
             Self::Bucket(_) => "token-bucket",
@@ -153,19 +151,18 @@ impl Quota {
         }
     }
 
-    /// What gives this quota's states their meaning, as text: rules whose quotas
-    /// differ here must not share states.
+    /// Returns a text that identifies the meaning of this quota's states. Rules whose quotas differ
+    /// in it must not share states.
     ///
-    /// Leases mean the same however many slots there are, so a slot taken before a
-    /// change is released after it. Counts and instants of a window mean the same
-    /// whatever the limit, so a changed limit continues with the state as it is. A
-    /// bucket's arrival time means something else at another rate, unless the bucket
-    /// is shared.
+    /// Leases have the same meaning for any number of slots, so a slot taken before a change is
+    /// released after it. Counts and instants of a window have the same meaning for any limit, so a
+    /// changed limit continues with the same state. The arrival time of a bucket has another
+    /// meaning at another rate, unless the bucket is shared.
     pub fn identity(&self) -> String {
         match self {
             Self::Concurrency(_) => self.algorithm().to_owned(),
             Self::Bucket(it) if it.is_shared() => {
-                // States with and without a fraction are not written alike.
+                // States with and without a fraction have different encodings.
                 let ticks = if it.grains_per_tick() == 1 { "whole ticks" } else { "grains" };
                 format!("{} shared, in {ticks}", self.algorithm())
             }
@@ -176,7 +173,7 @@ impl Quota {
                 format!("{} any/{}{size}", self.algorithm(), it.window())
             }
             Self::SlidingWindow(it) => format!("{} any/{}", self.algorithm(), it.rate().period),
-            // Parts were once equal slices of the window: their states meant something else.
+            // Earlier versions used equal parts, whose states have another meaning.
             Self::SlidingParts(it) => {
                 let (name, period, parts) = (self.algorithm(), it.rate().period, it.parts());
                 format!("{name} any/{period} in {parts} parts with borders of their own")
@@ -185,9 +182,8 @@ impl Quota {
         }
     }
 
-    /// Meets the demand, or leaves the state as it was. A demand the quota
-    /// cannot ever meet (a slot from a rate, units from slots) is
-    /// [`Verdict::Never`].
+    /// Acquires the amount, or leaves the state unchanged. An amount that the quota can never
+    /// provide (a slot from a rate, units from slots) is [`Verdict::Never`].
     pub fn acquire(&self, state: &mut State, amount: Amount, now: Timestamp) -> Verdict {
         with_units!(self, state, |it, inner| it.acquire(inner, amount, now), |it, leases| match amount {
             Amount::Slot(owner) => it.acquire(leases, owner, now),
@@ -196,7 +192,8 @@ impl Quota {
         })
     }
 
-    /// Words a verdict given at `now`, with how the key stands after it.
+    /// Completes a verdict given at `now` with the limit, the remaining units and the reset time of
+    /// the key.
     pub fn describe(&self, state: &State, verdict: Verdict, now: Timestamp) -> Outcome {
         match (self, state) {
             (Self::Bucket(it), State::Bucket(inner)) => it.describe(inner, verdict, now),
@@ -209,14 +206,14 @@ impl Quota {
         }
     }
 
-    /// Meets the demand and describes how the key stands then.
+    /// Acquires the amount and describes the key after it.
     pub fn step(&self, state: &mut State, amount: Amount, now: Timestamp) -> Outcome {
         let verdict = self.acquire(state, amount, now);
         self.describe(state, verdict, now)
     }
 
-    /// Changes the state without being asked by a request. Slots are released
-    /// or forgotten; units are what the other adjustments deal in.
+    /// Changes the state without a request. Concurrency limits support only `Release` and `Reset`;
+    /// the other adjustments apply to units.
     pub fn adjust(&self, state: &mut State, adjustment: Adjustment, now: Timestamp) {
         with_units!(self, state, |it, inner| it.adjust(inner, adjustment, now), |it, leases| {
             match adjustment {
@@ -229,7 +226,7 @@ impl Quota {
         });
     }
 
-    /// How many units are spent and not yet back, rounded up; slots held.
+    /// Returns the units that are spent and have not come back, rounded up, or the held slots.
     pub fn used(&self, state: &State, now: Timestamp) -> u64 {
         match (self, state) {
             (Self::Bucket(it), State::Bucket(inner)) => it.used(inner, now),
@@ -245,7 +242,7 @@ impl Quota {
         }
     }
 
-    /// From when on the state says no more than a fresh one would.
+    /// Returns the time from which the state is equivalent to a fresh one.
     pub fn expires_at(&self, state: &State) -> Timestamp {
         match (self, state) {
             (Self::Bucket(it), State::Bucket(inner)) => it.expires_at(inner),
@@ -258,8 +255,8 @@ impl Quota {
         }
     }
 
-    /// The state of a key that has spent `units`, all of which come back at `until`; for
-    /// slots, that of a key never seen. ([`Algorithm::spent_until`])
+    /// Returns the state of a key that has spent `units`, all of which come back at `until`. For
+    /// slots, returns a fresh state. See [`Algorithm::spent_until`].
     pub fn spent_until(&self, units: u64, until: Timestamp, now: Timestamp) -> State {
         match self {
             Self::Bucket(it) => State::Bucket(it.spent_until(units, until, now)),
@@ -273,7 +270,7 @@ impl Quota {
 }
 
 impl State {
-    /// What it holds on the heap, in bytes.
+    /// Returns its heap memory in bytes.
     pub fn heap_bytes(&self) -> usize {
         match self {
             Self::Bucket(_) | Self::FixedWindow(_) | Self::SlidingWindow(_) => 0,
@@ -284,8 +281,8 @@ impl State {
     }
 }
 
-/// The quota as one line, the same for the same numbers: people read it, and
-/// rule ids are made from it ([`Quota::identity`]).
+/// Writes the quota as one line, the same for the same numbers. People read it, and rule ids are
+/// derived from it ([`Quota::identity`]).
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.algorithm();

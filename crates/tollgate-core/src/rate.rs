@@ -1,13 +1,12 @@
-//! How many units in how long, as somebody wrote it.
+//! A number of units per period, as configured.
 //!
-//! A `Rate` is a wish: it may be nonsense. It becomes a promise when an
-//! algorithm accepts it and returns a quota, or a [`QuotaError`].
+//! A `Rate` may be invalid. An algorithm checks it and returns a quota or a [`QuotaError`].
 
 use std::fmt;
 
 use crate::time::Span;
 
-/// So many units in so long.
+/// A number of units per period.
 ///
 /// ```
 /// # use tollgate_core::{Rate, Span};
@@ -18,37 +17,37 @@ use crate::time::Span;
 pub struct Rate {
     /// Units.
     pub count: u64,
-    /// The time they come back in.
+    /// The time in which they come back.
     pub period: Span,
 }
 
 impl Rate {
-    /// `count` units in every `period`.
+    /// Creates a rate of `count` units per `period`.
     pub const fn new(count: u64, period: Span) -> Self {
         Self { count, period }
     }
 
-    /// `count` units a second.
+    /// Creates a rate of `count` units per second.
     pub const fn per_second(count: u64) -> Self {
         Self::new(count, Span::from_secs(1))
     }
 
-    /// `count` units a minute.
+    /// Creates a rate of `count` units per minute.
     pub const fn per_minute(count: u64) -> Self {
         Self::new(count, Span::from_minutes(1))
     }
 
-    /// `count` units an hour.
+    /// Creates a rate of `count` units per hour.
     pub const fn per_hour(count: u64) -> Self {
         Self::new(count, Span::from_hours(1))
     }
 
-    /// `count` units in 24 hours.
+    /// Creates a rate of `count` units per 24 hours.
     pub const fn per_day(count: u64) -> Self {
         Self::new(count, Span::from_days(1))
     }
 
-    /// Refuses a rate that cannot be served, for every algorithm alike.
+    /// Refuses a rate that no algorithm can serve.
     pub(crate) fn validate(self) -> Result<Self, QuotaError> {
         match self {
             Self { count: 0, .. } => Err(QuotaError::ZeroRate),
@@ -73,16 +72,15 @@ impl fmt::Display for Rate {
     }
 }
 
-/// The longest stretch any quota may look back on or ahead to: 2^47 µs, four
-/// years. Twice that (a key overdrawn by a whole capacity) still fits the 50
-/// bits that the in-memory store gives to time.
+/// The longest period of a quota: 2^47 µs, four years. Twice that (a key overdrawn by a whole
+/// capacity) still fits the 50 bits that the in-memory store uses for time.
 pub(crate) const MAX_PERIOD: Span = Span::from_micros(1 << 47);
 
-/// The most units a quota may hold: products with any period then fit `u128`,
-/// and a count survives a trip through a Redis double.
+/// The largest number of units of a quota: products with any period then fit `u128`, and a count is
+/// exact as a Redis double.
 pub(crate) const MAX_UNITS: u64 = 1 << 48;
 
-/// The greatest common divisor; one of zero and zero.
+/// Returns the greatest common divisor, or one if both numbers are zero.
 pub(crate) const fn gcd(mut a: u128, mut b: u128) -> u128 {
     while b != 0 {
         (a, b) = (b, a % b);
@@ -90,21 +88,21 @@ pub(crate) const fn gcd(mut a: u128, mut b: u128) -> u128 {
     if a == 0 { 1 } else { a }
 }
 
-/// Why a quota cannot be served.
+/// Error returned when a quota is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QuotaError {
-    /// A rate of nothing. To refuse everybody, use a deny list.
-    #[error("a rate of zero admits nobody")]
+    /// The rate is zero. Use a deny list to refuse all requests.
+    #[error("a rate of zero admits no request")]
     ZeroRate,
-    /// A rate in no time.
+    /// The period is zero.
     #[error("a period of zero has no rate")]
     ZeroPeriod,
-    /// A capacity of nothing.
-    #[error("a burst below one request admits nobody")]
+    /// The capacity is zero.
+    #[error("a burst below one request admits no request")]
     ZeroBurst,
-    /// A period, or a burst at that rate, of more than four years.
-    #[error("a rested key would take more than four years to come back")]
+    /// The period, or the time to refill the burst, is more than four years.
+    #[error("a drained key would take more than four years to refill")]
     TooLong,
     /// More units than can be counted exactly.
     #[error("more than 2^48 units cannot be counted exactly")]
@@ -112,10 +110,11 @@ pub enum QuotaError {
     /// The interval between two units has no exact short form.
     #[error("this many units in this period cannot be spaced exactly; choose a rounder number")]
     TooFine,
-    /// More parts than are any use, or none.
+    /// The number of parts is zero or more than 64.
     #[error("a sliding window is counted in 1 to 64 parts")]
     Parts,
-    /// A sliding log remembers each unit, so its limit bounds its memory.
+    /// The limit of a sliding log is too large: it remembers every unit, so its limit bounds its
+    /// memory.
     #[error("a sliding log remembers every unit and holds at most 65536 of them")]
     LogTooLong,
 }

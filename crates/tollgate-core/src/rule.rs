@@ -1,49 +1,49 @@
-//! A quota with an identity: whose state is whose.
+//! A quota with a name and the id under which its states are stored.
 //!
-//! Two rules with one id share their states, so the id is made of everything
-//! that gives a state its meaning. A rule whose numbers change gets a new id and
-//! remembers the old one, so that a store can carry a key's usage over when it
-//! next meets the key, and need not visit them all.
+//! Two rules with one id share their states, so the id is derived from everything that determines
+//! the meaning of a state. A rule whose numbers change gets a new id and remembers the old one. A
+//! store then carries the usage of a key over at the next request for the key, and need not visit
+//! all keys.
 //!
-//! Of slots, windows, logs and shared buckets a state means the same whatever the limit
-//! ([`Quota::identity`]): there, rules of one id can have different ones, and a
-//! store must not take the id for the quota.
+//! For slots, windows, logs and shared buckets, the meaning of a state does not depend on the limit
+//! ([`Quota::identity`]). Rules with one id can then have different limits, and a store must not
+//! treat the id as the quota.
 
 use crate::quota::Quota;
 
-/// Tells states of one rule from those of another, the same on every node.
+/// Identifies the states of a rule, the same on every node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RuleId(pub u64);
 
-/// A quota that keeps its states under an id.
+/// A quota with a name and the id under which its states are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// What answers, metrics and operators call it.
+    /// The name in answers and metrics.
     pub name: Box<str>,
-    /// Under which its states are kept.
+    /// The id under which its states are stored.
     pub id: RuleId,
-    /// What it promises.
+    /// The quota.
     pub quota: Quota,
-    /// What it was before the last change, if states from then may still count.
+    /// The rule before the last change, if its states may still count.
     pub before: Option<Box<Predecessor>>,
 }
 
-/// What a rule was before its numbers changed.
+/// A rule before its numbers changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Predecessor {
-    /// Under which its states were kept.
+    /// The id under which its states were stored.
     pub id: RuleId,
-    /// What it promised.
+    /// The quota of that time.
     pub quota: Quota,
-    /// And before that: a key need not have spent between two changes.
+    /// The rule before this one: a key need not have spent between two changes.
     pub before: Option<Box<Predecessor>>,
 }
 
-/// How many different rules back usage is looked for.
+/// The largest number of predecessors whose usage is looked up.
 const MAX_PREDECESSORS: usize = 32;
 
 impl Predecessor {
-    /// This one and those before it, each id once, without `except`.
+    /// Returns this predecessor and those before it, each id once, without `except`.
     fn chain(self, except: RuleId) -> Option<Box<Self>> {
         let mut all: Vec<Self> = Vec::new();
         let mut next = Some(Box::new(self));
@@ -56,7 +56,7 @@ impl Predecessor {
         Self::linked(all)
     }
 
-    /// The first of these, each with the next before it.
+    /// Links the predecessors into a chain that starts with the first.
     fn linked(mut all: Vec<Self>) -> Option<Box<Self>> {
         all.truncate(MAX_PREDECESSORS);
         all.into_iter().rev().fold(None, |before, one| Some(Box::new(Self { before, ..one })))
@@ -64,7 +64,7 @@ impl Predecessor {
 }
 
 impl Rule {
-    /// A rule known by its name and numbers alone: equal ones share their states.
+    /// Creates a rule that is identified by its name and numbers. Equal rules share their states.
     ///
     /// ```
     /// # use tollgate_core::{Bucket, QuotaError, Rate, Rule};
@@ -79,8 +79,8 @@ impl Rule {
         Self { name: name.into(), id, quota, before: None }
     }
 
-    /// The same rule, carrying over what keys have spent under `before`, and
-    /// under what that one had replaced.
+    /// Returns the same rule, which also carries over the usage of keys under `before` and its
+    /// predecessors.
     #[must_use]
     pub fn replacing(self, before: &Self) -> Self {
         let earlier = before.before.clone();
@@ -91,8 +91,8 @@ impl Rule {
         Self { before: last.chain(self.id), ..self }
     }
 
-    /// The same rule, which also carries over what keys have spent under `other`. Keys
-    /// have spent under this rule's own predecessors, or under the other.
+    /// Returns the same rule, which also carries over the usage of keys under `other`. A key has
+    /// spent under this rule's own predecessors, or under `other`.
     #[must_use]
     pub fn continuing(self, other: &Self) -> Self {
         let known = |id| id == self.id || self.predecessors().any(|it| it.id == id);
@@ -104,18 +104,20 @@ impl Rule {
         Self { before: Predecessor::linked(all), ..self }
     }
 
-    /// What it was before, the latest first and each once. A rule that has come back to
-    /// what it once was is not its own predecessor.
+    /// Returns the rules before this one, the latest first and each once. A rule that has returned
+    /// to an earlier configuration is not its own predecessor.
     pub fn predecessors(&self) -> impl Iterator<Item = &Predecessor> {
         std::iter::successors(self.before.as_deref(), |last| last.before.as_deref())
     }
 }
 
 impl RuleId {
-    /// An id from words. The words are set apart, so `["a", "bc"]` is not `["ab", "c"]`.
+    /// Derives an id from words.
+    ///
+    /// The words are separated, so `["a", "bc"]` differs from `["ab", "c"]`.
     pub fn of<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
-        // FNV-1a. Stable for ever, because ids are part of the keys in Redis; not
-        // keyed, because the words come from the operator and not from a request.
+        // FNV-1a. It must never change, because ids are part of the keys in Redis. It is not keyed,
+        // because the words come from the operator and not from a request.
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         let mut mix = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         for word in words {

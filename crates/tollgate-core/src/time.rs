@@ -1,11 +1,10 @@
-//! Points in time and stretches of it, in whole microseconds.
+//! Timestamps and spans in whole microseconds.
 //!
-//! One tick is a microsecond everywhere: in memory, in Redis, in the shared
-//! vectors. Redis numbers are doubles, exact to 2^53, which nanoseconds since
-//! 1970 exceed and microseconds do not until the year 2255. With one tick the
-//! stores do not merely agree, they compute the same integers.
+//! One tick is a microsecond everywhere: in memory, in Redis, in the shared vectors. Redis numbers
+//! are doubles, exact to 2^53, which nanoseconds since 1970 exceed and microseconds do not until
+//! the year 2255. With one tick, all stores compute the same integers.
 //!
-//! Not here: reading a clock (`tollgate_store::Clock`). Time is an argument.
+//! Time is always an argument. Clocks are in `tollgate_store::Clock`.
 
 mod human;
 
@@ -25,53 +24,53 @@ pub use human::HumanSpan;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
-/// A stretch of time in microseconds.
+/// A duration in whole microseconds.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(u64);
 
 impl Timestamp {
-    /// Midnight, 1 January 1970, UTC.
+    /// Midnight, January 1, 1970, UTC.
     pub const EPOCH: Self = Self(0);
 
-    /// From microseconds since the epoch.
+    /// Creates a timestamp from microseconds since the epoch.
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros)
     }
 
-    /// From whole seconds since the epoch, saturating at the end of time.
+    /// Creates a timestamp from whole seconds since the epoch, saturating.
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1_000_000))
     }
 
-    /// Microseconds since the epoch.
+    /// Returns the microseconds since the epoch.
     pub const fn as_micros(self) -> u64 {
         self.0
     }
 
-    /// Seconds since the epoch, rounded up: a caller told to come back at this
-    /// second never comes early.
+    /// Returns the seconds since the epoch, rounded up: a caller that returns at this second is
+    /// never early.
     pub const fn as_secs_ceil(self) -> u64 {
         self.0.div_ceil(1_000_000)
     }
 
-    /// The stretch from `earlier` to here; zero when `earlier` is later.
+    /// Returns the span from `earlier` to this timestamp, or zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
 
-    /// This point moved by so many microseconds, back if negative.
+    /// Returns this timestamp moved by a number of microseconds, back if negative.
     #[must_use]
     pub const fn shifted(self, by: i64) -> Self {
         Self(self.0.saturating_add_signed(by))
     }
 
-    /// How many microseconds this is after `other`; negative if it is before.
+    /// Returns the microseconds from `other` to this timestamp; negative if this one is earlier.
     pub const fn ahead_of(self, other: Self) -> i64 {
         self.0.wrapping_sub(other.0).cast_signed()
     }
 
-    /// This point moved back by `span`, stopping at the epoch.
+    /// Returns this timestamp moved back by `span`, saturating at the epoch.
     #[must_use]
     pub const fn before(self, span: Span) -> Self {
         Self(self.0.saturating_sub(span.0))
@@ -81,62 +80,62 @@ impl Timestamp {
 impl std::ops::Add<Span> for Timestamp {
     type Output = Self;
 
-    /// Saturates at the end of time, half a million years from now.
+    /// Saturates at `u64::MAX` microseconds, half a million years from now.
     fn add(self, span: Span) -> Self {
         Self(self.0.saturating_add(span.0))
     }
 }
 
 impl Span {
-    /// No time at all.
+    /// A span of zero.
     pub const ZERO: Self = Self(0);
 
-    /// From microseconds.
+    /// Creates a span from microseconds.
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros)
     }
 
-    /// From milliseconds, saturating.
+    /// Creates a span from milliseconds, saturating.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000))
     }
 
-    /// From seconds, saturating.
+    /// Creates a span from seconds, saturating.
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1_000_000))
     }
 
-    /// From minutes, saturating.
+    /// Creates a span from minutes, saturating.
     pub const fn from_minutes(minutes: u64) -> Self {
         Self::from_secs(minutes.saturating_mul(60))
     }
 
-    /// From hours, saturating.
+    /// Creates a span from hours, saturating.
     pub const fn from_hours(hours: u64) -> Self {
         Self::from_secs(hours.saturating_mul(3_600))
     }
 
-    /// From days of 24 hours, saturating.
+    /// Creates a span from days of 24 hours, saturating.
     pub const fn from_days(days: u64) -> Self {
         Self::from_secs(days.saturating_mul(86_400))
     }
 
-    /// Whole microseconds.
+    /// Returns the microseconds.
     pub const fn as_micros(self) -> u64 {
         self.0
     }
 
-    /// Milliseconds, rounded up.
+    /// Returns the milliseconds, rounded up.
     pub const fn as_millis_ceil(self) -> u64 {
         self.0.div_ceil(1_000)
     }
 
-    /// Seconds, rounded up: what `Retry-After` carries.
+    /// Returns the seconds, rounded up, as `Retry-After` carries them.
     pub const fn as_secs_ceil(self) -> u64 {
         self.0.div_ceil(1_000_000)
     }
 
-    /// Whether this is no time at all.
+    /// Returns whether the span is zero.
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
@@ -164,7 +163,7 @@ impl From<Duration> for Span {
     }
 }
 
-/// Shows the largest unit that keeps the number whole: `90s`, `1500ms`, `1h`.
+/// Writes the largest unit that keeps the number whole: `90s`, `1500ms`, `1h`.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(u64, &str); 5] =
@@ -188,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounding_favours_the_limit() {
+    fn rounding_favors_the_limit() {
         assert_eq!(Span::from_micros(1).as_secs_ceil(), 1);
         assert_eq!(Span::from_micros(1_000_001).as_secs_ceil(), 2);
         assert_eq!(Span::from_micros(1_001).as_millis_ceil(), 2);
@@ -197,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_time_is_a_wall_and_not_a_wrap() {
+    fn timestamps_saturate_instead_of_wrapping() {
         let end = Timestamp::from_micros(u64::MAX);
         assert_eq!(end + Span::from_days(1), end);
         assert_eq!(Timestamp::from_secs(u64::MAX), end);
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_read_in_their_largest_whole_unit() {
+    fn spans_are_written_in_their_largest_whole_unit() {
         for (span, text) in [
             (Span::from_secs(90), "90s"),
             (Span::from_secs(120), "2m"),

@@ -1,8 +1,8 @@
-//! What every store and script is judged by, as types.
+//! The shared test vectors as types: the reference for every store and script.
 //!
-//! `vectors/*.json` beside the source hold named cases with times, acts and the
-//! exact answers; `vectors/README.md` says what the fields mean. The answers come
-//! from models in rational arithmetic (`tests/model`), never from this code.
+//! `vectors/*.json` in the source hold named cases with times, acts and the exact answers;
+//! `vectors/README.md` defines the fields. The answers come from models in rational arithmetic
+//! (`tests/model`), never from this crate's code.
 
 use std::fmt::Write as _;
 
@@ -19,12 +19,12 @@ const TEXTS: [(&str, &str); 6] = [
     ("concurrency", include_str!("../vectors/concurrency.json")),
 ];
 
-/// The files' texts, by the algorithm each is about.
+/// Returns the name of each algorithm with the text of its vector file.
 pub const fn texts() -> [(&'static str, &'static str); 6] {
     TEXTS
 }
 
-/// Every case of every file.
+/// Returns all cases of all files.
 pub fn cases() -> impl Iterator<Item = Case> {
     TEXTS.into_iter().flat_map(|(name, text)| File::parse(name, text).cases)
 }
@@ -38,19 +38,19 @@ pub struct File {
     pub cases: Vec<Case>,
 }
 
-/// One key's story.
+/// One case: a quota and a sequence of steps on one key.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// What it shows.
+    /// The behavior that the case shows.
     pub name: String,
-    /// The limit.
+    /// The quota under test.
     pub quota: Quota,
-    /// What happens, one after the other, to one key.
+    /// The steps, in order, all on one key.
     pub steps: Vec<Step>,
 }
 
-/// A limit, by its numbers.
+/// The numbers of a quota.
 #[derive(Deserialize, Serialize)]
 #[serde(tag = "algorithm", rename_all = "kebab-case")]
 #[allow(missing_docs)] // as vectors/README.md names them
@@ -84,7 +84,7 @@ pub enum Quota {
     },
 }
 
-/// Where a fixed window begins and ends.
+/// The boundaries of a fixed window.
 #[derive(Deserialize, Serialize)]
 #[serde(tag = "window", rename_all = "kebab-case")]
 #[allow(missing_docs)]
@@ -94,7 +94,7 @@ pub enum Window {
     Calendar { unit: Unit, zone: String },
 }
 
-/// A square of a calendar.
+/// The unit of a calendar window.
 #[derive(Clone, Copy, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)]
@@ -105,19 +105,19 @@ pub enum Unit {
     Month,
 }
 
-/// One thing that happens.
+/// One step of a case.
 #[derive(Deserialize, Serialize)]
 pub struct Step {
-    /// When, in microseconds since 1970.
+    /// The time in microseconds since 1970.
     pub at_us: u64,
-    /// What is done.
+    /// The act.
     #[serde(flatten)]
     pub act: Act,
-    /// What must be answered.
+    /// The expected answer.
     pub expect: Option<Expect>,
 }
 
-/// What is done to the key.
+/// An act on the key.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -131,7 +131,7 @@ pub enum Act {
     Release(String),
 }
 
-/// How far a charge may go.
+/// The lowest balance that a charge may leave.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)]
@@ -140,7 +140,7 @@ pub enum Overdraft {
     OneCapacity,
 }
 
-/// What must be answered, or what looking says right after an act that has no answer.
+/// The expected answer, or the expected result of a read right after an act without an answer.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
@@ -177,7 +177,7 @@ impl From<Outcome> for Expect {
 }
 
 impl Quota {
-    /// The limit itself.
+    /// Builds the quota.
     pub fn build(&self) -> core::Quota {
         let rate = |count: &u64, period: &u64| core::Rate::new(*count, Span::from_micros(*period));
         let quota = match self {
@@ -203,7 +203,7 @@ impl Quota {
                 core::Concurrency::new(*slots, Span::from_micros(*ttl_us)).map(Into::into)
             }
         };
-        quota.expect("the files hold quotas that can be served")
+        quota.expect("the files hold valid quotas")
     }
 }
 
@@ -226,36 +226,36 @@ impl Window {
 }
 
 impl Act {
-    /// The act as a store is asked for it.
-    pub fn ask(&self) -> Ask {
+    /// Converts the act to a call to a store.
+    pub fn store_call(&self) -> StoreCall {
         match self {
-            Self::Take(units) => Ask::Acquire(Amount::Exactly(*units)),
-            Self::TakeUpTo(most) => Ask::Acquire(Amount::UpTo(*most)),
-            Self::Acquire(name) => Ask::Acquire(Amount::Slot(owner(name))),
+            Self::Take(units) => StoreCall::Acquire(Amount::Exactly(*units)),
+            Self::TakeUpTo(most) => StoreCall::Acquire(Amount::UpTo(*most)),
+            Self::Acquire(name) => StoreCall::Acquire(Amount::Slot(owner(name))),
             Self::Refund { units, taken_at_us } => {
                 let taken_at = Timestamp::from_micros(*taken_at_us);
-                Ask::Adjust(Adjustment::Refund { units: *units, taken_at })
+                StoreCall::Adjust(Adjustment::Refund { units: *units, taken_at })
             }
-            Self::Grant(units) => Ask::Adjust(Adjustment::Grant { units: *units }),
+            Self::Grant(units) => StoreCall::Adjust(Adjustment::Grant { units: *units }),
             Self::Charge { units, overdraft } => {
-                Ask::Adjust(Adjustment::Charge { units: *units, overdraft: overdraft.build() })
+                StoreCall::Adjust(Adjustment::Charge { units: *units, overdraft: overdraft.build() })
             }
-            Self::Release(name) => Ask::Adjust(Adjustment::Release { owner: owner(name) }),
+            Self::Release(name) => StoreCall::Adjust(Adjustment::Release { owner: owner(name) }),
         }
     }
 }
 
-/// What a store is asked for.
+/// A call to a store.
 #[derive(Clone, Copy, Debug)]
-pub enum Ask {
-    /// A check.
+pub enum StoreCall {
+    /// An acquisition.
     Acquire(Amount),
-    /// A change; what must be answered is what looking says after it.
+    /// An adjustment. The expected answer is the result of a read after it.
     Adjust(Adjustment),
 }
 
 impl Overdraft {
-    /// The same in the words of the code.
+    /// Converts to the type of the core.
     pub const fn build(self) -> core::Overdraft {
         match self {
             Self::None => core::Overdraft::None,
@@ -264,19 +264,19 @@ impl Overdraft {
     }
 }
 
-/// An owner's name as a number: its bytes, which are at most sixteen.
+/// Converts the name of an owner to a number: its bytes, of which there are at most sixteen.
 pub fn owner(name: &str) -> Owner {
     Owner(name.bytes().fold(0, |number, byte| number << 8 | u128::from(byte)))
 }
 
 impl File {
-    /// Reads a file.
+    /// Parses a file.
     pub fn parse(name: &str, text: &str) -> Self {
         let file = serde_json::from_str(text).map_err(|error| format!("{name}.json: {error}"));
         file.expect("every file has the format of vectors/README.md")
     }
 
-    /// One step a line, so that a change shows as the lines that changed.
+    /// Renders one step per line, so that a diff shows the changed steps.
     pub fn render(&self) -> String {
         let mut out = format!("{{\n\"about\": {},\n\"cases\": [", json(&self.about));
         for (index, case) in self.cases.iter().enumerate() {

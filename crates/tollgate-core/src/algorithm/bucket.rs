@@ -1,9 +1,9 @@
 //! Token bucket, leaky meter and GCRA: one algorithm on one number.
 //!
-//! The number is the theoretical arrival time: when the bucket is full again.
-//! "Tokens left" and "time until full" are the same fact in two units, so a
-//! token bucket of `burst` tokens refilling at `rate`, a leaky meter that holds
-//! `burst`, and GCRA with a tolerance of `burst` cells decide alike:
+//! The number is the theoretical arrival time: the time at which the bucket is full again. "Tokens
+//! left" and "time until full" are the same fact in two units, so a token bucket of `burst` tokens
+//! refilling at `rate`, a leaky meter that holds `burst`, and GCRA with a tolerance of `burst`
+//! cells decide alike:
 //!
 //! ```text
 //! T    = period / count                 one unit's worth of time
@@ -11,24 +11,23 @@
 //! allow iff debt + cost·T <= burst·T
 //! ```
 //!
-//! `T` is rarely whole: 7 a minute is 8,571,428 µs and four sevenths. Rounded
-//! down it admits too much, up too little, and either way it drifts. So the
-//! arrival time carries its fraction, counted in `1/den` of a tick with `den`
-//! the reduced count. Below, a *grain* is that `1/den` of a tick; in grains
-//! every number is whole.
+//! `T` is rarely whole: 7 a minute is 8,571,428 µs and four sevenths. Rounding down would admit too
+//! much, rounding up too little, and both drift. So the arrival time carries its fraction, counted
+//! in `1/den` of a tick with `den` the reduced count. Below, a *grain* is that `1/den` of a tick;
+//! in grains every number is whole.
 //!
-//! Invariant: in any stretch `d`, at most `burst + d/T` units pass. Held by
-//! `tests/proof` against rational arithmetic.
+//! Invariant: in any stretch `d`, at most `burst + d/T` units pass. Tested by `tests/proof` against
+//! rational arithmetic.
 
 use super::{Algorithm, Overdraft};
 use crate::outcome::{Outcome, Verdict};
 use crate::rate::{MAX_PERIOD, MAX_UNITS, QuotaError, Rate, gcd};
 use crate::time::{Span, Timestamp};
 
-/// What a key may spend at once, and how soon one unit comes back.
+/// A token bucket: a capacity and the time in which one unit comes back.
 ///
-/// A `Bucket` that exists can be served exactly: its interval has a finite
-/// form, and emptying it twice over still fits the clock.
+/// A `Bucket` is exact by construction: its interval has a finite form, and twice its fill time
+/// still fits the clock.
 ///
 /// ```
 /// # use tollgate_core::{Algorithm, Bucket, QuotaError, Rate};
@@ -45,25 +44,25 @@ pub struct Bucket {
     unit: u64,
     /// Grains in one tick: the reduced count.
     den: u32,
-    /// Whether others with other numbers write its states too.
+    /// Whether buckets with other numbers write the same states.
     shared: bool,
     /// Grains in a full bucket.
     full: u128,
-    /// The same bucket in ticks, where one unit is a whole number of them: nearly always.
+    /// The same bucket in ticks, if one unit is a whole number of ticks. Nearly all are.
     ticks: Option<TickBucket>,
 }
 
-/// When the bucket is full again: `tat` ticks and `grains` of the next.
+/// The time at which the bucket is full again: `tat` ticks and `grains` of the next tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BucketState {
     /// Whole ticks of the theoretical arrival time.
     pub tat: Timestamp,
-    /// What comes on top, in `1/den` of a tick.
+    /// The fraction on top of `tat`, in `1/den` of a tick.
     pub grains: u32,
 }
 
 impl Bucket {
-    /// A bucket that holds one period's worth of units.
+    /// Creates a bucket that holds the units of one period.
     pub fn new(rate: Rate) -> Result<Self, QuotaError> {
         let rate = rate.validate()?;
         let common = low(gcd(rate.count.into(), rate.period.as_micros().into()));
@@ -72,7 +71,7 @@ impl Bucket {
         Self { rate, burst: 0, unit, den, shared: false, full: 0, ticks: None }.with_burst(rate.count)
     }
 
-    /// The same rate with another capacity.
+    /// Returns a bucket of the same rate with another capacity.
     pub fn with_burst(self, burst: u64) -> Result<Self, QuotaError> {
         let full = u128::from(burst) * u128::from(self.unit);
         match burst {
@@ -87,15 +86,14 @@ impl Bucket {
         }
     }
 
-    /// The same bucket, one of several with different numbers for the same keys: each
-    /// goes on from the arrival time that the last one left, whatever its own rate and
-    /// capacity.
+    /// Returns a bucket that shares its states with buckets of other numbers for the same keys.
+    /// Each bucket continues from the arrival time that the last one left, regardless of its own
+    /// rate and capacity.
     ///
-    /// So an arrival time may be further ahead than its bucket can owe by itself, and no
-    /// clock need have stepped back for that: the state is left as it is, and the key
-    /// waits. Were it pulled back, a small bucket would wipe out what a large one is
-    /// owed. Fractions of a tick are read in the reader's own grains, less than one tick
-    /// off where those differ.
+    /// An arrival time may therefore be further ahead than this bucket's own debt allows, without
+    /// any clock having stepped back. The state is left unchanged, and the key waits. Moving it
+    /// back would let a small bucket erase the debt of a large one. A reader interprets fractions
+    /// of a tick in its own grains, which is less than one tick off where those differ.
     ///
     /// ```
     /// # use tollgate_core::{Algorithm, Bucket, QuotaError, Rate, Span, Timestamp};
@@ -112,13 +110,13 @@ impl Bucket {
         Self { shared: true, ..self }
     }
 
-    /// Whether its states are those of buckets with other numbers too.
+    /// Returns whether buckets with other numbers write the same states.
     pub const fn is_shared(&self) -> bool {
         self.shared
     }
 
-    /// The most that a state can owe, in grains: one that owes more comes from a clock
-    /// that stepped back, and is pulled back to this.
+    /// Returns the largest debt of a state, in grains. A state with a larger debt comes from a
+    /// clock that stepped back and is moved back to this bound.
     pub fn max_debt(&self) -> u128 {
         if self.shared {
             return 2 * u128::from(MAX_PERIOD.as_micros()) * u128::from(self.den);
@@ -126,38 +124,39 @@ impl Bucket {
         2 * self.full
     }
 
-    /// The rate as it was written.
+    /// Returns the rate as configured.
     pub const fn rate(&self) -> Rate {
         self.rate
     }
 
-    /// How many grains make a tick. A state's `grains` are below this.
+    /// Returns the number of grains in a tick. The `grains` of a state are below it.
     pub const fn grains_per_tick(&self) -> u32 {
         self.den
     }
 
-    /// How many grains make a unit: what one request of cost one adds to the debt.
+    /// Returns the number of grains in a unit: the debt that one unit of cost adds.
     pub const fn grains_per_unit(&self) -> u64 {
         self.unit
     }
 
-    /// The same bucket in whole ticks, if one unit is a whole number of them.
+    /// Returns the same bucket in whole ticks, if one unit is a whole number of ticks.
     #[inline]
     pub const fn in_ticks(&self) -> Option<&TickBucket> {
         self.ticks.as_ref()
     }
 
-    /// How long an empty bucket takes to fill, rounded up.
+    /// Returns the time in which an empty bucket fills, rounded up.
     pub fn fill_time(&self) -> Span {
         self.ticks(self.full)
     }
 
-    /// Grains until the bucket is full. A clock that stepped back makes this
-    /// larger and never smaller; beyond the deepest overdraft there is, the
-    /// state is pulled back to that.
+    /// Returns the grains until the bucket is full. A clock that stepped back makes the debt
+    /// larger, never smaller. A debt beyond the largest overdraft moves the state back to that
+    /// bound.
     fn debt(&self, state: &mut BucketState, now: Timestamp) -> u128 {
         let debt = self.debt_as_stored(*state, now);
-        // The first is what `deepest` is, but for shared buckets, and there already.
+        // The first comparison equals `max_debt` except for shared buckets, and is already
+        // computed.
         if debt > 2 * self.full && debt > self.max_debt() {
             *state = self.owing(self.max_debt(), now);
             return self.max_debt();
@@ -169,13 +168,13 @@ impl Bucket {
         if state.tat < now {
             return 0;
         }
-        // More grains than make a tick were written in finer ones: less than a tick.
+        // More grains than a tick has were written in finer grains: they are less than a tick.
         let grains = state.grains.min(self.den);
         u128::from(state.tat.since(now).as_micros()) * u128::from(self.den) + u128::from(grains)
     }
 
-    /// The state of a key that had `state` under `before`: as many units are missing, to
-    /// the fraction, but no more than this bucket holds. Rounds up by less than a grain.
+    /// Returns the state of a key that had `state` under `before`: the same units are missing, to
+    /// the fraction, but at most the capacity of this bucket. Rounds up by less than a grain.
     pub(crate) fn carry_over(&self, before: &Self, state: BucketState, now: Timestamp) -> BucketState {
         let debt = before.debt_as_stored(state, now).min(before.max_debt());
         let (theirs, ours) = (u128::from(before.unit), u128::from(self.unit));
@@ -187,13 +186,13 @@ impl Bucket {
         self.owing(debt, now)
     }
 
-    /// Whether this bucket holds no less than `other` and refills no slower.
+    /// Returns whether this bucket holds at least as much as `other` and refills at least as fast.
     pub(crate) fn is_raise_of(&self, other: &Self) -> bool {
         let interval = |one: &Self, den: u32| u128::from(one.unit) * u128::from(den);
         self.burst >= other.burst && interval(self, other.den) <= interval(other, self.den)
     }
 
-    /// The state that owes `debt` grains at `now`.
+    /// Returns the state with a debt of `debt` grains at `now`.
     fn owing(&self, debt: u128, now: Timestamp) -> BucketState {
         let den = u128::from(self.den);
         if den == 1 {
@@ -204,7 +203,7 @@ impl Bucket {
         BucketState { tat: now + Span::from_micros(ticks), grains: u32::try_from(grains).unwrap_or(0) }
     }
 
-    /// Grains as ticks, rounded up.
+    /// Converts grains to ticks, rounded up.
     fn ticks(&self, grains: u128) -> Span {
         Span::from_micros(if self.den == 1 {
             low(grains)
@@ -213,7 +212,7 @@ impl Bucket {
         })
     }
 
-    /// Grains as whole units, rounded down.
+    /// Converts grains to whole units, rounded down.
     fn units(&self, grains: u128) -> u64 {
         match u64::try_from(grains) {
             Ok(small) => small / self.unit,
@@ -265,8 +264,8 @@ impl Algorithm for Bucket {
     }
 
     fn refund(&self, state: &mut BucketState, units: u64, taken_at: Timestamp, now: Timestamp) {
-        // A step leaves at most a full bucket to be repaid, and debts are repaid in
-        // order: of that, no more than is left after the time since can still be owed.
+        // A step leaves at most a full bucket of debt, and debts are repaid in order. So at most
+        // the part of a full bucket that the time since has not repaid is still owed.
         let repaid = u128::from(now.since(taken_at).as_micros()) * u128::from(self.den);
         let owed = self.cost(units).min(self.full.saturating_sub(repaid));
         let debt = self.debt(state, now);
@@ -293,7 +292,7 @@ impl Algorithm for Bucket {
         self.units(debt + u128::from(self.unit) - 1)
     }
 
-    /// The arrival time says all: how many units that is follows from it.
+    /// The arrival time holds everything: the number of units follows from it.
     fn spent_until(&self, units: u64, until: Timestamp, _now: Timestamp) -> BucketState {
         if units == 0 { self.fresh() } else { BucketState { tat: until, grains: 0 } }
     }
@@ -303,10 +302,10 @@ impl Algorithm for Bucket {
     }
 }
 
-/// A bucket in which every number is whole: the hot path of a store.
+/// A bucket in which every number is whole, for the hot path of a store.
 ///
-/// The same decisions as its [`Bucket`]'s, on half the bits and without the
-/// branches; `tests/` holds the two equal.
+/// It decides exactly as its [`Bucket`] does, on half the bits and without the branches. The tests
+/// in `tests/` check that both agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TickBucket {
     burst: u64,
@@ -323,35 +322,34 @@ impl TickBucket {
         Self { burst, unit, full, inverse: u64::MAX / unit }
     }
 
-    /// The ticks that `cost` units take to come back, if they can ever be had at once.
+    /// Returns the ticks in which `cost` units come back, or `None` if they exceed the capacity.
     #[inline(always)]
     pub const fn price(&self, cost: u64) -> Option<u64> {
         if cost <= self.burst { Some(cost * self.unit) } else { None }
     }
 
-    /// The ticks in a full bucket: the most that may ever be owed after paying.
+    /// Returns the ticks in a full bucket: the largest debt after a payment.
     #[inline(always)]
     pub const fn full(&self) -> u64 {
         self.full
     }
 
-    /// The arrival time after paying `price`, or `None` if that is more than is
-    /// left. Holds in any unit of time that all four share, so a store may keep
-    /// them as it likes.
+    /// Returns the arrival time after paying `price`, or `None` if fewer units are left. All four
+    /// times may be in any common unit, so a store may choose its own representation.
     #[inline(always)]
     pub const fn pay(tat: u64, price: u64, now: u64, full: u64) -> Option<u64> {
         let after = if tat > now { tat } else { now }.saturating_add(price);
         if after - now <= full { Some(after) } else { None }
     }
 
-    /// Whether [`pay`](Self::pay) would go through.
+    /// Returns whether [`pay`](Self::pay) would succeed.
     #[inline(always)]
     pub const fn affords(&self, tat: Timestamp, price: u64, now: Timestamp) -> bool {
         Self::pay(tat.as_micros(), price, now.as_micros(), self.full).is_some()
     }
 
-    /// Words what [`pay`](Self::pay) answered. `tat` is the arrival time after it.
-    /// `None` where the clock must have stepped back: [`Bucket`] knows what to do.
+    /// Describes the result of [`pay`](Self::pay). `tat` is the arrival time after it. Returns
+    /// `None` if the clock must have stepped back; [`Bucket`] handles that case.
     #[inline(always)]
     pub fn describe(&self, tat: Timestamp, paid: bool, cost: u64, now: Timestamp) -> Option<Outcome> {
         let (debt, full) = (tat.since(now).as_micros(), self.full);
@@ -369,8 +367,8 @@ impl TickBucket {
         Some(Outcome { verdict, limit: self.burst, remaining, reset_after: Span::from_micros(debt) })
     }
 
-    /// Ticks as whole units, rounded down: a multiplication by the reciprocal,
-    /// at most one too low for any number below 2^63.
+    /// Converts ticks to whole units, rounded down, by a multiplication with the reciprocal. The
+    /// product is at most one too low for any number below 2^63.
     #[inline(always)]
     const fn units(&self, ticks: u64) -> u64 {
         let quotient = low((ticks as u128 * self.inverse as u128) >> 64);
@@ -379,14 +377,15 @@ impl TickBucket {
     }
 }
 
-/// A number known to fit 64 bits: debts are bounded by eight years of ticks.
+/// Narrows a number that is known to fit 64 bits: debts are bounded by eight years of ticks.
 #[inline]
 #[allow(clippy::cast_possible_truncation)]
 const fn low(value: u128) -> u64 {
     value as u64
 }
 
-/// `u128` division is a library call; nearly every debt fits the hardware's.
+/// Divides in hardware where the debt fits 64 bits, as nearly all do; `u128` division is a library
+/// call.
 #[inline]
 fn divide(value: u128, by: u64) -> u64 {
     match u64::try_from(value) {
@@ -417,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reciprocal_divides_like_the_divider() {
+    fn reciprocal_multiplication_equals_division() {
         for unit in [1u64, 2, 3, 7, 59_999, 60_000_000, (1 << 47) - 1, 1 << 47] {
             let bucket = Bucket::new(Rate::new(1, Span::from_micros(unit))).unwrap();
             let bucket = bucket.in_ticks().unwrap();

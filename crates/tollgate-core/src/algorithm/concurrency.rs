@@ -1,17 +1,17 @@
-//! Concurrency: how many at once, each as a lease that ends by itself.
+//! Concurrency: a number of slots, each held by a lease that expires.
 //!
-//! A counter that a crash fails to decrement stays too high for ever. A lease
-//! has an owner, so a late release frees nobody else's slot, and an expiry, so
-//! a crash frees its own.
+//! A counter that a crash fails to decrement stays too high forever. A lease has an owner, so a
+//! late release cannot free the slot of another request. It has an expiry, so a crash frees its own
+//! slot.
 //!
-//! Units make no sense here: a slot is held, not spent. So this is not an
-//! `Algorithm`; it meets them in [`Quota`](crate::Quota).
+//! A slot is held, not spent, so units do not apply and this type does not implement `Algorithm`.
+//! [`Quota`](crate::Quota) joins the two.
 
 use crate::outcome::{Outcome, Verdict};
 use crate::rate::{MAX_PERIOD, QuotaError};
 use crate::time::{Span, Timestamp};
 
-/// So many holders at once, each for at most `ttl` unless renewed.
+/// A concurrency limit: a number of slots, each leased for at most `ttl` unless renewed.
 ///
 /// ```
 /// # use tollgate_core::{Concurrency, Leases, Owner, QuotaError, Span, Timestamp};
@@ -29,31 +29,31 @@ pub struct Concurrency {
     ttl: Span,
 }
 
-/// Who holds a slot: unique among all that may ask, such as a random number per request.
+/// The holder of a slot, unique among all requests, such as a random number per request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owner(pub u128);
 
-/// A slot, held.
+/// A held slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// By whom.
+    /// The holder.
     pub owner: Owner,
-    /// Until when, if it is neither released nor renewed.
+    /// The time at which the lease ends unless it is released or renewed.
     pub expires: Timestamp,
 }
 
-/// All leases on one key, the first to expire first.
+/// All leases of one key, ordered by expiry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leases {
-    /// Ordered by expiry; no owner appears twice.
+    /// The leases, earliest expiry first. No owner appears twice.
     pub held: Vec<Lease>,
 }
 
-/// Leases live in a list per key, so their number is bounded.
+/// Leases are kept in a list per key, so their number is bounded.
 const MAX_SLOTS: u32 = 1 << 16;
 
 impl Concurrency {
-    /// So many slots, each leased for `ttl`.
+    /// Creates a limit of `slots` slots, each leased for `ttl`.
     pub fn new(slots: u32, ttl: Span) -> Result<Self, QuotaError> {
         match (slots, ttl) {
             (0, _) => Err(QuotaError::ZeroBurst),
@@ -64,17 +64,17 @@ impl Concurrency {
         }
     }
 
-    /// How many may hold at once.
+    /// Returns the number of slots.
     pub const fn slots(&self) -> u32 {
         self.slots
     }
 
-    /// How long a lease lasts unless renewed.
+    /// Returns the duration of a lease that is not renewed.
     pub const fn ttl(&self) -> Span {
         self.ttl
     }
 
-    /// Takes a slot, or renews the one `owner` holds.
+    /// Acquires a slot, or renews the slot that `owner` holds.
     ///
     /// ```
     /// # use tollgate_core::{Concurrency, Leases, Owner, QuotaError, Span, Timestamp, Verdict};
@@ -90,7 +90,8 @@ impl Concurrency {
         let lapsed = lapsed(leases, now);
         let holds = leases.held[lapsed..].iter().any(|lease| lease.owner == owner);
         if !holds && leases.held.len() - lapsed >= self.slots as usize {
-            // Usually the first to expire; a later one if slots have been taken away since.
+            // Usually the first lease to expire; a later one if the number of slots was lowered
+            // since.
             let next = leases.held.get(leases.held.len() - self.slots as usize);
             return Verdict::Refused {
                 retry_after: next.map_or(Span::ZERO, |lease| lease.expires.since(now)),
@@ -99,19 +100,20 @@ impl Concurrency {
         leases.held.drain(..lapsed);
         leases.held.retain(|lease| lease.owner != owner);
         leases.held.push(Lease { owner, expires: now + self.ttl });
-        // Under a clock that stepped back, the newest lease need not be the last to expire.
+        // After the clock stepped back, the newest lease need not be the last to expire.
         leases.held.sort_by_key(|lease| lease.expires);
         Verdict::admitted(1)
     }
 
-    /// Frees the slot of `owner`, if it still holds one. Doing so twice does no harm.
+    /// Frees the slot of `owner` if it still holds one. Idempotent.
     pub fn release(&self, leases: &mut Leases, owner: Owner) -> bool {
         let before = leases.held.len();
         leases.held.retain(|lease| lease.owner != owner);
         leases.held.len() < before
     }
 
-    /// Words a verdict given at `now`, with how the key stands after it.
+    /// Completes a verdict given at `now` with the limit, the free slots and the reset time of the
+    /// key.
     pub fn describe(&self, leases: &Leases, verdict: Verdict, now: Timestamp) -> Outcome {
         let live = &leases.held[lapsed(leases, now)..];
         let held = u64::try_from(live.len()).unwrap_or(u64::MAX);
@@ -127,13 +129,13 @@ impl Concurrency {
         }
     }
 
-    /// From when on nobody holds anything.
+    /// Returns the time at which the last lease ends.
     pub fn expires_at(&self, leases: &Leases) -> Timestamp {
         leases.held.last().map_or(Timestamp::EPOCH, |lease| lease.expires)
     }
 
-    /// A lease further ahead than two of its lives comes from a clock that
-    /// stepped back: it counts as taken now.
+    /// Returns the end of a lease. A lease further ahead than two TTLs comes from a clock that
+    /// stepped back and counts as taken now.
     fn ends(&self, lease: &Lease, now: Timestamp) -> Timestamp {
         if lease.expires.since(now) > self.ttl + self.ttl { now + self.ttl } else { lease.expires }
     }
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_leaks_nothing_and_a_late_release_frees_nobody_else() {
+    fn a_crashed_owner_loses_its_slot_and_a_late_release_frees_no_other_slot() {
         let limit = Concurrency::new(2, Span::from_secs(10)).unwrap();
         let mut leases = Leases::default();
         assert!(limit.acquire(&mut leases, Owner(1), at(0)).is_admitted());
@@ -167,12 +169,12 @@ mod tests {
         let refused = limit.acquire(&mut leases, Owner(3), at(2));
         assert_eq!(refused, Verdict::Refused { retry_after: Span::from_secs(8) });
         assert!(limit.acquire(&mut leases, Owner(3), at(10)).is_admitted(), "owner 1 crashed");
-        assert!(!limit.release(&mut leases, Owner(1)), "its slot is somebody else's now");
+        assert!(!limit.release(&mut leases, Owner(1)), "another owner holds its slot now");
         assert!(!limit.acquire(&mut leases, Owner(4), at(10)).is_admitted());
     }
 
     #[test]
-    fn renewing_takes_no_second_slot() {
+    fn renewal_takes_no_second_slot() {
         let limit = Concurrency::new(1, Span::from_secs(10)).unwrap();
         let mut leases = Leases::default();
         assert!(limit.acquire(&mut leases, Owner(1), at(0)).is_admitted());

@@ -1,24 +1,22 @@
-//! Fixed window: so many units until the window closes, then as many again.
+//! Fixed window: a number of units per window.
 //!
-//! The state is when the window closes and how much was spent in it. Storing
-//! the end, rather than deriving it from each request's time, means that no two
-//! answers of one window can disagree about its reset, and that epoch, calendar
-//! and first-request windows differ in one function (`Window::closes`).
+//! The state is the end of the window and the units spent in it. Storing the end, rather than
+//! deriving it from the time of each request, makes all answers of one window agree about its
+//! reset. Epoch, calendar and first-request windows differ only in `Window::closes`.
 //!
-//! Up to twice the limit can pass in a stretch of one length, around a
-//! boundary. That is what this algorithm is; `sliding_window` is the cure.
+//! Up to twice the limit can pass in a stretch of one window length, around a boundary. This is
+//! inherent in the algorithm; `sliding_window` avoids it.
 //!
-//! A *tally* is a fixed window that goes on counting beyond its limit: what is
-//! refused counts in full, where whoever asks charges refusals (`count_denied`).
-//! Its states mean the same whatever the limit, so rules that differ in that alone
-//! share them ([`Quota::identity`](crate::Quota::identity)).
+//! A *tally* is a fixed window that continues to count beyond its limit: refused requests count in
+//! full if the caller charges refusals (`count_denied`). Its states do not depend on the limit, so
+//! rules that differ only in the limit share them ([`Quota::identity`](crate::Quota::identity)).
 
 use super::{Algorithm, Overdraft, Window};
 use crate::outcome::{Outcome, Verdict};
 use crate::rate::{MAX_PERIOD, MAX_UNITS, QuotaError, Rate};
 use crate::time::{Span, Timestamp};
 
-/// So many units in each window.
+/// A fixed window: a number of units in each window.
 ///
 /// ```
 /// # use tollgate_core::{Algorithm, FixedWindow, QuotaError, Rate, Timestamp};
@@ -37,13 +35,14 @@ pub struct FixedWindow {
     tally: bool,
 }
 
-/// The most that a tally counts: more than any limit, and exact in a double.
+/// The largest count of a tally: above every limit, and exact in a double.
 const MAX_TALLY_UNITS: u64 = 2 * MAX_UNITS;
 
-/// Limits from here on have states of their own: a store may keep smaller ones in less room.
+/// The smallest limit whose states are kept separately: a store may keep smaller limits in less
+/// memory.
 const LARGE_LIMIT: u64 = 1 << 29;
 
-/// When the window closes, and what was spent in it.
+/// The end of the window and the units spent in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FixedWindowState {
     /// The first instant that is no longer in the window.
@@ -53,7 +52,7 @@ pub struct FixedWindowState {
 }
 
 impl FixedWindow {
-    /// So many units in each of these windows.
+    /// Creates a limit of `limit` units per window.
     pub fn new(limit: u64, window: Window) -> Result<Self, QuotaError> {
         if limit == 0 {
             return Err(QuotaError::ZeroRate);
@@ -61,11 +60,11 @@ impl FixedWindow {
         Ok(Self { tally: false, ..Self::tally(limit, window)? })
     }
 
-    /// A counter of all that is asked for in each of these windows, refusals included:
-    /// whoever brings the count above the limit is refused, and so is everybody after,
-    /// also who only looks. Refusals are charged by whoever asks (`count_denied`).
+    /// Creates a counter of all requested units per window, refusals included. A request that
+    /// brings the count above the limit is refused, and so is every request after it, including
+    /// reads. The caller charges refusals (`count_denied`).
     ///
-    /// A limit of zero refuses whatever costs something.
+    /// A limit of zero refuses every request with a cost.
     ///
     /// ```
     /// # use tollgate_core::{Algorithm, FixedWindow, Overdraft, QuotaError, Span, Timestamp, Window};
@@ -87,29 +86,29 @@ impl FixedWindow {
         }
     }
 
-    /// Windows at multiples of the period since 1970.
+    /// Creates windows at multiples of the period since 1970.
     pub fn epoch(rate: Rate) -> Result<Self, QuotaError> {
         Self::new(rate.count, Window::Epoch(rate.period))
     }
 
-    /// Windows that open with a key's first request.
+    /// Creates windows that open with the first request of a key.
     pub fn anchored(rate: Rate) -> Result<Self, QuotaError> {
         Self::new(rate.count, Window::Anchored(rate.period))
     }
 
-    /// Whether it counts beyond its limit.
+    /// Returns whether it counts beyond its limit.
     pub const fn is_tally(&self) -> bool {
         self.tally
     }
 
-    /// Whether its states are kept apart from those of smaller limits.
+    /// Returns whether its states are kept separately from those of smaller limits.
     pub const fn is_large(&self) -> bool {
         self.limit >= LARGE_LIMIT && !self.tally
     }
 
-    /// The state of a key that had `state` under `before`: the same count. A window from
-    /// the first request keeps its start, if it is then still open; another one closes no
-    /// later than it would have, unless the new windows are longer.
+    /// Returns the state of a key that had `state` under `before`: the same count. A window from
+    /// the first request keeps its start if it is then still open. Any other window closes no later
+    /// than before, unless the new windows are longer.
     pub(crate) fn carry_over(
         &self,
         before: &Self,
@@ -156,14 +155,14 @@ impl FixedWindow {
         }
     }
 
-    /// Where the windows begin and end.
+    /// Returns the boundaries of the windows.
     pub const fn window(&self) -> &Window {
         &self.window
     }
 
-    /// The window that `now` counts in: the stored one until it closes, also
-    /// for a clock that stepped back. A window that closes further ahead than
-    /// two lengths is pulled back to `now`, with what was spent in it.
+    /// Returns the window that `now` counts in: the stored window until it closes, also after the
+    /// clock stepped back. A window that closes further ahead than two lengths is moved back to
+    /// `now`, with its count.
     fn current(&self, state: &mut FixedWindowState, now: Timestamp) -> FixedWindowState {
         let length = self.window.longest();
         if state.count > 0 && state.end.since(now) > length + length {
@@ -172,7 +171,8 @@ impl FixedWindow {
         self.as_stored(*state, now)
     }
 
-    /// A window in which nothing is spent is not open: its end says nothing.
+    /// Returns the state to store. A window without spent units is not open, so its end has no
+    /// meaning.
     fn as_stored(&self, state: FixedWindowState, now: Timestamp) -> FixedWindowState {
         if state.count > 0 && now < state.end {
             state
@@ -220,7 +220,7 @@ impl Algorithm for FixedWindow {
 
     fn refund(&self, state: &mut FixedWindowState, units: u64, taken_at: Timestamp, now: Timestamp) {
         let current = self.current(state, now);
-        // What was spent in a window that has closed came back when it closed.
+        // Units spent in a closed window came back when it closed.
         if taken_at >= self.window.opened(current.end) {
             self.grant(state, units, now);
         }
@@ -249,8 +249,8 @@ impl Algorithm for FixedWindow {
         self.as_stored(*state, now).count
     }
 
-    /// Of a window that opens with the first request, everything is spent: one that is entered
-    /// halfway would close before the window which that request opens for its key.
+    /// A window that opens with the first request is returned fully spent: a partly spent one would
+    /// close before the window that this request opens for its key.
     fn spent_until(&self, units: u64, until: Timestamp, _now: Timestamp) -> FixedWindowState {
         match self.window {
             _ if units == 0 => self.fresh(),

@@ -1,15 +1,15 @@
-//! Sliding log: every unit with its time. Exact, and paid for in memory.
+//! Sliding log: every unit with its time. Exact, at the cost of memory.
 //!
-//! At most `limit` units lie in any stretch of one window, `(t - W, t]`. The
-//! log never holds more than that (twice that when overdrawn), and units of one
-//! instant share an entry, so memory is bounded by the limit.
+//! At most `limit` units lie in any stretch of one window, `(t - W, t]`. The log never holds more
+//! than that (twice that when overdrawn), and units of one instant share an entry, so memory is
+//! bounded by the limit.
 
 use super::{Algorithm, Overdraft};
 use crate::outcome::{Outcome, Verdict};
 use crate::rate::{QuotaError, Rate};
 use crate::time::{Span, Timestamp};
 
-/// So many units in any stretch of one window, exactly.
+/// A sliding log: at most a number of units in any stretch of one window, exactly.
 ///
 /// ```
 /// # use tollgate_core::{Algorithm, QuotaError, Rate, SlidingLog, Span, Timestamp};
@@ -31,15 +31,15 @@ pub struct SlidingLog {
 /// Units and their times, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlidingLogState {
-    /// When, and how many. Times strictly increase; numbers are above zero.
+    /// Time and number of units. Times strictly increase; numbers are above zero.
     pub entries: Vec<(Timestamp, u32)>,
 }
 
-/// A log is as long as its limit. Whoever needs more needs a counter.
+/// The largest limit of a log, whose memory grows with its limit. Larger limits need a counter.
 const MAX_LOG_UNITS: u64 = 1 << 16;
 
 impl SlidingLog {
-    /// So many units in any stretch of the period.
+    /// Creates a limit on the units in any stretch of the period.
     pub fn new(rate: Rate) -> Result<Self, QuotaError> {
         let rate = rate.validate()?;
         if rate.count > MAX_LOG_UNITS {
@@ -48,19 +48,20 @@ impl SlidingLog {
         Ok(Self { rate })
     }
 
-    /// The limit as it was written.
+    /// Returns the limit as configured.
     pub const fn rate(&self) -> Rate {
         self.rate
     }
 
-    /// The state of a key that had `state` under a log of another length: the same instants.
+    /// Returns the state of a key that had `state` under a log of another length: the same
+    /// instants.
     pub(crate) fn carry_over(&self, state: &SlidingLogState, now: Timestamp) -> SlidingLogState {
         SlidingLogState { entries: self.live(state, now).to_vec() }
     }
 
-    /// The instant that counts: a clock that stepped back stands still at the
-    /// newest entry, unless that is further ahead than two windows: then the
-    /// whole log is pulled back to end at `now`.
+    /// Returns the instant to count at. After the clock stepped back, time stands still at the
+    /// newest entry. If that is further ahead than two windows, the whole log is moved back to end
+    /// at `now`.
     fn instant(&self, state: &mut SlidingLogState, now: Timestamp) -> Timestamp {
         let newest = state.entries.last().map_or(now, |&(at, _)| at.max(now));
         let ahead = newest.since(now);
@@ -70,7 +71,7 @@ impl SlidingLog {
         for (at, _) in &mut state.entries {
             *at = at.before(ahead);
         }
-        // At the epoch entries may have piled up on one instant.
+        // At the epoch, several entries may have the same instant.
         state.entries.dedup_by(|later, earlier| {
             let same = later.0 == earlier.0;
             if same {
@@ -81,12 +82,12 @@ impl SlidingLog {
         now
     }
 
-    /// How many entries have left the window at `instant`.
+    /// Returns the number of entries that have left the window at `instant`.
     fn left(&self, state: &SlidingLogState, instant: Timestamp) -> usize {
         state.entries.partition_point(|&(at, _)| at + self.rate.period <= instant)
     }
 
-    /// The entries still in the window, under a clock that stands still at the newest.
+    /// Returns the entries in the window, with a clock that stands still at the newest entry.
     fn live<'s>(&self, state: &'s SlidingLogState, now: Timestamp) -> &'s [(Timestamp, u32)] {
         let instant = state.entries.last().map_or(now, |&(at, _)| at.max(now));
         &state.entries[self.left(state, instant)..]
@@ -126,7 +127,7 @@ impl Algorithm for SlidingLog {
             self.append(state, cost, instant);
             return Verdict::admitted(cost);
         };
-        // One unit more than `excess` must leave; the entry that holds it decides.
+        // One unit more than `excess` must leave; the entry that holds it determines the wait.
         let last_to_leave = live.iter().find(|&&(_, count)| match excess.checked_sub(u64::from(count)) {
             Some(rest) => {
                 excess = rest;
@@ -150,9 +151,9 @@ impl Algorithm for SlidingLog {
 
     fn refund(&self, state: &mut SlidingLogState, units: u64, taken_at: Timestamp, now: Timestamp) {
         if taken_at + self.rate.period <= self.instant(state, now) {
-            return; // It has left the window, and whoever came since is somebody else.
+            return; // The entry has left the window; later entries belong to other requests.
         }
-        // A step under a clock that had stepped back is filed under the newest entry of its time.
+        // A step after the clock stepped back is recorded under the entry that was the newest then.
         let found = state.entries.partition_point(|&(at, _)| at < taken_at);
         if let Some((_, count)) = state.entries.get_mut(found) {
             *count = count.saturating_sub(u32::try_from(units).unwrap_or(u32::MAX));

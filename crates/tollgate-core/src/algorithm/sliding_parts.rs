@@ -1,37 +1,36 @@
 //! Sliding window in parts: a few counts that place their own borders.
 //!
-//! A part is when its first unit came, when its last one did, and how many there
-//! were. As long as no more instants are in view than there may be parts, each has
-//! one of its own and this *is* the sliding log. After that the two neighbours are
-//! merged that lie closest, by the gap between them times the units that would have
-//! to be placed anew, so that borders end up where the traffic has its gaps. A grid
-//! of equal parts, as wide as memory allows, errs wherever a burst straddles a line.
+//! A part has the time of its first unit, the time of its last unit, and a count. As long as the
+//! window has no more distinct instants than parts, each instant has its own part and the result
+//! equals the sliding log. After that, the two closest neighbors are merged, where distance is the
+//! gap between them times the number of units that would have to be placed anew. Borders therefore
+//! settle in the gaps of the traffic. A grid of equal parts of the same memory is wrong whenever a
+//! burst straddles a line.
 //!
 //! ```text
-//! border = t - W       a part that began after it counts in full, one that ended by it not at all;
-//!                      of the one across it, the units stand evenly from the first to the last
+//! border = t - W       a part that began after the border counts in full, a part that ended by it
+//!                      does not count; in a part across it, the units are spread evenly
 //! allow iff  weight + cost <= limit
 //! ```
 //!
-//! The newest time is kept to the microsecond, the others in steps: the smallest of 1, 2,
-//! 5, 10, 20, 50… µs of which a window has at most 60,000. A unit is filed under the next
-//! step, never before it came, and the units of a merged part stand on steps, too. So a
-//! part takes eight bytes whatever the window, and no product exceeds 2^49: a script in
-//! doubles is exact.
+//! The newest time is kept to the microsecond, the others in steps: the smallest of 1, 2, 5, 10,
+//! 20, 50… µs of which a window has at most 60,000. A unit is recorded at the next step, never
+//! before it came, and the units of a merged part lie on steps, too. So a part takes eight bytes
+//! for every window length, and no product exceeds 2^49: a script in doubles is exact.
 //!
-//! What it may err by: every part but the oldest counts all that came. Of the one across
-//! the border the last unit leaves on time (to a step), those before it may leave early or
-//! late: what passes too many are inner units of what has become the oldest part. Writing
-//! drops what has left; the rest of that part then begins at its next unit to leave.
-//! Held by `tests/proof/parts.rs`, with how close it comes to the log.
+//! Error bound: every part but the oldest counts all of its units. In the part across the border,
+//! the last unit leaves on time (to a step), and those before it may leave early or late. Excess
+//! admissions are therefore bounded by the inner units of the part that has become the oldest. A
+//! write drops the units that have left; the rest of that part then begins at its next unit to
+//! leave. Tested by `tests/proof/parts.rs`, which also measures the distance to the log.
 //!
-//! A *strict* window takes all units of a part to stand where its last one does, so that a
-//! part counts in full as long as any of it may be in view. No unit leaves before its time,
-//! and no schedule admits more than the limit in any window. What it errs by, it refuses: a
-//! merged unit leaves as late as the last one of its part. Neighbours are merged where that
-//! delays the fewest units for the shortest time. Held by `tests/proof/strict.rs`.
+//! A *strict* window places all units of a part at its last unit, so that a part counts in full as
+//! long as any of its units may be in the window. No unit leaves early, and no schedule admits more
+//! than the limit in any window. The error is on the side of refusals: a merged unit leaves as late
+//! as the last unit of its part. Neighbors are merged where that delays the fewest units for the
+//! shortest time. Tested by `tests/proof/strict.rs`.
 //!
-//! Not here: what is done to the parts themselves (`state`).
+//! Operations on the parts themselves are in `state`.
 
 mod state;
 
@@ -43,7 +42,7 @@ use crate::outcome::{Outcome, Verdict};
 use crate::rate::{QuotaError, Rate};
 use crate::time::{Span, Timestamp};
 
-/// So many units in any stretch of one window, from a few parts.
+/// A sliding window in parts: a number of units in any stretch of one window, from a few counts.
 ///
 /// ```
 /// # use tollgate_core::{Algorithm, QuotaError, Rate, SlidingParts, Span, Timestamp};
@@ -61,32 +60,32 @@ use crate::time::{Span, Timestamp};
 pub struct SlidingParts {
     rate: Rate,
     parts: u32,
-    /// In microseconds.
+    /// The length of a step in microseconds.
     step: u64,
     spread: Spread,
 }
 
-/// Keeps counts, overdrawn ones too, within 32 bits.
+/// The largest limit. Keeps counts, including overdrawn ones, within 32 bits.
 const MAX_UNITS: u64 = 1 << 30;
 
-/// Most steps in a window. With the rest of a step at either end they fit 16 bits.
+/// The largest number of steps in a window. With the rest of a step at either end, it fits 16 bits.
 const MAX_STEPS: u64 = 60_000;
 
-/// What a key looks like at some instant.
+/// A state as seen at one instant.
 #[derive(Clone, Copy)]
 struct View {
-    /// When the newest unit came.
+    /// The time of the newest unit.
     newest: u64,
-    /// What is written now is written at this instant.
+    /// The time of writes.
     instant: u64,
-    /// Units so many steps before the newest, or more, have left.
+    /// Units that lie at least this many steps before the newest have left.
     reach: u32,
 }
 
 impl SlidingParts {
-    /// So many units in any stretch of the period, from 2 to 64 parts.
+    /// Creates a limit on the units in any stretch of the period, with 2 to 64 parts.
     ///
-    /// One part would be a count and a guess: that is [`SlidingWindow`](crate::SlidingWindow).
+    /// For one part, use [`SlidingWindow`](crate::SlidingWindow), the two-counter estimate.
     pub fn new(rate: Rate, parts: u32) -> Result<Self, QuotaError> {
         let rate = rate.validate()?;
         if rate.count > MAX_UNITS {
@@ -102,9 +101,9 @@ impl SlidingParts {
         Ok(Self { rate, parts, step, spread: Spread::Even })
     }
 
-    /// The same window, which counts a part in full while any of it may be in view: it never
-    /// admits more than the limit in any stretch of the period, and refuses some of what a
-    /// log would admit.
+    /// Returns the same window with strict counting: a part counts in full while any of its units
+    /// may be in the window. It never admits more than the limit in any stretch of the period, and
+    /// it refuses some requests that a log would admit.
     ///
     /// ```
     /// # use tollgate_core::{Algorithm, QuotaError, Rate, SlidingParts, Span, Timestamp};
@@ -123,27 +122,27 @@ impl SlidingParts {
         Self { spread: Spread::Last, ..self }
     }
 
-    /// The same window with another rate: as many parts, and as strict.
+    /// Returns the same window with another rate, with the same number of parts and strictness.
     pub fn with_rate(self, rate: Rate) -> Result<Self, QuotaError> {
         Ok(Self { spread: self.spread, ..Self::new(rate, self.parts)? })
     }
 
-    /// Whether a part counts in full while any of it may be in view.
+    /// Returns whether a part counts in full while any of its units may be in the window.
     pub const fn is_strict(&self) -> bool {
         matches!(self.spread, Spread::Last)
     }
 
-    /// The limit as it was written.
+    /// Returns the limit as configured.
     pub const fn rate(&self) -> Rate {
         self.rate
     }
 
-    /// How many parts there may be.
+    /// Returns the largest number of parts.
     pub const fn parts(&self) -> u32 {
         self.parts
     }
 
-    /// In what times are kept.
+    /// Returns the resolution of the stored times.
     pub const fn resolution(&self) -> Span {
         Span::from_micros(self.step)
     }
@@ -152,9 +151,9 @@ impl SlidingParts {
         self.rate.period.as_micros()
     }
 
-    /// How `state` looks at `now`. A clock that stepped back stands still at the newest
-    /// unit, unless that is further ahead than two windows: then all is pulled back, by
-    /// whole steps and not before `now`.
+    /// Returns `state` as seen at `now`. After the clock stepped back, time stands still at the
+    /// newest unit. If that is further ahead than two windows, the state is moved back by whole
+    /// steps, and not before `now`.
     fn view(&self, state: &SlidingPartsState, now: Timestamp) -> View {
         let now = now.as_micros();
         if state.is_empty() {
@@ -167,7 +166,7 @@ impl SlidingParts {
         }
         let (instant, last) = (now.max(newest), newest.div_ceil(self.step));
         let reach = match instant.checked_sub(self.width()) {
-            // To the microsecond, not to the step.
+            // Compared to the microsecond, not to the step.
             Some(border) if border >= newest => 0,
             Some(border) => last.saturating_sub(border / self.step),
             None => last.saturating_add((self.width() - instant).div_ceil(self.step)),
@@ -175,14 +174,14 @@ impl SlidingParts {
         View { newest, instant, reach: u32::try_from(reach).unwrap_or(u32::MAX) }
     }
 
-    /// The same, and what was too far ahead is pulled back for good.
+    /// Returns the view as `view` does, and stores a state that had to be moved back.
     fn settle(&self, state: &mut SlidingPartsState, now: Timestamp) -> View {
         let view = self.view(state, now);
         state.move_to(Timestamp::from_micros(view.newest));
         view
     }
 
-    /// When a unit leaves that stands so many steps before the newest.
+    /// Returns the time at which a unit leaves that lies `back` steps before the newest.
     fn leaves(&self, newest: u64, back: u16) -> Timestamp {
         let back = u64::from(back);
         Timestamp::from_micros(match newest.div_ceil(self.step).checked_sub(back) {
@@ -195,7 +194,8 @@ impl SlidingParts {
         })
     }
 
-    /// After the newest units were given back: what is the newest now has a step, not a time.
+    /// Moves the newest time back after the newest units were refunded. The new newest unit has a
+    /// step, not an exact time.
     fn move_back(&self, state: &mut SlidingPartsState, steps: u16) {
         if steps > 0 {
             let step = state.newest().as_micros().div_ceil(self.step).saturating_sub(steps.into());
@@ -258,7 +258,7 @@ impl Algorithm for SlidingParts {
     fn refund(&self, state: &mut SlidingPartsState, units: u64, taken_at: Timestamp, now: Timestamp) {
         let view = self.settle(state, now);
         state.forget(view.reach, self.spread);
-        // What has left the window is not given back: whoever came since is somebody else.
+        // Units that have left the window are not refunded: later units belong to other requests.
         let taken_at = taken_at.as_micros().div_ceil(self.step);
         let age = view.newest.div_ceil(self.step).checked_sub(taken_at);
         if let Some(age) = age.filter(|&age| age < u64::from(view.reach)) {

@@ -1,25 +1,24 @@
-//! Sliding-window counter: two counts, the older weighted by how much of its window is
-//! still in view.
+//! Sliding-window counter: two counts, the older weighted by the part of its window that is still
+//! in view.
 //!
-//! The classic two-counter estimate: the previous window's count fades out linearly
-//! while the current one fills. It assumes that the previous traffic was evenly spread,
-//! and where it was not, it errs. Whoever wants that small takes
-//! [`SlidingParts`](super::SlidingParts).
+//! This is the classic two-counter estimate: the count of the previous window fades out linearly
+//! while the current one fills. It assumes that the previous traffic was evenly spread, and errs
+//! where it was not. [`SlidingParts`](super::SlidingParts) has a smaller error.
 //!
 //! ```text
-//! j = floor(t / W)      which window       e = t - j·W    how far into it
+//! j = floor(t / W)      number of the window       e = t - j·W    offset into it
 //! allow iff  previous·(W - e) + (current + cost)·W  <=  limit·W
 //! ```
 //!
-//! "Wait until the window ends" is wrong in both directions here; the exact
-//! wait solves the line above for `e`, in this window or in the next.
+//! "Wait until the window ends" is wrong in both directions here; the exact wait solves the line
+//! above for `e`, in this window or in the next.
 
 use super::{Algorithm, Overdraft};
 use crate::outcome::{Outcome, Verdict};
 use crate::rate::{QuotaError, Rate};
 use crate::time::{Span, Timestamp};
 
-/// So many units in any stretch of one window, estimated.
+/// A sliding window: an estimate of the units in any stretch of one window.
 ///
 /// ```
 /// # use tollgate_core::{Algorithm, QuotaError, Rate, SlidingWindow, Span, Timestamp};
@@ -27,7 +26,7 @@ use crate::time::{Span, Timestamp};
 /// let mut state = limit.fresh();
 /// limit.step(&mut state, 100, Timestamp::from_secs(30));
 /// let refused = limit.step(&mut state, 1, Timestamp::from_secs(30));
-/// // Not at the window's end, when all 100 still weigh, but once one of them has faded.
+/// // At the end of the window all 100 still count; the wait ends when one of them has faded.
 /// assert_eq!(refused.retry_after(), Some(Span::from_millis(30_600)));
 /// # Ok::<(), QuotaError>(())
 /// ```
@@ -36,18 +35,18 @@ pub struct SlidingWindow {
     rate: Rate,
 }
 
-/// Two counts.
+/// The counts of the current and the previous window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlidingWindowState {
     /// The number of the current window, counted from 1970.
     pub newest: u64,
-    /// What was spent in it.
+    /// The units spent in the current window.
     pub current: u32,
-    /// What was spent in the one before.
+    /// The units spent in the previous window.
     pub previous: u32,
 }
 
-/// A window's number and how far into it, in ticks.
+/// The number of a window and the offset into it, in ticks.
 #[derive(Clone, Copy)]
 struct Position {
     window: u64,
@@ -55,17 +54,17 @@ struct Position {
 }
 
 impl Position {
-    /// Here, or the start of the window `newest` if that is later.
+    /// Returns this position, or the start of the window `newest` if that is later.
     const fn not_before(self, newest: u64) -> Self {
         if self.window < newest { Self { window: newest, elapsed: 0 } } else { self }
     }
 }
 
-/// Keeps counts, overdrawn ones too, within 32 bits.
+/// The largest limit. Keeps counts, including overdrawn ones, within 32 bits.
 const MAX_UNITS: u64 = 1 << 30;
 
 impl SlidingWindowState {
-    /// The same counts as they stand in the window `at`, which is not earlier.
+    /// Returns the counts as of the window `at`, which is not earlier.
     const fn at(self, at: u64) -> Self {
         let (current, previous) = match at.saturating_sub(self.newest) {
             0 => (self.current, self.previous),
@@ -81,7 +80,7 @@ impl SlidingWindowState {
 }
 
 impl SlidingWindow {
-    /// The two-counter estimate.
+    /// Creates a two-counter estimate.
     pub fn new(rate: Rate) -> Result<Self, QuotaError> {
         let rate = rate.validate()?;
         if rate.count > MAX_UNITS {
@@ -90,7 +89,7 @@ impl SlidingWindow {
         Ok(Self { rate })
     }
 
-    /// The limit as it was written.
+    /// Returns the limit as configured.
     pub const fn rate(&self) -> Rate {
         self.rate
     }
@@ -104,33 +103,32 @@ impl SlidingWindow {
         Position { window: now / self.width(), elapsed: now % self.width() }
     }
 
-    /// Where `now` falls for a key with this state. A clock that stepped back
-    /// counts in the newest window there is; one that is further ahead than two
-    /// windows is pulled back with all that was spent. A state that holds nothing
-    /// is nowhere yet.
+    /// Returns the position of `now` for a key with this state. After the clock stepped back, the
+    /// newest window continues. A window further ahead than two windows is moved back with its
+    /// counts. An empty state has no position yet.
     fn locate(&self, state: &mut SlidingWindowState, now: Timestamp) -> Position {
         let here = self.position(now);
         if state.newest <= here.window || state.is_empty() {
             return here;
         }
         if state.newest - here.window > 3 {
-            // The previous has faded by the clock that was wrong. How far by this
-            // one is not known, so it counts in full.
+            // The previous count has faded by the wrong clock. Its weight by the present clock is
+            // not known, so it counts in full.
             let current = state.current.saturating_add(state.previous);
             *state = SlidingWindowState { newest: here.window, current, previous: 0 };
         }
         here.not_before(state.newest)
     }
 
-    /// What weighs at `here`, times the width.
+    /// Returns the weighted count at `here`, times the width.
     fn weight(&self, state: SlidingWindowState, here: Position) -> u128 {
         let counts = state.at(here.window);
         u128::from(counts.current) * u128::from(self.width())
             + u128::from(counts.previous) * u128::from(self.width() - here.elapsed)
     }
 
-    /// When `room` units and no more weigh, if nobody spends meanwhile: while the
-    /// previous count fades, or else while the current one does, a window later.
+    /// Returns when the weight falls to `room` if no request spends meanwhile: while the previous
+    /// count fades, or else while the current one does, a window later.
     fn weighs_at_most(&self, state: SlidingWindowState, room: u64, here: Position) -> Timestamp {
         let counts = state.at(here.window);
         let (current, previous) = (u64::from(counts.current), u64::from(counts.previous));
@@ -142,13 +140,14 @@ impl SlidingWindow {
         Timestamp::from_micros(u64::try_from(at).unwrap_or(u64::MAX))
     }
 
-    /// How far into a window the count of the one before weighs at most `room`.
+    /// Returns the offset into a window at which the count of the previous one weighs at most
+    /// `room`.
     fn faded(&self, count: u64, room: u64) -> u128 {
         let excess = u128::from(count.saturating_sub(room));
         (u128::from(self.width()) * excess).div_ceil(u128::from(count.max(1)))
     }
 
-    /// Whole units until `most` of them weigh, when this much does.
+    /// Returns the whole units that are left below `most` when `weight` is used.
     fn room(&self, most: u64, weight: u128) -> u64 {
         let width = u128::from(self.width());
         low((u128::from(most) * width).saturating_sub(weight) / width)
@@ -212,7 +211,7 @@ impl Algorithm for SlidingWindow {
     fn grant(&self, state: &mut SlidingWindowState, units: u64, now: Timestamp) {
         let here = self.locate(state, now);
         *state = state.at(here.window);
-        // Newest first: those weigh in full, so as many units as are granted may be spent.
+        // Newest first: the newest units weigh in full, so that all granted units may be spent.
         let units = u32::try_from(units).unwrap_or(u32::MAX);
         let rest = units.saturating_sub(state.current);
         state.current = state.current.saturating_sub(units);
@@ -237,8 +236,8 @@ impl Algorithm for SlidingWindow {
         low(self.weight(state, here).div_ceil(u128::from(self.width())))
     }
 
-    /// Charged at `now` instead of by its end: the previous count fades, so units that are
-    /// still spent say nothing of how many there were.
+    /// Charged at `now` instead of by its end: the previous count fades, so the units that are
+    /// still spent do not determine how many there were.
     fn spent_until(&self, units: u64, _until: Timestamp, now: Timestamp) -> SlidingWindowState {
         let mut state = self.fresh();
         if units > 0 {
@@ -257,7 +256,7 @@ impl Algorithm for SlidingWindow {
     }
 }
 
-/// A number known to fit: weights are bounded by counts of 32 bits.
+/// Narrows a number that is known to fit: weights are bounded by counts of 32 bits.
 #[allow(clippy::cast_possible_truncation)]
 const fn low(value: u128) -> u64 {
     value as u64

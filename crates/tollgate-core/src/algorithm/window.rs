@@ -1,10 +1,10 @@
-//! Where fixed windows begin and end.
+//! The boundaries of fixed windows.
 //!
-//! The counting is the same for all of them (`fixed_window`); only the question
-//! "I open a window now: when does it close?" has three answers.
+//! The counting is the same for all of them (`fixed_window`); only the time at which a window that
+//! opens now closes differs between the three kinds.
 //!
-//! Not here: reading the system's time-zone files. Zones come from the copy of
-//! the IANA database that is compiled in, so every machine agrees.
+//! Time zones come from the copy of the IANA database that is compiled in, so that every machine
+//! agrees. The time-zone files of the system are not read.
 
 use std::fmt;
 
@@ -13,25 +13,25 @@ use jiff::{ToSpan, Zoned};
 
 use crate::time::{Span, Timestamp};
 
-/// Where windows of one limit begin and end.
+/// The boundaries of the windows of one limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Window {
-    /// At multiples of the length since 1970. Every key turns over at once.
+    /// Windows at multiples of the length since 1970. All keys reset at the same time.
     Epoch(Span),
-    /// From a key's first request on. Keys turn over one by one.
+    /// Windows that start with the first request of a key. Keys reset at different times.
     Anchored(Span),
-    /// With the calendar of a time zone.
+    /// Windows of the calendar of a time zone.
     Calendar(Calendar),
 }
 
-/// Hours, days, weeks or months as a calendar on the wall has them.
+/// Hours, days, weeks or months of the calendar of a time zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Calendar {
     unit: CalendarUnit,
     zone: TimeZone,
 }
 
-/// The squares of a calendar.
+/// The unit of a calendar window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CalendarUnit {
     /// From one full hour to the next.
@@ -45,7 +45,7 @@ pub enum CalendarUnit {
 }
 
 impl CalendarUnit {
-    /// As a policy writes it.
+    /// Returns the word that a policy uses for the unit.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Hour => "hour",
@@ -57,23 +57,25 @@ impl CalendarUnit {
 }
 
 impl Calendar {
-    /// A calendar by the name of its zone (`Europe/Paris`, `UTC`); `None` for a name nobody knows.
+    /// Creates a calendar from the name of its zone (`Europe/Paris`, `UTC`), or returns `None` if
+    /// the name is unknown.
     pub fn new(unit: CalendarUnit, zone: &str) -> Option<Self> {
         let zone = TimeZone::get(zone).ok()?;
         Some(Self { unit, zone })
     }
 
-    /// Which square of the calendar this is.
+    /// Returns the unit of its windows.
     pub const fn unit(&self) -> CalendarUnit {
         self.unit
     }
 
-    /// The zone's name in the IANA database.
+    /// Returns the name of the zone in the IANA database.
     pub fn zone(&self) -> &str {
         self.zone.iana_name().unwrap_or("UTC")
     }
 
-    /// The longest this unit is where clocks change by an hour, for bounds and headers.
+    /// Returns the longest duration of the unit where clocks change by an hour, for bounds and
+    /// headers.
     pub const fn longest(&self) -> Span {
         match self.unit {
             CalendarUnit::Hour => Span::from_hours(1),
@@ -83,9 +85,10 @@ impl Calendar {
         }
     }
 
-    /// Start and end of the window that `now` falls in. Start is included, end is not.
+    /// Returns the start and the end of the window that contains `now`. The start is included, the
+    /// end is not.
     pub fn around(&self, now: Timestamp) -> (Timestamp, Timestamp) {
-        // Past the calendar's last page (the year 9999) windows are plain stretches.
+        // After the last date of the calendar (the year 9999), windows have a fixed length.
         self.page(now).filter(|(start, end)| *start <= now && now < *end).unwrap_or_else(|| {
             let start = now.before(Span::from_micros(now.as_micros() % self.longest().as_micros()));
             (start, start + self.longest())
@@ -98,8 +101,8 @@ impl Calendar {
         let day = |z: &Zoned| z.start_of_day().ok();
         let (start, end) = match self.unit {
             CalendarUnit::Hour => {
-                // By the offset in force: where clocks change by half an hour the grid
-                // moves with them, and a cut hour ends where the next one begins.
+                // Aligned to the offset in force: where clocks change by half an hour, the grid
+                // moves with them, and a shortened hour ends where the next one begins.
                 let hour = self.longest();
                 let local = i128::from(micros) + i128::from(here.offset().seconds()) * 1_000_000;
                 let elapsed = u64::try_from(local.rem_euclid(hour.as_micros().into())).ok()?;
@@ -123,7 +126,7 @@ impl Calendar {
     }
 }
 
-/// As in `10000/month in Europe/Paris`.
+/// Written as in `10000/month in Europe/Paris`.
 impl fmt::Display for Calendar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} in {}", self.unit.word(), self.zone())
@@ -131,7 +134,7 @@ impl fmt::Display for Calendar {
 }
 
 impl Window {
-    /// When a window opened at `now` closes.
+    /// Returns the time at which a window that opens at `now` closes.
     pub fn closes(&self, now: Timestamp) -> Timestamp {
         match self {
             Self::Epoch(length) => {
@@ -142,7 +145,7 @@ impl Window {
         }
     }
 
-    /// When the window that closes at `end` opened.
+    /// Returns the time at which the window that closes at `end` opened.
     pub fn opened(&self, end: Timestamp) -> Timestamp {
         match self {
             Self::Epoch(length) | Self::Anchored(length) => end.before(*length),
@@ -150,12 +153,13 @@ impl Window {
         }
     }
 
-    /// Whether windows begin and end with the wall clock, and not with a key.
+    /// Returns whether windows begin and end with the wall clock, not with the first request of a
+    /// key.
     pub const fn is_aligned(&self) -> bool {
         matches!(self, Self::Epoch(_) | Self::Calendar(_))
     }
 
-    /// The longest such a window ever is.
+    /// Returns the longest duration of such a window.
     pub const fn longest(&self) -> Span {
         match self {
             Self::Epoch(length) | Self::Anchored(length) => *length,
@@ -164,7 +168,7 @@ impl Window {
     }
 }
 
-/// As in `1m`, `1m from the first request`, `month in Europe/Paris`.
+/// Written as in `1m`, `1m from the first request`, `month in Europe/Paris`.
 impl fmt::Display for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -189,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn calendar_windows_follow_the_wall() {
+    fn calendar_windows_follow_the_wall_clock() {
         use CalendarUnit::{Day, Hour, Month, Week};
         check(Day, "Europe/Paris", "2026-03-29T12:00", "2026-03-29T00:00", "2026-03-30T00:00");
         check(Day, "America/New_York", "2026-11-01T23:59", "2026-11-01T00:00", "2026-11-02T00:00");
@@ -199,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn days_on_which_clocks_change_are_as_long_as_they_are() {
+    fn days_with_a_clock_change_have_23_or_25_hours() {
         let paris = Calendar::new(CalendarUnit::Day, "Europe/Paris").unwrap();
         let length = |secs| {
             let (start, end) = paris.around(Timestamp::from_secs(secs));
@@ -220,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn any_instant_has_a_window_even_past_the_last_page_of_the_calendar() {
+    fn every_instant_has_a_window_even_after_the_year_9999() {
         for unit in [CalendarUnit::Hour, CalendarUnit::Day, CalendarUnit::Week, CalendarUnit::Month] {
             let calendar = Calendar::new(unit, "Pacific/Apia").unwrap();
             for now in [0, 1, 1_325_239_199_999_999, 253_402_300_799_000_000, u64::MAX / 2, u64::MAX - 1] {
@@ -232,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_zone_is_no_calendar() {
+    fn an_unknown_zone_is_rejected() {
         assert_eq!(Calendar::new(CalendarUnit::Day, "Mars/Olympus"), None);
     }
 }

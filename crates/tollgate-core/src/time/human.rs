@@ -1,15 +1,14 @@
-//! A stretch of time in words, for sentences that people read.
+//! Durations in words, for texts that people read.
 //!
-//! Every human-readable text of Tollgate words a duration with [`Span::human`]: explanations,
-//! the detail of a refusal, the command line, the log. So one wait is never told in two ways.
+//! Every human-readable text of Tollgate formats a duration with [`Span::human`]: explanations, the
+//! detail of a refusal, the command line, the log. So all texts show the same wait alike.
 //!
-//! The value is rounded up to the last digit that is shown: a caller that waits as long as the
-//! sentence says has waited long enough. The longer the stretch, the coarser the last digit:
-//! milliseconds below a second, tenths below a minute, seconds below an hour, minutes below a
-//! day, hours beyond.
+//! The value is rounded up to the last digit that is shown, so that a caller that waits for the
+//! shown time has waited long enough. The last digit is coarser for longer spans: milliseconds
+//! below a second, tenths below a minute, seconds below an hour, minutes below a day, hours beyond.
 //!
-//! Not here: machine-readable durations. Headers and JSON carry numbers; [`Span`]'s own
-//! `Display` is the notation of the policy file (`90s`).
+//! Headers and JSON carry plain numbers instead, and [`Span`]'s own `Display` is the notation of
+//! the policy file (`90s`).
 
 use std::fmt;
 
@@ -37,7 +36,7 @@ pub struct HumanSpan {
 }
 
 impl Span {
-    /// This stretch in words for people, rounded up to the last digit that is shown.
+    /// Returns this span in words for people, rounded up to the last digit that is shown.
     #[must_use]
     pub const fn human(self) -> HumanSpan {
         let micros = self.as_micros();
@@ -57,12 +56,12 @@ impl Span {
 }
 
 impl HumanSpan {
-    /// The stretch as it is shown, in microseconds.
+    /// Returns the shown value in microseconds.
     pub const fn as_micros(self) -> u64 {
         self.micros
     }
 
-    /// The unit of the last digit that is shown, in microseconds.
+    /// Returns the unit of the last shown digit in microseconds.
     pub const fn step_micros(self) -> u64 {
         self.step
     }
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn no_span_beyond_an_hour_is_told_in_seconds_and_none_is_told_shorter_than_it_is() {
+    fn spans_above_an_hour_omit_seconds_and_no_span_is_rounded_down() {
         for exponent in 0..64 {
             for micros in [(1_u64 << exponent) - 1, 1 << exponent, (1 << exponent) + 12_345] {
                 let human = Span::from_micros(micros).human();

@@ -1,6 +1,6 @@
-//! A calendar window is all instants that a wall clock puts on one square.
+//! A model of calendar windows: a window contains all instants with the same calendar label.
 //!
-//! So label the instant, and look both ways for where the label changes.
+//! It labels the instant, and searches in both directions for a change of the label.
 
 use jiff::Zoned;
 use jiff::tz::TimeZone;
@@ -8,7 +8,8 @@ use tollgate_core::{Calendar, CalendarUnit};
 
 const HOUR: i128 = 3_600_000_000;
 
-/// Start (included) and end (not included) of the square that `now` is on.
+/// Returns the start (included) and the end (not included) of the calendar unit that contains
+/// `now`.
 pub(crate) fn square(calendar: &Calendar, now: i128) -> (i128, i128) {
     let zone = TimeZone::get(calendar.zone()).expect("a calendar's zone exists");
     let label = |at: i128| label(calendar.unit(), &zone, at);
@@ -19,7 +20,7 @@ pub(crate) fn square(calendar: &Calendar, now: i128) -> (i128, i128) {
     (start, end + 1)
 }
 
-/// What the docs call the longest such window, for the bound on stepping back.
+/// Returns the documented longest duration of the unit, for the bound on clocks that step back.
 pub(super) fn longest(unit: CalendarUnit) -> i128 {
     match unit {
         CalendarUnit::Hour => HOUR,
@@ -29,7 +30,7 @@ pub(super) fn longest(unit: CalendarUnit) -> i128 {
     }
 }
 
-/// The last instant on the way from `inside` to `outside` that is still `within`.
+/// Returns the last instant on the way from `inside` to `outside` that is still `within`.
 fn boundary(mut inside: i128, mut outside: i128, within: impl Fn(i128) -> bool) -> i128 {
     while (outside - inside).abs() > 1 {
         let middle = inside + (outside - inside) / 2;
@@ -38,11 +39,11 @@ fn boundary(mut inside: i128, mut outside: i128, within: impl Fn(i128) -> bool) 
     inside
 }
 
-/// Equal for two instants that one square holds. An hour that happens twice is
-/// two squares, so there the offset belongs to the label.
+/// Returns a label that is equal for two instants of one calendar unit. An hour that happens twice
+/// is two windows, so its label includes the offset.
 fn label(unit: CalendarUnit, zone: &TimeZone, at: i128) -> [i32; 4] {
-    let micros = i64::try_from(at).expect("the models are asked about this century");
-    let instant = jiff::Timestamp::from_microsecond(micros).expect("the models are asked about this century");
+    let micros = i64::try_from(at).expect("test times are within this century");
+    let instant = jiff::Timestamp::from_microsecond(micros).expect("test times are within this century");
     let wall: Zoned = instant.to_zoned(zone.clone());
     let (year, month, day) = (wall.year().into(), wall.month().into(), wall.day().into());
     match unit {

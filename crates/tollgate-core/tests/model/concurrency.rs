@@ -1,4 +1,4 @@
-//! Drop leases that have ended; allow iff those left and one more are at most `L`.
+//! A model of concurrency: drop ended leases; allow iff the rest and one more are at most `L`.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use tollgate_core::{Concurrency, Outcome, Timestamp, Verdict};
 
 use super::{admitted, first_tick, span, ticks, whole};
 
-/// One key under a limit of how many at once.
+/// One key under a concurrency limit.
 pub(crate) struct Slots {
     most: usize,
     ttl: i128,
-    /// Owner to the end of the lease.
+    /// The end of the lease of each owner.
     ends: BTreeMap<u128, i128>,
 }
 
@@ -42,8 +42,8 @@ impl Slots {
         seen.answer(admitted(0), now)
     }
 
-    /// A lease that ends more than two lives ahead is the work of a clock that
-    /// stepped back: it is taken as begun now.
+    /// Returns the leases at `now`. A lease that ends more than two TTLs ahead comes from a clock
+    /// that stepped back: it counts as taken now.
     fn seen_from(&self, now: i128) -> BTreeMap<u128, i128> {
         let seen = |end| if end - now > 2 * self.ttl { now + self.ttl } else { end };
         self.ends.iter().map(|(&owner, &end)| (owner, seen(end))).collect()

@@ -1,6 +1,8 @@
-//! `w0 = floor(t/W)·W`; allow iff `c + n <= L`, where `c` was spent in this window.
-//! A look (`n = 0`) is allowed whatever was spent, but by a tally, which has no exceptions
-//! and counts up to 2^49.
+//! A model of fixed windows: `w0 = floor(t/W)·W`; allow iff `c + n <= L`, where `c` was spent in
+//! this window.
+//!
+//! A read (`n = 0`) is always allowed, except by a tally, which applies the rule to reads too and
+//! counts up to 2^49.
 
 use tollgate_core::{Algorithm as _, FixedWindow, Outcome, Overdraft, Timestamp, Verdict, Window};
 
@@ -10,12 +12,12 @@ pub(crate) struct Counter {
     limit: i128,
     window: Window,
     tally: bool,
-    /// The latest window that something was spent in: start, end, units.
-    latest: Option<Spent>,
+    /// The latest window with spent units: start, end, units.
+    latest: Option<WindowUsage>,
 }
 
 #[derive(Clone, Copy)]
-struct Spent {
+struct WindowUsage {
     start: i128,
     end: i128,
     units: i128,
@@ -45,10 +47,9 @@ impl Counter {
         }
     }
 
-    /// The window `now` counts in. A clock that steps back goes on counting in
-    /// the latest one, unless that closes more than two lengths ahead: then
-    /// what was spent in it was spent now.
-    fn current(&mut self, now: i128) -> Spent {
+    /// Returns the window that `now` counts in. A clock that steps back continues in the latest
+    /// window, unless that closes more than two lengths ahead: then its units count as spent now.
+    fn current(&mut self, now: i128) -> WindowUsage {
         let (start, end) = self.bounds(now);
         let longest = self.longest();
         match &mut self.latest {
@@ -58,16 +59,16 @@ impl Counter {
                 }
                 *latest
             }
-            _ => Spent { start, end, units: 0 },
+            _ => WindowUsage { start, end, units: 0 },
         }
     }
 
-    /// A window in which nothing was spent was never opened.
-    fn write(&mut self, spent: Spent) {
+    /// Stores a window. A window without spent units was never opened.
+    fn write(&mut self, spent: WindowUsage) {
         self.latest = (spent.units > 0).then_some(spent);
     }
 
-    fn answer(&self, verdict: Verdict, spent: Spent, now: i128) -> Outcome {
+    fn answer(&self, verdict: Verdict, spent: WindowUsage, now: i128) -> Outcome {
         let unopened = spent.units == 0 && matches!(self.window, Window::Anchored(_));
         Outcome {
             verdict,
@@ -80,26 +81,26 @@ impl Counter {
 
 impl Model for Counter {
     fn take(&mut self, units: u64, now: Timestamp) -> Outcome {
-        let (now, asked) = (ticks(now), i128::from(units));
+        let (now, cost) = (ticks(now), i128::from(units));
         let mut current = self.current(now);
-        if asked > self.limit {
+        if cost > self.limit {
             return self.answer(Verdict::Never, current, now);
         }
-        if asked == 0 && !self.tally {
+        if cost == 0 && !self.tally {
             return self.answer(admitted(0), current, now);
         }
-        if current.units + asked > self.limit {
+        if current.units + cost > self.limit {
             let retry_after = span(current.end - now);
             return self.answer(Verdict::Refused { retry_after }, current, now);
         }
-        current.units += asked;
-        if asked > 0 {
+        current.units += cost;
+        if cost > 0 {
             self.write(current);
         }
         self.answer(admitted(units), current, now)
     }
 
-    /// What was taken before this window opened came back when its own closed.
+    /// Units taken before this window opened came back when their own window closed.
     fn refund(&mut self, units: u64, taken_at: Timestamp, now: Timestamp) {
         if ticks(taken_at) >= self.current(ticks(now)).start {
             self.grant(units, now);

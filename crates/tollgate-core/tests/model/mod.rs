@@ -1,13 +1,11 @@
-//! What each algorithm promises, computed slowly and from its definition.
+//! Models of the algorithms, computed slowly from their definitions.
 //!
-//! Tokens are tokens and not arrival times, windows are counted and not
-//! folded into a ring, waits are searched for and not solved for, and every
-//! fraction is a fraction (`Ratio<i128>`). Nothing here is shared with `src/`
-//! but the types of questions and answers: two programs that agree should
-//! agree for two reasons.
+//! Tokens are tokens and not arrival times, windows are counted individually, waits are searched
+//! for and not solved for, and every fraction is exact (`Ratio<i128>`). The models share only the
+//! input and output types with `src/`, so that an error would have to be made twice.
 //!
-//! A clock that steps back is not in the textbooks. There each model says in
-//! its own words what the module docs of the algorithm promise.
+//! Textbooks do not cover clocks that step back. There, each model implements the module docs of
+//! its algorithm independently.
 
 pub(crate) mod calendar;
 mod concurrency;
@@ -31,7 +29,7 @@ pub(crate) trait Model {
     fn refund(&mut self, units: u64, taken_at: Timestamp, now: Timestamp);
     fn grant(&mut self, units: u64, now: Timestamp);
     fn charge(&mut self, units: u64, overdraft: Overdraft, now: Timestamp);
-    /// Units spent and not yet back, rounded up.
+    /// Returns the units that are spent and not yet back, rounded up.
     fn used(&mut self, now: Timestamp) -> u64;
 
     fn take_up_to(&mut self, most: u64, now: Timestamp) -> Outcome {
@@ -42,7 +40,7 @@ pub(crate) trait Model {
     }
 }
 
-/// The model of a quota that counts units.
+/// Returns the model of a quota that counts units.
 pub(crate) fn of(quota: &Quota) -> Box<dyn Model> {
     match quota {
         Quota::Bucket(it) => Box::new(token_bucket::TokenBucket::new(it)),
@@ -59,7 +57,7 @@ fn ticks(at: Timestamp) -> i128 {
 }
 
 fn whole(number: i128) -> u64 {
-    u64::try_from(number).expect("the models are asked about times and numbers that fit")
+    u64::try_from(number).expect("test times and numbers fit")
 }
 
 fn span(ticks: i128) -> Span {
@@ -70,8 +68,8 @@ fn admitted(units: u64) -> Verdict {
     Verdict::Admitted { units, delay: Span::ZERO }
 }
 
-/// The first tick from `now` on at which `holds`, for something that goes on
-/// holding once it does: doubling to find a bound, then halving.
+/// Returns the first tick from `now` on at which `holds` is true, for a monotone predicate: doubles
+/// to find a bound, then bisects.
 fn first_tick(now: i128, holds: impl Fn(i128) -> bool) -> i128 {
     if holds(now) {
         return now;

@@ -1,4 +1,5 @@
-//! Every unit has its own time; allow iff those in `(t - W, t]` and `n` more are at most `L`.
+//! A model of the sliding log: every unit has its own time; allow iff the units in `(t - W, t]` and
+//! `n` more are at most `L`.
 
 use tollgate_core::{Outcome, Overdraft, SlidingLog, Timestamp, Verdict};
 
@@ -7,7 +8,7 @@ use super::{Model, admitted, span, ticks};
 pub(crate) struct Log {
     limit: usize,
     period: i128,
-    /// One entry a unit, oldest first.
+    /// One entry per unit, oldest first.
     stamps: Vec<i128>,
 }
 
@@ -17,8 +18,8 @@ impl Log {
         Self { limit, period: quota.rate().period.as_micros().into(), stamps: Vec::new() }
     }
 
-    /// The key's own time never goes back before its newest unit, unless that
-    /// is more than two windows ahead: then the whole log is moved back.
+    /// Returns the time of the key, which never goes back before its newest unit. If that is more
+    /// than two windows ahead, the whole log is moved back.
     fn instant(&mut self, now: i128) -> i128 {
         let ahead = self.stamps.last().map_or(0, |newest| newest - now);
         if ahead > 2 * self.period {
@@ -32,8 +33,8 @@ impl Log {
         self.stamps.iter().filter(|stamp| at - self.period < **stamp).count()
     }
 
-    /// When `units` fit if nobody else spends: room is made only when a unit
-    /// leaves, so only those instants need trying.
+    /// Returns when `units` fit if no other request spends. Room appears only when a unit leaves,
+    /// so only those instants are tried.
     fn fits_at(&self, units: usize) -> i128 {
         let mut leaving = self.stamps.iter().map(|stamp| stamp + self.period);
         leaving.find(|&at| self.in_view(at) + units <= self.limit).expect("when all have left, it fits")
@@ -62,23 +63,23 @@ impl Model for Log {
     fn take(&mut self, units: u64, now: Timestamp) -> Outcome {
         let now = ticks(now);
         let instant = self.instant(now);
-        let asked = usize::try_from(units).unwrap_or(usize::MAX);
-        if asked > self.limit {
+        let cost = usize::try_from(units).unwrap_or(usize::MAX);
+        if cost > self.limit {
             return self.answer(Verdict::Never, instant, now);
         }
-        if asked == 0 {
+        if cost == 0 {
             return self.answer(admitted(0), instant, now);
         }
-        if self.in_view(instant) + asked > self.limit {
-            let retry_after = span(self.fits_at(asked) - now);
+        if self.in_view(instant) + cost > self.limit {
+            let retry_after = span(self.fits_at(cost) - now);
             return self.answer(Verdict::Refused { retry_after }, instant, now);
         }
-        self.append(asked, instant);
+        self.append(cost, instant);
         self.answer(admitted(units), instant, now)
     }
 
-    /// Units still in view leave; they stand under the time they were taken at,
-    /// or under a later one if the clock had stepped back.
+    /// Units in the window are removed. They are recorded under the time they were taken at, or
+    /// under a later time if the clock had stepped back.
     fn refund(&mut self, units: u64, taken_at: Timestamp, now: Timestamp) {
         let instant = self.instant(ticks(now));
         if ticks(taken_at) <= instant - self.period {
@@ -94,7 +95,7 @@ impl Model for Log {
         }
     }
 
-    /// The newest would stay longest, so they are forgiven first.
+    /// The newest units would stay longest, so they are removed first.
     fn grant(&mut self, units: u64, now: Timestamp) {
         self.instant(ticks(now));
         let units = usize::try_from(units).unwrap_or(usize::MAX);

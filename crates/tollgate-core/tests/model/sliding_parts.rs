@@ -1,11 +1,12 @@
-//! Pieces with a first and a last unit and others evenly between; allow iff those that
-//! have not passed the border `t - W`, and `n` more, are at most `L`.
+//! A model of sliding windows in parts: pieces with a first and a last unit and the others evenly
+//! between; allow iff the units that have not passed the border `t - W`, and `n` more, are at most
+//! `L`.
 //!
-//! Places are measured in steps, and a unit passes when the border reaches the whole step
-//! at or after its place; at the newest step, when it reaches the time of the newest
-//! unit, which is known to the tick. Waits are searched for.
+//! Positions are in steps. A unit passes when the border reaches the whole step at or after its
+//! position; at the newest step, when it reaches the time of the newest unit, which is known to the
+//! tick. Waits are searched for.
 //!
-//! Of a strict window, all units of a piece are where its last one is.
+//! In a strict window, all units of a piece are at the position of its last one.
 
 use tollgate_core::{Outcome, Overdraft, SlidingParts, Timestamp, Verdict};
 
@@ -19,7 +20,7 @@ struct Piece {
 }
 
 impl Piece {
-    /// The place of the unit that comes after so many others.
+    /// Returns the position of the unit with index `after`.
     fn place(&self, after: i128) -> Exact {
         let first = Exact::from_integer(self.first);
         match self.units {
@@ -28,7 +29,8 @@ impl Piece {
         }
     }
 
-    /// How many have passed, by when a step passes. Found by halving: places only rise.
+    /// Returns how many units have passed, given a predicate for steps. Bisects, since positions
+    /// are sorted.
     fn passed(&self, has_passed: impl Fn(i128) -> bool) -> i128 {
         let (mut passed, mut beyond) = (0, self.units);
         while passed < beyond {
@@ -50,11 +52,11 @@ pub(crate) struct Pieces {
     step: i128,
     strict: bool,
     held: Vec<Piece>,
-    /// When the newest unit came, in ticks.
+    /// The time of the newest unit, in ticks.
     newest: i128,
 }
 
-/// The least of 1, 2, 5, 10, 20, 50… of which 60,000 make up the period.
+/// Returns the smallest of 1, 2, 5, 10, 20, 50… of which the period has at most 60,000.
 fn step(period: i128) -> i128 {
     let mut tens = 1;
     loop {
@@ -84,13 +86,13 @@ impl Pieces {
         Exact::new(at, self.step).ceil().to_integer()
     }
 
-    /// The key's own time does not go back before its newest unit.
+    /// Returns the time of the key, which does not go back before its newest unit.
     fn instant(&self, now: i128) -> i128 {
         if self.held.is_empty() { now } else { now.max(self.newest) }
     }
 
-    /// More than two windows ahead of the clock: all moves back, by as many whole steps as
-    /// leave the newest unit where the clock is or after it.
+    /// If the key is more than two windows ahead of the clock, moves it back by the most whole
+    /// steps that leave the newest unit at the clock or after it.
     fn settle(&mut self, now: i128) {
         let ahead = self.instant(now) - now;
         if ahead > 2 * self.period {
@@ -112,10 +114,10 @@ impl Pieces {
         self.held.iter().map(|piece| piece.units - piece.passed(|step| self.has_passed(step, at))).sum()
     }
 
-    /// Before anything is written, what has passed is dropped.
+    /// Drops passed units, before every write.
     fn drop_passed(&mut self, now: i128) {
         let mut held = std::mem::take(&mut self.held);
-        // What was held is what stops the key's time from going back.
+        // Held units stop the time of the key from going back.
         let now = now.max(if held.is_empty() { now } else { self.newest });
         for piece in &mut held {
             let passed = piece.passed(|step| self.has_passed(step, now));
@@ -148,7 +150,7 @@ impl Pieces {
                 (pair[1].first - pair[0].last) * (pair[0].units + pair[1].units)
             };
             let least = self.held.windows(2).map(apart).min().expect("more than two pieces");
-            let at = self.held.windows(2).position(|pair| apart(pair) == least).expect("it was there");
+            let at = self.held.windows(2).position(|pair| apart(pair) == least).expect("the minimum exists");
             let later = self.held.remove(at + 1);
             self.held[at].last = later.last;
             self.held[at].units += later.units;
@@ -168,7 +170,8 @@ impl Pieces {
         taken
     }
 
-    /// What is the newest once the newest units were given back has a step, not a time.
+    /// Drops empty pieces. After a refund of the newest units, the new newest unit has a step, not
+    /// an exact time.
     fn drop_empty(&mut self) {
         self.held.retain(|piece| piece.units > 0);
         if let Some(newest) = self.held.last().filter(|it| it.last != self.up(self.newest)) {
@@ -188,24 +191,24 @@ impl Pieces {
 
 impl Model for Pieces {
     fn take(&mut self, units: u64, now: Timestamp) -> Outcome {
-        let (now, asked) = (ticks(now), i128::from(units));
+        let (now, cost) = (ticks(now), i128::from(units));
         self.settle(now);
-        if asked > self.limit {
+        if cost > self.limit {
             return self.answer(Verdict::Never, now);
         }
-        if asked == 0 {
+        if cost == 0 {
             return self.answer(admitted(0), now);
         }
-        let fits = |at| self.weight(at) + asked <= self.limit;
+        let fits = |at| self.weight(at) + cost <= self.limit;
         if !fits(now) {
             let retry_after = span(first_tick(now, fits) - now);
             return self.answer(Verdict::Refused { retry_after }, now);
         }
-        self.add(asked, now);
+        self.add(cost, now);
         self.answer(admitted(units), now)
     }
 
-    /// From the oldest piece that ends at or after the time, unless that time has passed.
+    /// Refunds from the oldest piece that ends at or after the time, unless that time has passed.
     fn refund(&mut self, units: u64, taken_at: Timestamp, now: Timestamp) {
         let now = ticks(now);
         self.settle(now);
@@ -219,7 +222,7 @@ impl Model for Pieces {
         }
     }
 
-    /// The newest stay longest, so they are forgiven first.
+    /// The newest units stay longest, so they are removed first.
     fn grant(&mut self, units: u64, now: Timestamp) {
         self.settle(ticks(now));
         self.drop_passed(ticks(now));

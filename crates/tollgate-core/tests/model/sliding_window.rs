@@ -1,7 +1,7 @@
-//! `estimate = P·(W - e)/W + C`; allow iff `estimate + n <= L`.
+//! A model of the sliding window: `estimate = P·(W - e)/W + C`; allow iff `estimate + n <= L`.
 //!
-//! Time is measured in windows, `x = t/W`: the present one counts in full, the one before
-//! by the share still in view.
+//! Time is measured in windows, `x = t/W`: the present window counts in full, the previous one by
+//! the part still in view.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(crate) struct Estimate {
     period: i128,
     /// Units by the number of their window.
     spent: BTreeMap<i128, i128>,
-    /// The latest window the key was written in: it does not go back before that.
+    /// The latest window that was written. The key does not go back before it.
     reached: i128,
 }
 
@@ -32,13 +32,13 @@ impl Estimate {
         self.position(at).floor().to_integer()
     }
 
-    /// Where the key is at `at`, once `settle` has dealt with stepping back far.
+    /// Returns the position of the key at `at`, after `settle` has handled large steps back.
     fn place(&self, at: i128) -> Exact {
         self.position(at).max(Exact::from_integer(self.reached))
     }
 
-    /// More than two windows ahead of the clock: everything is moved back to
-    /// now, and what was fading out counts in full again.
+    /// If the key is more than two windows ahead of the clock, everything is moved back to now, and
+    /// the fading units count in full again.
     fn settle(&mut self, now: i128) {
         let here = self.window(now);
         if self.spent.is_empty() {
@@ -68,7 +68,7 @@ impl Estimate {
         self.estimate(at) + Exact::from_integer(units) <= Exact::from_integer(self.limit)
     }
 
-    /// Writes at `now`, forgetting what is out of view.
+    /// Writes at `now`, and drops units that are out of view.
     fn write(&mut self, now: i128, change: impl FnOnce(&mut BTreeMap<i128, i128>, i128)) {
         self.reached = self.place(now).floor().to_integer();
         self.spent = self.spent.split_off(&(self.reached - 1));
@@ -90,19 +90,19 @@ impl Estimate {
 
 impl Model for Estimate {
     fn take(&mut self, units: u64, now: Timestamp) -> Outcome {
-        let (now, asked) = (ticks(now), i128::from(units));
+        let (now, cost) = (ticks(now), i128::from(units));
         self.settle(now);
-        if asked > self.limit {
+        if cost > self.limit {
             return self.answer(Verdict::Never, now);
         }
-        if asked == 0 {
+        if cost == 0 {
             return self.answer(admitted(0), now);
         }
-        if !self.fits(asked, now) {
-            let retry_after = span(first_tick(now, |at| self.fits(asked, at)) - now);
+        if !self.fits(cost, now) {
+            let retry_after = span(first_tick(now, |at| self.fits(cost, at)) - now);
             return self.answer(Verdict::Refused { retry_after }, now);
         }
-        self.write(now, |spent, window| *spent.entry(window).or_default() += asked);
+        self.write(now, |spent, window| *spent.entry(window).or_default() += cost);
         self.answer(admitted(units), now)
     }
 
@@ -116,7 +116,7 @@ impl Model for Estimate {
         });
     }
 
-    /// The newest weigh most, so they are forgiven first.
+    /// The newest units weigh most, so they are removed first.
     fn grant(&mut self, units: u64, now: Timestamp) {
         self.settle(ticks(now));
         let mut units = i128::from(units);

@@ -1,4 +1,4 @@
-//! `tokens = min(B, tokens + r·(t - last))`; allow iff `tokens >= n`.
+//! A model of the token bucket: `tokens = min(B, tokens + r·(t - last))`; allow iff `tokens >= n`.
 
 use tollgate_core::{Algorithm as _, Bucket, Outcome, Overdraft, Timestamp, Verdict};
 
@@ -20,8 +20,8 @@ impl TokenBucket {
         Self { burst, per_tick: Exact::new(count, period), period, count, tokens: burst, last: 0 }
     }
 
-    /// A clock that steps back un-earns what it had earned, down to owing one
-    /// whole burst and no further.
+    /// Refills to `now`. A clock that steps back removes the earned tokens, down to a debt of one
+    /// whole burst.
     fn refill(&mut self, now: i128) -> Exact {
         let earned = self.per_tick * Exact::from_integer(now - self.last);
         let tokens = (self.tokens + earned).min(self.burst);
@@ -51,25 +51,24 @@ impl TokenBucket {
 
 impl Model for TokenBucket {
     fn take(&mut self, units: u64, now: Timestamp) -> Outcome {
-        let (now, asked) = (ticks(now), Exact::from_integer(units.into()));
+        let (now, cost) = (ticks(now), Exact::from_integer(units.into()));
         let tokens = self.refill(now);
-        if asked > self.burst {
+        if cost > self.burst {
             return self.answer(Verdict::Never, tokens);
         }
         if units == 0 {
             return self.answer(admitted(0), tokens);
         }
-        if asked > tokens {
-            let retry_after = span(self.wait_for(asked - tokens));
+        if cost > tokens {
+            let retry_after = span(self.wait_for(cost - tokens));
             return self.answer(Verdict::Refused { retry_after }, tokens);
         }
-        self.write(tokens - asked, now);
-        self.answer(admitted(units), tokens - asked)
+        self.write(tokens - cost, now);
+        self.answer(admitted(units), tokens - cost)
     }
 
-    /// Debts are repaid in the order they were made. Right after a step the
-    /// bucket lacks `burst` at most, so of that no more than `burst` less what
-    /// has flowed in since can still be missing.
+    /// Debts are repaid in order. Right after a step the bucket lacks at most `burst`, so at most
+    /// `burst` minus the refill since then can still be missing.
     fn refund(&mut self, units: u64, taken_at: Timestamp, now: Timestamp) {
         let now = ticks(now);
         let tokens = self.refill(now);

@@ -1,7 +1,7 @@
-//! The rate that headers advertise is the rate that the quota sustains.
+//! The advertised rate is the rate that the quota sustains.
 //!
-//! The sustained rate is taken from the numbers of the quota and, independently of them, from
-//! what a saturated key is admitted over many windows.
+//! The sustained rate is taken from the numbers of the quota and, independently, from the
+//! admissions of a saturated key over many windows.
 
 use proptest::prelude::*;
 use tollgate_core::{
@@ -14,7 +14,7 @@ use crate::quotas;
 use crate::seed::check;
 use crate::trace::START;
 
-/// Units and microseconds of the rate in the quota's own numbers.
+/// Returns the units and microseconds of the rate in the quota's own numbers.
 fn sustained(quota: &Quota, now: Timestamp) -> (u128, u128) {
     let (units, micros) = match quota {
         Quota::Bucket(it) => (it.rate().count, it.rate().period.as_micros()),
@@ -28,7 +28,7 @@ fn sustained(quota: &Quota, now: Timestamp) -> (u128, u128) {
                 (it.capacity(), u64::try_from(end - start).expect("a window ends after it starts"))
             }
         },
-        Quota::Concurrency(_) => panic!("slots have no rate"),
+        Quota::Concurrency(_) => unreachable!("slots have no rate"),
     };
     (units.into(), micros.into())
 }
@@ -55,20 +55,20 @@ fn advertised_units_over_seconds_is_the_sustained_rate() {
         prop_assert!(w >= 1 && q <= u128::from(MAX_UNITS), "{quota}: {advertised:?}");
         prop_assert!(advertised.units >= quota.capacity(), "{quota}: {advertised:?}");
         prop_assert!(advertised.valid.contains(&now), "{quota}: {advertised:?}");
-        // q / w against units / (micros / 10^6), without division.
-        let (told, true_rate) = (q * micros, units * w * 1_000_000);
+        // Compares q / w with units / (micros / 10^6), without division.
+        let (advertised_rate, true_rate) = (q * micros, units * w * 1_000_000);
         let fits_15_digits = units * 1_000_000 / gcd(units * 1_000_000, micros) <= u128::from(MAX_UNITS);
         if fits_15_digits {
-            prop_assert_eq!(told, true_rate, "{}: {:?}", &quota, &advertised);
+            prop_assert_eq!(advertised_rate, true_rate, "{}: {:?}", &quota, &advertised);
         } else {
-            prop_assert!(told <= true_rate, "{quota}: {advertised:?}");
+            prop_assert!(advertised_rate <= true_rate, "{quota}: {advertised:?}");
         }
         Ok(())
     });
 }
 
 #[test]
-fn a_saturated_key_gets_what_is_advertised() {
+fn a_saturated_key_gets_the_advertised_rate() {
     for (quota, q, w) in [
         (Quota::from(Bucket::new(Rate::per_second(10)).unwrap().with_burst(1).unwrap()), 10, 1),
         (Bucket::new(Rate::per_second(100)).unwrap().with_burst(5).unwrap().into(), 100, 1),
@@ -83,7 +83,7 @@ fn a_saturated_key_gets_what_is_advertised() {
         let advertised = quota.advertised(START).unwrap();
         assert_eq!((advertised.units, advertised.seconds), (q, w), "{quota}");
         let (mut state, mut now, mut admitted) = (quota.fresh(), START, 0);
-        // The burst of the first moment is no part of what is sustained.
+        // The initial burst is not part of the sustained rate.
         quota.acquire(&mut state, Amount::UpTo(u64::MAX), now);
         let windows = 40;
         let end = START + Span::from_secs(w * windows);

@@ -1,4 +1,4 @@
-//! Every answer equals the model's: verdict, wait, what is left, when all is back.
+//! Every answer equals that of the model: verdict, wait, remaining units, reset.
 
 use proptest::prelude::*;
 use proptest::strategy::Strategy;
@@ -19,7 +19,7 @@ fn agrees((quota, trace): (Quota, Trace)) -> Holds {
         prop_assert_eq!(ours, theirs, "after {:?} at {:?}, now {:?}", did, key.now, key.state);
         prop_assert_eq!(key.used(), model.used(key.now), "used after {:?}", did);
         let (ours, theirs) = (key.take(0), model.take(0, key.now));
-        prop_assert_eq!(ours, theirs, "looking after {:?} at {:?}, now {:?}", did, key.now, key.state);
+        prop_assert_eq!(ours, theirs, "a read after {:?} at {:?}, now {:?}", did, key.now, key.state);
     }
     Ok(())
 }

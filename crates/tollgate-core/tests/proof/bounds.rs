@@ -1,6 +1,6 @@
-//! Never admits more than its definition allows, in any stretch there is.
+//! No algorithm admits more than its definition allows, in any stretch.
 //!
-//! Asked of the admitted units alone: neither states nor models are consulted.
+//! Only the admitted units are checked: neither states nor models are consulted.
 
 use proptest::prelude::*;
 use tollgate_core::{Algorithm as _, Quota, Timestamp, Window};
@@ -10,7 +10,7 @@ use crate::quotas;
 use crate::seed::check;
 use crate::trace::{Key, Trace, takes};
 
-/// When, and how many.
+/// Times and units.
 type Admission = Vec<(i128, i128)>;
 
 fn admitted(quota: &Quota, trace: Trace) -> Admission {
@@ -29,7 +29,7 @@ fn units<'a>(admitted: impl IntoIterator<Item = &'a (i128, i128)>) -> i128 {
     admitted.into_iter().map(|&(_, units)| units).sum()
 }
 
-/// The most units in any stretch `(t - width, t]`.
+/// Returns the largest number of units in any stretch `(t - width, t]`.
 fn most_within(admitted: &Admission, width: i128) -> i128 {
     let ends = admitted.iter().map(|&(at, _)| at);
     let within = |end| units(admitted.iter().filter(|&&(at, _)| end - width < at && at <= end));
@@ -40,7 +40,7 @@ fn most_within(admitted: &Admission, width: i128) -> i128 {
 fn a_bucket_admits_its_burst_and_what_flowed_in() {
     check(400, (quotas::buckets(), takes()), |(quota, trace)| {
         let admitted = admitted(&quota, trace);
-        let Quota::Bucket(bucket) = &quota else { unreachable!("only buckets were asked for") };
+        let Quota::Bucket(bucket) = &quota else { unreachable!("the strategy yields only buckets") };
         let rate = Exact::new(bucket.rate().count.into(), bucket.rate().period.as_micros().into());
         for (first, &(from, _)) in admitted.iter().enumerate() {
             for (last, &(to, _)) in admitted.iter().enumerate().skip(first) {
@@ -58,11 +58,11 @@ fn a_bucket_admits_its_burst_and_what_flowed_in() {
 fn a_fixed_window_admits_its_limit_in_each_window() {
     check(400, (quotas::fixed_windows(), takes()), |(quota, trace)| {
         let mut admitted = admitted(&quota, trace);
-        let Quota::FixedWindow(limit) = &quota else { unreachable!("only windows were asked for") };
+        let Quota::FixedWindow(limit) = &quota else { unreachable!("the strategy yields only windows") };
         admitted.retain(|&(_, units)| units > 0);
         let mut rest = admitted.as_slice();
         while let Some(&(from, _)) = rest.first() {
-            // Windows follow the clock, or open with the first unit after the last one closed.
+            // Windows follow the clock, or open with the first unit after the last window closed.
             let from = Timestamp::from_micros(u64::try_from(from).unwrap_or(0));
             let closes = i128::from(limit.window().closes(from).as_micros());
             let (inside, later) = rest.split_at(rest.partition_point(|&(at, _)| at < closes));

@@ -1,5 +1,5 @@
-//! Calendar windows lie end to end: every instant is in one, and all its
-//! instants agree on when it closes, also where clocks change.
+//! Calendar windows are adjacent: every instant is in exactly one window, and all its instants
+//! agree on its end, also where clocks change.
 
 use jiff::tz::TimeZone;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ use crate::seed::check;
 const TICK: Span = Span::from_micros(1);
 const YEAR: u64 = 31_536_000_000_000;
 
-/// Within three hours of a change of clocks in 2025 to 2027, or anywhere in
+/// Returns an instant within three hours of a change of clocks in 2025 to 2027, or anywhere in
 /// those years where clocks do not change.
 fn near_a_change(calendar: &Calendar, which: Index, share: u64) -> Timestamp {
     let zone = TimeZone::get(calendar.zone()).expect("a calendar's zone exists");
@@ -27,7 +27,7 @@ fn near_a_change(calendar: &Calendar, which: Index, share: u64) -> Timestamp {
 }
 
 #[test]
-fn a_window_is_the_square_a_wall_clock_is_on() {
+fn a_window_contains_the_instants_of_one_calendar_unit() {
     check(1_500, (quotas::calendars(), any::<Index>(), any::<u64>()), |(calendar, which, share)| {
         let now = near_a_change(&calendar, which, share);
         let (_, end) = square(&calendar, now.as_micros().into());
@@ -38,7 +38,7 @@ fn a_window_is_the_square_a_wall_clock_is_on() {
 }
 
 #[test]
-fn windows_lie_end_to_end() {
+fn windows_are_adjacent() {
     check(2_000, (quotas::calendars(), any::<Index>(), any::<u64>()), |(calendar, which, share)| {
         let now = near_a_change(&calendar, which, share);
         let window = Window::Calendar(calendar);

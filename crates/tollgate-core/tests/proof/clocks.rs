@@ -1,4 +1,4 @@
-//! A clock may step back or jump. It never grants more, and nobody waits for it to catch up.
+//! A clock that steps back or jumps never grants more, and no key waits for it to catch up.
 
 use proptest::prelude::*;
 use tollgate_core::{Algorithm as _, Amount, Quota, Span};
@@ -14,7 +14,7 @@ fn steps() -> impl Strategy<Value = u64> {
 }
 
 #[test]
-fn stepping_back_never_raises_what_is_left() {
+fn stepping_back_never_raises_remaining() {
     check(1_000, (quotas::any(), wild(), steps()), |(quota, trace, step)| {
         let key = Key::after(&quota, &trace);
         let back = key.at(key.now.before(Span::from_micros(step)));
@@ -25,7 +25,7 @@ fn stepping_back_never_raises_what_is_left() {
 }
 
 #[test]
-fn stepping_back_and_coming_forward_again_gains_nothing() {
+fn stepping_back_and_forward_again_gains_nothing() {
     check(600, (quotas::any(), steady(), 0..1_000u64), |(quota, trace, thousandths)| {
         let key = Key::after(&quota, &trace);
         let step = u128::from(quota.period().as_micros()) * u128::from(thousandths) / 1_000;
@@ -56,8 +56,8 @@ fn waiting_after_a_huge_step_back_ends_within_two_periods() {
     });
 }
 
-/// A step back of less than that is waited out: two periods ahead, and what the
-/// algorithm looks back on top (up to two windows and one that has begun).
+/// A smaller step back is waited out: two periods ahead, plus the time that the algorithm looks
+/// back (up to two windows and one that has begun).
 #[test]
 fn waiting_after_any_step_back_ends_within_five_periods() {
     check(600, (quotas::any(), wild(), steps()), |(quota, trace, step)| {
@@ -69,7 +69,7 @@ fn waiting_after_any_step_back_ends_within_five_periods() {
             Quota::SlidingLog(_) | Quota::SlidingParts(_) => 3,
             _ => 5,
         };
-        // What is pulled back by whole steps is up to one late.
+        // A state that is moved back by whole steps is up to one step late.
         let late = if let Quota::SlidingParts(it) = &quota { it.resolution().as_micros() } else { 1 };
         prop_assert!(wait.as_micros() <= periods * quota.period().as_micros() + late, "waits {}", wait);
         Ok(())
@@ -77,9 +77,9 @@ fn waiting_after_any_step_back_ends_within_five_periods() {
 }
 
 #[test]
-fn a_jumping_clock_pays_only_for_its_way_forward() {
+fn a_jumping_clock_refills_only_its_forward_movement() {
     check(600, (quotas::buckets(), wild()), |(quota, trace)| {
-        let Quota::Bucket(bucket) = &quota else { unreachable!("only buckets were asked for") };
+        let Quota::Bucket(bucket) = &quota else { unreachable!("the strategy yields only buckets") };
         let rate = Exact::new(bucket.rate().count.into(), bucket.rate().period.as_micros().into());
         let mut key = Key::new(&quota);
         let (mut forward, mut passed) = (0i128, 0i128);

@@ -1,4 +1,4 @@
-//! Ten million steps later the clock and the count still agree, to the tick.
+//! After ten million steps, time and count still agree to the tick.
 
 use tollgate_core::{
     Algorithm, Bucket, FixedWindow, QuotaError, Rate, SlidingLog, SlidingParts, SlidingWindow, Span,
@@ -8,8 +8,8 @@ use crate::trace::START;
 
 const STEPS: u64 = 10_000_000;
 
-/// Asks for one unit again and again, waiting exactly as long as told. Returns
-/// how many passed and how much time it took.
+/// Takes one unit repeatedly, and waits exactly as long as the answer says. Returns the number of
+/// admissions and the elapsed time.
 fn always_at_retry(algorithm: &impl Algorithm, steps: u64) -> (u64, Span) {
     let (mut state, mut now) = (algorithm.fresh(), START);
     let mut admitted = 0;
@@ -25,7 +25,7 @@ fn always_at_retry(algorithm: &impl Algorithm, steps: u64) -> (u64, Span) {
     (admitted, last.since(START))
 }
 
-/// After the burst, unit `n` passes at `ceil(n·T)`: exact at the end means exact on the way.
+/// After the burst, unit `n` passes at `ceil(n·T)`: exact at the end implies exact throughout.
 #[track_caller]
 fn check(rate: Rate, burst: u64) {
     let bucket = Bucket::new(rate).and_then(|bucket| bucket.with_burst(burst)).expect("a valid rate");
@@ -70,8 +70,8 @@ fn windows_do_not_drift() -> Result<(), QuotaError> {
     Ok(())
 }
 
-/// The estimate has no fraction to carry, so nothing can add up: over many
-/// windows it admits its limit a window, and at most one limit on top.
+/// The estimate carries no fraction, so no error can accumulate: over many windows it admits its
+/// limit per window, and at most one limit in addition.
 #[test]
 fn the_estimate_admits_its_limit_a_window_in_the_long_run() -> Result<(), QuotaError> {
     let holds = |(admitted, took): (u64, Span)| {

@@ -1,26 +1,26 @@
 //! The algorithms against their definitions.
 //!
-//! `agreement` holds each one to a slow exact model (`tests/model`), answer by
-//! answer. The other rooms hold them to what their docs promise, without asking
-//! a model what the answer should be: a mistake would have to be made twice.
+//! `agreement` compares each algorithm with a slow exact model (`tests/model`), answer by answer.
+//! The other modules check the documented guarantees without a model, so that an error would have
+//! to be made twice.
 //!
-//! Random, and the same every time: the seed is fixed, printed when something
-//! fails, and taken from `TOLLGATE_SEED` when that is set.
+//! Inputs are random and reproducible: the seed is fixed, printed on failure, and taken from
+//! `TOLLGATE_SEED` if that is set.
 
+mod adjustments;
 mod advertised;
 mod agreement;
 mod bounds;
 mod calendars;
 mod clocks;
-mod damage;
 mod drift;
-mod evicted;
-mod giving_back;
+mod eviction_bounds;
 #[path = "../model/mod.rs"]
 mod model;
 mod parts;
-mod promises;
+mod predictions;
 mod quotas;
+mod robustness;
 mod seed;
 mod sharing;
 mod slots;

@@ -1,5 +1,4 @@
-//! Sliding windows in parts: what they promise beyond every other algorithm, which is how
-//! close they come to the log.
+//! Sliding windows in parts: their distance to the sliding log.
 
 use proptest::prelude::*;
 use tollgate_core::{
@@ -16,11 +15,11 @@ fn quota(rate: Rate, parts: u32) -> Quota {
 }
 
 fn parts_of(state: &State) -> &SlidingPartsState {
-    let State::SlidingParts(state) = state else { unreachable!("only these were asked for") };
+    let State::SlidingParts(state) = state else { unreachable!("the strategy yields only windows in parts") };
     state
 }
 
-/// Admitted units by their time.
+/// Returns the admitted units with their times.
 fn admitted(quota: &Quota, trace: Trace) -> Vec<(u64, u64)> {
     let mut key = Key::new(quota);
     let mut admitted = Vec::new();
@@ -34,14 +33,14 @@ fn admitted(quota: &Quota, trace: Trace) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn while_no_more_instants_are_in_view_than_parts_it_is_the_log() {
-    // Windows of which a tick is a step, or times that are whole steps.
+fn with_no_more_instants_than_parts_it_equals_the_log() {
+    // Windows with a step of one tick, or times that are whole steps.
     let rates = (1..=40u64, prop_oneof![Just(1_000u64), Just(60_000), Just(60_000_000), Just(3_600_000_000)]);
     let moves = prop::collection::vec((0..=40u64, 1..=5u64, any::<bool>()), 1..80);
     check(600, (rates, 2..=12u32, moves), |((limit, period), parts, moves)| {
         let rate = Rate::new(limit, Span::from_micros(period));
         let ours = SlidingParts::new(rate, parts).expect("a valid rate");
-        // So far apart that there are never more of them in a window than parts.
+        // So far apart that a window never has more instants than parts.
         let apart = period.div_ceil(u64::from(parts)).next_multiple_of(ours.resolution().as_micros());
         let (ours, log) = (Quota::from(ours), Quota::from(SlidingLog::new(rate).expect("a valid rate")));
         let (mut mine, mut theirs) = (ours.fresh(), log.fresh());
@@ -59,9 +58,11 @@ fn while_no_more_instants_are_in_view_than_parts_it_is_the_log() {
 }
 
 #[test]
-fn the_first_and_the_last_unit_of_a_part_are_units_that_came() {
+fn the_first_and_last_unit_of_a_part_are_admitted_units() {
     check(400, (quotas::sliding_parts(), takes()), |(quota, trace)| {
-        let Quota::SlidingParts(limit) = &quota else { unreachable!("only these were asked for") };
+        let Quota::SlidingParts(limit) = &quota else {
+            unreachable!("the strategy yields only windows in parts")
+        };
         let step = limit.resolution().as_micros();
         let mut key = Key::new(&quota);
         let mut came = Vec::new();
@@ -75,7 +76,7 @@ fn the_first_and_the_last_unit_of_a_part_are_units_that_came() {
             prop_assert!(state.parts().count() <= limit.parts() as usize);
             for (at, (first, last, _)) in state.parts().enumerate() {
                 prop_assert!(came.contains(&(newest - u64::from(last))));
-                // The oldest may begin at a place that was worked out.
+                // The oldest part may begin at a computed position.
                 prop_assert!(at == 0 || came.contains(&(newest - u64::from(first))));
             }
         }
@@ -96,11 +97,13 @@ fn it_admits_less_than_twice_its_limit_in_any_stretch() {
     });
 }
 
-/// Whatever is estimated is in the oldest part: of all that came later, every unit counts.
+/// Only the oldest part is estimated: every unit of later parts counts.
 #[test]
 fn only_inner_units_of_the_oldest_part_are_ever_missing() {
     check(600, (quotas::sliding_parts(), takes()), |(quota, trace)| {
-        let Quota::SlidingParts(limit) = &quota else { unreachable!("only these were asked for") };
+        let Quota::SlidingParts(limit) = &quota else {
+            unreachable!("the strategy yields only windows in parts")
+        };
         let step = limit.resolution().as_micros();
         let mut key = Key::new(&quota);
         let mut came: Vec<(u64, u64)> = Vec::new();
@@ -127,15 +130,15 @@ fn only_inner_units_of_the_oldest_part_are_ever_missing() {
 }
 
 #[test]
-fn a_refund_right_after_a_take_gives_back_what_was_taken() {
+fn a_refund_right_after_a_take_restores_remaining() {
     check(600, (quotas::sliding_parts(), steady(), 1..=1_000u64), |(quota, history, share)| {
         let untouched = Key::after(&quota, &history);
         let mut refunded = untouched.clone();
         let units = refunded.take((refunded.peek().remaining / share).max(1)).units();
         let taken_at = refunded.now;
         refunded.adjust(Adjustment::Refund { units, taken_at });
-        // Two parts may have become one, so it is not as if nothing had been. But as many may
-        // pass, and nothing leaves before it would have that had not come at all.
+        // Two parts may have been merged, so the state differs from the original. But as many units
+        // may pass, and no unit leaves earlier than it would have without the refunded units.
         prop_assert_eq!(refunded.peek().remaining, untouched.peek().remaining);
         prop_assert_eq!(refunded.used(), untouched.used());
         prop_assert!(refunded.peek().reset_after >= untouched.peek().reset_after);
@@ -147,7 +150,9 @@ fn a_refund_right_after_a_take_gives_back_what_was_taken() {
 fn a_state_of_more_parts_is_merged_and_loses_nothing() {
     check(400, (quotas::sliding_parts(), steady(), 2..=6u32), |(quota, history, fewer)| {
         let key = Key::after(&quota, &history);
-        let Quota::SlidingParts(limit) = &quota else { unreachable!("only these were asked for") };
+        let Quota::SlidingParts(limit) = &quota else {
+            unreachable!("the strategy yields only windows in parts")
+        };
         let narrow = self::quota(limit.rate(), fewer);
         let mut state = key.state.clone();
         let used = narrow.used(&state, key.now);
@@ -163,7 +168,7 @@ fn a_state_of_more_parts_is_merged_and_loses_nothing() {
 }
 
 #[test]
-fn what_is_no_state_is_not_taken_for_one() {
+fn invalid_states_are_rejected() {
     let state =
         |parts: &[(u16, u16, u32)]| SlidingPartsState::new(Timestamp::from_secs(7), parts.iter().copied());
     assert!(state(&[(9, 5, 2), (4, 0, 3)]).is_some());
@@ -193,8 +198,8 @@ fn a_key_of_seven_parts_takes_sixty_four_bytes() {
     assert!(state.encode().len() <= 64, "{} bytes written down", state.encode().len());
 }
 
-/// Requests of one second each, as an access log has them: a page and what belongs to it,
-/// somebody reading, a crawler at its pace, and a script that retries without a pause.
+/// Requests with a resolution of one second, as in an access log: a page and its resources, a
+/// reader, a crawler at a fixed rate, and a script that retries without a pause.
 fn access_log(seed: u64, client: u64) -> Vec<Timestamp> {
     let mut state = seed ^ client.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut rng = move |below: u64| {
@@ -223,8 +228,8 @@ fn access_log(seed: u64, client: u64) -> Vec<Timestamp> {
     log
 }
 
-/// How often `approximate` and the log decide differently: each by what it admitted itself
-/// (closed), and by what the log has admitted (open).
+/// Counts how often `approximate` and the log decide differently: each by its own admissions
+/// (closed), and by those of the log (open).
 fn disagreement(approximate: &Quota, rate: Rate) -> [u32; 2] {
     let log = Quota::from(SlidingLog::new(rate).expect("a valid rate"));
     let mut differs = [0; 2];

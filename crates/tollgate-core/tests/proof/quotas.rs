@@ -1,4 +1,4 @@
-//! Random quotas of every kind, odd ones preferred.
+//! Random quotas of every kind, with a preference for unusual numbers.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -11,7 +11,7 @@ const SECOND: u64 = 1_000_000;
 const DAY: u64 = 86_400 * SECOND;
 const MAX_PERIOD_US: u64 = 1 << 47;
 
-/// Rates with no short decimal form, at the edges of what is served, or on both sides of one unit a tick.
+/// Rates with no short decimal form, at the bounds, or on both sides of one unit per tick.
 const ODD: [(u64, u64); 16] = [
     (7, 60 * SECOND),
     (1, 30 * DAY),
@@ -44,7 +44,7 @@ fn small_rate(most: u64) -> impl Strategy<Value = Rate> {
 
 pub(crate) fn buckets() -> impl Strategy<Value = Quota> {
     let burst = prop_oneof![Just(None), (1..=10u64).prop_map(Some), (1..=1u64 << 40).prop_map(Some)];
-    (rate(), burst).prop_filter_map("a rate that can be served", |(rate, burst)| {
+    (rate(), burst).prop_filter_map("a valid rate", |(rate, burst)| {
         let bucket = Bucket::new(rate).ok()?;
         let burst = burst.unwrap_or(bucket.capacity());
         bucket.with_burst(burst).or_else(|_| bucket.with_burst(1)).ok().map(Quota::from)
@@ -129,7 +129,7 @@ pub(crate) fn any() -> impl Strategy<Value = Quota> {
     prop_oneof![4 => whole(), 1 => sliding_parts(), 1 => strict_parts()]
 }
 
-/// Those of a state that nothing is lost from: what was given back leaves no trace.
+/// Quotas with lossless states: a refund leaves no trace.
 pub(crate) fn whole() -> impl Strategy<Value = Quota> {
     prop_oneof![buckets(), fixed_windows(), sliding_windows(), sliding_logs()]
 }

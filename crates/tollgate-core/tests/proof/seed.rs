@@ -1,9 +1,9 @@
-//! Runs a property on many random inputs, the same ones every time.
+//! Runs a property on many random, reproducible inputs.
 
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
 
-/// What a property says about one input.
+/// The result of a property for one input.
 pub(crate) type Holds = Result<(), TestCaseError>;
 
 #[allow(clippy::disallowed_methods, reason = "a test is the binary here: it reads its seed once, at start")]
@@ -11,7 +11,7 @@ fn seed() -> u64 {
     std::env::var("TOLLGATE_SEED").map_or(2026, |seed| seed.parse().expect("TOLLGATE_SEED is a whole number"))
 }
 
-/// Holds `property` to `cases` inputs. A failure names the seed and the smallest input found.
+/// Checks `property` on `cases` inputs. A failure prints the seed and the smallest failing input.
 #[track_caller]
 pub(crate) fn check<S: Strategy>(cases: u32, inputs: S, property: impl Fn(S::Value) -> Holds) {
     let seed = seed();
@@ -19,5 +19,5 @@ pub(crate) fn check<S: Strategy>(cases: u32, inputs: S, property: impl Fn(S::Val
     let mut runner =
         TestRunner::new(Config { cases, rng_seed, failure_persistence: None, ..Config::default() });
     let failure = runner.run(&inputs, property).err();
-    assert!(failure.is_none(), "with TOLLGATE_SEED={seed}: {}", failure.expect("it is some"));
+    assert!(failure.is_none(), "with TOLLGATE_SEED={seed}: {}", failure.expect("checked above"));
 }

@@ -1,4 +1,4 @@
-//! States that rules of different numbers share: tallies and shared buckets.
+//! States shared by rules of different numbers: tallies and shared buckets.
 
 use proptest::prelude::*;
 use tollgate_core::{
@@ -10,10 +10,9 @@ use crate::quotas;
 use crate::seed::check;
 use crate::trace::START;
 
-/// What `INCRBY` would answer: everything counts, and whoever finds more than the limit is
-/// over it.
+/// A tally behaves as `INCRBY`: everything counts, and a count above the limit is refused.
 #[test]
-fn a_tally_whose_refusals_count_is_a_counter_whatever_the_limits() {
+fn a_tally_with_counted_refusals_is_a_counter_under_any_limits() {
     let hits = prop::collection::vec((0..=20u64, 0..=9u64), 1..60);
     check(400, hits, |hits| {
         let window = Window::Epoch(Span::from_days(1));
@@ -29,15 +28,15 @@ fn a_tally_whose_refusals_count_is_a_counter_whatever_the_limits() {
                 tally.adjust(state, charge, START);
             }
             prop_assert_eq!(tally.used(state, START), counter);
-            let told = tally.describe(state, outcome.verdict, START);
-            prop_assert_eq!((told.limit, told.remaining), (limit, limit.saturating_sub(counter)));
+            let described = tally.describe(state, outcome.verdict, START);
+            prop_assert_eq!((described.limit, described.remaining), (limit, limit.saturating_sub(counter)));
         }
         Ok(())
     });
 }
 
 #[test]
-fn a_tally_counts_to_its_end_and_never_wraps() {
+fn a_tally_saturates_and_never_wraps() {
     let tally = FixedWindow::tally(1 << 48, Window::Epoch(Span::from_days(1))).expect("a valid limit");
     let mut state = tally.fresh();
     for _ in 0..3 {
@@ -46,11 +45,11 @@ fn a_tally_counts_to_its_end_and_never_wraps() {
         assert!(!tally.step(&mut state, 0, START).is_admitted());
     }
     tally.grant(&mut state, 1 << 48, START);
-    assert!(tally.step(&mut state, 0, START).is_admitted(), "what is granted is counted off");
+    assert!(tally.step(&mut state, 0, START).is_admitted(), "a grant reduces the count");
 }
 
 #[test]
-fn rules_that_share_states_have_one_id_and_others_have_not() {
+fn only_rules_that_share_states_have_one_id() {
     let minute = Window::Epoch(Span::from_minutes(1));
     let tally = |limit, window: &Window| {
         Rule::new("api", FixedWindow::tally(limit, window.clone()).expect("a valid limit"))
@@ -72,15 +71,15 @@ fn rules_that_share_states_have_one_id_and_others_have_not() {
     assert_ne!(shared(1).id, Rule::new("api", bucket(1)).id);
 }
 
-/// Whatever buckets have written a state, another never makes it owe less than time has
-/// paid back, and answers for it by its own numbers.
+/// A bucket never lowers the debt of a state that other buckets wrote below the amount that time
+/// has repaid, and answers by its own numbers.
 #[test]
-fn a_shared_bucket_never_wipes_out_what_another_is_owed() {
+fn a_shared_bucket_never_erases_the_debt_of_another() {
     let buckets = prop::collection::vec((quotas::buckets(), 0..=40u32, any::<u64>()), 1..30);
     check(400, buckets, |steps| {
         let (mut state, mut now) = (BucketState::default(), START);
         for (quota, by, cost) in steps {
-            let Quota::Bucket(bucket) = quota else { unreachable!("only buckets were asked for") };
+            let Quota::Bucket(bucket) = quota else { unreachable!("the strategy yields only buckets") };
             let bucket = bucket.shared();
             now = now + Span::from_micros((1 << by) - 1);
             let before = state;
@@ -99,7 +98,7 @@ fn a_shared_bucket_never_wipes_out_what_another_is_owed() {
 }
 
 #[test]
-fn a_clock_that_stepped_back_by_decades_does_not_lock_a_shared_bucket_for_them() {
+fn a_clock_that_stepped_back_by_decades_does_not_lock_a_shared_bucket() {
     let bucket = Bucket::new(Rate::per_second(1)).expect("a valid rate").shared();
     let mut state = BucketState { tat: START + Span::from_days(40_000), grains: 0 };
     bucket.step(&mut state, 1, START);

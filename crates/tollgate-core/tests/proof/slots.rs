@@ -1,4 +1,4 @@
-//! Slots: how many hold at once, for how long, and what a late or lost release does.
+//! Slots: concurrent holders, lease duration, and late or lost releases.
 
 use proptest::prelude::*;
 use tollgate_core::{Adjustment, Amount, Concurrency, Overdraft, Owner, Quota, Span, State, Timestamp};
@@ -14,7 +14,7 @@ enum Act {
     Look,
 }
 
-/// Thousandths of a lease's life, forward or back, and what happens then.
+/// Thousandths of a TTL, forward or back, and the act at that time.
 type Trace = Vec<(i64, Act)>;
 
 fn limits() -> impl Strategy<Value = Concurrency> {
@@ -61,7 +61,7 @@ fn agrees((limit, trace): (Concurrency, Trace)) -> Holds {
             Act::Look => {}
         }
         let looked = quota.step(&mut state, Amount::Exactly(0), now);
-        prop_assert_eq!(looked, model.peek(now), "looking at {:?}: {:?}", now, state);
+        prop_assert_eq!(looked, model.peek(now), "a read at {:?}: {:?}", now, state);
         prop_assert_eq!(quota.used(&state, now), looked.limit - looked.remaining);
         prop_assert_eq!(State::decode(&state.encode()), Ok(state.clone()));
     }
@@ -92,8 +92,8 @@ fn slots_answer_like_a_list_of_leases() {
 }
 
 #[test]
-fn a_refused_owner_gets_a_slot_when_told_and_not_one_tick_before() {
-    // Under another limit than the leases were made under, too: slots may have been taken away.
+fn a_refused_owner_gets_a_slot_at_retry_after_and_not_one_tick_before() {
+    // Also under another limit than that of the leases: the number of slots may have been lowered.
     check(600, (limits(), 1..6u32, traces()), |(limit, slots, trace)| {
         let (state, now) = held(limit, &trace);
         let fewer = Quota::from(Concurrency::new(slots, limit.ttl()).expect("a valid limit"));
@@ -111,7 +111,7 @@ fn a_refused_owner_gets_a_slot_when_told_and_not_one_tick_before() {
 }
 
 #[test]
-fn nobody_holds_anything_once_it_is_forgettable() {
+fn expired_leases_hold_no_slot() {
     check(300, (limits(), traces()), |(limit, trace)| {
         let (state, now) = held(limit, &trace);
         let quota = Quota::from(limit);

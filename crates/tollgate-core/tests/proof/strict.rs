@@ -1,4 +1,4 @@
-//! Strict sliding windows in parts: no schedule gets more than the limit out of them.
+//! Strict sliding windows in parts: no schedule gets more than the limit.
 
 use tollgate_core::{Amount, Quota, Rate, SlidingLog, SlidingParts, Span};
 
@@ -6,10 +6,10 @@ use crate::trace::START;
 
 const RATE: Rate = Rate::per_minute(100);
 
-/// When, in milliseconds after the start, and for how many units at most.
+/// Milliseconds after the start, and the largest number of units.
 type Schedule = Vec<(u64, u64)>;
 
-/// The most units that a schedule gets in any stretch of the period.
+/// Returns the largest number of units that a schedule gets in any stretch of the period.
 fn most_in_a_window(limit: &Quota, schedule: &Schedule) -> u64 {
     let (mut state, mut admitted) = (limit.fresh(), Vec::new());
     for &(at, units) in schedule {
@@ -26,7 +26,7 @@ fn windows(parts: u32) -> [Quota; 2] {
     [even.into(), even.strict().into()]
 }
 
-/// Random numbers, the same for the same seed.
+/// A deterministic random number generator.
 fn rng(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = seed;
     move |sides| {
@@ -35,8 +35,8 @@ fn rng(seed: u64) -> impl FnMut(u64) -> u64 {
     }
 }
 
-/// Few units over a long time, then many at once, then whatever can be had: what an even
-/// spread gives back too early is what came last.
+/// Few units over a long time, then many at once, then as many as possible: an even spread gives
+/// back the latest units too early.
 fn adversarial(seed: u64) -> Schedule {
     let mut rng = rng(seed);
     let (mut at, mut schedule) = (0, Schedule::new());
@@ -61,8 +61,9 @@ fn adversarial(seed: u64) -> Schedule {
     schedule
 }
 
-/// Seven parts are full, so the two of a tenth of a second become one. Evenly spread, nearly all
-/// of its units have left a window after its first one, when only that one has.
+/// All seven parts are in use, so the two a tenth of a second apart are merged. With an even
+/// spread, nearly all of their units have left one window after the first unit, when only that unit
+/// should have.
 const BURST_BEHIND_ONE: [(u64, u64); 9] = [
     (0, 1),
     (13_000, 1),
@@ -76,17 +77,17 @@ const BURST_BEHIND_ONE: [(u64, u64); 9] = [
 ];
 
 #[test]
-fn a_burst_behind_a_single_unit_gets_nothing_twice() {
+fn a_burst_behind_a_single_unit_never_exceeds_the_limit() {
     let [even, strict] = windows(7);
     let schedule = BURST_BEHIND_ONE.to_vec();
-    assert!(most_in_a_window(&even, &schedule) >= 180, "the estimate can be talked into this");
+    assert!(most_in_a_window(&even, &schedule) >= 180, "the estimate admits this");
     assert_eq!(most_in_a_window(&strict, &schedule), 94 + 6);
 }
 
-/// How long a client waits before its next request, in milliseconds.
+/// Returns the wait of a client before its next request, in milliseconds.
 type Client = fn(&mut dyn FnMut(u64) -> u64) -> u64;
 
-/// Clients of a hundred a minute.
+/// Clients of a limit of a hundred per minute.
 const CLIENTS: [(&str, Client); 5] = [
     ("evenly spaced, at its limit", |_| 600),
     ("evenly spaced, at 1.5 times its limit", |_| 400),
@@ -95,7 +96,7 @@ const CLIENTS: [(&str, Client); 5] = [
     ("bursts of ten, at twice its limit", |rng| if rng(10) == 0 { 2_500 + rng(1_000) } else { 1 }),
 ];
 
-/// What is refused early, in ten-thousandths of what a log admits.
+/// Returns the early refusals, in ten-thousandths of the admissions of a log.
 fn refused_early(client: Client, parts: u32) -> u64 {
     let admitted = |limit: Quota| {
         let (mut state, mut rng, mut at, mut units) = (limit.fresh(), rng(2026), 0, 0);

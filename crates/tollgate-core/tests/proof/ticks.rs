@@ -1,4 +1,4 @@
-//! The bucket of whole ticks, a store's hot path, decides like the bucket it stands for.
+//! `TickBucket`, the hot path of a store, decides as its `Bucket` does.
 
 use proptest::prelude::*;
 use tollgate_core::{
@@ -8,7 +8,7 @@ use tollgate_core::{
 use crate::seed::check;
 use crate::trace::{AppliedAct, Key, wild};
 
-/// Rates of which one unit takes a whole number of ticks, up to four years for a burst.
+/// Rates with a whole number of ticks per unit, up to four years for a burst.
 fn whole() -> impl Strategy<Value = Bucket> {
     let sizes = (0..=47u32, 0..=47u32, any::<u64>(), any::<u64>());
     sizes.prop_filter_map("a bucket that fits", |(period, burst, some, more)| {
@@ -18,7 +18,7 @@ fn whole() -> impl Strategy<Value = Bucket> {
     })
 }
 
-/// As a store would: pay if possible, and ask the whole bucket where the fast one does not know.
+/// As a store does: pay if possible, and use the full bucket where the fast one cannot answer.
 fn fast(bucket: &Bucket, ticks: &TickBucket, tat: &mut Timestamp, cost: u64, now: Timestamp) -> Outcome {
     let paid = ticks
         .price(cost)
@@ -47,7 +47,7 @@ fn whole_ticks_decide_like_grains() {
             let did = key.resolve(act);
             let State::Bucket(mut before) = key.state else { unreachable!("a bucket has a bucket's state") };
             let outcome = key.perform(did);
-            // Looking is free and changes nothing: a store answers it without paying.
+            // A read changes nothing: a store answers it without paying.
             if let (AppliedAct::Acquired(Amount::Exactly(cost @ 1..)), Some(ticks)) = (did, &ticks) {
                 let ours = fast(&bucket, ticks, &mut before.tat, cost, key.now);
                 prop_assert_eq!(Some(ours), outcome, "{:?} at {:?}", did, key.now);

@@ -1,42 +1,42 @@
-//! What happens to one key, and when: random, but aimed at edges.
+//! Random traces of one key, aimed at edge cases.
 //!
-//! A trace is written relative to a quota ("to the end of the window, less a
-//! tick", "one more than is left"), so that one trace is interesting for all.
+//! A trace is relative to a quota ("to the end of the window, less a tick", "one more than is
+//! left"), so that one trace is relevant for all quotas.
 
 use proptest::prelude::*;
 use tollgate_core::{Adjustment, Amount, Outcome, Overdraft, Quota, Span, State, Timestamp};
 
-/// 17 May 2026, 12:34:56.789012: no edge of anything.
+/// May 17, 2026, 12:34:56.789012: not an edge of any window.
 pub(crate) const START: Timestamp = Timestamp::from_micros(1_779_021_296_789_012);
 
-/// Traces stay clear of the epoch, where there is no time to move states back to; `damage` goes there.
+/// Traces stay away from the epoch, where states cannot be moved back; `robustness` tests that.
 const EARLIEST: Timestamp = Timestamp::from_micros(1 << 49);
 
-/// How the clock moves before something happens.
+/// The movement of the clock before an act.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Move {
     Stay,
     Ticks(u64),
-    /// So many thousandths of the quota's period.
+    /// Thousandths of the quota's period.
     Part(u64),
     Periods(u64),
-    /// To the next edge of a window, and this far past it.
+    /// To the next edge of a window, plus an offset.
     Edge(i64),
-    /// To when the last refusal said to come back, and this far past it.
+    /// To the time given by the last refusal, plus an offset.
     Retry(i64),
     Back(u64),
     BackPeriods(u64),
 }
 
-/// How many units, seen from where the key stands.
+/// A number of units, relative to the key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum UnitCount {
     Exactly(u64),
-    /// So many thousandths of the capacity.
+    /// Thousandths of the capacity.
     Share(u64),
-    /// What is left, and so many more.
+    /// The remaining units, plus a number.
     Left(u64),
-    /// The capacity, and so many more.
+    /// The capacity, plus a number.
     Capacity(u64),
 }
 
@@ -44,7 +44,7 @@ pub(crate) enum UnitCount {
 pub(crate) enum Act {
     Take(UnitCount),
     UpTo(UnitCount),
-    /// Of the take this many before the last one.
+    /// A refund of the take this many before the last one.
     Refund(usize),
     Grant(UnitCount),
     Charge(UnitCount, Overdraft),
@@ -102,17 +102,17 @@ pub(crate) fn takes() -> impl Strategy<Value = Trace> {
     prop::collection::vec((forward(), unit_count().prop_map(Act::Take)), 1..40)
 }
 
-/// Anything, on a clock that never goes back.
+/// Any acts, on a clock that never goes back.
 pub(crate) fn steady() -> impl Strategy<Value = Trace> {
     prop::collection::vec((forward(), act()), 1..30)
 }
 
-/// Anything, on a clock that does what it likes.
+/// Any acts, on a clock that moves arbitrarily.
 pub(crate) fn wild() -> impl Strategy<Value = Trace> {
     prop::collection::vec((jumping(), act()), 1..30)
 }
 
-/// A quota with one key's state, and the clock as that key knows it.
+/// A quota with the state of one key, and the time of that key.
 #[derive(Clone, Debug)]
 pub(crate) struct Key<'a> {
     pub(crate) quota: &'a Quota,
@@ -134,7 +134,7 @@ impl<'a> Key<'a> {
         Self { quota, state: quota.fresh(), now: START, retry: START, taken: Vec::new() }
     }
 
-    /// The state after a whole trace.
+    /// Returns the state after a whole trace.
     pub(crate) fn after(quota: &'a Quota, trace: &Trace) -> Self {
         let mut key = Self::new(quota);
         for &(by, act) in trace {
@@ -159,7 +159,7 @@ impl<'a> Key<'a> {
         };
     }
 
-    /// Does it, and says what was done with what answer.
+    /// Performs an act, and returns it with its numbers and the answer.
     pub(crate) fn act(&mut self, act: Act) -> (AppliedAct, Option<Outcome>) {
         let did = self.resolve(act);
         (did, self.perform(did))
@@ -226,7 +226,7 @@ impl<'a> Key<'a> {
         self.quota.used(&self.state, self.now)
     }
 
-    /// What the key is told, without letting it change even by being pulled back.
+    /// Returns the answer to a read, without changing the state, not even by moving it back.
     pub(crate) fn peek(&self) -> Outcome {
         self.clone().take(0)
     }
@@ -244,7 +244,7 @@ fn edge(quota: &Quota, now: Timestamp) -> Timestamp {
     let multiple = |of: u64| Timestamp::from_micros((now.as_micros() / of + 1).saturating_mul(of));
     match quota {
         Quota::FixedWindow(it) => it.window().closes(now),
-        // Of what is in view, the oldest steps leave.
+        // The oldest steps in view leave.
         Quota::SlidingParts(it) => multiple(it.resolution().as_micros()),
         other => multiple(other.period().as_micros()),
     }

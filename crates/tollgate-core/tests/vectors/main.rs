@@ -1,8 +1,8 @@
-//! The shared vectors: what every store and script is judged by.
+//! The shared vectors: the reference for every store and script.
 //!
-//! Both the model and the implementation must give the answers that stand in
-//! `vectors/*.json`. With `TOLLGATE_BLESS=1` the files are written anew, with the
-//! *model's* answers: the implementation is never its own judge.
+//! Both the model and the implementation must give the answers in `vectors/*.json`. With
+//! `TOLLGATE_BLESS=1` the files are rewritten with the answers of the *model*, never with those of
+//! the implementation.
 
 #[path = "../model/mod.rs"]
 #[allow(dead_code, reason = "the proof asks the models more than the vectors do")]
@@ -18,7 +18,7 @@ fn blessing() -> bool {
     std::env::var("TOLLGATE_BLESS").is_ok()
 }
 
-/// The file with the model's answers.
+/// Returns the file with the answers of the model.
 fn answered_by_the_model(mut file: File) -> File {
     for case in &mut file.cases {
         let mut model = Subject::model(&case.quota.build());
@@ -60,7 +60,7 @@ fn the_implementation_gives_the_answers_in_the_files() {
 }
 
 #[test]
-fn every_case_is_of_its_file_and_has_a_name_of_its_own() {
+fn every_case_matches_its_file_and_has_a_unique_name() {
     for (name, text) in texts() {
         let cases = File::parse(name, text).cases;
         let mut names: Vec<_> = cases.iter().map(|case| &case.name).collect();
@@ -75,9 +75,9 @@ fn every_case_is_of_its_file_and_has_a_name_of_its_own() {
     }
 }
 
-/// Redis computes in doubles, JavaScript reads JSON into them.
+/// Redis computes in doubles, and JavaScript parses JSON numbers as doubles.
 #[test]
-fn every_number_survives_a_double() {
+fn every_number_is_exact_as_a_double() {
     for (name, text) in texts() {
         let mut digits = text.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());
         let large = digits.find(|digits| digits.parse::<u64>().is_ok_and(|number| number >= 1 << 53));

@@ -1,6 +1,6 @@
-//! Whoever answers: the model or the implementation.
+//! The subject that answers: the model or the implementation.
 
-use tollgate_core::vectors::{Act, Ask, Step, owner};
+use tollgate_core::vectors::{Act, Step, StoreCall, owner};
 use tollgate_core::{Amount, Outcome, Quota, State, Timestamp, Verdict};
 
 use crate::model::{self, Model, Slots};
@@ -24,17 +24,17 @@ impl Subject {
         }
     }
 
-    /// The answer, or what looking says right after an act that has none.
+    /// Returns the answer, or the result of a read right after an act without an answer.
     pub(crate) fn perform(&mut self, step: &Step) -> Outcome {
         let now = Timestamp::from_micros(step.at_us);
         match self {
             Self::Ours(quota, state) => {
-                let amount = match step.act.ask() {
-                    Ask::Adjust(adjustment) => {
+                let amount = match step.act.store_call() {
+                    StoreCall::Adjust(adjustment) => {
                         quota.adjust(state, adjustment, now);
                         Amount::Exactly(0)
                     }
-                    Ask::Acquire(amount) => amount,
+                    StoreCall::Acquire(amount) => amount,
                 };
                 quota.step(state, amount, now)
             }

@@ -1,32 +1,32 @@
-//! The parts of one key: what weighs, what leaves when, and which two are merged.
+//! The parts of one key: their weight, when they leave, and which two are merged.
 //!
-//! Everything here is in whole steps before that of the newest unit; what a step is, and
-//! where the border runs, is the algorithm's business (`sliding_parts`).
+//! All positions are in whole steps before the newest unit. The length of a step and the border of
+//! the window are defined by the algorithm (`sliding_parts`).
 //!
-//! Invariants: parts are disjoint and the oldest is first; the last unit of the newest
-//! is the newest; no part is empty, and one of a single unit begins where it
-//! ends. [`SlidingPartsState::new`] refuses everything else.
+//! Invariants: parts are disjoint, the oldest is first; the last unit of the newest part is the
+//! newest unit; no part is empty, and a part of a single unit begins where it ends.
+//! [`SlidingPartsState::new`] refuses everything else.
 
 use crate::time::Timestamp;
 
-/// Units and their times, in a few parts: eight bytes, and eight for each part.
+/// The state of a sliding window in parts: eight bytes, and eight for each part.
 #[derive(Clone, Debug, Default)]
 pub struct SlidingPartsState {
     newest: Timestamp,
-    /// Oldest first, then empty ones. Grows by doubling, never beyond the number of parts.
+    /// Oldest first, then empty slots. Grows by doubling, up to the number of parts.
     slots: Box<[Part]>,
 }
 
-/// Where the units of a part are taken to stand.
+/// The assumed positions of the units of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spread {
-    /// Evenly, from the first to the last: an estimate.
+    /// Evenly from the first to the last: an estimate.
     Even,
-    /// All where the last one stands: none of them leaves before it did in fact.
+    /// All at the last one: no unit leaves early.
     Last,
 }
 
-/// So many units from one step to another, both told back from the newest.
+/// A number of units between two steps, both counted back from the newest unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Part {
     first: u16,
@@ -35,7 +35,7 @@ struct Part {
 }
 
 impl Part {
-    /// How many of its units have left, if those do that stand `reach` steps back or more.
+    /// Returns how many of its units have left, if units leave that lie `reach` steps back or more.
     fn gone(self, reach: u32, spread: Spread) -> u32 {
         if u32::from(self.last) >= reach {
             return self.count;
@@ -53,7 +53,7 @@ impl Part {
         }
     }
 
-    /// Where the unit stands before which so many others leave.
+    /// Returns the position of the unit that leaves after `before` others.
     fn place(self, before: u32, spread: Spread) -> u16 {
         if spread == Spread::Last {
             return self.last;
@@ -71,9 +71,9 @@ impl Part {
         Self { first, last: later.last, count: self.count.saturating_add(later.count) }
     }
 
-    /// What merging this and the next one costs: how far they are apart, times the units that
-    /// it would place anew; or, if all stand at the end, how much later the units of this one
-    /// would leave.
+    /// Returns the cost of merging this part with the next one: the gap between them times the
+    /// units that would be placed anew; or, if all units lie at the end, the delay of the units of
+    /// this part.
     fn distance(self, later: Self, spread: Spread) -> u64 {
         match spread {
             Spread::Even => {
@@ -84,7 +84,7 @@ impl Part {
     }
 }
 
-/// States are equal that say the same, whatever room they have.
+/// States are equal if their parts are equal, regardless of capacity.
 impl PartialEq for SlidingPartsState {
     fn eq(&self, other: &Self) -> bool {
         self.newest == other.newest && self.live() == other.live()
@@ -94,8 +94,9 @@ impl PartialEq for SlidingPartsState {
 impl Eq for SlidingPartsState {}
 
 impl SlidingPartsState {
-    /// A state from its parts, oldest first, each with its first and its last step, told
-    /// back from that of the newest unit, and its count. `None` if that is not a state.
+    /// Creates a state from its parts, oldest first. Each part has its first and last step, counted
+    /// back from that of the newest unit, and its count. Returns `None` if the parts break an
+    /// invariant.
     pub fn new(newest: Timestamp, parts: impl IntoIterator<Item = (u16, u16, u32)>) -> Option<Self> {
         let parts = parts.into_iter().map(|(first, last, count)| Part { first, last, count });
         let slots: Box<[Part]> = parts.collect();
@@ -109,22 +110,22 @@ impl SlidingPartsState {
         (ends_at_newest && are_apart && slots.iter().all(is_part)).then_some(Self { newest, slots })
     }
 
-    /// When the newest unit came; 1970 if there is none.
+    /// Returns the time of the newest unit; 1970 if the state is empty.
     pub const fn newest(&self) -> Timestamp {
         self.newest
     }
 
-    /// Its parts, as [`new`](Self::new) takes them.
+    /// Returns the parts in the form that [`new`](Self::new) takes.
     pub fn parts(&self) -> impl DoubleEndedIterator<Item = (u16, u16, u32)> {
         self.live().iter().map(|it| (it.first, it.last, it.count))
     }
 
-    /// Whether it holds nothing.
+    /// Returns whether the state has no units.
     pub fn is_empty(&self) -> bool {
         self.slots.first().is_none_or(|it| it.count == 0)
     }
 
-    /// What its parts take, in bytes.
+    /// Returns the memory of its parts in bytes.
     pub const fn heap_bytes(&self) -> usize {
         size_of_val(&*self.slots)
     }
@@ -137,17 +138,17 @@ impl SlidingPartsState {
         &self.slots[..self.len()]
     }
 
-    /// Tells its times from another one, if it has any.
+    /// Counts its steps from another newest time, if it has any units.
     pub(super) fn move_to(&mut self, newest: Timestamp) {
         self.newest = if self.is_empty() { Timestamp::EPOCH } else { newest };
     }
 
-    /// Units that have not left.
+    /// Returns the units that have not left.
     pub(super) fn weight(&self, reach: u32, spread: Spread) -> u64 {
         self.live().iter().map(|it| u64::from(it.count - it.gone(reach, spread))).sum()
     }
 
-    /// Where the `nth` of those stands that have not left.
+    /// Returns the position of the `nth` unit that has not left.
     pub(super) fn place(&self, nth: u64, reach: u32, spread: Spread) -> u16 {
         let mut before = nth.saturating_sub(1);
         for part in self.live() {
@@ -162,10 +163,10 @@ impl SlidingPartsState {
         0
     }
 
-    /// Drops what has left.
+    /// Drops the units that have left.
     pub(super) fn forget(&mut self, reach: u32, spread: Spread) {
         if spread == Spread::Last {
-            // A state from elsewhere may have first units, which say nothing here.
+            // A state from another configuration may have first units, which have no meaning here.
             self.slots.iter_mut().for_each(|it| it.first = it.last);
         }
         let gone = self.live().partition_point(|it| u32::from(it.last) >= reach);
@@ -180,17 +181,17 @@ impl SlidingPartsState {
         self.move_to(self.newest);
     }
 
-    /// Removes so many parts from here on.
+    /// Removes `many` parts, starting at `from`.
     fn remove(&mut self, from: usize, many: usize) {
         let len = self.len();
         self.slots[from..len].rotate_left(many);
         self.slots[len - many..len].fill(Part::default());
     }
 
-    /// Adds units so many steps later than the newest, in so many parts at most.
+    /// Adds units `later` steps after the newest, with at most `most` parts.
     pub(super) fn append(&mut self, units: u32, later: u64, most: usize, spread: Spread) {
         let mut len = self.len();
-        // A state from elsewhere may have more parts than these.
+        // A state from another configuration may have more parts.
         while len > most {
             self.merge(self.closest(self.slots[len - 1], len - 1, spread), spread);
             len -= 1;
@@ -205,7 +206,7 @@ impl SlidingPartsState {
         }
     }
 
-    /// Gives the newest its own part, or makes one of two that lie close.
+    /// Gives the newest units a part of their own, or merges the two closest parts.
     fn open(&mut self, newest: Part, most: usize, spread: Spread) {
         let len = self.len();
         if len < most {
@@ -222,8 +223,8 @@ impl SlidingPartsState {
         }
     }
 
-    /// Which of the first `len` parts lies closest to the one after it; `newest` comes
-    /// after them all. The oldest of several.
+    /// Returns which of the first `len` parts is closest to its successor; `newest` follows the
+    /// last of them. Ties go to the oldest.
     fn closest(&self, newest: Part, len: usize, spread: Spread) -> usize {
         let after = |at: usize| if at + 1 < len { self.slots[at + 1] } else { newest };
         (0..len).min_by_key(|&at| self.slots[at].distance(after(at), spread)).unwrap_or(0)
@@ -234,7 +235,7 @@ impl SlidingPartsState {
         self.remove(pair + 1, 1);
     }
 
-    /// Makes room for one more.
+    /// Reserves memory for one more part.
     fn reserve(&mut self, len: usize, most: usize) {
         if len == self.slots.len() {
             let room = (2 * len).clamp(1, most);
@@ -245,8 +246,8 @@ impl SlidingPartsState {
         }
     }
 
-    /// Gives units back to the oldest part that ends so many steps back or later. Returns by
-    /// how many steps what is the newest then is older.
+    /// Refunds units to the oldest part that ends `age` steps back or later. Returns by how many
+    /// steps the newest unit is older afterwards.
     pub(super) fn give_back(&mut self, units: u64, age: u16) -> u16 {
         let found = self.live().partition_point(|it| it.last > age);
         if found < self.len() {
@@ -255,7 +256,7 @@ impl SlidingPartsState {
         self.rebase()
     }
 
-    /// Forgives units, the newest first. Returns as `give_back` does.
+    /// Removes units, the newest first. Returns as `give_back` does.
     pub(super) fn forgive(&mut self, units: u64) -> u16 {
         let mut left = units;
         for part in (0..self.len()).rev() {
@@ -264,20 +265,20 @@ impl SlidingPartsState {
         self.rebase()
     }
 
-    /// Takes units from a part, as far as it has them.
+    /// Takes at most `units` units from a part.
     fn reduce(&mut self, at: usize, units: u64) -> u64 {
         let part = &mut self.slots[at];
         let taken = u32::try_from(units).unwrap_or(u32::MAX).min(part.count);
         match part.count - taken {
             0 => self.remove(at, 1),
-            // Which of them is left nobody knows: it stays as long as any of them would.
+            // It is not known which unit is left, so it stays as long as the last one would.
             1 => *part = Part { first: part.last, count: 1, ..*part },
             left => part.count = left,
         }
         taken.into()
     }
 
-    /// Tells steps from the newest unit that is left. Returns how many those are.
+    /// Counts steps from the newest remaining unit. Returns the number of steps moved.
     fn rebase(&mut self) -> u16 {
         let (by, len) = (self.live().last().map_or(0, |it| it.last), self.len());
         for part in &mut self.slots[..len] {

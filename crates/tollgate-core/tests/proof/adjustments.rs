@@ -1,4 +1,4 @@
-//! Refunds, grants, forced charges, and moving to another quota.
+//! Refunds, grants, forced charges, and carrying over to another quota.
 
 use proptest::prelude::*;
 use tollgate_core::{Adjustment, Overdraft, Quota, Span, Timestamp};
@@ -32,12 +32,12 @@ fn a_refund_right_after_a_take_undoes_it() {
 }
 
 #[test]
-fn a_refund_of_what_time_gave_back_gives_nothing() {
+fn a_refund_of_expired_units_refunds_nothing() {
     check(600, (quotas::any(), steady(), 1..=1_000u64), |(quota, history, share)| {
         let mut key = Key::after(&quota, &history);
         let taken = key.take((key.peek().remaining / share).max(1)).units();
         let taken_at = key.now;
-        // Overdrawn keys take longer to come back; the units of a step do not.
+        // Overdrawn keys take longer to recover; the units of a step do not.
         key.now = taken_at + quota.period() + quota.period();
         key.take(key.peek().remaining);
         let before = key.peek();
@@ -65,7 +65,7 @@ fn a_refund_gives_no_more_than_was_taken() {
 }
 
 #[test]
-fn a_grant_lets_at_most_so_many_more_pass_and_never_more_than_a_rested_key() {
+fn a_grant_admits_at_most_its_units_and_never_more_than_a_rested_key() {
     check(600, (quotas::any(), wild(), any::<u64>()), |(quota, history, random)| {
         let key = Key::after(&quota, &history);
         let before = key.peek().remaining;
@@ -86,7 +86,7 @@ fn a_grant_lets_at_most_so_many_more_pass_and_never_more_than_a_rested_key() {
 }
 
 #[test]
-fn a_forced_charge_spends_down_to_its_floor_and_no_further() {
+fn a_forced_charge_stops_at_its_overdraft() {
     check(600, (quotas::any(), wild(), any::<u64>()), |(quota, history, random)| {
         let key = Key::after(&quota, &history);
         let before = key.used();
@@ -105,7 +105,7 @@ fn a_forced_charge_spends_down_to_its_floor_and_no_further() {
 }
 
 #[test]
-fn what_was_spent_carries_over_to_another_quota() {
+fn usage_carries_over_to_another_quota() {
     check(800, (quotas::any(), quotas::any(), wild()), |(before, after, history)| {
         let key = Key::after(&before, &history);
         let used = key.used();

@@ -1,4 +1,4 @@
-//! What stands for a state that was evicted is never looser than that state.
+//! The bound that replaces an evicted state is never looser than that state.
 
 use proptest::prelude::*;
 use tollgate_core::Quota;
@@ -7,15 +7,15 @@ use crate::quotas;
 use crate::seed::check;
 use crate::trace::{Key, steady, takes};
 
-/// The key with the bound of its state, which is all that a store keeps.
+/// Returns the key with the bound of its state, which is everything that a store keeps.
 fn bound<'a>(key: &Key<'a>) -> Key<'a> {
     let (until, mut bound) = (key.quota.expires_at(&key.state), key.clone());
     bound.state = key.quota.spent_until(key.used(), until, key.now);
     bound
 }
 
-/// Holds a bound to its state while time passes; if it `spends`, both are charged with what the
-/// bound admits.
+/// Compares a bound with its state while time passes. With `spends`, both are charged with the
+/// units that the bound admits.
 #[track_caller]
 fn check_bounds(quotas: impl Strategy<Value = Quota>, spends: bool) {
     check(1_500, (quotas, steady(), takes()), |(quota, history, later)| {
@@ -44,8 +44,8 @@ fn a_bound_admits_nothing_that_its_state_refuses() {
     check_bounds(quotas::any(), false);
 }
 
-/// Not of parts, which merge differently after the same requests.
+/// Without windows in parts, which merge differently after the same requests.
 #[test]
-fn a_bound_that_goes_on_spending_admits_nothing_that_its_state_would_refuse_after_the_same() {
+fn a_bound_that_continues_to_spend_admits_nothing_that_its_state_refuses() {
     check_bounds(quotas::whole(), true);
 }

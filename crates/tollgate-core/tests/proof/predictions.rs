@@ -1,4 +1,4 @@
-//! What an answer says comes true.
+//! The predictions of an answer are true.
 
 use proptest::prelude::*;
 use tollgate_core::{Adjustment, Amount, Owner, Quota, Span, Timestamp, Verdict};
@@ -7,7 +7,7 @@ use crate::quotas;
 use crate::seed::{Holds, check};
 use crate::trace::{Key, Trace, steady, wild};
 
-/// Runs `property` on keys of every kind, wherever a random history has left them.
+/// Runs `property` on keys of every kind after random histories.
 #[track_caller]
 fn check_any(histories: impl Strategy<Value = Trace>, property: impl Fn(Key<'_>) -> Holds) {
     check(600, (quotas::any(), histories), |(quota, trace)| property(Key::after(&quota, &trace)));
@@ -16,7 +16,7 @@ fn check_any(histories: impl Strategy<Value = Trace>, property: impl Fn(Key<'_>)
 const TICK: Span = Span::from_micros(1);
 
 #[test]
-fn a_refused_request_passes_when_told_and_not_one_tick_before() {
+fn a_refused_request_passes_at_retry_after_and_not_one_tick_before() {
     check_any(wild(), |mut key| {
         for cost in [1, key.quota.capacity() / 2, key.quota.capacity()] {
             let Some(wait) = key.take(cost).retry_after() else { continue };
@@ -30,7 +30,7 @@ fn a_refused_request_passes_when_told_and_not_one_tick_before() {
 }
 
 #[test]
-fn what_remains_passes_and_one_more_does_not() {
+fn the_remaining_units_pass_and_one_more_does_not() {
     check_any(wild(), |key| {
         let remaining = key.peek().remaining;
         let mut at_once = key.clone();
@@ -58,13 +58,13 @@ fn a_rested_key_may_spend_its_capacity() {
 }
 
 #[test]
-fn looking_and_being_refused_change_nothing() {
+fn reads_and_refusals_change_nothing() {
     check_any(steady(), |key| {
         let before = key.state.encode();
         for units in [0, key.peek().remaining + 1, key.quota.capacity() + 1, u64::MAX] {
             let mut key = key.clone();
             prop_assert_eq!(key.take(units).units(), 0);
-            prop_assert_eq!(key.state.encode(), before.clone(), "asked for {}", units);
+            prop_assert_eq!(key.state.encode(), before.clone(), "acquiring {}", units);
         }
         let mut key = key;
         key.ask(Amount::UpTo(0));
@@ -76,7 +76,7 @@ fn looking_and_being_refused_change_nothing() {
 }
 
 #[test]
-fn a_cost_above_capacity_is_refused_for_ever() {
+fn a_cost_above_capacity_is_never_admitted() {
     check_any(wild(), |key| {
         let resting = [Span::ZERO, TICK, key.quota.period(), Span::from_days(10_000)];
         for (rest, cost) in resting.into_iter().zip([key.quota.capacity() + 1, u64::MAX].into_iter().cycle())
@@ -89,7 +89,7 @@ fn a_cost_above_capacity_is_refused_for_ever() {
 }
 
 #[test]
-fn what_is_used_is_what_does_not_remain() {
+fn used_units_are_capacity_minus_remaining() {
     check_any(wild(), |key| {
         prop_assert_eq!(key.quota.capacity().saturating_sub(key.used()), key.peek().remaining);
         Ok(())
@@ -97,7 +97,7 @@ fn what_is_used_is_what_does_not_remain() {
 }
 
 #[test]
-fn asking_for_up_to_takes_what_there_is() {
+fn up_to_takes_the_available_units() {
     check_any(wild(), |key| {
         let remaining = key.peek().remaining;
         for most in [0, 1, remaining / 2, remaining, remaining + 1, u64::MAX] {
@@ -112,7 +112,7 @@ fn asking_for_up_to_takes_what_there_is() {
 }
 
 #[test]
-fn a_forgettable_state_answers_like_a_fresh_one_and_not_before() {
+fn an_expired_state_answers_like_a_fresh_one_and_not_before() {
     check_any(steady(), |key| {
         let then = key.quota.expires_at(&key.state);
         let rested = key.at(then.max(key.now));
@@ -129,7 +129,7 @@ fn a_forgettable_state_answers_like_a_fresh_one_and_not_before() {
 }
 
 #[test]
-fn what_is_empty_is_forgettable_whatever_the_clock_does() {
+fn an_empty_state_is_expired_at_any_time() {
     let rest = prop_oneof![Just(0u64), 1..=u64::MAX >> 8];
     let windows = prop_oneof![
         quotas::fixed_windows(),
@@ -150,21 +150,21 @@ fn what_is_empty_is_forgettable_whatever_the_clock_does() {
 }
 
 #[test]
-fn when_all_is_said_to_be_back_it_is() {
+fn after_reset_after_the_key_is_fresh() {
     check_any(wild(), |mut key| {
-        let said = key.take(0);
-        let rested = key.at(key.now + said.reset_after);
+        let outcome = key.take(0);
+        let rested = key.at(key.now + outcome.reset_after);
         prop_assert_eq!(rested.peek().remaining, key.quota.capacity());
-        if said.remaining < said.limit {
-            prop_assert!(said.reset_after > Span::ZERO);
+        if outcome.remaining < outcome.limit {
+            prop_assert!(outcome.reset_after > Span::ZERO);
         }
         Ok(())
     });
 }
 
-/// The amounts of the traces reach what they are meant to reach.
+/// Checks that the amounts of the traces reach every verdict.
 #[test]
-fn traces_meet_every_verdict() {
+fn traces_reach_every_verdict() {
     let seen = std::cell::Cell::new([0u32; 4]);
     check(200, (quotas::any(), wild()), |(quota, trace): (Quota, Trace)| {
         let mut key = Key::new(&quota);

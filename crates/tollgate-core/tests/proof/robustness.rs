@@ -1,5 +1,5 @@
-//! Whatever the bytes, the clock and the numbers: no panic, no overflow, and a
-//! state that can be written down again.
+//! Robustness: for any bytes, times and numbers there is no panic, no overflow, and every state can
+//! be encoded again.
 
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
@@ -34,7 +34,7 @@ fn extreme() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Any state that bytes can hold, sensible or not.
+/// Any state that bytes can encode, valid or not.
 fn any_state() -> impl Strategy<Value = State> {
     let count = || prop_oneof![Just(1), 1..100u32, Just(u32::MAX), Just(1 << 31)];
     let bucket = (extreme(), any::<u32>())
@@ -45,7 +45,7 @@ fn any_state() -> impl Strategy<Value = State> {
     let sliding = (extreme(), counts(), counts()).prop_map(|(newest, current, previous)| {
         State::SlidingWindow(SlidingWindowState { newest, current, previous })
     });
-    // Some of them with more parts than any quota has.
+    // Some with more parts than any quota has.
     let steps = prop_oneof![0..4u16, 1..=u16::MAX];
     let parts = (extreme(), vec((steps.clone(), steps, count()), 0..70)).prop_map(|(newest, sizes)| {
         let (mut back, mut parts) = (0u16, Vec::new());
@@ -75,7 +75,7 @@ fn at(micros: u64) -> Timestamp {
     Timestamp::from_micros(micros)
 }
 
-/// One quota of each kind, so that every state meets its own.
+/// One quota of each kind, so that every state is used with its own algorithm.
 fn one_of_each() -> impl Strategy<Value = Vec<Quota>> {
     let fixed = prop_oneof![quotas::fixed_windows(), quotas::tallies()];
     let buckets = (quotas::buckets(), any::<bool>()).prop_map(|(quota, shared)| match quota {
@@ -86,7 +86,7 @@ fn one_of_each() -> impl Strategy<Value = Vec<Quota>> {
         .prop_map(|(a, b, c, d, e, f)| vec![a, b, c, d, e, f])
 }
 
-/// Every operation, at every extreme, one after another.
+/// Runs every operation at every extreme, in sequence.
 fn survives(quota: &Quota, mut state: State, extremes: &[u64]) -> Holds {
     for pair in extremes.windows(2) {
         let (units, now) = (pair[0], Timestamp::from_micros(pair[1]));
@@ -122,7 +122,7 @@ fn extreme_times_and_numbers_never_panic() {
 }
 
 #[test]
-fn every_state_survives_being_written_down() {
+fn every_state_round_trips_through_bytes() {
     check(600, (quotas::any(), wild()), |(quota, trace)| {
         let mut key = Key::new(&quota);
         for (by, act) in trace {
@@ -161,7 +161,7 @@ fn random_bytes_never_panic() {
 }
 
 #[test]
-fn a_damaged_state_is_an_error_or_a_state_that_can_be_used() {
+fn a_damaged_state_is_an_error_or_a_usable_state() {
     let damage = (any::<prop::sample::Index>(), any::<u8>(), any::<bool>());
     check(2_000, (quotas::any(), wild(), damage), |(quota, trace, (at, byte, cut))| {
         let key = Key::after(&quota, &trace);
@@ -180,8 +180,8 @@ fn a_damaged_state_is_an_error_or_a_state_that_can_be_used() {
 }
 
 #[test]
-fn a_state_cut_short_is_never_taken_for_whole() {
-    // A list has no length of its own, so only the fixed shapes can tell.
+fn a_truncated_state_is_never_accepted() {
+    // Lists have no fixed length, so only fixed shapes detect truncation.
     let fixed = prop_oneof![quotas::buckets(), quotas::fixed_windows(), quotas::sliding_windows()];
     check(300, (fixed, wild()), |(quota, trace)| {
         let bytes = Key::after(&quota, &trace).state.encode();
