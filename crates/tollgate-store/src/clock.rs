@@ -1,11 +1,11 @@
-//! The one place that reads a clock.
+//! The clock: the only place that reads the system time.
 //!
-//! The store owns the time of its decisions. In this process that is a clock
-//! that never steps: it starts from the wall and then counts monotonically, so
-//! a corrected system clock neither refills a bucket nor drains one.
+//! The store owns the time of its decisions. In this process that is a monotonic clock: it starts
+//! from the wall clock and then counts monotonically, so a corrected system clock neither refills a
+//! bucket nor drains one.
 //!
-//! Windows that are aligned to the calendar or to 1970, and dates in headers, follow the
-//! wall clock. A clock therefore also tells how far the wall clock is ahead of it by now.
+//! Windows that are aligned to the calendar or to 1970, and dates in headers, follow the wall
+//! clock. A clock therefore also reports how far the wall clock is ahead of it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -13,56 +13,57 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tollgate_core::{Span, Timestamp};
 
-/// Tells the time.
+/// A source of time.
 pub trait Clock: Send + Sync + 'static {
-    /// The time now. Never steps.
+    /// Returns the current time. It never goes back.
     fn now(&self) -> Timestamp;
 
-    /// How far the wall clock is ahead of [`now`](Self::now), in microseconds. `now` is a
-    /// reading of a moment ago, which need not be taken again.
+    /// Returns how far the wall clock is ahead of [`now`](Self::now), in microseconds. `now` is a
+    /// recent reading, so that the clock need not be read again.
     fn wall_ahead(&self, now: Timestamp) -> i64 {
         let _ = now;
         0
     }
 
-    /// The time that the wall clock shows.
+    /// Returns the time of the wall clock.
     fn wall(&self) -> Timestamp {
         let now = self.now();
         now.shifted(self.wall_ahead(now))
     }
 }
 
-/// How often the wall clock is read, in microseconds of the clock that never steps.
-const WALL_INTERVAL: u64 = 100_000;
+/// The interval between two reads of the wall clock, in microseconds of the monotonic clock.
+const WALL_READ_INTERVAL_US: u64 = 100_000;
 
-/// Wall time at the start, monotonic from there on. Clones share what they know of the wall.
+/// The system clock: wall time at the start, monotonic from then on. Clones share the last reading
+/// of the wall clock.
 #[derive(Clone, Debug)]
 pub struct SystemClock {
     clock: quanta::Clock,
-    /// The reading that `wall` was taken at.
+    /// The monotonic reading at which `wall` was taken.
     start: u64,
     wall: Timestamp,
     seen: Arc<Wall>,
 }
 
-/// The wall clock, as it was last read.
+/// The last reading of the wall clock.
 #[derive(Debug, Default)]
 struct Wall {
-    /// How far it is ahead.
+    /// How far the wall clock is ahead, in microseconds.
     ahead: AtomicI64,
-    /// When it is read again.
+    /// The time of the next read.
     next: AtomicU64,
 }
 
 impl SystemClock {
-    /// Reads the wall clock.
+    /// Creates a clock that starts at the current wall time.
     pub fn new() -> Self {
         let clock = quanta::Clock::new();
         Self { start: clock.raw(), clock, wall: read_wall(), seen: Arc::default() }
     }
 }
 
-#[allow(clippy::disallowed_methods)] // the one place
+#[allow(clippy::disallowed_methods)] // the only reader of the system clock
 fn read_wall() -> Timestamp {
     Timestamp::EPOCH + Span::from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
@@ -82,10 +83,9 @@ impl Clock for SystemClock {
 
     #[inline]
     fn wall_ahead(&self, now: Timestamp) -> i64 {
-        // Relaxed: the two are read and written by themselves, and one old reading more
-        // does no harm.
+        // Relaxed: the two values are independent, and an additional stale reading is harmless.
         if now.as_micros() >= self.seen.next.load(Ordering::Relaxed) {
-            self.look_at_wall();
+            self.refresh_wall();
         }
         self.seen.ahead.load(Ordering::Relaxed)
     }
@@ -93,14 +93,14 @@ impl Clock for SystemClock {
 
 impl SystemClock {
     #[cold]
-    fn look_at_wall(&self) {
+    fn refresh_wall(&self) {
         let now = self.now();
-        self.seen.next.store(now.as_micros().saturating_add(WALL_INTERVAL), Ordering::Relaxed);
+        self.seen.next.store(now.as_micros().saturating_add(WALL_READ_INTERVAL_US), Ordering::Relaxed);
         self.seen.ahead.store(read_wall().ahead_of(now), Ordering::Relaxed);
     }
 }
 
-/// A clock that moves when told to. Clones share their hands.
+/// A clock that tests move by hand. Clones share their time.
 ///
 /// ```
 /// # use tollgate_core::{Span, Timestamp};
@@ -110,31 +110,31 @@ impl SystemClock {
 /// assert_eq!(clock.now(), Timestamp::from_secs(1_005));
 /// ```
 #[derive(Clone, Debug)]
-pub struct ManualClock(Arc<Hands>);
+pub struct ManualClock(Arc<ManualTime>);
 
 #[derive(Debug)]
-struct Hands {
+struct ManualTime {
     now: AtomicU64,
     wall_ahead: AtomicI64,
 }
 
 impl ManualClock {
-    /// A clock that shows this time until it is moved.
+    /// Creates a clock that stands at this time until it is moved.
     pub fn at(now: Timestamp) -> Self {
-        Self(Arc::new(Hands { now: AtomicU64::new(now.as_micros()), wall_ahead: AtomicI64::new(0) }))
+        Self(Arc::new(ManualTime { now: AtomicU64::new(now.as_micros()), wall_ahead: AtomicI64::new(0) }))
     }
 
-    /// Moves on by `span`, and the wall clock with it.
+    /// Moves the clock and its wall clock forward by `span`.
     pub fn advance(&self, span: Span) {
         self.0.now.fetch_add(span.as_micros(), Ordering::SeqCst);
     }
 
-    /// Shows another time, be it earlier.
+    /// Sets the time, which may be earlier.
     pub fn set(&self, now: Timestamp) {
         self.0.now.store(now.as_micros(), Ordering::SeqCst);
     }
 
-    /// Steps the wall clock alone to another time, be it earlier.
+    /// Sets only the wall clock, which may be earlier.
     pub fn set_wall(&self, wall: Timestamp) {
         self.0.wall_ahead.store(wall.ahead_of(self.now()), Ordering::SeqCst);
     }
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_wall_clock_is_read_again() {
+    fn the_wall_clock_is_read_periodically() {
         let clock = SystemClock::new();
         // As if the wall clock had stepped back by thirty hours since the start.
         let clock = SystemClock { wall: clock.wall + Span::from_hours(30), ..clock };

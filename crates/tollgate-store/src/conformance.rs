@@ -1,14 +1,12 @@
-//! The suite that every store passes, unchanged.
+//! The conformance suite: every store passes the same cases.
 //!
-//! A store that runs it through answers like every other. The harness says how
-//! time passes: a store on a virtual clock is moved, one with a clock of its own
-//! (Redis) is waited for, so waits here are short. Whoever writes a store writes
-//! a [`Harness`] and calls [`run`].
+//! Stores that pass it give the same answers. The harness defines how time passes: a virtual clock
+//! is moved, a real clock (Redis) is waited for, so waits are short. The author of a store writes a
+//! [`Harness`] and calls [`run`].
 //!
-//! A store whose clock can be set also answers the vectors of `tollgate_core`,
-//! to the microsecond.
+//! A store whose clock can be set also answers the vectors of `tollgate_core`, to the microsecond.
 //!
-//! Not here: faults, which are each store's own.
+//! Faults are tested by each store itself.
 
 mod adjusting;
 mod batch;
@@ -27,28 +25,28 @@ use crate::store::{Answer, Check, Store};
 
 /// A store under test.
 pub trait Harness: Sync {
-    /// What is tested.
+    /// The type of the store.
     type Store: Store;
 
-    /// The store. Every case uses rules of its own, so one store serves them all.
+    /// Returns the store. Every case uses its own rules, so one store serves all cases.
     fn store(&self) -> &Self::Store;
 
-    /// Lets this much time pass, at least.
+    /// Lets at least this much time pass.
     fn pass(&self, span: Span) -> impl Future<Output = ()>;
 
-    /// How many random cases of each kind are run.
+    /// Returns the number of random cases of each kind.
     fn cases(&self) -> u64 {
         10
     }
 
-    /// Sets the store's clock, be it back; false if it has one of its own.
+    /// Sets the store's clock, also backwards. Returns false if the store does not support it.
     fn set_clock(&self, now: Timestamp) -> impl Future<Output = bool> {
         let _ = now;
         std::future::ready(false)
     }
 }
 
-/// Runs every case and panics with the name of the first that does not hold.
+/// Runs every case and panics with the name of the first that fails.
 pub async fn run(harness: &impl Harness) {
     let suite = Suite { harness };
     suite.limits().await;
@@ -61,25 +59,25 @@ pub async fn run(harness: &impl Harness) {
     suite.vectors().await;
 }
 
-/// The cases, in files by subject.
+/// The cases, in one module per subject.
 struct Suite<'h, H> {
     harness: &'h H,
 }
 
 impl<H: Harness> Suite<'_, H> {
-    /// Decides a batch; a store under test always answers.
+    /// Decides a batch. A store under test always answers.
     async fn decide(&self, checks: &[Check<'_>]) -> Answer {
         let answer = self.harness.store().decide(checks).await.expect("the store under test answers");
         assert_eq!(answer.outcomes.len(), checks.len(), "one outcome for each check");
         answer
     }
 
-    /// Spends from one key.
+    /// Spends units of one key.
     async fn take(&self, rule: &Rule, key: &str, cost: u64) -> Outcome {
         self.decide(&[Check::new(rule, key.as_bytes(), cost)]).await.outcomes[0]
     }
 
-    /// How many units a key has left.
+    /// Returns the remaining units of a key.
     async fn remaining(&self, rule: &Rule, key: &str) -> u64 {
         self.take(rule, key, 0).await.remaining
     }
@@ -90,11 +88,12 @@ impl<H: Harness> Suite<'_, H> {
     }
 }
 
-/// A rule of a case's own: so many units an hour, which is long against any test.
+/// Creates a rule for one case, with a number of units per hour, which is long compared to any
+/// test.
 fn hourly(case: &str, units: u64) -> Rule {
     rule(case, Bucket::new(Rate::per_hour(units)))
 }
 
 fn rule<Q: Into<Quota>>(case: &str, quota: Result<Q, tollgate_core::QuotaError>) -> Rule {
-    Rule::new(&format!("conformance/{case}"), quota.expect("a quota that can be served"))
+    Rule::new(&format!("conformance/{case}"), quota.expect("a valid quota"))
 }

@@ -1,11 +1,12 @@
-//! Where Tollgate keeps state.
+//! Stores: where Tollgate keeps the state of keys.
 //!
-//! - [`Store`]: the contract. A batch of checks is charged as one or not at all.
-//! - [`MemoryStore`]: in this process, lock-free where it counts, bounded always.
-//! - `conformance` (a feature): the suite that every store passes, in memory or over a wire.
-//! - [`Clock`]: time, handed in.
+//! - [`Store`]: the contract. A batch of checks is charged as a whole or not at all.
+//! - [`MemoryStore`]: the store in this process, lock-free for known keys and bounded in memory.
+//! - `conformance` (a feature): the suite that every store passes, in memory or over a network.
+//! - [`Clock`]: the source of time.
 //!
-//! Not here: Redis, policies, what to do in an outage.
+//! The Redis store is in `tollgate-redis`, policies in `tollgate-policy`, and the handling of
+//! outages in `tollgate::outage`.
 
 mod clock;
 #[cfg(feature = "conformance")]

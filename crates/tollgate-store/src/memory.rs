@@ -1,17 +1,16 @@
-//! The store in this process: no server, bounded memory, all or nothing.
+//! The store in this process: no server, bounded memory, atomic batches.
 //!
-//! Most states fit one machine word and live in a lock-free table; the rest
-//! live in sets behind short locks. Both are bounded at construction.
+//! Most states fit one machine word and live in a lock-free table; the rest live in sets behind
+//! short locks. Both are bounded at construction.
 //!
-//! A batch is tried before it is charged. If some rule refuses, nothing has been
-//! written and nothing needs undoing. If all admit, they are charged one by one;
-//! should another thread have taken the last unit in between, what was charged
-//! is given back. In that instant a third thread can see the units as spent:
-//! it may be refused, it is never admitted wrongly.
+//! A batch is checked before it is charged. If a rule refuses, nothing has been written and nothing
+//! needs undoing. If all admit, they are charged one by one. If another thread takes the last unit
+//! in between, the earlier charges are refunded. In that instant a third thread can see the units
+//! as spent: it may be refused, but is never admitted wrongly.
 //!
-//! Not here: arithmetic (`tollgate_core`).
+//! The arithmetic is in `tollgate_core`.
 
-// Words, tags and hashes are cut to width on purpose throughout.
+// Words, tags and hashes are truncated on purpose throughout.
 #![allow(clippy::cast_possible_truncation)]
 
 mod action;
@@ -41,7 +40,7 @@ use self::word::PackedState;
 use crate::clock::{Clock, SystemClock};
 use crate::store::{Answer, Check, Outcomes, Store, StoreError};
 
-/// State in this process.
+/// A store in the memory of this process.
 ///
 /// ```
 /// # use tollgate_core::{Bucket, Rate, Rule};
@@ -63,38 +62,38 @@ pub struct MemoryStore<C = SystemClock> {
     changing: [Mutex<()>; CHANGE_LOCKS],
 }
 
-/// What a store holds, for people and metrics.
+/// The memory use of a store, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Keys whose state counts.
+    /// Keys with a state that still counts.
     pub keys: usize,
-    /// Bytes occupied.
+    /// The memory of the tables in bytes.
     pub bytes: usize,
-    /// Keys that gave way to others while they still counted.
+    /// Keys that were evicted while they still counted.
     pub evictions: u64,
 }
 
-/// How many checks [`MemoryStore::take_many`] has in flight at once: enough to
-/// hide the memory's latency, few enough to stay in the first-level cache.
+/// The number of checks that [`MemoryStore::take_many`] has in flight at once: enough to hide the
+/// memory latency, few enough to stay in the first-level cache.
 const PREFETCH_DISTANCE: usize = 16;
 
 /// Locks for keys under rules with predecessors.
 const CHANGE_LOCKS: usize = 64;
 
 impl MemoryStore {
-    /// A store for at most this many live keys, on the system's clock.
+    /// Creates a store for at most `max_keys` live keys, on the system clock.
     pub fn new(max_keys: usize) -> Self {
         Self::with_clock(max_keys, SystemClock::new())
     }
 }
 
 impl<C: Clock> MemoryStore<C> {
-    /// A store for at most this many live keys, on a clock of your own.
+    /// Creates a store for at most `max_keys` live keys, on the given clock.
     pub fn with_clock(max_keys: usize, clock: C) -> Self {
         Self::assemble(max_keys, clock, KeyHasher::random())
     }
 
-    /// A store that places keys the same way each time, for tests that must repeat.
+    /// Creates a store with a fixed placement of keys, for reproducible tests.
     pub fn with_seed(max_keys: usize, clock: C, seed: u64) -> Self {
         Self::assemble(max_keys, clock, KeyHasher::seeded(seed))
     }
@@ -105,18 +104,18 @@ impl<C: Clock> MemoryStore<C> {
         Self { clock, hasher, table, wide: WideTable::new(max_keys), changing }
     }
 
-    /// The clock that decisions are made by.
+    /// Returns the clock of the decisions.
     pub const fn clock(&self) -> &C {
         &self.clock
     }
 
-    /// The time now.
+    /// Returns the current time.
     #[inline]
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// How much is held. Walks the tables: for people and metrics, not for requests.
+    /// Returns the memory use. Scans the tables, so it is for metrics and not for requests.
     pub fn usage(&self) -> Usage {
         let now = self.now();
         Usage {
@@ -126,18 +125,19 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    /// How many keys gave way to others while they still counted. Walks nothing.
+    /// Returns the number of keys that were evicted while they still counted. Does not scan the
+    /// tables.
     pub fn evictions(&self) -> u64 {
         self.table.evictions() + self.wide.evictions()
     }
 
-    /// Decides a batch at once: everything is charged or nothing is.
+    /// Decides a batch synchronously: all checks are charged or none.
     #[inline]
     pub fn decide_now(&self, checks: &[Check<'_>]) -> Answer {
         self.decide_at(checks, self.now())
     }
 
-    /// Decides a batch at a time the caller has read already.
+    /// Decides a batch at a time that the caller has already read.
     #[inline]
     pub fn decide_at(&self, checks: &[Check<'_>], now: Timestamp) -> Answer {
         let mut answer = Answer { admitted: false, at: now, outcomes: Outcomes::new() };
@@ -145,8 +145,8 @@ impl<C: Clock> MemoryStore<C> {
         answer
     }
 
-    /// Decides a batch into a buffer of the caller's, which is cleared first.
-    /// Answers whether the batch was admitted.
+    /// Decides a batch into a buffer of the caller, which is cleared first. Returns whether the
+    /// batch was admitted.
     #[inline]
     pub fn decide_into(&self, checks: &[Check<'_>], now: Timestamp, outcomes: &mut Outcomes) -> bool {
         outcomes.clear();
@@ -161,8 +161,8 @@ impl<C: Clock> MemoryStore<C> {
         admitted
     }
 
-    /// One check on its own, without a batch around it: what refusals cost
-    /// under `count_denied` is the batch's business.
+    /// Decides one check without a batch. The charge for refusals under `count_denied` is applied
+    /// by the batch.
     #[inline(always)]
     pub fn take(&self, check: &Check<'_>, now: Timestamp) -> Outcome {
         self.acquire(check, self.hash(check), self.table.clamp_time(now))
@@ -170,7 +170,7 @@ impl<C: Clock> MemoryStore<C> {
 
     #[inline(always)]
     fn acquire(&self, check: &Check<'_>, hash: u64, now: Timestamp) -> Outcome {
-        // A known key paying units out of a bucket: the way of nearly every request.
+        // Fast path: a known key pays units out of a bucket, as in nearly every request.
         if let (Quota::Bucket(bucket), Amount::Exactly(cost @ 1..)) = (&check.rule.quota, check.amount)
             && check.rule.before.is_none()
             && let Some(bucket) = bucket.in_ticks()
@@ -180,13 +180,13 @@ impl<C: Clock> MemoryStore<C> {
         {
             return outcome;
         }
-        self.act(check.rule, check.key, hash, Action::Meet(check.amount), now)
+        self.act(check.rule, check.key, hash, Action::Acquire(check.amount), now)
     }
 
-    /// Many checks, each decided on its own; `outcomes` receives one for each.
+    /// Decides many checks independently and passes each outcome to `outcome`.
     ///
-    /// Faster than as many calls of [`take`](Self::take) when the keys are many:
-    /// the memory of one key is fetched while another is worked on.
+    /// It is faster than calls of [`take`](Self::take) for many keys, because the memory of one key
+    /// is fetched while another is processed.
     pub fn take_many(&self, checks: &[Check<'_>], now: Timestamp, mut outcome: impl FnMut(usize, Outcome)) {
         let (mut hashes, now) = ([0; PREFETCH_DISTANCE], self.table.clamp_time(now));
         for (chunk, start) in checks.chunks(PREFETCH_DISTANCE).zip((0..).step_by(PREFETCH_DISTANCE)) {
@@ -200,7 +200,7 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    /// Changes one key, and says how it stands then.
+    /// Adjusts one key, and returns its state after that.
     pub fn adjust_now(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Outcome {
         let hash = self.hasher.place(rule.id, key);
         self.act(rule, key, hash, Action::Adjust(adjustment), self.table.clamp_time(self.now()))
@@ -242,7 +242,7 @@ impl<C: Clock> MemoryStore<C> {
         for (at, (check, &hash)) in checks.iter().zip(hashes).enumerate() {
             outcomes.push(self.acquire(check, hash, now));
             if !admits(check, &outcomes[at]) {
-                // Another thread took it since we looked.
+                // Another thread took the units since the check.
                 let met = checks.iter().zip(&*outcomes).take(at);
                 met.for_each(|(check, outcome)| self.give_back(check, outcome, now));
                 let rest = checks.iter().zip(hashes).skip(at + 1);
@@ -252,9 +252,8 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    /// The same where slots are wanted too. They come last: a unit is given back as if
-    /// it had not been taken, but a slot that its owner held before and renewed would
-    /// be lost.
+    /// Charges a batch that also takes slots. Slots come last: a unit can be refunded without a
+    /// trace, but a slot that its owner already held and renewed would be lost.
     fn acquire_slots_last(
         &self,
         checks: &[Check<'_>],
@@ -286,8 +285,8 @@ impl<C: Clock> MemoryStore<C> {
         self.act(check.rule, check.key, self.hash(check), Action::Adjust(undo), now);
     }
 
-    /// Charges a rule for a request that was refused, and answers for it with
-    /// the verdict it gave: whatever others do meanwhile, a refusal stays one.
+    /// Charges a rule for a refused request, and returns an outcome with its original verdict: a
+    /// refusal stays a refusal regardless of other threads.
     fn charge_denied(&self, check: &Check<'_>, verdict: Verdict, now: Timestamp) -> Outcome {
         let hash = self.hash(check);
         let units = match check.amount {
@@ -307,10 +306,10 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    /// Whether a check would be admitted, without saying how the key stands.
+    /// Returns whether a check would be admitted, without an outcome.
     #[inline]
     fn has_room(&self, check: &Check<'_>, hash: u64, now: Timestamp) -> bool {
-        // As in `meet`, but for the payment and the description.
+        // As in `acquire`, without the payment and the description.
         if let (Quota::Bucket(bucket), Amount::Exactly(cost @ 1..)) = (&check.rule.quota, check.amount)
             && check.rule.before.is_none()
             && let Some(bucket) = bucket.in_ticks()
@@ -322,10 +321,10 @@ impl<C: Clock> MemoryStore<C> {
         self.peek(check, hash, now).is_admitted()
     }
 
-    /// What a check would be answered; charges nothing.
+    /// Returns the outcome that a check would have, without charging it.
     #[inline]
     fn peek(&self, check: &Check<'_>, hash: u64, now: Timestamp) -> Outcome {
-        // As in `meet`, but for the payment.
+        // As in `acquire`, without the payment.
         if let (Quota::Bucket(bucket), Amount::Exactly(cost @ 1..)) = (&check.rule.quota, check.amount)
             && check.rule.before.is_none()
             && let Some(bucket) = bucket.in_ticks()
@@ -338,7 +337,7 @@ impl<C: Clock> MemoryStore<C> {
         self.act(check.rule, check.key, hash, Action::Peek(check.amount), now)
     }
 
-    /// Does `action` to one key, in whichever table its rule's states live.
+    /// Runs `action` on one key, in the table that holds the states of its rule.
     #[inline(never)]
     fn act(&self, rule: &Rule, key: &[u8], hash: u64, act: Action, now: Timestamp) -> Outcome {
         self.table.set_wall_ahead(self.clock.wall_ahead(now));
@@ -376,13 +375,12 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    /// An instant for the states of a quota.
+    /// Returns the instant for the states of a quota.
     fn instant(&self, quota: &Quota, now: Timestamp) -> Instant {
         Instant { now, ahead: if quota.follows_wall() { self.table.wall_ahead() } else { 0 } }
     }
 
-    /// A key's state under some rule, if it has one, as the clock that never steps would
-    /// have it.
+    /// Returns the state of a key under a rule, if it has one, in monotonic time.
     fn read(&self, id: RuleId, quota: &Quota, key: &[u8], now: Timestamp) -> Option<State> {
         let hash = self.hasher.place(id, key);
         match quota {

@@ -1,80 +1,78 @@
-//! The contract between a limiter and whatever keeps the state.
+//! The contract between a limiter and a store.
 //!
-//! A request becomes a batch of checks. The store answers the batch as one: all
-//! of it is charged or none, at one instant of the store's own clock. The same
-//! batch carries every kind of demand, so a slot and a rate are taken together
-//! or not at all, and a shared call can ask for "up to n" units.
+//! A request becomes a batch of checks. The store answers the batch as a whole: all of it is
+//! charged or none, at one instant of the store's own clock. A batch can mix all kinds of amounts,
+//! so a slot and a rate are taken together or not at all, and a shared call can acquire "up to n"
+//! units.
 //!
-//! Not here: what to do when a store gives no answer (`tollgate::outage`).
+//! The behavior without an answer of the store is in `tollgate::outage`.
 //!
-//! Invariant: a refused batch leaves every state byte for byte as it was, but
-//! for limits that count refusals. What a key has spent under a rule that was
-//! replaced is no charge: it is carried over once, also by a refusal.
-//! Held by `conformance`, which every store runs.
+//! Invariant: a refused batch leaves every state unchanged byte for byte, except for limits that
+//! count refusals. Usage under a replaced rule is not a charge: it is carried over once, also by a
+//! refusal. Tested by `conformance`, which every store runs.
 
 use std::future::Future;
 
 use smallvec::SmallVec;
 use tollgate_core::{Adjustment, Amount, Outcome, Rule, Timestamp};
 
-/// What is asked of one key under one rule.
+/// The amount to acquire from one key under one rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Check<'a> {
     /// The rule, with its quota.
     pub rule: &'a Rule,
-    /// The key in canonical bytes: equal bytes, equal key.
+    /// The key in canonical bytes: equal bytes are the same key.
     pub key: &'a [u8],
     /// Units, or a slot.
     pub amount: Amount,
-    /// Whether a refusal by this rule refuses the batch. A rule in shadow mode
-    /// answers, and spends when it would admit, but binds nobody.
+    /// Whether a refusal by this rule refuses the batch. A rule in shadow mode answers, and spends
+    /// when it would admit, but does not refuse.
     pub binding: bool,
-    /// Whether the rule is charged although the batch is refused: down to nothing left,
-    /// or, if it is a tally, in full.
+    /// Whether the rule is charged although the batch is refused: down to zero remaining or, for a
+    /// tally, in full.
     pub count_denied: bool,
 }
 
 impl<'a> Check<'a> {
-    /// A binding check for `cost` units.
+    /// Creates a binding check for `cost` units.
     pub fn new(rule: &'a Rule, key: &'a [u8], cost: u64) -> Self {
         Self { rule, key, amount: Amount::Exactly(cost), binding: true, count_denied: false }
     }
 }
 
-/// Outcomes, one for each check: room for four before the heap is needed.
+/// Outcomes, one per check. Up to four are stored inline.
 pub type Outcomes = SmallVec<[Outcome; 4]>;
 
-/// What a store answers to a batch.
+/// The answer of a store to a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Whether all binding checks were admitted, and so all were charged.
+    /// Whether all binding checks were admitted, and therefore all were charged.
     pub admitted: bool,
-    /// When, by the store's clock.
+    /// The time by the store's clock.
     pub at: Timestamp,
-    /// One outcome for each check, in their order. In a refused batch, a rule
-    /// that would have admitted says so, with zero units charged.
+    /// One outcome per check, in their order. In a refused batch, the outcome of a rule that would
+    /// have admitted is an admission with zero units charged.
     pub outcomes: Outcomes,
 }
 
-/// Keeps the state of every key.
+/// A store: keeps the state of every key.
 ///
-/// Implementations make [`Quota::step`](tollgate_core::Quota::step) atomic and
-/// durable in their own way; they do no arithmetic of their own.
+/// Implementations make [`Quota::step`](tollgate_core::Quota::step) atomic and durable; they do no
+/// arithmetic of their own.
 pub trait Store: Send + Sync + 'static {
-    /// Decides a batch: everything is charged or nothing is.
+    /// Decides a batch: all checks are charged or none.
     fn decide(&self, checks: &[Check<'_>]) -> impl Future<Output = Result<Answer, StoreError>> + Send;
 
-    /// Decides a batch without waiting, where that is possible: appends an
-    /// outcome for each check, and says whether all were admitted and when.
+    /// Decides a batch without waiting, if possible. Appends an outcome per check, and returns
+    /// whether all were admitted and the time.
     ///
-    /// `None` is no refusal: nothing has happened, and [`decide`](Self::decide)
-    /// is to be asked.
+    /// `None` is not a refusal: nothing was done, and the caller must use [`decide`](Self::decide).
     fn try_decide(&self, checks: &[Check<'_>], outcomes: &mut Outcomes) -> Option<(bool, Timestamp)> {
         let _ = (checks, outcomes);
         None
     }
 
-    /// Changes one key, and says how it stands then.
+    /// Adjusts one key, and returns its state after that.
     fn adjust(
         &self,
         rule: &Rule,
@@ -82,48 +80,48 @@ pub trait Store: Send + Sync + 'static {
         adjustment: Adjustment,
     ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
 
-    /// Asks the store whether it answers, and changes nothing.
+    /// Checks whether the store answers, without changing anything.
     ///
-    /// For a node without traffic, which would not notice otherwise. What would keep a
-    /// decision from being answered should fail here too: whoever is told `Ok` asks the
-    /// store again.
+    /// It serves nodes without traffic, which would otherwise not notice an outage. A condition
+    /// that prevents decisions must fail the probe too, because the limiter uses the store again
+    /// after `Ok`.
     fn probe(&self) -> impl Future<Output = Result<(), StoreError>> + Send {
         std::future::ready(Ok(()))
     }
 
-    /// How far the wall clock is ahead of the time of an answer, in microseconds: what
-    /// turns such a time into a date.
+    /// Returns how far the wall clock is ahead of the time of an answer, in microseconds, to
+    /// convert that time to a date.
     fn wall_ahead(&self, at: Timestamp) -> i64 {
         let _ = at;
         0
     }
 
-    /// How many nodes were last known to share this store, this one included.
+    /// Returns the last known number of nodes that share this store, including this one.
     fn nodes(&self) -> usize {
         1
     }
 }
 
-/// Whatever went wrong underneath.
+/// The underlying cause of an error.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a store gave no answer.
+/// Error returned when a store gave no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The deadline passed. A store that learns later that the charge has landed takes
-    /// it back, so whoever was told this may count the request elsewhere.
+    /// The deadline passed. A store that learns later of an applied charge compensates it, so the
+    /// caller may count the request elsewhere.
     #[error("no answer from the store within {0:?}")]
     TimedOut(std::time::Duration),
-    /// Refused before anything was written. Safe to retry.
+    /// The store rejected the batch before it wrote anything. Safe to retry.
     #[error("the store refused the batch")]
     Refused(#[source] BoxError),
-    /// The connection broke, or the answer made no sense. The charge may have landed,
-    /// and nobody will learn of it: never retried blindly.
+    /// The connection broke, or the answer was invalid. The charge may have been applied, which
+    /// cannot be found out, so the caller must not retry blindly.
     #[error("the store failed")]
     Failed(#[source] BoxError),
-    /// Something that no Tollgate wrote is where this state should be. Nothing was
-    /// written; other keys are not affected.
-    #[error("what is stored under `{0}` is not a state that Tollgate wrote")]
+    /// Data that Tollgate did not write is stored under the key of this state. Nothing was written;
+    /// other keys are not affected.
+    #[error("the data stored under `{0}` was not written by Tollgate")]
     Foreign(String),
 }

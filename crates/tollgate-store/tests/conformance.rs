@@ -1,4 +1,4 @@
-//! The in-memory store passes the suite that every store passes.
+//! The in-memory store passes the conformance suite.
 
 use std::future::{Future, ready};
 
@@ -31,7 +31,7 @@ impl Harness for Memory {
 }
 
 #[test]
-fn memory_conforms_whenever_it_is_made() {
+fn memory_conforms_at_any_start_time() {
     // On the second, and at an odd microsecond.
     for micros in [1_772_366_400_000_000, 1_772_366_412_345_678] {
         let clock = ManualClock::at(Timestamp::from_micros(micros));
@@ -40,7 +40,7 @@ fn memory_conforms_whenever_it_is_made() {
 }
 
 #[test]
-fn a_fixed_window_counts_to_its_very_end() {
+fn a_fixed_window_counts_until_its_last_microsecond() {
     let start = Timestamp::from_micros(1_772_366_400_123_001);
     let store = MemoryStore::with_seed(100, ManualClock::at(start), 7);
     let rule = Rule::new("window", FixedWindow::epoch(Rate::per_second(10)).unwrap());
@@ -52,7 +52,7 @@ fn a_fixed_window_counts_to_its_very_end() {
 }
 
 #[test]
-fn times_beyond_what_a_word_can_tell_neither_grant_nor_hang() {
+fn times_beyond_the_range_of_a_word_neither_grant_nor_hang() {
     let store = MemoryStore::with_seed(1, ManualClock::at(Timestamp::EPOCH), 7);
     let rule = Rule::new("bucket", Bucket::new(Rate::per_minute(7)).unwrap());
     for now in [0, 1, 1 << 49, (1 << 50) - 1, 1 << 50, u64::MAX / 2, u64::MAX] {
@@ -65,7 +65,7 @@ fn times_beyond_what_a_word_can_tell_neither_grant_nor_hang() {
 }
 
 #[test]
-fn whoever_only_looks_sees_what_was_carried_over_come_back() {
+fn reads_see_carried_usage_come_back() {
     let store = MemoryStore::with_seed(100, ManualClock::at(Timestamp::from_secs(1_772_366_400)), 7);
     let slow = Rule::new("api", Bucket::new(Rate::per_day(10)).unwrap());
     assert!(store.decide_now(&[Check::new(&slow, b"key", 10)]).admitted);

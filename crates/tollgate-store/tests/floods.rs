@@ -1,5 +1,5 @@
-//! No flood, under whichever limit and by a clock that moves, lets a key spend what a store that
-//! never forgets would refuse.
+//! No flood, under any limit and with a moving clock, lets a key spend units that a store without
+//! evictions would refuse.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ const MAX_KEYS: usize = 2_000;
 struct Pair {
     store: MemoryStore<ManualClock>,
     kept: HashMap<(u64, u64), State>,
-    /// Requests that the store refused and the state that is kept would admit.
+    /// Requests that the store refused and the reference state would admit.
     early: u64,
 }
 
@@ -27,7 +27,7 @@ impl Pair {
         Self { store, kept: HashMap::new(), early: 0 }
     }
 
-    /// Spends in both; whatever the store admits, the state that is kept must admit.
+    /// Spends in both. The reference state must admit every request that the store admits.
     fn take(&mut self, rule: &Rule, key: u64, cost: u64) -> bool {
         let now = self.store.now();
         let admitted = self.store.take(&Check::new(rule, &key.to_le_bytes(), cost), now).is_admitted();
@@ -44,7 +44,7 @@ impl Pair {
     }
 }
 
-/// A sequence that looks random and is the same each time.
+/// A deterministic pseudorandom sequence.
 struct Sequence(u64);
 
 impl Sequence {
@@ -56,7 +56,7 @@ impl Sequence {
 
 /// The algorithms whose states do not fit a word, and those whose states do.
 fn quotas(rate: Rate) -> Vec<Quota> {
-    try_quotas(rate).expect("quotas that can be served")
+    try_quotas(rate).expect("valid quotas")
 }
 
 fn try_quotas(rate: Rate) -> Result<Vec<Quota>, QuotaError> {
@@ -82,8 +82,8 @@ fn floods() -> Vec<Quota> {
     floods
 }
 
-/// Drains 200 keys, and lets them try again and again while others flood the store and time
-/// passes: a key that tries all the time is the one that gains from being forgotten for an instant.
+/// Drains 200 keys, and retries them continuously while others flood the store and time passes:
+/// only a key that retries continuously would gain from a momentary eviction.
 fn attack(drained: &Quota, flood: &Quota, cost: u64, tries: u64) {
     let (victim, other) = (Rule::new("drained", drained.clone()), Rule::new("flood", flood.clone()));
     let mut pair = Pair::new(7);
@@ -129,7 +129,7 @@ fn no_mixture_of_floods_frees_a_key() {
         for _ in 0..120_000 {
             let at = usize::try_from(sequence.below(rules.len() as u64)).unwrap_or(0);
             let rule = &rules[at];
-            // A few keys that come often, and many that come once.
+            // A few frequent keys, and many that occur once.
             let key = if sequence.below(3) == 0 { sequence.below(20) } else { sequence.below(1 << 31) };
             pair.take(rule, key, 1 + sequence.below(3));
             if sequence.below(500) == 0 {

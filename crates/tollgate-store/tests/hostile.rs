@@ -1,4 +1,4 @@
-//! A flood of keys neither grows the store nor gets anybody more than a limit allows.
+//! A flood of keys neither grows the store nor exceeds a limit.
 
 use tollgate_core::{Bucket, FixedWindow, Quota, Rate, Rule, SlidingLog, SlidingParts, Span, Timestamp};
 use tollgate_store::{Check, ManualClock, MemoryStore};
@@ -14,7 +14,7 @@ fn take(store: &MemoryStore<ManualClock>, rule: &Rule, key: u64, cost: u64) -> b
     store.take(&Check::new(rule, &key.to_le_bytes(), cost), store.now()).is_admitted()
 }
 
-/// Drains some keys, floods the store with others, and looks at what became of it.
+/// Drains some keys, floods the store with others, and checks the result.
 fn flood(quota: impl Into<Quota>, keys: u64, cost: u64) {
     let (store, rule) = (store(), Rule::new("flooded", quota));
     let capacity = rule.quota.capacity();
@@ -27,8 +27,8 @@ fn flood(quota: impl Into<Quota>, keys: u64, cost: u64) {
     let after = store.usage();
     assert!(after.keys <= MAX_KEYS * 2, "{} keys are kept", after.keys);
     assert!(after.bytes <= before.bytes.max(MAX_KEYS * 2 * 160), "{} bytes", after.bytes);
-    assert!(after.evictions > 0 || passed < keys, "a flood that fits is no flood");
-    // Nothing is given away: what passed altogether is what that many slots can hold.
+    assert!(after.evictions > 0 || passed < keys, "the flood fits into the store");
+    // The admitted units are at most those that this many slots can hold.
     assert!(passed * cost <= after.keys as u64 * capacity, "{passed} requests passed");
     for &key in &drained {
         assert!(!take(&store, &rule, key, 1), "a drained key was freed");
@@ -46,7 +46,7 @@ fn keys_that_are_all_drained_do_not_free_each_other() {
 }
 
 #[test]
-fn windows_hold_out_like_buckets() {
+fn windows_withstand_a_flood_like_buckets() {
     flood(FixedWindow::epoch(Rate::per_day(10)).unwrap(), 1_000_000, 1);
 }
 
@@ -57,24 +57,24 @@ fn wide_states_are_bounded_too() {
 }
 
 #[test]
-fn a_slow_limit_touched_once_gives_way_before_a_fast_one_that_is_drained() {
+fn a_slow_limit_used_once_is_evicted_before_a_drained_fast_one() {
     let store = store();
     let fast = Rule::new("fast", Bucket::new(Rate::per_minute(10)).unwrap());
     let slow = Rule::new("slow", Bucket::new(Rate::per_day(1_000)).unwrap());
     for key in 0..500 {
         assert!(take(&store, &fast, key, 10));
     }
-    // A day's limit touched once looks ahead 86 seconds, a drained minute's 60.
+    // A daily limit used once counts for 86 seconds, a drained minute for 60.
     for key in 0..200_000 {
         take(&store, &slow, key, 1);
     }
     for key in 0..500 {
-        assert!(!take(&store, &fast, key, 1), "the drained key {key} gave way");
+        assert!(!take(&store, &fast, key, 1), "the drained key {key} was evicted");
     }
 }
 
 #[test]
-fn keys_that_live_a_second_do_not_push_out_one_that_is_half_spent_for_an_hour() {
+fn short_lived_keys_do_not_evict_a_half_spent_hourly_key() {
     let store = MemoryStore::with_seed(1_000, ManualClock::at(NOW), 7);
     let hourly = Rule::new("hourly", Bucket::new(Rate::per_hour(100)).unwrap());
     let fleeting = Rule::new("fleeting", Bucket::new(Rate::per_second(10)).unwrap());
@@ -90,7 +90,7 @@ fn keys_that_live_a_second_do_not_push_out_one_that_is_half_spent_for_an_hour() 
 }
 
 #[test]
-fn forgotten_keys_make_room_by_themselves() {
+fn expired_keys_make_room_without_a_sweep() {
     let (store, rule) = (store(), Rule::new("short", Bucket::new(Rate::per_second(1)).unwrap()));
     for round in 0..20 {
         let passed = (0..MAX_KEYS as u64).filter(|key| take(&store, &rule, round << 32 | key, 1)).count();
@@ -113,7 +113,7 @@ fn a_store_for_a_million_keys_takes_at_most_32_bytes_for_each() {
 }
 
 #[test]
-fn a_flood_under_ever_other_numbers_frees_nobody_and_wipes_out_no_debt() {
+fn a_flood_with_changing_numbers_frees_no_key_and_erases_no_debt() {
     let store = MemoryStore::with_seed(100, ManualClock::at(NOW), 7);
     let rule =
         |rate, burst| Rule::new("shared", Bucket::new(rate).unwrap().with_burst(burst).unwrap().shared());
@@ -125,13 +125,13 @@ fn a_flood_under_ever_other_numbers_frees_nobody_and_wipes_out_no_debt() {
         assert!(!take(&store, &other, u64::MAX, 1) || other.quota.period() > Span::from_days(4));
         take(&store, &other, n % 300, 1 + n % 9);
     }
-    assert!(!take(&store, &slow, u64::MAX, 1), "what is owed for five days is owed");
+    assert!(!take(&store, &slow, u64::MAX, 1), "a debt of five days is kept");
     assert!(store.usage().keys <= 200);
 }
 
-/// The table's own entry, the parts, and what sets leave empty.
+/// The entry of the table, the parts, and the unused entries of sets.
 #[test]
-fn a_key_of_seven_parts_costs_two_cache_lines_in_all() {
+fn a_key_of_seven_parts_takes_two_cache_lines() {
     let (store, rule) = (store(), Rule::new("parts", SlidingParts::new(Rate::per_minute(100), 7).unwrap()));
     let empty = store.usage().bytes;
     for second in 0..10 {

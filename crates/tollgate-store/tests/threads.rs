@@ -1,4 +1,4 @@
-//! Threads never admit one more than the limit between them.
+//! Threads together never admit more than the limit.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ fn store() -> MemoryStore<ManualClock> {
     MemoryStore::with_seed(1_000, ManualClock::at(NOW), 7)
 }
 
-/// Runs `work` on every thread and sums up what it returns.
+/// Runs `work` on every thread and returns the sum.
 fn together(work: impl Fn(u64) -> u64 + Sync) -> u64 {
     let (total, work) = (AtomicU64::new(0), &work);
     std::thread::scope(|scope| {
@@ -29,7 +29,7 @@ fn together(work: impl Fn(u64) -> u64 + Sync) -> u64 {
 }
 
 #[test]
-fn threads_lose_no_hit_of_a_tally_under_whichever_limit_it_came() {
+fn threads_lose_no_hit_of_a_tally_under_any_limit() {
     let tally =
         |limit| Rule::new("tally", FixedWindow::tally(limit, Window::Epoch(Span::from_days(1))).unwrap());
     let (store, rules) = (store(), [tally(100), tally(1_000)]);
@@ -85,7 +85,7 @@ fn batches_that_race_for_two_limits_charge_both_or_neither() {
     let admitted = together(|_| (0..3_000).filter(|_| store.decide_now(&batch).admitted).count() as u64);
     assert_eq!(admitted, 700);
     let left = |rule| store.take(&Check::new(rule, b"key", 0), NOW).remaining;
-    assert_eq!((left(&wide), left(&narrow)), (100_000 - 700, 0), "what was refused was given back");
+    assert_eq!((left(&wide), left(&narrow)), (100_000 - 700, 0), "refused batches were refunded");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn refunds_and_charges_that_race_cancel_out() {
 }
 
 #[test]
-fn no_more_hold_a_slot_than_there_are() {
+fn concurrent_holders_never_exceed_the_slots() {
     let store = store();
     let rule = Rule::new("slots", Concurrency::new(3, Span::from_hours(1)).unwrap());
     let (holding, most) = (AtomicU64::new(0), AtomicU64::new(0));

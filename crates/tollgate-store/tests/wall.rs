@@ -1,4 +1,4 @@
-//! Windows that are aligned to the calendar follow the wall clock, and nothing else does.
+//! Windows that are aligned to the calendar follow the wall clock; other states do not.
 
 use tollgate_core::{
     Adjustment, Bucket, Calendar, CalendarUnit, FixedWindow, Quota, Rate, Rule, SlidingLog, SlidingParts,
@@ -17,22 +17,19 @@ fn passed(store: &MemoryStore<ManualClock>, rule: &Rule) -> usize {
     (0..50).filter(|_| store.decide_now(&[Check::new(rule, b"key", 1)]).admitted).count()
 }
 
-/// Days, in the table of words and in the other one.
+/// Daily limits in the table of words and in the wide table.
 fn days() -> [(&'static str, Rule); 4] {
-    let calendar = Window::Calendar(Calendar::new(CalendarUnit::Day, "UTC").expect("it can be served"));
-    let large = FixedWindow::new(1 << 30, calendar.clone()).expect("it can be served");
+    let calendar = Window::Calendar(Calendar::new(CalendarUnit::Day, "UTC").expect("a valid quota"));
+    let large = FixedWindow::new(1 << 30, calendar.clone()).expect("a valid quota");
     [
-        (
-            "calendar",
-            Rule::new("calendar", FixedWindow::new(20, calendar.clone()).expect("it can be served")),
-        ),
-        ("epoch", Rule::new("epoch", FixedWindow::epoch(Rate::per_day(20)).expect("it can be served"))),
-        ("tally", Rule::new("tally", FixedWindow::tally(20, calendar).expect("it can be served"))),
+        ("calendar", Rule::new("calendar", FixedWindow::new(20, calendar.clone()).expect("a valid quota"))),
+        ("epoch", Rule::new("epoch", FixedWindow::epoch(Rate::per_day(20)).expect("a valid quota"))),
+        ("tally", Rule::new("tally", FixedWindow::tally(20, calendar).expect("a valid quota"))),
         ("large", Rule::new("large", large)),
     ]
 }
 
-/// Spends all there is.
+/// Spends all units.
 fn drain(store: &MemoryStore<ManualClock>, rule: &Rule) {
     let cost = rule.quota.capacity();
     assert!(store.decide_now(&[Check::new(rule, b"key", cost)]).admitted);
@@ -47,7 +44,7 @@ fn a_step_forward_by_thirty_hours_closes_the_day() {
         store.clock().set_wall(NOON + Span::from_hours(30));
         let outcome = store.decide_now(&[Check::new(&rule, b"key", 1)]).outcomes[0];
         assert!(outcome.is_admitted(), "{name}");
-        assert_eq!(outcome.reset_after, Span::from_hours(6), "{name}: it is six in the evening");
+        assert_eq!(outcome.reset_after, Span::from_hours(6), "{name}: the time is 18:00");
     }
 }
 
@@ -59,7 +56,7 @@ fn a_step_back_grants_nothing_within_a_day() {
             drain(&store, &rule);
             store.clock().set_wall(NOON.before(Span::from_hours(hours)));
             assert_eq!(passed(&store, &rule), 0, "{name}: {hours} hours back");
-            // A state from the far future is pulled back, and belongs to the past from then on.
+            // A state from the far future is moved back, and belongs to the past from then on.
             if hours < 36 {
                 store.clock().set_wall(NOON);
                 assert_eq!(passed(&store, &rule), 0, "{name}: and forward again");
@@ -69,7 +66,7 @@ fn a_step_back_grants_nothing_within_a_day() {
 }
 
 #[test]
-fn a_day_that_is_opened_twice_by_the_clock_is_counted_once() {
+fn a_day_that_the_clock_enters_twice_is_counted_once() {
     for (name, rule) in days() {
         let store = store();
         drain(&store, &rule);
@@ -85,25 +82,25 @@ fn a_day_that_is_opened_twice_by_the_clock_is_counted_once() {
 }
 
 #[test]
-fn nothing_else_notices_a_step() {
+fn unaligned_limits_ignore_a_step() {
     let rate = Rate::per_day(20);
     let quotas: [(&str, Quota); 5] = [
-        ("bucket", Bucket::new(rate).expect("it can be served").into()),
-        ("first request", FixedWindow::anchored(rate).expect("it can be served").into()),
-        ("sliding", SlidingWindow::new(rate).expect("it can be served").into()),
-        ("parts", SlidingParts::new(rate, 7).expect("it can be served").into()),
-        ("log", SlidingLog::new(rate).expect("it can be served").into()),
+        ("bucket", Bucket::new(rate).expect("a valid quota").into()),
+        ("first request", FixedWindow::anchored(rate).expect("a valid quota").into()),
+        ("sliding", SlidingWindow::new(rate).expect("a valid quota").into()),
+        ("parts", SlidingParts::new(rate, 7).expect("a valid quota").into()),
+        ("log", SlidingLog::new(rate).expect("a valid quota").into()),
     ];
     for (name, quota) in quotas {
         let (store, rule) = (store(), Rule::new(name, quota));
         drain(&store, &rule);
-        let told = |store: &MemoryStore<ManualClock>| {
+        let outcome_of = |store: &MemoryStore<ManualClock>| {
             store.decide_now(&[Check::new(&rule, b"key", 1)]).outcomes[0].retry_after()
         };
-        let wait = told(&store);
+        let wait = outcome_of(&store);
         for wall in [NOON + Span::from_hours(30), NOON.before(Span::from_hours(30))] {
             store.clock().set_wall(wall);
-            assert_eq!(told(&store), wait, "{name}");
+            assert_eq!(outcome_of(&store), wait, "{name}");
         }
     }
 }
@@ -120,7 +117,7 @@ fn a_wall_clock_that_drifts_moves_the_end_of_the_day() {
 }
 
 #[test]
-fn what_was_taken_before_a_step_is_given_back_after_it() {
+fn units_taken_before_a_step_are_refunded_after_it() {
     for (name, rule) in days() {
         let store = store();
         store.clock().set_wall(NOON + Span::from_hours(48));

@@ -1,4 +1,4 @@
-//! Changes that are not requests.
+//! Adjustments: changes without a request.
 
 use tollgate_core::{Adjustment, Overdraft};
 
@@ -9,8 +9,8 @@ impl<H: Harness> Suite<'_, H> {
     pub(super) async fn adjustments(&self) {
         self.refund_undoes_a_charge().await;
         self.grant_tops_up_to_full().await;
-        self.charge_overdraws_where_told_to().await;
-        self.reset_forgets().await;
+        self.charge_overdraws_up_to_its_overdraft().await;
+        self.reset_deletes_the_state().await;
     }
 
     async fn refund_undoes_a_charge(&self) {
@@ -19,7 +19,7 @@ impl<H: Harness> Suite<'_, H> {
         let refunded = self.adjust(&rule, "key", Adjustment::Refund { units: 7, taken_at }).await;
         assert_eq!(refunded.remaining, 10);
         let again = self.adjust(&rule, "key", Adjustment::Refund { units: 7, taken_at }).await;
-        assert_eq!(again.remaining, 10, "full is full");
+        assert_eq!(again.remaining, 10, "a grant stops at the capacity");
     }
 
     async fn grant_tops_up_to_full(&self) {
@@ -30,7 +30,7 @@ impl<H: Harness> Suite<'_, H> {
         }
     }
 
-    async fn charge_overdraws_where_told_to(&self) {
+    async fn charge_overdraws_up_to_its_overdraft(&self) {
         let rule = hourly("charge", 10);
         let charge = |units, overdraft| Adjustment::Charge { units, overdraft };
         assert_eq!(
@@ -40,17 +40,17 @@ impl<H: Harness> Suite<'_, H> {
         );
         self.adjust(&rule, "key", charge(100, Overdraft::None)).await;
         self.adjust(&rule, "key", Adjustment::Grant { units: 1 }).await;
-        assert_eq!(self.remaining(&rule, "key").await, 1, "drained and no further");
+        assert_eq!(self.remaining(&rule, "key").await, 1, "the charge stopped at zero");
         self.adjust(&rule, "key", charge(6, Overdraft::OneCapacity)).await;
-        assert!(self.take(&rule, "key", 0).await.is_admitted(), "looking at an overdrawn key is not refused");
+        assert!(self.take(&rule, "key", 0).await.is_admitted(), "a read of an overdrawn key is admitted");
         self.adjust(&rule, "key", Adjustment::Grant { units: 6 }).await;
-        assert_eq!(self.remaining(&rule, "key").await, 1, "six were owed, six repaid");
+        assert_eq!(self.remaining(&rule, "key").await, 1, "six units of debt were repaid");
         self.adjust(&rule, "key", charge(1_000, Overdraft::OneCapacity)).await;
         self.adjust(&rule, "key", Adjustment::Grant { units: 11 }).await;
-        assert_eq!(self.remaining(&rule, "key").await, 1, "a capacity and no more is ever owed");
+        assert_eq!(self.remaining(&rule, "key").await, 1, "the debt is at most one capacity");
     }
 
-    async fn reset_forgets(&self) {
+    async fn reset_deletes_the_state(&self) {
         let rule = hourly("reset", 10);
         self.take(&rule, "key", 10).await;
         assert_eq!(self.adjust(&rule, "key", Adjustment::Reset).await.remaining, 10);

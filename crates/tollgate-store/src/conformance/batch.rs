@@ -1,4 +1,4 @@
-//! Several rules at once: all are charged or none.
+//! Batches: all rules are charged or none.
 
 use tollgate_core::{Bucket, FixedWindow, Rate, SlidingLog, SlidingParts, SlidingWindow};
 
@@ -8,11 +8,11 @@ use crate::store::Check;
 impl<H: Harness> Suite<'_, H> {
     pub(super) async fn batches(&self) {
         self.refused_batch_writes_nothing().await;
-        self.admitted_batch_charges_everyone().await;
-        self.shadow_rules_answer_and_bind_nobody().await;
-        self.refusals_cost_where_they_count().await;
+        self.admitted_batch_charges_every_rule().await;
+        self.shadow_rules_answer_and_do_not_refuse().await;
+        self.refusals_cost_under_count_denied().await;
         self.one_key_twice_in_a_batch_pays_twice().await;
-        self.a_batch_of_nothing_is_admitted().await;
+        self.an_empty_batch_is_admitted().await;
     }
 
     async fn refused_batch_writes_nothing(&self) {
@@ -32,21 +32,21 @@ impl<H: Harness> Suite<'_, H> {
             let answer = self.decide(&checks).await;
             assert!(!answer.admitted);
             let refusing: Vec<_> = answer.outcomes.iter().map(tollgate_core::Outcome::is_admitted).collect();
-            assert_eq!(refusing, [true, true, false, true, true, true], "the narrow one, in its place");
+            assert_eq!(refusing, [true, true, false, true, true, true], "only the narrow rule refuses");
             for rule in &wide {
                 assert_eq!(self.remaining(rule, "key").await, 9, "{} was charged for a refusal", rule.name);
             }
         }
     }
 
-    async fn admitted_batch_charges_everyone(&self) {
+    async fn admitted_batch_charges_every_rule(&self) {
         let (one, two) = (hourly("everyone/one", 10), hourly("everyone/two", 100));
         let answer = self.decide(&[Check::new(&one, b"a", 3), Check::new(&two, b"b", 5)]).await;
         let left: Vec<_> = answer.outcomes.iter().map(|outcome| outcome.remaining).collect();
         assert_eq!((answer.admitted, left), (true, vec![7, 95]));
     }
 
-    async fn shadow_rules_answer_and_bind_nobody(&self) {
+    async fn shadow_rules_answer_and_do_not_refuse(&self) {
         let (live, shadow) = (hourly("shadow/live", 3), hourly("shadow/shadow", 1));
         let batch =
             [Check::new(&live, b"key", 1), Check { binding: false, ..Check::new(&shadow, b"key", 1) }];
@@ -56,7 +56,7 @@ impl<H: Harness> Suite<'_, H> {
         }
     }
 
-    async fn refusals_cost_where_they_count(&self) {
+    async fn refusals_cost_under_count_denied(&self) {
         let (attempts, open) = (hourly("denied/attempts", 10), hourly("denied/open", 1));
         let batch =
             [Check { count_denied: true, ..Check::new(&attempts, b"key", 1) }, Check::new(&open, b"key", 1)];
@@ -66,7 +66,7 @@ impl<H: Harness> Suite<'_, H> {
         }
         self.decide(&batch).await;
         let alone = [Check { count_denied: true, ..Check::new(&attempts, b"key", 1) }];
-        assert!(!self.decide(&alone).await.admitted, "it is drained, not overdrawn");
+        assert!(!self.decide(&alone).await.admitted, "the rule is drained");
         assert_eq!(self.remaining(&attempts, "key").await, 0);
     }
 
@@ -80,7 +80,7 @@ impl<H: Harness> Suite<'_, H> {
         assert_eq!(self.remaining(&rule, "key").await, 0);
     }
 
-    async fn a_batch_of_nothing_is_admitted(&self) {
+    async fn an_empty_batch_is_admitted(&self) {
         assert!(self.decide(&[]).await.admitted);
     }
 }

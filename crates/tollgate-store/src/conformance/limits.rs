@@ -1,4 +1,4 @@
-//! One rule, one key: what a limit is.
+//! Single limits: one rule, one key.
 
 use tollgate_core::{
     Amount, Bucket, FixedWindow, Quota, QuotaError, Rate, SlidingLog, SlidingParts, SlidingWindow, Span,
@@ -28,17 +28,17 @@ fn each(rate: Rate) -> Result<[(&'static str, Quota); 9], QuotaError> {
 
 impl<H: Harness> Suite<'_, H> {
     pub(super) async fn limits(&self) {
-        for (name, quota) in each(Rate::per_hour(5)).expect("quotas that can be served") {
-            self.admits_the_limit_and_not_one_more(name, quota).await;
+        for (name, quota) in each(Rate::per_hour(5)).expect("valid quotas") {
+            self.admits_exactly_the_limit(name, quota).await;
         }
-        self.keys_and_rules_are_apart().await;
-        self.what_is_refused_passes_after_the_wait().await;
-        self.up_to_takes_what_there_is().await;
+        self.keys_and_rules_are_independent().await;
+        self.a_refused_request_passes_after_its_wait().await;
+        self.up_to_takes_the_available_units().await;
     }
 
-    async fn admits_the_limit_and_not_one_more(&self, name: &str, quota: Quota) {
+    async fn admits_exactly_the_limit(&self, name: &str, quota: Quota) {
         let rule = rule(&format!("limit of {name}"), Ok(quota));
-        assert_eq!(self.remaining(&rule, "key").await, 5, "{name}: a key never seen has it all");
+        assert_eq!(self.remaining(&rule, "key").await, 5, "{name}: a new key has the whole limit");
         for left in (0..5).rev() {
             let outcome = self.take(&rule, "key", 1).await;
             assert_eq!((outcome.units(), outcome.remaining, outcome.limit), (1, left, 5), "{name}");
@@ -48,19 +48,23 @@ impl<H: Harness> Suite<'_, H> {
             assert!(!refused.is_admitted() && refused.remaining == 0, "{name}: {refused:?}");
             assert!(refused.retry_after().is_some_and(|wait| !wait.is_zero()), "{name}: {refused:?}");
         }
-        assert!(self.take(&rule, "key", 0).await.is_admitted(), "{name}: looking is free");
+        assert!(self.take(&rule, "key", 0).await.is_admitted(), "{name}: a read is free");
         let never = self.take(&rule, "other", 6).await;
         assert_eq!((never.verdict, never.remaining), (Verdict::Never, 5), "{name}");
         assert!(self.take(&rule, "other", 3).await.is_admitted(), "{name}");
         let refused = self.take(&rule, "other", 3).await;
-        assert!(!refused.is_admitted() && refused.remaining == 2, "{name}: a refusal takes nothing");
-        assert_eq!(self.take(&rule, "other", 2).await.remaining, 0, "{name}: what is left can be had");
+        assert!(!refused.is_admitted() && refused.remaining == 2, "{name}: a refusal charges nothing");
+        assert_eq!(
+            self.take(&rule, "other", 2).await.remaining,
+            0,
+            "{name}: the remaining units can be taken"
+        );
     }
 
-    async fn keys_and_rules_are_apart(&self) {
+    async fn keys_and_rules_are_independent(&self) {
         let (one, two) = (hourly("apart/one", 1), hourly("apart/two", 1));
         for (rule, key) in [(&one, "a"), (&one, "b"), (&two, "a"), (&one, ""), (&one, "a\0"), (&one, "{a}")] {
-            assert!(self.take(rule, key, 1).await.is_admitted(), "{} of {key:?} is its own", rule.name);
+            assert!(self.take(rule, key, 1).await.is_admitted(), "{} counts {key:?} separately", rule.name);
             assert!(!self.take(rule, key, 1).await.is_admitted());
         }
         let long = "x".repeat(1_000);
@@ -68,7 +72,7 @@ impl<H: Harness> Suite<'_, H> {
         assert!(self.take(&one, &format!("{long}y"), 1).await.is_admitted(), "long keys count to their end");
     }
 
-    async fn what_is_refused_passes_after_the_wait(&self) {
+    async fn a_refused_request_passes_after_its_wait(&self) {
         let rate = Rate::new(5, Span::from_millis(500));
         for (name, quota) in [
             ("bucket", Bucket::new(rate).map(Quota::from)),
@@ -80,22 +84,22 @@ impl<H: Harness> Suite<'_, H> {
         ] {
             let rule = rule(&format!("wait of {name}"), quota);
             let mut refused = self.take(&rule, "key", 5).await;
-            // A fixed window may turn over between two calls of a store with its own clock.
+            // A fixed window may end between two calls of a store with its own clock.
             while refused.is_admitted() {
                 refused = self.take(&rule, "key", 5).await;
             }
-            let wait = refused.retry_after().expect("a refusal that waiting helps");
+            let wait = refused.retry_after().expect("a refusal with a wait");
             self.harness.pass(wait).await;
             assert!(self.take(&rule, "key", 5).await.is_admitted(), "{name}: refused after waiting {wait}");
         }
     }
 
-    async fn up_to_takes_what_there_is(&self) {
+    async fn up_to_takes_the_available_units(&self) {
         let rule = hourly("up to", 10);
         let up_to = |most| Check { amount: Amount::UpTo(most), ..Check::new(&rule, b"key", 0) };
         for (asked, got) in [(4, 4), (100, 6)] {
             assert_eq!(self.decide(&[up_to(asked)]).await.outcomes[0].units(), got);
         }
-        assert!(!self.decide(&[up_to(1)]).await.admitted, "there is none");
+        assert!(!self.decide(&[up_to(1)]).await.admitted, "no unit is left");
     }
 }

@@ -1,9 +1,9 @@
-//! Sequences of changes to one rule admit no more than the largest of them, and a raise
-//! makes no wait longer.
+//! Sequences of changes to one rule admit no more than the largest of them, and a raise makes no
+//! wait longer.
 //!
-//! Random sequences against independent bounds, the same ones every time: each case has a
-//! seed of its own, which a failure names. Stores with a clock of their own run the cases in
-//! which no time needs to pass.
+//! Random sequences are checked against independent bounds. They are reproducible: each case has
+//! its own seed, which a failure prints. Stores that cannot set their clock run the cases in which
+//! no time needs to pass.
 
 mod case;
 
@@ -16,7 +16,7 @@ use self::case::{Admitted, Random};
 use super::{Harness, Suite, hourly, rule};
 use crate::store::Check;
 
-/// One kind of quota, with the limit left open.
+/// A constructor of one kind of quota from a rate.
 type Kind = fn(Rate) -> Result<Quota, QuotaError>;
 
 const KINDS: [(&str, Kind); 6] = [
@@ -34,8 +34,8 @@ const WINDOW: Span = Span::from_secs(12);
 impl<H: Harness> Suite<'_, H> {
     pub(super) async fn reloads(&self) {
         for (name, kind) in KINDS {
-            let of = |units| kind(Rate::per_day(units)).expect("a quota that can be served");
-            self.a_limit_that_is_lowered_and_restored_gives_nothing_away(name, of).await;
+            let of = |units| kind(Rate::per_day(units)).expect("a valid quota");
+            self.lowering_and_restoring_a_limit_admits_no_more(name, of).await;
             self.usage_survives_many_changes(name, of).await;
         }
         for seed in 0..2 * self.harness.cases() {
@@ -45,14 +45,14 @@ impl<H: Harness> Suite<'_, H> {
             return;
         }
         for (name, kind) in KINDS {
-            self.a_raise_keeps_the_told_wait(name, kind).await;
+            self.a_raise_makes_no_wait_longer(name, kind).await;
             for seed in 0..self.harness.cases() {
                 self.changes_over_time_admit_the_largest_limit(name, kind, seed).await;
             }
         }
     }
 
-    /// How many of `most` requests pass.
+    /// Returns how many of `most` requests pass.
     async fn passed(&self, rule: &Rule, key: &str, most: u64) -> u64 {
         let mut passed = 0;
         for _ in 0..most {
@@ -61,11 +61,7 @@ impl<H: Harness> Suite<'_, H> {
         passed
     }
 
-    async fn a_limit_that_is_lowered_and_restored_gives_nothing_away(
-        &self,
-        name: &str,
-        of: impl Fn(u64) -> Quota,
-    ) {
+    async fn lowering_and_restoring_a_limit_admits_no_more(&self, name: &str, of: impl Fn(u64) -> Quota) {
         let case = format!("reload/restore/{name}");
         let first = rule(&case, Ok(of(20)));
         assert_eq!(self.passed(&first, "key", 21).await, 20, "{name}");
@@ -84,7 +80,7 @@ impl<H: Harness> Suite<'_, H> {
         assert_eq!(self.passed(&raised, "half", 9).await, 7, "{name}: eighteen were");
     }
 
-    /// Whether the key is met in between or not.
+    /// Checks a key that is used between the changes, and a key that is not.
     async fn usage_survives_many_changes(&self, name: &str, of: impl Fn(u64) -> Quota) {
         let case = format!("reload/many/{name}");
         let mut last = rule(&case, Ok(of(40)));
@@ -101,7 +97,7 @@ impl<H: Harness> Suite<'_, H> {
         }
     }
 
-    /// Any algorithm after any other.
+    /// Replaces any algorithm by any other.
     async fn changes_at_one_instant_admit_the_largest_capacity(&self, seed: u64) {
         let mut random = Random(seed);
         let case = format!("reload/instant/{seed}");
@@ -110,7 +106,7 @@ impl<H: Harness> Suite<'_, H> {
         for _ in 0..random.below(10) + 2 {
             let (_, kind) = KINDS[random.index(KINDS.len())];
             let period = [Span::from_hours(20), Span::from_days(1), Span::from_days(30)][random.index(3)];
-            let quota = kind(Rate::new(random.below(30) + 1, period)).expect("a quota that can be served");
+            let quota = kind(Rate::new(random.below(30) + 1, period)).expect("a valid quota");
             let next = rule(&case, Ok(quota));
             let next = last.as_ref().map_or(next.clone(), |last| next.replacing(last));
             largest = largest.max(next.quota.capacity());
@@ -122,15 +118,15 @@ impl<H: Harness> Suite<'_, H> {
         }
     }
 
-    /// What a request would be told, without charging it.
-    async fn told(&self, rule: &Rule, cost: u64) -> Option<Span> {
+    /// Returns the wait that a request would get, without charging it.
+    async fn wait_for(&self, rule: &Rule, cost: u64) -> Option<Span> {
         let closed = hourly("reload/closed", 1);
         let answer = self.decide(&[Check::new(rule, b"key", cost), Check::new(&closed, b"key", 2)]).await;
         assert!(!answer.admitted);
         answer.outcomes[0].retry_after()
     }
 
-    async fn a_raise_keeps_the_told_wait(&self, name: &str, kind: Kind) {
+    async fn a_raise_makes_no_wait_longer(&self, name: &str, kind: Kind) {
         for (fewer, more) in [(5, 6), (5, 50), (1, 2)] {
             let case = format!("reload/raise/{name}/{fewer}/{more}");
             let quota = |units| kind(Rate::new(units, WINDOW));
@@ -141,7 +137,7 @@ impl<H: Harness> Suite<'_, H> {
             }
             for _ in 0..20 {
                 let raised = rule(&case, quota(more)).replacing(&before);
-                let (old, new) = (self.told(&before, 1).await, self.told(&raised, 1).await);
+                let (old, new) = (self.wait_for(&before, 1).await, self.wait_for(&raised, 1).await);
                 assert!(new.unwrap_or_default() <= old.unwrap_or_default(), "{name}: {old:?} became {new:?}");
                 self.harness.pass(Span::from_micros(300_007)).await;
             }
@@ -153,7 +149,7 @@ impl<H: Harness> Suite<'_, H> {
         let case = format!("reload/time/{name}/{seed}");
         let quota = |random: &mut Random| {
             let units = random.below(12) + 1;
-            let quota = kind(Rate::new(units, WINDOW)).expect("a quota that can be served");
+            let quota = kind(Rate::new(units, WINDOW)).expect("a valid quota");
             match quota {
                 Quota::Bucket(it) if random.below(2) == 0 => {
                     it.with_burst(random.below(12) + 1).expect("a small burst").into()
@@ -170,7 +166,7 @@ impl<H: Harness> Suite<'_, H> {
             if random.below(4) == 0 {
                 let next = rule(&case, Ok(quota(&mut random))).replacing(&current);
                 let cost = random.below(current.quota.capacity()) + 1;
-                let (old, new) = (self.told(&current, cost).await, self.told(&next, cost).await);
+                let (old, new) = (self.wait_for(&current, cost).await, self.wait_for(&next, cost).await);
                 if next.quota.is_raise_of(&current.quota) {
                     let (old, new) = (old.unwrap_or_default(), new.unwrap_or_default());
                     assert!(new <= old, "{name}, seed {seed}: {old} became {new} for {cost}");

@@ -12,10 +12,10 @@ fn slot<'a>(rule: &'a Rule, key: &'a str, owner: u128) -> Check<'a> {
 impl<H: Harness> Suite<'_, H> {
     pub(super) async fn slots(&self) {
         self.holders_never_exceed_the_slots().await;
-        self.leases_end_by_themselves().await;
+        self.leases_expire().await;
         self.slots_and_units_are_taken_together().await;
         self.a_refused_batch_keeps_the_slot_its_owner_held().await;
-        self.a_demand_of_the_wrong_kind_is_never_met().await;
+        self.an_amount_of_the_wrong_kind_is_never_admitted().await;
     }
 
     async fn holders_never_exceed_the_slots(&self) {
@@ -31,18 +31,18 @@ impl<H: Harness> Suite<'_, H> {
         assert_eq!(
             self.adjust(&rule, "key", release(3)).await.remaining,
             0,
-            "who holds nothing frees nothing"
+            "a release without a slot frees nothing"
         );
         assert_eq!(self.adjust(&rule, "key", release(1)).await.remaining, 1);
         assert_eq!(self.adjust(&rule, "key", release(1)).await.remaining, 1, "once");
         assert!(self.decide(&[slot(&rule, "key", 3)]).await.admitted);
     }
 
-    async fn leases_end_by_themselves(&self) {
+    async fn leases_expire(&self) {
         let rule = rule("slots/lapse", Concurrency::new(1, Span::from_millis(200)));
         assert!(self.decide(&[slot(&rule, "key", 1)]).await.admitted);
         self.harness.pass(Span::from_millis(200)).await;
-        assert!(self.decide(&[slot(&rule, "key", 2)]).await.admitted, "a crash leaks nothing");
+        assert!(self.decide(&[slot(&rule, "key", 2)]).await.admitted, "the lease of a crashed owner expired");
     }
 
     async fn slots_and_units_are_taken_together(&self) {
@@ -56,7 +56,7 @@ impl<H: Harness> Suite<'_, H> {
         assert!(self.decide(&batch(2)).await.admitted);
         self.adjust(&slots, "key", Adjustment::Release { owner: Owner(2) }).await;
         assert!(!self.decide(&batch(3)).await.admitted, "no units");
-        assert!(self.decide(&[slot(&slots, "key", 4)]).await.admitted, "so no slot was taken");
+        assert!(self.decide(&[slot(&slots, "key", 4)]).await.admitted, "the refused batch took no slot");
     }
 
     async fn a_refused_batch_keeps_the_slot_its_owner_held(&self) {
@@ -69,11 +69,11 @@ impl<H: Harness> Suite<'_, H> {
         assert_eq!(self.remaining(&units, "key").await, 3);
     }
 
-    async fn a_demand_of_the_wrong_kind_is_never_met(&self) {
+    async fn an_amount_of_the_wrong_kind_is_never_admitted(&self) {
         let slots = rule("slots/kind", Concurrency::new(1, Span::from_minutes(10)));
         let units = hourly("slots/no slots", 2);
         assert_eq!(self.take(&slots, "key", 1).await.verdict, Verdict::Never);
         assert_eq!(self.decide(&[slot(&units, "key", 1)]).await.outcomes[0].verdict, Verdict::Never);
-        assert_eq!(self.take(&slots, "key", 0).await.remaining, 1, "looking is fine");
+        assert_eq!(self.take(&slots, "key", 0).await.remaining, 1, "a read is admitted");
     }
 }

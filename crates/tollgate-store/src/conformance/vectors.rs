@@ -1,6 +1,6 @@
-//! The shared vectors, where the store's clock can be set.
+//! The shared vectors, for stores whose clock can be set.
 
-use tollgate_core::vectors::{Ask, Case, Expect, cases};
+use tollgate_core::vectors::{Case, Expect, StoreCall, cases};
 use tollgate_core::{Outcome, Rule, Timestamp};
 
 use super::{Harness, Suite};
@@ -15,20 +15,20 @@ impl<H: Harness> Suite<'_, H> {
         }
     }
 
-    /// False if the store keeps its own time.
+    /// Returns false if the clock of the store cannot be set.
     async fn answers_the_vector(&self, case: &Case) -> bool {
         let rule = Rule::new(&format!("conformance/vectors/{}", case.name), case.quota.build());
         for step in &case.steps {
             if !self.harness.set_clock(Timestamp::from_micros(step.at_us)).await {
                 return false;
             }
-            let outcome = match step.act.ask() {
-                Ask::Acquire(amount) => {
+            let outcome = match step.act.store_call() {
+                StoreCall::Acquire(amount) => {
                     self.decide(&[Check { amount, ..Check::new(&rule, b"key", 0) }]).await.outcomes[0]
                 }
-                Ask::Adjust(adjustment) => {
+                StoreCall::Adjust(adjustment) => {
                     let adjusted = self.adjust(&rule, "key", adjustment).await;
-                    // Looking may be refused by a tally; a change never is.
+                    // A tally may refuse a read; an adjustment is never refused.
                     Outcome { verdict: self.take(&rule, "key", 0).await.verdict, ..adjusted }
                 }
             };

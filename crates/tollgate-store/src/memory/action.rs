@@ -1,30 +1,30 @@
-//! What is done to a key's state, for every kind of table alike.
+//! Actions on the state of a key, common to all tables.
 
 use tollgate_core::{Adjustment, Algorithm, Amount, Quota, State, Timestamp, Verdict};
 
-/// What is done to a state.
+/// An action on a state.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Action {
-    /// Meet a demand, or change nothing.
-    Meet(Amount),
-    /// Say what the demand would be answered, and change nothing.
+    /// Acquires an amount, or changes nothing.
+    Acquire(Amount),
+    /// Returns the outcome of acquiring an amount, and changes nothing.
     Peek(Amount),
-    /// Change it without being asked by a request.
+    /// Changes the state without a request.
     Adjust(Adjustment),
 }
 
 impl Action {
-    /// Whether a key never seen can come out of this as one that was.
+    /// Returns whether the action can turn an absent key into a present one.
     #[inline]
     pub(super) const fn can_insert(self) -> bool {
         match self {
-            Self::Meet(Amount::Exactly(0) | Amount::UpTo(0)) | Self::Peek(_) => false,
-            Self::Meet(_) => true,
+            Self::Acquire(Amount::Exactly(0) | Amount::UpTo(0)) | Self::Peek(_) => false,
+            Self::Acquire(_) => true,
             Self::Adjust(adjustment) => matches!(adjustment, Adjustment::Charge { .. }),
         }
     }
 
-    /// The same for states whose clock is so many microseconds ahead.
+    /// Returns the action for states whose clock is `by` microseconds ahead.
     pub(super) fn shifted(self, by: i64) -> Self {
         match self {
             Self::Adjust(Adjustment::Refund { units, taken_at }) => {
@@ -36,7 +36,7 @@ impl Action {
 
     pub(super) fn on<A: Algorithm>(self, algorithm: &A, state: &mut A::State, now: Timestamp) -> Verdict {
         match self {
-            Self::Meet(amount) => algorithm.acquire(state, amount, now),
+            Self::Acquire(amount) => algorithm.acquire(state, amount, now),
             Self::Peek(amount) => algorithm.acquire(&mut state.clone(), amount, now),
             Self::Adjust(adjustment) => {
                 algorithm.adjust(state, adjustment, now);
@@ -47,7 +47,7 @@ impl Action {
 
     pub(super) fn on_any(self, quota: &Quota, state: &mut State, now: Timestamp) -> Verdict {
         match self {
-            Self::Meet(amount) => quota.acquire(state, amount, now),
+            Self::Acquire(amount) => quota.acquire(state, amount, now),
             Self::Peek(amount) => quota.acquire(&mut state.clone(), amount, now),
             Self::Adjust(adjustment) => {
                 quota.adjust(state, adjustment, now);

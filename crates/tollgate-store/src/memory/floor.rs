@@ -1,31 +1,30 @@
-//! The floor under new keys: an upper bound of every state that was evicted.
+//! The floor of new keys: an upper bound of every evicted state.
 //!
-//! A table that is full evicts a live key for a new one. The evicted key may come back while
-//! what it had spent still counts, and the table can no longer tell it from a key never seen.
-//! So whoever is not found starts as if it had spent as much as any evicted key of its kind,
-//! until the last of those would have been forgotten. A flood then gives nothing away: it
-//! only makes the table stricter to new keys, which may be refused although they have spent
-//! nothing.
+//! A full table evicts a live key for a new one. The evicted key may come back while its usage
+//! still counts, and the table can no longer distinguish it from a new key. So an absent key starts
+//! with the highest usage of any evicted key of its kind, until the last of those would have
+//! expired. A flood of keys therefore gains nothing: it only makes the table stricter to new keys,
+//! which may be refused although they have spent nothing.
 //!
 //! A *kind* is the rule that a state belongs to. A flood under one limit thus raises the floor of
 //! that limit, and that of another one only where it evicts its keys. Rules whose ids agree in
 //! the bits that a table keeps share a floor, which is stricter, never looser.
 //!
-//! The bound does not fade: units and time are each the largest that was evicted, until the
-//! time has come. When more kinds are evicted than there is room for, the one that ends first
-//! closes the floor: all new keys are refused until then.
+//! The bound does not decay: units and time are each the maximum over evicted states until the time
+//! has come. When more kinds are evicted than there is room for, the kind that ends first closes
+//! the floor: all new keys are refused until then.
 //!
-//! Not here: which key is evicted (`table`, `wide_table`).
+//! The tables (`table`, `wide_table`) choose the evicted key.
 //!
-//! Invariant: an evicted state never admits less than the floor does, at any later instant.
-//! Tested by `tests/floods.rs`, against states that are never evicted.
+//! Invariant: an evicted state never admits less than the floor does, at any later instant. Tested
+//! by `tests/floods.rs`, against states that are never evicted.
 
 use tollgate_core::{Span, Timestamp};
 
-/// Kinds with a floor of their own.
+/// The number of kinds with their own floor.
 const KINDS: usize = 8;
 
-/// As many units as this, or more.
+/// This many units or more.
 const ALL: u32 = u32::MAX;
 
 /// An upper bound of evicted states of one kind.
@@ -34,28 +33,28 @@ pub(super) struct Floor {
     kind: u16,
     /// Units spent, rounded up.
     units: u32,
-    /// When the last of them has come back.
+    /// The time at which the last of them has come back.
     until: Timestamp,
 }
 
-/// The floors of one part of a table. Takes memory from the first eviction on.
+/// The floors of one part of a table. Allocates at the first eviction.
 #[derive(Debug, Default)]
-pub(super) struct Floors(Option<Box<Raised>>);
+pub(super) struct Floors(Option<Box<KindFloors>>);
 
 #[derive(Debug)]
-struct Raised {
+struct KindFloors {
     kinds: [Floor; KINDS],
     closed_until: Timestamp,
 }
 
-/// Where a key starts that is not in the table.
+/// The starting point of a key that is not in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Start {
-    /// As one never seen.
+    /// A fresh state.
     Fresh,
-    /// From the floor of its kind.
+    /// The floor of its kind.
     At(Floor),
-    /// With everything spent.
+    /// Everything is spent.
     Closed,
 }
 
@@ -72,7 +71,7 @@ impl Floor {
         self.until
     }
 
-    /// The smallest floor above both.
+    /// Returns the smallest floor above both.
     fn above(self, other: Self) -> Self {
         Self { kind: self.kind, units: self.units.max(other.units), until: self.until.max(other.until) }
     }
@@ -83,7 +82,7 @@ impl Floor {
 }
 
 impl Start {
-    /// The stricter start of a key that this one may have been, too.
+    /// Returns the stricter of this start and a floor.
     pub(super) fn above(self, other: Floor, now: Timestamp) -> Self {
         match self {
             _ if !other.is_live(now) => self,
@@ -93,7 +92,7 @@ impl Start {
         }
     }
 
-    /// The stricter of two starts of one key.
+    /// Returns the stricter of two starts.
     pub(super) fn or(self, other: Self, now: Timestamp) -> Self {
         match other {
             Self::Fresh => self,
@@ -102,7 +101,8 @@ impl Start {
         }
     }
 
-    /// How many units of this capacity are spent here, and when the last of them has come back.
+    /// Returns the spent units for this capacity, and the time at which the last of them has come
+    /// back.
     pub(super) fn spent(self, capacity: u64, period: Span, now: Timestamp) -> (u64, Timestamp) {
         let all = capacity.saturating_mul(2).max(1);
         match self {
@@ -115,15 +115,15 @@ impl Start {
 }
 
 impl Floors {
-    /// Remembers a state that is evicted.
+    /// Raises the floor to cover an evicted state.
     pub(super) fn raise(&mut self, evicted: Floor, now: Timestamp) {
         if !evicted.is_live(now) {
             return;
         }
         let none = Floor { kind: 0, units: 0, until: Timestamp::EPOCH };
-        let raised = self
-            .0
-            .get_or_insert_with(|| Box::new(Raised { kinds: [none; KINDS], closed_until: Timestamp::EPOCH }));
+        let raised = self.0.get_or_insert_with(|| {
+            Box::new(KindFloors { kinds: [none; KINDS], closed_until: Timestamp::EPOCH })
+        });
         let mut live = raised.kinds.iter_mut().filter(|it| it.is_live(now));
         if let Some(floor) = live.find(|it| it.kind == evicted.kind) {
             *floor = floor.above(evicted);
@@ -139,7 +139,7 @@ impl Floors {
         }
     }
 
-    /// Where a key of this kind starts that is not in the table.
+    /// Returns the start of a key of this kind that is not in the table.
     pub(super) fn start(&self, kind: u16, now: Timestamp) -> Start {
         match &self.0 {
             None => Start::Fresh,
@@ -151,7 +151,7 @@ impl Floors {
         }
     }
 
-    /// What it takes on the heap, in bytes.
+    /// Returns the heap memory in bytes.
     pub(super) fn heap_bytes(&self) -> usize {
         self.0.as_deref().map_or(0, size_of_val)
     }
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_floor_is_the_largest_of_what_was_evicted_of_its_kind_and_ends_at_once() {
+    fn a_floor_is_the_maximum_of_its_evicted_states_until_it_ends() {
         let mut floors = Floors::default();
         floors.raise(floor(1, 3, 20), NOW);
         floors.raise(floor(1, 7, 10), NOW);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_beyond_those_that_have_room_close_the_floor_until_the_first_ends() {
+    fn too_many_kinds_close_the_floor_until_the_first_ends() {
         let mut floors = Floors::default();
         for kind in 0..10 {
             floors.raise(floor(kind, 1, 100 - u64::from(kind)), NOW);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_beyond_32_bits_are_everything() {
+    fn counts_beyond_32_bits_saturate() {
         let (units, _) = Start::At(floor(1, 1 << 39, 10)).spent(1 << 40, Span::from_secs(60), NOW);
         assert!(units >= 1 << 40);
     }

@@ -1,21 +1,19 @@
-//! Keys as numbers that nobody outside can predict.
+//! Keyed hashes of keys, unpredictable from outside.
 //!
-//! Keys come from requests, so whoever sends requests chooses them. With a
-//! known hash one could aim at a victim's place in the table. So every word of
-//! a key meets a secret of its own before it is multiplied with its neighbour
-//! and the product folded: the scheme of wyhash and its descendants, with random
-//! secrets instead of published ones, so that no input is known to zero a
-//! factor. Two words are folded at a time and the folds are independent, which
-//! keeps the way from key to place short: it is a third of a decision.
+//! Keys come from requests, so an attacker can choose them. With a known hash, an attacker could
+//! target the place of a victim in the table. So every word of a key is combined with a secret
+//! before it is multiplied with its neighbor and the product folded: the scheme of wyhash and its
+//! descendants, with random secrets instead of published ones, so that no known input zeroes a
+//! factor. Two words are folded at a time and the folds are independent, which keeps the latency
+//! short: hashing is a third of a decision.
 //!
-//! Not here: a hash for storing elsewhere. These numbers mean nothing to
-//! another process.
+//! The hashes are not stable: another process has other secrets.
 
 use std::hash::{BuildHasher, RandomState};
 
 use tollgate_core::RuleId;
 
-/// Turns a rule and a key into a hash.
+/// Hashes a rule and a key.
 #[derive(Clone, Debug)]
 pub(super) struct KeyHasher {
     place: Secrets,
@@ -29,13 +27,13 @@ type Secrets = [u64; 5];
 pub(super) const RULE_BITS: u64 = 0x3f;
 
 impl KeyHasher {
-    /// With secrets from the operating system.
+    /// Creates a hasher with secrets from the operating system.
     pub(super) fn random() -> Self {
         let random = RandomState::new();
         Self::from(|word| random.hash_one(word))
     }
 
-    /// With secrets from `seed`, for tests that must repeat.
+    /// Creates a hasher with secrets from `seed`, for reproducible tests.
     pub(super) fn seeded(seed: u64) -> Self {
         Self::from(|word| {
             fold(seed ^ 0x2d35_8dcc_aa6c_78a5, (2 * word + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
@@ -54,8 +52,7 @@ impl KeyHasher {
         hash(&self.place, rule, key) & !RULE_BITS | rule.0 & RULE_BITS
     }
 
-    /// A second, independent hash: with the first it identifies a key where the
-    /// key itself is not kept.
+    /// Returns a second, independent hash: both together identify a key whose bytes are not kept.
     pub(super) fn identity(&self, rule: RuleId, key: &[u8]) -> u64 {
         hash(&self.identity, rule, key)
     }
@@ -72,8 +69,8 @@ fn hash(secrets: &Secrets, rule: RuleId, key: &[u8]) -> u64 {
     fold(start ^ end ^ rule.0, last ^ key.len() as u64)
 }
 
-/// All but the last 16 bytes of a key above 32: pairs of words in turn, each
-/// fold stirred into the next. Bytes left over are read again with those before.
+/// Hashes all but the last 16 bytes of a key above 32 bytes: pairs of words in turn, each fold
+/// mixed into the next. Remaining bytes are read together with those before.
 #[inline]
 fn long(secrets: &Secrets, key: &[u8]) -> u64 {
     let [a, b, c, d, _] = *secrets;
@@ -83,21 +80,21 @@ fn long(secrets: &Secrets, key: &[u8]) -> u64 {
     body.last_chunk().map_or(stirred, |it| pair(it, c ^ stirred, d))
 }
 
-/// Two words, each met by its secret, multiplied and folded.
+/// Combines two words with their secrets, multiplies and folds.
 #[inline(always)]
 const fn pair(bytes: &[u8; 16], one: u64, two: u64) -> u64 {
     let words = u128::from_le_bytes(*bytes);
     fold(words as u64 ^ one, (words >> 64) as u64 ^ two)
 }
 
-/// Up to eight bytes from `at` on, of a key below 16.
+/// Reads up to eight bytes from `at` on, of a key below 16 bytes.
 #[inline]
 fn short(key: &[u8], at: usize) -> u64 {
     let bytes = key.iter().skip(at).take(8);
     bytes.fold(1, |word, &byte| word << 8 | u64::from(byte))
 }
 
-/// The product's halves, folded: every bit of either factor reaches every bit.
+/// Folds the halves of the product: every bit of either factor affects every bit.
 #[inline(always)]
 const fn fold(x: u64, y: u64) -> u64 {
     let product = x as u128 * y as u128;
@@ -142,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_and_secrets_tell_equal_keys_apart() {
+    fn equal_keys_hash_differently_under_other_rules_or_secrets() {
         let hasher = KeyHasher::seeded(7);
         assert_ne!(hasher.place(RuleId(1), b"key"), hasher.place(RuleId(2), b"key"));
         assert_ne!(hasher.place(RuleId(1), b"key"), hasher.identity(RuleId(1), b"key"));

@@ -1,6 +1,6 @@
-//! The states of one key under the predecessors of its rule, in this process's tables.
+//! The states of one key under the predecessors of its rule, in the tables of this store.
 //!
-//! Not here: the arithmetic of carrying over (`tollgate_core`), and when it happens (`prior_usage`).
+//! The arithmetic is in `tollgate_core`; `prior_usage` defines when it runs.
 
 use std::cell::Cell;
 
@@ -14,7 +14,7 @@ use super::prior_usage::PriorUsage;
 use super::word::PackedState;
 use crate::clock::Clock;
 
-/// What a key left under the rules that the present one has replaced.
+/// The states of a key under the rules that its present rule has replaced.
 pub(super) struct History<'a, C> {
     store: &'a MemoryStore<C>,
     rule: &'a Rule,
@@ -45,7 +45,7 @@ impl<'a, C: Clock> History<'a, C> {
         self.rule.predecessors().filter_map(read).collect()
     }
 
-    /// Does to the predecessors' states what was done to the present one.
+    /// Applies the action to the states under the predecessors.
     pub(super) fn follow(&self, act: Action, outcome: &Outcome) {
         if self.is_new.get() {
             for (before, state) in self.live() {
@@ -56,7 +56,7 @@ impl<'a, C: Clock> History<'a, C> {
             Action::Peek(_) | Action::Adjust(Adjustment::Release { .. }) => None,
             Action::Adjust(Adjustment::Charge { units, .. }) => Some(quota.echo(units)),
             Action::Adjust(adjustment) => Some(adjustment),
-            Action::Meet(_) => Some(outcome.units()).filter(|&units| units > 0).map(|it| quota.echo(it)),
+            Action::Acquire(_) => Some(outcome.units()).filter(|&units| units > 0).map(|it| quota.echo(it)),
         };
         for before in self.rule.predecessors() {
             let Some(adjustment) = change(&before.quota) else { return };
@@ -67,27 +67,27 @@ impl<'a, C: Clock> History<'a, C> {
         }
     }
 
-    /// The hash under which the mark of a pair of rules is filed.
+    /// Returns the hash under which the mark of a pair of rules is stored.
     fn mark_hash(&self, from: RuleId, to: RuleId) -> u64 {
-        // Different for each pair of rules, and for the pair the other way around.
+        // Different for each pair of rules, and for the reversed pair.
         let pair = from.0.rotate_left(32).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ to.0;
         self.store.hasher.place(RuleId(pair), self.key)
     }
 
-    /// Whether the state under one rule was carried over to another.
+    /// Returns whether the state under one rule was carried over to another.
     fn is_marked(&self, from: RuleId, to: RuleId) -> bool {
         let mark = self.store.table.read(self.mark_hash(from, to), &mark_bucket());
         mark.is_some_and(|mark| mark.tat > self.now)
     }
 
-    /// Notes that the state under a rule was carried over, for as long as it counts.
+    /// Records that the state under a rule was carried over, for as long as it counts.
     fn mark(&self, from: RuleId, ends: Timestamp) {
         let (hash, mark) = (self.mark_hash(from, self.rule.id), BucketState { tat: ends, grains: 0 });
         self.store.table.file(hash, &mark_bucket(), mark, self.now);
     }
 
-    /// The rule that counted the key last, if its state says nothing by now: all states that
-    /// still count were carried over to it.
+    /// Returns the quota of the rule that counted the key last, if its state has expired: all
+    /// states that still count were carried over to it.
     fn rested(&self, live: &Live<'_>) -> Option<&'a Quota> {
         let (latest, _) = live.first()?;
         let mut later = self.rule.predecessors().take_while(|it| it.id != latest.id);
@@ -96,9 +96,9 @@ impl<'a, C: Clock> History<'a, C> {
     }
 }
 
-/// A mark is filed like a bucket's state: it says when it is forgotten.
+/// A mark is stored like a bucket's state, whose arrival time is its expiry.
 fn mark_bucket() -> Bucket {
-    Bucket::new(Rate::new(1, Span::from_days(30))).expect("one in thirty days can be served")
+    Bucket::new(Rate::new(1, Span::from_days(30))).expect("one in thirty days is a valid rate")
 }
 
 impl<C: Clock> PriorUsage for History<'_, C> {
@@ -124,7 +124,7 @@ impl<C: Clock> PriorUsage for History<'_, C> {
             let counts = before.quota.expires_at(&state) > self.now;
             counts.then(|| quota.bound_by(&before.quota, &state, self.now))
         };
-        // A window's state is the same under a raise; of buckets each has its own.
+        // The state of a window is the same under a raise; each bucket has its own.
         let is_raised = |it: &&Predecessor| matches!(quota, Quota::Bucket(_)) && quota.is_raise_of(&it.quota);
         let bounds = self.rule.predecessors().filter(is_raised).filter_map(of);
         bounds.min_by_key(|state| quota.expires_at(state))
@@ -136,7 +136,7 @@ impl<C: Clock> PriorUsage for History<'_, C> {
 }
 
 impl<C: Clock> MemoryStore<C> {
-    /// Changes a key's state under a rule if it still counts. Returns until when it does.
+    /// Changes the state of a key under a rule if it still counts. Returns its expiry.
     fn amend(
         &self,
         id: RuleId,

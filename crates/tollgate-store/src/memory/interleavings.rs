@@ -1,7 +1,7 @@
-//! Every order in which the steps of two threads can take effect, in small cases.
+//! Model checks of all interleavings of two threads, in small cases.
 //!
-//! Run by `make test-loom`, on loom's atomics. Each guard of the table was taken
-//! away once to see a case fail.
+//! Run by `make test-loom`, on loom's atomics. Each guard of the table was removed once to see a
+//! case fail.
 
 use loom::sync::Arc;
 use tollgate_core::{Amount, Bucket, Rate, Timestamp};
@@ -14,14 +14,13 @@ const NOW: Timestamp = Timestamp::from_secs(1_000_000_000);
 const LATER: Timestamp = Timestamp::from_secs(1_000_010_000);
 const LONG_AGO: Timestamp = Timestamp::from_secs(999_000_000);
 
-/// Two threads ask for one unit of a key each, in a table of a single line;
-/// `most` of them get it, in whatever order things happen, and `left` units
-/// are left to each key.
+/// Two threads acquire one unit of a key each, in a table of a single line. In every interleaving,
+/// `most` of them are admitted, and `left` units are left to each key.
 fn check(bucket: Bucket, prepare: fn(&Table), keys: [u64; 2], most: usize, left: usize) {
     let mut model = loom::model::Builder::new();
-    // Enough for every order of the few steps that matter, and seconds instead of minutes.
+    // Enough for every order of the few relevant steps, in seconds instead of minutes.
     model.preemption_bound = Some(3);
-    model.max_branches = 10_000; // a full line is looked over many times
+    model.max_branches = 10_000; // a full line is scanned many times
     model.check(move || {
         let table = Arc::new(Table::new(1, NOW));
         prepare(&table);
@@ -54,7 +53,9 @@ fn take(table: &Table, bucket: Bucket, key: u64, now: Timestamp) -> bool {
     let ticks = bucket.in_ticks().unwrap();
     match table.pay(key, ticks, ticks.price(1).unwrap(), now) {
         Some((_, paid)) => paid,
-        None => table.run(key, &bucket, Action::Meet(Amount::Exactly(1)), now, &NoPriorUsage).is_admitted(),
+        None => {
+            table.run(key, &bucket, Action::Acquire(Amount::Exactly(1)), now, &NoPriorUsage).is_admitted()
+        }
     }
 }
 
@@ -71,20 +72,21 @@ fn two_threads_never_take_the_last_unit_of_a_known_key() {
 }
 
 #[test]
-fn two_threads_that_insert_one_key_insert_it_once() {
+fn two_threads_insert_one_key_only_once() {
     check(hourly(), |_| {}, [1, 1], 1, 0);
 }
 
 #[test]
-fn two_keys_that_fight_over_the_last_free_slot_do_not_both_get_it() {
-    // Whoever comes second starts from what the least spent of its class has left: nothing.
+fn two_keys_never_share_the_last_free_slot() {
+    // The second key starts from the state of the least spent key of its class, which has nothing
+    // left.
     check(daily(), one_slot_free, [1, 2], 1, 0);
 }
 
 #[test]
-fn a_key_that_returns_and_one_that_takes_its_slot_do_not_both_pay_there() {
-    // The fourth slot has lapsed by LATER. Its own key finds it and pays; the
-    // other key claims it. Only one of them can have it.
+fn a_returning_key_and_its_replacement_never_both_pay_in_one_slot() {
+    // The fourth slot has expired by LATER. Its own key finds it and pays; the other key claims it.
+    // Only one of them can have it.
     let lapsed = |table: &Table| {
         one_slot_free(table);
         assert!(take(table, daily(), 1, LONG_AGO));
@@ -93,7 +95,7 @@ fn a_key_that_returns_and_one_that_takes_its_slot_do_not_both_pay_there() {
 }
 
 #[test]
-fn a_drained_key_that_is_evicted_is_refused_at_every_moment() {
+fn an_evicted_drained_key_is_always_refused() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.max_branches = 10_000;
@@ -101,7 +103,7 @@ fn a_drained_key_that_is_evicted_is_refused_at_every_moment() {
         let table = Arc::new(Table::new(1, NOW));
         one_slot_free(&table);
         assert!(take(&table, hourly(), 1, LATER));
-        // It has the least to gain of the four, so the newcomer takes its slot.
+        // It has the smallest worth of the four, so the new key takes its slot.
         let evicting = {
             let table = Arc::clone(&table);
             loom::thread::spawn(move || take(&table, weekly(), 2, LATER))
@@ -116,9 +118,9 @@ fn a_drained_key_that_is_evicted_is_refused_at_every_moment() {
 }
 
 #[test]
-fn a_key_whose_slot_was_taken_does_not_charge_the_new_tenant() {
-    // The first slot has lapsed and another is empty: both keys find room,
-    // and neither pays for the other.
+fn a_key_that_lost_its_slot_never_charges_the_new_key() {
+    // The first slot has expired and another is empty: both keys find room, and neither pays for
+    // the other.
     let twice_hourly = Bucket::new(Rate::per_hour(2)).unwrap();
     let roomy = |table: &Table| {
         assert!(take(table, hourly(), 1, NOW));

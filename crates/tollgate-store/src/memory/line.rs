@@ -1,14 +1,14 @@
 //! One cache line of the table: four slots, each a tag and a state word.
 //!
-//! What must be fast happens here: finding a slot, and paying out of a bucket.
-//! Who may take a slot over, and when, is the table's business.
+//! The hot operations are here: finding a slot, and paying out of a bucket. The table decides when
+//! a slot may be taken over.
 
 use tollgate_core::TickBucket;
 
 use super::sync::{AtomicU64, Ordering, pause};
 use super::word;
 
-/// Slots in a line.
+/// The number of slots in a line.
 pub(super) const WAYS: usize = 4;
 
 /// One cache line.
@@ -20,8 +20,8 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Visits the state word of this hash, with the tag it was found under; goes
-    /// on where the visitor finds that the slot has changed hands.
+    /// Visits the state word of this hash, with its tag. Continues if the visitor finds that the
+    /// slot has been taken over.
     #[inline(always)]
     pub(super) fn find<R>(
         &self,
@@ -41,7 +41,7 @@ impl Line {
     }
 }
 
-/// What a key is to pay out of a bucket of whole ticks, as it stands in a word.
+/// A payment out of a bucket of whole ticks, in the representation of a word.
 #[derive(Clone, Copy)]
 pub(super) struct Charge {
     pub(super) price: u64,
@@ -50,12 +50,12 @@ pub(super) struct Charge {
 }
 
 impl Line {
-    /// Pays if this hash is here: the arrival time after that, shifted as in a
-    /// word, and whether it was paid.
+    /// Pays if this hash is present. Returns the arrival time after that, shifted as in a word, and
+    /// whether it was paid.
     #[inline(always)]
     pub(super) fn pay(&self, hash: u64, charge: Charge) -> Option<(u64, bool)> {
         self.find(hash, |slot, tag| {
-            // Acquire: a charge made elsewhere is seen with all that led to it.
+            // Acquire: a charge made elsewhere is seen with everything that precedes it.
             let mut word = slot.load(Ordering::Acquire);
             while word::belongs(word, tag) {
                 let tat = word::shifted_tat(word);
@@ -65,8 +65,8 @@ impl Line {
                 if swap(slot, word, word::of_shifted_tat(after, tag)).is_ok() {
                     return Some((after, true));
                 }
-                // Lost the line. Let the winner finish what it does with it: two
-                // cores that snatch it from each other get less done.
+                // Another core won the line. Pausing lets it finish: two cores that contend for a
+                // line slow each other down.
                 pause();
                 word = slot.load(Ordering::Acquire);
             }
@@ -75,7 +75,7 @@ impl Line {
     }
 }
 
-/// 48 bits of the hash, never zero: an empty slot has tag zero.
+/// Returns 48 bits of the hash, never zero: an empty slot has tag zero.
 #[inline]
 pub(super) fn tag_of(hash: u64) -> u64 {
     (hash & 0xffff_ffff_ffff).max(1)
@@ -89,8 +89,8 @@ pub(super) const fn hash_of(tag: u64) -> u64 {
 /// Replaces a word, unless it has changed: then says what it is. What stays the
 /// same is not written.
 ///
-/// Acquire and release: a state that is replaced was seen, and what replaces it
-/// is published with all that came before.
+/// Acquire and release: the replaced state was seen, and its replacement is published with
+/// everything before it.
 #[inline(always)]
 pub(super) fn swap(word: &AtomicU64, from: u64, to: u64) -> Result<(), u64> {
     if from == to {
@@ -101,7 +101,7 @@ pub(super) fn swap(word: &AtomicU64, from: u64, to: u64) -> Result<(), u64> {
 
 #[cfg(not(loom))]
 pub(super) fn zeroed(lines: usize) -> Box<[Line]> {
-    // Pages nobody touches stay with the operating system.
+    // Untouched pages are not committed by the operating system.
     bytemuck::allocation::zeroed_slice_box(lines)
 }
 

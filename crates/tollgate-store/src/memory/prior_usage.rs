@@ -1,34 +1,32 @@
 //! The usage of a key under the rules that its present rule has replaced.
 //!
-//! A reload that changes a rule's identity does not visit its keys. The first time that a
-//! key is met under the new rule, its states under the old ones are expressed in the new
-//! numbers ([`Rule::carry_over`](tollgate_core::Rule::carry_over)) and filed under the new
-//! rule. Requests that are refused or only look do so too. Otherwise a key at its limit
-//! would be carried over anew each time, and be refused for as long as the old rule
-//! remembers, however fast the new one gives back.
+//! A reload that changes the identity of a rule does not visit its keys. At the first access to a
+//! key under the new rule, its states under the old ones are converted to the new numbers
+//! ([`Rule::carry_over`](tollgate_core::Rule::carry_over)) and stored under the new rule. Refused
+//! requests and reads do so too. Otherwise a key at its limit would be carried over again each
+//! time, and be refused until its old state expires, however fast the new rule refills.
 //!
-//! The old states stay. Units that the new rule admits are charged to them as well, so
-//! that a rule which comes back finds what was spent meanwhile. A mark, filed under an id
-//! made of both rules, says that a state was carried over to a rule, which then does not
-//! count it twice.
+//! The old states stay. Units that the new rule admits are charged to them as well, so that a rule
+//! that returns finds the usage of the meantime. A mark, stored under an id derived from both
+//! rules, records that a state was carried over to a rule, which then does not count it twice.
 //! Tested by `conformance::carrying` and `conformance::reloading`.
 
 use tollgate_core::State;
 
-/// An earlier life.
+/// The usage of a key under replaced rules.
 pub(super) trait PriorUsage {
-    /// Whether there can have been one.
+    /// Whether there can be any.
     const EXISTS: bool;
-    /// The state it left, translated to the present rule; none if it left nothing.
+    /// Returns the earlier state, converted to the present rule, if there is one.
     fn state(&self) -> Option<State>;
-    /// The most that the present state can have spent: where the present rule is a raise of
+    /// Returns the highest usage that the present state can have: if the present rule is a raise of
     /// an earlier one, at least as much is available as under that one.
     fn bound(&self) -> Option<State>;
-    /// The state has been filed under the present rule.
+    /// Called when the state has been stored under the present rule.
     fn carried(&self);
 }
 
-/// A key without one.
+/// A key without prior usage.
 pub(super) struct NoPriorUsage;
 
 impl PriorUsage for NoPriorUsage {

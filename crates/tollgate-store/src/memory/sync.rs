@@ -1,7 +1,7 @@
-//! The synchronisation the tables are built from, real or model-checked.
+//! The synchronization primitives of the tables, real or model-checked.
 //!
-//! Under `--cfg loom` the same code runs on loom's atomics, which try every
-//! interleaving and every reordering the memory model allows.
+//! Under `--cfg loom` the same code runs on loom's atomics, which try every interleaving and every
+//! reordering that the memory model allows.
 
 #[cfg(not(loom))]
 pub(super) use std::sync::{
@@ -15,13 +15,13 @@ pub(super) use loom::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// Locks, and goes on with the data if a holder panicked: states are plain
-/// numbers, written whole, and never half made.
+/// Locks, and continues with the data if a holder panicked: states are plain numbers, written as a
+/// whole.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Lets another thread get on with what this one waits for.
+/// Yields to the thread that this one waits for.
 #[inline]
 pub(super) fn pause() {
     #[cfg(not(loom))]

@@ -1,13 +1,11 @@
 //! The table of one-word states: bounded, self-cleaning, lock-free for known keys.
 //!
-//! A cache line holds four slots. A slot is a tag word (48 bits of the key's
-//! hash, its quota's class, a generation) and a state word. A key has four
-//! lines it may live in, nearly always the first. The hot path loads a tag,
-//! loads a state, steps it, and swaps it in; nothing is locked and a refusal
-//! writes nothing.
+//! A cache line holds four slots. A slot is a tag word (48 bits of the key's hash, the class of its
+//! quota, a generation) and a state word. A key has four possible lines, and is nearly always in
+//! the first. The hot path loads a tag, loads a state, computes the step, and swaps it in. It takes
+//! no lock, and a refusal writes nothing.
 //!
-//! *Self-cleaning.* A state that says no more than "never seen" is free space;
-//! nobody sweeps.
+//! *Self-cleaning.* An expired state is free space. There is no sweep.
 //!
 //! *Bounded, and strict when full.* If all sixteen slots are live, the key is
 //! evicted that has the least to gain from it (the share it has spent, times how
@@ -15,18 +13,17 @@
 //! of its rule starts that is not found. So a flood of new keys makes the table
 //! stricter to new keys, and frees no key that it evicts.
 //!
-//! *Who owns a slot.* A slot changes hands in three steps: its state word is
-//! swapped for `CLAIMED`, the tag is written with a new generation, the state is
-//! written with the same. Whoever read the old tag finds a word of another
-//! generation, or its swap fails; either way it looks again. Two threads that
-//! insert the same key would give it two allowances, so insertion (and only
-//! that) holds one of a few locks, chosen by the key.
+//! *Ownership of a slot.* A slot is taken over in three steps: its state word is swapped for
+//! `CLAIMED`, the tag is written with a new generation, the state is written with the same
+//! generation. A thread that read the old tag finds a word of another generation, or its swap
+//! fails; in both cases it retries. Two threads that insert the same key would give it two
+//! allowances, so insertion (and only insertion) holds one of a few locks, chosen by the key.
 //!
-//! *Who sees a floor.* It is raised before the slot is claimed. Whoever does not find
-//! a key because its slot was claimed therefore finds the floor.
+//! *Visibility of a floor.* The floor is raised before the slot is claimed. A thread that misses a
+//! key because its slot was claimed therefore sees the floor.
 //!
-//! Held by `interleavings` (every order of events in small cases),
-//! `tests/threads.rs`, `tests/hostile.rs` (ten million keys) and `tests/floods.rs`.
+//! Tested by `interleavings` (every order of events in small cases), `tests/threads.rs`,
+//! `tests/hostile.rs` (ten million keys) and `tests/floods.rs`.
 
 use tollgate_core::{Adjustment, Outcome, Span, TickBucket, Timestamp, Verdict};
 
@@ -35,52 +32,52 @@ use super::floor::{Floor, Floors, Start};
 use super::line::{Charge, Line, WAYS, hash_of, prefetch, swap, tag_of, zeroed};
 use super::prior_usage::{NoPriorUsage, PriorUsage};
 use super::sync::{AtomicU64, Mutex, Ordering, lock, pause};
-use super::word::{self, CLAIMED, Class, GENERATIONS, PackedState, Spent, kind_of};
+use super::word::{self, CLAIMED, Class, GENERATIONS, KeyUsage, PackedState, kind_of};
 
 const STRIPES: usize = if cfg!(loom) { 2 } else { 256 };
 
-/// Lines with one floor: few enough that a floor concerns few keys, enough that floors take
-/// less than a byte a key.
+/// The number of lines per floor: few enough that a floor affects few keys, enough that floors take
+/// less than a byte per key.
 const LINES_PER_FLOOR: usize = 64;
 
-/// Thirty gigabytes of them. Whoever asks for more gets this.
+/// The largest capacity, which takes thirty gigabytes. Larger requests are reduced to it.
 const MAX_KEYS: usize = 1_000_000_000;
 
 /// States by hash.
 pub(super) struct Table {
     lines: Box<[Line]>,
-    /// Serialise the insertion of one key.
+    /// Serialize the insertion of one key.
     stripes: Box<[Mutex<()>]>,
-    /// Words count time from here. Far enough back that no step of the clock
-    /// reaches it, and a whole second: ends of windows are kept in milliseconds.
+    /// The origin of times in words. Far enough back that no step of the clock reaches it, and a
+    /// whole second: ends of windows are kept in milliseconds.
     base: Timestamp,
-    /// What words can tell.
+    /// The range of times that words can represent.
     earliest: Timestamp,
     latest: Timestamp,
     floors: Box<[Mutex<Floors>]>,
-    /// In microseconds: from then on, no floor counts.
+    /// The time in microseconds from which no floor counts.
     floors_until: AtomicU64,
-    /// How far the wall clock was last known to be ahead, in two's complement: words of
-    /// windows are in its time.
+    /// How far the wall clock was last known to be ahead, in two's complement: words of windows use
+    /// its time.
     ahead: AtomicU64,
     evictions: AtomicU64,
 }
 
-/// A slot to put a newcomer into.
+/// A slot for a new key.
 struct Vacancy<'t> {
     line: &'t Line,
     line_index: usize,
     way: usize,
     seen: u64,
-    /// What the present tenant has spent, if it is still live.
-    tenant: Option<Spent>,
+    /// The usage of the present key, if it is still live.
+    occupant: Option<KeyUsage>,
 }
 
 impl Table {
-    /// Room for this many live keys, starting at `now`.
+    /// Creates a table for this many live keys, starting at `now`.
     ///
-    /// 1.9 slots a key: with four lines to choose from, one insertion in some
-    /// hundred thousand then finds no room although the table has some.
+    /// It has 1.9 slots per key: with four lines to choose from, one insertion in some hundred
+    /// thousand then finds no room although the table has some.
     pub(super) fn new(keys: usize, now: Timestamp) -> Self {
         let lines = (keys.min(MAX_KEYS) * 19 / 10).div_ceil(WAYS).max(1);
         let base = whole_second(now.before(Span::from_days(1_461)));
@@ -97,9 +94,9 @@ impl Table {
         }
     }
 
-    /// The wall clock is so many microseconds ahead of the times that are passed here.
+    /// Sets how many microseconds the wall clock is ahead of the times that are passed here.
     pub(super) fn set_wall_ahead(&self, ahead: i64) {
-        // Relaxed: it orders nothing. Written only when it changes, since all read it.
+        // Relaxed: it orders nothing. Written only when it changes, since all threads read it.
         if self.wall_ahead() != ahead {
             self.ahead.store(ahead.cast_unsigned(), Ordering::Relaxed);
         }
@@ -109,23 +106,23 @@ impl Table {
         self.ahead.load(Ordering::Relaxed).cast_signed()
     }
 
-    /// The time that the states of an algorithm are in.
+    /// Returns the time in the clock of an algorithm's states.
     fn time_of<A: PackedState>(&self, now: Timestamp) -> Timestamp {
         if A::FOLLOWS_WALL { self.clamp_time(now.shifted(self.wall_ahead())) } else { now }
     }
 
-    /// How many keys gave way to others while they still counted.
+    /// Returns the number of keys that were evicted while they still counted.
     pub(super) fn evictions(&self) -> u64 {
         self.evictions.load(Ordering::Relaxed)
     }
 
-    /// What the table occupies. Only evictions add to it, and not for long.
+    /// Returns the memory in bytes. Only evictions add to it, temporarily.
     pub(super) fn bytes(&self) -> usize {
         let floors: usize = self.floors.iter().map(|it| lock(it).heap_bytes()).sum();
         size_of_val(&*self.lines) + size_of_val(&*self.stripes) + size_of_val(&*self.floors) + floors
     }
 
-    /// How many slots hold a state that counts at `now`. Walks the table.
+    /// Returns the number of slots with a state that counts at `now`. Scans the table.
     pub(super) fn live(&self, now: Timestamp) -> usize {
         let slots = self.lines.iter().flat_map(|line| line.tags.iter().zip(&line.words));
         let spent = |(tag, word): (&AtomicU64, &AtomicU64)| {
@@ -134,20 +131,20 @@ impl Table {
         slots.filter_map(spent).count()
     }
 
-    /// The time, within what words can tell: after "never", and early enough that
-    /// the longest debt still fits.
+    /// Clamps the time to the range of words: after "never", and early enough that the longest debt
+    /// still fits.
     #[inline(always)]
     pub(super) fn clamp_time(&self, now: Timestamp) -> Timestamp {
         now.clamp(self.earliest, self.latest)
     }
 
-    /// Asks the processor to fetch the line a key most likely lives in.
+    /// Prefetches the most likely line of a key.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         prefetch(&self.lines[self.first(hash)]);
     }
 
-    /// Does `action` to a key's state, atomically. What it leaves unchanged is not written.
+    /// Runs `action` on the state of a key, atomically. An unchanged state is not written.
     pub(super) fn run<A: PackedState, P: PriorUsage>(
         &self,
         hash: u64,
@@ -185,9 +182,9 @@ impl Table {
         algorithm.describe(&state, verdict, time)
     }
 
-    /// The same for a rule that has replaced another. A key whose state here says
-    /// nothing may have spent under the other: then it starts from that, and that is
-    /// kept also if the request is refused or only looks.
+    /// Runs `action` for a rule that has replaced another. A key without a live state here may have
+    /// usage under the other rule. It then starts from that usage, which is stored also if the
+    /// request is refused or is a read.
     #[cold]
     fn run_after_change<A: PackedState>(
         &self,
@@ -233,12 +230,12 @@ impl Table {
         algorithm.describe(&state, verdict, time)
     }
 
-    /// The hot path: a known key pays out of a bucket of whole ticks. Answers
-    /// the arrival time after that and whether it was paid; `None` for a key
-    /// that is not in either of its usual lines.
+    /// The hot path: a known key pays out of a bucket of whole ticks. Returns the arrival time
+    /// after that and whether it was paid, or `None` for a key that is in neither of its usual
+    /// lines.
     ///
-    /// Between reading a word and swapping it, another core may take the line
-    /// away, so all that can be computed is computed before ([`Charge`]).
+    /// Between reading a word and swapping it, another core may take the line away, so everything
+    /// possible is computed before ([`Charge`]).
     #[inline(always)]
     pub(super) fn pay(
         &self,
@@ -265,8 +262,8 @@ impl Table {
         self.lines[self.second(hash)].pay(hash, charge)
     }
 
-    /// The arrival time of a known key's bucket of whole ticks: what
-    /// [`pay`](Self::pay) would find.
+    /// Returns the arrival time of a known key's bucket of whole ticks, as [`pay`](Self::pay) would
+    /// find it.
     #[inline(always)]
     pub(super) fn tat(&self, hash: u64) -> Option<Timestamp> {
         let tat_in = |line: usize| {
@@ -278,7 +275,7 @@ impl Table {
         tat_in(self.first(hash)).or_else(|| tat_in(self.second(hash)))
     }
 
-    /// A key's state, if it has one.
+    /// Returns the state of a key, if it has one.
     pub(super) fn read<A: PackedState>(&self, hash: u64, algorithm: &A) -> Option<A::State> {
         let look = |_: &mut A::State| Verdict::admitted(0);
         let mut lines = self.lines_of(hash).into_iter();
@@ -297,8 +294,8 @@ impl Table {
         })
     }
 
-    /// Runs `op` on a key's state if the key is in this line. `op` may run
-    /// several times; the last run counts.
+    /// Runs `op` on the state of a key if it is in this line. `op` may run several times; the last
+    /// run counts.
     #[inline]
     fn update_in<A: PackedState>(
         &self,
@@ -348,8 +345,8 @@ impl Table {
         found.map(|state| A::shifted(state, now.ahead_of(time)))
     }
 
-    /// A key's state, as the clock that never steps would have it; if the key may have been
-    /// evicted, the floor.
+    /// Returns the state of a key in monotonic time; if the key may have been evicted, returns the
+    /// floor.
     pub(super) fn read_steady<A: PackedState>(
         &self,
         hash: u64,
@@ -387,7 +384,7 @@ impl Table {
         lines.any(|line| self.update_in(&self.lines[line], hash, algorithm, relieve).is_some());
     }
 
-    /// Files a state for a key, in place of the one it has.
+    /// Stores a state for a key, in place of its present one.
     pub(super) fn file<A: PackedState>(&self, hash: u64, algorithm: &A, state: A::State, now: Timestamp) {
         let _inserting = lock(self.stripe(hash));
         self.put(hash, algorithm, state, now);
@@ -410,7 +407,7 @@ impl Table {
                 return done;
             }
             let Some(vacancy) = self.vacancy(hash, now) else {
-                pause(); // every slot is changing hands
+                pause(); // every slot is being taken over
                 continue;
             };
             let start = self.start_in(&vacancy, hash, algorithm, now);
@@ -418,15 +415,15 @@ impl Table {
             let verdict = op(&mut state);
             // A key that was reset evicts no other.
             let needs_room =
-                algorithm.expires_at(&state) > self.time_of::<A>(now) || vacancy.tenant.is_none();
+                algorithm.expires_at(&state) > self.time_of::<A>(now) || vacancy.occupant.is_none();
             if state == start || !needs_room || self.claim(&vacancy, hash, algorithm, state, now) {
                 return (state, verdict);
             }
-            pause(); // somebody else was faster
+            pause(); // another thread was faster
         }
     }
 
-    /// Files a state, whatever was there. The caller holds the key's stripe.
+    /// Stores a state regardless of the present one. The caller holds the stripe of the key.
     fn put<A: PackedState>(&self, hash: u64, algorithm: &A, state: A::State, now: Timestamp) {
         let set = |slot: &mut A::State| {
             *slot = state;
@@ -444,7 +441,7 @@ impl Table {
         }
     }
 
-    /// Takes a slot over; false if somebody else was faster.
+    /// Takes a slot over. Returns false if another thread was faster.
     fn claim<A: PackedState>(
         &self,
         vacancy: &Vacancy<'_>,
@@ -453,10 +450,10 @@ impl Table {
         state: A::State,
         now: Timestamp,
     ) -> bool {
-        if let Some(tenant) = vacancy.tenant {
-            // Before the key can be missed. If it stays, the floor is higher than it need be.
-            lock(&self.floors[vacancy.line_index / LINES_PER_FLOOR]).raise(tenant.floor, now);
-            self.floors_until.fetch_max(tenant.floor.until().as_micros(), Ordering::AcqRel);
+        if let Some(occupant) = vacancy.occupant {
+            // Before the key can be missed. If the key stays, the floor is higher than necessary.
+            lock(&self.floors[vacancy.line_index / LINES_PER_FLOOR]).raise(occupant.floor, now);
+            self.floors_until.fetch_max(occupant.floor.until().as_micros(), Ordering::AcqRel);
         }
         let (slot, word) = (&vacancy.line.tags[vacancy.way], &vacancy.line.words[vacancy.way]);
         if swap(word, vacancy.seen, CLAIMED).is_err() {
@@ -464,23 +461,23 @@ impl Table {
         }
         let generation = ((slot.load(Ordering::Relaxed) & 0xf) + 1) % GENERATIONS;
         let tag = tag_of(hash) << 16 | algorithm.class().in_tag() | generation;
-        // Release, both: whoever sees the tag sees the slot claimed, and
-        // whoever sees the state sees the tag.
+        // Release, both: a thread that sees the tag sees the slot claimed, and a thread that sees
+        // the state sees the tag.
         slot.store(tag, Ordering::Release);
         word.store(algorithm.pack(state, tag, self.base), Ordering::Release);
-        if vacancy.tenant.is_some() {
+        if vacancy.occupant.is_some() {
             self.evictions.fetch_add(1, Ordering::Relaxed);
         }
         true
     }
 
-    /// What serialises the insertion of this key.
+    /// Returns the lock that serializes the insertion of this key.
     fn stripe(&self, hash: u64) -> &Mutex<()> {
         &self.stripes[hash as usize % self.stripes.len()]
     }
 
     /// The state that a newcomer starts from in this slot: at the floor, and not below a
-    /// tenant of its own rule.
+    /// occupant of its own rule.
     fn start_in<A: PackedState>(
         &self,
         vacancy: &Vacancy<'_>,
@@ -489,14 +486,14 @@ impl Table {
         now: Timestamp,
     ) -> A::State {
         let start = self.start(hash, now);
-        let tenant = vacancy.tenant.filter(|it| it.floor.kind() == kind_of(hash));
-        let start = tenant.map_or(start, |it| start.above(it.floor, now));
+        let occupant = vacancy.occupant.filter(|it| it.floor.kind() == kind_of(hash));
+        let start = occupant.map_or(start, |it| start.above(it.floor, now));
         state_at(start, algorithm, now, self.time_of::<A>(now))
     }
 
-    /// The best slot for a newcomer: free, in the first line while that has
-    /// room to spare, else in the emptier of the first two, else in the others;
-    /// if none is free, the one whose tenant is worth the least.
+    /// Returns the best slot for a new key: a free slot in the first line while that has room to
+    /// spare, else in the emptier of the first two, else in the others; if no slot is free, the
+    /// slot whose key has the smallest worth.
     fn vacancy(&self, hash: u64, now: Timestamp) -> Option<Vacancy<'_>> {
         let [first, second, third, fourth] = self.lines_of(hash).map(|line| self.scan_line(line, now));
         if first.free >= 2 || (first.free > 0 && first.free >= second.free) {
@@ -506,29 +503,29 @@ impl Table {
             return second.vacancy;
         }
         let all = [third.vacancy, fourth.vacancy, first.vacancy, second.vacancy];
-        all.into_iter().flatten().min_by_key(|vacancy| worth(vacancy.tenant))
+        all.into_iter().flatten().min_by_key(|vacancy| worth(vacancy.occupant))
     }
 
-    fn scan_line(&self, line_index: usize, now: Timestamp) -> LineSurvey<'_> {
+    fn scan_line(&self, line_index: usize, now: Timestamp) -> LineScan<'_> {
         let line = &self.lines[line_index];
-        let mut scan = LineSurvey { free: 0, vacancy: None };
+        let mut scan = LineScan { free: 0, vacancy: None };
         for way in 0..WAYS {
             let seen = line.words[way].load(Ordering::Acquire);
             if seen == CLAIMED {
                 continue;
             }
-            let tenant = self.spent(line.tags[way].load(Ordering::Relaxed), seen, now);
-            scan.free += usize::from(tenant.is_none());
-            let better = scan.vacancy.as_ref().is_none_or(|best| worth(tenant) < worth(best.tenant));
+            let occupant = self.spent(line.tags[way].load(Ordering::Relaxed), seen, now);
+            scan.free += usize::from(occupant.is_none());
+            let better = scan.vacancy.as_ref().is_none_or(|best| worth(occupant) < worth(best.occupant));
             if better {
-                scan.vacancy = Some(Vacancy { line, line_index, way, seen, tenant });
+                scan.vacancy = Some(Vacancy { line, line_index, way, seen, occupant });
             }
         }
         scan
     }
 
     /// What the key of a slot has spent, if that still counts.
-    fn spent(&self, tag: u64, word: u64, now: Timestamp) -> Option<Spent> {
+    fn spent(&self, tag: u64, word: u64, now: Timestamp) -> Option<KeyUsage> {
         Class::of_tag(tag).spent(kind_of(hash_of(tag)), word, self.base, now, self.wall_ahead())
     }
 
@@ -547,29 +544,30 @@ impl Table {
         self.index(hash.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// Lines for the few keys that found the first two full.
+    /// Returns the lines for the few keys that found the first two full.
     fn overflow(&self, hash: u64) -> [usize; 2] {
         [0xd6e8_feb8_6659_fd93, 0xa076_1d64_78bd_642f].map(|odd| self.index(hash.wrapping_mul(odd)))
     }
 
-    /// Spreads a hash over the lines by its high bits; the tag uses the low ones.
+    /// Spreads a hash over the lines by its high bits; the tag uses the low bits.
     #[inline]
     fn index(&self, hash: u64) -> usize {
         ((u128::from(hash) * self.lines.len() as u128) >> 64) as usize
     }
 }
 
-struct LineSurvey<'t> {
+struct LineScan<'t> {
     free: usize,
     vacancy: Option<Vacancy<'t>>,
 }
 
-/// Orders tenants: none before any.
-fn worth(tenant: Option<Spent>) -> Option<u64> {
-    tenant.map(|spent| spent.worth)
+/// The sort key of present keys: empty slots first.
+fn worth(occupant: Option<KeyUsage>) -> Option<u64> {
+    occupant.map(|spent| spent.worth)
 }
 
-/// The state of a key that starts here. Floors are in steady time, the state is in `time`.
+/// Returns the state of a key with this start. Floors are in monotonic time, the state is in
+/// `time`.
 fn state_at<A: PackedState>(start: Start, algorithm: &A, now: Timestamp, time: Timestamp) -> A::State {
     let (units, until) = start.spent(algorithm.capacity(), algorithm.period(), now);
     algorithm.spent_until(units, until.shifted(time.ahead_of(now)), time)

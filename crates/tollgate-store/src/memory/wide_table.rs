@@ -1,11 +1,11 @@
-//! The table of states that do not fit a word: logs, sliding windows, leases, and
-//! rates with an unusually fine grain.
+//! The table of states that do not fit a word: logs, sliding windows, leases, and rates with an
+//! unusually fine grain.
 //!
-//! Keys fall into sets; a set is a short list behind a lock, held for one step.
-//! Bounded like the table of words, and as strict when full: the key is evicted that
-//! has the least share of its quota spent for the shortest time. What it had spent
-//! raises the set's floor, from which every key starts that is not in the set.
-//! Leases are never evicted: where they fill a set, a newcomer waits.
+//! Keys are distributed over sets; a set is a short list behind a lock, held for one step. It is
+//! bounded like the table of words, and as strict when full: the evicted key is the one with the
+//! smallest spent share of its quota for the shortest time. Its usage raises the floor of the set,
+//! from which every key starts that is not in the set. Leases are never evicted: if they fill a
+//! set, a new key waits.
 
 use std::sync::OnceLock;
 
@@ -18,30 +18,30 @@ use super::floor::{Floor, Floors, Start};
 use super::prior_usage::PriorUsage;
 use super::sync::{AtomicU64, Mutex, Ordering, lock};
 
-/// Most keys a set may hold. With half of that on average, one key in some
-/// three hundred finds its set full while the table as a whole is not.
+/// The largest number of keys in a set. With half of that on average, one key in some three hundred
+/// finds its set full while the table as a whole is not.
 const WAYS: usize = 16;
 
-/// Sets for more keys than this are not made.
+/// The largest number of keys that sets are created for.
 const MAX_KEYS: usize = 1 << 28;
 
-/// A whole quota, as shares of it are counted. Sixteen of them fit.
+/// The unit of shares: a whole quota. Sixteen of them fit.
 const WHOLE_SHARE: u64 = 1 << 12;
 
-/// So many places a set gets at a time. Sets are short and there are many: doubling would
-/// leave a third of all places empty.
+/// The number of entries by which a set grows. Sets are short and there are many: doubling would
+/// leave a third of all entries empty.
 const GROWTH_ENTRIES: usize = 2;
 
 /// States by hash.
 pub(super) struct WideTable {
-    /// Made when the first key comes: a store without such rules pays nothing.
+    /// Created with the first key: a store without such rules allocates nothing.
     sets: OnceLock<Box<[Set]>>,
     count: usize,
     evictions: AtomicU64,
 }
 
-/// An instant of the clock that never steps, and how far the wall clock is ahead of the
-/// states in question: not at all, unless those follow it.
+/// An instant of the monotonic clock, and how far the wall clock is ahead of it for the states in
+/// question: zero unless they follow the wall clock.
 #[derive(Clone, Copy)]
 pub(super) struct Instant {
     pub(super) now: Timestamp,
@@ -49,7 +49,7 @@ pub(super) struct Instant {
 }
 
 impl Instant {
-    /// The time that the states are in.
+    /// Returns the time in the clock of the states.
     fn time(self) -> Timestamp {
         self.now.shifted(self.ahead)
     }
@@ -76,11 +76,11 @@ struct Entry {
     hashes: [u64; 2],
     state: State,
     forgettable: Timestamp,
-    /// Units spent when last written: never less than later, while nobody spends.
+    /// The units spent at the last write: an upper bound until the next one.
     units: u32,
     /// The same as a share of the quota, in `WHOLE_SHARE`ths, rounded up.
     share: u16,
-    /// Whose floor it raises when it is evicted.
+    /// The kind whose floor it raises when it is evicted.
     kind: u16,
 }
 
@@ -97,13 +97,13 @@ impl WideTable {
         self.evictions.load(Ordering::Relaxed)
     }
 
-    /// How many keys are kept that count at `now`. Walks the table.
+    /// Returns the number of keys that count at `now`. Scans the table.
     pub(super) fn live(&self, now: Timestamp) -> usize {
         let live = |set: &Set| lock(set).entries.iter().filter(|it| it.forgettable > now).count();
         self.made().iter().map(live).sum()
     }
 
-    /// What the table occupies, with what its states hold on the side.
+    /// Returns the memory in bytes, including the heap memory of states.
     pub(super) fn bytes(&self) -> usize {
         let held = self.made().iter().map(|set| {
             let set = lock(set);
@@ -122,8 +122,8 @@ impl WideTable {
         &sets[((u128::from(key.hashes[0]) * sets.len() as u128) >> 64) as usize]
     }
 
-    /// A key's state, as the clock that never steps would have it; if the key may have been
-    /// evicted, the floor.
+    /// Returns the state of a key in monotonic time; if the key may have been evicted, returns the
+    /// floor.
     pub(super) fn read_steady(&self, key: WideKey, quota: &Quota, at: Instant) -> Option<State> {
         let set = lock(self.set(key));
         let state = match set.position(key) {
@@ -225,7 +225,7 @@ impl WideTable {
             return outcome;
         }
         let entry = Entry::new(key, state, quota, at);
-        // A key that was reset needs no room, unless there is some: it would evict another.
+        // A key that was reset needs no room. It is stored only where it evicts no other.
         if entry.forgettable <= now && matches!(place, Placement::Of(_) | Placement::Full(_)) {
             return outcome;
         }
@@ -235,9 +235,9 @@ impl WideTable {
         }
     }
 
-    /// The same for a key that has spent under a rule which the present one has
-    /// replaced, and not yet under this one: it starts from that, and that is kept also
-    /// if the request is refused or only looks. `None`: there is nothing to carry over.
+    /// Runs `action` on a key that has usage under a replaced rule and none under the present one.
+    /// It starts from that usage, which is stored also if the request is refused or is a read.
+    /// Returns `None` if there is nothing to carry over.
     #[cold]
     fn carry(
         &self,
@@ -274,7 +274,7 @@ impl WideTable {
         }
         let has_changed = state != start;
         let entry = Entry::new(key, state, quota, at);
-        // One that says nothing needs no room.
+        // An expired state needs no room.
         if entry.forgettable > now {
             let place = found.map_or_else(|| set.place(now), Placement::Forgotten);
             if let Err(wait) = self.file(&mut set, place, entry, now) {
@@ -287,7 +287,7 @@ impl WideTable {
         Some(outcome)
     }
 
-    /// Puts a newcomer into its place; how long to wait if it has none.
+    /// Stores a new key in its place. Returns the time to wait if there is no room.
     fn file(&self, set: &mut Members, place: Placement, entry: Entry, now: Timestamp) -> Result<(), Span> {
         match place {
             Placement::New => {
@@ -313,7 +313,7 @@ impl Members {
         self.entries.iter().position(|entry| entry.hashes == key.hashes)
     }
 
-    /// Whether the key has a state that still counts.
+    /// Returns whether the key has a state that still counts.
     fn counts(&self, key: WideKey, now: Timestamp) -> bool {
         self.position(key).is_some_and(|index| self.entries[index].forgettable > now)
     }
@@ -334,9 +334,9 @@ impl Members {
         Placement::Full(waits.min().unwrap_or(Span::ZERO))
     }
 
-    /// Where a key starts that is not in the set: at the floor, and not below the key of the
-    /// same rule whose place it takes. Otherwise each newcomer would get one unit more than
-    /// the floor that the one before it has raised.
+    /// Returns the start of a key that is not in the set: at the floor, and not below the key of
+    /// the same rule whose place it takes. Otherwise each new key would get one unit more than the
+    /// floor that the previous one has raised.
     fn start(&self, rule: RuleId, place: Placement, now: Timestamp) -> Start {
         let kind = kind(rule);
         let start = self.floors.start(kind, now);
@@ -348,8 +348,8 @@ impl Members {
         }
     }
 
-    /// What a key that is not in the set has spent before, if it is above the floor; else
-    /// both, as one.
+    /// Returns the prior usage of a key that is not in the set if it is above the floor; else both
+    /// combined.
     fn above_floor(&self, key: WideKey, carried: State, quota: &Quota, at: Instant) -> State {
         match self.floors.start(kind(key.rule), at.now) {
             Start::Fresh => carried,
@@ -377,40 +377,40 @@ impl Entry {
         self.share = u16::try_from(share).unwrap_or(u16::MAX);
     }
 
-    /// The bound that stands for it after it is evicted.
+    /// Returns the bound that represents the state after its eviction.
     fn floor(&self) -> Floor {
         Floor::new(self.kind, self.units.into(), self.forgettable)
     }
 
-    /// How much stricter evicting it makes the set: its share, times how long that counts.
+    /// Returns how much stricter its eviction makes the set: its share, times how long that counts.
     fn worth(&self, now: Timestamp) -> u64 {
         u64::from(self.share).saturating_mul(self.forgettable.since(now).as_micros())
     }
 }
 
-/// Keys of one rule have one kind.
+/// Returns the kind of a rule's keys.
 const fn kind(rule: RuleId) -> u16 {
     rule.0 as u16
 }
 
-/// The state of a key that starts here. Floors are in steady time.
+/// Returns the state of a key with this start. Floors are in monotonic time.
 fn state_at(start: Start, quota: &Quota, at: Instant) -> State {
     let (units, until) = start.spent(quota.capacity(), quota.period(), at.now);
     quota.spent_until(units, until.shifted(at.ahead), at.time())
 }
 
-/// Where a newcomer goes.
+/// The place for a new key.
 #[derive(Clone, Copy)]
 enum Placement {
     New,
     Forgotten(usize),
-    /// Instead of a live key.
+    /// In place of a live key.
     Of(usize),
-    /// Nowhere, for this long.
+    /// No place for this long.
     Full(Span),
 }
 
-/// A state of a window that follows the wall clock, on a clock that is so far ahead.
+/// Shifts a state of a window that follows the wall clock by `by` microseconds.
 fn shifted(state: State, by: i64) -> State {
     match state {
         State::FixedWindow(it) => State::FixedWindow(FixedWindowState { end: it.end.shifted(by), ..it }),
@@ -418,7 +418,7 @@ fn shifted(state: State, by: i64) -> State {
     }
 }
 
-/// What a newcomer hears when leases fill its set.
+/// Returns the refusal of a new key whose set is full of leases.
 fn full(quota: &Quota, wait: Span, now: Timestamp) -> Outcome {
     let fresh = quota.step(&mut quota.fresh(), Amount::Exactly(0), now);
     Outcome { verdict: Verdict::Refused { retry_after: wait }, remaining: 0, ..fresh }

@@ -5,18 +5,17 @@
 //! fixed window   30 bits  end, in s        30 bits  units spent   4 bits  generation
 //! ```
 //!
-//! Times count from the table's base. Fifty bits of microseconds are 35 years,
-//! and so are thirty of seconds. States that do not fit live in the wide table
-//! and are exact there too: rates whose reduced count is above 1,024, windows of
-//! more than half a billion units, and windows that end within a second.
+//! Times count from the table's base. Fifty bits of microseconds are 35 years, and so are thirty of
+//! seconds. States that do not fit live in the wide table and are exact there too: rates whose
+//! reduced count is above 1,024, windows of more than half a billion units, and windows that end
+//! within a second.
 //!
-//! Quotas that share their states live in one table, whatever their numbers: so
-//! tallies, which count without end, and shared buckets with a fraction live in
-//! the wide one, and whether a window fits depends on its length and on nothing
-//! that its identity leaves out.
+//! Quotas that share their states must live in one table regardless of their numbers. So tallies,
+//! which count beyond any limit, and shared buckets with a fraction live in the wide table, and
+//! whether a window fits depends only on its length and on other parts of its identity.
 //!
-//! The generation is that of the slot's tag. A word of another generation
-//! belongs to another key, so a swap cannot charge the wrong one.
+//! The generation is that of the slot's tag. A word of another generation belongs to another key,
+//! so a swap cannot charge the wrong key.
 
 use tollgate_core::{
     Algorithm, Bucket, BucketState, FixedWindow, FixedWindowState, Span, State, Timestamp, Window,
@@ -25,68 +24,68 @@ use tollgate_core::{
 use super::floor::Floor;
 use super::hash::RULE_BITS;
 
-/// The word of a slot that is changing hands: its generation is one that no tag has.
+/// The word of a slot that is being taken over: no tag has its generation.
 pub(super) const CLAIMED: u64 = u64::MAX;
-/// How many generations there are.
+/// The number of generations.
 pub(super) const GENERATIONS: u64 = 15;
 const GENERATION: u64 = 0xf;
-/// How many bits a fixed window has for its count.
+/// The number of bits for the count of a fixed window.
 const COUNT_BITS: u32 = 30;
-/// The largest count in a word: twice the largest limit that fits, and all beyond.
+/// The largest count in a word: twice the largest limit that fits. Larger counts saturate.
 const MAX_COUNT: u64 = (1 << COUNT_BITS) - 1;
 
-/// Whether word and tag are of one generation: whether they belong together.
+/// Returns whether word and tag have the same generation, and so belong together.
 #[inline(always)]
 pub(super) const fn belongs(word: u64, tag: u64) -> bool {
     (word ^ tag) & GENERATION == 0
 }
 
-/// Ticks as they stand in a bucket's word.
+/// Shifts ticks to their position in the word of a bucket.
 #[inline(always)]
 pub(super) const fn shifted(ticks: u64) -> u64 {
     ticks << 14
 }
 
-/// The arrival time in the word of a bucket without grains, still shifted.
+/// Returns the arrival time in the word of a bucket without grains, still shifted.
 #[inline(always)]
 pub(super) const fn shifted_tat(word: u64) -> u64 {
     word >> 14 << 14
 }
 
-/// The word of a bucket without grains, of the generation of `tag`.
+/// Returns the word of a bucket without grains, with the generation of `tag`.
 #[inline(always)]
 pub(super) const fn of_shifted_tat(shifted: u64, tag: u64) -> u64 {
     shifted | tag & GENERATION
 }
 
-/// The arrival time in a bucket's word.
+/// Returns the arrival time in the word of a bucket.
 #[inline(always)]
 pub(super) fn tat(word: u64, base: Timestamp) -> Timestamp {
     base + Span::from_micros(word >> 14)
 }
 
-/// The end of the window in a fixed window's word.
+/// Returns the end of the window in the word of a fixed window.
 fn window_end(word: u64, base: Timestamp) -> Timestamp {
     base + Span::from_secs(word >> (COUNT_BITS + 4))
 }
 
 /// An algorithm whose state fits a word.
 pub(super) trait PackedState: Algorithm<State: Copy> {
-    /// Whether all states of this very quota fit.
+    /// Returns whether all states of this quota fit.
     fn fits(&self) -> bool;
-    /// The state as a word of the generation of `tag`.
+    /// Packs the state into a word with the generation of `tag`.
     fn pack(&self, state: Self::State, tag: u64, base: Timestamp) -> u64;
-    /// The state of a word.
+    /// Unpacks the state of a word.
     fn unpack(&self, word: u64, base: Timestamp) -> Self::State;
-    /// This algorithm's own state out of any.
+    /// Extracts this algorithm's state from a generic one.
     fn from_state(state: State) -> Option<Self::State>;
-    /// How large this quota is, and of which kind.
+    /// Returns the size class of this quota.
     fn class(&self) -> Class;
-    /// The time in which the capacity comes back.
+    /// Returns the time in which the capacity comes back.
     fn period(&self) -> Span;
-    /// Whether its states are in the time of the wall clock.
+    /// Whether its states use the time of the wall clock.
     const FOLLOWS_WALL: bool;
-    /// The same state on a clock that is so many microseconds ahead.
+    /// Returns the same state on a clock that is `by` microseconds ahead.
     fn shifted(state: Self::State, by: i64) -> Self::State;
     /// Converts a state that was carried over at `now` of the clock that never steps to the
     /// time of its own states, where it is `time`.
@@ -146,7 +145,7 @@ impl PackedState for FixedWindow {
 
     #[inline]
     fn pack(&self, state: FixedWindowState, tag: u64, base: Timestamp) -> u64 {
-        // Up: the end of a floor is not on the second if the wall clock was set meanwhile.
+        // Rounded up: the end of a floor is not on the second if the wall clock was set meanwhile.
         let end = state.end.since(base).as_micros().div_ceil(1_000_000);
         end << (COUNT_BITS + 4) | state.count.min(MAX_COUNT) << 4 | tag & GENERATION
     }
@@ -198,12 +197,12 @@ impl Class {
         Self(rough(limit) | Self::UNITS)
     }
 
-    /// The class that a tag carries.
+    /// Extracts the class of a tag.
     pub(super) const fn of_tag(tag: u64) -> Self {
         Self((tag >> 8) as u8)
     }
 
-    /// This class as part of a tag.
+    /// Returns the class as part of a tag.
     pub(super) const fn in_tag(self) -> u64 {
         (self.0 as u64) << 8
     }
@@ -218,7 +217,7 @@ impl Class {
         base: Timestamp,
         now: Timestamp,
         ahead: i64,
-    ) -> Option<Spent> {
+    ) -> Option<KeyUsage> {
         let in_units = self.0 & Self::UNITS != 0;
         let (end, time) =
             if in_units { (window_end(word, base), now.shifted(ahead)) } else { (tat(word, base), now) };
@@ -235,7 +234,7 @@ impl Class {
             (1, end + Span::from_micros(1))
         };
         let floor = Floor::new(kind, units, until);
-        Some(Spent { floor, worth: share.saturating_mul(left) })
+        Some(KeyUsage { floor, worth: share.saturating_mul(left) })
     }
 }
 
@@ -245,25 +244,25 @@ pub(super) const fn kind_of(hash: u64) -> u16 {
     (hash & RULE_BITS) as u16
 }
 
-/// What a live key has spent.
+/// The usage of a live key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Spent {
-    /// The bound that stands for it after it is evicted.
+pub(super) struct KeyUsage {
+    /// The bound that represents it after its eviction.
     pub(super) floor: Floor,
-    /// The share of its quota times how long it would still have counted. Without the
-    /// time, a flood of keys that live for a second would evict one that is drained for
-    /// a day, and the floor would be raised for that long.
+    /// The share of its quota times how long it would still have counted. Without the time, a flood
+    /// of keys that live for a second would evict a key that is drained for a day, and the floor
+    /// would be raised for that long.
     pub(super) worth: u64,
 }
 
-/// A number as its highest bit and the one below.
+/// Reduces a number to its highest bit and the one below.
 fn rough(number: u64) -> u8 {
     let highest = number.max(1).ilog2();
     let half = if highest == 0 { 0 } else { (number >> (highest - 1)) & 1 };
     (highest as u8) << 1 | half as u8
 }
 
-/// The smallest number that is roughly this.
+/// Returns the smallest number with this reduction.
 fn about(rough: u8) -> u64 {
     let highest = u32::from(rough >> 1).min(62);
     (1 << highest) | (u64::from(rough & 1) << highest >> 1)
@@ -279,7 +278,7 @@ mod tests {
     const TAG: u64 = 0xabcd_ef00_1209;
 
     #[test]
-    fn states_survive_the_word() {
+    fn states_round_trip_through_a_word() {
         let bucket = Bucket::new(Rate::per_minute(7)).unwrap();
         let state = BucketState { tat: Timestamp::from_micros(1_234_567_890), grains: 6 };
         let word = bucket.pack(state, TAG, BASE);
@@ -292,14 +291,14 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_slot_is_long_ago() {
+    fn an_empty_slot_has_expired() {
         let bucket = Bucket::new(Rate::per_minute(7)).unwrap();
         assert!(bucket.unpack(0, BASE).tat <= BASE);
         assert_eq!(Class::of_tag(0).spent(0, 0, BASE, BASE + Span::from_micros(1), 0), None);
     }
 
     #[test]
-    fn quotas_that_do_not_fit_say_so() {
+    fn quotas_that_do_not_fit_a_word_are_detected() {
         let bucket = |count| Bucket::new(Rate::per_second(count)).unwrap();
         assert!(bucket(3_000_000).fits() && bucket(997).fits());
         assert!(!bucket(1_000_003).fits(), "a prime leaves a million grains to a tick");
@@ -320,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn rough_numbers_are_right_within_half() {
+    fn rough_numbers_are_accurate_within_half() {
         for number in [1u64, 2, 3, 5, 10, 999, 60_000_000, 1 << 47] {
             let near = about(rough(number));
             assert!(near <= number && number <= near + near / 2 + 1, "{number} became {near}");

@@ -1,8 +1,8 @@
-//! What a random case has admitted, and the bounds that it must keep.
+//! The admitted units of a random case, and the bounds that they must keep.
 
 use tollgate_core::{Algorithm, Bucket, Quota, Span, Timestamp, Window};
 
-/// Numbers that look random and are the same every time (`SplitMix64`).
+/// A deterministic random number generator (`SplitMix64`).
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
@@ -19,11 +19,11 @@ impl Random {
     }
 }
 
-/// Units with their times, and the quotas in force.
+/// Admitted units with their times, and the quotas in force.
 #[derive(Default)]
 pub(super) struct Admitted {
     units: Vec<(Timestamp, u64)>,
-    /// Each with the last time it was in force.
+    /// Quotas, each with the last time at which it was in force.
     quotas: Vec<(Timestamp, Quota)>,
 }
 
@@ -36,8 +36,8 @@ impl Admitted {
         self.units.push((now, units));
     }
 
-    /// No stretch that ends with the last unit holds more than the largest limit in force
-    /// during it.
+    /// Checks that no stretch that ends with the last unit holds more than the largest limit in
+    /// force during it.
     pub(super) fn check(&self, whose: &str) {
         let Some(&(end, _)) = self.units.last() else { return };
         let Some((_, last)) = self.quotas.last() else { return };
@@ -49,8 +49,8 @@ impl Admitted {
                 let start = window.window().opened(window.window().closes(end));
                 self.check_stretch(start, end, whose);
             }
-            // Windows from the first request: half-open, and each starts with a unit that
-            // finds the one before closed. The estimate of two counters is the model's business.
+            // Windows from the first request are half-open, and each starts with a unit that finds
+            // the previous one closed. The two-counter estimate is checked by its model.
             Quota::FixedWindow(_) => self.check_anchored(whose),
             Quota::SlidingLog(_) | Quota::SlidingParts(_) => {
                 self.check_stretch(end.before(last.period()) + Span::from_micros(1), end, whose);
@@ -64,7 +64,7 @@ impl Admitted {
         self.units.iter().filter(|(at, _)| within(at)).map(|(_, units)| units).sum()
     }
 
-    /// Quotas in force at some time from `start` on.
+    /// Returns the quotas in force at any time from `start` on.
     fn since(&self, start: Timestamp) -> impl Iterator<Item = &Quota> {
         let first = self.quotas.partition_point(|(at, _)| *at < start).saturating_sub(1);
         self.quotas[first..].iter().map(|(_, quota)| quota)
@@ -91,7 +91,7 @@ impl Admitted {
         }
     }
 
-    /// The largest burst, and what the fastest rate gives back.
+    /// Checks against the largest burst plus the refill of the fastest rate.
     fn check_bucket(&self, start: Timestamp, end: Timestamp, whose: &str) {
         let buckets =
             || self.since(start).filter_map(|it| if let Quota::Bucket(it) = it { Some(it) } else { None });
