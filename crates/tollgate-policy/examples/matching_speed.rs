@@ -1,4 +1,4 @@
-//! How long ten thousand limits take to compile, and a request to match.
+//! Measures the time to compile ten thousand limits, and to match a request.
 //!
 //! `cargo run --release -p tollgate-policy --example matching_speed`
 #![allow(clippy::disallowed_methods, reason = "measures real time; nothing is decided by it")]

@@ -1,7 +1,7 @@
-//! Policies made in Rust instead of read from a file.
+//! Builds policies in Rust instead of reading them from a file.
 //!
-//! The same limits, matched and keyed by the same code; only the mistakes are
-//! fewer, because types leave less room for them.
+//! Built limits are matched and keyed by the same code as limits from a file. Types rule out
+//! many of the mistakes that a file can contain.
 
 use tollgate_core::{Quota, Rule, RuleId, Span};
 
@@ -17,7 +17,7 @@ use crate::policy::Policy;
 use crate::settings::{Dialect, PathSettings};
 use crate::source::KeySource;
 
-/// A limit in the making.
+/// A builder for one limit.
 ///
 /// ```
 /// # use tollgate_core::{Bucket, Rate};
@@ -28,8 +28,8 @@ use crate::source::KeySource;
 ///     .quota(Bucket::new(Rate::per_minute(1_000))?.with_burst(200)?);
 /// assert_eq!(Policy::of([search])?.limits()[0].name(), "search");
 ///
-/// let nobodys = LimitBuilder::new("nobody's").quota(Bucket::new(Rate::per_minute(1))?);
-/// assert!(Policy::of([nobodys]).is_err());
+/// let without_key = LimitBuilder::new("no-key").quota(Bucket::new(Rate::per_minute(1))?);
+/// assert!(Policy::of([without_key]).is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -53,70 +53,70 @@ pub struct LimitBuilder {
     ahead: Option<u64>,
 }
 
-/// Why limits do not make a policy.
+/// An error that prevents limits from forming a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// Names go into headers and metrics.
+    /// The name is invalid. Names appear in headers and metrics, which restrict their characters.
     #[error("`{0}` cannot name a limit: 1 to 64 of the characters A-Z a-z 0-9 . _ -")]
     Name(String),
-    /// Usage is kept by name.
+    /// Two limits share a name. Usage is stored by name.
     #[error("two limits are called `{0}`")]
     SameName(String),
-    /// It does not start with a slash, or holds a pattern nobody can match.
+    /// The endpoint does not start with a slash, or its pattern cannot match any path.
     #[error("limit `{name}` cannot cover `{endpoint}`: {why}")]
     Endpoint {
-        /// The limit.
+        /// The name of the limit.
         name: String,
-        /// What was given.
+        /// The endpoint pattern that was passed.
         endpoint: String,
-        /// What is wrong with it.
+        /// The reason why the pattern is invalid.
         why: String,
     },
-    /// It covers no descriptors as they are.
+    /// The descriptor pattern or the domain is invalid, or conflicts with another option.
     #[error("limit `{name}` cannot cover descriptors: {why}")]
     Descriptor {
-        /// The limit.
+        /// The name of the limit.
         name: String,
-        /// What is wrong with it.
+        /// The reason why it is invalid.
         why: String,
     },
-    /// Whom to count is never guessed.
-    #[error("limit `{0}` does not say by what it counts: use KeySource::Global for one allowance in all")]
+    /// The limit has no key. The key is never guessed.
+    #[error("limit `{0}` has no key: use KeySource::Global for one allowance for all requests")]
     NoKey(String),
-    /// A path parameter that an endpoint lacks.
+    /// The key uses a path parameter that an endpoint lacks.
     #[error("no request to `{endpoint}` has the key `path:{parameter}` of limit `{name}`")]
     NoSuchParameter {
-        /// The limit.
+        /// The name of the limit.
         name: String,
-        /// The endpoint that lacks it.
+        /// The endpoint that lacks the parameter.
         endpoint: String,
         /// The parameter.
         parameter: String,
     },
-    /// A limit without a number.
+    /// The limit has no quota.
     #[error("limit `{0}` has no quota")]
     NoQuota(String),
-    /// Nobody tells what its requests cost in the end.
+    /// The limit cannot settle costs, because the final cost of its requests is never reported.
     #[error("limit `{name}` cannot settle costs: {why}")]
     Settle {
-        /// The limit.
+        /// The name of the limit.
         name: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// Two windows of one length tell nothing apart.
+    /// Two windows of the limit have the same length, so one of them is redundant.
     #[error("two windows of limit `{name}` are {length} long")]
     SameWindow {
-        /// The limit.
+        /// The name of the limit.
         name: String,
-        /// Their length.
+        /// The length of both windows.
         length: String,
     },
 }
 
 impl LimitBuilder {
-    /// A limit on everything, with this name.
+    /// Creates a limit with this name that covers every request.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -139,8 +139,8 @@ impl LimitBuilder {
         }
     }
 
-    /// Found by no request of itself: whoever asks names it. People who look at the limit are
-    /// shown the domain and the entries that it is asked for; an entry without a value has any.
+    /// Excludes the limit from request matching: callers look it up by name. The domain and the
+    /// entries are shown to operators as its match; an entry without a value matches any value.
     #[must_use]
     pub fn envoy_match<'e>(
         mut self,
@@ -151,14 +151,14 @@ impl LimitBuilder {
         self
     }
 
-    /// Covers this path pattern: `/exact`, `/users/{id}`, `/files/**`. May be said several times.
+    /// Covers this path pattern: `/exact`, `/users/{id}`, `/files/**`. Repeated calls add patterns.
     #[must_use]
     pub fn endpoint(mut self, pattern: impl Into<String>) -> Self {
         self.endpoints.push(pattern.into());
         self
     }
 
-    /// Leaves out the paths of this pattern. May be said several times.
+    /// Excludes the paths of this pattern. Repeated calls add patterns.
     ///
     /// ```
     /// # use tollgate_core::{Bucket, Rate};
@@ -177,7 +177,7 @@ impl LimitBuilder {
     }
 
     /// Covers descriptors with these entries, and no other requests: `plan=gold`, `user`,
-    /// `path=/v1/*`. Counts by all entries, unless `by` says something else.
+    /// `path=/v1/*`. Counts by all entries, unless `by` is set.
     ///
     /// ```
     /// # use tollgate_core::{Bucket, Rate};
@@ -199,93 +199,93 @@ impl LimitBuilder {
         self
     }
 
-    /// Covers descriptors of this domain. May be said several times; unsaid, all are covered.
+    /// Covers descriptors of this domain. Repeated calls add domains; the default is all domains.
     #[must_use]
     pub fn domain(mut self, domain: impl Into<String>) -> Self {
         self.domains.push(domain.into());
         self
     }
 
-    /// Hands out up to so much more with an admitted answer, for a proxy to admit by itself.
+    /// Grants up to this many additional units with an admitted response, for a proxy to admit locally.
     #[must_use]
     pub const fn ahead(mut self, units: u64) -> Self {
         self.ahead = Some(units);
         self
     }
 
-    /// Covers this method. May be said several times; unsaid, all are covered.
+    /// Covers this method. Repeated calls add methods; the default is all methods.
     #[must_use]
     pub fn method(mut self, method: &str) -> Self {
         self.methods.push(method.to_ascii_uppercase().into());
         self
     }
 
-    /// Counts by this. Said several times, the key has several parts.
+    /// Counts by this key source. Repeated calls make a key of several parts.
     #[must_use]
     pub fn by(mut self, source: KeySource) -> Self {
         self.by.push(source);
         self
     }
 
-    /// Grants this much. Said several times, the limit has several windows and keeps them all.
+    /// Adds a quota. With several quotas, the limit has several windows and enforces all of them.
     #[must_use]
     pub fn quota(mut self, quota: impl Into<Quota>) -> Self {
         self.quotas.push(quota.into());
         self
     }
 
-    /// What happens to requests that lack a part of the key.
+    /// Sets the handling of requests that lack a part of the key.
     #[must_use]
     pub const fn missing(mut self, missing: Missing) -> Self {
         self.missing = missing;
         self
     }
 
-    /// What a request costs; with [`settle`](Self::settle), what is taken when it comes.
+    /// Sets the cost of a request; with [`settle`](Self::settle), the cost that is reserved on arrival.
     #[must_use]
     pub const fn cost(mut self, cost: u64) -> Self {
         self.cost = cost;
         self
     }
 
-    /// Where it is found what a request cost in the end. Not for descriptors and slots.
+    /// Sets the source of the final cost of a request. Not available for descriptors and slots.
     #[must_use]
     pub fn settle(mut self, settle: Settle) -> Self {
         self.settle = Some(settle);
         self
     }
 
-    /// Whether it refuses.
+    /// Sets the mode, which says whether the limit refuses requests.
     #[must_use]
     pub const fn mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// Charges refused requests too.
+    /// Charges refused requests as well.
     #[must_use]
     pub const fn count_denied(mut self) -> Self {
         self.count_denied = true;
         self
     }
 
-    /// Speaks these words too when it decides. May be said several times; the
-    /// first that has a body words the refusals.
+    /// Adds a dialect to responses that this limit decides. Repeated calls add dialects; the first
+    /// one that has a body writes the body of refusals.
     #[must_use]
     pub fn dialect(mut self, dialect: Dialect) -> Self {
         self.dialects.push(dialect);
         self
     }
 
-    /// Marks requests from this percentage of the allowance on, and holds them back for
-    /// so long: zero only marks. Read as at least 1 %, at most 100 %, at most 10 seconds.
+    /// Marks requests from this percentage of the allowance on, and delays them by `tarpit`; zero
+    /// marks without a delay. Values are clamped to 1–100 % and to at most 10 seconds.
     #[must_use]
     pub fn soft(mut self, at: u8, tarpit: Span) -> Self {
         self.soft = Some(Soft { at: at.clamp(1, 100), tarpit: tarpit.min(MAX_TARPIT) });
         self
     }
 
-    /// The descriptors it covers, and their domains.
+    /// Returns the descriptor pattern and the domains of the limit.
     fn described(&mut self) -> Result<(Option<DescriptorPattern>, Vec<Box<str>>), String> {
         let said = |mistake: crate::mistake::Mistake| mistake.into_message();
         let entries: Vec<_> = self
@@ -301,7 +301,7 @@ impl LimitBuilder {
                 || self.ahead.is_some()
                 || self.by.iter().any(KeySource::is_of_descriptor);
             return if of_descriptors && self.envoy_match.is_none() {
-                Err("it does not say which entries they have".to_owned())
+                Err("the entries are missing".to_owned())
             } else {
                 Ok((None, domains))
             };
@@ -313,7 +313,9 @@ impl LimitBuilder {
             return Err("it covers paths or methods already".to_owned());
         }
         if self.quotas.iter().any(|quota| matches!(quota, Quota::Concurrency(_))) {
-            return Err("nobody says when a request ends, so slots would never come back".to_owned());
+            return Err(
+                "a proxy does not report the end of a request, so slots would never be released".to_owned()
+            );
         }
         let pattern = DescriptorPattern::new(entries);
         if self.by.is_empty() {
@@ -324,9 +326,9 @@ impl LimitBuilder {
                 KeySource::Descriptor | KeySource::Global if self.by.len() == 1 => {}
                 KeySource::Entry(entry) if pattern.count(entry) == 1 => {}
                 KeySource::Entry(entry) => {
-                    return Err(format!("none of them has one entry `{entry}` to count by"));
+                    return Err(format!("no descriptor has exactly one entry `{entry}` to count by"));
                 }
-                other => return Err(format!("they cannot be counted by `{other}`")),
+                other => return Err(format!("descriptors cannot be counted by `{other}`")),
             }
         }
         Ok((Some(pattern), domains))
@@ -347,11 +349,11 @@ impl LimitBuilder {
         }
         if self.settle.is_some() {
             let why = if descriptor.is_some() || self.envoy_match.is_some() {
-                Some("a proxy does not tell what was answered")
+                Some("a proxy does not report the response")
             } else if self.quotas.iter().any(|quota| matches!(quota, Quota::Concurrency(_))) {
                 Some("every request takes one slot")
             } else if let Some(Settle::Time(Span::ZERO)) = self.settle {
-                Some("no time at all cannot be counted")
+                Some("the time must be longer than zero")
             } else {
                 None
             };
@@ -410,7 +412,7 @@ fn patterns(name: &str, written: Vec<String>) -> Result<Vec<PathPattern>, BuildE
     written.into_iter().map(parse).collect()
 }
 
-/// One rule for each window, known by the limit's name, its key and its numbers.
+/// Returns one rule per window, identified by the limit's name, key and numbers.
 fn rules(name: &str, by: &[KeySource], quotas: Vec<Quota>) -> Result<Vec<Rule>, BuildError> {
     if quotas.is_empty() {
         return Err(BuildError::NoQuota(name.into()));
@@ -431,8 +433,8 @@ fn rules(name: &str, by: &[KeySource], quotas: Vec<Quota>) -> Result<Vec<Rule>, 
 }
 
 impl Policy {
-    /// This policy with more limits, that are found in another way than by the path of a
-    /// request (see [`LimitBuilder::envoy_match`]). An error names the limit, and nothing is added.
+    /// Adds limits that are not found by the path of a request (see
+    /// [`LimitBuilder::envoy_match`]). An error names the limit, and no limit is added.
     pub fn extended(self, limits: impl IntoIterator<Item = LimitBuilder>) -> Result<Self, BuildError> {
         let mut all = self.limits.clone();
         let mut names: foldhash::HashSet<_> = all.iter().map(|limit| limit.name.clone()).collect();
@@ -446,7 +448,7 @@ impl Policy {
         Ok(self.with_limits(all))
     }
 
-    /// This policy for servers that read paths so.
+    /// Returns this policy with other path settings.
     ///
     /// ```
     /// # use tollgate_core::{Bucket, Rate};
@@ -471,13 +473,13 @@ impl Policy {
         self.with_limits(limits)
     }
 
-    /// This policy with these limits instead.
+    /// Replaces the limits of this policy.
     fn with_limits(self, limits: Vec<Limit>) -> Self {
         let (routes, matcher, descriptors) = (Vec::new(), Matcher::default(), Index::default());
         Self { limits, routes, matcher, descriptors, ..self }.indexed()
     }
 
-    /// A policy of limits made in Rust, with the defaults of a file that says nothing else.
+    /// Creates a policy from limits built in Rust, with the defaults of the file format.
     pub fn of(limits: impl IntoIterator<Item = LimitBuilder>) -> Result<Self, BuildError> {
         let limits: Vec<_> = limits.into_iter().map(LimitBuilder::build).collect::<Result<_, _>>()?;
         for (at, limit) in limits.iter().enumerate() {
@@ -521,13 +523,13 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_policy_is_said() {
+    fn invalid_limits_are_reported() {
         let good = || LimitBuilder::new("good").by(KeySource::Ip).quota(hourly());
         let message = |limits: Vec<LimitBuilder>| Policy::of(limits).unwrap_err().to_string();
         for (limits, expected) in [
             (vec![LimitBuilder::new("a b").by(KeySource::Ip).quota(hourly())], "`a b` cannot name a limit"),
             (vec![good(), good()], "two limits are called `good`"),
-            (vec![LimitBuilder::new("x").quota(hourly())], "limit `x` does not say by what it counts"),
+            (vec![LimitBuilder::new("x").quota(hourly())], "limit `x` has no key"),
             (vec![LimitBuilder::new("x").by(KeySource::Ip)], "limit `x` has no quota"),
             (vec![good().quota(hourly())], "two windows of limit `good` are 1h long"),
             (vec![good().endpoint("users")], "limit `good` cannot cover `users`"),
@@ -537,7 +539,7 @@ mod tests {
                         .descriptor(["a"])
                         .quota(Concurrency::new(2, Span::from_secs(60)).unwrap()),
                 ],
-                "limit `x` cannot cover descriptors: nobody says when a request ends",
+                "limit `x` cannot cover descriptors: a proxy does not report the end",
             ),
             (vec![good().by(KeySource::Path("id".into()))], "no request to `/**` has the key `path:id`"),
         ] {

@@ -1,13 +1,13 @@
-//! From what was written to what it does.
+//! Compiles the typed file into a policy.
 //!
-//! Everything that takes more than one value to see is found here: options of
-//! another algorithm, keys that no request can have, names that collide.
+//! This step finds mistakes that involve more than one value: options of another algorithm, keys
+//! that no request can have, names that collide.
 //!
-//! - `amount`: how much a limit grants, to whom.
-//! - `descriptor`: what a limit on descriptors counts by, and whom it makes exceptions for.
-//! - `limit`: one limit, and the rules it checks.
+//! - `amount`: the amounts that a limit grants.
+//! - `descriptor`: the keys and overrides of a limit on descriptors.
+//! - `limit`: one limit and its rules.
 //! - `name`: names for limits that have none.
-//! - `lints`: what works and is probably not meant.
+//! - `lints`: warnings about valid files.
 
 mod amount;
 mod descriptor;
@@ -25,8 +25,8 @@ use crate::policy::Policy;
 use crate::settings::{ClientAddress, HeaderSettings};
 use crate::suggest::hint;
 
-/// A policy, or everything that is wrong with the document. `problems` are
-/// those found before.
+/// Compiles a document, or returns all of its problems. `problems` are
+/// the problems found by earlier steps.
 pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Policy, Diagnostics> {
     let mut file = File::read(document, &mut problems);
     let client = file.client.take();
@@ -85,7 +85,7 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
     .indexed())
 }
 
-/// Every limit that `headers.describe` names exists.
+/// Reports names in `headers.describe` that no limit has.
 fn described_limits(headers: Option<&sections::Headers>, names: &[String], problems: &mut Problems) {
     for described in headers.iter().flat_map(|it| &it.describe) {
         if names.contains(&described.value) {
@@ -99,7 +99,7 @@ fn described_limits(headers: Option<&sections::Headers>, names: &[String], probl
     }
 }
 
-/// Folds every path pattern, as the paths of requests will be.
+/// Folds the case of every path pattern, as is done for the paths of requests.
 fn fold_case(file: &mut File) {
     for limit in &mut file.limits {
         limit.patterns_mut().for_each(PathPattern::fold_case);

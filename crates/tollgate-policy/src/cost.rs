@@ -1,7 +1,7 @@
-//! What a request costs: what is taken when it comes, and what it turns out to have cost.
+//! The cost of a request: the amount reserved on arrival, and the final amount.
 //!
-//! Not here: how the two are written (`file_format::limit::cost`), and finding what an answer
-//! says (`tollgate_http`).
+//! The syntax is in `file_format::limit::cost`; `tollgate_http` reads the final cost from
+//! responses.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -12,17 +12,17 @@ use tollgate_core::Span;
 use crate::lookup::members;
 use crate::request::Request;
 
-/// What is taken when a request comes.
+/// The cost that is charged when a request arrives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cost {
-    /// Always this much.
+    /// A fixed number of units.
     Fixed(u64),
-    /// What this header says. Without a number in it the request costs one, and
-    /// never less: saying nothing, or nonsense, must not be cheaper. Of several numbers the
-    /// largest counts.
+    /// The number in this request header. A request without a valid number costs one, and no
+    /// request costs less, so omitting or garbling the header is never cheaper. Of several
+    /// numbers the largest counts.
     Header(Box<str>),
-    /// One for each so many bytes of its body that are begun. A request that does not say
-    /// how long its body is costs one.
+    /// One unit per started block of this many bytes of the body. A request that does not state
+    /// the length of its body costs one.
     Body(NonZeroU64),
 }
 
@@ -45,7 +45,7 @@ impl Cost {
     }
 }
 
-/// As a file has it.
+/// Formats the cost in the syntax of the policy file.
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -61,9 +61,10 @@ impl fmt::Display for Cost {
     }
 }
 
-/// Where it is found what a request cost in the end. It replaces what was taken when it came.
+/// The source of the final cost of a request, which replaces the cost charged on arrival.
 ///
-/// All of it is said by the service behind, or measured here. Nothing is said by the client.
+/// The upstream service reports the final cost, or Tollgate measures it. No part of it comes from
+/// the client.
 ///
 /// ```
 /// # use tollgate_policy::{Policy, Settle};
@@ -80,15 +81,15 @@ impl fmt::Display for Cost {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Settle {
-    /// A header of the answer, or a trailer: a whole number.
+    /// A header or trailer of the response that holds a whole number.
     Response(Arc<str>),
-    /// A number in the answer's JSON, by the names of the members that lead to it.
+    /// A number in the JSON body of the response, by the names of the members that lead to it.
     Json(Arc<[Box<str>]>),
-    /// One for each so much time that is begun until the answer's last byte.
+    /// One unit per started interval of this length, until the last byte of the response.
     Time(Span),
 }
 
-/// As a file has it.
+/// Formats the source in the syntax of the policy file.
 impl fmt::Display for Settle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -99,7 +100,7 @@ impl fmt::Display for Settle {
     }
 }
 
-/// Digits, and nothing else. More than can be counted is the most that can.
+/// Parses a number that consists of digits only. Larger numbers saturate at `u64::MAX`.
 pub fn whole_units(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;

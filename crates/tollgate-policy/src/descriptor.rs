@@ -1,9 +1,9 @@
-//! A request as Envoy describes it to a rate limit service: a domain, and words with values.
+//! Envoy rate limit descriptors: a domain, and entries of a key and a value.
 //!
-//! - `glob`: values with `*` in them.
+//! - `glob`: patterns with `*`.
 //! - `index`: finds the limits that cover a descriptor among many thousands.
 //!
-//! Not here: how it travels (`tollgate_rls`), what Envoy's own files make of it (`tollgate_envoy`).
+//! The transport is in `tollgate_rls`, Envoy's own configuration files are in `tollgate_envoy`.
 
 mod glob;
 pub(crate) mod index;
@@ -16,16 +16,16 @@ use crate::mistake::Mistake;
 use crate::redact::{begun, is_secret_word};
 pub use glob::Glob;
 
-/// Longer patterns are mistakes; and keys, which hold all entries, stay short.
+/// The maximum number of entries of a pattern. It bounds keys, which hold all entries.
 pub(crate) const MAX_ENTRIES: usize = 16;
-/// The longest key of an entry, and the longest domain.
+/// The maximum length of an entry's key and of a domain, in bytes.
 pub(crate) const MAX_WORD_BYTES: usize = 256;
-/// The longest value of a pattern.
+/// The maximum length of a value in a pattern, in bytes.
 const MAX_VALUE_BYTES: usize = 1_024;
-/// There descriptors describe requests, and meet the limits on paths.
+/// The domain whose descriptors describe requests and are matched against limits on paths.
 pub(crate) const RESERVED_DOMAIN: &str = "tollgate";
 
-/// A domain, and the entries of one of its descriptors, in the order in which they came.
+/// A domain and the entries of one descriptor, in the order in which they arrived.
 ///
 /// ```
 /// # use tollgate_policy::Descriptor;
@@ -35,26 +35,25 @@ pub(crate) const RESERVED_DOMAIN: &str = "tollgate";
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptor<'a> {
-    /// Whose descriptors these are: two proxies may use one word for different things.
+    /// The domain. Two proxies may use the same key for different things.
     pub domain: &'a str,
     /// Keys and their values.
     pub entries: &'a [(&'a str, &'a str)],
 }
 
 impl<'a> Descriptor<'a> {
-    /// The client's address, where the proxy says it: the entry that Envoy calls
-    /// `remote_address`.
+    /// Returns the client address from the entry that Envoy calls `remote_address`, if present.
     pub fn client(&self) -> Option<IpAddr> {
         self.value("remote_address")?.parse().ok()
     }
 
-    /// The value of the first entry with this key.
+    /// Returns the value of the first entry with this key.
     pub fn value(&self, key: &str) -> Option<&'a str> {
         self.entries.iter().find(|(known, _)| *known == key).map(|(_, value)| *value)
     }
 }
 
-/// Which descriptors a limit covers: those with exactly these entries, in this order.
+/// The descriptors that a limit covers: those with exactly these entries, in this order.
 ///
 /// ```
 /// # use tollgate_policy::Policy;
@@ -80,24 +79,24 @@ pub struct EntryPattern {
 pub(crate) enum ValuePattern {
     /// Any value.
     Any,
-    /// This one.
+    /// This value only.
     Exact(Box<str>),
-    /// What fits text with `*` in it.
+    /// Values that fit a pattern with `*`.
     Like(Glob),
 }
 
 impl DescriptorPattern {
-    /// The entries, one at least.
+    /// Creates a pattern from at least one entry.
     pub(crate) fn new(entries: Vec<EntryPattern>) -> Self {
         Self(entries)
     }
 
-    /// Its entries, in order.
+    /// Returns the entries in order.
     pub fn entries(&self) -> &[EntryPattern] {
         &self.0
     }
 
-    /// Whether it covers a descriptor with these entries.
+    /// Whether the pattern covers a descriptor with these entries.
     pub fn covers(&self, entries: &[(&str, &str)]) -> bool {
         let fits = |(wanted, (key, value)): (&EntryPattern, &(&str, &str))| {
             *wanted.key == **key && wanted.fits(value)
@@ -105,13 +104,13 @@ impl DescriptorPattern {
         self.0.len() == entries.len() && self.0.iter().zip(entries).all(fits)
     }
 
-    /// How many of its entries have this key.
+    /// Returns the number of entries with this key.
     pub(crate) fn count(&self, key: &str) -> usize {
         self.0.iter().filter(|entry| *entry.key == *key).count()
     }
 
-    /// The entries of a descriptor that operators type: a value for each entry, or for each
-    /// whose value is open. A value may be written as it is shown, `user=ann`.
+    /// Returns the entries of a descriptor from values that an operator typed: one for each entry,
+    /// or one for each open entry. A value may be written as it is shown, `user=ann`.
     pub(crate) fn typed<'a>(&'a self, values: &[&'a str]) -> Option<Vec<(&'a str, &'a str)>> {
         let open = self.0.iter().filter(|entry| entry.is_open()).count();
         let only_open = values.len() == open && open < self.0.len();
@@ -138,7 +137,7 @@ impl DescriptorPattern {
     }
 }
 
-/// As a policy writes it: `plan=gold, user`.
+/// Formats the pattern in the syntax of the policy file: `plan=gold, user`.
 impl fmt::Display for DescriptorPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, entry) in self.0.iter().enumerate() {
@@ -152,7 +151,7 @@ impl fmt::Display for DescriptorPattern {
 }
 
 impl EntryPattern {
-    /// What is to stand in the descriptor.
+    /// Returns the key of the entry.
     pub fn key(&self) -> &str {
         &self.key
     }
@@ -171,12 +170,12 @@ impl EntryPattern {
         }
     }
 
-    /// Whether whoever has the value has what it stands for, to judge by the key.
+    /// Whether the key suggests that the value is a credential.
     pub(crate) fn is_secret(&self) -> bool {
         is_secret_word(self.key.as_bytes())
     }
 
-    /// The value as it was written; none where any fits.
+    /// Returns the value as written; `None` if any value fits.
     pub(crate) fn written(&self) -> Option<String> {
         match &self.value {
             ValuePattern::Any => None,
@@ -185,7 +184,7 @@ impl EntryPattern {
         }
     }
 
-    /// `user`, `plan=gold` or `path=/v1/*`.
+    /// Parses `user`, `plan=gold` or `path=/v1/*`.
     pub(crate) fn parse(text: &str) -> Result<Self, Mistake> {
         let (key, value) = match text.split_once('=') {
             Some((key, value)) => (key, Some(value)),
@@ -199,13 +198,13 @@ impl EntryPattern {
         }
         if key.is_empty() {
             return Err(Mistake::new(format!("the entry `{}` has no key", short(text)))
-                .label("the key stands before the `=`")
+                .label("the key precedes the `=`")
                 .help("an entry is a key, or a key and a value: plan=gold"));
         }
         if key.contains('*') {
             return Err(Mistake::new("the key of an entry has no wildcards")
                 .at(0..key.len())
-                .label("only values have: path=/v1/*"));
+                .label("only values have wildcards: path=/v1/*"));
         }
         if let Some(at) = text.find(char::is_control) {
             return Err(Mistake::new("an entry has no control characters")
@@ -219,9 +218,9 @@ impl EntryPattern {
         let value = match value {
             None => ValuePattern::Any,
             Some("") => {
-                return Err(Mistake::new(format!("which {}?", short(key)))
-                    .label("nothing stands behind the `=`")
-                    .help(format!("any value is written `{}` alone", short(key))));
+                return Err(Mistake::new(format!("the entry `{}` has no value", short(key)))
+                    .label("the value behind the `=` is missing")
+                    .help(format!("for any value, write `{}` alone", short(key))));
             }
             Some(value) if value.bytes().all(|byte| byte == b'*') => ValuePattern::Any,
             Some(value) => match Glob::parse(value) {
@@ -233,7 +232,7 @@ impl EntryPattern {
     }
 }
 
-/// As a policy writes it, but for what opens doors: nobody reads that whole.
+/// Formats the entry in the syntax of the policy file. Credentials are shortened.
 impl fmt::Display for EntryPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.key)?;
@@ -245,17 +244,15 @@ impl fmt::Display for EntryPattern {
     }
 }
 
-/// A domain that a limit may be for.
+/// Parses the domain of a limit.
 pub(crate) fn domain(text: &str) -> Result<Box<str>, Mistake> {
     if text == RESERVED_DOMAIN {
-        return Err(Mistake::new("descriptors of the domain `tollgate` meet the limits on paths")
-            .label("reserved: no limit on descriptors is met there")
+        return Err(Mistake::new("limits on paths apply to descriptors of the domain `tollgate`")
+            .label("reserved: limits on descriptors do not apply there")
             .help("there a descriptor describes a request, by `path`, `ip`, `user` and so on: limit it by `endpoint`, without `descriptor`"));
     }
     if matches!(text, "*" | "any" | "all") {
-        return Err(
-            Mistake::new(format!("`{text}` is not a domain")).label("leave `domain` out for all of them")
-        );
+        return Err(Mistake::new(format!("`{text}` is not a domain")).label("omit `domain` for all domains"));
     }
     if text.contains('*') {
         return Err(Mistake::new("a domain has no wildcards").label("several domains are a list"));

@@ -1,11 +1,11 @@
-//! What is wrong with a file, where, and what was probably meant.
+//! Diagnostics: mistakes in a file, with their place and a suggestion.
 //!
-//! A diagnostic is data until somebody shows it: an editor wants line and
-//! column, a terminal wants the line with a caret under it (`excerpt`), and a
-//! log wants one line that quotes nothing secret (`brief`).
+//! A diagnostic is data until it is rendered: an editor needs line and
+//! column, a terminal shows the line with a caret under it (`excerpt`), and a
+//! log shows one line without secrets (`brief`).
 //!
-//! Not here: finding mistakes. Whoever reads a [`Document`](crate::Document)
-//! collects them in [`Problems`] and goes on, so that one run names them all.
+//! Readers of a [`Document`](crate::Document) collect mistakes in [`Problems`] and continue, so
+//! that one run reports all of them.
 
 mod brief;
 mod excerpt;
@@ -24,33 +24,33 @@ pub use view::DiagnosticView;
 
 use crate::lint::Lint;
 
-/// The most that one run reports. Past this the file is probably not a policy.
+/// The maximum number of reported diagnostics. A file with more is probably not a policy.
 const MAX_REPORTED: usize = 100;
-/// The most that are kept until they are sorted: a file of a million mistakes
-/// must not become gigabytes of complaints.
+/// The maximum number of diagnostics kept before sorting: a file of a million mistakes
+/// must not use gigabytes of memory.
 const MAX_COLLECTED: usize = 10_000;
 
-/// Where something stands in a file, within one line.
+/// A range of characters in one line of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// In which text: 0 is the file, others were joined to its tree or set in it.
+    /// The index of the text: 0 is the file, others were joined to its tree or set in it.
     pub source: u32,
-    /// Counted from one.
+    /// The line, counted from one.
     pub line: u32,
-    /// In characters, counted from one.
+    /// The column in characters, counted from one.
     pub column: u32,
-    /// In characters. What goes on over several lines is as wide as its first.
+    /// The width in characters. For a range of several lines, the width of its first line.
     pub width: u32,
 }
 
 impl Place {
-    /// A place in the file itself.
+    /// Creates a place in the file itself.
     pub(crate) const fn new(line: u32, column: u32, width: u32) -> Self {
         Self { source: 0, line, column, width }
     }
 
-    /// The same place, where the text has become part of a longer one: behind
-    /// so many characters of its first line.
+    /// Moves the place into a longer text of which this text is a part, behind `behind` characters of
+    /// its first line.
     #[must_use]
     pub(crate) const fn moved(self, source: u32, behind: u32) -> Self {
         let column = if self.line == 1 { self.column.saturating_add(behind) } else { self.column };
@@ -58,59 +58,59 @@ impl Place {
     }
 }
 
-/// A value and where it was written.
+/// A value and its place in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Located<T> {
-    /// What was written.
+    /// The value.
     pub value: T,
-    /// Where.
+    /// The place.
     pub place: Place,
 }
 
 impl<T> Located<T> {
-    /// `value`, which was written at `place`.
+    /// Creates a value with a place.
     pub const fn new(value: T, place: Place) -> Self {
         Self { value, place }
     }
 
-    /// Another value at the same place.
+    /// Converts the value and keeps the place.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Located<U> {
         Located::new(change(self.value), self.place)
     }
 }
 
-/// How bad it is.
+/// The severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
     /// The file cannot be used.
     Error,
-    /// The file can be used, and probably does not do what its author wanted.
+    /// The file can be used, but probably does not do what its author wanted.
     Warning,
 }
 
-/// One thing that is wrong, or looks wrong.
+/// A mistake or a warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// Which kind of warning it is; every warning has a code, and no error.
+    /// The lint. Every warning has one, and no error has one.
     pub code: Option<Lint>,
-    /// What is wrong, in one line.
+    /// The message, in one line.
     pub message: String,
-    /// Where.
+    /// The place of the mistake.
     pub place: Place,
-    /// What stands beside the caret; may be empty.
+    /// The text beside the caret; may be empty.
     pub label: String,
-    /// Other places that matter, each with a label.
+    /// Related places, each with a label.
     pub related: Vec<Located<String>>,
-    /// What to do about it.
+    /// Suggestions for a fix.
     pub help: Vec<String>,
-    /// Where else it is, if many alike are told of once.
+    /// The other places of a warning that merges many similar ones.
     pub others: Vec<Place>,
 }
 
 impl Diagnostic {
-    /// A diagnostic without label or help.
+    /// Creates a diagnostic without label or help.
     pub fn new(severity: Severity, place: Place, message: impl Into<String>) -> Self {
         Self {
             severity,
@@ -124,7 +124,7 @@ impl Diagnostic {
         }
     }
 
-    /// `error`, or `warning[CODE]`.
+    /// Returns `error`, or `warning[CODE]`.
     pub(crate) fn kind(&self) -> String {
         match (self.severity, self.code) {
             (Severity::Error, _) => "error".to_owned(),
@@ -133,19 +133,19 @@ impl Diagnostic {
         }
     }
 
-    /// Says this beside the caret.
+    /// Sets the text beside the caret.
     pub fn label(&mut self, label: impl Into<String>) -> &mut Self {
         self.label = label.into();
         self
     }
 
-    /// Points to a second place.
+    /// Adds a related place.
     pub fn related(&mut self, place: Place, label: impl Into<String>) -> &mut Self {
         self.related.push(Located::new(label.into(), place));
         self
     }
 
-    /// Adds a line on what to do.
+    /// Adds a suggestion for a fix.
     pub fn help(&mut self, help: impl Into<String>) -> &mut Self {
         self.help.push(help.into());
         self
@@ -165,24 +165,24 @@ impl Diagnostic {
 #[derive(Debug, Default)]
 pub struct Problems {
     found: Vec<Diagnostic>,
-    /// Errors and warnings past the most that are kept.
+    /// The number of errors and warnings beyond the maximum.
     left_out: (usize, usize),
-    /// Takes label and help of those.
+    /// Receives the label and help of dropped diagnostics.
     spare: Option<Diagnostic>,
 }
 
 impl Problems {
-    /// Adds an error; the result takes label and help.
+    /// Adds an error. Label and help can be set on the result.
     pub fn error(&mut self, place: Place, message: impl Into<String>) -> &mut Diagnostic {
         self.push(Diagnostic::new(Severity::Error, place, message))
     }
 
-    /// Adds a warning; the result takes label and help.
+    /// Adds a warning. Label and help can be set on the result.
     pub fn warning(&mut self, code: Lint, place: Place, message: impl Into<String>) -> &mut Diagnostic {
         self.push(Diagnostic { code: Some(code), ..Diagnostic::new(Severity::Warning, place, message) })
     }
 
-    /// Adds a diagnostic made elsewhere.
+    /// Adds a diagnostic.
     pub fn push(&mut self, diagnostic: Diagnostic) -> &mut Diagnostic {
         if self.found.len() >= MAX_COLLECTED {
             match diagnostic.severity {
@@ -196,12 +196,12 @@ impl Problems {
         &mut self.found[last]
     }
 
-    /// Whether anything found so far makes the file unusable.
+    /// Whether an error was found.
     pub fn has_errors(&self) -> bool {
         self.left_out.0 > 0 || self.found.iter().any(|it| it.severity == Severity::Error)
     }
 
-    /// The warnings found so far, to be gone through as a whole.
+    /// Removes and returns the warnings found so far, to be filtered as a whole.
     pub(crate) fn take_warnings(&mut self) -> Vec<Diagnostic> {
         let (warnings, others) =
             std::mem::take(&mut self.found).into_iter().partition(|it| it.severity == Severity::Warning);
@@ -209,24 +209,25 @@ impl Problems {
         warnings
     }
 
-    /// The errors alone: what else was noticed can wait until they are gone.
+    /// Keeps the errors only: warnings are reported once the errors are fixed.
     pub(crate) fn errors(mut self) -> Self {
         self.found.retain(|it| it.severity == Severity::Error);
         self.left_out.1 = 0;
         self
     }
 
-    /// All of them in file order, with the text they speak about.
+    /// Returns all diagnostics in file order, with the text they refer to.
     pub fn into_diagnostics(self, document: &crate::Document) -> Diagnostics {
         self.about(document.sources())
     }
 
-    /// The same for a text that is no [`Document`](crate::Document): a file in another language.
+    /// Returns all diagnostics for a text that is not a [`Document`](crate::Document), such as a file in
+    /// another language.
     pub fn about_text(self, text: &str) -> Diagnostics {
         self.about(&Sources::file(text))
     }
 
-    /// The same problems, where the text has become part of a longer one.
+    /// Moves all places into a longer text of which this text is a part.
     pub(crate) fn moved(mut self, source: u32, behind: u32) -> Self {
         for found in &mut self.found {
             found.place = found.place.moved(source, behind);
@@ -238,7 +239,7 @@ impl Problems {
 
     pub(crate) fn about(mut self, sources: &Sources) -> Diagnostics {
         self.found.sort_by_key(|it| (it.place, it.severity));
-        // What an alias stands for is read again for each alias.
+        // The target of an alias is read again for each alias.
         let mut said = HashSet::new();
         self.found.retain(|it| said.insert((it.place, it.message.clone())));
         let left_out = self.left_out.0 + self.left_out.1 + self.found.len().saturating_sub(MAX_REPORTED);
@@ -247,7 +248,7 @@ impl Problems {
     }
 }
 
-/// Everything found in one file, in file order, ready to be shown.
+/// All diagnostics of one file, in file order.
 ///
 /// ```
 /// # use tollgate_policy::Policy;
@@ -263,31 +264,31 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// The same, reworded: for files of another format that are read with the same tools.
+    /// Rewords the diagnostics, for files of another format that are read with the same tools.
     #[must_use]
     pub fn reworded(mut self, reword: impl FnMut(&mut Diagnostic)) -> Self {
         self.items.iter_mut().for_each(reword);
         self
     }
 
-    /// The same, without warnings that somebody has said to expect.
+    /// Removes warnings that are expected.
     #[must_use]
     pub fn without(mut self, expected: impl Fn(Lint) -> bool) -> Self {
         self.items.retain(|it| !it.code.is_some_and(&expected));
         self
     }
 
-    /// Each in words that may be shown, for whoever does not want text.
+    /// Returns redacted diagnostics in parts, for output other than text.
     pub fn views(&self, file: &str) -> Vec<DiagnosticView> {
         self.items.iter().map(|item| DiagnosticView::new(item, &self.sources, file)).collect()
     }
 
-    /// How many more were found than are kept.
+    /// Returns the number of diagnostics that were dropped.
     pub const fn left_out(&self) -> usize {
         self.left_out
     }
 
-    /// As text for a terminal, in the manner of `rustc`. `file` is how the file is called there.
+    /// Renders the diagnostics for a terminal, in the style of `rustc`. `file` is the displayed file name.
     pub fn render(&self, file: &str) -> String {
         let mut out = String::new();
         for (index, item) in self.items.iter().enumerate() {
@@ -302,8 +303,8 @@ impl Diagnostics {
         out
     }
 
-    /// One line for each, without the lines of the file, and with what is quoted from them
-    /// cut short: for readers who may know that something is wrong, and not what is in the file.
+    /// Renders one line per diagnostic, without lines of the file and with shortened quotes from
+    /// it, for readers who may know that something is wrong but may not see the file.
     pub fn brief(&self, file: &str) -> String {
         let (brief, mut out) = (brief::Brief::new(&self.sources), String::new());
         self.items.iter().for_each(|item| brief.render(item, &self.sources, file, &mut out));

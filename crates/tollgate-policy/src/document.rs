@@ -1,17 +1,16 @@
-//! A YAML file as a tree in which every node knows where it stands.
+//! A YAML file as a tree in which every node knows its place.
 //!
-//! Scalars keep their text: nothing is a number, a boolean or a date until
-//! somebody asks for one. So `off`, `1e3` and `12:30` mean what the reader of
-//! that place decides, and not what YAML 1.1 made of them.
+//! Scalars keep their text: the reader of a place decides whether `off`, `1e3` and `12:30` are
+//! booleans, numbers or dates. The types of YAML 1.1 are not applied.
 //!
-//! Left out of YAML on purpose: aliases, anchors, merge keys and tags (a file
-//! that is read aloud has no cross references, a mistake has one place, and ten
-//! lines cannot unfold into a billion), several documents, tabs as indentation,
-//! duplicate keys. Files of another format that has aliases and merge keys are read with
-//! [`Document::parse_expanded`], which writes them out within bounds (`references`).
+//! The reader omits some features of YAML on purpose: aliases, anchors, merge keys and tags (so
+//! that a file has no cross references, a mistake has one place, and ten
+//! lines cannot expand into a billion), several documents, tabs as indentation, and
+//! duplicate keys. [`Document::parse_expanded`] reads other formats that have aliases and merge
+//! keys, and expands them within bounds (`references`).
 //!
-//! Not here: what the words mean. The policy's sections are read by `file_format`,
-//! the server's by the server, both with [`Node`]'s questions.
+//! `file_format` interprets the sections of the policy, and the server interprets its own
+//! sections, both with the methods of [`Node`].
 
 mod node;
 mod overlay;
@@ -26,7 +25,7 @@ pub(crate) use references::References;
 
 use crate::diagnostic::{Diagnostics, Located, Place, Problems, Sources};
 
-/// A YAML file as a located tree.
+/// A YAML file as a tree with places.
 ///
 /// ```
 /// # use tollgate_policy::Document;
@@ -42,44 +41,44 @@ pub struct Document {
     sources: Sources,
 }
 
-/// One node of the tree.
+/// A node of the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Where it begins.
+    /// The place where it begins.
     pub place: Place,
-    /// What it is.
+    /// The content.
     pub kind: Kind,
 }
 
-/// What a node is.
+/// The content of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing, `~` or `null`.
+    /// An empty value, `~` or `null`.
     Null,
-    /// A word, a number, a sentence.
+    /// A word, a number or a sentence.
     Scalar {
-        /// Without quotes, escapes resolved.
+        /// The text without quotes, with escapes resolved.
         text: String,
-        /// Whether quotes stood around it.
+        /// Whether the text was quoted.
         quoted: bool,
     },
-    /// Items in order.
+    /// The items of a list, in order.
     List(Vec<Node>),
-    /// Named values in order; no name twice.
+    /// The entries of a map, in order; names are unique.
     Map(Vec<Entry>),
 }
 
-/// One line of a map.
+/// An entry of a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Left of the colon.
+    /// The name, left of the colon.
     pub name: Located<String>,
-    /// Right of it.
+    /// The value, right of the colon.
     pub value: Node,
 }
 
 impl Node {
-    /// A name as a node, for readers that take nodes.
+    /// Converts a name into a node, for functions that read nodes.
     pub(crate) fn scalar(name: &Located<String>) -> Self {
         let quoted = name.value.chars().count() != name.place.width as usize;
         Self { place: name.place, kind: Kind::Scalar { text: name.value.clone(), quoted } }
@@ -87,13 +86,13 @@ impl Node {
 }
 
 impl Document {
-    /// Reads YAML, or says everything that is wrong with it as YAML.
+    /// Parses YAML, or returns all syntax errors.
     pub fn parse(text: &str) -> Result<Self, Diagnostics> {
         Self::parse_with(text, References::Refused)
     }
 
-    /// The same for a format that has anchors, aliases and merge keys: they are written out,
-    /// unless that is more than anybody means.
+    /// Parses YAML of a format that has anchors, aliases and merge keys, and expands them
+    /// within bounds.
     ///
     /// ```
     /// # use tollgate_policy::Document;
@@ -117,13 +116,13 @@ impl Document {
         }
     }
 
-    /// A tree may come with problems: those a reader can go on after, so that
-    /// they are reported together with what the reader finds.
+    /// Reads a tree. It may come with problems after which reading can continue, so that
+    /// they are reported together with those of later steps.
     pub(crate) fn read(text: &str, references: References) -> (Option<Node>, Problems, Sources) {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut problems = Problems::default();
         let root = reader::read(text, references, &mut problems);
-        // A file too large to read is not worth keeping for its first line.
+        // A file that is too large to parse is not kept for its first line.
         let kept = if root.is_none() && text.len() > reader::MAX_FILE_BYTES { "" } else { text };
         (root, problems, Sources::file(kept))
     }
@@ -132,12 +131,12 @@ impl Document {
         Self { root, sources }
     }
 
-    /// The outermost node: a map in any useful file.
+    /// Returns the root node, which is a map in any valid policy.
     pub const fn root(&self) -> &Node {
         &self.root
     }
 
-    /// The texts it was read from.
+    /// Returns the texts that the document was read from.
     pub(crate) const fn sources(&self) -> &Sources {
         &self.sources
     }

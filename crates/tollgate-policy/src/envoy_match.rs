@@ -1,15 +1,15 @@
-//! What a limit covers that no request finds of itself, for people who look at it.
+//! The coverage of a limit that requests are not matched against, for display.
 //!
-//! Not here: how such a limit is found. Whoever made it knows.
+//! The crate that creates such a limit also looks it up.
 
 use std::fmt;
 
 use crate::redact::{begun, is_secret_word};
 
-/// The most characters of one entry that are shown.
+/// The maximum number of characters of one entry that are shown.
 const MAX_SHOWN_CHARS: usize = 200;
 
-/// The descriptors that such a limit is asked for, as text.
+/// The descriptors that a limit from Envoy's files applies to, as text.
 ///
 /// ```
 /// # use tollgate_core::{Bucket, Rate};
@@ -19,7 +19,7 @@ const MAX_SHOWN_CHARS: usize = 200;
 ///     .by(KeySource::Descriptor)
 ///     .quota(Bucket::new(Rate::per_minute(600))?);
 /// let policy = Policy::of([limit])?;
-/// let envoy_match = policy.limits()[0].envoy_match().expect("it stands apart");
+/// let envoy_match = policy.limits()[0].envoy_match().expect("the limit has an Envoy match");
 /// assert_eq!(envoy_match.to_string(), "shop: plan=gold, user");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -44,18 +44,18 @@ impl EnvoyMatch {
         Self { domain: printable(domain), keys, entries }
     }
 
-    /// The domain of the descriptors.
+    /// Returns the domain of the descriptors.
     pub fn domain(&self) -> &str {
         &self.domain
     }
 
-    /// The keys of their entries, as they come.
+    /// Returns the keys of the entries, in order.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.keys.iter().map(|key| &**key)
     }
 
-    /// Their entries, as a policy writes them: `plan=gold`, or `user` for any value. What
-    /// opens doors is not whole.
+    /// Returns the entries in the syntax of a policy: `plan=gold`, or `user` for any value.
+    /// Credentials are shortened.
     pub fn entries(&self) -> impl Iterator<Item = &str> {
         self.entries.iter().map(|entry| &**entry)
     }
@@ -67,7 +67,7 @@ impl fmt::Display for EnvoyMatch {
     }
 }
 
-/// One line that a terminal can show.
+/// Escapes text to one line that a terminal can show.
 fn printable(text: &str) -> Box<str> {
     let mut shown = String::new();
     for (at, char) in text.chars().enumerate() {
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_is_short_printable_and_no_secret() {
+    fn shown_entries_are_short_printable_and_redacted() {
         let long = "a".repeat(1_000);
         let entries =
             [("k", Some(long.as_str())), ("x\u{1b}[2J", None), ("api_key", Some("sk-live-51secret"))];

@@ -1,16 +1,17 @@
-//! Finds the values of a name in a query, in cookies, in an authorization header.
+//! Extracts the values of a name from a query, from cookies and from an authorization header.
 //!
 //! Every value is found, in every reading that servers are known to use:
 //!
-//! - `;` separates parameters in some servers and is part of a value in others;
-//! - a blank or a comma ends a cookie in some servers, and quotes may or may not
-//!   protect a `;`;
-//! - in quotes, `\141` is `a` to some (Python), and `%u0061` is to others (ASP.NET); a NUL may end a value;
-//! - names match in any case (ASP.NET), without blanks around them and with `.`,
+//! - `;` separates parameters in some servers and is part of a value in others.
+//! - A blank or a comma ends a cookie in some servers, and quotes may or may not
+//!   protect a `;`.
+//! - In quotes, some servers read `\141` as `a` (Python), others read `%u0061` as `a` (ASP.NET). A
+//!   NUL may end a value.
+//! - Names match in any case (ASP.NET), without surrounding blanks and with `.`,
 //!   ` ` and `[` for `_` (PHP), and `name[]` is a list called `name` (PHP, Rack, Express).
 //!
 //! Values are percent-decoded, so that two spellings of one value are one key.
-//! All functions are linear in their input and borrow where nothing has to be decoded.
+//! All functions are linear in their input and borrow if no decoding is needed.
 
 use std::borrow::Cow;
 
@@ -41,10 +42,10 @@ fn parameter<'q>(pair: &'q [u8], name: &str, readers: Readers, out: &mut impl Co
     }
 }
 
-/// Adds a value without its escapes, unless servers differ in what its escapes mean.
+/// Adds a decoded value, as ambiguous if servers decode it differently.
 fn add_decoded<'t>(text: &'t [u8], plus_is_blank: bool, readers: Readers, out: &mut impl Collector<'t>) {
     let value = decoded(text, plus_is_blank);
-    // Only what was decoded can hold either.
+    // Only decoded values can contain either.
     let is_odd = matches!(value, Cow::Owned(_))
         && (value.contains(&0) || text.windows(2).any(|pair| pair.eq_ignore_ascii_case(b"%u")));
     out.add(value, if is_odd { Readers::Some } else { readers });
@@ -57,7 +58,7 @@ fn add_decoded<'t>(text: &'t [u8], plus_is_blank: bool, readers: Readers, out: &
 pub(crate) fn cookie<'h>(line: &'h [u8], name: &str, in_quotes: &mut bool, out: &mut impl Collector<'h>) {
     for pair in line.split(|&byte| byte == b';') {
         let pair = pair.trim_ascii();
-        // Most pairs have neither: look before counting.
+        // Most pairs contain none of these, so the fast check comes first.
         let is_plain = !pair.iter().any(|byte| matches!(byte, b'"' | b' ' | b'\t' | b','));
         if is_plain && !*in_quotes {
             cookie_pair(pair, name, Readers::All, out);
@@ -75,7 +76,7 @@ pub(crate) fn cookie<'h>(line: &'h [u8], name: &str, in_quotes: &mut bool, out: 
 }
 
 fn cookie_pair<'h>(pair: &'h [u8], name: &str, readers: Readers, out: &mut impl Collector<'h>) {
-    // A name alone is an empty cookie to some servers, and none to others.
+    // A name without a value is an empty cookie to some servers, and no cookie to others.
     let ((key, value), readers) = halves(pair).map_or(((pair, &b""[..]), Readers::Some), |it| (it, readers));
     let (key, value) = (key.trim_ascii(), value.trim_ascii());
     if let Some(named) = name_readers(key, name, false) {
@@ -116,7 +117,7 @@ fn unslashed(text: &[u8]) -> Cow<'static, [u8]> {
     }
 }
 
-/// Whether a value is one quoted string that means the same to every server.
+/// Whether a value is one quoted string with the same meaning to every server.
 fn is_quoted(value: &[u8]) -> bool {
     matches!(value, [b'"', inner @ .., b'"'] if !inner.iter().any(|byte| matches!(byte, b'"' | b'\\')))
 }
@@ -128,7 +129,7 @@ fn is_quoted(value: &[u8]) -> bool {
 /// `Bearer` anywhere in a line: every piece behind it is added then.
 pub(crate) fn authorization<'h>(line: &'h [u8], out: &mut impl Collector<'h>) {
     match bearer(line) {
-        Some(token) if token.iter().all(is_in_token) => {
+        Some(token) if token.iter().all(|byte| is_in_token(*byte)) => {
             return out.add(Cow::Borrowed(token), Readers::All);
         }
         Some(token) => out.add(Cow::Borrowed(token), Readers::Some),
@@ -137,7 +138,7 @@ pub(crate) fn authorization<'h>(line: &'h [u8], out: &mut impl Collector<'h>) {
     let ends_in_scheme = |piece: &[u8]| {
         piece.len().checked_sub(6).is_some_and(|at| piece[at..].eq_ignore_ascii_case(b"bearer"))
     };
-    line.split(|byte| !is_in_token(byte))
+    line.split(|byte| !is_in_token(*byte))
         .filter(|piece| !piece.is_empty())
         .skip_while(|piece| !ends_in_scheme(piece))
         .skip(1)
@@ -146,19 +147,19 @@ pub(crate) fn authorization<'h>(line: &'h [u8], out: &mut impl Collector<'h>) {
 
 /// Whether a byte is part of a token to every server: those of RFC 6750, 2.1, and two that
 /// separate the id of a token from its secret.
-const fn is_in_token(byte: &u8) -> bool {
+const fn is_in_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=' | b'|' | b':')
 }
 
-/// The token of `Bearer token`.
+/// Returns the token of `Bearer token`.
 fn bearer(header: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = header.trim_ascii().split_at_checked(6)?;
     let follows = token.first().is_some_and(u8::is_ascii_whitespace);
     (follows && scheme.eq_ignore_ascii_case(b"bearer")).then(|| token.trim_ascii())
 }
 
-/// The two sides of the first `=`.
+/// Splits a pair at the first `=`.
 fn halves(pair: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = pair.iter().position(|&byte| byte == b'=')?;
     Some((&pair[..at], &pair[at + 1..]))
@@ -168,7 +169,7 @@ fn narrower(one: Readers, other: Readers) -> Readers {
     if one == Readers::All { other } else { one }
 }
 
-/// Which servers take a written name for `name`; `None` if no server does.
+/// Returns the servers that treat a written name as `name`; `None` if no server does.
 fn name_readers(written: &[u8], name: &str, plus_is_blank: bool) -> Option<Readers> {
     let name = name.as_bytes();
     if written == name {
@@ -188,7 +189,7 @@ fn name_readers(written: &[u8], name: &str, plus_is_blank: bool) -> Option<Reade
     (is_same_variable(trimmed, name) || is_same_variable(without_index, name)).then_some(Readers::Some)
 }
 
-/// Whether two names are the same in any case, with `_` for characters that PHP replaces.
+/// Whether two names are equal in any case, with `_` for characters that PHP replaces.
 fn is_same_variable(one: &[u8], other: &[u8]) -> bool {
     let folded = |byte: &u8| match byte {
         b'.' | b' ' | b'[' => b'_',
@@ -201,7 +202,7 @@ fn needs_decoding(text: &[u8], plus_is_blank: bool) -> bool {
     text.iter().any(|&byte| byte == b'%' || (plus_is_blank && byte == b'+'))
 }
 
-/// Percent-decoded; what is no escape stays as it is.
+/// Percent-decodes a text; invalid escapes are kept.
 pub(crate) fn decoded(text: &[u8], plus_is_blank: bool) -> Cow<'_, [u8]> {
     if !needs_decoding(text, plus_is_blank) {
         return Cow::Borrowed(text);
@@ -222,7 +223,7 @@ mod tests {
     use super::*;
     use crate::lookup::{Lookup, SingleValue};
 
-    /// `Some("")` stands for several different values.
+    /// Formats a lookup; `Some("")` stands for several different values.
     fn shown(single: SingleValue<'_>) -> Option<String> {
         match single.finish() {
             Lookup::Missing => None,

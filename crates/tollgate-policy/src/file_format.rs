@@ -1,11 +1,11 @@
-//! The policy file as it was written: typed, located, and not yet believed.
+//! The policy file as written: typed, with places, and not yet checked as a whole.
 //!
-//! Reading stops at what one value can say about itself: this is a rate, that is
-//! not a method. What needs two values (a burst on a fixed window, a key that no
-//! endpoint has) is found by `compile`. The JSON Schema for editors comes from
-//! these structs, so it cannot know words that the reader does not.
+//! This step checks single values: whether a text is a rate, or a method. `compile` finds mistakes
+//! that involve two values (a burst on a fixed window, a key that no
+//! endpoint has). The JSON Schema for editors is generated from
+//! these structs, so it has no words that the reader does not know.
 //!
-//! Invariant: the words a section reads are the words its struct has. Held by
+//! Invariant: a section reads exactly the words of its struct. Tested by
 //! `schema::tests::every_word_is_in_the_schema_and_every_word_of_the_schema_is_read`.
 
 mod expect;
@@ -26,7 +26,7 @@ use crate::document::{Document, Kind, Words};
 use crate::lint::Lint;
 use crate::settings::PathSettings;
 
-/// A list, or one thing that stands for a list of one.
+/// A list, or a single item that stands for a list of one.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 #[allow(dead_code, reason = "only its schema is used")]
@@ -35,40 +35,40 @@ pub(crate) enum OneOrMany<T> {
     Many(Vec<T>),
 }
 
-/// A Tollgate policy: what is limited, by what, and how much.
+/// A Tollgate policy: the limits, their keys and their amounts.
 #[derive(Debug, Default, JsonSchema)]
 #[schemars(rename = "Policy", deny_unknown_fields)]
 pub(crate) struct File {
-    /// The limits. Every one that matches a request is checked; all are charged, or none.
+    /// The limits. Every limit that matches a request is checked; all are charged, or none.
     pub(crate) limits: Vec<limit::Limit>,
-    /// Where the name of a caller's plan comes from.
+    /// The source of a caller's plan.
     pub(crate) plans: Option<sections::Plans>,
-    /// Requests that no limit applies to. Each entry holds conditions that must all hold.
+    /// Requests that no limit applies to. All conditions of an entry must hold.
     #[schemars(with = "Option<Vec<lists::EntrySchema>>")]
     pub(crate) allow: Vec<lists::Entry>,
-    /// Requests that are refused. Wins over `allow`.
+    /// Requests that are refused. Takes precedence over `allow`.
     #[schemars(with = "Option<Vec<lists::EntrySchema>>")]
     pub(crate) deny: Vec<lists::Entry>,
-    /// Where users, API keys and tenants are named in a request.
+    /// The places of users, API keys and tenants in a request.
     pub(crate) identify: Option<sections::Identify>,
-    /// Which address is the client's.
+    /// How the client address is determined.
     pub(crate) client: Option<sections::Client>,
-    /// How the servers behind read paths: limits apply under every reading that they may take.
+    /// How upstream servers interpret paths: limits apply under every reading that they may use.
     #[schemars(with = "Option<paths::PathsSchema>")]
     pub(crate) paths: Option<PathSettings>,
-    /// Which headers an answer carries.
+    /// The rate limit headers of responses.
     pub(crate) headers: Option<sections::Headers>,
     /// How keys appear in logs and records.
     pub(crate) privacy: Option<privacy::Privacy>,
-    /// Warnings of `tollgate validate` that are known and kept, by their codes.
+    /// Expected warnings of `tollgate validate`, by their codes.
     #[schemars(with = "Option<OneOrMany<schema::LintSchema>>")]
     pub(crate) expect: Vec<Located<Lint>>,
-    /// How many keys the in-memory store remembers at most. Default 1,000,000.
+    /// The maximum number of keys in the in-memory store. Default 1,000,000.
     #[schemars(with = "Option<schema::Whole>")]
     pub(crate) max_keys: Option<Located<u64>>,
 }
 
-/// Sections of the same file that others read.
+/// Sections of the same file that other crates read.
 pub(crate) const SERVER_SECTIONS: [&str; 12] = [
     "listen", "gateway", "rls", "resp", "store", "log", "observe", "traces", "alerts", "admin", "state",
     "tests",

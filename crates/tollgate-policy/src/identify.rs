@@ -1,8 +1,8 @@
-//! Finds a property of a request: who calls, from where, on which plan.
+//! Looks up a property of a request: user, API key, tenant, plan.
 //!
-//! What the caller of Tollgate has found out (`Request::user` and its siblings)
-//! comes first; then the places that `identify` names, in its order. An empty
-//! value is no value. A place with several different values ends the search:
+//! Values that the caller of Tollgate provides (`Request::user` and related methods)
+//! come first; then the places that `identify` lists, in order. An empty
+//! value counts as no value. A place with several different values ends the search:
 //! the property is ambiguous (`lookup`).
 
 use std::borrow::Cow;
@@ -16,7 +16,7 @@ use crate::pattern::PathPattern;
 use crate::request::Request;
 use crate::source::KeySource;
 
-/// Where a name of a caller may stand.
+/// A place in a request that may identify the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credential {
     /// The token of `Authorization: Bearer`.
@@ -26,7 +26,7 @@ pub enum Credential {
 }
 
 impl Credential {
-    /// Whether a caller cannot make it up: claims are of verified tokens.
+    /// Whether the caller cannot forge the value: claims come from verified tokens.
     const fn is_verified(&self) -> bool {
         matches!(self, Self::Named(KeySource::Claim(_)))
     }
@@ -41,20 +41,20 @@ impl fmt::Display for Credential {
     }
 }
 
-/// Where users, keys and tenants are named: the `identify` section.
+/// The `identify` section: the places of users, API keys and tenants in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identify {
-    /// Where the user is named.
+    /// The places of the user.
     pub user: Vec<Credential>,
-    /// Where the API key stands.
+    /// The places of the API key.
     pub api_key: Vec<Credential>,
-    /// Where the tenant is named.
+    /// The places of the tenant.
     pub tenant: Vec<Credential>,
-    /// What happens to requests with several different values of a credential.
+    /// The handling of requests with several different values of a credential.
     pub ambiguous: OnAmbiguous,
 }
 
-/// What happens to a request that gives several different values for a part of a key.
+/// The handling of a request that gives several different values for a part of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnAmbiguous {
     /// It is counted by client address.
@@ -76,28 +76,28 @@ impl Default for Identify {
     }
 }
 
-/// A request with one reading of its path and, where a limit asks, the pattern it matched.
+/// A request with one reading of its path and, if a limit needs it, the pattern that matched.
 pub(crate) struct View<'r, R: ?Sized> {
     pub(crate) request: &'r R,
     pub(crate) path: &'r str,
-    /// The readings of its path, where there are several and lists are asked.
+    /// The readings of its path, if there are several and lists are matched.
     pub(crate) readings: Option<&'r Readings<'r>>,
     pub(crate) pattern: Option<&'r PathPattern>,
 }
 
-/// Where the values of a property are found.
+/// The places of a property.
 enum Places<'i, 'r> {
-    /// The caller of Tollgate has named it.
+    /// The caller of Tollgate provides the value.
     Known(&'r str),
-    /// In these places, the first that has a value.
+    /// The first of these places that has a value.
     Listed { places: &'i [Credential], verified_only: bool },
-    /// In the request itself.
+    /// The request itself.
     Own,
 }
 
 impl Identify {
-    /// The single value of a property. Addresses, and descriptors as a whole, are
-    /// the business of `match_request`.
+    /// Looks up the single value of a property. `match_request` handles addresses, and
+    /// descriptors as a whole.
     pub(crate) fn lookup<'r, R: Request + ?Sized>(
         &self,
         source: &KeySource,
@@ -115,7 +115,7 @@ impl Identify {
         }
     }
 
-    /// Visits every value of a property that is not empty, in every place and in every reading.
+    /// Visits every non-empty value of a property, in every place and in every reading.
     pub(crate) fn visit_values<R: Request + ?Sized>(
         &self,
         source: &KeySource,
@@ -135,8 +135,8 @@ impl Identify {
     }
 
     fn places<'i, 'r, R: Request + ?Sized>(&'i self, source: &KeySource, request: &'r R) -> Places<'i, 'r> {
-        // Once the caller of Tollgate has settled who calls, only verified places add to it. A
-        // key is what a caller shows rather than what it is, and may still be shown.
+        // In an identified request, only verified places add values. An API key is presented
+        // rather than an identity, so it may still be presented.
         let settled = request.is_identified();
         let (known, places, verified_only) = match source {
             KeySource::User => (request.user(), &self.user, settled),
@@ -165,7 +165,7 @@ impl Credential {
             Self::Bearer => {
                 view.request.visit_header(AUTHORIZATION, &mut |line| extract::authorization(line, out));
             }
-            // The reader lets only headers, cookies, parameters and claims in here.
+            // The reader accepts only headers, cookies, parameters and claims here.
             Self::Named(source) => source.collect(view, out),
         }
     }

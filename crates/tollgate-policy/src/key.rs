@@ -1,14 +1,14 @@
-//! Whose allowance it is, as bytes that cannot be confused.
+//! Keys of allowances, in an unambiguous encoding.
 //!
-//! Each part of a key is a tag, a length and that many bytes, so no choice of
-//! values makes two lists of parts look alike, and a stand-in for a missing part
-//! never looks like a real one. Parts are bounded: a long one is kept as its
-//! SHA-256 digest, under a tag of its own.
+//! Each part of a key is a tag, a length and that many bytes. Different lists of parts
+//! therefore have different encodings, and the replacement for a missing part never equals a real
+//! part. Parts are bounded: a longer part is stored as its SHA-256 digest, under a tag of its
+//! own.
 //!
-//! Not here: hiding keys from those who read answers and logs (`redact`).
+//! `redact` hides keys in responses and logs.
 //!
-//! Invariants: different parts, different bytes; at most [`MAX_PART_BYTES`] and a
-//! few bytes for each part. Held by `tests/keys.rs`.
+//! Invariants: different parts have different bytes; a part takes at most [`MAX_PART_BYTES`] and a
+//! few bytes of overhead. Tested by `tests/keys.rs`.
 
 use std::fmt::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -19,15 +19,15 @@ use smallvec::SmallVec;
 use crate::net::Net;
 use crate::source::KeySource;
 
-/// A longer part is kept as its digest.
+/// The maximum length of a part in bytes. A longer part is stored as its digest.
 pub const MAX_PART_BYTES: usize = 128;
-/// Keys up to here need no heap. With it, a check fits 128 bytes, which compilers
-/// move without calling for help.
+/// Keys up to this length need no heap. With it, a check fits 128 bytes, which compilers
+/// move without calling `memcpy`.
 const INLINE_BYTES: usize = 80;
-/// How much of a key is shown to people.
+/// The maximum number of bytes of a key that are shown.
 const MAX_SHOWN_BYTES: usize = 256;
 
-/// Whose allowance is spent: canonical, unambiguous and bounded.
+/// The key of an allowance: canonical, unambiguous and bounded.
 ///
 /// ```
 /// # use tollgate_policy::{Call, Checks, Policy};
@@ -41,8 +41,8 @@ const MAX_SHOWN_BYTES: usize = 256;
 pub struct Key(SmallVec<[u8; INLINE_BYTES]>);
 
 pub(crate) mod tag {
-    //! Letters, so that a key in a dump can be recognised. Digests have the
-    //! capital of the letter.
+    //! Tags are letters, so that a key in a dump is recognizable. The tag of a digest is the
+    //! upper-case letter.
     pub(crate) const USER: u8 = b'u';
     pub(crate) const API_KEY: u8 = b'k';
     pub(crate) const TENANT: u8 = b't';
@@ -53,52 +53,52 @@ pub(crate) mod tag {
     pub(crate) const CLAIM: u8 = b'j';
     pub(crate) const GLOBAL: u8 = b'g';
     pub(crate) const IP: u8 = b'i';
-    /// What a caller named, who asks about a key and not about a request.
+    /// A key that the caller passed, instead of a request.
     pub(crate) const NAMED: u8 = b'n';
-    /// The key of a descriptor's entry, which names nobody, and its value, which does.
+    /// The name of a descriptor entry; the value follows under its own tag.
     pub(crate) const WORD: u8 = b'w';
     pub(crate) const ENTRY: u8 = b'e';
     /// The address of a caller that lacks the part.
     pub(crate) const INSTEAD: u8 = b'-';
-    /// All callers that lack the part.
+    /// Shared by all callers that lack the part.
     pub(crate) const SHARED: u8 = b'*';
-    /// Not even an address is known.
+    /// The caller lacks the part, and its address is unknown.
     pub(crate) const UNKNOWN: u8 = b'?';
 }
 
 impl Key {
-    /// The bytes that stand for this key everywhere.
+    /// Returns the encoded key, which every store uses.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The key for people: parts joined by `, `, nothing unprintable, cut when long.
+    /// Formats the key for people: parts joined by `, `, control characters escaped, long keys cut.
     pub fn display(&self) -> impl fmt::Display + '_ {
         KeyDisplay(self)
     }
 
-    /// Whether something stands in for a part that the request lacked: its client's address, or one key for all
+    /// Whether a part that the request lacked was replaced by the client address, or by one key for all
     /// such requests.
     pub fn has_stand_in(&self) -> bool {
         self.parts().any(|(tag, _)| matches!(tag, tag::INSTEAD | tag::SHARED | tag::UNKNOWN))
     }
 
-    /// The key that a caller names, who asks about a key and not about a request.
+    /// Creates a key from a name that the caller passes, instead of a request.
     pub fn named(name: &[u8]) -> Self {
         let mut key = Self::default();
         key.push_bounded(tag::NAMED, name);
         key
     }
 
-    /// The key that a caller names in one of several rooms, each with keys of its own.
-    pub fn named_in(room: u8, name: &[u8]) -> Self {
+    /// Creates a key from a name in a numbered database, each of which has its own keys.
+    pub fn named_in(database: u8, name: &[u8]) -> Self {
         let mut key = Self::default();
-        key.push_bounded(tag::WORD, format!("db{room}").as_bytes());
+        key.push_bounded(tag::WORD, format!("db{database}").as_bytes());
         key.push_bounded(tag::NAMED, name);
         key
     }
 
-    /// The key of a descriptor: a part for each word and value, in their order.
+    /// Creates the key of a descriptor: a part for each name and value, in order.
     pub fn of_entries<'a>(entries: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut key = Self::default();
         key.push_entries(entries);
@@ -128,7 +128,7 @@ impl Key {
         self.push_bounded(tag, value);
     }
 
-    /// A long part is kept as its digest.
+    /// Pushes a part; a long one as its digest.
     fn push_bounded(&mut self, tag: u8, value: &[u8]) {
         if value.len() > MAX_PART_BYTES {
             self.push(tag.to_ascii_uppercase(), &Sha256::digest(value));
@@ -145,7 +145,7 @@ impl Key {
         self.push_net(tag::IP, net);
     }
 
-    /// For a caller that lacks the part: its address, or nothing known at all.
+    /// Pushes the replacement for a missing part: the client address, if it is known.
     pub(crate) fn push_instead(&mut self, net: Option<Net>) {
         match net {
             Some(net) => self.push_net(tag::INSTEAD, net),
@@ -178,7 +178,7 @@ impl Key {
         self.0.extend_from_slice(&bytes[..length]);
     }
 
-    /// Tag and bytes of each part.
+    /// Returns the tag and the bytes of each part.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (u8, &[u8])> {
         let mut rest = self.0.as_slice();
         std::iter::from_fn(move || {
@@ -212,14 +212,14 @@ impl fmt::Display for KeyDisplay<'_> {
             show_part(tag, bytes, &mut out)
         });
         match all {
-            // The cap, and not the reader, stopped us.
+            // The cap stopped the output, not the reader.
             Err(fmt::Error) if out.left == 0 => f.write_str("..."),
             other => other,
         }
     }
 }
 
-/// What stands between a part and the one before it: a word and its value belong together.
+/// Returns the separator before a part: the name and the value of an entry belong together.
 pub(crate) const fn joint(before: Option<u8>) -> &'static str {
     match before {
         None => "",
@@ -244,7 +244,7 @@ pub(crate) fn show_part(tag: u8, bytes: &[u8], out: &mut impl fmt::Write) -> fmt
         }
         _ => String::from_utf8_lossy(bytes).chars().try_for_each(|char| match char {
             ' ' | '"' | '\'' => out.write_char(char),
-            // Covers controls, marks without width and those that turn the direction.
+            // Escapes control characters, zero-width characters and bidirectional marks.
             _ => write!(out, "{}", char.escape_debug()),
         }),
     }
@@ -260,7 +260,7 @@ fn show_address(bytes: &[u8], out: &mut impl fmt::Write) -> fmt::Result {
     }
 }
 
-/// Passes on so many bytes, then fails.
+/// Forwards a limited number of bytes, then fails.
 struct CappedWriter<'o, 'f> {
     out: &'o mut fmt::Formatter<'f>,
     left: usize,

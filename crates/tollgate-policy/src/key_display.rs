@@ -1,9 +1,9 @@
-//! How keys appear to people: the `privacy` section.
+//! The display of keys: the `privacy` section.
 //!
-//! `keys` says whether keys are shown whole, `show` which characters of a key that is not, and
-//! `labels` gives names to keys that an operator knows.
+//! `keys` selects whether keys are shown in full, `show` selects the visible characters of a
+//! redacted key, and `labels` assigns names to keys.
 //!
-//! Not here: which keys must not be shown whole, and their tags (`redact`).
+//! `redact` decides which keys are never shown in full, and computes their tags.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +12,21 @@ use sha2::{Digest as _, Sha256};
 use crate::key::MAX_PART_BYTES;
 use crate::settings::KeyPrivacy;
 
-/// How many characters of a redacted value are shown at one end.
+/// The number of characters of a redacted value that are shown at one end.
 const SHOWN_CHARS: usize = 4;
 
-/// How keys appear in answers, records and logs.
+/// How keys appear in responses, records and logs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyDisplay {
-    /// Whether keys are shown whole.
+    /// Whether keys are shown in full.
     pub privacy: KeyPrivacy,
-    /// Which characters are shown of a key that is not.
+    /// The characters of a redacted key that are shown.
     pub part: ShownPart,
-    /// Names of keys, by the text of the key.
+    /// Labels by the text of the key.
     labels: BTreeMap<Box<str>, Box<str>>,
 }
 
-/// Which characters of a redacted value are shown.
+/// The characters of a redacted value that are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ShownPart {
     /// The first four: `sk_l…`.
@@ -48,7 +48,7 @@ impl KeyDisplay {
         Self { privacy, part, labels }
     }
 
-    /// The name of the key with this text, if it has one.
+    /// Returns the label of the key with this text, if it has one.
     pub(crate) fn label(&self, text: &str) -> Option<&str> {
         self.labels.get(text).map(|label| &**label)
     }
@@ -58,19 +58,19 @@ impl KeyDisplay {
     }
 }
 
-/// A long key is kept, and shown, as its digest.
+/// Returns the text under which a key is shown: the digest of a long key.
 fn as_shown(key: &str) -> Box<str> {
     if key.len() <= MAX_PART_BYTES {
         return key.into();
     }
     let digest = Sha256::digest(key.as_bytes());
-    let digits: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{digits}").into()
+    let first = digest.iter().take(8).fold(0u64, |number, byte| number << 8 | u64::from(*byte));
+    format!("sha256:{first:016x}").into()
 }
 
 impl ShownPart {
-    /// The characters of `text` that are shown, and an ellipsis for the others. At most half of
-    /// a text is shown at its end: what is short shows its beginning, or nothing.
+    /// Returns the visible characters of `text`, with an ellipsis for the others. At most half of
+    /// a text is shown at its end: a short text shows its beginning, or nothing.
     pub(crate) fn of(self, text: &str) -> String {
         let chars = text.chars().count();
         let prefix = match self {

@@ -1,13 +1,13 @@
-//! Keys of descriptors as operators type them: values, entries, or all of it as it is shown.
+//! Parses keys of descriptors that operators type: values, entries, or the whole key as it is shown.
 //!
-//! Invariant: what does not have the entries of its limit is no key. It would be another one, which nobody has.
+//! Invariant: text without the entries of its limit yields no key. The key would belong to no caller.
 
 use crate::descriptor::EntryPattern;
 use crate::limit::Limit;
 use crate::source::KeySource;
 
 impl Limit {
-    /// How many of these words, from the first on, are meant as the key, where more may follow them.
+    /// Returns the number of leading words that form the key, where other words may follow.
     ///
     /// A key of all entries of a descriptor is one word as it is shown (`plan=gold, user=ann`), one for each
     /// entry (`plan=gold`, `user=ann`), or one for each entry whose value is open.
@@ -30,7 +30,7 @@ impl Limit {
         }
     }
 
-    /// The keys of the entries that its descriptors have, as far as they are known.
+    /// Returns the keys of the entries of its descriptors, as far as they are known.
     pub fn entry_keys(&self) -> Vec<&str> {
         match (self.descriptor(), self.envoy_match()) {
             (Some(pattern), _) => pattern.entries().iter().map(EntryPattern::key).collect(),
@@ -40,7 +40,7 @@ impl Limit {
     }
 }
 
-/// The entries of a descriptor of this limit that are typed so.
+/// Returns the entries of a descriptor of this limit from typed values.
 pub(crate) fn entries<'a>(limit: &'a Limit, values: &[&'a str]) -> Option<Vec<(&'a str, &'a str)>> {
     let keys = limit.entry_keys();
     let shown = match values {
@@ -61,12 +61,12 @@ pub(crate) fn entries<'a>(limit: &'a Limit, values: &[&'a str]) -> Option<Vec<(&
     keys.iter().copied().zip(values).map(entry).collect()
 }
 
-/// The value of an entry that is written with its key.
+/// Returns the value of an entry that is written with its key.
 fn named<'v>(text: &'v str, key: &str) -> Option<&'v str> {
     text.strip_prefix(key)?.strip_prefix('=')
 }
 
-/// The values of several entries that are written as a key is shown.
+/// Returns the values of several entries that are written as one text, as a key is shown.
 fn as_shown<'v>(text: &'v str, keys: &[&str]) -> Option<Vec<&'v str>> {
     let (first, others) = keys.split_first().filter(|(_, others)| !others.is_empty())?;
     let mut rest = named(text, first)?;
@@ -87,7 +87,7 @@ mod tests {
     use crate::{Key, KeySource, LimitBuilder, Policy};
 
     #[test]
-    fn a_limit_that_stands_apart_is_asked_for_by_its_own_entries_only() {
+    fn a_limit_of_envoy_files_takes_only_keys_with_its_own_entries() {
         let limit = LimitBuilder::new("shop.plan_gold.user")
             .envoy_match("shop", [("plan", Some("gold")), ("user", None)])
             .by(KeySource::Descriptor)
@@ -99,7 +99,7 @@ mod tests {
             assert_eq!(policy.key(limit, typed).as_ref(), Some(&ann), "{typed:?}");
             assert_eq!(limit.key_words(&[typed, &["7"]].concat()), words, "{typed:?}");
         }
-        // Any of these would be a key, and nobody's.
+        // Each of these would be a key that belongs to no caller.
         for wrong in
             [&["ann"][..], &["plan=gold"], &["user=ann"], &["user=ann", "plan=gold"], &["gold", "ann"], &[]]
         {

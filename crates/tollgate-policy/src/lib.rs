@@ -1,15 +1,15 @@
-//! The policy file of Tollgate: what is limited, by what, and how much.
+//! The policy file of Tollgate: the limits, their keys and their amounts.
 //!
-//! Text goes in, a [`Policy`] comes out, or a list of everything that is wrong with the text, each with
-//! its line and what was probably meant ([`Diagnostics`]). A policy answers one question about a request
-//! ([`Policy::match_request`]): which limits apply, for which key, at what cost.
+//! [`Policy::parse`] turns text into a [`Policy`], or into a list of all mistakes in the text, each with
+//! its line and a suggestion ([`Diagnostics`]). [`Policy::match_request`] returns the limits that apply to
+//! a request, with their keys and costs.
 //!
-//! Parsing goes from what was written to what it does: a located tree ([`Document`]), typed values,
-//! compiled limits. The server reads its own sections from the same [`Document`]. [`schema`] is the JSON
-//! Schema of the format, [`Lint`] the list of warnings, [`path::normal`] the form in which paths are matched.
+//! Parsing has three steps: a located tree ([`Document`]), typed values, compiled limits. The server reads
+//! its own sections from the same [`Document`]. [`schema`] returns the JSON Schema of the format, [`Lint`]
+//! lists the warnings, and [`path::normal`] returns the form in which paths are matched.
 //!
-//! Not here: files, sockets, clocks (this crate sees text), counting (`tollgate_core`), deciding
-//! (`tollgate`).
+//! This crate sees text only: it opens no files or sockets and reads no clock. Counting is in
+//! `tollgate_core`, deciding is in `tollgate`.
 //!
 #![doc = include_str!("../FORMAT.md")]
 

@@ -1,7 +1,7 @@
-//! One limit as it works: what it covers, whom it counts, what it grants.
+//! A compiled limit: its coverage, its key and its amounts.
 //!
-//! Not here: how it was written (`file_format`), how it is found (`matcher`), how
-//! keys are taken from requests (`match_request`).
+//! The written form is in `file_format`, the search for limits in `matcher`, the derivation of
+//! keys from requests in `match_request`.
 
 use foldhash::HashMap;
 use tollgate_core::{Rule, RuleId, Span};
@@ -16,7 +16,7 @@ use crate::request::Request;
 use crate::settings::Dialect;
 use crate::source::KeySource;
 
-/// A limit that can be served.
+/// A compiled limit of a [`Policy`](crate::Policy).
 ///
 /// ```
 /// # use tollgate_policy::{Mode, Policy};
@@ -30,23 +30,23 @@ use crate::source::KeySource;
 #[derive(Clone, Debug)]
 pub struct Limit {
     pub(crate) name: Box<str>,
-    /// Where it stands in its policy.
+    /// The index of the limit in its policy.
     pub(crate) place: usize,
-    /// The place of the limit that it is tried beside.
+    /// The index of the live limit, if this is a candidate.
     pub(crate) candidate_of: Option<usize>,
     pub(crate) soft: Option<Soft>,
     pub(crate) endpoints: Vec<PathPattern>,
-    /// Paths of its endpoints that it does not cover.
+    /// Paths of its endpoints that the limit does not cover.
     pub(crate) except: Vec<PathPattern>,
     pub(crate) hosts: Vec<HostPattern>,
     /// In upper case; empty means all.
     pub(crate) methods: Vec<Box<str>>,
     pub(crate) headers: Vec<HeaderMatch>,
-    /// Then it has no endpoints, hosts, methods and headers.
+    /// The descriptors it covers. A limit on descriptors has no endpoints, hosts, methods or headers.
     pub(crate) descriptor: Option<DescriptorPattern>,
-    /// Of descriptors; empty means all.
+    /// The domains of the descriptors; empty means all.
     pub(crate) domains: Vec<Box<str>>,
-    /// What it covers, if no request finds it of itself.
+    /// The description of its coverage, if requests are not matched against the limit.
     pub(crate) envoy_match: Option<EnvoyMatch>,
     pub(crate) ahead: Option<u64>,
     pub(crate) by: Vec<KeySource>,
@@ -65,30 +65,30 @@ pub struct Limit {
     pub(crate) blocks_keys: bool,
 }
 
-/// What a plan or an override grants.
+/// The amount that a plan or an override grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Allowance {
-    /// These rules instead of the limit's own, one for each of its windows.
+    /// These rules instead of the limit's own, one per window.
     Rules(Vec<Rule>),
-    /// No check at all.
+    /// Every request passes without a check.
     Unlimited,
-    /// No request at all.
+    /// Every request is refused.
     Blocked,
 }
 
 impl Allowance {
-    /// What it counts by, if it counts.
+    /// Returns the rules, which are empty for unlimited and blocked keys.
     pub(crate) fn rules(&self) -> &[Rule] {
         if let Self::Rules(rules) = self { rules } else { &[] }
     }
 }
 
-/// A header that must be there for a limit to apply.
+/// A header that a request must have for a limit to apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderMatch {
-    /// In lower case.
+    /// The name in lower case.
     pub name: Box<str>,
-    /// `None`: any value will do.
+    /// The required value; `None` accepts any value.
     pub value: Option<Box<str>>,
 }
 
@@ -110,82 +110,82 @@ impl HeaderMatch {
     }
 }
 
-/// What happens to requests that lack a part of the key.
+/// The handling of requests that lack a part of the key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Missing {
-    /// They are counted by client address instead.
+    /// The request is counted by client address instead.
     #[default]
     Ip,
-    /// They are refused.
+    /// The request is refused.
     Refuse,
-    /// They share one allowance.
+    /// All such requests share one allowance.
     Shared,
-    /// The limit does not apply to them.
+    /// The limit does not apply to the request.
     Skip,
 }
 
-/// Whether a limit refuses.
+/// Whether a limit refuses requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// It does.
+    /// The limit refuses requests.
     #[default]
     Enforce,
-    /// It counts, and says what it would have done.
+    /// The limit counts requests and reports the refusals that it would have caused.
     Shadow,
-    /// It is not looked at.
+    /// The limit is ignored.
     Off,
 }
 
-/// What a limit does while its store gives no answer.
+/// The behavior of a limit while its store does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnOutage {
-    /// Counts on this node alone.
+    /// This node counts on its own.
     #[default]
     Local,
-    /// Lets everything pass.
+    /// All requests pass.
     Allow,
-    /// Refuses everything.
+    /// All requests are refused.
     Deny,
 }
 
-/// What becomes of the slot of a request whose caller hangs up before the answer has ended.
+/// The handling of a slot whose caller disconnects before the end of the response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnHangup {
-    /// The slot is held until the service behind has answered or closed the connection, or until `ttl`.
+    /// The slot is held until the upstream service has answered or closed the connection, or until `ttl`.
     #[default]
     Hold,
-    /// The request to the service is canceled and the slot is released: the service stops work when
-    /// its connection is closed.
+    /// The upstream request is canceled and the slot is released. For services that stop work when
+    /// their connection is closed.
     Release,
 }
 
-/// What happens before a limit refuses: the `soft` threshold.
+/// The `soft` threshold of a limit, above which requests are marked or delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Soft {
-    /// From how much of the allowance on, in per cent (1 to 100).
+    /// The threshold in percent of the allowance (1 to 100).
     pub at: u8,
-    /// How long requests are held back from then on. Zero: they are only marked.
+    /// The delay of requests above the threshold. Zero marks them without a delay.
     pub tarpit: Span,
 }
 
-/// How answers call a limit that stands in no policy.
+/// The name in responses of the limit for ad-hoc rules.
 const AD_HOC_NAME: &str = "(unwritten)";
 
-/// The longest name of a limit.
+/// The maximum length of a limit's name, in bytes.
 pub(crate) const MAX_NAME_BYTES: usize = 64;
 
-/// Whether a limit may be called this: names go into headers and metrics.
+/// Whether a text is a valid name for a limit. Names appear in headers and metrics.
 pub(crate) fn is_limit_name(name: &str) -> bool {
     (1..=MAX_NAME_BYTES).contains(&name.len()) && name.chars().all(is_in_limit_name)
 }
 
-/// Whether a character may stand in a limit's name.
+/// Whether a character is allowed in the name of a limit.
 pub(crate) fn is_in_limit_name(char: char) -> bool {
     char.is_ascii_alphanumeric() || "._-".contains(char)
 }
 
 impl Limit {
-    /// For rules that stand in no policy. Its name is none that a policy can give.
+    /// Creates the limit for ad-hoc rules. Its name is invalid in a policy file, so it cannot collide.
     pub(crate) fn ad_hoc() -> Self {
         Self {
             name: AD_HOC_NAME.into(),
@@ -217,151 +217,150 @@ impl Limit {
         }
     }
 
-    /// Unique in its policy; fit for headers.
+    /// Returns the name, which is unique in the policy and valid in headers.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its place in the policy, from zero.
+    /// Returns the index of the limit in the policy.
     pub const fn place(&self) -> usize {
         self.place
     }
 
-    /// The place of the limit beside which it is tried: what `candidate` says would be
-    /// instead of that one.
+    /// Returns the index of the live limit, if this limit is its `candidate`.
     pub const fn candidate_of(&self) -> Option<usize> {
         self.candidate_of
     }
 
-    /// What happens before it refuses.
+    /// Returns the `soft` threshold.
     pub const fn soft(&self) -> Option<&Soft> {
         self.soft.as_ref()
     }
 
-    /// The paths it covers; none of a limit on descriptors.
+    /// Returns the path patterns; empty for a limit on descriptors.
     pub fn endpoints(&self) -> &[PathPattern] {
         &self.endpoints
     }
 
-    /// The paths among those of its endpoints that it does not cover.
+    /// Returns the patterns of paths that the limit excludes from its endpoints.
     pub fn except(&self) -> &[PathPattern] {
         &self.except
     }
 
-    /// The hosts it covers; none means all.
+    /// Returns the host patterns; empty means all hosts.
     pub fn hosts(&self) -> &[HostPattern] {
         &self.hosts
     }
 
-    /// The methods it covers, in upper case; none means all. `GET` covers `HEAD` too.
+    /// Returns the methods in upper case; empty means all methods. `GET` also covers `HEAD`.
     pub fn methods(&self) -> impl Iterator<Item = &str> {
         self.methods.iter().map(|method| &**method)
     }
 
-    /// The headers a request must have.
+    /// Returns the headers that a request must have.
     pub fn headers(&self) -> &[HeaderMatch] {
         &self.headers
     }
 
-    /// The descriptors it covers. A limit that has such covers no request that has none.
+    /// Returns the descriptor pattern. A limit with a pattern covers only requests with a descriptor.
     pub const fn descriptor(&self) -> Option<&DescriptorPattern> {
         self.descriptor.as_ref()
     }
 
-    /// The domains whose descriptors it covers; none means all.
+    /// Returns the descriptor domains; empty means all domains.
     pub fn domains(&self) -> impl Iterator<Item = &str> {
         self.domains.iter().map(|domain| &**domain)
     }
 
-    /// What a limit covers that no request finds of itself.
+    /// Returns the coverage of a limit that requests are not matched against.
     pub const fn envoy_match(&self) -> Option<&EnvoyMatch> {
         self.envoy_match.as_ref()
     }
 
-    /// How much more is handed out with an admitted answer, at most, for a proxy to admit
-    /// by itself. It is charged when it is handed out.
+    /// Returns the maximum number of additional units that an admitted response grants, for a proxy
+    /// to admit locally. They are charged when they are granted.
     pub const fn ahead(&self) -> Option<u64> {
         self.ahead
     }
 
-    /// The parts of its key.
+    /// Returns the parts of the key.
     pub fn by(&self) -> &[KeySource] {
         &self.by
     }
 
-    /// What happens to requests that lack a part.
+    /// Returns the handling of requests that lack a part of the key.
     pub const fn missing(&self) -> Missing {
         self.missing
     }
 
-    /// What is taken when a request comes.
+    /// Returns the cost that is charged when a request arrives.
     pub const fn cost(&self) -> &Cost {
         &self.cost
     }
 
-    /// Where it is found what a request cost in the end. `None`: what was taken is final.
+    /// Returns the source of the final cost. `None`: the cost charged on arrival is final.
     pub const fn settle(&self) -> Option<&Settle> {
         self.settle.as_ref()
     }
 
-    /// Whether it refuses.
+    /// Returns the mode.
     pub const fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// Whether a refused request is charged all the same.
+    /// Whether refused requests are charged.
     pub const fn count_denied(&self) -> bool {
         self.count_denied
     }
 
-    /// What it does while its store gives no answer.
+    /// Returns the behavior of the limit while its store does not answer.
     pub const fn on_outage(&self) -> OnOutage {
         self.on_outage
     }
 
-    /// What becomes of the slot of a request whose caller hangs up.
+    /// Returns the handling of a slot whose caller disconnects.
     pub const fn on_hangup(&self) -> OnHangup {
         self.on_hangup
     }
 
-    /// In whose words answers speak of it, besides those for all answers.
+    /// Returns the dialects of responses that this limit decides, besides those of all responses.
     pub fn dialects(&self) -> &[Dialect] {
         &self.dialects
     }
 
-    /// What it grants to a key without plan or override: one rule for each window.
+    /// Returns the rules for keys without a plan or override, one per window.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// What it grants to a plan, if it says so.
+    /// Returns the allowance of a plan, if the limit defines one.
     pub fn plan(&self, name: &str) -> Option<&Allowance> {
         self.plans.get(name)
     }
 
-    /// The plans it knows, in no order.
+    /// Returns the plans in unspecified order.
     pub fn plans(&self) -> impl Iterator<Item = (&str, &Allowance)> {
         self.plans.iter().map(|(name, allowance)| (&**name, allowance))
     }
 
-    /// What it grants to one key, if it makes an exception.
+    /// Returns the override for a key, if there is one.
     pub fn override_for(&self, key: &Key) -> Option<&Allowance> {
         if self.overrides.is_empty() { None } else { self.overrides.get(key) }
     }
 
-    /// The keys it makes an exception for, in no order.
+    /// Returns all overrides in unspecified order.
     pub fn overrides(&self) -> impl Iterator<Item = (&Key, &Allowance)> {
         self.overrides.iter()
     }
 
-    /// Every rule that it counts by: its own, those of plans and those of overrides.
+    /// Returns all rules of the limit: its own, those of plans and those of overrides.
     pub fn every_rule(&self) -> impl Iterator<Item = &Rule> {
         let others = self.plans.values().chain(self.overrides.values());
         self.rules.iter().chain(others.flat_map(Allowance::rules))
     }
 
-    /// The rule that now counts what a key was charged under `id`: the one of
-    /// that id, or the one that has replaced it since.
+    /// Returns the rule that now holds the charges made to a key under `id`: the rule with
+    /// that id, or the rule that has replaced it.
     pub fn rule_after(&self, id: RuleId, key: &Key) -> Option<&Rule> {
         let of_key = self.override_for(key).map_or(&[][..], Allowance::rules);
         let of_plans = self.plans.values().flat_map(Allowance::rules);
@@ -371,20 +370,20 @@ impl Limit {
             .or_else(|| all.find(|rule| rule.predecessors().any(|before| before.id == id)))
     }
 
-    /// Whether it makes an exception for a path in one of its readings.
+    /// Whether `except` covers one reading of a path.
     #[inline]
     pub(crate) fn excepts(&self, path: &str) -> bool {
         !self.except.is_empty() && self.except.iter().any(|pattern| pattern.covers(path))
     }
 
-    /// Whether a part of its key is a segment of the path.
+    /// Whether a part of the key is a segment of the path.
     pub(crate) fn counts_by_path(&self) -> bool {
         self.by.iter().any(|part| part.path_parameter().is_some())
     }
 
-    /// Whether it covers a method. In any case of letters: servers exist that
-    /// take `get` for `GET`. A limit on `GET` covers `HEAD`, which runs the same
-    /// handler and must not be a way around it.
+    /// Whether the limit covers a method. The comparison ignores case, because some servers accept
+    /// `get` for `GET`. A limit on `GET` covers `HEAD`, which runs the same handler and would
+    /// otherwise bypass the limit.
     pub(crate) fn covers_method(&self, method: &str) -> bool {
         self.methods.is_empty()
             || self.methods.iter().any(|known| {

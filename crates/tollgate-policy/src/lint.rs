@@ -1,23 +1,23 @@
-//! What works and is probably not meant, by name: the code of each warning, and the page that
+//! The lints of a policy: the code of each warning, and the page that
 //! explains it.
 //!
-//! A code is for good: people write it into `expect` and into their pipelines. The pages are
-//! Markdown, one file for each in `lints/`; `tollgate validate --explain CODE` prints one, and
-//! `docs/lints.md` holds them all.
+//! Codes are stable: people write them into `expect` and into pipelines. The pages are
+//! Markdown files in `lints/`; `tollgate validate --explain CODE` prints one, and
+//! `docs/lints.md` contains all of them.
 //!
-//! Not here: finding any of them (`compile::lints`, and whoever reads other sections).
+//! The checks are in `compile::lints` and in the crates that read other sections.
 //!
-//! Invariant: the first policy of a page has the lint, the second has not. Held by
-//! `tests/lints.rs` for those about a policy.
+//! Invariant: the first policy of a page has the lint, the second does not. Tested by
+//! `tests/lints.rs` for lints about a policy.
 
 use std::fmt;
 
 use crate::suggest::nearest;
 
-/// Whose words a lint is in.
+/// The part of the configuration that a lint is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LintScope {
-    /// One limit: `expect` of that limit can name it, or of the file.
+    /// One limit. `expect` of the limit or of the file can contain the lint.
     Limit,
     /// The rest of a policy.
     Policy,
@@ -29,7 +29,7 @@ pub enum LintScope {
 
 macro_rules! lints {
     ($($name:ident $code:literal $of:ident,)*) => {
-        /// A kind of warning.
+        /// A kind of warning about a valid configuration.
         ///
         /// ```
         /// # use tollgate_policy::{Policy, Lint};
@@ -45,20 +45,20 @@ macro_rules! lints {
         }
 
         impl Lint {
-            /// All of them, in the order of the pages.
+            /// All lints, in the order of the pages.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// What it is called in messages, in `expect` and on the command line.
+            /// Returns the code used in messages, in `expect` and on the command line.
             pub const fn code(self) -> &'static str {
                 match self { $(Self::$name => $code,)* }
             }
 
-            /// Whose words it is in.
+            /// Returns the part of the configuration that the lint is about.
             pub const fn of(self) -> LintScope {
                 match self { $(Self::$name => LintScope::$of,)* }
             }
 
-            /// What it is, what happens to whom, how to get rid of it and when to keep it.
+            /// Returns the page: the problem, its effect, the fix, and when to keep it.
             pub const fn page(self) -> &'static str {
                 match self { $(Self::$name => include_str!(concat!("../lints/", $code, ".md")),)* }
             }
@@ -103,29 +103,29 @@ lints! {
 }
 
 impl Lint {
-    /// The one with this code.
+    /// Returns the lint with this code.
     pub fn find(code: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|it| it.code() == code)
     }
 
-    /// The code that was probably meant.
+    /// Returns the known code nearest to a misspelled one.
     pub fn nearest(code: &str) -> Option<&'static str> {
         nearest(code, Self::ALL.iter().map(|it| it.code()))
     }
 
-    /// What it is, in one line: the first paragraph of its page.
+    /// Returns a one-line summary: the first paragraph of the page.
     pub fn summary(self) -> &'static str {
         self.page().lines().skip(1).map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()
     }
 
-    /// All pages as one document.
+    /// Returns all pages as one document.
     pub fn document() -> String {
         let mut out = String::from(include_str!("../lints/README.md"));
         let heading = |of| match of {
-            LintScope::Limit => "Of a limit",
-            LintScope::Policy => "Of a policy",
-            LintScope::Settings => "Of the server's settings",
-            LintScope::Envoy => "Of files of envoyproxy/ratelimit",
+            LintScope::Limit => "Limits",
+            LintScope::Policy => "Policies",
+            LintScope::Settings => "Server settings",
+            LintScope::Envoy => "Files of envoyproxy/ratelimit",
         };
         for of in [LintScope::Limit, LintScope::Policy, LintScope::Settings, LintScope::Envoy] {
             out.extend(["\n**", heading(of), "**\n\n"]);
@@ -135,7 +135,7 @@ impl Lint {
         }
         for lint in Self::ALL {
             out.push('\n');
-            // A page of its own begins one level higher.
+            // Headings of a single page begin one level higher.
             for line in lint.page().lines() {
                 out.extend([if line.starts_with('#') { "#" } else { "" }, line, "\n"]);
             }

@@ -1,15 +1,15 @@
-//! Who passes unchecked, and who does not pass: `allow` and `deny`.
+//! The lists of requests that pass unchecked or are refused: `allow` and `deny`.
 //!
-//! An entry holds conditions, all of which must hold; a condition holds values,
-//! one of which must match. Entries of one condition, by far the most, are
-//! merged into one table for each property, so ten thousand addresses cost one
-//! binary search and ten thousand keys one look-up.
+//! All conditions of an entry must hold, and one value of each condition must match.
+//! Entries with a single condition are by far the most frequent. They are merged into one
+//! table per property, so ten thousand addresses cost one binary search and ten thousand
+//! keys cost one lookup.
 //!
-//! A request can give several values for one property. `deny` applies if any of
-//! them is listed, `allow` only if there is one value: a second one would
-//! otherwise hide a denied value, or borrow an allowed one.
-//! A path may have several readings. `deny` looks for one that an entry covers, `allow`
-//! lets a request pass only if the entry covers all of them.
+//! A request can give several values for one property. `deny` applies if any of them is
+//! listed. `allow` applies only to a single value: otherwise a second value could hide a
+//! denied one, or a caller could add an allowed one.
+//! A path may have several readings. `deny` applies if an entry covers one of them, `allow`
+//! applies only if the entry covers all of them.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ use crate::pattern::PathPattern;
 use crate::request::Request;
 use crate::source::KeySource;
 
-/// One line of `allow` or `deny`.
+/// One entry of `allow` or `deny`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListEntry {
     text: Box<str>,
@@ -34,13 +34,13 @@ impl ListEntry {
         Self { text: text.into(), line }
     }
 
-    /// The line of the policy file it stands in.
+    /// Returns the line of the entry in the policy file.
     pub const fn line(&self) -> u32 {
         self.line
     }
 }
 
-/// As it was written, shortened: `ip: 10.0.0.0/8`.
+/// Formats the entry as written, shortened: `ip: 10.0.0.0/8`.
 impl fmt::Display for ListEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -50,25 +50,25 @@ impl fmt::Display for ListEntry {
 /// One condition of an entry.
 #[derive(Clone, Debug)]
 pub(crate) enum Condition {
-    /// The client's address is in one of these.
+    /// The client address is in one of these networks.
     Address(Vec<Net>),
     /// The property has one of these values.
     Value(KeySource, Vec<Box<[u8]>>),
     /// The property has a value.
     Present(KeySource),
-    /// The path is covered by one of these.
+    /// One of these patterns covers the path.
     Endpoint(Vec<PathPattern>),
 }
 
-/// Values of one property, and the entry each belongs to.
+/// Values of one property, with the index of their entry.
 type Values = HashMap<Box<[u8]>, u32>;
 
-/// What a list does to the requests that it matches.
+/// The effect of a list on matching requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListKind {
-    /// They pass unchecked: a property counts if it has a single value.
+    /// The requests pass unchecked. A property counts only if it has a single value.
     Allow,
-    /// They are refused: every value of a property counts.
+    /// The requests are refused. Every value of a property counts.
     Deny,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct List {
     compound: Vec<(u32, Vec<Test>)>,
 }
 
-/// A condition, made fast.
+/// A condition in a form that is fast to evaluate.
 #[derive(Clone, Debug)]
 enum Test {
     Address(NetSet),
@@ -108,12 +108,12 @@ impl List {
         list
     }
 
-    /// How many entries it has.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// The properties that its entries ask for.
+    /// Returns the properties that the entries read.
     pub(crate) fn sources(&self) -> impl Iterator<Item = &KeySource> {
         let compound = self.compound.iter().flat_map(|(_, tests)| tests).filter_map(|test| match test {
             Test::Address(_) | Test::Endpoint(_) => None,
@@ -170,7 +170,7 @@ fn tests(conditions: impl IntoIterator<Item = Condition>) -> Vec<Test> {
 }
 
 impl ListKind {
-    /// The first result of `test` for a value that counts.
+    /// Returns the first result of `test` over the values that count.
     fn first_match<R: Request + ?Sized, T>(
         self,
         identify: &Identify,

@@ -1,22 +1,22 @@
-//! The value that a request gives for one property, and whether it is certain.
+//! The lookup of a property in a request, and its ambiguity.
 //!
 //! A request can give several values for one property: two `X-API-Key` lines,
 //! `?user=a&user=b`, two cookies of one name. Servers differ in which of them
-//! they use. A caller that can make Tollgate and the service use different
-//! values chooses a new identity for each request, so several different values
-//! are `Ambiguous`, which is not `Missing`: an ambiguous property is not looked
-//! for in another place.
+//! they use. A caller that makes Tollgate and the service use different
+//! values has a new identity for each request. Several different values are
+//! therefore `Ambiguous`, which differs from `Missing`: an ambiguous property is not
+//! looked up in another place.
 //!
 //! Spellings that only some servers understand (`;` between query parameters, a
-//! parameter name in another case) never name a caller. They make the property
+//! parameter name in another case) never identify a caller. They make the property
 //! ambiguous, because other servers find a different value, or none.
 //!
-//! An empty value beside another one is a different value: a server that takes
+//! An empty value beside another one is a different value: a server that uses
 //! the empty one serves an anonymous caller.
 
 use std::borrow::Cow;
 
-/// The result of looking for a property of a request.
+/// The result of looking up a property of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Lookup<'r> {
     /// The request has no value, or an empty one.
@@ -27,12 +27,12 @@ pub(crate) enum Lookup<'r> {
     Ambiguous,
 }
 
-/// Which servers find a value.
+/// The servers that find a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Readers {
-    /// All of them.
+    /// All servers.
     All,
-    /// Some of them; the others find another value, or none.
+    /// Some servers; others find another value, or none.
     Some,
 }
 
@@ -63,19 +63,18 @@ pub(crate) fn without_wide_blanks(text: &[u8]) -> Option<&[u8]> {
         return None;
     }
     // A letter of UTF-8 may end in a byte that is a blank in Latin-1.
-    let bare = match std::str::from_utf8(text) {
-        Ok(text) => text.trim_matches(|it: char| it.is_whitespace() || it == '\u{FEFF}').as_bytes(),
-        Err(_) => {
-            let is_blank = |byte: &u8| matches!(byte, 0xA0 | 0x85 | 0xC2) || byte.is_ascii_whitespace();
-            let start = text.iter().position(|byte| !is_blank(byte)).unwrap_or(text.len());
-            let end = text.iter().rposition(|byte| !is_blank(byte)).map_or(start, |at| at + 1);
-            &text[start..end]
-        }
+    let bare = if let Ok(text) = std::str::from_utf8(text) {
+        text.trim_matches(|it: char| it.is_whitespace() || it == '\u{FEFF}').as_bytes()
+    } else {
+        let is_blank = |byte: &u8| matches!(byte, 0xA0 | 0x85 | 0xC2) || byte.is_ascii_whitespace();
+        let start = text.iter().position(|byte| !is_blank(byte)).unwrap_or(text.len());
+        let end = text.iter().rposition(|byte| !is_blank(byte)).map_or(start, |at| at + 1);
+        &text[start..end]
     };
     (bare.len() < text.len()).then_some(bare)
 }
 
-/// Keeps the single value of a property.
+/// Collects the single value of a property.
 #[derive(Debug, Default)]
 pub(crate) struct SingleValue<'r> {
     first: Option<Cow<'r, [u8]>>,
@@ -106,7 +105,7 @@ impl<'r> Collector<'r> for SingleValue<'r> {
     }
 }
 
-/// Passes every value that is not empty to a function, and of lists every member.
+/// Passes every non-empty value to a function, and every member of a list.
 pub(crate) struct EveryValue<F>(pub(crate) F);
 
 impl<'r, F: FnMut(&[u8])> Collector<'r> for EveryValue<F> {
@@ -122,7 +121,7 @@ impl<'r, F: FnMut(&[u8])> Collector<'r> for EveryValue<F> {
     }
 }
 
-/// The members of a header line with several, separated by commas; none for a line with one.
+/// Returns the members of a comma-separated header line; nothing for a line with one value.
 pub(crate) fn members(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let is_list = line.contains(&b',');
     line.split(|&byte| byte == b',').filter(move |_| is_list).map(<[u8]>::trim_ascii)
@@ -135,7 +134,9 @@ mod tests {
     #[track_caller]
     fn check(values: &[(&'static str, Readers)], expected: &Lookup<'_>) {
         let mut single = SingleValue::default();
-        values.iter().for_each(|(value, readers)| single.add(Cow::Borrowed(value.as_bytes()), *readers));
+        for (value, readers) in values {
+            single.add(Cow::Borrowed(value.as_bytes()), *readers);
+        }
         assert_eq!(single.finish(), *expected, "{values:?}");
     }
 

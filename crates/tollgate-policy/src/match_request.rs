@@ -1,12 +1,12 @@
-//! Which limits apply to a request, for which key, at what cost.
+//! Matches a request against a policy: the limits that apply, their keys and their costs.
 //!
 //! This is the hot path: an ordinary request allocates nothing here
-//! (`tests/allocation.rs`). A path that is not in normal form, a value that must
-//! be decoded or a key of more than 80 bytes does.
+//! (`tests/allocation.rs`). Allocation happens for a path that is not in normal form, a value
+//! that must be decoded, and a key of more than 80 bytes.
 //!
-//! A path with several readings is surveyed in `readings`.
+//! `readings` handles paths with several readings.
 //!
-//! Not here: whether the allowance suffices. The checks go to a store as one batch.
+//! The store decides whether the allowance suffices: it receives the checks as one batch.
 
 mod ambiguous;
 mod readings;
@@ -30,60 +30,60 @@ use crate::policy::{PlanName, Policy};
 use crate::request::Request;
 use crate::source::KeySource;
 
-/// One allowance to spend from.
+/// One charge against one window of a limit.
 #[derive(Clone, Debug)]
 pub struct Check<'p> {
-    /// The limit it belongs to.
+    /// The limit.
     pub limit: &'p Limit,
     /// The window of the limit, with the numbers of the key's plan or override.
     pub rule: &'p Rule,
-    /// Whose allowance it is.
+    /// The key whose allowance is charged.
     pub key: Key,
-    /// How much the request takes of it. Concurrency limits take one slot instead.
+    /// The units to charge. Concurrency limits take one slot instead.
     pub cost: u64,
-    /// Which of the requests that are decided together it is of, from zero.
+    /// The index of the request, among requests that are decided together.
     pub part: u32,
-    /// Whether it is charged although the request is refused.
+    /// Whether the check is charged although the request is refused.
     pub count_denied: bool,
 }
 
-/// A check of a rule that stands in no policy, to be decided together with requests.
+/// A check of an ad-hoc rule, decided together with requests.
 #[derive(Clone, Debug)]
 pub struct RuleCheck {
     /// The rule.
     pub rule: Rule,
-    /// Whose allowance it is.
+    /// The key whose allowance is charged.
     pub key: Key,
-    /// How much is taken of it.
+    /// The units to charge.
     pub cost: u64,
 }
 
-/// A buffer for the checks of one request, to be used again for the next.
+/// A reusable buffer for the checks of one request.
 ///
 /// Holds eight checks before it needs the heap.
 #[derive(Clone, Debug, Default)]
 pub struct Checks<'p> {
     list: SmallVec<[Check<'p>; 8]>,
     shadowed: SmallVec<[Block<'p>; 2]>,
-    /// Which of the requests that are decided together is surveyed.
+    /// The index of the current request, among requests that are decided together.
     part: u32,
 }
 
 impl<'p> Checks<'p> {
-    /// An empty buffer.
+    /// Creates an empty buffer.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Refusals without a check by limits in shadow mode: what would have happened.
+    /// Returns the refusals without a check that limits in shadow mode would have caused.
     pub fn shadowed(&self) -> &[Block<'p>] {
         &self.shadowed
     }
 
-    /// A check for each window.
+    /// Adds one check per window.
     #[inline]
     fn push(&mut self, limit: &'p Limit, rules: &'p [Rule], key: Key, cost: u64) {
-        // The last window takes the key, the others a copy.
+        // The last window takes the key, the others clone it.
         let Some((last, others)) = rules.split_last() else { return };
         let part = self.part;
         let count_denied = |rule: &Rule| limit.count_denied || is_tally(rule);
@@ -94,7 +94,7 @@ impl<'p> Checks<'p> {
         self.list.push(Check { limit, rule: last, key, cost, part, count_denied: count_denied(last) });
     }
 
-    /// Forgets the last request.
+    /// Removes all checks.
     pub fn clear(&mut self) {
         self.list.clear();
         self.shadowed.clear();
@@ -110,25 +110,25 @@ impl<'p> std::ops::Deref for Checks<'p> {
     }
 }
 
-/// A tally counts what it refuses.
+/// Whether the rule counts refused requests by itself.
 const fn is_tally(rule: &Rule) -> bool {
     matches!(&rule.quota, Quota::FixedWindow(window) if window.is_tally())
 }
 
-/// What a policy says about a request before any counting.
+/// The result of matching a request, before any counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Matched<'p> {
-    /// The checks decide. None at all: nothing limits this request.
+    /// The checks decide. Without checks, no limit applies to the request.
     Applies,
-    /// Allow-listed: no limit applies.
+    /// An entry of `allow` matches: no limit applies.
     Allowed(&'p ListEntry),
-    /// Deny-listed: refused.
+    /// An entry of `deny` matches: the request is refused.
     Denied(&'p ListEntry),
-    /// Refused by a limit without counting. The checks of the other limits are
-    /// there, for those that count refusals too.
+    /// A limit refuses the request without counting. The checks of the other limits are
+    /// present, for limits that count refusals too.
     Blocked(Block<'p>),
-    /// Refused: servers may take the path for different places, and the policy says to refuse
-    /// such, or its readings are too many.
+    /// The request is refused because servers interpret its path differently: the policy says to
+    /// refuse such paths, or the path has too many readings.
     AmbiguousPath,
 }
 
@@ -137,11 +137,11 @@ pub enum Matched<'p> {
 pub struct Block<'p> {
     /// The limit that refuses.
     pub limit: &'p Limit,
-    /// Why.
+    /// The reason for the refusal.
     pub reason: BlockReason,
 }
 
-/// Names are unique in a policy, so they tell limits apart.
+/// Compares limits by name, which is unique in a policy.
 impl PartialEq for Block<'_> {
     fn eq(&self, other: &Self) -> bool {
         (self.limit.name(), self.reason) == (other.limit.name(), other.reason)
@@ -150,7 +150,7 @@ impl PartialEq for Block<'_> {
 
 impl Eq for Block<'_> {}
 
-/// Why a limit refuses without counting.
+/// The reason why a limit refuses without counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlockReason {
     /// `overrides` says `blocked` for this key.
@@ -164,18 +164,18 @@ pub enum BlockReason {
     Ambiguous,
 }
 
-/// What a limit grants to one key.
+/// The amount that a limit grants to one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grant<'p> {
-    /// These rules, one for each window.
+    /// These rules, one per window.
     Rules(&'p [Rule]),
-    /// No check at all.
+    /// Every request passes without a check.
     Unlimited,
-    /// No request at all.
+    /// Every request is refused.
     Blocked(BlockReason),
 }
 
-/// An exception for the key goes before its plan, and that before the limit's own numbers.
+/// Returns the amount for a key: its override, else its plan, else the limit's own rules.
 #[inline]
 fn granted<'p>(limit: &'p Limit, key: &Key, planned: impl FnOnce() -> Option<&'p Allowance>) -> Grant<'p> {
     let (allowance, reason) = match limit.override_for(key) {
@@ -191,14 +191,14 @@ fn granted<'p>(limit: &'p Limit, key: &Key, planned: impl FnOnce() -> Option<&'p
 }
 
 impl Policy {
-    /// What a limit grants to a key that is on this plan, or on the default one.
+    /// Returns the amount for a key on this plan, or on the default plan.
     pub fn granted<'p>(&'p self, limit: &'p Limit, key: &Key, plan: Option<&str>) -> Grant<'p> {
         granted(limit, key, || limit.plans.get(plan.or(self.default_plan.as_deref())?))
     }
 
-    /// The checks of one limit for a key that is known, as [`match_request`](Self::match_request)
-    /// has them for a request. Without a cost, one that the limit takes from
-    /// requests is one.
+    /// Adds the checks of one limit for a known key, as [`match_request`](Self::match_request)
+    /// does for a request. Without `cost`, a cost that depends on the request counts as
+    /// one.
     pub fn match_limit<'p>(
         &'p self,
         limit: &'p Limit,
@@ -223,8 +223,8 @@ impl Policy {
         Matched::Applies
     }
 
-    /// Finds the limits that apply to a request, in file order, and puts a
-    /// check for each of their windows into `out`, which is cleared first.
+    /// Finds the limits that apply to a request, in file order, and adds one
+    /// check per window to `out`, which is cleared first.
     ///
     /// ```
     /// # use tollgate_policy::{Call, Checks, Policy, Matched};
@@ -254,9 +254,9 @@ impl Policy {
         self.match_one(request, out)
     }
 
-    /// The checks of several requests that are decided as one: all of them are charged or none
-    /// is ([`Check::part`] tells whose a check is). One that is refused without counting
-    /// refuses them all; one that is allow-listed has no checks.
+    /// Matches several requests that are decided as one: all of them are charged or none
+    /// ([`Check::part`] is the index of the request). A request that is refused without counting
+    /// refuses all; a request on the allow list has no checks.
     pub fn match_requests<'p, R: Request>(&'p self, requests: &[R], out: &mut Checks<'p>) -> Matched<'p> {
         out.clear();
         let mut matched = Matched::Applies;
@@ -271,9 +271,9 @@ impl Policy {
         matched
     }
 
-    /// As [`match_requests`](Self::match_requests), together with rules that stand in no policy. They are the
-    /// parts behind those of the requests, and charged only with all others, also if they are tallies.
-    pub fn survey_all_with<'p, R: Request>(
+    /// Matches requests like [`match_requests`](Self::match_requests), together with ad-hoc rules. The
+    /// rules are the parts after those of the requests. They are charged only with all others, even tallies.
+    pub fn match_requests_with_rules<'p, R: Request>(
         &'p self,
         requests: &[R],
         rules: &'p [RuleCheck],
@@ -290,7 +290,7 @@ impl Policy {
         matched
     }
 
-    /// The check of a rule that stands in no policy: whoever asks brings the numbers.
+    /// Adds the check of an ad-hoc rule, whose numbers the caller passes.
     pub fn match_rule<'p>(
         &'p self,
         rule: &'p Rule,
@@ -311,14 +311,14 @@ impl Policy {
             return self.match_descriptor(request, &descriptor, out);
         }
         match path::plain(request.path(), self.paths) {
-            Some(path) => self.survey_path(request, path, out),
-            None => self.survey_unusual(request, out),
+            Some(path) => self.match_path(request, path, out),
+            None => self.match_unusual_path(request, out),
         }
     }
 
-    /// Surveys a request whose path has one reading.
+    /// Matches a request whose path has one reading.
     #[inline]
-    fn survey_path<'p, R: Request + ?Sized>(
+    fn match_path<'p, R: Request + ?Sized>(
         &'p self,
         request: &R,
         path: &str,
@@ -342,7 +342,7 @@ impl Policy {
         matcher.blocked.map_or(Matched::Applies, Matched::Blocked)
     }
 
-    /// A request that a descriptor stands for meets the limits on descriptors, and no others.
+    /// Matches a request with a descriptor against the limits on descriptors only.
     #[inline(never)]
     fn match_descriptor<'p, R: Request + ?Sized>(
         &'p self,
@@ -379,16 +379,16 @@ fn applies<R: Request + ?Sized>(limit: &Limit, request: &R) -> bool {
 
 struct RequestMatcher<'p, 'r, 'o> {
     policy: &'p Policy,
-    /// Looked up when the first limit with plans asks.
+    /// Initialized by the first limit with plans.
     plan: OnceCell<PlanName<'r>>,
     out: &'o mut Checks<'p>,
     blocked: Option<Block<'p>>,
-    /// Limits that were found already.
+    /// The limits found so far.
     taken: SmallVec<[u32; 8]>,
 }
 
 impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
-    /// Takes every limit that covers the request, whose path has this reading only.
+    /// Adds every limit that covers the request, whose path has only this reading.
     #[inline]
     fn walk<R: Request + ?Sized>(&mut self, request: &'r R, path: &'r str) {
         let policy = self.policy;
@@ -409,8 +409,8 @@ impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
         }
     }
 
-    /// Finds the routes that cover the request under this reading of its path, in file order. They
-    /// are written to a buffer: moving one costs more than filling it.
+    /// Finds the routes that cover the request under this reading of its path, in file order. Writes
+    /// to a buffer of the caller, because moving a buffer costs more than filling it.
     #[inline]
     fn find_routes<R: Request + ?Sized>(&self, request: &R, path: &str, found: &mut RouteIds) {
         let matcher = &self.policy.matcher;
@@ -420,7 +420,7 @@ impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
                 matcher.find(Some(other), path, found);
             }
         } else {
-            // Looking for a request's hosts costs as much as finding its limits.
+            // Looking up the hosts of a request costs as much as finding its limits.
             matcher.find(None, path, found);
         }
     }
@@ -470,7 +470,7 @@ impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
         limit.plans.get(plan.or(self.policy.default_plan.as_deref())?)
     }
 
-    /// The network that stands for the client.
+    /// Returns the network that counts as the client.
     fn net<R: Request + ?Sized>(&self, view: &View<'r, R>) -> Option<Net> {
         view.request.client().map(|client| self.policy.cut(client))
     }
@@ -516,10 +516,10 @@ impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
     }
 }
 
-/// What became of a key.
+/// The result of deriving a key.
 enum KeyDerivation {
     Whole,
-    /// The client's address stands in for a part that has several different values.
+    /// The client address replaces a part that has several different values.
     Ambiguous,
     Skipped,
     Refused(BlockReason),

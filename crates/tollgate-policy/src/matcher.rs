@@ -1,13 +1,13 @@
 //! Finds the routes that cover a request among many thousands.
 //!
-//! One tree of path segments for each host pattern. A tree node has one parent,
-//! so a walk visits each node at most once whatever the path looks like, and it
-//! goes no deeper than the patterns do: a path of ten thousand segments costs no
-//! more than one of sixty, and meets every `/**` on its way.
+//! The matcher has one tree of path segments per host pattern. A tree node has one parent,
+//! so a walk visits each node at most once for any path, and goes no deeper than the
+//! patterns: a path of ten thousand segments costs no more than one of sixty, and matches
+//! every `/**` on its way.
 //!
-//! Not here: methods and headers, which `match_request` looks at for the few limits left.
+//! `match_request` checks methods and headers of the few limits that remain.
 //!
-//! Invariant: finds what trying each pattern in turn would find. Held by
+//! Invariant: the matcher finds the same routes as trying each pattern in turn. Tested by
 //! `tests/matching.rs::the_tree_agrees_with_trying_each_pattern`.
 
 use foldhash::HashMap;
@@ -16,13 +16,13 @@ use smallvec::SmallVec;
 use crate::path;
 use crate::pattern::{HostPattern, PathPattern, Segment, without_port};
 
-/// A pattern of a limit, numbered in file order.
+/// The number of a limit's pattern, in file order.
 pub(crate) type RouteId = u32;
 
-/// Room for what ordinary requests match.
+/// A buffer with room for the routes of ordinary requests.
 pub(crate) type RouteIds = SmallVec<[RouteId; 16]>;
 
-/// More labels than any name has that resolves (RFC 1035 allows 127 at most).
+/// The maximum number of labels in a host name (RFC 1035).
 const MAX_LABELS: usize = 127;
 
 #[derive(Clone, Debug, Default)]
@@ -42,12 +42,12 @@ impl Matcher {
         tree.add(pattern, route);
     }
 
-    /// Whether it matters which host a request asks for.
+    /// Whether any route covers specific hosts only.
     pub(crate) fn asks_for_hosts(&self) -> bool {
         !(self.exact.is_empty() && self.below.is_empty())
     }
 
-    /// All routes that cover this, in file order. Says how many nodes it looked at.
+    /// Finds all routes that cover a request, in file order. Returns the number of visited nodes.
     pub(crate) fn find(&self, host: Option<&str>, normal: &str, found: &mut RouteIds) -> usize {
         let mut visited = self.any_host.find(normal, found);
         if let Some(host) = host
@@ -65,7 +65,7 @@ impl Matcher {
     fn find_by_host(&self, host: &str, normal: &str, found: &mut RouteIds) -> usize {
         let host = without_port(host.trim()).trim_end_matches('.');
         let lower: SmallVec<[u8; 64]> = host.bytes().map(|byte| byte.to_ascii_lowercase()).collect();
-        // Lower-casing ASCII keeps UTF-8 whole.
+        // Lower-casing ASCII keeps UTF-8 valid.
         let Ok(host) = std::str::from_utf8(&lower) else { return 0 };
         let mut visited = self.exact.get(host).map_or(0, |tree| tree.find(normal, found));
         if !self.below.is_empty() {
@@ -94,14 +94,14 @@ struct Tree {
 struct TreeNode {
     literals: Literals,
     one: Option<u32>,
-    /// Routes that end here.
+    /// Routes that end at this node.
     ends: Vec<RouteId>,
-    /// Routes that cover everything from here on.
+    /// Routes that cover every path from this node on.
     tails: Vec<RouteId>,
 }
 
-/// Children by their text. Most nodes have one or none, and comparing a text is
-/// a fraction of hashing it.
+/// Children by their text. Most nodes have at most one, and comparing a text is
+/// much faster than hashing it.
 #[derive(Clone, Debug, Default)]
 enum Literals {
     #[default]
@@ -168,14 +168,14 @@ impl Tree {
         self.walk(0, (!rest.is_empty()).then_some(rest), found)
     }
 
-    /// `rest` is what follows of the path, `None` at its end. Goes on by itself
-    /// while there is one way to go, and recurses where there are two: as deep as
-    /// patterns are.
+    /// Walks the tree. `rest` is the remaining path, `None` at its end. Iterates
+    /// while one child matches and recurses where two match, so the recursion is as deep as
+    /// the patterns.
     fn walk(&self, mut at: u32, mut rest: Option<&str>, found: &mut RouteIds) -> usize {
         let mut visited = 0;
         while let Some(node) = self.nodes.get(at as usize) {
             visited += 1;
-            // One by one: they are nearly always none, and a bulk copy is set up for many.
+            // Pushed one by one: the list is nearly always empty, and a bulk copy has setup costs.
             node.tails.iter().for_each(|&route| found.push(route));
             let Some(path) = rest else {
                 node.ends.iter().for_each(|&route| found.push(route));
@@ -184,7 +184,7 @@ impl Tree {
             if matches!(node.literals, Literals::None) && node.one.is_none() {
                 break;
             }
-            // Segments are short: a plain loop beats a search that is set up for long texts.
+            // Segments are short: a plain loop beats a search that is optimized for long texts.
             let (segment, next) = match path.bytes().position(|byte| byte == b'/') {
                 Some(at) => (&path[..at], Some(&path[at + 1..])),
                 None => (path, None),
@@ -203,7 +203,7 @@ impl Tree {
     }
 }
 
-/// The text of segment number `index`.
+/// Returns the text of segment number `index`.
 pub(crate) fn segment(normal: &str, index: usize) -> Option<&str> {
     path::segments(normal).nth(index)
 }

@@ -1,14 +1,14 @@
-//! What is wrong with a piece of text, before it is known where in the file it stands.
+//! A mistake in a piece of text, before its place in the file is known.
 
 use std::ops::Range;
 
 use crate::diagnostic::Problems;
 use crate::document::Node;
 
-/// Why a text is not what it should be.
+/// The reason why a text is invalid.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Mistake {
-    /// The bytes of the text that are wrong; all of them if unknown.
+    /// The bytes of the text that are wrong; `None` for the whole text.
     at: Option<Range<usize>>,
     message: String,
     label: String,
@@ -25,7 +25,7 @@ impl Mistake {
         self
     }
 
-    /// The same, of a text that is the end of a longer one.
+    /// Shifts the mistake, for a text that is the end of a longer one.
     pub(crate) fn after(mut self, bytes: usize) -> Self {
         self.at = self.at.map(|at| at.start + bytes..at.end + bytes);
         self
@@ -36,7 +36,7 @@ impl Mistake {
         self
     }
 
-    /// Says `` did you mean `this`? `` beside the caret.
+    /// Sets the label `` did you mean `this`? ``.
     pub(crate) fn meant(self, meant: impl AsRef<str>) -> Self {
         self.label(format!("did you mean `{}`?", meant.as_ref()))
     }
@@ -46,12 +46,12 @@ impl Mistake {
         self
     }
 
-    /// The mistake without a place to point to.
+    /// Returns the message without a place.
     pub(crate) fn into_message(self) -> String {
         self.message
     }
 
-    /// Points to the text where it stands: `node` holds the text that was read.
+    /// Reports the mistake at its place. `node` holds the text that was parsed.
     pub(crate) fn report(self, node: &Node, problems: &mut Problems) {
         let place = match (self.at, node.text()) {
             (Some(bytes), Some(text)) => {

@@ -1,4 +1,4 @@
-//! Networks, and sets of them that answer at once however many they hold.
+//! IP networks, and sets of networks with fast lookup.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -6,10 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::document::short;
 use crate::mistake::Mistake;
 
-/// A network: an address and how many of its bits count.
+/// An IP network: an address and the length of its prefix.
 ///
-/// A `Net` that exists has no bit set beyond its prefix, and an IPv4 network is
-/// never written as IPv6.
+/// A `Net` has no bit set beyond its prefix, and an IPv4 network is
+/// never stored as IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Net {
     address: IpAddr,
@@ -17,8 +17,8 @@ pub struct Net {
 }
 
 impl Net {
-    /// The network of `prefix` bits that holds `address`. `::ffff:a.b.c.d` is `a.b.c.d`;
-    /// a prefix longer than the address is the whole address.
+    /// Returns the network of `prefix` bits that contains `address`. `::ffff:a.b.c.d` becomes `a.b.c.d`;
+    /// a prefix longer than the address yields the whole address.
     pub fn around(address: IpAddr, prefix: u8) -> Self {
         let address = address.to_canonical();
         let prefix = prefix.min(if address.is_ipv4() { 32 } else { 128 });
@@ -35,12 +35,12 @@ impl Net {
         Self { address, prefix }
     }
 
-    /// Its first address.
+    /// Returns the first address.
     pub const fn address(&self) -> IpAddr {
         self.address
     }
 
-    /// How many bits count.
+    /// Returns the length of the prefix in bits.
     pub const fn prefix(&self) -> u8 {
         self.prefix
     }
@@ -80,7 +80,7 @@ impl Net {
         Ok(net)
     }
 
-    /// First and last address, IPv4 as mapped into IPv6.
+    /// Returns the first and last address, with IPv4 mapped into IPv6.
     fn range(&self) -> (u128, u128) {
         let first = number(self.address);
         let host_bits = match self.address {
@@ -108,9 +108,9 @@ fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// Networks, each with a number, found by binary search.
+/// A set of networks with numbers, searched by binary search.
 ///
-/// Networks nest or are apart, so those inside others can go, and what is left
+/// Two networks are nested or disjoint. Networks inside others are removed, so the rest
 /// is sorted and never overlaps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetSet(Vec<Range>);
@@ -141,17 +141,17 @@ impl NetSet {
         Self(ranges)
     }
 
-    /// Whether one of the networks holds this address.
+    /// Whether one of the networks contains this address.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.find(address).is_some()
     }
 
-    /// Whether there are no networks.
+    /// Whether the set is empty.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The networks, but for those inside others, in the order of their addresses.
+    /// Returns the networks in the order of their addresses, without those inside others.
     pub fn iter(&self) -> impl Iterator<Item = Net> {
         self.0.iter().map(|range| {
             let address = IpAddr::V6(Ipv6Addr::from(range.first)).to_canonical();

@@ -1,19 +1,19 @@
-//! One spelling for each path.
+//! Normalizes paths.
 //!
 //! `/login`, `//login`, `/./login/`, `/%6Cogin` and `/x/../login` reach the same
-//! handler in most servers, so they must meet the same limit. A gateway must
-//! forward the form that was matched, or the two can be played against each other.
+//! handler in most servers, so the same limit must apply. A gateway must
+//! forward the form that was matched; otherwise a caller can exploit the difference.
 //!
-//! - escapes of characters that may stand in a segment are undone, others
-//!   written in upper case (RFC 3986, 6.2.2); a `%` that begins no escape becomes `%25`;
-//! - blanks, control characters and everything beyond ASCII become escapes;
-//! - empty and `.` segments go, `..` takes its predecessor along;
-//! - a slash at the end goes, except from `/` itself.
+//! - Escapes of characters that are allowed in a segment are decoded, others are
+//!   written in upper case (RFC 3986, 6.2.2); a `%` that begins no escape becomes `%25`.
+//! - Blanks, control characters and non-ASCII characters become escapes.
+//! - Empty and `.` segments are removed, `..` is removed with its predecessor.
+//! - A trailing slash is removed, except in `/` itself.
 //!
-//! Left alone: case, `;parameters`, and `%2F`, which never becomes a separator. Servers exist
-//! that see these differently: [`Readings`] has every path that one may take a path for.
+//! Case, `;parameters`, and `%2F` (which never becomes a separator) stay as they are. Some servers
+//! interpret these differently: [`Readings`] contains every possible interpretation.
 //!
-//! Invariant: normalising twice is normalising once. Held by `tests/matching.rs`.
+//! Invariant: normalization is idempotent. Tested by `tests/matching.rs`.
 
 mod case;
 mod decoding;
@@ -29,8 +29,8 @@ pub use readings::{Readings, without_dot_segments};
 
 use crate::settings::PathSettings;
 
-/// The normal form of a path; borrowed when it is normal already. A query or
-/// fragment is cut off.
+/// Returns the normal form of a path; borrowed if it is normal already. A query or
+/// fragment is removed.
 ///
 /// ```
 /// # use tollgate_policy::path::normal;
@@ -40,23 +40,23 @@ use crate::settings::PathSettings;
 /// ```
 #[inline]
 pub fn normal(path: &str) -> Cow<'_, str> {
-    if is_plain(path.as_bytes()) { Cow::Borrowed(path) } else { normalised(path) }
+    if is_plain(path.as_bytes()) { Cow::Borrowed(path) } else { normalized(path) }
 }
 
-/// The path itself, if it certainly has one reading, which is the path as it came.
+/// Returns the path itself, if it certainly has one reading that equals the path as received.
 #[inline]
 pub(crate) fn plain(path: &str, settings: PathSettings) -> Option<&str> {
     let bytes = path.as_bytes();
     (is_plain(bytes) && !(settings.ignore_case && case::has_upper_case(bytes))).then_some(path)
 }
 
-/// Whether a path is certainly normal and has one reading: two loops without a branch, which
-/// the compiler turns into a few wide instructions. Says no to some that are.
+/// Whether a path is certainly normal and has one reading. The two loops have no branches, so
+/// the compiler vectorizes them. May return false for a normal path.
 #[inline]
 #[allow(clippy::needless_bitwise_bool, reason = "a lazy operator is a branch")]
 fn is_plain(path: &[u8]) -> bool {
     let [b'/', rest @ ..] = path else { return false };
-    // One bit tells `;` from `?`.
+    // `;` and `?` differ in one bit.
     let odd = |byte: u8| {
         !byte.is_ascii_graphic()
             | (byte == b'%')
@@ -66,17 +66,17 @@ fn is_plain(path: &[u8]) -> bool {
     };
     let odd_byte = rest.iter().fold(false, |found, &byte| found | odd(byte));
     let pairs = path.iter().zip(rest);
-    // `//`, `/.` and `./`: one bit tells a dot from a slash.
+    // `//`, `/.` and `./`: a dot and a slash differ in one bit.
     let is_either = |byte: u8| (byte | (b'.' ^ b'/')) == b'/';
     let odd_pair = pairs
         .fold(false, |found, (&one, &two)| found | (is_either(one) & is_either(two) & ((one | two) == b'/')));
     !(odd_byte | odd_pair) && !matches!(rest.last(), Some(b'/' | b'.'))
 }
 
-fn normalised(path: &str) -> Cow<'_, str> {
+fn normalized(path: &str) -> Cow<'_, str> {
     match first_odd(path.as_bytes()) {
         None => Cow::Borrowed(path),
-        Some(at) if matches!(path.as_bytes().get(at), Some(b'?' | b'#')) => normalised(&path[..at]),
+        Some(at) if matches!(path.as_bytes().get(at), Some(b'?' | b'#')) => normalized(&path[..at]),
         Some(_) => {
             let end = path.bytes().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len());
             Cow::Owned(readings::resolved(&Decoding::LITERAL.write(&path[..end])))
@@ -84,7 +84,7 @@ fn normalised(path: &str) -> Cow<'_, str> {
     }
 }
 
-/// Where a path first departs from its normal form, or ends before its end.
+/// Returns the first position at which a path differs from its normal form or ends early.
 fn first_odd(path: &[u8]) -> Option<usize> {
     if path.first() != Some(&b'/') {
         return Some(0);
@@ -97,7 +97,7 @@ fn first_odd(path: &[u8]) -> Option<usize> {
         }
         at = match byte {
             b'/' => {
-                // Up to three bytes tell `//`, `/.` and `/..` from names; a query ends a path too.
+                // Up to three bytes distinguish `//`, `/.` and `/..` from names; a query also ends a path.
                 let end = |byte: Option<&u8>| matches!(byte, None | Some(b'/' | b'?' | b'#'));
                 let next = |ahead: usize| path.get(at + ahead);
                 let odd = match next(1) {
@@ -126,7 +126,7 @@ fn first_odd(path: &[u8]) -> Option<usize> {
     None
 }
 
-/// Bytes that stand for themselves wherever they stand.
+/// Bytes that are never escaped in the normal form.
 static UNESCAPED: [bool; 256] = {
     let mut plain = [false; 256];
     let mut byte = 0;
@@ -139,15 +139,15 @@ static UNESCAPED: [bool; 256] = {
     plain
 };
 
-/// The path with its characters in their one spelling and its segments as they
-/// stand, `.` and `..` included: what a server that does not resolve them routes
-/// by. `None` for a path that does not begin with a slash.
+/// Returns the path with normalized characters and unchanged segments, including `.` and `..`,
+/// for servers that do not resolve them. `None` for a path that does not begin with a
+/// slash.
 pub fn literal(path: &str) -> Option<String> {
     let end = path.bytes().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len());
     path.starts_with('/').then(|| Decoding::LITERAL.write(&path[..end]))
 }
 
-/// The segments of a normal path; none for `/`.
+/// Returns the segments of a normal path; nothing for `/`.
 pub(crate) fn segments(normal: &str) -> impl Iterator<Item = &str> {
     let rest = normal.strip_prefix('/').unwrap_or(normal);
     let empty = rest.is_empty();

@@ -1,6 +1,6 @@
-//! Endpoint and host patterns, as the file writes them.
+//! Endpoint and host patterns of the policy file.
 //!
-//! Not here: matching many at once (`matcher`).
+//! `matcher` matches many patterns at once.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -9,28 +9,28 @@ use crate::document::short;
 use crate::mistake::Mistake;
 use crate::path;
 
-/// Longer patterns are mistakes, and a matcher that follows one can recurse.
+/// The maximum number of segments of a pattern. It bounds the recursion of the matcher.
 pub(crate) const MAX_SEGMENTS: usize = 64;
 
-/// Which paths an endpoint covers.
+/// The paths that an endpoint covers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PathPattern {
     text: Box<str>,
     pub(crate) segments: Vec<Segment>,
-    /// Whether it ends in `/**`.
+    /// Whether the pattern ends in `/**`.
     pub(crate) tail: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Segment {
-    /// This one, in normal form.
+    /// This segment, in normal form.
     Literal(Box<str>),
-    /// Any one: `*`, or `{name}`.
+    /// Any one segment: `*`, or `{name}`.
     One(Option<Box<str>>),
 }
 
 impl PathPattern {
-    /// `/**`.
+    /// Returns `/**`.
     pub(crate) fn everything() -> Self {
         Self { text: "/**".into(), segments: Vec::new(), tail: true }
     }
@@ -94,14 +94,14 @@ impl PathPattern {
     fn segment(&mut self, written: &str, at: usize) -> Result<(), Mistake> {
         let here = at..at + written.len();
         if self.tail && !written.is_empty() {
-            return Err(Mistake::new("`**` stands only at the end of an endpoint")
+            return Err(Mistake::new("`**` is allowed only at the end of an endpoint")
                 .at(here)
                 .label("nothing can follow it")
                 .help("`*` or `{name}` stands for one segment in the middle"));
         }
         match written {
             "" | "." => {}
-            ".." => return Err(Mistake::new("`..` cannot stand in an endpoint").at(here)),
+            ".." => return Err(Mistake::new("an endpoint cannot contain `..`").at(here)),
             "**" => self.tail = true,
             "*" => self.segments.push(Segment::One(None)),
             _ if written.starts_with('{') && written.ends_with('}') => {
@@ -115,7 +115,7 @@ impl PathPattern {
                         .help("`/**` at the end matches everything below"));
                 }
                 if self.names().any(|known| known == name) {
-                    return Err(Mistake::new(format!("`{{{name}}}` stands twice in one endpoint"))
+                    return Err(Mistake::new(format!("`{{{name}}}` occurs twice in one endpoint"))
                         .at(here)
                         .label("give it another name"));
                 }
@@ -148,25 +148,25 @@ impl PathPattern {
         })
     }
 
-    /// Which segment `{name}` is.
+    /// Returns the index of the segment `{name}`.
     pub(crate) fn position(&self, name: &str) -> Option<usize> {
         self.segments.iter().position(|segment| matches!(segment, Segment::One(Some(it)) if &**it == name))
     }
 
-    /// Whether it covers a path in one of its readings. A slash at the end does not matter.
+    /// Whether the pattern covers one reading of a path. A trailing slash is ignored.
     pub(crate) fn covers(&self, path: &str) -> bool {
         let mut rest = path::segments(path.strip_suffix('/').unwrap_or(path));
         let fits = |wanted: &Segment, found: &str| match wanted {
             Segment::Literal(text) => **text == *found,
             Segment::One(_) => !found.is_empty(),
         };
-        // A descriptor has no path at all.
+        // A descriptor has no path.
         path.starts_with('/')
             && self.segments.iter().all(|wanted| rest.next().is_some_and(|found| fits(wanted, found)))
             && (self.tail || rest.next().is_none())
     }
 
-    /// Whether it covers every path that another pattern covers.
+    /// Whether the pattern covers every path that another pattern covers.
     pub(crate) fn covers_all_of(&self, inner: &Self) -> bool {
         let fits = |(wide, narrow): (&Segment, &Segment)| match (wide, narrow) {
             (Segment::One(_), _) => true,
@@ -178,7 +178,7 @@ impl PathPattern {
         long_enough && self.segments.iter().zip(&inner.segments).all(fits)
     }
 
-    /// The pattern for servers that ignore case.
+    /// Folds the case of the pattern, for servers that ignore case.
     pub(crate) fn fold_case(&mut self) {
         for segment in &mut self.segments {
             if let Segment::Literal(text) = segment {
@@ -187,7 +187,7 @@ impl PathPattern {
         }
     }
 
-    /// Words for a derived name: `users-id`.
+    /// Returns words for a derived name: `users-id`.
     pub(crate) fn words(&self) -> impl Iterator<Item = &str> {
         let segments = self.segments.iter().map(|segment| match segment {
             Segment::Literal(text) => &**text,
@@ -210,7 +210,7 @@ impl fmt::Display for PathPattern {
     }
 }
 
-/// Which hosts a limit covers, in lower case and without a port.
+/// The hosts that a limit covers, in lower case and without a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HostPattern {
     /// This host.
@@ -223,11 +223,11 @@ impl HostPattern {
     pub(crate) fn parse(text: &str) -> Result<Self, Mistake> {
         if let Some((_, rest)) = text.split_once("://") {
             let meant = rest.split('/').next().unwrap_or("");
-            return Err(Mistake::new("a host stands without its scheme").meant(meant));
+            return Err(Mistake::new("a host has no scheme").meant(meant));
         }
         let bare = without_port(text);
         if bare.len() != text.len() {
-            return Err(Mistake::new("ports do not matter for a limit")
+            return Err(Mistake::new("a limit ignores ports")
                 .at(bare.len()..text.len())
                 .label(format!("write `{bare}`")));
         }
@@ -237,7 +237,7 @@ impl HostPattern {
         };
         let host = host.trim_end_matches('.').to_ascii_lowercase();
         if host.contains(':') && !host.starts_with('[') {
-            return Err(Mistake::new("an IPv6 address stands in brackets").meant(format!("[{host}]")));
+            return Err(Mistake::new("an IPv6 address needs brackets").meant(format!("[{host}]")));
         }
         let fits = |byte: u8| {
             byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'[' | b']' | b':')
@@ -245,7 +245,7 @@ impl HostPattern {
         if host.is_empty() || host.len() > 253 || !host.bytes().all(fits) {
             return Err(Mistake::new(format!("`{}` is not a host", short(text)))
                 .label("a name such as `api.example.com`, or `*.example.com`")
-                .help("`*` stands only at the front, for one or more labels; other scripts are written as xn--..."));
+                .help("`*` is allowed only at the front, for one or more labels; other scripts are written as xn--..."));
         }
         Ok(if below { Self::Below(host.into()) } else { Self::Exact(host.into()) })
     }
@@ -260,9 +260,9 @@ impl fmt::Display for HostPattern {
     }
 }
 
-/// `example.com` of `example.com:8080`, `[::1]` of `[::1]:80`; an address without
-/// brackets has no port to lose. Whatever else follows the colon is no part of the
-/// name either: some servers look no further than that.
+/// Removes the port: `example.com` of `example.com:8080`, `[::1]` of `[::1]:80`. An address without
+/// brackets has no port. Any other text after the colon is removed too, because some servers
+/// ignore it.
 ///
 /// ```
 /// # use tollgate_policy::without_port;

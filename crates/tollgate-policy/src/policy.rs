@@ -1,6 +1,6 @@
-//! A policy that can be served: compiled, indexed, immutable.
+//! A compiled policy: indexed and immutable.
 //!
-//! Not here: surveying requests (`match_request`), deciding (`tollgate`).
+//! Request matching is in `match_request`, deciding in `tollgate`.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -28,9 +28,9 @@ use crate::request::Request;
 use crate::settings::{ClientAddress, HeaderSettings, KeyPrivacy, PathSettings};
 use crate::source::KeySource;
 
-/// A policy file that was understood.
+/// A compiled policy file.
 ///
-/// A `Policy` that exists can be served: every limit has a valid quota, a unique
+/// A `Policy` is valid by construction: every limit has a valid quota, a unique
 /// name and a key that requests can have.
 ///
 /// ```
@@ -43,14 +43,14 @@ use crate::source::KeySource;
 /// assert_eq!(policy.limits()[0].name(), "everything-by-ip");
 ///
 /// let wrong = Policy::parse("limits:\n  - by: ip\n    bucket: 0/minute\n").unwrap_err();
-/// assert_eq!(wrong[0].message, "a rate of zero admits nobody");
+/// assert_eq!(wrong[0].message, "a rate of zero admits no request");
 /// # Ok::<(), tollgate_policy::Diagnostics>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Policy {
     pub(crate) limits: Vec<Limit>,
     pub(crate) by_name: HashMap<Box<str>, usize>,
-    /// Limit and pattern of each route, in file order.
+    /// Index of the limit and of its pattern for each route, in file order.
     pub(crate) routes: Vec<(u32, u32)>,
     pub(crate) matcher: Matcher,
     pub(crate) descriptors: Index,
@@ -64,22 +64,22 @@ pub struct Policy {
     pub(crate) headers: HeaderSettings,
     pub(crate) key_display: KeyDisplay,
     pub(crate) max_keys: u64,
-    /// The headers that limits and lists read, in lower case.
+    /// The names, in lower case, of headers that limits and lists read.
     pub(crate) read_headers: Vec<Box<str>>,
-    /// Whether a limit settles costs after its requests.
+    /// Whether a limit settles costs after the response.
     pub(crate) settles: bool,
     pub(crate) warnings: Diagnostics,
-    /// What the file says to expect, beside what its limits do.
+    /// Lints in `expect` of the file, without those of its limits.
     pub(crate) expected: Vec<Lint>,
-    /// For rules that stand in no policy: whoever asks brings the numbers.
+    /// The limit for ad-hoc rules, which callers pass with their numbers.
     pub(crate) ad_hoc: Limit,
     pub(crate) extension: Option<Extension>,
 }
 
-/// What somebody else compiled along with a policy.
+/// A value that another crate compiled along with the policy.
 type Extension = Arc<dyn Any + Send + Sync>;
 
-/// A file that says nothing.
+/// Equals an empty file.
 impl Default for Policy {
     fn default() -> Self {
         Self {
@@ -109,7 +109,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Reads a policy, or says everything that is wrong with it.
+    /// Parses a policy, or returns all mistakes in the text.
     pub fn parse(text: &str) -> Result<Self, Diagnostics> {
         let (root, problems, sources) = Document::read(text, References::Refused);
         match root {
@@ -118,12 +118,12 @@ impl Policy {
         }
     }
 
-    /// The policy in a document that others read their sections from too.
+    /// Compiles the policy sections of a document that other crates read too.
     pub fn from_document(document: &Document) -> Result<Self, Diagnostics> {
         compile(document, crate::Problems::default())
     }
 
-    /// Files the limits by name and by what they cover.
+    /// Builds the indices over names, paths and descriptors.
     pub(crate) fn indexed(mut self) -> Self {
         for (place, limit) in self.limits.iter_mut().enumerate() {
             limit.place = place;
@@ -148,56 +148,56 @@ impl Policy {
         self
     }
 
-    /// This policy with something that was compiled along with it: whoever finds limits in
-    /// other ways keeps here how, so that both are put in force at once.
+    /// Attaches a value that was compiled along with this policy, so that a reload replaces both
+    /// together. Crates that find limits in other ways keep their index here.
     #[must_use]
     pub fn with_extension<T: Any + Send + Sync>(mut self, extension: T) -> Self {
         self.extension = Some(Arc::new(extension));
         self
     }
 
-    /// What was compiled along with it, if it is of this type.
+    /// Returns the attached value, if it has this type.
     pub fn extension<T: Any + Send + Sync>(&self) -> Option<&T> {
         self.extension.as_deref()?.downcast_ref()
     }
 
-    /// The limit that rules are counted under which stand in no policy. It is in no list.
+    /// Returns the limit that counts ad-hoc rules. [`limits`](Self::limits) does not contain it.
     pub const fn ad_hoc(&self) -> &Limit {
         &self.ad_hoc
     }
 
-    /// What works and is probably not meant.
+    /// Returns the lint warnings of the file.
     pub const fn warnings(&self) -> &Diagnostics {
         &self.warnings
     }
 
-    /// Whether the file says to expect warnings of this kind, wherever they come from.
+    /// Whether `expect` of the file contains this lint.
     pub fn expects(&self, lint: Lint) -> bool {
         self.expected.contains(&lint)
     }
 
-    /// The limits, in file order.
+    /// Returns the limits in file order.
     pub fn limits(&self) -> &[Limit] {
         &self.limits
     }
 
-    /// The limit with this name.
+    /// Returns the limit with this name.
     pub fn limit(&self, name: &str) -> Option<&Limit> {
         self.by_name.get(name).map(|&at| &self.limits[at])
     }
 
-    /// How many entries `allow` has.
+    /// Returns the number of entries in `allow`.
     pub fn allow_entries(&self) -> usize {
         self.allow.len()
     }
 
-    /// How many entries `deny` has.
+    /// Returns the number of entries in `deny`.
     pub fn deny_entries(&self) -> usize {
         self.deny.len()
     }
 
-    /// Whether a header that limits or lists read has this name with `-` and `_` exchanged. The
-    /// name is given in lower case.
+    /// Whether limits or lists read a header whose name equals this one with `-` and `_` exchanged.
+    /// `name` is in lower case.
     ///
     /// ```
     /// # use tollgate_policy::Policy;
@@ -210,80 +210,80 @@ impl Policy {
         self.read_headers.iter().any(|read| read_headers::are_lookalikes(read, name))
     }
 
-    /// Which address is the client's.
+    /// Returns the settings that determine the client address.
     pub const fn client(&self) -> &ClientAddress {
         &self.client
     }
 
-    /// How the servers behind read paths.
+    /// Returns the settings that describe how upstream servers interpret paths.
     pub const fn paths(&self) -> PathSettings {
         self.paths
     }
 
-    /// Whether a limit is for some hosts only.
+    /// Whether a limit covers specific hosts only.
     pub fn asks_for_hosts(&self) -> bool {
         self.matcher.asks_for_hosts()
     }
 
-    /// Where callers are named.
+    /// Returns the places of credentials in a request.
     pub const fn identify(&self) -> &Identify {
         &self.identify
     }
 
-    /// Where a request names its plan; `None`: nowhere.
+    /// Returns the source of a request's plan, if the policy has one.
     pub const fn plan_from(&self) -> Option<&KeySource> {
         self.plan_from.as_ref()
     }
 
-    /// The plan of requests that name none.
+    /// Returns the plan of requests that name no plan.
     pub fn default_plan(&self) -> Option<&str> {
         self.default_plan.as_deref()
     }
 
-    /// Which headers an answer carries.
+    /// Returns the settings of the rate limit headers in responses.
     pub const fn headers(&self) -> &HeaderSettings {
         &self.headers
     }
 
-    /// How keys appear in logs.
+    /// Returns whether keys are shown, hashed or truncated in logs.
     pub const fn privacy(&self) -> KeyPrivacy {
         self.key_display.privacy
     }
 
-    /// How keys appear to people, in full.
+    /// Returns all settings for showing keys.
     pub const fn key_display(&self) -> &KeyDisplay {
         &self.key_display
     }
 
-    /// How many keys the in-memory store remembers at most.
+    /// Returns the maximum number of keys in the in-memory store.
     pub const fn max_keys(&self) -> u64 {
         self.max_keys
     }
 
-    /// Whether it has a limit that settles costs after its requests
-    /// ([`Limit::settle`]). Where none does, nobody need look at answers.
+    /// Whether a limit settles costs after the response ([`Limit::settle`]). If not, responses need
+    /// no inspection.
     pub const fn settles(&self) -> bool {
         self.settles
     }
 
-    /// How many nodes the matcher has, over all hosts.
+    /// Returns the number of nodes of the matcher over all hosts.
     pub fn matcher_size(&self) -> usize {
         self.matcher.nodes()
     }
 
-    /// How many nodes the matcher looks at for a request: a measure of its work
+    /// Returns the number of matcher nodes visited for a request: a measure of work
     /// that does not depend on the machine.
     pub fn matching_steps<R: Request + ?Sized>(&self, request: &R) -> usize {
         let path = crate::path::normal(request.path());
         self.matcher.find(request.host(), &path, &mut crate::matcher::RouteIds::new())
     }
 
-    /// The key of a limit from the values of its parts, as operators type them.
-    /// `None` when their number is wrong, or an address is none.
+    /// Returns the key of a limit from the values of its parts, as an operator types them.
+    /// `None` if the number of values is wrong or an address is invalid.
     ///
-    /// For a limit by all entries of a descriptor, those are the values of its entries, or only
-    /// of those that are open; each may be written as it is shown, `user=ann`, and so may all
-    /// as one, `plan=gold, user=ann`. Entries that are not those of the limit are no key.
+    /// For a limit by all entries of a descriptor, the values are those of all entries, or those of
+    /// the open entries. Each may be written as it is shown, `user=ann`, and all may be written as
+    /// one text, `plan=gold, user=ann`. `None` if the entries do not match the limit.
     ///
     /// ```
     /// # use tollgate_policy::{Call, Checks, Policy};
@@ -319,14 +319,14 @@ impl Policy {
         Some(key)
     }
 
-    /// Switches one limit; false when no limit has this name.
+    /// Sets the mode of a limit. Returns false if no limit has this name.
     pub fn set_mode(&mut self, limit: &str, mode: Mode) -> bool {
         let limit = self.by_name.get(limit).and_then(|&at| self.limits.get_mut(at));
         limit.map(|limit| limit.mode = mode).is_some()
     }
 
-    /// This policy with other modes: what the switches of a running server come to.
-    /// Nothing else changes, so that usage is kept.
+    /// Returns this policy with other modes, for mode overrides of a running server.
+    /// Rules stay equal, so usage is kept.
     ///
     /// ```
     /// # use tollgate_policy::{Mode, Policy};
@@ -346,13 +346,12 @@ impl Policy {
         switched
     }
 
-    /// This policy, carrying over what keys have spent under the one before.
+    /// Returns this policy with rules that continue the usage of the previous policy.
     ///
-    /// A limit that keeps its name and its `by` keeps its usage, whatever
-    /// happens to its numbers. Under another `by` the keys are other keys. A plan or an
-    /// override that is new continues the usage of the limit's own amount, which counted
-    /// its callers until now; the limit's own amount continues that of plans and overrides
-    /// that are gone.
+    /// A limit that keeps its name and its `by` keeps its usage, even if its numbers change. A
+    /// different `by` yields different keys. A new plan or override continues the usage of the
+    /// limit's own amount, which counted its callers before; the limit's own amount continues the
+    /// usage of removed plans and overrides.
     #[must_use]
     pub fn carry_over_from(mut self, before: &Self) -> Self {
         for limit in &mut self.limits {
@@ -378,8 +377,8 @@ impl Policy {
         self
     }
 
-    /// This policy without plans and overrides: whom a limit makes an exception for is counted
-    /// like everybody else. For whoever wants to know which limits a request meets at all.
+    /// Returns this policy without plans and overrides, so that every key is counted by the limit's
+    /// own amount. For tools that list all limits of a request.
     #[must_use]
     pub fn without_exceptions(&self) -> Self {
         let mut plain = self.clone();
@@ -390,7 +389,7 @@ impl Policy {
         plain
     }
 
-    /// The plan that counts for a request: the one it names, else the default.
+    /// Returns the plan of a request: the one it names, else the default.
     pub fn plan_in_force<R: Request + ?Sized>(&self, request: &R) -> Option<String> {
         let view = View { request, path: request.path(), readings: None, pattern: None };
         let named = match self.plan_of(&view) {
@@ -400,20 +399,20 @@ impl Policy {
         named.or_else(|| self.default_plan.as_deref().map(str::to_owned))
     }
 
-    /// The network that stands for a client.
+    /// Returns the network that counts as one client.
     pub(crate) fn cut(&self, address: std::net::IpAddr) -> Net {
         let address = address.to_canonical();
         let prefix = if address.is_ipv4() { self.client.ipv4_prefix } else { self.client.ipv6_prefix };
         Net::around(address, prefix)
     }
 
-    /// The plan that a request names.
+    /// Returns the plan that a request names.
     pub(crate) fn plan_of<'r, R: Request + ?Sized>(&self, view: &View<'r, R>) -> PlanName<'r> {
         if let Some(plan) = view.request.plan().filter(|plan| !plan.is_empty()) {
             return PlanName::One(Cow::Borrowed(plan));
         }
         let Some(from) = self.plan_source(view.request) else { return PlanName::Missing };
-        // A name that is not text is the name of no plan, and so as good as an unknown one.
+        // A name that is not UTF-8 is treated as an unknown plan.
         match self.identify.lookup(from, view) {
             Lookup::Missing => PlanName::Missing,
             Lookup::Ambiguous => PlanName::Ambiguous,
@@ -424,10 +423,10 @@ impl Policy {
         }
     }
 
-    /// The property that names the plan of a request whose caller did not name one.
+    /// Returns the property that names the plan of a request without a plan from its caller.
     pub(crate) fn plan_source<R: Request + ?Sized>(&self, request: &R) -> Option<&KeySource> {
-        // Whoever has settled who calls has settled the plan too, but for verified claims and
-        // what the proxy itself says.
+        // A caller that has identified the request has settled the plan too, except for verified
+        // claims and values from the proxy itself.
         let verified = |source: &KeySource| {
             matches!(source, KeySource::Claim(_) | KeySource::User | KeySource::Tenant | KeySource::Entry(_))
         };
@@ -444,21 +443,21 @@ pub(crate) enum PlanName<'r> {
     Ambiguous,
 }
 
-/// Plans and overrides keep their own usage; the callers of one that is new were counted by
-/// the limit's own rules.
+/// Carries usage over to a plan or override. Each keeps its own usage; the callers of a new one
+/// were counted by the limit's own rules.
 fn carry_over_allowance(allowance: &mut Allowance, old: Option<&Allowance>, base: &[Rule]) {
     if let Allowance::Rules(rules) = allowance {
         match old {
             Some(Allowance::Rules(old)) => carry_over(rules, old),
-            // It was counted by nothing.
+            // Its callers were not counted.
             Some(Allowance::Unlimited | Allowance::Blocked) => {}
             None => carry_over(rules, base),
         }
     }
 }
 
-/// Lets rules continue the usage of plans and overrides that are gone, besides their own.
-/// Overrides of equal numbers are one rule, so these are few.
+/// Makes rules continue the usage of removed plans and overrides, besides their own.
+/// Overrides with equal numbers share one rule, so the list is short.
 fn take_over(rules: &mut [Rule], gone: &[Rule]) {
     for rule in rules {
         for old in gone {
@@ -469,10 +468,10 @@ fn take_over(rules: &mut [Rule], gone: &[Rule]) {
     }
 }
 
-/// Whether a window, and its place, is the successor of another.
+/// Whether a window, with its index, is the successor of another.
 type Alike = fn((usize, &Rule), (usize, &Rule)) -> bool;
 
-/// Windows are known by their names, else by their length, else by their place.
+/// Windows are identified by name, else by length, else by index.
 const ALIKE: [Alike; 3] = [
     |new, old| new.1.name == old.1.name,
     |new, old| new.1.quota.period() == old.1.quota.period(),

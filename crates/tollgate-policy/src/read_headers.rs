@@ -1,14 +1,14 @@
 //! The headers that a policy reads: in keys, conditions, costs, lists and plans.
 //!
-//! A gateway needs them because servers that follow CGI take `X_Api_Key` for
-//! `X-Api-Key`. Such a header is not read here, and must not be forwarded.
+//! A gateway needs them because servers that follow CGI treat `X_Api_Key` as
+//! `X-Api-Key`. The policy does not read such a header, and the gateway must not forward it.
 
 use crate::cost::Cost;
 use crate::identify::{Credential, Identify};
 use crate::policy::Policy;
 use crate::source::KeySource;
 
-/// The names of all headers that a policy reads, in lower case.
+/// Returns the names of all headers that a policy reads, in lower case.
 pub(crate) fn all(policy: &Policy) -> Vec<Box<str>> {
     let by = policy.limits.iter().flat_map(|limit| &limit.by);
     let lists = policy.allow.sources().chain(policy.deny.sources());

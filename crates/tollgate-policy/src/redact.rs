@@ -1,12 +1,11 @@
-//! Keys as those who read answers and logs may see them.
+//! Redacts keys in responses and logs.
 //!
-//! The policy's `privacy` says how much of a key is shown. What opens doors is
-//! never shown whole, whatever it says: API keys, cookies, and the headers that
-//! carry either. A key that is not shown whole is told from others by its tag
-//! ([`Policy::key_tag`]): a keyed hash, so nobody without the secret can find the key
-//! that a tag belongs to, or check a guess.
+//! The `privacy` section of the policy selects how much of a key is shown. Credentials are
+//! never shown in full, regardless of that section: API keys, cookies, and the headers that
+//! carry either. A redacted key is identified by its tag ([`Policy::key_tag`]): a keyed hash,
+//! so a reader without the secret can neither find the key of a tag nor check a guess.
 //!
-//! Not here: the secret that hashes are keyed with, which the caller brings.
+//! The caller provides the secret of the hashes.
 
 use std::hash::{BuildHasher, Hasher as _};
 use std::net::IpAddr;
@@ -20,42 +19,42 @@ use crate::policy::Policy;
 use crate::settings::KeyPrivacy;
 use crate::source::KeySource;
 
-/// How much of a key is shown to people, in bytes, but for a last part that passes it.
+/// The number of bytes of a key after which no further part is shown.
 const MAX_SHOWN_BYTES: usize = 256;
-/// Headers that open doors, whoever reads them.
+/// Headers that carry credentials.
 const SECRET_HEADERS: [&str; 4] = ["authorization", "proxy-authorization", "cookie", "x-api-key"];
-/// What stands in the names of entries that open doors, without what joins words.
+/// Substrings of entry names that indicate credentials, without separators of words.
 const SECRET_WORDS: [&str; 6] = ["apikey", "token", "authorization", "cookie", "password", "secret"];
 
-/// One part of a key, with what may be shown of it.
+/// One part of a key, and how it is shown.
 struct PartView<'k> {
     tag: u8,
     bytes: &'k [u8],
     /// The text between this part and the one before it.
     joint: &'static str,
-    /// A word of the policy or the proxy, which names nobody.
+    /// The part is a word of the policy or the proxy, not the identity of a caller.
     is_name: bool,
     /// Only some characters may be shown, or none.
     is_redacted: bool,
 }
 
 impl PartView<'_> {
-    /// Appends the whole text of the part.
+    /// Appends the full text of the part.
     fn push_text(&self, out: &mut String) {
         let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.@:".contains(byte);
         let is_text = self.tag.is_ascii_lowercase() && !self.is_name && self.tag != tag::IP;
         if is_text && self.bytes.iter().all(is_plain) {
             out.extend(self.bytes.iter().map(|&byte| char::from(byte)));
         } else {
-            // Writing to memory does not fail.
+            // Writing to a string does not fail.
             let _never = show_part(self.tag, self.bytes, out);
         }
     }
 }
 
 impl Policy {
-    /// A key as the policy's `privacy` lets it be seen. `secret` keys the hash,
-    /// where hashes are shown: the same secret shows the same key as the same text.
+    /// Formats a key according to the `privacy` section. `secret` keys the hash,
+    /// where hashes are shown: equal secrets show equal keys as equal text.
     ///
     /// ```
     /// # use tollgate_policy::Policy;
@@ -94,11 +93,11 @@ impl Policy {
         shown
     }
 
-    /// The tag of a key: a keyed hash that stands for the parts of it that are not shown in full.
+    /// Returns the tag of a key: a keyed hash of the parts that are not shown in full.
     ///
-    /// The same value has the same tag under every limit, whatever it is combined with, so a
-    /// reader recognizes one caller everywhere without seeing its key. Of a key that is shown in
-    /// full, the tag stands for all parts.
+    /// Equal values have equal tags under every limit, regardless of other parts, so a
+    /// reader recognizes a caller without seeing its key. For a key that is shown in
+    /// full, the tag covers all parts.
     ///
     /// ```
     /// # use tollgate_policy::Policy;
@@ -121,7 +120,7 @@ impl Policy {
         hash_values(parts.map(|part| part.bytes), secret)
     }
 
-    /// The tag of a client's address: that of the key of a limit that counts by address.
+    /// Returns the tag of a client address, as for the key of a limit by address.
     pub fn address_tag(&self, address: IpAddr, secret: &impl BuildHasher) -> u64 {
         let address = address.to_canonical();
         let prefix = if address.is_ipv4() { self.client.ipv4_prefix } else { self.client.ipv6_prefix };
@@ -135,7 +134,7 @@ impl Policy {
         let mut before: Option<(u8, &[u8])> = None;
         key.parts().enumerate().map(move |(index, (tag, bytes))| {
             let joint = joint(before.map(|(tag, _)| tag));
-            // The word of an entry names nobody: its value does.
+            // The word of an entry identifies no caller: its value does.
             let word = before.replace((tag, bytes)).filter(|(tag, _)| is_word(*tag));
             let is_name = is_word(tag) || matches!(tag, tag::GLOBAL | tag::SHARED | tag::UNKNOWN);
             let is_address = matches!(tag, tag::IP | tag::INSTEAD);
@@ -149,7 +148,7 @@ impl Policy {
         })
     }
 
-    /// The text behind the labels of the key's parts, where they have any.
+    /// Adds the labels of the key's parts in front of the text, if there are any.
     fn labeled(&self, limit: &Limit, key: &Key, shown: String) -> String {
         if !self.key_display.has_labels() {
             return shown;
@@ -163,7 +162,7 @@ impl Policy {
         if labels.is_empty() { shown } else { format!("{} ({shown})", labels.join(", ")) }
     }
 
-    /// Whether whoever has the value has what it stands for.
+    /// Whether the value of the source is a credential.
     fn is_secret(&self, source: &KeySource) -> bool {
         let holds_key = || {
             let is_it = |place: &Credential| matches!(place, Credential::Named(known) if known == source);
@@ -188,8 +187,8 @@ const fn is_word(tag: u8) -> bool {
     tag.eq_ignore_ascii_case(&tag::WORD)
 }
 
-/// Whether the entry of a descriptor with this word opens doors: nobody but the proxy's own
-/// file says what it is, so its name has to do.
+/// Whether the name of a descriptor entry suggests a credential. The configuration of the proxy,
+/// which defines the entry, is not known here.
 pub(crate) fn is_secret_word(word: &[u8]) -> bool {
     let plain: String =
         word.iter().filter(|byte| byte.is_ascii_alphanumeric()).map(|byte| char::from(*byte)).collect();
@@ -197,7 +196,7 @@ pub(crate) fn is_secret_word(word: &[u8]) -> bool {
     SECRET_WORDS.iter().any(|secret| plain.contains(secret))
 }
 
-/// Hashes values one after the other; the lengths keep two lists of values apart.
+/// Hashes a list of values; the lengths make the encoding unambiguous.
 fn hash_values<'v>(values: impl IntoIterator<Item = &'v [u8]>, secret: &impl BuildHasher) -> u64 {
     let mut hasher = secret.build_hasher();
     for value in values {
@@ -207,7 +206,7 @@ fn hash_values<'v>(values: impl IntoIterator<Item = &'v [u8]>, secret: &impl Bui
     hasher.finish()
 }
 
-/// The first characters of a text; none of one that has no more.
+/// Returns the first characters of a text, or nothing of a text that has no more.
 pub(crate) fn begun(text: &str) -> String {
     ShownPart::Prefix.of(text)
 }
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_opens_doors_is_never_shown_whole() {
+    fn credentials_are_never_shown_in_full() {
         check("limits: [{by: api_key, bucket: 1/s}]", &["sk-live-51HzQ"], "sk-l…");
         check("limits: [{by: api_key, bucket: 1/s}]", &["abcd"], "…");
         check("limits: [{by: 'cookie:sid', bucket: 1/s}]", &["s3cr3t-cookie"], "s3cr…");
@@ -307,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_tells_keys_apart_and_nothing_else() {
+    fn a_hash_only_distinguishes_keys() {
         let policy = Policy::parse("privacy: {keys: hashed}\nlimits: [{by: user, bucket: 1/s}]").unwrap();
         let limit = &policy.limits()[0];
         let secret = RandomState::new();

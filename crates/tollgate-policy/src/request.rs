@@ -1,9 +1,9 @@
-//! What a policy wants to know about a request.
+//! The properties of a request that a policy reads.
 //!
-//! Plain borrowed strings, so that the same policy serves a proxy, a gRPC
-//! service, a queue consumer and a line of a log. The client address is settled
-//! before: which hop to believe is decided where sockets are known
-//! (`tollgate_http`), with the [`ClientAddress`](crate::ClientAddress) of the policy.
+//! All are borrowed strings, so that the same policy serves a proxy, a gRPC
+//! service, a queue consumer and a line of a log. The client address is determined
+//! before, where sockets are known (`tollgate_http`), with the
+//! [`ClientAddress`](crate::ClientAddress) of the policy.
 
 use std::net::IpAddr;
 
@@ -12,99 +12,99 @@ use crate::descriptor::Descriptor;
 
 /// A request as a policy sees it.
 ///
-/// Everything that a caller does not know may stay `None`: who the user is, for
-/// instance, is then looked for where `identify` says.
+/// Unknown properties may stay `None`. A user, for instance, is then looked up in the places that
+/// `identify` lists.
 pub trait Request {
-    /// `GET`, `POST` and so on.
+    /// Returns the method, such as `GET` or `POST`.
     fn method(&self) -> &str;
 
-    /// The path as it came, without the query.
+    /// Returns the path as received, without the query.
     fn path(&self) -> &str;
 
-    /// The host asked for; a port does not matter.
+    /// Returns the host of the request; a port is ignored.
     fn host(&self) -> Option<&str> {
         None
     }
 
-    /// What stands behind the `?`.
+    /// Returns the query, which follows the `?`.
     fn query(&self) -> Option<&str> {
         None
     }
 
-    /// The client's address, settled. Of a descriptor: its `remote_address`.
+    /// Returns the client address. For a descriptor: its `remote_address`.
     fn client(&self) -> Option<IpAddr> {
         self.descriptor()?.client()
     }
 
-    /// The first value of a header. The name is given in lower case.
+    /// Returns the first value of a header. `name` is in lower case.
     fn header(&self, name: &str) -> Option<&[u8]> {
         let _ = name;
         None
     }
 
-    /// Value number `index` of a header that may come in several lines, as
-    /// cookies do over HTTP/2.
+    /// Returns value number `index` of a header that may have several lines, as
+    /// cookies have over HTTP/2.
     fn header_line(&self, name: &str, index: usize) -> Option<&[u8]> {
         if index == 0 { self.header(name) } else { None }
     }
 
-    /// Visits every line of a header, in the order in which they came.
+    /// Visits every line of a header in order.
     fn visit_header<'r>(&'r self, name: &str, visit: &mut dyn FnMut(&'r [u8])) {
         (0..).map_while(|index| self.header_line(name, index)).for_each(visit);
     }
 
-    /// Visits the lines of every header whose name differs from this one in `-` and `_` alone, where
-    /// the service behind may see them. CGI and its successors take such headers for one.
+    /// Visits the lines of every header whose name differs from this one only in `-` and `_`, if the
+    /// upstream service may see them. CGI and its successors treat such headers as one.
     fn visit_lookalikes<'r>(&'r self, name: &str, visit: &mut dyn FnMut(&'r [u8])) {
         let _ = (name, visit);
     }
 
-    /// A second name that the request gives for its host: a `Host` that differs
-    /// from the authority of the target, say. Limits of both hosts apply, since
-    /// nobody here knows which of them the service will believe.
+    /// Returns a second host name of the request, such as a `Host` that differs
+    /// from the authority of the target. The limits of both hosts apply, because
+    /// the upstream service may use either.
     fn other_host(&self) -> Option<&str> {
         None
     }
 
-    /// Whether the caller has settled who calls. Then `user`, `tenant` and
-    /// `plan` are what it says and nothing else: no header names them.
+    /// Whether the caller has identified the request. Then `user`, `tenant` and
+    /// `plan` are final, and no header is read for them.
     fn is_identified(&self) -> bool {
         false
     }
 
-    /// Who is logged in, if the caller has found out. Of a descriptor: its entry of this name.
+    /// Returns the authenticated user, if known. For a descriptor: its entry of this name.
     fn user(&self) -> Option<&str> {
         self.descriptor()?.value("user")
     }
 
-    /// The key a program calls with, if the caller has found out. Of a descriptor: its entry of this name.
+    /// Returns the API key, if known. For a descriptor: its entry of this name.
     fn api_key(&self) -> Option<&str> {
         self.descriptor()?.value("api_key")
     }
 
-    /// The customer, if the caller has found out. Of a descriptor: its entry of this name.
+    /// Returns the tenant, if known. For a descriptor: its entry of this name.
     fn tenant(&self) -> Option<&str> {
         self.descriptor()?.value("tenant")
     }
 
-    /// The plan of the customer, if the caller has found out. Of a descriptor: its entry of this name.
+    /// Returns the plan, if known. For a descriptor: its entry of this name.
     fn plan(&self) -> Option<&str> {
         self.descriptor()?.value("plan")
     }
 
-    /// A claim of a token that the caller has verified.
+    /// Returns a claim of a token that the caller has verified.
     fn claim(&self, name: &str) -> Option<&str> {
         let _ = name;
         None
     }
 
-    /// Visits every value of a claim. A claim with several different values names no caller.
+    /// Visits every value of a claim. A claim with several different values identifies no caller.
     fn visit_claim<'r>(&'r self, name: &str, visit: &mut dyn FnMut(&'r str)) {
         self.claim(name).into_iter().for_each(visit);
     }
 
-    /// How long its body is, where the request says so before it comes: not where the body
-    /// comes in chunks.
+    /// Returns the length of the body in bytes, if the request declares it. A chunked body has no
+    /// declared length.
     fn body_length(&self) -> Option<u64> {
         if self.header("transfer-encoding").is_some() {
             return None;
@@ -112,7 +112,7 @@ pub trait Request {
         whole_units(self.header("content-length")?.trim_ascii())
     }
 
-    /// What the request costs, where the caller knows better than the policy. Zero only looks.
+    /// Returns the cost, if the caller overrides the policy. Zero checks without charging.
     fn cost(&self) -> Option<u64> {
         None
     }
@@ -122,14 +122,14 @@ pub trait Request {
         false
     }
 
-    /// The descriptor that stands for the request, where a proxy sent one. Then the limits on
-    /// descriptors apply, and those on paths do not.
+    /// Returns the descriptor that a proxy sent in place of a request. Then limits on
+    /// descriptors apply, and limits on paths do not.
     fn descriptor(&self) -> Option<Descriptor<'_>> {
         None
     }
 }
 
-/// Whoever has a reference can show it as well as the request itself.
+/// Forwards every method to the referenced request.
 impl<R: Request + ?Sized> Request for &R {
     fn method(&self) -> &str {
         (**self).method()
@@ -216,7 +216,7 @@ impl<R: Request + ?Sized> Request for &R {
     }
 }
 
-/// A request put together by hand.
+/// A [`Request`] built from its parts.
 ///
 /// ```
 /// # use tollgate_policy::{Call, Request};
@@ -242,7 +242,7 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// A request for a path, with its query if it has one.
+    /// Creates a request for a path, which may include a query.
     pub fn new(method: &'a str, path: &'a str) -> Self {
         let (path, query) = match path.split_once('?') {
             Some((path, query)) => (path, Some(query)),
@@ -251,7 +251,7 @@ impl<'a> Call<'a> {
         Self { method, path, query, ..Self::default() }
     }
 
-    /// What a proxy describes by a descriptor.
+    /// Creates a request from a descriptor.
     pub fn described(descriptor: Descriptor<'a>) -> Self {
         Self {
             client: descriptor.client(),
@@ -264,63 +264,63 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// From this client.
+    /// Sets the client address.
     #[must_use]
     pub fn ip(mut self, client: impl Into<IpAddr>) -> Self {
         self.client = Some(client.into());
         self
     }
 
-    /// To this host.
+    /// Sets the host.
     #[must_use]
     pub fn host(mut self, host: &'a str) -> Self {
         self.host = Some(host);
         self
     }
 
-    /// With one more header line. Names match in any case.
+    /// Adds a header line. Names match in any case.
     #[must_use]
     pub fn header(mut self, name: &'a str, value: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
         self.headers.push((name, value.as_ref()));
         self
     }
 
-    /// By this user.
+    /// Sets the user.
     #[must_use]
     pub fn user(mut self, user: &'a str) -> Self {
         self.user = Some(user);
         self
     }
 
-    /// With this key.
+    /// Sets the API key.
     #[must_use]
     pub fn api_key(mut self, api_key: &'a str) -> Self {
         self.api_key = Some(api_key);
         self
     }
 
-    /// For this customer.
+    /// Sets the tenant.
     #[must_use]
     pub fn tenant(mut self, tenant: &'a str) -> Self {
         self.tenant = Some(tenant);
         self
     }
 
-    /// On this plan.
+    /// Sets the plan.
     #[must_use]
     pub fn plan(mut self, plan: &'a str) -> Self {
         self.plan = Some(plan);
         self
     }
 
-    /// With a verified claim.
+    /// Adds a verified claim.
     #[must_use]
     pub fn claim(mut self, name: &'a str, value: &'a str) -> Self {
         self.claims.push((name, value));
         self
     }
 
-    /// Costing this much.
+    /// Sets the cost.
     #[must_use]
     pub fn cost(mut self, cost: u64) -> Self {
         self.cost = Some(cost);

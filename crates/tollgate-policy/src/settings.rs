@@ -1,23 +1,24 @@
 //! Settings of the policy file that other crates act on.
 //!
-//! They are parsed and checked here, with the rest of the file, and carried as
-//! plain data: this crate sees no sockets and words no answers.
+//! This crate parses and checks them with the rest of the file, and passes them on as
+//! plain data.
 
 use std::borrow::Cow;
 
 use crate::net::NetSet;
 use crate::path;
 
-/// Which address is the client's: the `client` section.
+/// The `client` section, which determines the client address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientAddress {
-    /// Peers whose forwarding header is believed. Empty: nobody's.
+    /// Peers whose forwarding header is trusted. Empty: none.
     pub trusted_proxies: NetSet,
-    /// The header they write.
+    /// The header that those proxies write.
     pub header: ForwardedHeader,
-    /// How many bits of an IPv4 address tell clients apart.
+    /// The number of leading bits of an IPv4 address that identify a client.
     pub ipv4_prefix: u8,
-    /// How many bits of an IPv6 address tell clients apart. One customer owns a /64 at least.
+    /// The number of leading bits of an IPv6 address that identify a client. One customer owns at
+    /// least a /64.
     pub ipv6_prefix: u8,
 }
 
@@ -32,31 +33,31 @@ impl Default for ClientAddress {
     }
 }
 
-/// The header in which proxies pass on whom they speak for.
+/// The header in which proxies pass on the client address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ForwardedHeader {
     /// `X-Forwarded-For`.
     XForwardedFor,
     /// `Forwarded` (RFC 7239).
     Forwarded,
-    /// None is read: the peer is the client.
+    /// No header is read: the peer is the client.
     None,
 }
 
-/// Which headers an answer carries: the `headers` section.
+/// The `headers` section, which selects the rate limit headers of responses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderSettings {
-    /// `X-RateLimit-*`.
+    /// The format of `X-RateLimit-*`.
     pub x_ratelimit: XRateLimit,
-    /// `RateLimit` and `RateLimit-Policy`.
+    /// The version of `RateLimit` and `RateLimit-Policy`.
     pub ietf: IetfHeaders,
-    /// By up to how many percent `Retry-After` is stretched, so that refused
-    /// callers do not come back all at once.
+    /// The maximum random extension of `Retry-After` in percent, so that refused
+    /// callers do not all retry at the same time.
     pub retry_after_jitter: u8,
-    /// Words of other services, in addition, on every answer.
+    /// Dialects of other services, added to every response.
     pub dialects: Vec<Dialect>,
-    /// The limits that headers with room for one limit describe on an admitted answer, by name:
-    /// the first that applied. Empty, or where none applied: the rate closest to refusing.
+    /// Names of the limits that single-limit headers describe on an admitted response: the first one
+    /// that applied. If empty, or if none applied, the headers describe the rate closest to refusing.
     pub describe: Vec<Box<str>>,
 }
 
@@ -72,7 +73,7 @@ impl Default for HeaderSettings {
     }
 }
 
-/// How `X-RateLimit-Reset` is written.
+/// The format of `X-RateLimit-Reset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum XRateLimit {
     /// Seconds since 1970.
@@ -83,80 +84,80 @@ pub enum XRateLimit {
     Off,
 }
 
-/// Which version of the IETF draft is written.
+/// The version of the IETF draft of the `RateLimit` headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IetfHeaders {
     /// `RateLimit` and `RateLimit-Policy` as structured fields.
     Draft11,
     /// `RateLimit-Limit`, `-Remaining`, `-Reset`.
     Draft6,
-    /// Neither.
+    /// No IETF headers.
     Off,
 }
 
-/// Words of another service that its clients read, in headers and in the body of a refusal.
+/// Headers and refusal bodies in the format of another service, for its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
     /// `X-RateLimit-Bucket`, `-Reset-After`, `-Scope`; `retry_after` and `global` in the body.
     Discord,
-    /// `x-ratelimit-limit-requests` and its siblings; an `error` object.
+    /// `x-ratelimit-limit-requests` and related headers; an `error` object.
     OpenAi,
     /// `Stripe-Should-Retry`; an `error` object.
     Stripe,
-    /// `x-amzn-ErrorType`, and the error's name in JSON or XML, as its SDKs look for it.
+    /// `x-amzn-ErrorType`, and the name of the error in JSON or XML, where the AWS SDKs look for it.
     Aws,
     /// A `message` about a secondary rate limit.
     GitHub,
-    /// `x-envoy-ratelimited`; no body of its own.
+    /// `x-envoy-ratelimited`, without a body.
     Envoy,
 }
 
 /// How keys appear in logs and records: the `privacy` section.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum KeyPrivacy {
-    /// As they are.
+    /// In plain text.
     #[default]
     Plain,
     /// As a keyed hash.
     Hashed,
-    /// Their first characters only.
+    /// Their first characters.
     Truncated,
 }
 
-/// How the servers behind read paths: the `paths` section.
+/// The `paths` section, which describes how upstream servers interpret paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PathSettings {
-    /// Which characters separate segments.
+    /// The characters that separate segments.
     pub reading: PathReading,
-    /// Whether a path that servers may take for different places is refused.
+    /// Whether a path that servers may interpret differently is refused.
     pub refuse_ambiguous: bool,
     /// Whether `/Login` and `/login` are one path.
     pub ignore_case: bool,
 }
 
 impl PathSettings {
-    /// The value of a path parameter, as keys have it.
+    /// Returns the value of a path parameter as it appears in keys.
     pub(crate) fn path_value(self, value: &str) -> Cow<'_, str> {
         if self.ignore_case { Cow::Owned(path::fold_text(value)) } else { Cow::Borrowed(value) }
     }
 }
 
-/// Which characters of a path separate segments, and which are removed.
+/// The characters of a path that separate segments, and those that are removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PathReading {
-    /// Not known: limits apply under every reading that a server may take.
+    /// Unknown: limits apply under every reading that a server may use.
     #[default]
     Any,
     /// `/` separates segments. `%2F`, `\` and `;` are text.
     Literal,
     /// Escapes are decoded first, so `%2F` separates segments too: nginx, WSGI, ASGI, PHP.
     Decoded,
-    /// `;` and what follows in a segment is removed, then escapes are decoded: servlet containers.
+    /// `;` and the rest of its segment are removed, then escapes are decoded: servlet containers.
     Servlet,
 }
 
 impl PathReading {
-    /// Whether the policy says how the servers read paths.
+    /// Whether the policy declares how the servers read paths.
     pub(crate) const fn is_declared(self) -> bool {
         !matches!(self, Self::Any)
     }

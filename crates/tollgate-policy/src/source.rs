@@ -1,6 +1,6 @@
-//! What a limit counts by: the words of `by`.
+//! The parts of a key: the words of `by`.
 //!
-//! Not here: getting the value out of a request (`match_request`).
+//! The lookup of values in a request is in `identify` and `match_request`.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::document::short;
 use crate::mistake::Mistake;
 use crate::suggest::nearest;
 
-/// One part of a key: which property of a request tells callers apart.
+/// One part of a key: a property of a request that identifies callers.
 ///
 /// ```
 /// # use tollgate_policy::Policy;
@@ -19,15 +19,15 @@ use crate::suggest::nearest;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum KeySource {
-    /// The client's address, cut to the prefix of `client:`.
+    /// The client address, cut to the prefix in the `client` section.
     Ip,
-    /// Who is logged in.
+    /// The authenticated user.
     User,
-    /// The key a program calls with.
+    /// The API key.
     ApiKey,
-    /// The customer a user or key belongs to.
+    /// The tenant that a user or API key belongs to.
     Tenant,
-    /// Nothing: all requests together.
+    /// No property: all requests share one key.
     Global,
     /// A request header, by its name in lower case.
     Header(Box<str>),
@@ -37,7 +37,7 @@ pub enum KeySource {
     Query(Box<str>),
     /// A `{name}` of the endpoint pattern.
     Path(Box<str>),
-    /// A claim of the caller's token.
+    /// A claim of the caller's verified token.
     Claim(Box<str>),
     /// All entries of a descriptor.
     Descriptor,
@@ -54,7 +54,7 @@ const PLAIN_SOURCES: [(&str, KeySource); 6] = [
     ("descriptor", KeySource::Descriptor),
 ];
 const NAMED_SOURCES: [&str; 6] = ["header", "cookie", "query", "path", "claim", "descriptor"];
-/// What other tools call them.
+/// Names of key sources in other tools.
 const SYNONYMS: [(&str, &str); 14] = [
     ("address", "ip"),
     ("client", "ip"),
@@ -75,12 +75,12 @@ pub(crate) const WORDS: &str =
     "ip, user, api_key, tenant, global, header:NAME, cookie:NAME, query:NAME, path:NAME or claim:NAME";
 
 impl KeySource {
-    /// The path parameter it is, if it is one.
+    /// Returns the name of the path parameter, if the source is one.
     pub(crate) fn path_parameter(&self) -> Option<&str> {
         if let Self::Path(name) = self { Some(name) } else { None }
     }
 
-    /// Whether it is of a descriptor.
+    /// Whether the source is a descriptor or one of its entries.
     pub(crate) const fn is_of_descriptor(&self) -> bool {
         matches!(self, Self::Descriptor | Self::Entry(_))
     }
@@ -109,7 +109,7 @@ impl KeySource {
             return Err(mistake.help(format!("a key is one of {WORDS}")));
         }
         if name.is_empty() || name.len() > 128 || name.trim() != name {
-            return Err(Mistake::new(format!("which {kind}?"))
+            return Err(Mistake::new(format!("the name of the {kind} is missing"))
                 .label(format!("write `{kind}:NAME` without blanks, NAME of at most 128 characters")));
         }
         Ok(match kind {
@@ -137,7 +137,7 @@ impl KeySource {
         let mistake = match synonyms.or_else(|| nearest(text, PLAIN_SOURCES.iter().map(|(word, _)| *word))) {
             Some(meant) => mistake.meant(meant),
             None if NAMED_SOURCES.contains(&lower.as_str()) => {
-                mistake.label(format!("which one? write `{lower}:NAME`"))
+                mistake.label(format!("the name is missing: write `{lower}:NAME`"))
             }
             None if text.contains('-') && text.bytes().all(is_token) => {
                 mistake.meant(format!("header:{text}"))
@@ -148,7 +148,7 @@ impl KeySource {
     }
 }
 
-/// A header name as requests are asked for it: in lower case.
+/// Parses a header name and converts it to lower case, as requests expect it.
 pub(crate) fn header_name(name: &str) -> Result<Box<str>, Mistake> {
     if name.is_empty() || name.len() > 128 || !name.bytes().all(is_token) {
         return Err(Mistake::new(format!("no header can be called `{}`", short(name)))
@@ -157,7 +157,7 @@ pub(crate) fn header_name(name: &str) -> Result<Box<str>, Mistake> {
     Ok(name.to_ascii_lowercase().into())
 }
 
-/// RFC 9110, section 5.6.2.
+/// Whether a byte may occur in a token (RFC 9110, section 5.6.2).
 pub(crate) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

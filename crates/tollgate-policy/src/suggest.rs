@@ -1,46 +1,27 @@
-//! The word that was probably meant.
+//! Suggestions for misspelled words.
 
-/// The known word nearest to `word`, if near enough to be worth saying.
+/// Returns the known word nearest to `word`, if it is near enough to be a useful suggestion.
 ///
-/// A third of the letters may differ; case, `-`, `_` and blanks count for nothing.
+/// A third of the letters may differ. Case, `-`, `_` and blanks are ignored.
 pub fn nearest<'w>(word: &str, known: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
-    // Words of the format are short: a long one is nothing anybody mistyped.
+    // Words of the format are short, so a long one is not a misspelling.
     if word.len() > 40 {
         return None;
     }
-    let bare = |word: &str| -> Vec<char> {
+    let bare = |word: &str| -> String {
         word.chars().filter(|c| !matches!(c, '-' | '_' | ' ')).flat_map(char::to_lowercase).collect()
     };
     let word = bare(word);
+    let word_chars = word.chars().count();
     known
         .into_iter()
-        .map(|known| (distance(&word, &bare(known)), known))
-        .filter(|(distance, known)| *distance <= known.len().max(word.len()) / 3)
+        .map(|known| (strsim::osa_distance(&word, &bare(known)), known))
+        .filter(|(distance, known)| *distance <= known.len().max(word_chars) / 3)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, known)| known)
 }
 
-/// How many letters to add, drop, change or swap with a neighbour.
-fn distance(a: &[char], b: &[char]) -> usize {
-    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
-    for i in 0..=a.len() {
-        for j in 0..=b.len() {
-            rows[i][j] = match (i, j) {
-                (0, _) => j,
-                (_, 0) => i,
-                _ => {
-                    let change = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-                    let best = change.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
-                    let swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-                    if swapped { best.min(rows[i - 2][j - 2] + 1) } else { best }
-                }
-            };
-        }
-    }
-    rows[a.len()][b.len()]
-}
-
-/// `a, b and c`, for help texts.
+/// Formats a list for help texts: `a, b and c`.
 pub(crate) fn listed<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     let words: Vec<_> = words.into_iter().collect();
     match words.split_last() {
@@ -50,10 +31,10 @@ pub(crate) fn listed<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     }
 }
 
-/// How many names a hint lists.
+/// The maximum number of names that a hint lists.
 const MAX_LISTED: usize = 8;
 
-/// What to say of a name that is not known: the nearest one, or those that there are.
+/// Returns a hint for an unknown name: the nearest known name, or the list of known names.
 ///
 /// ```
 /// # use tollgate_policy::hint;
@@ -84,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slips_of_the_finger_are_recognised_and_other_words_are_not() {
+    fn slips_of_the_finger_are_recognized_and_other_words_are_not() {
         let known = ["token-bucket", "gcra", "fixed-window", "minute", "month"];
         for (word, meant) in [
             ("tokenbucket", Some("token-bucket")),

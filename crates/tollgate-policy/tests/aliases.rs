@@ -1,4 +1,4 @@
-//! Files that refer to themselves are written out, and never into more than anybody means.
+//! Files with aliases are expanded within bounds.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tollgate_policy::{Document, Kind, Node};
 
-/// As one line, so that two can be compared.
+/// Formats a node in one line, for comparison.
 fn shown(node: &Node) -> String {
     match &node.kind {
         Kind::Null => "~".into(),
@@ -36,11 +36,11 @@ fn aliases_and_merges_mean_what_they_stand_for() {
         ("a: &x 1\nb: *x\n", "{a: 1, b: 1}"),
         ("a: &x {k: [1, 2]}\nb: [*x, *x]\n", "{a: {k: [1, 2]}, b: [{k: [1, 2]}, {k: [1, 2]}]}"),
         ("a: &x {k: &y 5}\nb: *y\nc: *x\n", "{a: {k: 5}, b: 5, c: {k: 5}}"),
-        // The last of two anchors with one name is meant.
+        // An alias refers to the last anchor of its name.
         ("a: &x 1\nb: &x 2\nc: *x\n", "{a: 1, b: 2, c: 2}"),
         ("a: &x name\n*x : 1\n", "{a: name, name: 1}"),
         ("a: &x\nb: *x\n", "{a: ~, b: ~}"),
-        // What the map says itself wins, before and after; then the first of several.
+        // Entries of the map itself win, before and after; then the first of several merged maps.
         ("a: &x {k: 1, l: 2}\nb: {<<: *x, l: 3}\n", "{a: {k: 1, l: 2}, b: {k: 1, l: 3}}"),
         ("a: &x {k: 1, l: 2}\nb: {l: 3, <<: *x}\n", "{a: {k: 1, l: 2}, b: {k: 1, l: 3}}"),
         ("b: {<<: [{k: 1}, {k: 2, l: 3}]}\n", "{b: {k: 1, l: 3}}"),
@@ -67,14 +67,14 @@ fn a_copy_begins_at_its_alias_and_holds_the_places_of_what_was_copied() {
 }
 
 #[test]
-fn what_never_ends_or_is_no_map_is_said() {
+fn endless_aliases_and_merges_of_other_values_are_reported() {
     for (text, expected) in [
-        ("a: &x [*x]\n", "this alias stands inside of what it stands for"),
-        ("a: &x {k: *x}\n", "this alias stands inside of what it stands for"),
+        ("a: &x [*x]\n", "this alias is inside its own target"),
+        ("a: &x {k: *x}\n", "this alias is inside its own target"),
         ("a: *nobody\n", "a value that begins with `*` or `&` needs quotes"),
-        ("a: {<<: 1}\n", "`<<` takes over a map, not `1`"),
-        ("a: {<<: [{k: 1}, x]}\n", "`<<` takes over a map, not `x`"),
-        ("a: {<<: ~}\n", "`<<` takes over a map, not nothing"),
+        ("a: {<<: 1}\n", "`<<` merges a map, not `1`"),
+        ("a: {<<: [{k: 1}, x]}\n", "`<<` merges a map, not `x`"),
+        ("a: {<<: ~}\n", "`<<` merges a map, not nothing"),
     ] {
         let said = refused(text);
         assert!(said.contains(expected), "{text}: {said}");
@@ -89,9 +89,12 @@ fn ten_lines_do_not_become_a_billion() {
         writeln!(laughs, "a{at}: &a{at} [{before}]").unwrap();
     }
     let said = refused(&laughs);
-    assert!(said.contains("the aliases of this file are more than 1000000 values or 32 MiB"), "{said}");
+    assert!(
+        said.contains("the expanded aliases of this file are more than 1000000 values or 32 MiB"),
+        "{said}"
+    );
 
-    // Few values, much text; merges; names.
+    // Few values with much text; merges; names.
     let long = "x".repeat(1 << 20);
     for text in [
         format!("a: &x {long}\nb: [{}]\n", vec!["*x"; 100].join(", ")),
@@ -100,12 +103,12 @@ fn ten_lines_do_not_become_a_billion() {
         assert!(refused(&text).contains("32 MiB"));
     }
 
-    // What is kept for anchors counts, though no alias uses it.
+    // Targets of anchors count, although no alias uses them.
     let many = vec!["1"; 50_000].join(",");
     let nested = (0..40).fold(many, |inner, at| format!("&n{at} [{inner}]"));
     assert!(refused(&format!("a: {nested}\n")).contains("more than 1000000 values"));
 
-    // Each line nests the one before it: as deep as a stack, if nobody counts.
+    // Each line nests the one before it, so an unbounded reader would overflow its stack.
     let mut chain = String::from("a0: &a0 [1]\n");
     for at in 1..10_000 {
         writeln!(chain, "a{at}: &a{at} [*a{}]", at - 1).unwrap();

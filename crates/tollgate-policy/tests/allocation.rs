@@ -1,4 +1,4 @@
-//! An ordinary request is surveyed without touching the heap.
+//! Matching an ordinary request allocates nothing on the heap.
 
 use tollgate_policy::{Call, Checks, Descriptor, Matched, Policy};
 use tollgate_testkit::{CountingAllocator, allocations};

@@ -1,9 +1,9 @@
-//! Requests with several different credentials: they gain nothing by it.
+//! Requests with several different credentials gain nothing from them.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use tollgate_policy::{BlockReason, Call, Checks, Key, Matched, Policy};
 
-/// The key of the only check, as people see it; `refused` and `no check` otherwise.
+/// Returns the displayed key of the only check; `refused` and `no check` otherwise.
 fn key_of(policy: &Policy, call: &Call<'_>) -> String {
     let mut checks = Checks::new();
     match policy.match_request(call, &mut checks) {
@@ -27,7 +27,7 @@ fn get<'a>(target: &'a str, headers: &[(&'a str, &'a str)]) -> Call<'a> {
 
 const ADDRESS: &str = "client 203.0.113.9";
 
-/// How a limit counts a request, whatever it says about missing keys.
+/// Checks how limits count a request, for all values of `missing`.
 #[track_caller]
 fn check(source: &str, target: &str, headers: &[(&str, &str)], expected: &str) {
     let call = get(target, headers);
@@ -106,7 +106,7 @@ fn blanks_that_only_some_servers_remove_make_no_new_caller() {
 }
 
 #[test]
-fn one_value_that_is_repeated_is_no_ambiguity() {
+fn a_repeated_value_is_not_ambiguous() {
     check("api_key", "/", &[("x-api-key", "a"), ("x-api-key", "a")], "a");
     check("api_key", "/", &[("authorization", "Bearer a"), ("authorization", "bearer  a")], "a");
     check("api_key", "/", &[("x-api-key", ""), ("authorization", "Bearer a")], "a");
@@ -142,7 +142,7 @@ fn a_claim_with_several_values_names_no_caller() {
 }
 
 #[test]
-fn what_the_application_has_settled_is_not_ambiguous() {
+fn values_from_the_application_are_not_ambiguous() {
     let call = get("/", &[("x-api-key", "a"), ("x-api-key", "b")]);
     assert_eq!(key_of(&by("api_key", ""), &call.api_key("settled")), "settled");
 }
@@ -213,7 +213,7 @@ fn an_allowed_value_among_others_allows_nothing() {
     }
 }
 
-/// The limit of the only check.
+/// Checks the capacity of the only check.
 #[track_caller]
 fn check_capacity(policy: &str, headers: &[(&str, &str)], expected: Option<u64>) {
     let policy = Policy::parse(policy).unwrap();
@@ -267,7 +267,7 @@ limits:
 }
 
 #[test]
-fn a_plan_gives_no_advantage_to_a_caller_that_is_in_doubt() {
+fn a_plan_gives_no_advantage_to_an_ambiguous_caller() {
     const POLICY: &str = "
 plans: {from: 'header:X-Plan'}
 limits: [{by: api_key, bucket: 10/hour, plans: {pro: 1000/hour, slow: 2/hour, free: unlimited}}]

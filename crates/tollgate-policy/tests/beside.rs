@@ -1,4 +1,4 @@
-//! What stands beside the numbers of a limit: its candidate, its soft threshold, its switch.
+//! Options beside the numbers of a limit: its candidate, its soft threshold, its mode.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use tollgate_core::{Bucket, Rate, Span};
@@ -40,7 +40,7 @@ fn names(policy: &Policy) -> Vec<&str> {
 }
 
 #[test]
-fn a_candidate_is_a_limit_of_its_own_right_after_the_one_it_is_tried_beside() {
+fn a_candidate_is_a_separate_limit_right_after_its_live_limit() {
     let policy = parse(TRIED);
     assert_eq!(names(&policy), ["first", "search", "search.candidate", "last", "last.candidate"]);
     for (place, limit) in policy.limits().iter().enumerate() {
@@ -52,7 +52,7 @@ fn a_candidate_is_a_limit_of_its_own_right_after_the_one_it_is_tried_beside() {
 }
 
 #[test]
-fn a_candidate_differs_in_how_much_and_in_nothing_else() {
+fn a_candidate_differs_only_in_its_amount() {
     let policy = parse(TRIED);
     let (live, tried) = (&policy.limits()[1], &policy.limits()[2]);
     assert_eq!((live.mode(), tried.mode()), (Mode::Enforce, Mode::Shadow));
@@ -62,7 +62,7 @@ fn a_candidate_differs_in_how_much_and_in_nothing_else() {
     assert_eq!((tried.headers(), tried.by()), (live.headers(), live.by()));
     assert_eq!((tried.missing(), tried.cost()), (Missing::Shared, &Cost::Fixed(2)));
     assert_eq!((tried.count_denied(), tried.on_outage()), (true, OnOutage::Deny));
-    assert_eq!((tried.soft(), tried.dialects()), (None, &[][..]), "nobody is told of it");
+    assert_eq!((tried.soft(), tried.dialects()), (None, &[][..]), "it does not affect responses");
     let rules: Vec<_> = tried.rules().iter().map(|rule| &*rule.name).collect();
     assert_eq!(rules, ["search.candidate/1s", "search.candidate/1m"]);
     assert!(tried.rules().iter().all(|rule| live.rules().iter().all(|of_live| of_live.id != rule.id)));
@@ -72,7 +72,7 @@ fn a_candidate_differs_in_how_much_and_in_nothing_else() {
 }
 
 #[test]
-fn a_candidate_that_says_so_counts_refusals_otherwise_than_its_limit() {
+fn a_candidate_can_set_its_own_count_denied() {
     let policy = parse(
         "limits: [{by: ip, bucket: 9/m, count_denied: true, candidate: {bucket: 5/m, count_denied: false}}]",
     );
@@ -80,14 +80,14 @@ fn a_candidate_that_says_so_counts_refusals_otherwise_than_its_limit() {
 }
 
 #[test]
-fn slots_are_tried_beside_units_and_take_neither_cost_nor_refusals_over() {
+fn a_candidate_with_slots_inherits_neither_cost_nor_count_denied() {
     let policy = parse("limits: [{by: ip, bucket: 9/m, cost: 3, count_denied: true, candidate: {slots: 2}}]");
     let tried = &policy.limits()[1];
     assert_eq!((tried.cost(), tried.count_denied()), (&Cost::Fixed(1), false));
 }
 
 #[test]
-fn a_request_meets_the_limit_first_and_its_candidate_then() {
+fn a_request_is_checked_by_the_limit_then_by_its_candidate() {
     let policy = parse(TRIED);
     let mut checks = Checks::new();
     let client = Call::new("GET", "/search").host("example.com").header("X-Client", "web");
@@ -110,7 +110,7 @@ fn a_request_meets_the_limit_first_and_its_candidate_then() {
 }
 
 #[test]
-fn a_candidate_of_a_limit_without_a_name_is_called_after_the_name_it_gets() {
+fn a_candidate_of_an_unnamed_limit_uses_the_derived_name() {
     let policy = parse(
         "limits:
            - {endpoint: /a, by: ip, bucket: 9/m, candidate: {bucket: 5/m}}
@@ -130,7 +130,7 @@ fn a_derived_name_never_takes_that_of_a_candidate() {
 }
 
 #[test]
-fn usage_of_limit_and_candidate_is_carried_over_apart() {
+fn usage_of_limit_and_candidate_is_carried_over_separately() {
     let before = parse("limits: [{name: a, by: ip, bucket: 9/m, candidate: {bucket: 5/m}}]");
     let after =
         parse("limits: [{name: a, by: ip, bucket: 8/m, candidate: {bucket: 4/m}}]").carry_over_from(&before);
@@ -141,7 +141,7 @@ fn usage_of_limit_and_candidate_is_carried_over_apart() {
 }
 
 #[test]
-fn soft_is_a_share_and_perhaps_a_wait() {
+fn soft_is_a_threshold_with_an_optional_delay() {
     for (text, soft) in [
         ("80%", Soft { at: 80, tarpit: Span::ZERO }),
         ("'100 %'", Soft { at: 100, tarpit: Span::ZERO }),

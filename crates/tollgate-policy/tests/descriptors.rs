@@ -1,4 +1,4 @@
-//! Limits on descriptors: which of them a descriptor meets, for which key.
+//! Limits on descriptors: the limits that match a descriptor, and their keys.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ fn in_domain<'a>(domain: &'a str, entries: Entries<'a>) -> Call<'a> {
     Call::described(Descriptor { domain, entries })
 }
 
-/// The limits that a request meets, each with its key.
+/// Returns the limits that match a request, each with its key.
 fn met(policy: &Policy, request: &impl Request) -> Vec<String> {
     let mut checks = Checks::new();
     policy.match_request(request, &mut checks);
@@ -31,7 +31,7 @@ fn check(policy: &str, entries: Entries<'_>, expected: &[&str]) {
 }
 
 #[test]
-fn a_descriptor_meets_every_limit_whose_entries_are_its_own_in_their_order() {
+fn a_descriptor_matches_every_limit_with_its_entries_in_order() {
     let policy = "limits:
   - {name: gold, descriptor: [plan=gold, user], by: descriptor:user, bucket: 1/s}
   - {name: any-plan, descriptor: [plan, user], bucket: 1/s}
@@ -88,7 +88,7 @@ fn a_domain_is_one_a_list_or_any() {
 }
 
 #[test]
-fn requests_meet_no_limit_on_descriptors_and_descriptors_none_on_requests() {
+fn requests_match_no_limit_on_descriptors_and_vice_versa() {
     let policy = Policy::parse(
         "limits: [{name: paths, by: global, bucket: 1/s}, {name: users, descriptor: [user], by: global, bucket: 1/s}]",
     )
@@ -155,7 +155,7 @@ limits:
 }
 
 #[test]
-fn an_empty_value_is_a_missing_one_and_never_a_way_around() {
+fn an_empty_value_counts_as_missing_and_never_bypasses_a_limit() {
     let policy = |missing: &str| {
         let text = format!(
             "limits: [{{descriptor: [user], by: 'descriptor:user', bucket: 1/s, missing: {missing}}}]"
@@ -172,7 +172,7 @@ fn an_empty_value_is_a_missing_one_and_never_a_way_around() {
 }
 
 #[test]
-fn what_the_caller_says_it_costs_counts() {
+fn a_cost_from_the_caller_takes_precedence() {
     let policy = Policy::parse("limits: [{descriptor: [user], cost: 3, bucket: 9/s}]").unwrap();
     let cost = |call: &Call<'_>| {
         let mut checks = Checks::new();
@@ -184,7 +184,7 @@ fn what_the_caller_says_it_costs_counts() {
 }
 
 #[test]
-fn operators_type_keys_as_they_are_shown_or_only_what_is_open() {
+fn operators_type_keys_as_shown_or_only_open_values() {
     let policy = Policy::parse(
         "limits:
   - {name: gold, descriptor: [plan=gold, user, 'path=/v1/*'], bucket: 1/s}
@@ -231,7 +231,7 @@ fn operators_type_keys_as_they_are_shown_or_only_what_is_open() {
 }
 
 #[test]
-fn words_are_shown_and_values_as_privacy_says() {
+fn names_are_shown_and_values_follow_privacy() {
     let shown = |privacy: &str, limit: &str, entries: Entries<'_>| {
         let policy =
             Policy::parse(&format!("privacy: {{keys: {privacy}}}\nlimits: [{{{limit}, bucket: 1/s}}]"));
@@ -258,7 +258,7 @@ fn words_are_shown_and_values_as_privacy_says() {
 }
 
 #[test]
-fn entries_of_another_cut_are_other_keys() {
+fn different_splits_into_entries_are_different_keys() {
     let policy = Policy::parse("limits: [{name: a, descriptor: [a_b, c], by: global, bucket: 1/s}]").unwrap();
     assert_eq!(met(&policy, &in_domain("edge", &[("a", "b"), ("c", "")])), [""; 0]);
     let two = Policy::parse("limits: [{descriptor: [a, b], bucket: 1/s}]").unwrap();
@@ -308,10 +308,13 @@ fn names_are_derived_from_domain_entries_and_key() {
 }
 
 #[test]
-fn what_may_never_match_is_a_warning() {
+fn entries_that_may_never_match_are_warned_about() {
     for (text, message) in [
-        ("limits: [{descriptor: ['plan:gold', user], bucket: 1/s}]", "the entry `plan:gold` may never come"),
-        ("limits: [{descriptor: [user], bucket: 1/s, missing: skip}]", "`missing` does nothing here"),
+        (
+            "limits: [{descriptor: ['plan:gold', user], bucket: 1/s}]",
+            "proxies may never send the entry `plan:gold`",
+        ),
+        ("limits: [{descriptor: [user], bucket: 1/s, missing: skip}]", "`missing` has no effect here"),
         (
             "limits: [{name: a, descriptor: [user], bucket: 1/s}, {name: b, descriptor: [user], bucket: 9/m}]",
             "this limit counts the same requests by the same key as another",
@@ -351,12 +354,15 @@ fn a_built_limit_and_a_written_one_are_alike() {
     for (wrong, why) in [
         (limit().descriptor(["plan = gold"]), "an entry has no blanks around its words"),
         (limit().descriptor(["user"]).endpoint("/"), "it covers paths or methods already"),
-        (limit().descriptor(["user"]).by(KeySource::Ip), "they cannot be counted by `ip`"),
-        (limit().descriptor(["user"]).domain("tollgate"), "descriptors of the domain `tollgate`"),
-        (limit().by(KeySource::Descriptor), "it does not say which entries they have"),
+        (limit().descriptor(["user"]).by(KeySource::Ip), "descriptors cannot be counted by `ip`"),
+        (
+            limit().descriptor(["user"]).domain("tollgate"),
+            "limits on paths apply to descriptors of the domain `tollgate`",
+        ),
+        (limit().by(KeySource::Descriptor), "the entries are missing"),
         (
             limit().descriptor(["a", "a"]).by(KeySource::Entry("a".into())),
-            "none of them has one entry `a` to count by",
+            "no descriptor has exactly one entry `a` to count by",
         ),
     ] {
         let said = Policy::of([wrong]).unwrap_err().to_string();
@@ -365,7 +371,7 @@ fn a_built_limit_and_a_written_one_are_alike() {
 }
 
 #[test]
-fn a_switched_off_limit_is_not_met_and_one_in_shadow_only_notes() {
+fn a_limit_that_is_off_does_not_match_and_one_in_shadow_mode_only_notes() {
     let policy =
         Policy::parse("limits: [{descriptor: [user], by: 'descriptor:user', missing: refuse, bucket: 1/s}]");
     let policy = policy.unwrap();
@@ -377,7 +383,7 @@ fn a_switched_off_limit_is_not_met_and_one_in_shadow_only_notes() {
     assert_eq!(checks.shadowed().len(), 1);
 }
 
-/// Ten thousand limits of one shape, with exact values, beginnings and domains.
+/// Returns ten thousand limits of one shape, with exact values, prefixes and domains.
 fn many() -> Policy {
     let mut text = String::from("limits:\n");
     for number in 0..10_000 {
@@ -397,7 +403,7 @@ fn many() -> Policy {
 fn ten_thousand_limits_cost_no_more_than_a_few() {
     let policy = many();
     let first = |domain: &str, entries: Entries<'_>| met(&policy, &in_domain(domain, entries)).join("; ");
-    // Two hundred thousand descriptors: a scan over all limits would try two thousand million patterns.
+    // Two hundred thousand descriptors: a scan over all limits would try two billion patterns.
     for _ in 0..50_000 {
         assert_eq!(first("x", &[("tenant", "t4000"), ("user", "a")]), "l4000: tenant=t4000, user=a");
         assert_eq!(first("x", &[("path", "/v1/4001/z"), ("user", "a")]), "l4001: path=/v1/4001/z, user=a");
@@ -407,7 +413,7 @@ fn ten_thousand_limits_cost_no_more_than_a_few() {
 }
 
 #[test]
-fn hostile_descriptors_are_met_with_bounded_work_and_keys() {
+fn hostile_descriptors_cause_bounded_work_and_keys() {
     let mut text = String::from("limits:\n");
     for number in 0..100 {
         let stars = "*a".repeat(number + 1);

@@ -1,7 +1,7 @@
 //! One bad file for each mistake, with the exact message beside it.
 //!
-//! `TOLLGATE_BLESS=1 cargo test -p tollgate-policy --test gallery` writes the
-//! messages anew; read them before you commit them.
+//! `TOLLGATE_BLESS=1 cargo test -p tollgate-policy --test gallery` rewrites the
+//! messages; read them before you commit them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::fs;
@@ -17,7 +17,7 @@ fn files(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-#[allow(clippy::disallowed_methods, reason = "a switch for whoever runs the test, not for the product")]
+#[allow(clippy::disallowed_methods, reason = "a switch for test runs, not for the product")]
 fn blessing() -> bool {
     std::env::var("TOLLGATE_BLESS").is_ok()
 }
@@ -58,7 +58,7 @@ fn every_good_file_is_understood() {
 }
 
 #[test]
-fn what_is_probably_not_meant_is_a_warning() {
+fn probable_mistakes_are_warnings() {
     for (text, message) in [
         (
             "limits: [{by: ip, rate: 10/minute, algorithm: fixed-window}]",
@@ -73,19 +73,19 @@ fn what_is_probably_not_meant_is_a_warning() {
             "two limits would be called `everything-by-ip`",
         ),
         ("plans: {default: free}\nlimits: [{by: ip, bucket: 1/s}]", "no limit has a plan `free`"),
-        ("limits: [{by: ip, bucket: 1/s, method: PSOT}]", "`PSOT` is no method that is commonly used"),
-        ("limits: [{by: global, bucket: 1/s, missing: refuse}]", "`missing` does nothing here"),
-        ("allow: [{ip: 0.0.0.0/0}]\nlimits: [{by: ip, bucket: 1/s}]", "this entry lets everybody pass"),
+        ("limits: [{by: ip, bucket: 1/s, method: PSOT}]", "`PSOT` is not a common method"),
+        ("limits: [{by: global, bucket: 1/s, missing: refuse}]", "`missing` has no effect here"),
+        ("allow: [{ip: 0.0.0.0/0}]\nlimits: [{by: ip, bucket: 1/s}]", "this entry admits every request"),
         (
             "client: {trusted_proxies: 0.0.0.0/0}\nlimits: [{by: ip, bucket: 1/s}]",
-            "every caller is trusted to say who it is",
+            "every caller is trusted to state its own address",
         ),
         (
             "limits: [{descriptor: [a], bucket: 1/s, quota: 5}]",
-            "a quota is charged when it is handed out, used or not",
+            "a quota is charged when it is granted, used or not",
         ),
         (
-            // Once, however many there are.
+            // Once for any number of them.
             "limits: [{endpoint: /a, by: ip, rate: 1/s, algorithm: fixed-window}, {endpoint: /b, by: ip, rate: 2/s, algorithm: fixed-window}]",
             "a fixed window admits up to twice its rate around its border",
         ),

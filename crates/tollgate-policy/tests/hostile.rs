@@ -1,4 +1,4 @@
-//! Nothing that anybody writes into a file, or sends, breaks the reader.
+//! Hostile files and requests never break the reader.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ const GOOD: [&str; 3] = [
     include_str!("../good/tenants.yaml"),
 ];
 
-/// Whatever comes of it, it can be printed.
+/// Reads a text and prints the result, valid or not.
 fn read(text: &str) {
     match Policy::parse(text) {
         Ok(policy) => drop(policy.warnings().render("p.yaml")),

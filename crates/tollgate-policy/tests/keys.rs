@@ -24,7 +24,7 @@ proptest! {
     #[test]
     fn different_parts_make_different_keys(a in parts(), b in parts()) {
         let policy = policy();
-        // Blanks around a header are not part of its value, and an empty one is missing.
+        // Blanks around a header are not part of its value, and an empty value counts as missing.
         let bare = |(user, tenant): &(Vec<u8>, Vec<u8>)| (user.trim_ascii().to_vec(), tenant.trim_ascii().to_vec());
         let same = key(&policy, &a.0, &a.1) == key(&policy, &b.0, &b.1);
         prop_assert_eq!(same, bare(&a) == bare(&b), "seed {:#x}", SEED);
@@ -56,7 +56,7 @@ fn a_long_value_is_kept_as_its_digest_and_never_equals_a_short_one() {
     let long = vec![b'x'; MAX_PART_BYTES + 1];
     let kept = key(&policy, &long, b"t");
     assert!(kept.display().to_string().starts_with("sha256:"));
-    // Whoever sends the digest itself is somebody else.
+    // A caller that sends the digest itself has a different key.
     let digest = &kept.as_bytes()[2..34];
     assert_ne!(key(&policy, digest, b"t"), kept);
     assert_ne!(key(&policy, &[&long[..], b"y"].concat(), b"t"), kept);
@@ -65,7 +65,7 @@ fn a_long_value_is_kept_as_its_digest_and_never_equals_a_short_one() {
 }
 
 #[test]
-fn what_people_see_cannot_move_their_cursor() {
+fn a_displayed_key_cannot_move_the_cursor() {
     let shown = key(&policy(), "a\u{1b}[31m\r\n\u{202e}\"b c".as_bytes(), b"\xff\xfe").display().to_string();
     assert_eq!(shown, "a\\u{1b}[31m\\r\\n\\u{202e}\"b c, \u{fffd}\u{fffd}");
 }

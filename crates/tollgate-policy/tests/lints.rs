@@ -1,4 +1,4 @@
-//! Warnings: each has a code and a page, is found where it is, and not found where it is not.
+//! Lints: each has a code and a page, and is reported exactly where it applies.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 #[path = "lints/cases.rs"]
@@ -14,7 +14,7 @@ mod pages;
 
 use tollgate_policy::{Document, Policy};
 
-/// The codes of a policy's warnings, in file order.
+/// Returns the codes of a policy's warnings, in file order.
 fn codes(text: &str) -> Vec<&'static str> {
     let policy =
         Policy::from_document(&Document::parse(text).unwrap()).unwrap_or_else(|it| panic!("{text}\n{it}"));

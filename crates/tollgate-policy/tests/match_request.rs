@@ -1,4 +1,4 @@
-//! What a policy says about requests: layers, keys, plans, overrides, lists.
+//! Matching requests: layers, keys, plans, overrides, lists.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ fn policy(text: &str) -> Policy {
     Policy::parse(text).unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
-/// Limit, window and key of each check, as people would read them.
+/// Formats limit, window and key of each check.
 fn checks(policy: &Policy, call: &Call<'_>) -> Vec<String> {
     let mut checks = Checks::new();
     assert_eq!(policy.match_request(call, &mut checks), Matched::Applies);
@@ -188,7 +188,7 @@ limits:
 }
 
 #[test]
-fn a_shadow_limit_blocks_nobody_and_says_what_it_would_have_done() {
+fn a_shadow_limit_blocks_no_request_and_reports_what_it_would_refuse() {
     let mut policy = policy("limits: [{name: l, by: user, bucket: 1/s, mode: shadow, missing: refuse}]");
     let call = Call::new("GET", "/");
     let mut checks = Checks::new();
@@ -303,7 +303,7 @@ fn windows_find_their_predecessors_by_name_length_or_place() {
     let check = |before: &str, after: &str, expected: &[Option<&str>]| {
         let old = text(before);
         let after = text(after).carry_over_from(&old);
-        // Under the same id they share their states and need no carrying over.
+        // Under the same id they share their states, so nothing is carried over.
         let same =
             |rule: &Rule| old.limits()[0].rules().iter().find(|old| old.id == rule.id).map(|old| &old.quota);
         let kept =
@@ -331,7 +331,7 @@ fn limits_on_other_methods_do_not_take_each_others_names() {
 }
 
 #[test]
-fn a_path_with_dots_meets_the_limits_of_whoever_does_not_resolve_them() {
+fn a_path_with_dots_also_matches_limits_for_servers_that_keep_dots() {
     let policy = policy(
         "limits: [{endpoint: /files/**, by: ip, bucket: 1/s}, {endpoint: '/{tenant}/search', by: ip, bucket: 1/s}]",
     );

@@ -1,4 +1,4 @@
-//! The matcher against trying each pattern in turn, and its bounds.
+//! The matcher compared with trying each pattern in turn, and its bounds.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use proptest::test_runner::RngSeed;
 use tollgate_policy::path::{Readings, literal, normal};
 use tollgate_policy::{Call, Checks, Matched, PathSettings, Policy};
 
-/// Fixed, so that a failure on one machine is a failure on all; printed with it.
+/// Fixed, so that a failure is reproducible on every machine; printed on failure.
 const SEED: u64 = 0x0070_6f6c_6963_7901;
 
 fn config(cases: u32) -> ProptestConfig {
@@ -20,7 +20,7 @@ fn config(cases: u32) -> ProptestConfig {
     }
 }
 
-/// The definition of a match, without any cleverness, with every segment as it stands.
+/// The definition of a match, without optimizations, with segments as they are.
 fn covers_segments(pattern: &str, path: &str) -> bool {
     let rest = path.trim_start_matches('/');
     let rest = if path.starts_with("//") { &path[1..] } else { rest };
@@ -51,7 +51,7 @@ fn matched(policy: &Policy, path: &str) -> Vec<String> {
 fn pattern() -> impl Strategy<Value = String> {
     let segment = prop_oneof![Just("a"), Just("b"), Just("c.d"), Just("*"), Just("{x}")];
     (prop::collection::vec(segment, 0..5), any::<bool>()).prop_map(|(segments, tail)| {
-        // A name stands once in a pattern.
+        // A name occurs once in a pattern.
         let named = segments
             .iter()
             .enumerate()
@@ -83,7 +83,7 @@ proptest! {
     #[test]
     fn the_tree_agrees_with_trying_each_pattern(patterns in prop::collection::vec(pattern(), 1..12), path in path()) {
         let policy = compile(&patterns);
-        // Under any reading; the normal form and the path with its dots as text are among them.
+        // Under any reading, which include the normal form and the path with its dots as text.
         let readings = Readings::of(&path, PathSettings::default());
         let known = |it: &str| readings.iter().any(|reading| reading == it);
         prop_assert!(known(&normal(&path)) && literal(&path).is_none_or(|it| known(&it)), "{}", path);
@@ -95,7 +95,7 @@ proptest! {
     }
 
     #[test]
-    fn normalising_twice_is_normalising_once(path in "[/.%a2Ff5eE;é \\\\?\u{0}]{0,24}") {
+    fn normalization_is_idempotent(path in "[/.%a2Ff5eE;é \\\\?\u{0}]{0,24}") {
         let once = normal(&path).into_owned();
         prop_assert_eq!(&*normal(&once), &*once, "seed {:#x}", SEED);
         prop_assert!(once.starts_with('/') && (once.len() == 1 || !once.ends_with('/')));

@@ -1,4 +1,4 @@
-//! Limits, lists and exceptions under every reading of a path, against models of servers.
+//! Limits, lists and exceptions under every reading of a path, compared with models of servers.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use proptest::prelude::*;
@@ -6,10 +6,10 @@ use proptest::test_runner::RngSeed;
 use tollgate_policy::path::{Readings, normal, without_dot_segments};
 use tollgate_policy::{Call, Checks, Matched, PathSettings, Policy};
 
-/// Fixed, so that a failure on one machine is a failure on all; printed with it.
+/// Fixed, so that a failure is reproducible on every machine; printed on failure.
 const SEED: u64 = 0x7265_6164_696e_6701;
 
-/// Percent-decoded once; a `%` that begins no escape stays.
+/// Percent-decodes once; a `%` that begins no escape stays.
 fn decoded(text: &[u8]) -> Vec<u8> {
     let hex = |byte: u8| char::from(byte).to_digit(16).map(|digit| u8::try_from(digit).unwrap());
     let mut out = Vec::new();
@@ -56,7 +56,7 @@ fn nginx(path: &[u8]) -> Segments {
     resolved(merged(split(&decoded(path))))
 }
 
-/// Werkzeug, uvicorn, Django: decode and split; a slash at the end is forgiven.
+/// Werkzeug, uvicorn, Django: decode and split; a trailing slash is accepted.
 fn wsgi(path: &[u8]) -> Segments {
     let mut segments = split(&decoded(path));
     if segments.last().is_some_and(Vec::is_empty) {
@@ -65,14 +65,14 @@ fn wsgi(path: &[u8]) -> Segments {
     segments
 }
 
-/// Tomcat: removes parameters, decodes, takes backslashes for slashes, merges, resolves.
+/// Tomcat: removes parameters, decodes, treats backslashes as slashes, merges, resolves.
 fn tomcat(path: &[u8]) -> Segments {
     let bare: Vec<_> =
         path.split(|it| *it == b'/').map(|it| it.split(|it| *it == b';').next().unwrap()).collect();
     resolved(merged(split(&backslashed(&decoded(&bare.join(&b'/'))))))
 }
 
-/// Servlet containers that leave `%2F` and backslashes alone.
+/// Servlet containers that keep `%2F` and backslashes.
 fn jetty(path: &[u8]) -> Segments {
     let bare = path.split(|it| *it == b'/').map(|it| it.split(|it| *it == b';').next().unwrap().to_vec());
     resolved(merged(bare.collect())).iter().map(|it| decoded(it)).collect()
@@ -165,7 +165,7 @@ fn policy() -> Policy {
     .unwrap()
 }
 
-/// What a limit on each of these handlers must have charged.
+/// Returns the limit and key that must have been charged for a handler.
 fn reached(segments: &Segments) -> Option<(&'static str, Option<String>)> {
     match segments.iter().map(Vec::as_slice).collect::<Vec<_>>().as_slice() {
         [b"login"] => Some(("login", None)),
@@ -202,7 +202,7 @@ proptest! {
     fn no_spelling_reaches_a_handler_past_its_limit(path in path()) {
         let policy = policy();
         let charged = charged(&policy, &path);
-        // As it came, and as a gateway that resolves dots sends it on.
+        // As received, and as a gateway that resolves dots forwards it.
         for sent in std::iter::once(path.clone()).chain(without_dot_segments(&path)) {
             for (name, server) in SERVERS {
                 let Some((limit, id)) = reached(&server(sent.as_bytes())) else { continue };
@@ -236,7 +236,7 @@ proptest! {
 }
 
 #[test]
-fn spellings_that_were_seen_in_the_wild_meet_the_limit() {
+fn spellings_seen_in_the_wild_match_the_limit() {
     let policy = policy();
     for path in [
         "/admin%2fx",

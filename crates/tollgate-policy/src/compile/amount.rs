@@ -1,4 +1,4 @@
-//! How much a limit grants: algorithm, numbers, and the options that go with them.
+//! The amount that a limit grants: algorithm, numbers, and the options of the algorithm.
 
 use tollgate_core::{
     Bucket, Calendar, Concurrency, FixedWindow, Quota, QuotaError, SlidingLog, SlidingParts, Span, Window,
@@ -8,25 +8,25 @@ use crate::diagnostic::{Located, Place, Problems};
 use crate::file_format::limit::{Algorithm, Align, AllowanceText, Limit};
 use crate::file_format::rate::RateText;
 
-/// The default of `ttl`: long enough for a slow answer, short enough after a crash.
+/// The default of `ttl`: long enough for a slow response, short enough after a crash.
 const DEFAULT_TTL: Span = Span::from_secs(60);
 
-/// The parts of a strict sliding window, unless told otherwise: of what a log admits to clients
-/// at their limit, they refuse up to 7 % early; 7 parts would refuse up to 13 %.
+/// The default number of parts of a strict sliding window. For clients at their limit, 16 parts
+/// refuse up to 7 % of the requests that a log would admit; 7 parts would refuse up to 13 %.
 const STRICT_PARTS: u32 = 16;
 
-/// What somebody is granted: the limit's own amount, a plan's or an override's.
+/// The quotas of one amount: the limit's own, a plan's or an override's.
 pub(super) enum Grant {
     Quotas(Vec<Quota>),
     Unlimited,
     Blocked,
 }
 
-/// The amount of a limit. `None` when it cannot be told, which was reported.
+/// The amount of a limit. Reading it yields `None` after reporting a problem.
 pub(super) struct Amount<'l> {
     limit: &'l Limit,
     algorithm: Algorithm,
-    /// What the windows of the limit are called.
+    /// The labels of the limit's windows.
     pub(super) labels: Vec<String>,
     pub(super) base: Vec<Quota>,
 }
@@ -68,7 +68,7 @@ impl<'l> Amount<'l> {
         Some(amount)
     }
 
-    /// What a plan or an override grants: as many windows as the limit has.
+    /// Returns the quotas of a plan or an override: as many windows as the limit has.
     pub(super) fn granted(&self, text: &Located<AllowanceText>, problems: &mut Problems) -> Option<Grant> {
         let windows = self.base.len();
         let quotas = match (&text.value, self.algorithm) {
@@ -86,7 +86,7 @@ impl<'l> Amount<'l> {
             (AllowanceText::Rates(_), Algorithm::Concurrency) => {
                 problems
                     .error(text.place, "a concurrency limit grants slots, not a rate")
-                    .label("write how many at once: a plain number");
+                    .label("write the number of slots");
                 return None;
             }
             (AllowanceText::Rates(rates), _) if rates.len() == windows => {
@@ -145,17 +145,17 @@ impl<'l> Amount<'l> {
         quota.map_err(|error| unservable(error, rate.place, self.algorithm, problems)).ok()
     }
 
-    /// How many parts a strict window has. One would count everything until a whole window has
-    /// passed without a request.
+    /// Returns the number of parts of a strict window. A window of one part would keep its count
+    /// until a whole window passed without a request.
     fn strict_parts(&self, parts: Option<u32>, strict: Place, problems: &mut Problems) -> Option<u32> {
         let Some(written) = self.limit.parts.filter(|it| it.value < 2) else {
             return Some(parts.unwrap_or(STRICT_PARTS));
         };
         problems
             .error(written.place, "a strict window has 2 parts or more")
-            .label(format!("leave this out for {STRICT_PARTS}, or write up to 64"))
+            .label(format!("omit this for {STRICT_PARTS} parts, or write up to 64"))
             .related(strict, "`strict` here")
-            .help("more parts refuse less early, and take 8 bytes each");
+            .help("more parts refuse fewer requests early, and take 8 bytes each");
         None
     }
 
@@ -202,13 +202,13 @@ fn has_one_amount(limit: &Limit, problems: &mut Problems) -> bool {
         [_] => true,
         [] => {
             problems
-                .error(limit.place, "this limit does not say how much")
+                .error(limit.place, "this limit has no amount")
                 .label("a line such as `bucket: 10/minute` is missing")
-                .help("`bucket` or `rate` is one rate, `windows` a list of them, `slots` how many at once");
+                .help("`bucket` or `rate` is one rate, `windows` is a list of rates, `slots` is a number of concurrent requests");
             false
         }
         [first, others @ ..] => {
-            let problem = problems.error(others[0].place, "a limit says how much only once");
+            let problem = problems.error(others[0].place, "a limit has exactly one amount");
             problem
                 .label(format!("`{}` here", others[0].value))
                 .related(first.place, format!("`{}` here", first.value));
@@ -218,7 +218,8 @@ fn has_one_amount(limit: &Limit, problems: &mut Problems) -> bool {
     }
 }
 
-/// Slots are given back at the end of a request, which nobody tells of a descriptor.
+/// Reports slots on a descriptor: no message reports the end of a described request, so the
+/// slot would never be released.
 fn runs_unseen(limit: &Limit, problems: &mut Problems) -> bool {
     let Some(descriptor) = &limit.descriptor else { return false };
     let (word, place) = match (&limit.slots, &limit.algorithm) {
@@ -227,16 +228,14 @@ fn runs_unseen(limit: &Limit, problems: &mut Problems) -> bool {
         (None, None) => return false,
     };
     problems
-        .error(place, format!("`{word}` cannot stand beside `descriptor`"))
-        .label("a proxy does not say when a request ends")
-        .related(descriptor.place, "it only describes requests that begin")
-        .help(
-            "limit how often they begin (`bucket`), or how many run with a limit on paths behind the gateway",
-        );
+        .error(place, format!("`{word}` cannot be combined with `descriptor`"))
+        .label("a proxy does not report the end of a request")
+        .related(descriptor.place, "it only reports the start of a request")
+        .help("limit the rate (`bucket`), or limit concurrent requests with a limit on paths at the gateway");
     true
 }
 
-/// Reports options of other algorithms.
+/// Reports options that belong to other algorithms.
 fn options_belong(limit: &Limit, algorithm: Algorithm, problems: &mut Problems) -> bool {
     use Algorithm::{Concurrency, FixedWindow, SlidingWindow};
     let concurrency = algorithm == Concurrency;
@@ -245,7 +244,7 @@ fn options_belong(limit: &Limit, algorithm: Algorithm, problems: &mut Problems) 
     let slots = amount.filter(|(_, word)| *word == "slots");
     let option = |place: Option<Place>, word| place.map(|place| (place, word));
     let foreign = [
-        (rate.filter(|_| concurrency), "a concurrency limit counts requests at once: write `slots: 20`"),
+        (rate.filter(|_| concurrency), "a concurrency limit counts concurrent requests: write `slots: 20`"),
         (slots.filter(|_| !concurrency), "only `algorithm: concurrency` has slots"),
         (
             option(limit.ttl.map(|it| it.place), "ttl").filter(|_| !concurrency),
@@ -253,7 +252,7 @@ fn options_belong(limit: &Limit, algorithm: Algorithm, problems: &mut Problems) 
         ),
         (
             option(limit.on_hangup.map(|it| it.place), "on_hangup").filter(|_| !concurrency),
-            "only `algorithm: concurrency` has slots that a caller can leave behind",
+            "only `algorithm: concurrency` has slots that outlive their caller",
         ),
         (
             option(limit.count_denied.map(|it| it.place), "count_denied").filter(|_| concurrency),
@@ -288,7 +287,7 @@ fn options_belong(limit: &Limit, algorithm: Algorithm, problems: &mut Problems) 
     all_belong
 }
 
-/// A time zone is read only for windows of a calendar.
+/// Reports a time zone without calendar windows, which are the only reader of it.
 fn timezone_belongs(limit: &Limit, algorithm: Algorithm, problems: &mut Problems) -> bool {
     let calendar = limit.align.is_some_and(|it| it.value == Align::Calendar);
     let Some(zone) = limit.timezone.as_ref().filter(|_| algorithm != Algorithm::FixedWindow || !calendar)

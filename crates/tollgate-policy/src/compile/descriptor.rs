@@ -1,4 +1,4 @@
-//! What a limit on descriptors counts by, and whom it makes exceptions for.
+//! The keys and overrides of a limit on descriptors.
 
 use crate::cost::Cost;
 use crate::descriptor::DescriptorPattern;
@@ -10,17 +10,17 @@ use crate::key::Key;
 use crate::source::KeySource;
 use crate::suggest::nearest;
 
-/// What clients' addresses are called in descriptors.
+/// The key of the descriptor entry that holds the client address.
 const REMOTE_ADDRESS_KEY: &str = "remote_address";
 
-/// A key that no descriptor of the limit can have, or no request.
+/// Reports keys that no descriptor of the limit, or no request, can have.
 pub(super) fn keys_exist(limit: &Limit, problems: &mut Problems) {
     let Some(descriptor) = &limit.descriptor else {
         for part in limit.by.iter().filter(|part| part.value.is_of_descriptor()) {
             problems
                 .error(part.place, format!("no request to a path has the key `{}`", part.value))
-                .label("only descriptors have, which proxies send")
-                .help("`descriptor: [plan=gold, user]` says which descriptors a limit covers");
+                .label("only descriptors have it, which proxies send")
+                .help("`descriptor: [plan=gold, user]` selects the descriptors of a limit");
         }
         return;
     };
@@ -46,7 +46,7 @@ pub(super) fn keys_exist(limit: &Limit, problems: &mut Problems) {
     }
 }
 
-/// A proxy that sends descriptors tells neither requests nor answers.
+/// Reports costs that depend on a request or a response: descriptors contain neither.
 fn cost_is_told(cost: &CostText, descriptor: &Located<DescriptorPattern>, problems: &mut Problems) {
     let lacking = match cost.reserve.as_ref().map(|it| (&it.value, it.place)) {
         Some((Cost::Header(_), place)) => Some(("headers", place)),
@@ -57,13 +57,13 @@ fn cost_is_told(cost: &CostText, descriptor: &Located<DescriptorPattern>, proble
         problems
             .error(place, format!("a descriptor has no {what} to take a cost from"))
             .label("a whole number")
-            .help("a proxy that knows better says itself what a request costs (`hits_addend`)");
+            .help("a proxy can send the cost of a request (`hits_addend`)");
     }
     if let Some(settle) = &cost.settle {
         problems
-            .error(settle.place, "`settle` cannot stand beside `descriptor`")
-            .label("a proxy does not tell what was answered")
-            .related(descriptor.place, "it only describes requests that begin")
+            .error(settle.place, "`settle` cannot be combined with `descriptor`")
+            .label("a proxy does not report the response")
+            .related(descriptor.place, "it only reports the start of a request")
             .help("settle costs with a limit on paths, behind the gateway, the tower layer or the API");
     }
 }
@@ -89,14 +89,14 @@ fn entry_exists(
         _ => {
             problems
                 .error(part.place, format!("several entries are called `{}`", short(name)))
-                .label("which of them counts?")
+                .label("the entry to count by is ambiguous")
                 .related(descriptor.place, "these are its entries")
                 .help("`by: descriptor` counts by all entries together");
         }
     }
 }
 
-/// What a property of requests would be called in a descriptor.
+/// Returns the usual descriptor key for a property of requests.
 fn meant(source: &KeySource) -> &str {
     match source {
         KeySource::Ip => REMOTE_ADDRESS_KEY,
@@ -113,8 +113,8 @@ fn meant(source: &KeySource) -> &str {
     }
 }
 
-/// The key that an override is for, of a limit that counts by all entries: one of them is
-/// open, and its value is what the override is called.
+/// Returns the key of an override, for a limit that counts by all entries. Exactly one entry is
+/// open, and the name of the override is its value.
 pub(super) fn key_of(
     descriptor: &Located<DescriptorPattern>,
     name: &Located<String>,
@@ -124,7 +124,7 @@ pub(super) fn key_of(
     let [only] = &open[..] else {
         let (message, help) = if open.is_empty() {
             (
-                "all descriptors of this limit are one, so there is nothing to override",
+                "all descriptors of this limit share one key, so there is nothing to override",
                 "change the limit itself",
             )
         } else {

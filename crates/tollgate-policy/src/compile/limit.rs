@@ -1,4 +1,4 @@
-//! One limit: checked as a whole, then given its name and its rules.
+//! One limit: checked as a whole, then assigned its name and its rules.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use crate::pattern::PathPattern;
 use crate::settings::{ClientAddress, PathSettings};
 use crate::source::KeySource;
 
-/// A limit that can be served and has no name yet.
+/// A checked limit without a name.
 pub(super) struct LimitDraft<'l> {
     limit: &'l file_format::Limit,
     amount: Amount<'l>,
@@ -25,14 +25,14 @@ pub(super) struct LimitDraft<'l> {
     overrides: Vec<(Key, Grant)>,
 }
 
-/// The settings that keys of requests depend on.
+/// The settings that the keys of requests depend on.
 #[derive(Default)]
 pub(super) struct KeySettings {
     pub(super) client: ClientAddress,
     pub(super) paths: PathSettings,
 }
 
-/// `None` when something is wrong with it, which was reported.
+/// Checks a limit. Returns `None` after reporting a problem.
 pub(super) fn draft<'l>(
     limit: &'l file_format::Limit,
     settings: &KeySettings,
@@ -46,7 +46,7 @@ pub(super) fn draft<'l>(
     draft_amount(limit, "", settings, problems)
 }
 
-/// What is tried beside a limit that was found to count by keys that exist.
+/// Checks the candidate of a limit whose keys were checked before.
 pub(super) fn draft_candidate<'l>(
     limit: &'l file_format::Limit,
     settings: &KeySettings,
@@ -76,7 +76,7 @@ fn draft_amount<'l>(
     Some(LimitDraft { limit, amount, plans, overrides })
 }
 
-/// A `path:NAME` that an endpoint lacks is a key that no request to it can have.
+/// Reports a `path:NAME` that an endpoint lacks: no request to it has that key.
 fn keys_exist(limit: &file_format::Limit, problems: &mut Problems) {
     for part in &limit.by {
         let KeySource::Path(name) = &part.value else { continue };
@@ -98,7 +98,7 @@ fn keys_exist(limit: &file_format::Limit, problems: &mut Problems) {
     }
 }
 
-/// An exception that covers a whole endpoint leaves nothing of it.
+/// Reports an exception that covers a whole endpoint.
 fn covers_something(limit: &file_format::Limit, problems: &mut Problems) {
     let everything = PathPattern::everything();
     let endpoints = limit.endpoint.iter().map(|it| (&it.value, Some(it.place)));
@@ -172,7 +172,7 @@ fn overrides(
     found
 }
 
-/// The key that an override is for, made as a request's would be.
+/// Returns the key of an override, built like the key of a request.
 fn key_of(
     source: &KeySource,
     name: &Located<String>,
@@ -206,9 +206,9 @@ fn key_of(
         if net.address().is_ipv4() { (32, client.ipv4_prefix) } else { (128, client.ipv6_prefix) };
     if net.prefix() != whole && net.prefix() != prefix {
         problems
-            .error(name.place, format!("clients are told apart by /{prefix}, not by /{}", net.prefix()))
+            .error(name.place, format!("clients are identified by /{prefix}, not by /{}", net.prefix()))
             .label(format!("an address, or a network of /{prefix}"))
-            .help("a network of another size can be a limit of its own, or stand under `allow` or `deny`");
+            .help("a network of another size needs its own limit, or an entry of `allow` or `deny`");
         return None;
     }
     key.push_address(Net::around(net.address(), prefix));
@@ -216,13 +216,13 @@ fn key_of(
 }
 
 impl LimitDraft<'_> {
-    /// `candidate_of`: the place of the limit beside which it is tried.
+    /// Builds the limit. `candidate_of` is the index of the live limit, if this is a candidate.
     pub(super) fn finish(self, name: &str, candidate_of: Option<usize>) -> Limit {
         let Self { limit, amount, plans, overrides } = self;
         let by = limit.by.iter().map(|part| part.value.to_string()).collect::<Vec<_>>().join(",");
-        // Each amount keeps its own states: a day's debt means nothing to a limit
-        // that counts by the minute. What is covered (endpoints, methods) is not
-        // part of the id and may change freely.
+        // Each amount keeps its own state: the debt of a day is meaningless to a limit that counts
+        // by the minute. The coverage (endpoints, methods) is not part of the id and may change
+        // without losing state.
         let rules = |variant: &str, quotas: Vec<Quota>| -> Vec<Rule> {
             let several = amount.labels.len() > 1;
             let rule = |(label, quota): (&String, Quota)| Rule {
@@ -240,7 +240,7 @@ impl LimitDraft<'_> {
         };
         let plan =
             |(name, granted): (&str, Grant)| (name.into(), allowance(&format!("plan {name}"), granted));
-        // One variant for all of them: the keys are told apart already.
+        // All overrides share one variant: their keys differ already.
         let exception = |(key, granted): (Key, Grant)| (key, allowance("override", granted));
         let everything = || vec![PathPattern::everything()];
         let endpoints: Vec<_> = limit.endpoint.iter().map(|it| it.value.clone()).collect();

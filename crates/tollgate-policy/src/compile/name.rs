@@ -1,4 +1,4 @@
-//! Names for limits that have none: the same file, the same names.
+//! Derives names for limits that have none; equal files yield equal names.
 
 use std::collections::HashMap;
 
@@ -8,16 +8,16 @@ use crate::limit::MAX_NAME_BYTES;
 use crate::lint::Lint;
 use crate::source::KeySource;
 
-/// What is tried beside a limit is called after it.
+/// The suffix of the name of a limit's candidate.
 const CANDIDATE_SUFFIX: &str = ".candidate";
 
-/// The name of a limit's candidate.
+/// Returns the name of a limit's candidate.
 pub(super) fn of_candidate(limit: &str) -> String {
     format!("{limit}{CANDIDATE_SUFFIX}")
 }
 
-/// A name for each limit, in file order. Names that were written come first, so
-/// that a derived one never takes theirs.
+/// Returns a name for each limit, in file order. Written names are assigned first, so
+/// that a derived name never takes one of them.
 pub(super) fn all(limits: &[Limit], problems: &mut Problems) -> Vec<String> {
     let mut taken: HashMap<String, Place> = HashMap::with_capacity(limits.len());
     for name in limits.iter().filter_map(|limit| limit.name.as_ref()) {
@@ -47,7 +47,7 @@ pub(super) fn all(limits: &[Limit], problems: &mut Problems) -> Vec<String> {
                 .warning(Lint::DerivedNameTwice, limit.place, format!("two limits would be called `{base}`"))
                 .label("this one gets a number, by its place in the file")
                 .related(*first, "the other one")
-                .help("usage is kept by name: give both a `name`, and moving them mixes nothing up");
+                .help("usage is kept by name: give both a `name`, so that moving them does not swap their usage");
         }
         loop {
             *count += 1;
@@ -65,7 +65,7 @@ pub(super) fn all(limits: &[Limit], problems: &mut Problems) -> Vec<String> {
         .collect()
 }
 
-/// Takes the name of a limit's candidate, if it has one.
+/// Reserves the name of a limit's candidate, if it has one.
 fn take_for_candidate(
     limit: &Limit,
     name: &str,
@@ -78,19 +78,19 @@ fn take_for_candidate(
         let room = MAX_NAME_BYTES - CANDIDATE_SUFFIX.len();
         problems
             .error(candidate.place, "the name of this limit is too long for one with a candidate")
-            .label(format!("`{CANDIDATE_SUFFIX}` would stand behind it"))
+            .label(format!("`{CANDIDATE_SUFFIX}` is appended to it"))
             .help(format!("give the limit a `name` of at most {room} characters"));
     } else if let Some(first) = taken.insert(of_candidate.clone(), candidate.place) {
         problems
             .error(candidate.place, format!("two limits are called `{of_candidate}`"))
-            .label("what this one would be called")
+            .label("the name of this candidate")
             .related(first, "the other one")
-            .help("usage and metrics are kept by name: give one of the two another");
+            .help("usage and metrics are kept by name: give one of the two another name");
     }
 }
 
-/// `post-api-v1-login-by-ip`: what it covers, so that limits on other methods of a
-/// path do not take each other's names.
+/// Derives a name such as `post-api-v1-login-by-ip`. It includes the methods, so that limits on
+/// other methods of a path get different names.
 fn derived(limit: &Limit) -> String {
     let mut name = String::new();
     let mut word = |text: &str| {

@@ -1,15 +1,15 @@
-//! Text with `*` in it: each stands for zero or more characters.
+//! Patterns in which each `*` stands for zero or more characters.
 //!
-//! The literals between the stars are looked for from left to right, each as early as it
-//! stands, so a value is read once: no value, however it was made up, costs more than its
-//! length.
+//! The literals between the stars are searched from left to right, each at its first
+//! occurrence, so matching takes time linear in the length of the value, even for hostile
+//! values.
 //!
-//! Invariant: fits what trying every way to fill the stars would fit. Held by
+//! Invariant: a value fits exactly if some assignment of the stars yields it. Tested by
 //! `tests::the_matcher_agrees_with_trying_every_way`.
 
 use std::fmt;
 
-/// A pattern with one star at least.
+/// A pattern with at least one star.
 ///
 /// ```
 /// # use tollgate_policy::Glob;
@@ -20,16 +20,16 @@ use std::fmt;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Glob {
-    /// What a value begins with.
+    /// The literal before the first star.
     prefix: Box<str>,
-    /// What follows, in this order, anything between. None is empty.
+    /// The literals between stars, in order. All are non-empty.
     middle: Vec<Box<str>>,
-    /// What it ends in.
+    /// The literal after the last star.
     suffix: Box<str>,
 }
 
 impl Glob {
-    /// `None` when nothing is open in the text.
+    /// Parses a pattern. Returns `None` if the text has no star.
     pub fn parse(text: &str) -> Option<Self> {
         let (prefix, rest) = text.split_once('*')?;
         let (middle, suffix) = rest.rsplit_once('*').unwrap_or(("", rest));
@@ -37,19 +37,19 @@ impl Glob {
         Some(Self { prefix: prefix.into(), middle, suffix: suffix.into() })
     }
 
-    /// Whether a value is what the pattern says, in time linear in its length.
+    /// Whether a value fits the pattern, in time linear in its length.
     pub fn fits(&self, value: &str) -> bool {
         let rest = value.strip_prefix(&*self.prefix).and_then(|rest| rest.strip_suffix(&*self.suffix));
         let Some(mut rest) = rest else { return false };
         for part in &self.middle {
-            // Linear in `rest`, whatever `part` is: the standard library searches two-way.
+            // Linear in `rest` for every `part`: the standard library uses two-way search.
             let Some(at) = rest.find(&**part) else { return false };
             rest = &rest[at + part.len()..];
         }
         true
     }
 
-    /// What every value that fits begins with.
+    /// Returns the literal that every fitting value begins with.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
@@ -67,7 +67,7 @@ impl fmt::Display for Glob {
 mod tests {
     use super::*;
 
-    /// Every way to fill the stars.
+    /// Tries every assignment of the stars.
     fn tried(pattern: &[char], value: &[char]) -> bool {
         match pattern.split_first() {
             None => value.is_empty(),
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn the_matcher_agrees_with_trying_every_way() {
-        // A small generator with a fixed seed: the same texts on every run.
+        // A small generator with a fixed seed yields the same texts on every run.
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut next = |below: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -125,8 +125,8 @@ mod tests {
 
     #[test]
     fn a_hostile_value_is_read_once() {
-        // Trying every way would take longer than there is time; so would matching again from
-        // every place where a part of the pattern was found.
+        // Exponential backtracking would not finish, and neither would restarting the match at
+        // every occurrence of a literal.
         let pattern: String = "*a".repeat(500) + "*b";
         let glob = Glob::parse(&pattern).unwrap();
         let value = "a".repeat(65_536);

@@ -1,12 +1,12 @@
 //! Finds the limits that cover a descriptor among many thousands.
 //!
-//! One tree for each domain, with a level for each entry. From a node, the key of the next
-//! entry leads to those of its values that patterns name: one by the value itself, one for
-//! any value, and a few with wildcards, which are found by what they begin with. A node has
-//! one parent, so a walk visits each at most once, and goes no deeper than patterns do: a
-//! descriptor of ten thousand entries costs no more than one of sixteen.
+//! The index has one tree per domain, with one level per entry. From a node, the key of the next
+//! entry leads to the values that patterns name: exact values, any value, and values with
+//! wildcards, which are indexed by their literal prefix. A node has one parent, so a walk visits
+//! each node at most once and goes no deeper than the patterns: a descriptor of ten thousand
+//! entries costs no more than one of sixteen.
 //!
-//! Invariant: finds what trying each pattern in turn would find. Held by
+//! Invariant: the index finds the same limits as trying each pattern in turn. Tested by
 //! `tests/descriptors.rs::the_index_agrees_with_trying_each_pattern`.
 
 use foldhash::HashMap;
@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use super::glob::Glob;
 use super::{Descriptor, DescriptorPattern, ValuePattern};
 
-/// Places of limits, in file order.
+/// Indices of limits, in file order.
 pub(crate) type LimitIndices = SmallVec<[u32; 8]>;
 
 #[derive(Clone, Debug, Default)]
@@ -34,7 +34,7 @@ impl Index {
         }
     }
 
-    /// The limits that cover this, in file order.
+    /// Returns the limits that cover a descriptor, in file order.
     pub(crate) fn find(&self, descriptor: &Descriptor<'_>) -> LimitIndices {
         let mut found = LimitIndices::new();
         self.any_domain.walk(0, descriptor.entries, &mut found);
@@ -54,20 +54,20 @@ struct Tree {
 
 #[derive(Clone, Debug, Default)]
 struct Node {
-    /// Limits whose patterns end here.
+    /// The limits whose patterns end at this node.
     ends: Vec<u32>,
-    /// Where to go from here, by the key of the next entry.
+    /// The children by the key of the next entry.
     next: HashMap<Box<str>, Values>,
 }
 
-/// Where to go by the value of an entry.
+/// The children by the value of an entry.
 #[derive(Clone, Debug, Default)]
 struct Values {
     any: Option<u32>,
     exact: HashMap<Box<str>, u32>,
-    /// By what they begin with.
+    /// Wildcard children by their literal prefix.
     like: HashMap<Box<str>, HashMap<Glob, u32>>,
-    /// How long those beginnings are, each length once.
+    /// The distinct lengths of those prefixes, in bytes.
     lengths: Vec<usize>,
 }
 

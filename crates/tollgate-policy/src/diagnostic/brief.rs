@@ -1,10 +1,10 @@
-//! Shows a diagnostic in one line, for readers who may not see the file.
+//! Renders a diagnostic in one line, for readers who may not see the file.
 //!
-//! The readiness of a server is no secret and its log is read by many, and a
-//! policy may hold API keys: under `allow`, as names of `overrides`, or anywhere
-//! after a slip of the hand. So no line of the file is shown, and what a message
-//! quotes from it is cut as keys are cut everywhere (`privacy`), unless it is a
-//! word of the format, or a slip of the finger away from the word of the format that the
+//! The readiness of a server is public and its log is read by many, and a
+//! policy may contain API keys: under `allow`, as names of `overrides`, or anywhere
+//! by mistake. So no line of the file is shown, and quotes from the file
+//! are shortened like keys (`privacy`), unless the quote is a
+//! word of the format, or a misspelling of the word of the format that the
 //! message itself suggests: `` `minuet` is not a unit of time (did you mean `minute`?) ``.
 
 use std::collections::HashSet;
@@ -17,7 +17,7 @@ use crate::file_format::rate;
 use crate::lint::Lint;
 use crate::suggest::nearest;
 
-/// How much of a quoted value is shown, in characters.
+/// The number of characters of a quoted value that are shown.
 const SHOWN_CHARS: usize = 4;
 
 /// Words of Envoy's files, which are read with the same tools.
@@ -40,9 +40,9 @@ const ENVOY_WORDS: [&str; 16] = [
     "metadata",
 ];
 
-/// What is needed to tell a word of the format from what may be a secret.
+/// Distinguishes words of the format from possible secrets.
 pub(super) struct Brief {
-    /// All that was written, in lower case: messages may change the case.
+    /// All texts in lower case, because messages may change the case.
     written: String,
     words: HashSet<String>,
 }
@@ -51,13 +51,13 @@ impl Brief {
     pub(super) fn new(sources: &Sources) -> Self {
         let mut words: HashSet<String> = ENVOY_WORDS.into_iter().map(Into::into).collect();
         collect_words(&crate::file_format::schema(), &mut words);
-        // What stands in values, which the schema describes by patterns.
+        // Words inside values, which the schema describes by patterns.
         let in_values = rate::words().chain(METHODS).chain(Lint::ALL.iter().map(|it| it.code()));
         words.extend(in_values.map(str::to_owned));
         Self { written: sources.texts().map(str::to_lowercase).collect::<Vec<_>>().join("\n"), words }
     }
 
-    /// `FILE:LINE:COLUMN: message (label; help)`, with a line break behind it.
+    /// Appends `FILE:LINE:COLUMN: message (label; help)` and a line break.
     pub(super) fn render(&self, it: &Diagnostic, sources: &Sources, file: &str, out: &mut String) {
         let suggested = self.suggested(it);
         let said =
@@ -74,7 +74,7 @@ impl Brief {
         out.push('\n');
     }
 
-    /// The words of the format that a diagnostic suggests.
+    /// Returns the words of the format that a diagnostic suggests.
     fn suggested<'d>(&self, it: &'d Diagnostic) -> Vec<&'d str> {
         let hints =
             std::iter::once(&it.label).chain(&it.help).filter_map(|text| text.split_once("did you mean"));
@@ -82,10 +82,10 @@ impl Brief {
         quoted.flat_map(pieces).filter(|piece| self.words.contains(*piece)).collect()
     }
 
-    /// The same text, without the values that stand between backticks.
+    /// Returns the text without the values between backticks.
     fn redacted(&self, text: &str, suggested: &[&str]) -> String {
         let pieces: Vec<_> = text.split('`').collect();
-        // An odd backtick is one of a value: nobody knows any more where values begin.
+        // An odd number of backticks means that a value contains one, so the quotes cannot be matched.
         let all = pieces.len().is_multiple_of(2);
         let redact = |(at, piece): (usize, &&str)| {
             if all || at % 2 == 1 { self.redacted_value(piece, suggested) } else { (*piece).to_owned() }
@@ -111,7 +111,7 @@ impl Brief {
     }
 
     fn may_be_secret(&self, word: &str, suggested: &[&str]) -> bool {
-        // Long values come here cut already, and endpoints with the slash that they lack.
+        // Long values are shortened before, and endpoints have the slash that they lack.
         let word = word.strip_suffix("...").unwrap_or(word).trim_start_matches('/');
         !self.is_of_format(word)
             && nearest(word, suggested.iter().copied()).is_none()
@@ -132,15 +132,15 @@ impl Brief {
     }
 }
 
-/// A longer number in a value may be an account's.
+/// The maximum number of digits of a shown number. A longer number may be an account number.
 const MAX_DIGITS: usize = 9;
 
-/// The words and numbers of a value.
+/// Returns the words and numbers of a value.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     text.split(|char: char| !char.is_alphanumeric() && !"-_".contains(char)).filter(|piece| !piece.is_empty())
 }
 
-/// Every word of the schema: names of fields, and values to choose from.
+/// Collects every word of the schema: names of fields, and enumerated values.
 fn collect_words(part: &Value, words: &mut HashSet<String>) {
     match part {
         Value::Object(members) => {

@@ -1,9 +1,9 @@
-//! Shows a diagnostic with the lines it speaks about, in the manner of `rustc`.
+//! Renders a diagnostic with the lines it refers to, in the style of `rustc`.
 //!
-//! The lines come from a file that may be hostile: control characters, and
-//! those that turn the direction of writing, are shown as escapes, and long
-//! lines are cut around the caret. Whatever the file, the output is printable,
-//! and without passwords (`passwords`, `store`).
+//! The lines come from a file that may be hostile: control characters and
+//! bidirectional marks are shown as escapes, and long
+//! lines are cut around the caret. The output is printable for every file
+//! and contains no passwords (`passwords`, `store`).
 
 use std::ops::Range;
 
@@ -11,13 +11,13 @@ use super::passwords::secrets;
 use super::store::{hidden, said};
 use super::{Diagnostic, Located, Place, Sources};
 
-/// How many terminal cells of a line are shown.
+/// The maximum number of terminal cells of a line that are shown.
 const MAX_EXCERPT_CELLS: usize = 120;
-/// How many of them stand before the caret in a line that is cut.
+/// The number of cells before the caret in a line that is cut.
 const CONTEXT_CELLS: usize = 40;
-/// How far from the caret passwords are looked for, in characters.
+/// The distance from the caret within which passwords are searched, in characters.
 const PASSWORD_SEARCH_CHARS: usize = 4096;
-/// Carets past this many say nothing more.
+/// The maximum number of carets.
 const MAX_CARETS: usize = 60;
 
 pub(super) fn render(it: &Diagnostic, sources: &Sources, file: &str, out: &mut String) {
@@ -29,7 +29,7 @@ pub(super) fn render(it: &Diagnostic, sources: &Sources, file: &str, out: &mut S
     let gutter = numbers.map(|place| place.line.to_string().len()).max().unwrap_or(1);
 
     line_of(out, &format!("{}: {}", it.kind(), printable(&said(it, sources, &it.message))));
-    // What is wrong comes first, also where another place stands in an earlier text.
+    // The mistake comes first, even if a related place is in an earlier text.
     places.sort_by_key(|(place, ..)| place.source != it.place.source);
     let mut last: Option<Place> = None;
     for (place, label, mark) in places {
@@ -63,7 +63,7 @@ pub(super) fn render(it: &Diagnostic, sources: &Sources, file: &str, out: &mut S
     }
 }
 
-/// How a place is called: a file has lines and columns, an argument only says what it is.
+/// Describes a place: line and column in a file, or the name of an argument.
 pub(super) fn whereabouts(place: Place, sources: &Sources, file: &str) -> String {
     let source = sources.get(place.source);
     let name = printable(source.name.as_deref().unwrap_or(file));
@@ -75,7 +75,7 @@ fn line_of(out: &mut String, text: &str) {
     out.push('\n');
 }
 
-/// The line with this number, split where YAML splits lines.
+/// Returns the line with this number, split as YAML splits lines.
 pub(crate) fn source_line(source: &str, number: u32) -> &str {
     let mut rest = source;
     for _ in 1..number {
@@ -90,16 +90,16 @@ pub(crate) fn source_line(source: &str, number: u32) -> &str {
     rest.split(['\n', '\r']).next().unwrap_or("")
 }
 
-/// What to show of a line, at which cell the marks begin, and how many they are.
-/// `hidden`: what is known to be hidden, instead of what is found near the caret.
+/// Returns the visible part of a line, the cell at which the marks begin, and their number.
+/// `hidden` replaces the search for secrets near the caret.
 fn window(text: &str, place: Place, hidden: Option<Vec<Range<usize>>>) -> (String, usize, usize) {
     let start = place.column.saturating_sub(1) as usize;
     let end = start + place.width as usize;
-    // Only the neighbourhood of the caret is looked at: a line may be megabytes long.
+    // Only the surroundings of the caret are scanned: a line may be megabytes long.
     let skipped = if start > MAX_EXCERPT_CELLS { start - CONTEXT_CELLS } else { 0 };
     let mut shown = String::from(if skipped > 0 { "..." } else { "" });
     let (mut cells, mut from, mut to) = (shown.len(), None, 0);
-    let (near, from_byte) = neighbourhood(text, start);
+    let (near, from_byte) = surroundings(text, start);
     let (secrets, from_byte) = hidden.map_or_else(|| (secrets(near), from_byte), |all| (all, 0));
     let mut hidden = false;
     for (index, (at, char)) in text.char_indices().enumerate().skip(skipped) {
@@ -128,14 +128,14 @@ fn window(text: &str, place: Place, hidden: Option<Vec<Range<usize>>>) -> (Strin
     (shown, from, to.saturating_sub(from).clamp(1, MAX_CARETS))
 }
 
-/// The part of a line that what is shown of it can depend on, and where it begins.
-fn neighbourhood(text: &str, start: usize) -> (&str, usize) {
+/// Returns the part of a line that can affect its visible part, and where it begins.
+fn surroundings(text: &str, start: usize) -> (&str, usize) {
     let byte_at = |char: usize| text.char_indices().nth(char).map_or(text.len(), |(at, _)| at);
     let from = byte_at(start.saturating_sub(PASSWORD_SEARCH_CHARS));
     (&text[from..byte_at(start + PASSWORD_SEARCH_CHARS)], from)
 }
 
-/// Text that cannot move the cursor, change colours or write backwards.
+/// Escapes text so that it cannot move the cursor, change colors or reverse the direction.
 pub(crate) fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in text.chars() {
@@ -144,7 +144,7 @@ pub(crate) fn printable(text: &str) -> String {
     out
 }
 
-/// Appends one character and says how many cells it takes.
+/// Appends one character and returns its number of cells.
 fn show(char: char, out: &mut String) -> usize {
     match char {
         '\t' => {
@@ -164,14 +164,14 @@ fn show(char: char, out: &mut String) -> usize {
     }
 }
 
-/// Marks without width and marks that turn the direction of writing.
+/// Whether a character is a zero-width or bidirectional mark.
 fn invisible(char: char) -> bool {
     matches!(char, '\u{300}'..='\u{36f}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Characters that take two cells, roughly: the big blocks of UAX #11. A caret
-/// that is off by a cell under a rare character is no loss.
+/// Whether a character takes two cells, approximately: the large blocks of UAX #11. A caret
+/// that is off by a cell for a rare character is acceptable.
 fn wide(char: char) -> bool {
     matches!(char, '\u{1100}'..='\u{115f}' | '\u{2e80}'..='\u{a4cf}' | '\u{ac00}'..='\u{d7a3}' | '\u{f900}'..='\u{faff}'
         | '\u{fe30}'..='\u{fe6f}' | '\u{ff00}'..='\u{ff60}' | '\u{ffe0}'..='\u{ffe6}' | '\u{1f300}'..='\u{1faff}'

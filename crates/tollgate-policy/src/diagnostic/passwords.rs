@@ -1,18 +1,18 @@
-//! Hides passwords in lines that are shown.
+//! Hides passwords in displayed lines.
 //!
-//! A settings file names its servers by URLs, and a URL may hold a password:
-//! `redis://ann:s3cret@10.0.0.7`. Whoever reads a terminal over a shoulder, or the
-//! log of a build, is not meant to have it. So between `://` and the last `@` of a
-//! URL all that follows the user is hidden, and so is what follows `password:`,
-//! `passwd=`, `token:` and the like, and `webhook:`, whose path is a secret as a rule. When in doubt, more is hidden.
+//! A settings file names its servers by URLs, and a URL may contain a password:
+//! `redis://ann:s3cret@10.0.0.7`. The password must not reach observers of a terminal or readers of
+//! a build log. Between `://` and the last `@` of a URL, everything after the user is hidden. Text
+//! after `password:`, `passwd=`, `token:` and similar words is hidden too, and text after
+//! `webhook:`, whose path is usually a secret. When in doubt, more is hidden.
 //!
-//! Not here: the lines of the `store` section, of which even less is shown (`store`).
+//! `store` hides even more of the `store` section.
 
 use std::ops::Range;
 
-/// What is shown instead.
+/// The replacement for hidden text.
 const MASK: &str = "***";
-/// How words for passwords end.
+/// The endings of words that precede passwords.
 const PASSWORD_WORDS: [&str; 11] = [
     "password",
     "pasword",
@@ -27,12 +27,12 @@ const PASSWORD_WORDS: [&str; 11] = [
     "webhook",
 ];
 
-/// The text without its passwords: `redis://ann:***@10.0.0.7`.
+/// Hides the passwords of a text: `redis://ann:***@10.0.0.7`.
 pub fn redacted(text: &str) -> String {
     without(text, &secrets(text))
 }
 
-/// The text without these parts, which are in their order and apart from each other.
+/// Hides these ranges, which are sorted and disjoint.
 pub(super) fn without(text: &str, secrets: &[Range<usize>]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut shown = 0;
@@ -45,12 +45,12 @@ pub(super) fn without(text: &str, secrets: &[Range<usize>]) -> String {
     out
 }
 
-/// The bytes of a line that are hidden: in their order, apart from each other.
+/// Returns the bytes of a line to hide, as sorted and disjoint ranges.
 pub(crate) fn secrets(text: &str) -> Vec<Range<usize>> {
     separated(in_urls(text).into_iter().chain(without_slashes(text)).chain(after_words(text)).collect())
 }
 
-/// In their order, and apart from each other.
+/// Sorts and merges ranges.
 pub(super) fn separated(mut found: Vec<Range<usize>>) -> Vec<Range<usize>> {
     found.retain(|it| !it.is_empty());
     found.sort_by_key(|it| it.start);
@@ -69,21 +69,21 @@ fn in_urls(text: &str) -> Vec<Range<usize>> {
         text.match_indices("://").map(|(at, _)| at).filter(|at| is_scheme(&text[..*at])).collect();
     let mut found = Vec::new();
     for (index, begin) in begins.iter().map(|at| at + 3).enumerate() {
-        // A password may hold anything, so only the next URL ends this one for sure.
+        // A password may contain any character, so only the next URL reliably ends this one.
         let end = begins.get(index + 1).copied().unwrap_or(text.len());
         let url = &text[begin..end];
         if let Some(at) = url.rfind('@') {
             let user = url[..at].find(':').map_or(0, |colon| colon + 1);
             found.push(begin + user..begin + at);
         } else if let Some(port) = only_port(url) {
-            // `redis://ann:s3cret`, with the host left out.
+            // `redis://ann:s3cret`, without the host.
             found.push(begin + port.start..begin + port.end);
         }
     }
     found
 }
 
-/// `redis:ann:s3cret@h`, which is no URL and was meant as one.
+/// Finds `redis:ann:s3cret@h`, a URL without its slashes.
 fn without_slashes(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     for word in ["redis:", "rediss:", "valkey:", "valkeys:"] {
@@ -98,7 +98,7 @@ fn without_slashes(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// What stands where a port would, if it is none.
+/// Returns the text after the colon, if it is not a valid port.
 fn only_port(url: &str) -> Option<Range<usize>> {
     let host = url.split([' ', '/', ',', '"', '\'', '`', ']', '}', ')']).next().unwrap_or(url);
     let (before, port) = host.split_once(':')?;
@@ -106,7 +106,7 @@ fn only_port(url: &str) -> Option<Range<usize>> {
     (!is_port && !port.contains(':')).then(|| before.len() + 1..host.len())
 }
 
-/// Whether a URL begins here: a word, behind something that ends words.
+/// Whether a URL begins here: a scheme at the start of a word.
 fn is_scheme(before: &str) -> bool {
     let name = |char: char| char.is_ascii_alphanumeric() || "+-.".contains(char);
     let rest = before.trim_end_matches(name);
@@ -114,7 +114,7 @@ fn is_scheme(before: &str) -> bool {
     rest.len() < before.len() && (rest.is_empty() || rest.ends_with(ends))
 }
 
-/// What follows a word for passwords, however it is spelt.
+/// Finds the text after words for passwords, in any spelling.
 fn after_words(text: &str) -> Vec<Range<usize>> {
     let lower = text.to_ascii_lowercase();
     let mut found = Vec::new();
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_url_says_of_a_password_is_hidden() {
+    fn passwords_in_urls_are_hidden() {
         for (text, expected) in [
             ("store: redis://localhost:6379/1", "store: redis://localhost:6379/1"),
             ("store: redis://ann:s3cret@h/1", "store: redis://ann:***@h/1"),

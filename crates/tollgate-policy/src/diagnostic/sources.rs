@@ -1,7 +1,7 @@
 //! The texts that one tree was read from.
 //!
-//! Mostly one file. The binary joins a second file to it and sets values from
-//! the command line and the environment; each keeps its own text, so that a
+//! Usually a tree has one file. The binary joins a second file to it and sets values from
+//! the command line and the environment. Each text is kept, so that a
 //! mistake is shown where it was made.
 
 use std::sync::{Arc, LazyLock};
@@ -9,42 +9,42 @@ use std::sync::{Arc, LazyLock};
 /// One text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Source {
-    /// How messages call it; `None` when only whoever shows them knows.
+    /// The name in messages; `None` if only the renderer knows it.
     pub(crate) name: Option<Arc<str>>,
-    /// What was written.
+    /// The text.
     pub(crate) text: Arc<str>,
-    /// Whether its lines have numbers that help to find them.
+    /// Whether line numbers help to find a place in it.
     pub(crate) is_file: bool,
 }
 
-/// The texts of a tree, in the order in which they came; the first is the file.
+/// The texts of a tree in the order of reading; the first is the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sources(Arc<Vec<Source>>);
 
 static EMPTY_SOURCE: LazyLock<Source> = LazyLock::new(|| Source { is_file: true, ..Source::default() });
 
 impl Sources {
-    /// A file alone.
+    /// Creates the sources of a single file.
     pub(crate) fn file(text: &str) -> Self {
         Self(Arc::new(vec![Source { name: None, text: text.into(), is_file: true }]))
     }
 
-    /// The text with this number.
+    /// Returns the text with this index.
     pub(crate) fn get(&self, number: u32) -> &Source {
         self.0.get(number as usize).unwrap_or(&EMPTY_SOURCE)
     }
 
-    /// The text of the file.
+    /// Returns the text of the file.
     pub(crate) fn first(&self) -> &Source {
         self.get(0)
     }
 
-    /// All that was written.
+    /// Returns all texts.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|source| &*source.text)
     }
 
-    /// Adds a text and says its number.
+    /// Adds a text and returns its index.
     pub(crate) fn add(&mut self, source: Source) -> u32 {
         let sources = Arc::make_mut(&mut self.0);
         sources.push(source);

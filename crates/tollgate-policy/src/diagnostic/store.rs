@@ -1,28 +1,28 @@
-//! Hides what may be a password in lines of the `store` section.
+//! Hides possible passwords in lines of the `store` section.
 //!
-//! `passwords` knows passwords by the URL or the word before them, in any line. Here
-//! that is not enough: whoever forgets the `redis://`, or calls the password `passwd`,
-//! has written one all the same. So within the section a value is shown only where a
-//! word without secrets stands before it, and nothing of it up to an `@`.
+//! `passwords` finds passwords in any line by the URL or the word before them. That
+//! does not suffice here: the author of the file may omit the `redis://`, or misspell the
+//! word. So within the section a value is shown only after a word that takes no secrets,
+//! and nothing of it up to an `@`.
 //!
-//! The section is found in the text and not in the tree: a file that cannot be read
-//! has no tree, and is shown too. When in doubt, a line belongs to the section.
+//! The section is searched in the text, not in the tree, because a file that cannot be parsed
+//! has no tree and is displayed too. When in doubt, a line belongs to the section.
 
 use std::ops::Range;
 
 use super::passwords::{secrets, separated, without};
 use super::{Diagnostic, Source, Sources};
 
-/// What the section is called, or may have been called by mistake.
+/// The name of the section, and likely wrong names for it.
 const SECTION_NAMES: [&str; 6] = ["store", "stores", "storage", "redis", "valkey", "backend"];
-/// What else stands beside it.
+/// The other sections of the file.
 const OTHER_SECTIONS: [&str; 18] = [
     "limits", "plans", "allow", "deny", "identify", "client", "headers", "privacy", "max_keys", "tests",
     "listen", "gateway", "log", "observe", "traces", "alerts", "admin", "state",
 ];
 /// Words whose values are addresses.
 const ADDRESS_WORDS: [&str; 7] = ["url", "urls", "uri", "address", "host", "hosts", "nodes"];
-/// Words whose values are nothing secret.
+/// Words whose values are not secret.
 const PUBLIC_WORDS: [&str; 28] = [
     "password_file",
     "ca",
@@ -54,7 +54,7 @@ const PUBLIC_WORDS: [&str; 28] = [
     "level",
 ];
 
-/// The bytes of a line that are hidden; `None` where it is not one of the section.
+/// Returns the bytes of a line to hide; `None` for a line outside the section.
 pub(super) fn hidden(source: &Source, line: u32) -> Option<Vec<Range<usize>>> {
     let lower = source.text.to_lowercase();
     if !SECTION_NAMES.iter().any(|word| lower.contains(word)) {
@@ -75,13 +75,13 @@ pub(super) fn hidden(source: &Source, line: u32) -> Option<Vec<Range<usize>>> {
     })
 }
 
-/// What a diagnostic about the section says, without what may be a password.
+/// Returns the text of a diagnostic about the section, without possible passwords.
 pub(super) fn said(it: &Diagnostic, sources: &Sources, text: &str) -> String {
     if hidden(sources.get(it.place.source), it.place.line).is_none() {
         return text.to_owned();
     }
     let pieces: Vec<_> = text.split('`').collect();
-    // An odd backtick is one of a value: nobody knows any more where values begin.
+    // An odd number of backticks means that a value contains one, so the quotes cannot be matched.
     let all = pieces.len().is_multiple_of(2);
     let redact = |(at, piece): (usize, &&str)| {
         if !all && at % 2 == 0 {
@@ -95,18 +95,18 @@ pub(super) fn said(it: &Diagnostic, sources: &Sources, text: &str) -> String {
     pieces.iter().enumerate().map(redact).collect::<Vec<_>>().join("`")
 }
 
-/// Reads lines, and knows which are of the section.
+/// Reads lines, and tracks whether they belong to the section.
 struct Reader {
-    /// At which column the section's name stands, while its lines are read.
+    /// The column of the section's name, while its lines are read.
     inside: Option<usize>,
-    /// The whole file stands between braces, where columns mean nothing.
+    /// Whether the whole file is between braces, where columns have no meaning.
     braces: bool,
     begun: bool,
     is_file: bool,
-    /// The last word with a value, and so the one of a line that has none. Empty is one
-    /// that may stand before a secret.
+    /// The last word with a value, which also applies to lines without a word. Empty for a word
+    /// that may precede a secret.
     word: &'static str,
-    /// Where that one stands: what is further in belongs to it.
+    /// The column of that word: lines that are indented further belong to it.
     secret: Option<usize>,
 }
 
@@ -122,7 +122,7 @@ impl Reader {
         }
     }
 
-    /// What is hidden of the next line.
+    /// Returns the ranges to hide in the next line.
     fn read(&mut self, line: &str) -> Vec<Range<usize>> {
         let mut found = Vec::new();
         let content = line.trim_start_matches('\u{feff}').trim_start();
@@ -149,7 +149,7 @@ impl Reader {
         }
         self.secret = None;
         if self.inside.is_some() {
-            // What stands before the first word belongs to one of the lines above.
+            // Text before the first word belongs to a line above.
             self.hide(line, begin..first, &mut found);
         }
         for (index, word) in words.iter().enumerate() {
@@ -170,7 +170,7 @@ impl Reader {
             }
             if self.inside.is_some() {
                 let end = words.get(index + 1).map_or(line.len(), |next| next.name.start);
-                // A password may hold anything, also what looks like another word.
+                // A password may contain any text, including text that looks like another word.
                 let end = if self.word.is_empty() { line.len() } else { end };
                 self.hide(line, word.value..end, &mut found);
                 if self.word.is_empty() {
@@ -182,8 +182,8 @@ impl Reader {
         found
     }
 
-    /// What was typed before a value: `--set store.url=`, `TOLLGATE_STORE=`, `--store `.
-    /// Where the value begins.
+    /// Reads the text that was typed before a value: `--set store.url=`, `TOLLGATE_STORE=`, `--store `.
+    /// Returns the start of the value.
     fn read_typed(&mut self, line: &str, found: &mut Vec<Range<usize>>) -> usize {
         let is_set = line.starts_with("--set ");
         let end = match line.find('=') {
@@ -204,7 +204,7 @@ impl Reader {
         end
     }
 
-    /// Hides of a value what may be a password.
+    /// Hides the parts of a value that may be a password.
     fn hide(&self, line: &str, value: Range<usize>, found: &mut Vec<Range<usize>>) {
         let (text, begin) = (&line[value.clone()], value.start);
         let moved = |it: Range<usize>| begin + it.start..begin + it.end;
@@ -221,7 +221,7 @@ impl Reader {
     }
 }
 
-/// The word as one of those above; empty for one that may stand before a secret.
+/// Returns the known word; empty for a word that may precede a secret.
 fn known(name: &str) -> &'static str {
     if SECTION_NAMES.contains(&name) {
         return "store";
@@ -238,7 +238,7 @@ struct Word {
     value: usize,
 }
 
-/// The words of a line that have values.
+/// Returns the words of a line that have values.
 fn words(line: &str, begin: usize) -> Vec<Word> {
     let mut found = Vec::new();
     for (at, _) in line[begin..].match_indices(':') {
@@ -258,13 +258,13 @@ fn words(line: &str, begin: usize) -> Vec<Word> {
             continue;
         }
         let start = begin + rest.len();
-        // `- name`: the dash is not of the name.
+        // `- name`: the dash is not part of the name.
         found.push(Word { name: start..begin + bare.len(), value: at + 1 });
     }
     found
 }
 
-/// `ann:s3cret@h`, without anything that makes it a URL.
+/// Finds `ann:s3cret@h` without a scheme.
 fn up_to_at(text: &str) -> Option<Range<usize>> {
     let plain = match text.find("://") {
         Some(at) => {
@@ -281,7 +281,7 @@ fn up_to_at(text: &str) -> Option<Range<usize>> {
     (begin < end).then_some(begin..end)
 }
 
-/// `?sentinel_pasword=s3cret`.
+/// Finds `?sentinel_pasword=s3cret`.
 fn in_query(text: &str) -> Vec<Range<usize>> {
     let Some(mut begin) = text.find('?').map(|at| at + 1) else { return Vec::new() };
     let mut found = Vec::new();
@@ -296,7 +296,7 @@ fn in_query(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// `ann:s3cret`, where a host and a port should be.
+/// Finds `ann:s3cret` in place of a host and a port.
 fn no_port(text: &str) -> Option<Range<usize>> {
     if text.contains("://") || text.contains('@') {
         return None;
@@ -315,7 +315,7 @@ fn no_port(text: &str) -> Option<Range<usize>> {
 mod tests {
     use crate::{Document, Problems};
 
-    /// What is shown of the last line of a file, by a diagnostic that points into it.
+    /// Returns the displayed last line of a file, for a diagnostic that points into it.
     fn shown(text: &str) -> (String, String) {
         let Ok(document) = Document::parse(text) else {
             let wrong = Document::parse(text).unwrap_err();
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_section_only_harmless_values_are_shown() {
+    fn only_harmless_values_of_the_section_are_shown() {
         for (text, expected) in [
             ("store: u:s3cret@h:6379", "store: ***@h:6379"),
             ("store: //u:s3cret@h", "store: ***@h"),
@@ -365,7 +365,7 @@ mod tests {
             ("redis: {pwrd: s3cret}", "redis: {pwrd: ***}"),
             ("store: {pwrd: s3cret", "store: {pwrd: ***"),
             ("store: \"u:s3cret@h", "store: \"***@h"),
-            // And what helps is shown.
+            // Harmless values are shown.
             ("store: memroy", "store: memroy"),
             ("store: cache.internal:6379", "store: cache.internal:6379"),
             ("store: [redis://a, 10.0.0.7:6379]", "store: [redis://a, 10.0.0.7:6379]"),

@@ -1,28 +1,28 @@
-//! A diagnostic in words that may be shown, in parts: for JSON, and whoever else lays out text.
+//! Redacted diagnostics in parts, for JSON and other layouts.
 
 use super::excerpt::printable;
 use super::store::said;
 use super::{Diagnostic, Severity, Source, Sources};
 use crate::lint::Lint;
 
-/// One diagnostic, without passwords and control characters.
+/// A diagnostic without passwords and control characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiagnosticView {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// Which kind of warning it is.
+    /// The lint of a warning.
     pub code: Option<Lint>,
-    /// In which file, or what was typed instead.
+    /// The file, or the name of the argument.
     pub file: String,
-    /// In which line and column, counted from one; none where there is no file.
+    /// Line and column, counted from one; `None` outside of files.
     pub at: Option<(u32, u32)>,
-    /// What is wrong.
+    /// The message.
     pub message: String,
-    /// What stands beside the place; may be empty.
+    /// The text beside the place; may be empty.
     pub label: String,
-    /// What to do about it.
+    /// Suggestions for a fix.
     pub help: Vec<String>,
-    /// Where else it is, if many alike are told of once: file, line and column.
+    /// The other places of a warning that merges many similar ones: file, line and column.
     pub others: Vec<(String, u32, u32)>,
 }
 

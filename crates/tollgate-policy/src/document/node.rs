@@ -1,4 +1,4 @@
-//! Questions to a node, each with a good answer when the node is something else.
+//! Typed access to nodes, with a diagnostic when a node has another type.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -8,51 +8,51 @@ use crate::file_format::rate::{RateText, duration};
 use crate::suggest::{listed, nearest};
 use tollgate_core::{Rate, Span};
 
-/// The words a section knows.
+/// The words of a section.
 #[derive(Clone, Copy, Debug)]
 pub struct Words {
-    /// What the section is called in messages, with its article: `a limit`.
+    /// The name of the section in messages, with its article: `a limit`.
     pub section: &'static str,
-    /// Its words.
+    /// The known words.
     pub known: &'static [&'static str],
-    /// Words that other tools use, and what they are here.
+    /// Words of other tools, with their equivalents.
     pub synonyms: &'static [(&'static str, &'static str)],
 }
 
-/// The entries of a section all of whose words are known.
+/// The entries of a section whose words are all known.
 #[derive(Clone, Debug)]
 pub struct Fields<'d> {
     node: &'d Node,
     entries: &'d [Entry],
-    /// Words that unknown ones were taken for.
+    /// The suggestions for unknown words.
     meant: Vec<&'static str>,
 }
 
 impl<'d> Fields<'d> {
-    /// The value under `word`. An entry without a value is as good as none: it was reported.
+    /// Returns the value of `word`. An entry without a value counts as absent and was reported.
     pub fn get(&self, word: &str) -> Option<&'d Node> {
         self.entry(word).map(|entry| &entry.value)
     }
 
-    /// The entry of `word`, if it has a value.
+    /// Returns the entry of `word`, if it has a value.
     pub fn entry(&self, word: &str) -> Option<&'d Entry> {
         self.entries.iter().find(|entry| entry.name.value == word && entry.value.kind != Kind::Null)
     }
 
-    /// Whether `word` is written, if only without a value or misspelt. Then its
-    /// absence need not be reported: something else was.
+    /// Whether `word` is present, even without a value or misspelled. Then its
+    /// absence need not be reported: another diagnostic covers it.
     pub fn mentions(&self, word: &str) -> bool {
         self.entries.iter().any(|entry| entry.name.value == word) || self.meant.contains(&word)
     }
 
-    /// Where the section begins.
+    /// Returns the place where the section begins.
     pub const fn place(&self) -> Place {
         self.node.place
     }
 }
 
 impl Node {
-    /// The text of a scalar.
+    /// Returns the text of a scalar.
     pub fn text(&self) -> Option<&str> {
         match &self.kind {
             Kind::Scalar { text, .. } => Some(text),
@@ -60,7 +60,7 @@ impl Node {
         }
     }
 
-    /// The value under a name of a map.
+    /// Returns the value of a name in a map.
     pub fn get(&self, name: &str) -> Option<&Self> {
         match &self.kind {
             Kind::Map(entries) => {
@@ -70,7 +70,7 @@ impl Node {
         }
     }
 
-    /// The items of a list; anything else is a list of one.
+    /// Returns the items of a list; any other node is a list of one.
     pub fn items(&self) -> &[Self] {
         match &self.kind {
             Kind::List(items) => items,
@@ -78,7 +78,7 @@ impl Node {
         }
     }
 
-    /// What stands here, for messages.
+    /// Describes the node for messages.
     pub fn describe(&self) -> String {
         match &self.kind {
             Kind::Null => "nothing".into(),
@@ -88,8 +88,8 @@ impl Node {
         }
     }
 
-    /// The section that stands here. Unknown words are reported with what was
-    /// probably meant, words without a value too; `None` when this is no map.
+    /// Reads a section. Unknown words are reported with a suggestion, and so are
+    /// words without a value. Returns `None` if the node is not a map.
     pub fn fields(&self, words: &Words, problems: &mut Problems) -> Option<Fields<'_>> {
         let entries = self.entries(words.section, problems)?;
         let mut meant = Vec::new();
@@ -99,7 +99,7 @@ impl Node {
                 if value.kind == Kind::Null {
                     problems
                         .error(name.place, format!("`{word}` has no value"))
-                        .label("give it one, or leave the line out");
+                        .label("add a value, or remove the line");
                 }
                 continue;
             }
@@ -123,7 +123,7 @@ impl Node {
         Some(Fields { node: self, entries, meant })
     }
 
-    /// The entries of a map whose names are free.
+    /// Returns the entries of a map with arbitrary names.
     pub fn entries(&self, what: &str, problems: &mut Problems) -> Option<&[Entry]> {
         if let Kind::Map(entries) = &self.kind {
             return Some(entries);
@@ -134,7 +134,7 @@ impl Node {
         None
     }
 
-    /// A word or a sentence. `what` is how messages call it: `` `by` ``.
+    /// Reads a word or a sentence. `what` is its name in messages: `` `by` ``.
     pub fn word(&self, what: &str, problems: &mut Problems) -> Option<Located<&str>> {
         match &self.kind {
             Kind::Scalar { text, .. } if !text.is_empty() => Some(Located::new(text, self.place)),
@@ -152,7 +152,7 @@ impl Node {
         }
     }
 
-    /// `true` or `false`, and nothing that YAML once took for them.
+    /// Reads `true` or `false`. Other booleans of YAML 1.1 are refused.
     pub fn boolean(&self, what: &str, problems: &mut Problems) -> Option<Located<bool>> {
         let word = self.word(what, problems)?;
         let meant = match word.value.to_ascii_lowercase().as_str() {
@@ -174,7 +174,7 @@ impl Node {
         None
     }
 
-    /// A whole number in `range`; `1_000_000` is one too.
+    /// Reads a whole number in `range`, such as `1_000_000`.
     pub fn whole(
         &self,
         what: &str,
@@ -211,7 +211,7 @@ impl Node {
         None
     }
 
-    /// A length of time within a range: `500ms`, `30s`, `5 minutes`.
+    /// Reads a length of time within a range: `500ms`, `30s`, `5 minutes`.
     pub fn span(
         &self,
         what: &str,
@@ -229,20 +229,20 @@ impl Node {
         None
     }
 
-    /// How many in how long: `500/second`. It has no burst.
+    /// Reads a rate without a burst: `500/second`.
     pub fn rate(&self, what: &str, problems: &mut Problems) -> Option<Located<Rate>> {
         let word = self.word(what, problems)?;
         match RateText::parse(word.value) {
             Ok(rate) if rate.burst.is_none() => return Some(word.map(|_| rate.rate())),
             Ok(_) => {
-                problems.error(self.place, format!("{what} has no burst")).label("only how many in how long");
+                problems.error(self.place, format!("{what} has no burst")).label("only a number and a time");
             }
             Err(mistake) => mistake.report(self, problems),
         }
         None
     }
 
-    /// A number of bytes within a range: `512`, `64KiB`, `8 MiB`.
+    /// Reads a number of bytes within a range: `512`, `64KiB`, `8 MiB`.
     pub fn bytes(
         &self,
         what: &str,
@@ -268,12 +268,12 @@ impl Node {
         None
     }
 
-    /// Reports a value that is not what it is said to be.
+    /// Reports a value of the wrong type.
     fn is_not(&self, what_it_is: &str, problems: &mut Problems) {
         problems.error(self.place, what_it_is).label(format!("{} is not", self.describe()));
     }
 
-    /// One of a few words, each standing for a value.
+    /// Reads one of a few words, each of which stands for a value.
     pub fn choice<T: Clone>(
         &self,
         what: &str,
@@ -283,7 +283,7 @@ impl Node {
         self.choice_with_synonyms(what, choices, &[], problems)
     }
 
-    /// The same, with words that other tools use and what they are here.
+    /// Reads one of a few words, with suggestions for words of other tools.
     pub fn choice_with_synonyms<T: Clone>(
         &self,
         what: &str,
@@ -305,7 +305,7 @@ impl Node {
         None
     }
 
-    /// The place of some characters of a scalar; of all of it when it is escaped or folded.
+    /// Returns the place of some characters of a scalar, or of all of it if it is escaped or folded.
     pub fn part(&self, characters: Range<usize>) -> Place {
         let Kind::Scalar { text, quoted } = &self.kind else { return self.place };
         let quotes = usize::from(*quoted);
@@ -318,7 +318,7 @@ impl Node {
     }
 }
 
-/// Digits with `_` between them.
+/// Parses digits with `_` between them.
 pub(crate) fn whole_number(text: &str) -> Option<u64> {
     let apart = !text.starts_with('_') && !text.ends_with('_') && !text.contains("__");
     let digits = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
@@ -328,7 +328,7 @@ pub(crate) fn whole_number(text: &str) -> Option<u64> {
     text.replace('_', "").parse().ok()
 }
 
-/// A whole number with `B`, `KiB`, `MiB` or `GiB`, in any case, or without.
+/// Parses a whole number with `B`, `KiB`, `MiB` or `GiB`, in any case, or without a unit.
 pub(crate) fn byte_count(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|it: char| it.is_ascii_alphabetic() || it == ' ');
     let factor = match text[digits.len()..].trim().to_ascii_lowercase().as_str() {
@@ -341,8 +341,8 @@ pub(crate) fn byte_count(text: &str) -> Option<u64> {
     whole_number(digits)?.checked_mul(factor)
 }
 
-/// What to write instead of `{bucket: 1000/minute, burst 200}`, where `burst 200` has
-/// become a word of its own.
+/// Returns the fix for `{bucket: 1000/minute, burst 200}`, which YAML reads as a separate word
+/// `burst 200`.
 fn burst_cut_off(entries: &[Entry], at: usize) -> Option<String> {
     let Entry { name, value } = &entries[at];
     let number = name.value.strip_prefix("burst ").filter(|_| value.kind == Kind::Null)?;
@@ -353,9 +353,9 @@ fn burst_cut_off(entries: &[Entry], at: usize) -> Option<String> {
     is_burst.then(|| format!("between braces a comma ends the value: write {meant}"))
 }
 
-/// Enough of a text to recognise it in a message, and no password of it.
+/// Shortens a text for a message and hides passwords in it.
 pub(crate) fn short(text: &str) -> String {
-    // Before it is cut: a password without its `@` is not recognised.
+    // Hides before cutting: a password without its `@` is not recognized.
     let text = redacted(text);
     if text.chars().count() <= 60 {
         return text;

@@ -1,17 +1,17 @@
-//! Values that come from elsewhere than the file: a second file, the command
+//! Values from outside the file: a second file, the command
 //! line, the environment.
 //!
-//! They are grafted on the tree before anybody reads it, so whatever reads a
-//! section reads them too, and finds their mistakes with the same words. Each
-//! keeps the text it was typed as; a message shows that and not a line of the file.
+//! They are grafted onto the tree before it is read, so every reader of a
+//! section reads them too, and reports their mistakes in the same words. Each
+//! keeps its text; a message shows that text instead of a line of the file.
 
 use super::{Document, Entry, Kind, Node, References, short};
 use crate::diagnostic::{Diagnostics, Located, Place, Problems, Source};
 
-/// Paths are typed by hand: nothing is this deep.
+/// The maximum depth of a path. Paths are typed by hand and never this deep.
 const MAX_DEPTH: usize = 16;
 
-/// One value from outside the file.
+/// A value from outside the file.
 ///
 /// ```
 /// # use tollgate_policy::{Document, Setting};
@@ -28,21 +28,21 @@ const MAX_DEPTH: usize = 16;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'s> {
-    /// Where it was said, for messages: `on the command line`.
+    /// The origin of the value, for messages: `on the command line`.
     pub origin: &'s str,
-    /// What was typed before the value: `--set listen.api=`.
+    /// The text that was typed before the value: `--set listen.api=`.
     pub typed: &'s str,
-    /// What it sets: names with dots between them. An item of a list is known
-    /// by its `name`, or by its number from 0.
+    /// The path of the value: names with dots between them. An item of a list is addressed
+    /// by its `name`, or by its index from 0.
     pub path: &'s str,
-    /// To what, in YAML.
+    /// The value, in YAML.
     pub value: &'s str,
 }
 
 impl Document {
-    /// Sets one value, whatever the file says about it.
+    /// Sets one value and replaces the value of the file.
     ///
-    /// A document that an error comes from is as it was.
+    /// The document is unchanged on error.
     pub fn set(&mut self, setting: &Setting<'_>) -> Result<(), Diagnostics> {
         let mut sources = self.sources.clone();
         let text = format!("{}{}", setting.typed, setting.value);
@@ -67,7 +67,7 @@ impl Document {
 
     /// Adds the sections of another file, called `name`. No section may be in both.
     ///
-    /// A document that an error comes from is as it was.
+    /// The document is unchanged on error.
     pub fn join(&mut self, other: &Self, name: &str) -> Result<(), Diagnostics> {
         let mut sources = self.sources.clone();
         let source = sources.add(Source { name: Some(name.into()), ..other.sources.first().clone() });
@@ -95,7 +95,7 @@ impl Document {
             (Kind::Map(_), _) => {
                 problems.error(theirs.place, "this file is not a map of `name: value` lines");
             }
-            // What the first file is instead, its readers will say.
+            // Readers of the first file report its wrong type.
             _ => {}
         }
         if problems.has_errors() {
@@ -105,7 +105,7 @@ impl Document {
         Ok(())
     }
 
-    /// Takes a section out, if it is there.
+    /// Removes a section, if it is present.
     pub fn remove(&mut self, section: &str) {
         if let Kind::Map(entries) = &mut self.root.kind {
             entries.retain(|entry| entry.name.value != section);
@@ -113,8 +113,8 @@ impl Document {
     }
 }
 
-/// The names of a path, each with its place in what was typed. Where the path
-/// was not typed as such (`TOLLGATE_LISTEN_API`), all of it is the place.
+/// Returns the names of a path, each with its place in the typed text. If the path
+/// was not typed as such (`TOLLGATE_LISTEN_API`), the place is the whole text.
 fn segments(setting: &Setting<'_>, source: u32, problems: &mut Problems) -> Vec<Located<String>> {
     let Setting { typed, path, .. } = *setting;
     let found = typed.rfind(path).filter(|_| !path.is_empty());
@@ -140,7 +140,7 @@ fn segments(setting: &Setting<'_>, source: u32, problems: &mut Problems) -> Vec<
     segments
 }
 
-/// Puts a value at the end of a path, and makes the maps on the way.
+/// Sets a value at the end of a path, and creates the maps on the way.
 fn graft(node: &mut Node, path: &[Located<String>], value: Node, problems: &mut Problems) {
     let Some((name, rest)) = path.split_first() else {
         *node = value;
@@ -178,14 +178,14 @@ fn graft(node: &mut Node, path: &[Located<String>], value: Node, problems: &mut 
         Kind::Null | Kind::Scalar { .. } => {
             problems
                 .error(name.place, format!("`{}` cannot be set here", short(&name.value)))
-                .label(format!("{} has nothing in it", node.describe()))
-                .related(node.place, "this is what it would be set in");
+                .label(format!("{} contains no values", node.describe()))
+                .related(node.place, "the value would be set in this");
         }
     }
 }
 
-/// Moves a tree to where its text has become part of a longer one. No tree is
-/// deep enough for the recursion to matter: the reader sees to it.
+/// Moves the places of a tree into a longer text. The reader bounds the depth of trees, so the
+/// recursion is bounded.
 fn move_to(node: &mut Node, source: u32, behind: u32) {
     node.place = node.place.moved(source, behind);
     match &mut node.kind {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_set_changes_nothing() {
+    fn a_failed_set_changes_nothing() {
         for (path, value) in [
             ("", "x"),
             ("a..b", "x"),

@@ -1,8 +1,8 @@
-//! From YAML events to the tree.
+//! Builds the tree from YAML events.
 //!
-//! Invariant: what is built is bounded by what was written. No node is made
-//! twice but by an alias ([`references`](super::references) bounds those), nothing
-//! nests deeper than [`MAX_DEPTH`], and nothing here recurses. Held by `tests/hostile.rs`.
+//! Invariant: the size of the tree is bounded by the size of the text. Only aliases copy nodes
+//! ([`references`](super::references) bounds those), nothing
+//! nests deeper than [`MAX_DEPTH`], and nothing here recurses. Tested by `tests/hostile.rs`.
 
 use std::collections::HashMap;
 
@@ -14,13 +14,14 @@ use crate::diagnostic::{Located, Place, Problems};
 
 pub(super) const MAX_FILE_BYTES: usize = 8 << 20;
 const MAX_DEPTH: usize = 64;
-/// A node takes about a hundred bytes: a file of brackets must not become gigabytes.
+/// The maximum number of nodes. A node takes about a hundred bytes: a file of brackets must not use
+/// gigabytes of memory.
 const MAX_NODES: usize = 1_000_000;
 
-/// A list or map that is not finished.
+/// A list or map that is not complete.
 struct OpenNode {
     place: Place,
-    /// Zero: none.
+    /// The id of the anchor; zero for none.
     anchor: usize,
     kind: CollectionKind,
 }
@@ -30,15 +31,15 @@ enum CollectionKind {
     Map(Map),
 }
 
-/// A map that is not finished.
+/// A map that is not complete.
 #[derive(Default)]
 struct Map {
     entries: Vec<Entry>,
     names: HashMap<String, Place>,
     name: Option<Located<String>>,
-    /// Whether `name` is `<<`, and means it.
+    /// Whether `name` is `<<` and unquoted, which merges another map.
     merges: bool,
-    /// What was taken over: where the map itself says nothing, the first of them holds.
+    /// Merged entries. They apply where the map has no entry of its own, the first one of a name wins.
     merged: Vec<Entry>,
 }
 
@@ -54,7 +55,7 @@ impl Map {
     }
 }
 
-/// The tree, unless the text is beyond reading.
+/// Reads the tree. Returns `None` if the text cannot be parsed.
 pub(super) fn read(text: &str, references: References, problems: &mut Problems) -> Option<Node> {
     if text.len() > MAX_FILE_BYTES {
         problems
@@ -87,13 +88,13 @@ struct Builder<'p> {
     open: Vec<OpenNode>,
     root: Option<Node>,
     nodes: usize,
-    /// None where references are refused.
+    /// `None` if references are refused.
     anchors: Option<Anchors>,
     problems: &'p mut Problems,
 }
 
 impl Builder<'_> {
-    /// `None` when there is no point in reading on.
+    /// Processes an event. Returns `None` to stop reading.
     fn take(&mut self, event: Event<'_>, marks: Marks) -> Option<()> {
         let place = place(marks);
         match event {
@@ -130,7 +131,7 @@ impl Builder<'_> {
                 self.problems
                     .error(place, "a second document begins here")
                     .label("one file holds one policy")
-                    .help("remove the `---` and what follows it");
+                    .help("remove the `---` and the text after it");
                 None
             }
             _ => Some(()),
@@ -167,13 +168,13 @@ impl Builder<'_> {
         Some(())
     }
 
-    /// Puts a finished node where it belongs.
+    /// Adds a complete node to its parent.
     fn finish(&mut self, node: Node, anchor: usize) -> Option<()> {
         self.nodes += 1;
         if self.nodes > MAX_NODES {
             self.problems
                 .error(node.place, format!("the file holds more than {MAX_NODES} values"))
-                .label("from here on it is too much");
+                .label("the maximum is exceeded here");
             return None;
         }
         let expands = self.anchors.is_some();
@@ -192,7 +193,7 @@ impl Builder<'_> {
                     map.merged.extend(merged(node, self.problems)?);
                 }
                 Some(name) => {
-                    // The first of two stays, so that reading can go on.
+                    // The first of two duplicates stays, so that reading can continue.
                     if let Some(first) = map.names.get(&name.value) {
                         self.problems
                             .error(
@@ -235,8 +236,8 @@ pub(super) fn place(marks: Marks) -> Place {
     Place::new(small(start.line().max(1)), small(start.col()).saturating_add(1), width)
 }
 
-/// Tabs that indent, and characters that YAML does not allow (the scanner takes
-/// a NUL for the end of the file, which would quietly drop all limits after it).
+/// Reports tabs in indentation, and characters that YAML does not allow. The scanner treats
+/// a NUL as the end of the file, which would silently drop all limits after it.
 fn has_unreadable_characters(text: &str, problems: &mut Problems) -> bool {
     let mut found = 0;
     let (mut line, mut column, mut indenting) = (1, 1, true);

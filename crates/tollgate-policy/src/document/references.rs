@@ -1,39 +1,39 @@
 //! Anchors and aliases (`&name`, `*name`), for files of formats that have them.
 //!
-//! An alias becomes a copy of what it stands for. The copy begins where the alias
-//! stands, and what is inside keeps the places of the text that was copied: a mistake in
-//! it is shown where it can be put right.
+//! An alias becomes a copy of its target. The copy begins at the place of the alias, and its
+//! content keeps the places of the original text, so that a mistake is shown where it can be
+//! fixed.
 //!
-//! Invariant: ten lines do not unfold into a billion. Copies have a bound on their values,
-//! on their text and on how deep they nest, and what is kept for an anchor counts as one.
-//! Held by `tests/aliases.rs`.
+//! Invariant: ten lines do not expand into a billion. The nodes, the text and the depth of all
+//! copies are bounded, and a node that is kept for an anchor counts as one.
+//! Tested by `tests/aliases.rs`.
 
 use std::collections::HashMap;
 
 use super::{Entry, Kind, Node};
 use crate::diagnostic::{Place, Problems};
 
-/// What all copies together may have: a file that is written out by hand has less.
+/// The maximum number of nodes in all copies together. Files written by hand have fewer.
 const MAX_COPIED_NODES: usize = 1_000_000;
 const MAX_COPIED_BYTES: usize = 32 << 20;
 
-/// Whether a file may refer to itself.
+/// Whether a file may contain aliases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum References {
-    /// Then each mistake has one place.
+    /// Aliases are refused, so that each mistake has one place.
     Refused,
-    /// And `<<` in a map stands for the lines of another.
+    /// Aliases are expanded, and `<<` in a map merges the entries of another map.
     Expanded,
 }
 
-/// What stands behind the anchors of a file.
+/// The targets of the anchors of a file.
 #[derive(Debug)]
 pub(super) struct Anchors {
     known: HashMap<usize, (Node, Size)>,
     copied: Size,
 }
 
-/// How large a tree is.
+/// The size of a tree.
 #[derive(Clone, Copy, Debug, Default)]
 struct Size {
     nodes: usize,
@@ -42,7 +42,7 @@ struct Size {
 }
 
 impl Size {
-    /// As deep as the tree, which is bounded.
+    /// Recurses as deep as the tree, whose depth is bounded.
     fn of(node: &Node) -> Self {
         let mut size = Self { nodes: 1, bytes: 0, levels: 0 };
         match &node.kind {
@@ -71,7 +71,7 @@ impl Anchors {
         Self { known: HashMap::new(), copied: Size::default() }
     }
 
-    /// Keeps what stands behind an anchor; `None` when it is too much.
+    /// Keeps the target of an anchor. Returns `None` if it is too large.
     pub(super) fn keep(&mut self, anchor: usize, node: &Node, problems: &mut Problems) -> Option<()> {
         let size = Size::of(node);
         self.count(size, node.place, problems)?;
@@ -79,7 +79,7 @@ impl Anchors {
         Some(())
     }
 
-    /// A copy for an alias at `place`, which may have so many levels.
+    /// Returns a copy for an alias at `place`, with a bound on its depth.
     pub(super) fn copy(
         &mut self,
         anchor: usize,
@@ -89,8 +89,8 @@ impl Anchors {
     ) -> Option<Node> {
         let Some((_, size)) = self.known.get(&anchor) else {
             problems
-                .error(place, "this alias stands inside of what it stands for")
-                .label("it would never end")
+                .error(place, "this alias is inside its own target")
+                .label("its expansion would never end")
                 .help("a value that begins with `*` or `&` needs quotes: \"*\"");
             return None;
         };
@@ -112,11 +112,11 @@ impl Anchors {
                 .error(
                     place,
                     format!(
-                        "written out, the aliases of this file are more than {MAX_COPIED_NODES} values or {} MiB",
+                        "the expanded aliases of this file are more than {MAX_COPIED_NODES} values or {} MiB",
                         MAX_COPIED_BYTES >> 20
                     ),
                 )
-                .label("from here on it is too much")
+                .label("the maximum is exceeded here")
                 .help("aliases of aliases multiply: write out the innermost, or split the file");
             return None;
         }
@@ -124,7 +124,7 @@ impl Anchors {
     }
 }
 
-/// What a map takes over with `<<`: the lines of one map, or of several.
+/// Returns the entries that a map merges with `<<`, from one map or several.
 pub(super) fn merged(node: Node, problems: &mut Problems) -> Option<Vec<Entry>> {
     let maps = match node.kind {
         Kind::List(items) => items,
@@ -134,8 +134,8 @@ pub(super) fn merged(node: Node, problems: &mut Problems) -> Option<Vec<Entry>> 
     for map in maps {
         let Kind::Map(entries) = map.kind else {
             problems
-                .error(map.place, format!("`<<` takes over a map, not {}", map.describe()))
-                .label("an alias of a map, or a list of such")
+                .error(map.place, format!("`<<` merges a map, not {}", map.describe()))
+                .label("an alias of a map, or a list of such aliases")
                 .help("as a name, `<<` needs quotes");
             return None;
         };

@@ -1,8 +1,8 @@
-//! What is wrong with a text that is not YAML, in words for people.
+//! Explains YAML syntax errors.
 //!
-//! The scanner says where it gave up, which is often a line after the mistake.
-//! The lines around tell more: a colon that is missing, one that has no blank
-//! behind it, columns that do not agree, a bracket that is never closed.
+//! The scanner reports the place where it stopped, which is often a line after the mistake.
+//! The surrounding lines reveal more: a missing colon, a colon without a blank
+//! behind it, inconsistent columns, a bracket that is never closed.
 
 use saphyr_parser::ScanError;
 
@@ -48,18 +48,18 @@ fn brackets(bracket: char, at: Place, here: Place, text: &str, problems: &mut Pr
     message.help("write [\"/users/{id}\", /login], or a line that begins with `- ` for each item");
 }
 
-/// The innermost bracket that is open at a position, roughly: good enough to point at.
+/// Returns the innermost bracket that is open at a position; approximate, for messages.
 fn open_bracket(text: &str, upto: usize) -> Option<(char, Place)> {
     let mut open = Vec::new();
     let (mut line, mut column, mut quote, mut last) = (1, 0, None, '\n');
     for char in text.chars().take(upto) {
         column += 1;
         match (quote, char) {
-            // A comment lasts to the end of its line, quotes to their like.
+            // A comment ends with its line, a quoted text at the same quote.
             (Some(end), _) => quote = if char == end { None } else { quote },
             (None, '"' | '\'') if !last.is_alphanumeric() => quote = Some(char),
             (None, '#') if last.is_whitespace() => quote = Some('\n'),
-            // Brackets open where a value begins; elsewhere they are text.
+            // A bracket opens a collection only where a value begins; elsewhere it is text.
             (None, '[' | '{') if last.is_whitespace() || matches!(last, '[' | '{' | ',') => {
                 open.push((char, Place::new(line, column, 1)));
             }
@@ -74,7 +74,7 @@ fn open_bracket(text: &str, upto: usize) -> Option<(char, Place)> {
     open.pop()
 }
 
-/// Looks for the usual mistakes in the line where reading stopped and the one above it.
+/// Looks for common mistakes in the line where reading stopped and in the line above it.
 fn lines_disagree(here: Place, text: &str, problems: &mut Problems) -> bool {
     let line = source_line(text, here.line);
     let content = content(line);
@@ -91,7 +91,7 @@ fn lines_disagree(here: Place, text: &str, problems: &mut Problems) -> bool {
         return true;
     }
     let above = (1..here.line).rev().map(|number| (number, source_line(text, number)));
-    // Only the neighbourhood: a file may be millions of blank lines.
+    // Only the surroundings: a file may contain millions of blank lines.
     let mut above = above.take(20).filter(|(_, line)| !content_is_empty(line));
     let Some((number, previous)) = above.next() else { return false };
     let said = self::content(previous);
@@ -121,7 +121,7 @@ fn lines_disagree(here: Place, text: &str, problems: &mut Problems) -> bool {
     true
 }
 
-/// A line without its indentation, the dashes of list items, and blanks at its end.
+/// Returns a line without its indentation, the dashes of list items, and trailing blanks.
 fn content(line: &str) -> &str {
     let mut rest = line.trim();
     while let Some(item) = rest.strip_prefix("- ") {

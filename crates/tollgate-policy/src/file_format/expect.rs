@@ -1,15 +1,15 @@
-//! `expect`: the codes of warnings that are known and kept.
+//! `expect`: the codes of expected warnings.
 
 use crate::diagnostic::{Located, Problems};
 use crate::document::{Node, short};
 use crate::lint::{Lint, LintScope};
 
-/// Those of the file: of any kind.
+/// Reads `expect` of the file, which accepts every lint.
 pub(super) fn read(node: &Node, problems: &mut Problems) -> Vec<Located<Lint>> {
     codes(node, problems)
 }
 
-/// Those of one limit: what is not of a limit is expected for the whole file.
+/// Reads `expect` of a limit. Lints that are not about a limit belong into `expect` of the file.
 pub(super) fn of_limit(node: &Node, problems: &mut Problems) -> Vec<Located<Lint>> {
     let mut codes = codes(node, problems);
     codes.retain(|code| {
@@ -32,10 +32,10 @@ fn codes(node: &Node, problems: &mut Problems) -> Vec<Located<Lint>> {
             Some(Lint::UnusedExpect) => {
                 problems
                     .error(item.place, "`unused-expect` cannot be expected")
-                    .label("remove the word that is unused instead");
+                    .label("remove the unused code instead");
             }
             Some(code) if found.iter().any(|it| it.value == code) => {
-                problems.error(item.place, format!("`{code}` stands twice in one list")).label("again here");
+                problems.error(item.place, format!("`{code}` is listed twice")).label("again here");
             }
             Some(code) => found.push(word.map(|_| code)),
             None => {

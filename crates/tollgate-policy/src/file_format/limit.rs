@@ -1,10 +1,10 @@
-//! One limit as it was written.
+//! One limit as written.
 //!
-//! - `candidate`: the numbers that are tried beside it.
-//! - `cost`: what a request costs, known before it or after.
-//! - `descriptor`: the descriptors it covers, and what only such a limit has.
-//! - `soft`: what happens before it refuses.
-//! - `values`, `words`: what can stand behind a word, and the words themselves.
+//! - `candidate`: numbers that are evaluated beside the limit.
+//! - `cost`: the cost of a request, known before it or after.
+//! - `descriptor`: the descriptors of a limit, and words that only such a limit has.
+//! - `soft`: the threshold below the limit.
+//! - `values`, `words`: the values of a limit, and its words.
 
 pub(crate) mod candidate;
 pub(crate) mod cost;
@@ -42,20 +42,20 @@ use crate::pattern::{HostPattern, PathPattern};
 use crate::settings::Dialect;
 use crate::source::KeySource;
 
-/// What one limit covers, whom it counts, and how much it grants.
+/// The requests that one limit covers, its key, and its amount.
 #[derive(Debug, Default, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(crate) struct Limit {
     #[schemars(skip)]
     pub(crate) place: Place,
-    /// Which words say how much, readable or not.
+    /// The words that set the amount, valid or not.
     #[schemars(skip)]
     pub(crate) amounts: Vec<Located<&'static str>>,
-    /// Whether algorithm or amount were written and could not be read: then
-    /// nothing follows from their absence.
+    /// Whether algorithm or amount were present and invalid. Then their absence is not
+    /// reported.
     #[schemars(skip)]
     pub(crate) unreadable: bool,
-    /// Shown in answers and metrics; derived from endpoint and key when absent.
+    /// Shown in responses and metrics; derived from endpoint and key when absent.
     #[schemars(with = "Option<NameSchema>")]
     pub(crate) name: Option<Located<String>>,
     /// Paths: `/exact`, `/users/{id}`, `/files/**`; `*` is any one segment. Default `/**`, everything.
@@ -70,104 +70,104 @@ pub(crate) struct Limit {
     /// Hosts: `api.example.com` or `*.example.com`. Default all.
     #[schemars(with = "Option<OneOrMany<String>>")]
     pub(crate) host: Vec<Located<HostPattern>>,
-    /// Headers a request must have for the limit to apply: a value, or `"*"` for any.
+    /// Headers that a request must have for the limit to apply: a value, or `"*"` for any.
     #[schemars(with = "Option<HeaderMapSchema>")]
     pub(crate) headers: Vec<HeaderMatch>,
     /// Descriptors that a proxy sends, by their entries in order: `plan=gold`, `user` with any
-    /// value, `path=/v1/*`. Such a limit covers nothing else.
+    /// value, `path=/v1/*`. Such a limit covers only descriptors.
     #[schemars(with = "Option<OneOrMany<EntrySchema>>")]
     pub(crate) descriptor: Option<Located<DescriptorPattern>>,
     /// Domains whose descriptors it covers. Default all.
     #[schemars(with = "Option<OneOrMany<String>>")]
     pub(crate) domain: Vec<Located<Box<str>>>,
-    /// How much more is handed out with an admitted answer, at most, for a proxy to admit by itself.
+    /// The maximum number of additional units that an admitted response grants, for a proxy to admit locally.
     #[schemars(with = "Option<Whole>")]
     pub(crate) quota: Option<Located<u64>>,
-    /// Whom it counts: one property of a request, or a list that makes up the key together. Of a
+    /// The key: one property of a request, or a list of properties that form the key together. For a
     /// limit on descriptors: `descriptor` (all entries, the default), `descriptor:NAME` or `global`.
     #[schemars(with = "Option<OneOrMany<SourceSchema>>")]
     pub(crate) by: Vec<Located<KeySource>>,
-    /// What happens to requests that lack the key. Default `ip`: they are counted by client address.
+    /// The handling of requests that lack the key. Default `ip`: they are counted by client address.
     #[schemars(with = "Option<MissingWord>")]
     pub(crate) missing: Option<Located<Missing>>,
-    /// How much: `10/minute`, or `1000/minute, burst 200`.
+    /// The amount: `10/minute`, or `1000/minute, burst 200`.
     #[schemars(with = "Option<RateSchema>")]
     pub(crate) bucket: Option<Located<RateText>>,
-    /// The same as `bucket`, and reads better with algorithms that have none.
+    /// The same as `bucket`, for algorithms without a bucket.
     #[schemars(with = "Option<RateSchema>")]
     pub(crate) rate: Option<Located<RateText>>,
     /// Several rates that must all hold: `[10/second, 1000/hour]`.
     #[schemars(with = "Option<Vec<RateSchema>>")]
     pub(crate) windows: Option<Located<Vec<Located<RateText>>>>,
-    /// How many requests at once, for `concurrency`.
+    /// The number of concurrent requests, for `concurrency`.
     #[schemars(with = "Option<Whole>")]
     pub(crate) slots: Option<Located<u64>>,
-    /// After how long a slot that was never given back is free again. Default `60s`.
+    /// The time after which a slot that was never released is free again. Default `60s`.
     #[schemars(with = "Option<DurationSchema>")]
     pub(crate) ttl: Option<Located<Span>>,
-    /// What becomes of the slot of a request whose caller hangs up. Default `hold`: it is held until the service
+    /// The handling of a slot whose caller disconnects. Default `hold`: it is held until the service
     /// behind the gateway has answered; `release` for services that stop work when their connection is closed.
     #[schemars(with = "Option<HangupWord>")]
     pub(crate) on_hangup: Option<Located<OnHangup>>,
-    /// How it counts. Default `token-bucket`; `concurrency` where `slots` is written.
+    /// The algorithm. Default `token-bucket`; `concurrency` with `slots`.
     #[schemars(with = "Option<AlgorithmWord>")]
     pub(crate) algorithm: Option<Located<Algorithm>>,
-    /// Where fixed windows begin. Default `epoch`.
+    /// The start of fixed windows. Default `epoch`.
     #[schemars(with = "Option<AlignWord>")]
     pub(crate) align: Option<Located<Align>>,
-    /// Whose calendar, for `align: calendar`. Default `UTC`.
+    /// The time zone of the calendar, for `align: calendar`. Default `UTC`.
     #[schemars(with = "Option<String>")]
     pub(crate) timezone: Option<Located<String>>,
-    /// How many parts a sliding window is counted in at most, 1 to 64. Default 1, the
-    /// estimate from two counters; 7 is nearly as good as the log.
+    /// The maximum number of parts in which a sliding window is counted, 1 to 64. Default 1, the
+    /// estimate from two counters; 7 is nearly as accurate as the log.
     #[schemars(with = "Option<Whole>")]
     pub(crate) parts: Option<Located<u64>>,
     /// Whether a sliding window never admits more than its rate in any stretch, and refuses
-    /// some requests early instead. In 16 parts, unless `parts` says otherwise. Default `false`.
+    /// some requests early instead. Uses 16 parts unless `parts` is set. Default `false`.
     #[schemars(with = "Option<bool>")]
     pub(crate) strict: Option<Located<bool>>,
-    /// Whether refused requests are charged too. Default `false`.
+    /// Whether refused requests are charged. Default `false`.
     #[schemars(with = "Option<bool>")]
     pub(crate) count_denied: Option<Located<bool>>,
-    /// What a request costs: a number, `header:NAME` or `body:1KB`. Default 1. Where it is known
-    /// afterwards, what is reserved and how it is settled.
+    /// The cost of a request: a number, `header:NAME` or `body:1KB`. Default 1. For a cost that is known
+    /// afterwards, the reservation and the source of the final cost.
     #[schemars(with = "Option<CostSchema>")]
     pub(crate) cost: Option<Located<CostText>>,
-    /// Whether it refuses. Default `enforce`; `shadow` only counts, `off` does nothing.
+    /// Whether the limit refuses. Default `enforce`; `shadow` only counts, `off` disables the limit.
     #[schemars(with = "Option<ModeWord>")]
     pub(crate) mode: Option<Located<Mode>>,
-    /// Other amounts by plan: `{pro: "1000/minute", enterprise: unlimited}`.
+    /// Amounts by plan: `{pro: "1000/minute", enterprise: unlimited}`.
     #[schemars(with = "Option<AllowanceMapSchema>")]
     pub(crate) plans: Vec<(Located<String>, Located<AllowanceText>)>,
-    /// Other amounts for single keys: `{key-123: 5000/minute, bad-key: blocked}`.
+    /// Amounts for single keys: `{key-123: 5000/minute, bad-key: blocked}`.
     #[schemars(with = "Option<AllowanceMapSchema>")]
     pub(crate) overrides: Vec<(Located<String>, Located<AllowanceText>)>,
-    /// What it does while its store gives no answer. Default `local`: each node counts alone.
+    /// The behavior while the store does not answer. Default `local`: each node counts on its own.
     #[schemars(with = "Option<OutageWord>")]
     pub(crate) on_outage: Option<Located<OnOutage>>,
-    /// Words of other services, for clients that read those: spoken when this limit decides.
+    /// Response formats of other services, for their clients: used when this limit decides.
     #[schemars(with = "Option<OneOrMany<DialectWord>>")]
     pub(crate) dialects: Vec<Dialect>,
-    /// Before it refuses: from how much spent on requests are marked, such as `80%`, and held back
-    /// for a while, such as `{at: 80%, tarpit: 250ms}`.
+    /// The threshold from which requests are marked, such as `80%`, or also delayed, such as
+    /// `{at: 80%, tarpit: 250ms}`.
     #[schemars(with = "Option<SoftSchema>")]
     pub(crate) soft: Option<Soft>,
-    /// Warnings of `tollgate validate` about this limit that are known and kept, by their codes.
+    /// Expected warnings of `tollgate validate` about this limit, by their codes.
     #[schemars(with = "Option<OneOrMany<LintSchema>>")]
     pub(crate) expect: Vec<Located<Lint>>,
-    /// Numbers that are tried beside it: counted, never enforced.
+    /// Numbers that are evaluated beside the limit: counted, never enforced.
     #[schemars(with = "Option<CandidateSchema>")]
     pub(crate) candidate: Option<Box<Self>>,
 }
 
 impl Limit {
-    /// Every path pattern in it.
+    /// Returns every path pattern of the limit.
     pub(crate) fn patterns_mut(&mut self) -> impl Iterator<Item = &mut PathPattern> {
         self.endpoint.iter_mut().chain(&mut self.except).map(|it| &mut it.value)
     }
 }
 
-/// What a plan or an override grants, as it was written.
+/// The amount of a plan or an override, as written.
 #[derive(Clone, Debug)]
 pub(crate) enum AllowanceText {
     Rates(Vec<Located<RateText>>),
@@ -203,7 +203,7 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Limit> {
             problems
                 .error(node.place, format!("`{word}` is an empty list"))
                 .label("covers nothing")
-                .help("leave the line out to cover everything");
+                .help("remove the line to cover everything");
         }
     }
     let endpoint = patterns(items("endpoint"), "`endpoint`", problems);
@@ -241,7 +241,7 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Limit> {
     Some(limit)
 }
 
-/// A limit of which only that is known: the words that a candidate has too.
+/// Reads the words that a candidate also has, into an otherwise empty limit.
 fn how_much(fields: &Fields<'_>, problems: &mut Problems) -> Limit {
     let get = |word: &str| fields.get(word);
     let amounts = AMOUNTS.iter().filter_map(|word| Some(Located::new(*word, fields.entry(word)?.name.place)));

@@ -1,4 +1,4 @@
-//! `allow` and `deny` as they were written.
+//! `allow` and `deny` as written.
 
 use schemars::JsonSchema;
 
@@ -39,7 +39,7 @@ fn entry(what: &str, node: &Node, problems: &mut Problems) -> Option<Entry> {
     if let Some(text) = node.text() {
         let name = if Net::parse(text).is_ok() { "ip" } else { "api_key" };
         problems
-            .error(node.place, format!("an entry of {what} says what is compared"))
+            .error(node.place, format!("an entry of {what} names the property to compare"))
             .label(format!("did you mean `{name}: {}`?", short(text)))
             .help("an entry looks like `- ip: 10.0.0.0/8` or `- api_key: [one, two]`");
         return None;
@@ -92,7 +92,7 @@ fn condition(name: &Node, node: &Node, problems: &mut Problems) -> Option<Condit
     for item in node.items() {
         match item.word("a value", problems)?.value {
             "*" => return Some(Condition::Present(source)),
-            // A block of text ends in a line break that no request has.
+            // A block of text ends in a line break that no request contains.
             word => values.push(word.trim_end_matches(['\r', '\n']).as_bytes().into()),
         }
     }
@@ -107,11 +107,11 @@ fn endpoint(node: &Node, problems: &mut Problems) -> Option<Condition> {
     Some(Condition::Endpoint(patterns.into_iter().map(|it| it.value).collect()))
 }
 
-/// Whether a condition has no values, which is a mistake.
+/// Reports a condition without values.
 fn is_empty(node: &Node, problems: &mut Problems) -> bool {
     if node.items().is_empty() {
         problems
-            .error(node.place, "this list is empty, so the entry matches nobody")
+            .error(node.place, "this list is empty, so the entry matches no request")
             .label("give it a value");
     }
     node.items().is_empty()

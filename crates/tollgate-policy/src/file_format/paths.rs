@@ -1,4 +1,4 @@
-//! How the servers behind read paths: `paths`.
+//! The `paths` section: how upstream servers interpret paths.
 
 use super::sections::word_schema;
 use crate::diagnostic::{Located, Problems};
@@ -24,11 +24,11 @@ const READINGS: [(&str, PathReading); 4] = [
     ("decoded", PathReading::Decoded),
     ("servlet", PathReading::Servlet),
 ];
-/// Whether ambiguous paths are refused.
+/// The words of `ambiguous`, with whether ambiguous paths are refused.
 const AMBIGUOUS: [(&str, bool); 2] = [("match", false), ("refuse", true)];
-/// Whether case is ignored.
+/// The words of `case`, with whether case is ignored.
 const CASES: [(&str, bool); 2] = [("exact", false), ("ignore", true)];
-/// The words that stand for a section of one line.
+/// The words that replace the whole section.
 const SHORT: [(&str, PathSettings); 5] = {
     const fn reading(reading: PathReading) -> PathSettings {
         PathSettings { reading, refuse_ambiguous: false, ignore_case: false }
@@ -52,17 +52,17 @@ const ELSEWHERE: [(&str, &str); 8] = [
     ("java", "servlet"),
 ];
 
-/// Reads the section, which may stand in `gateway` too: operators look for it there, but every
-/// surface goes by it.
+/// Reads the section, which may also be in `gateway`: operators look for it there, but every
+/// listener uses it.
 pub(super) fn read(document: &Document, problems: &mut Problems) -> Option<PathSettings> {
     let root = document.root();
     let own = root.get("paths").filter(|node| !matches!(node.kind, Kind::Null));
     let of_gateway = root.get("gateway").and_then(|node| node.get("paths"));
     if let (Some(own), Some(other)) = (own, of_gateway) {
         problems
-            .error(other.place, "`paths` stands twice")
+            .error(other.place, "`paths` is defined twice")
             .label("remove this")
-            .related(own.place, "every surface goes by this one");
+            .related(own.place, "every surface uses this section");
         return None;
     }
     section(own.or(of_gateway)?, problems)
@@ -96,15 +96,15 @@ pub(crate) enum PathsSchema {
     Section(Paths),
 }
 
-/// How the servers behind read paths.
+/// How upstream servers interpret paths.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields, inline)]
 #[allow(dead_code, reason = "only its schema is used")]
 pub(crate) struct Paths {
-    /// Which characters separate segments. Default `any`: limits apply under every reading.
+    /// The characters that separate segments. Default `any`: limits apply under every reading.
     #[schemars(with = "Option<ReadingWord>")]
     reading: (),
-    /// Whether paths that servers may take for different places are refused. Default `match`: limits
+    /// Whether paths that servers may interpret differently are refused. Default `match`: limits
     /// apply under every reading.
     #[schemars(with = "Option<AmbiguousWord>")]
     ambiguous: (),

@@ -1,4 +1,4 @@
-//! The `privacy` section: how keys appear in answers, records and logs.
+//! The `privacy` section: how keys appear in responses, records and logs.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +11,20 @@ use crate::key_display::{KeyDisplay, ShownPart};
 use crate::mistake::Mistake;
 use crate::settings::KeyPrivacy;
 
-/// The longest label, in characters: it stands in columns and sentences.
+/// The maximum length of a label in characters: labels appear in columns and sentences.
 const MAX_LABEL_CHARS: usize = 60;
 
-/// How keys appear in answers, records and logs.
+/// How keys appear in responses, records and logs.
 #[derive(Debug, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(crate) struct Privacy {
-    /// Plain, as a keyed hash, or a few characters only. Default `plain`. API keys, cookies and the like are never shown whole.
+    /// In plain text, as a keyed hash, or truncated. Default `plain`. API keys, cookies and other credentials are never shown in full.
     #[schemars(with = "Option<PrivacyWord>")]
     keys: Option<KeyPrivacy>,
-    /// Which characters are shown of a key that is not shown whole. Default `prefix`.
+    /// The visible characters of a redacted key. Default `prefix`.
     #[schemars(with = "Option<ShownPartWord>")]
     show: Option<ShownPart>,
-    /// Names of keys, by key: shown before the key wherever it appears.
+    /// Labels by key: shown before the key wherever it appears.
     #[schemars(with = "Option<BTreeMap<String, String>>")]
     labels: BTreeMap<String, String>,
 }
@@ -63,7 +63,7 @@ impl Privacy {
     }
 }
 
-/// The names of keys. No message quotes a key.
+/// Reads the labels. No message quotes a key.
 fn labels(node: &Node, problems: &mut Problems) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::new();
     for entry in node.entries("`labels`", problems).unwrap_or_default() {

@@ -1,6 +1,6 @@
-//! `1000/minute, burst 200`, read letter by letter.
+//! Parses rates such as `1000/minute, burst 200`.
 //!
-//! People write rates in many ways; each way that is not ours gets told ours.
+//! People write rates in many ways; each other syntax gets a suggestion in this one.
 
 mod decimal;
 
@@ -13,7 +13,7 @@ use crate::document::{short, whole_number};
 use crate::mistake::Mistake;
 use crate::suggest::nearest;
 
-/// A rate as it was written.
+/// A rate as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RateText {
     pub(crate) count: u64,
@@ -22,11 +22,11 @@ pub(crate) struct RateText {
     pub(crate) burst: Option<u64>,
     /// The bytes of `burst N`, for messages.
     pub(crate) burst_at: Range<usize>,
-    /// Where they stand, once that is known.
+    /// The place of those bytes, once it is known.
     pub(crate) burst_place: Place,
 }
 
-/// A unit of time as people say it.
+/// A unit of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     Millisecond,
@@ -69,7 +69,7 @@ const EXAMPLES: &str = "rates look like 10/minute, 5/2s, 100/15m or 1000/hour, b
 const UNIT_WORDS: &str =
     "the units are ms, second, minute, hour, day, week and month; s, m, h, d and w for short";
 
-/// The words that stand in rates and lengths of time.
+/// Returns the words of rates and lengths of time.
 pub(crate) fn words() -> impl Iterator<Item = &'static str> {
     UNITS.iter().map(|(unit, _)| *unit).chain(["burst"])
 }
@@ -89,12 +89,12 @@ impl RateText {
         Ok(Self { count, times, unit, burst, burst_at, burst_place: Place::default() })
     }
 
-    /// A month that no calendar measures has 30 days.
+    /// Returns the rate. A month outside of calendars has 30 days.
     pub(crate) fn rate(&self) -> Rate {
         Rate::new(self.count, self.unit.times(self.times))
     }
 
-    /// The square of the calendar this rate is for, if it is for one.
+    /// Returns the calendar unit of this rate, if it has one.
     pub(crate) fn calendar_unit(&self) -> Option<CalendarUnit> {
         match self.unit {
             _ if self.times != 1 => None,
@@ -108,7 +108,7 @@ impl RateText {
 }
 
 impl Unit {
-    /// So many of it, as short as can be: `second`, `2s`, `3 months`.
+    /// Formats a number of units in the shortest form: `second`, `2s`, `3 months`.
     fn counted(self, times: u64) -> String {
         let (full, short) = match self {
             Self::Millisecond => ("ms", "ms"),
@@ -135,7 +135,7 @@ impl Unit {
     }
 }
 
-/// `30s`, `5 minutes`, `500ms`.
+/// Parses `30s`, `5 minutes`, `500ms`.
 pub(crate) fn duration(text: &str) -> Result<Span, Mistake> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '_').len();
     if digits == 0 || digits == text.len() {
@@ -148,7 +148,7 @@ pub(crate) fn duration(text: &str) -> Result<Span, Mistake> {
     Ok(unit.times(times))
 }
 
-/// Whole texts that are rates elsewhere.
+/// Recognizes rates in the syntax of other tools.
 fn foreign_form(text: &str) -> Option<Mistake> {
     let lower = text.to_ascii_lowercase();
     let words: Vec<&str> = lower.split_whitespace().collect();
@@ -156,7 +156,7 @@ fn foreign_form(text: &str) -> Option<Mistake> {
         return Some(
             Mistake::new(format!("`{}` is not a rate", short(text)))
                 .label("a limit needs a number here")
-                .help("`unlimited` and `blocked` stand under `plans` or `overrides`; `mode: off` switches a limit off"),
+                .help("`unlimited` and `blocked` belong under `plans` or `overrides`; `mode: off` switches a limit off"),
         );
     }
     if let [count, "per" | "a" | "an" | "every", unit @ ..] = &words[..] {
@@ -174,22 +174,22 @@ fn foreign_form(text: &str) -> Option<Mistake> {
         return Some(
             Mistake::new("a rate needs a time")
                 .meant(format!("{count}/minute"))
-                .help("a number alone does not say in how long; how many at once is `slots`"),
+                .help("a number alone has no time; for concurrent requests use `slots`"),
         );
     }
     // 1,000/minute
     let head = text.split('/').next().unwrap_or("");
     let groups: Vec<&str> = head.split(',').map(str::trim).collect();
-    // 1,5/minute is not: that is a fraction.
+    // 1,5/minute is a fraction, not a grouped number.
     let grouped = groups.len() > 1
         && groups.iter().all(|it| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit()))
         && groups.iter().skip(1).all(|it| it.len() == 3);
     grouped.then(|| {
-        Mistake::new("a comma cannot stand between thousands").at(0..head.len()).meant(groups.join("_"))
+        Mistake::new("a number has no commas between thousands").at(0..head.len()).meant(groups.join("_"))
     })
 }
 
-/// `1.5/second`, and the rate in whole numbers that it stands for.
+/// Recognizes `1.5/second`, and suggests the equal rate in whole numbers.
 fn fraction(text: &str) -> Option<Mistake> {
     let meant = decimal::in_whole_numbers(text)?;
     let end = decimal::rate_end(text);
@@ -201,7 +201,7 @@ fn fraction(text: &str) -> Option<Mistake> {
     )
 }
 
-/// A number in words that people use for numbers, as the digits they stand for.
+/// Parses a number that is written as a word.
 fn spelled_out(text: &str) -> Option<u64> {
     let (number, factor) = match text.char_indices().last()? {
         (at, 'k' | 'K') => (&text[..at], 1_000),
@@ -217,7 +217,7 @@ fn count(text: &str, at: Range<usize>) -> Result<u64, Mistake> {
     let written = text[at.clone()].trim();
     let at = trimmed(text, at);
     match whole_number(written) {
-        Some(0) => Err(Mistake::new("a rate of zero admits nobody")
+        Some(0) => Err(Mistake::new("a rate of zero admits no request")
             .at(at)
             .label("at least 1")
             .help("to refuse callers, list them under `deny`, or as `blocked` under `overrides`")),
@@ -229,7 +229,9 @@ fn count(text: &str, at: Range<usize>) -> Result<u64, Mistake> {
 fn not_a_count(written: &str) -> Mistake {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit() || it == b'_');
     if written.is_empty() {
-        Mistake::new("how many requests?").label("a number is missing before the `/`").help(EXAMPLES)
+        Mistake::new("the number of requests is missing")
+            .label("a number is missing before the `/`")
+            .help(EXAMPLES)
     } else if digits(written) && written.parse::<u64>().is_err() && !written.contains('_') {
         Mistake::new("this number is too large").label("more than any limiter can count")
     } else if written.starts_with('-') {
@@ -269,7 +271,9 @@ fn period(text: &str, at: Range<usize>) -> Result<(u64, Unit), Mistake> {
 
 fn unknown_unit(word: &str) -> Mistake {
     if word.is_empty() {
-        return Mistake::new("in how long?").label("a unit is missing after the `/`").help(UNIT_WORDS);
+        return Mistake::new("the unit of time is missing")
+            .label("a unit is missing after the `/`")
+            .help(UNIT_WORDS);
     }
     let mistake = Mistake::new(format!("`{}` is not a unit of time", short(word))).help(UNIT_WORDS);
     let together: String = word.split_whitespace().collect();
@@ -287,7 +291,7 @@ fn unknown_unit(word: &str) -> Mistake {
     match word {
         "M" | "mo" | "mon" => mistake.label("did you mean `month`, or `minute`?"),
         "y" | "yr" | "year" | "years" => mistake.meant("12 months"),
-        "us" | "µs" | "ns" => mistake.label("nothing below a millisecond can be written"),
+        "us" | "µs" | "ns" => mistake.label("the smallest unit is a millisecond"),
         _ => match nearest(&together, UNITS.iter().map(|(unit, _)| *unit)) {
             Some(unit) => mistake.meant(unit),
             None => mistake,
@@ -295,7 +299,7 @@ fn unknown_unit(word: &str) -> Mistake {
     }
 }
 
-/// What follows the rate: nothing, or `, burst N`.
+/// Parses the text after the rate: nothing, or `, burst N`.
 fn burst(text: &str, comma: usize) -> Result<(Option<u64>, Range<usize>), Mistake> {
     if comma == text.len() {
         return Ok((None, 0..text.len()));
@@ -315,23 +319,25 @@ fn burst(text: &str, comma: usize) -> Result<(Option<u64>, Range<usize>), Mistak
     }
     let number_at = at.end - number.len()..at.end;
     match whole_number(number) {
-        Some(0) => Err(Mistake::new("a burst below one request admits nobody").at(at).label("at least 1")),
+        Some(0) => {
+            Err(Mistake::new("a burst below one request admits no request").at(at).label("at least 1"))
+        }
         Some(burst) => Ok((Some(burst), at)),
         None if number.starts_with([':', '=']) => {
             let meant = format!("burst {}", number[1..].trim());
-            Err(Mistake::new("a blank stands between `burst` and its number").at(at).meant(meant))
+            Err(Mistake::new("write a blank between `burst` and its number").at(at).meant(meant))
         }
         None if number.starts_with("0.") || number.starts_with('-') => {
-            Err(Mistake::new("a burst below one request admits nobody").at(number_at).label("at least 1"))
+            Err(Mistake::new("a burst below one request admits no request").at(number_at).label("at least 1"))
         }
         None if number.is_empty() => {
-            Err(Mistake::new("how large a burst?").at(at).label("a number is missing"))
+            Err(Mistake::new("the size of the burst is missing").at(at).label("a number is missing"))
         }
         None => Err(not_a_count(number).at(number_at)),
     }
 }
 
-/// The same bytes without blanks around them.
+/// Returns the range without surrounding blanks.
 fn trimmed(text: &str, at: Range<usize>) -> Range<usize> {
     let part = &text[at.clone()];
     let start = at.start + (part.len() - part.trim_start().len());

@@ -9,9 +9,9 @@ use super::limit::candidate;
 use super::{File, SERVER_SECTIONS};
 use crate::lint::Lint;
 
-/// The JSON Schema of the policy file, generated from the structs that read it.
+/// Returns the JSON Schema of the policy file, generated from the structs that read it.
 ///
-/// Editors that know YAML take it for completion and for checks while typing.
+/// Editors with YAML support use it for completion and for checks while typing.
 ///
 /// ```
 /// let schema = tollgate_policy::schema();
@@ -30,31 +30,31 @@ pub fn schema() -> Value {
         definitions.extend(server_definitions());
         let candidate = candidate_definition(&definitions["Limit"]);
         definitions.insert("Candidate".into(), candidate);
-        // A descriptor is its own key unless something else is said.
+        // The default key of a limit on descriptors is the descriptor.
         definitions["Limit"]["anyOf"] = json!([{"required": ["by"]}, {"required": ["descriptor"]}]);
     }
     schema
 }
 
-/// A candidate: the words of a limit that say how much.
+/// Returns the definition of a candidate: the words of a limit that set its amount.
 fn candidate_definition(limit: &Value) -> Value {
     let words = candidate::WORDS.known.iter();
     let properties: Map<String, Value> =
         words.map(|word| ((*word).to_owned(), limit["properties"][word].clone())).collect();
     json!({
-        "description": "Numbers that are tried beside a limit.",
+        "description": "Numbers that are evaluated beside a limit.",
         "type": "object",
         "additionalProperties": false,
         "properties": properties,
     })
 }
 
-/// The sections that others read. Whoever reads them tests that their words are here.
+/// Returns the sections that other crates read. Those crates test that their words are here.
 fn server_sections() -> Value {
     serde_json::from_str(include_str!("server.schema.json")).unwrap_or_default()
 }
 
-/// What those refer to.
+/// Returns the definitions that those sections refer to.
 fn server_definitions() -> [(String, Value); 5] {
     [
         ("Address", json!({"type": "string", "pattern": "^(off|.+:[0-9]{1,5})$", "examples": ["127.0.0.1:8080", "off"]})),
@@ -66,7 +66,7 @@ fn server_definitions() -> [(String, Value); 5] {
     .map(|(name, schema)| (name.to_owned(), schema))
 }
 
-/// What may be left out is still not `null` when it is there.
+/// Removes `null` from optional properties.
 fn without_null(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
@@ -101,12 +101,12 @@ fn lone_type(map: &mut Map<String, Value>) {
     }
 }
 
-/// The codes of warnings that can be expected.
+/// Returns the codes of lints for `expect`.
 fn codes() -> Vec<&'static str> {
     Lint::ALL.iter().filter(|it| **it != Lint::UnusedExpect).map(|it| it.code()).collect()
 }
 
-/// Text that looks a certain way.
+/// Implements the schema of a text with a pattern.
 macro_rules! text_schema {
     ($($name:ident: $schema:tt;)*) => {$(
         pub(crate) struct $name;
@@ -153,8 +153,8 @@ text_schema! {
                 "additionalProperties": false,
                 "required": ["at"],
                 "properties": {
-                    "at": {"description": "From how much of the allowance on, 1% to 100%.", "type": "string", "pattern": "^[0-9]{1,3} *%$"},
-                    "tarpit": {"description": "How long requests are held back then, 1ms to 10s. Default: they are only marked.", "type": "string", "pattern": "^[0-9_]+ *[a-z]+$"},
+                    "at": {"description": "The threshold in percent of the allowance, 1% to 100%.", "type": "string", "pattern": "^[0-9]{1,3} *%$"},
+                    "tarpit": {"description": "The delay of requests above the threshold, 1ms to 10s. Default: requests are only marked.", "type": "string", "pattern": "^[0-9_]+ *[a-z]+$"},
                 },
             },
         ],
@@ -171,11 +171,11 @@ text_schema! {
                 "required": ["settle"],
                 "properties": {
                     "reserve": {
-                        "description": "What is taken when a request comes. Default 1.",
+                        "description": "The cost that is charged on arrival. Default 1.",
                         "anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": "^(header:.+|body:.+|[0-9_]+)$"}],
                     },
                     "settle": {
-                        "description": "What it cost in the end: a header of the answer, a number in its JSON, or how long it took.",
+                        "description": "The source of the final cost: a header of the response, a number in its JSON, or its duration.",
                         "type": "string",
                         "pattern": "^(response:.+|json:.+|time:[0-9_]+ *[a-z]+)$",
                         "examples": ["response:X-Tokens-Used", "json:usage.total_tokens", "time:10ms"],

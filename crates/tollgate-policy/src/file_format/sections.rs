@@ -14,14 +14,14 @@ use crate::net::Net;
 use crate::settings::{Dialect, ForwardedHeader, IetfHeaders, XRateLimit};
 use crate::source::KeySource;
 
-/// Where the name of a caller's plan comes from.
+/// The source of a caller's plan.
 #[derive(Debug, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(crate) struct Plans {
-    /// The plan of callers that name none.
+    /// The plan of callers that name no plan.
     #[schemars(with = "Option<NameSchema>")]
     pub(crate) default: Option<Located<String>>,
-    /// Where the plan is named, such as `header:X-Plan`. Only for headers that callers cannot forge.
+    /// The source of the plan, such as `header:X-Plan`. Only for headers that callers cannot forge.
     #[schemars(with = "Option<SourceSchema>")]
     pub(crate) from: Option<Located<KeySource>>,
 }
@@ -57,7 +57,7 @@ fn plan_name(node: &Node, problems: &mut Problems) -> Option<Located<String>> {
     Some(node.word("the name of a plan", problems)?.map(str::to_owned))
 }
 
-/// One word of `by` and its like.
+/// Reads one key source.
 pub(super) fn source(node: &Node, what: &str, problems: &mut Problems) -> Option<Located<KeySource>> {
     let word = node.word(what, problems)?;
     match KeySource::parse(word.value) {
@@ -69,21 +69,21 @@ pub(super) fn source(node: &Node, what: &str, problems: &mut Problems) -> Option
     }
 }
 
-/// Where users, API keys and tenants are named in a request, when the server does not know better.
+/// The places of users, API keys and tenants in a request, unless the server provides them.
 #[derive(Debug, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(crate) struct Identify {
-    /// Where the user is named. Default `header:X-User-Id`.
+    /// The places of the user. Default `header:X-User-Id`.
     #[schemars(with = "Option<OneOrMany<CredentialSchema>>")]
     pub(crate) user: Option<Vec<Credential>>,
-    /// Where the API key stands. Default `[header:X-API-Key, bearer]`.
+    /// The places of the API key. Default `[header:X-API-Key, bearer]`.
     #[schemars(with = "Option<OneOrMany<CredentialSchema>>")]
     pub(crate) api_key: Option<Vec<Credential>>,
-    /// Where the tenant is named. Default `header:X-Tenant-Id`.
+    /// The places of the tenant. Default `header:X-Tenant-Id`.
     #[schemars(with = "Option<OneOrMany<CredentialSchema>>")]
     pub(crate) tenant: Option<Vec<Credential>>,
-    /// How a request is counted that gives several different values for a credential or another
-    /// part of a key: by client `address`, or not at all but answered 400 (`refuse`). Default `address`.
+    /// The handling of a request that gives several different values for a credential or another
+    /// part of a key: counted by client `address`, or answered 400 (`refuse`). Default `address`.
     #[schemars(with = "Option<AmbiguousWord>")]
     pub(crate) ambiguous: Option<OnAmbiguous>,
 }
@@ -96,7 +96,7 @@ pub(crate) const IDENTIFY: Words = Words {
 
 const AMBIGUOUS: [(&str, OnAmbiguous); 2] =
     [("address", OnAmbiguous::Address), ("refuse", OnAmbiguous::Refuse)];
-/// What other settings and tools call them.
+/// Words of other settings and tools for the same choices.
 const AMBIGUOUS_ELSEWHERE: [(&str, &str); 7] = [
     ("ip", "address"),
     ("client", "address"),
@@ -151,20 +151,20 @@ fn credential(node: &Node, problems: &mut Problems) -> Option<Credential> {
     None
 }
 
-/// Which address is the client's.
+/// How the client address is determined.
 #[derive(Debug, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(crate) struct Client {
-    /// Proxies whose forwarding header is believed. Default none: the peer is the client.
+    /// Proxies whose forwarding header is trusted. Default none: the peer is the client.
     #[schemars(with = "Option<OneOrMany<NetSchema>>")]
     pub(crate) trusted_proxies: Vec<Located<Net>>,
-    /// The header those proxies write. Default `x-forwarded-for`.
+    /// The header that those proxies write. Default `x-forwarded-for`.
     #[schemars(with = "Option<ForwardedWord>")]
     pub(crate) header: Option<ForwardedHeader>,
-    /// How many bits of an IPv4 address tell clients apart. Default 32.
+    /// The number of leading bits of an IPv4 address that identify a client. Default 32.
     #[schemars(with = "Option<Whole>")]
     pub(crate) ipv4_prefix: Option<u8>,
-    /// How many bits of an IPv6 address tell clients apart. Default 64: one customer owns as much.
+    /// The number of leading bits of an IPv6 address that identify a client. Default 64, which one customer owns.
     #[schemars(with = "Option<Whole>")]
     pub(crate) ipv6_prefix: Option<Located<u8>>,
 }
@@ -191,7 +191,7 @@ impl Client {
         let trusted_proxies = fields.get("trusted_proxies").map_or(&[][..], Node::items);
         let trusted_proxies = trusted_proxies.iter().filter_map(|node| net(node, problems)).collect();
         let header = fields.get("header").and_then(|node| {
-            // Header names come in any case.
+            // Header names are case-insensitive.
             let lower = node.text().map(str::to_ascii_lowercase);
             let known = FORWARDED.iter().find(|(word, _)| Some(*word) == lower.as_deref());
             known.map(|(_, it)| *it).or_else(|| Some(node.choice("`header`", &FORWARDED, problems)?.value))
@@ -216,23 +216,23 @@ pub(super) fn net(node: &Node, problems: &mut Problems) -> Option<Located<Net>> 
     }
 }
 
-/// Which headers an answer carries.
+/// The rate limit headers of responses.
 #[derive(Debug, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(crate) struct Headers {
-    /// How `X-RateLimit-Reset` is written. Default `epoch`.
+    /// The format of `X-RateLimit-Reset`. Default `epoch`.
     #[schemars(with = "Option<XRateLimitWord>")]
     pub(crate) x_ratelimit: Option<XRateLimit>,
-    /// Which version of the IETF `RateLimit` headers is written. Default `draft-11`.
+    /// The version of the IETF `RateLimit` headers. Default `draft-11`.
     #[schemars(with = "Option<IetfWord>")]
     pub(crate) ietf: Option<IetfHeaders>,
-    /// By up to how much `Retry-After` is stretched, such as `10%`. Default `0%`.
+    /// The maximum random extension of `Retry-After`, such as `10%`. Default `0%`.
     #[schemars(with = "Option<PercentSchema>")]
     pub(crate) retry_after_jitter: Option<u8>,
-    /// Words of other services, for clients that read those.
+    /// Response formats of other services, for their clients.
     #[schemars(with = "Option<OneOrMany<DialectWord>>")]
     pub(crate) dialects: Vec<Dialect>,
-    /// The limit that `X-RateLimit-*` describes where it applies, by name; of a list, the first that does. Default: the rate closest to refusing.
+    /// The name of the limit that `X-RateLimit-*` describes if it applies; in a list, the first that applies. Default: the rate closest to refusing.
     #[schemars(with = "Option<OneOrMany<NameSchema>>")]
     pub(crate) describe: Vec<Located<String>>,
 }
@@ -286,7 +286,7 @@ impl Headers {
     }
 }
 
-/// In whose words to speak: of all limits, or of one.
+/// Reads dialects, of all limits or of one.
 pub(super) fn dialects(node: &Node, problems: &mut Problems) -> Vec<Dialect> {
     let mut found = Vec::new();
     for item in node.items() {
@@ -298,7 +298,7 @@ pub(super) fn dialects(node: &Node, problems: &mut Problems) -> Vec<Dialect> {
     found
 }
 
-/// `80%`, within a range.
+/// Reads a percentage such as `80%`, within a range.
 pub(super) fn percent(
     node: &Node,
     what: &str,
@@ -310,7 +310,7 @@ pub(super) fn percent(
     let found = word.value.strip_suffix('%').and_then(number);
     if found.is_none() {
         let mistake = Mistake::new(format!("{what} is between `{}%` and `{}%`", range.start(), range.end()));
-        // `80`, and `0.8`.
+        // Accepts `80` and `0.8` for the suggestion.
         let hundredths = word.value.strip_prefix("0.").map(|digits| format!("{digits:0<2}"));
         match number(word.value).or_else(|| number(&hundredths?)) {
             Some(number) => mistake.meant(format!("{number}%")),
@@ -321,7 +321,7 @@ pub(super) fn percent(
     found
 }
 
-/// The words of a choice, for the schema: taken from the table that is read.
+/// Implements the schema of a choice from the table that the reader uses.
 macro_rules! word_schema {
     ($($name:ident: $table:expr;)*) => {$(
         pub(crate) struct $name;

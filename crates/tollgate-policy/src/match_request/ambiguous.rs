@@ -1,8 +1,8 @@
-//! What a limit grants to a request with several different credentials.
+//! The amount for a request with several different credentials.
 //!
-//! Such a request gets no advantage from any of them: of the limit's own numbers
-//! and those of every plan and override that it names, the strictest apply. So
-//! neither a throttled key nor a throttled plan is evaded by naming a second one.
+//! Such a request gains nothing from any of them: of the limit's own numbers and those of every
+//! plan and override that it names, the strictest apply. Naming a second key or plan therefore
+//! does not evade a throttled one.
 
 use std::cmp::Ordering;
 
@@ -29,18 +29,18 @@ impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
     }
 
     /// Whether the limit refuses requests whose key has several different values. A limit that
-    /// refuses requests without a key does: a server that takes an empty value finds none.
+    /// refuses requests without a key does, because a server may use an empty value among them.
     pub(super) fn refuses_ambiguous(&self, limit: &Limit) -> bool {
         self.policy.identify.ambiguous == OnAmbiguous::Refuse || limit.missing == Missing::Refuse
     }
 
-    /// Whether the plan matters to the limit, and the request names several.
+    /// Whether the limit has plans and the request names several.
     pub(super) fn has_ambiguous_plan<R: Request + ?Sized>(&self, limit: &Limit, view: &View<'r, R>) -> bool {
         !limit.plans.is_empty()
             && matches!(self.plan.get_or_init(|| self.policy.plan_of(view)), PlanName::Ambiguous)
     }
 
-    /// What the limit grants where the key or the plan has several different values.
+    /// Returns the amount if the key or the plan has several different values.
     #[cold]
     pub(super) fn granted_to_ambiguous<R: Request + ?Sized>(
         &self,

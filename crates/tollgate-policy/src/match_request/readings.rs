@@ -1,11 +1,11 @@
-//! Surveys a request whose path has several readings.
+//! Matches a request whose path has several readings.
 //!
-//! Servers differ in what they make of such a path, so the limits of every reading apply, each
-//! once. A deny list refuses under any reading; an allow list and `except` let pass only what they
-//! cover under every reading, or a caller could spell itself past a limit.
+//! Servers interpret such a path differently, so the limits of every reading apply, each
+//! once. `deny` refuses under any reading. `allow` and `except` require that they cover every
+//! reading; otherwise a caller could bypass a limit by spelling.
 //!
-//! A limit that counts by a path parameter charges the keys of all readings: whichever of them
-//! the server takes, its key is charged, so no spelling gets a fresh allowance.
+//! A limit that counts by a path parameter charges the keys of all readings. The key of the
+//! server's reading is among them, so no spelling gets a fresh allowance.
 
 use std::cell::OnceCell;
 
@@ -21,9 +21,9 @@ use crate::policy::Policy;
 use crate::request::Request;
 
 impl Policy {
-    /// Surveys a request whose path is not plain. It may still have one reading.
+    /// Matches a request whose path is not plain. It may still have one reading.
     #[inline(never)]
-    pub(super) fn survey_unusual<'p, R: Request + ?Sized>(
+    pub(super) fn match_unusual_path<'p, R: Request + ?Sized>(
         &'p self,
         request: &R,
         out: &mut Checks<'p>,
@@ -32,7 +32,7 @@ impl Policy {
         if let Some(path) = readings.only()
             && !readings.is_excessive()
         {
-            return self.survey_path(request, path, out);
+            return self.match_path(request, path, out);
         }
         let view = View { request, path: "", readings: Some(&readings), pattern: None };
         if let Some(entry) = self.deny.find(&self.identify, &view) {
@@ -57,7 +57,7 @@ impl Policy {
 }
 
 impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
-    /// Takes every limit that covers the request under any reading of its path, in file order.
+    /// Adds every limit that covers the request under any reading of its path, in file order.
     fn walk_readings<R: Request + ?Sized>(&mut self, request: &'r R, readings: &'r Readings<'r>) {
         let policy = self.policy;
         let mut found = Vec::new();
@@ -67,7 +67,7 @@ impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
             found.extend(routes.iter().map(|&route| (route, at, path)));
         }
         found.sort_unstable();
-        // The limits that were taken, each with the reading.
+        // The limits added so far, each with the index of its reading.
         let mut taken: Vec<(u32, usize)> = Vec::new();
         for (route, at, path) in found {
             let Some(&(index, pattern)) = policy.routes.get(route as usize) else { continue };
@@ -90,7 +90,7 @@ impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
         }
     }
 
-    /// Whether a limit that was taken under another reading counts this one by another key.
+    /// Whether a limit that was added under another reading has another key under this one.
     fn has_new_key<R: Request + ?Sized>(&self, limit: &Limit, view: &View<'r, R>) -> bool {
         let mut key = Key::default();
         let known = || self.out.iter().filter(|it| it.part == self.out.part && it.limit.place == limit.place);

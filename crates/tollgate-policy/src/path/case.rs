@@ -1,4 +1,4 @@
-//! Paths for servers that ignore case.
+//! Case folding of paths, for servers that ignore case.
 
 use super::decoding::{escape, is_plain_in_segment, push_escape};
 
@@ -7,12 +7,12 @@ pub(crate) fn has_upper_case(path: &[u8]) -> bool {
     path.iter().fold(false, |found, byte| found | byte.is_ascii_uppercase())
 }
 
-/// The path without differences of case: in upper case and from there in lower case, so that
-/// letters with several lower cases (`s` and `ſ`) become one. Escapes of letters beyond ASCII
-/// are folded too.
+/// Folds the case of a path: to upper case, then to lower case, so that letters with
+/// several lower-case forms (`s` and `ſ`) become equal. Escaped non-ASCII letters are
+/// folded too.
 ///
-/// The path is in its one spelling; so is the result, but for the case of hexadecimal digits,
-/// which are upper case in both.
+/// The characters of the path and of the result are normalized; hexadecimal digits of escapes
+/// are upper case in both.
 pub(crate) fn fold(path: &str) -> String {
     let bytes = path.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());
@@ -20,7 +20,7 @@ pub(crate) fn fold(path: &str) -> String {
     let mut out = String::with_capacity(bytes.len());
     while at < bytes.len() {
         match escape(&bytes[at..]) {
-            // Whole sequences of bytes beyond ASCII are letters.
+            // A run of non-ASCII bytes is decoded as letters.
             Some(byte) if !byte.is_ascii() => {
                 decoded.push(byte);
                 at += 3;
@@ -41,12 +41,12 @@ pub(crate) fn fold(path: &str) -> String {
     out
 }
 
-/// Text without differences of case.
+/// Folds the case of a text.
 pub(crate) fn fold_text(text: &str) -> String {
     text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
 }
 
-/// Appends text beyond ASCII, folded and escaped again.
+/// Appends non-ASCII text, folded and escaped again.
 fn push_folded(out: &mut String, bytes: &[u8]) {
     let push = |out: &mut String, bytes: &[u8]| {
         for &byte in bytes {

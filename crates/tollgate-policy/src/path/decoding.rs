@@ -1,13 +1,13 @@
-//! The ways in which servers turn the characters of a path into segments.
+//! The decodings that servers apply to a path before they split it into segments.
 //!
-//! A decoding settles which characters separate segments, which are removed and which
-//! end the path. Dot segments and empty segments are the business of `readings`.
+//! A decoding determines the characters that separate segments, those that are removed and those
+//! that end the path. `readings` handles dot segments and empty segments.
 //!
 //! A percent sign is decoded once: `%252F` is the text `%2F` in every decoding.
 
 use crate::settings::PathReading;
 
-/// A set of the steps that a server takes before it splits a path into segments.
+/// A set of steps that a server performs before it splits a path into segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Decoding(u8);
 
@@ -18,7 +18,7 @@ const SLASH: u8 = 1;
 const BACKSLASH: u8 = 1 << 1;
 /// `;` up to the next `/` is removed, before escapes are decoded: servlet containers.
 const RAW_PARAMETERS: u8 = 1 << 2;
-/// `;` up to the next separator is removed, after escapes were decoded.
+/// `;` up to the next separator is removed, after escapes are decoded.
 const PARAMETERS: u8 = 1 << 3;
 /// `%3F` and `%23` end the path: proxies that pass on a decoded path, URL parsers behind a decoder.
 const END: u8 = 1 << 4;
@@ -30,10 +30,10 @@ const NUL: u8 = 1 << 6;
 const STRIP: u8 = 1 << 7;
 
 impl Decoding {
-    /// Escapes of separators are text, as RFC 3986 has it.
+    /// Escapes of separators are text, as in RFC 3986.
     pub(super) const LITERAL: Self = Self(0);
 
-    /// The decodings under which this path may have several readings, the literal one first.
+    /// Returns the decodings under which this path may have several readings, the literal one first.
     pub(super) fn all(path: &[u8], reading: PathReading) -> impl Iterator<Item = Self> + Clone {
         let (base, disputed) = match reading {
             PathReading::Any => (0, disputed_steps(path)),
@@ -41,7 +41,7 @@ impl Decoding {
             PathReading::Decoded => (SLASH, 0),
             PathReading::Servlet => (SLASH | RAW_PARAMETERS, 0),
         };
-        // Every subset of the disputed steps, from the empty one upwards.
+        // Every subset of the disputed steps, starting with the empty set.
         let subsets = std::iter::successors(Some(0_u8), move |subset| {
             let next = subset.wrapping_sub(disputed) & disputed;
             (next != 0).then_some(next)
@@ -62,7 +62,7 @@ impl Decoding {
         self.0 & step != 0
     }
 
-    /// The path with every character in its one spelling and `/` between segments. Dot segments
+    /// Returns the path with normalized characters and `/` between segments. Dot segments
     /// and empty segments are kept.
     pub(super) fn write(self, path: &str) -> String {
         let bytes = path.as_bytes();
@@ -91,7 +91,7 @@ impl Decoding {
                 }
                 break;
             }
-            // Parameters that are removed first end at a plain slash only.
+            // Parameters that are removed before decoding end at a plain slash only.
             let is_slash = byte == b'/' && !escaped;
             if separates && (is_slash || !(in_parameter && self.takes(RAW_PARAMETERS))) {
                 in_parameter = false;
@@ -109,7 +109,7 @@ impl Decoding {
     }
 }
 
-/// The steps that change this path.
+/// Returns the steps that change this path.
 fn disputed_steps(path: &[u8]) -> u8 {
     let mut steps = 0;
     let mut has_semicolon = false;
@@ -133,7 +133,7 @@ fn disputed_steps(path: &[u8]) -> u8 {
     }
     if has_semicolon {
         steps |= RAW_PARAMETERS;
-        // A separator of another kind behind the semicolon ends the parameter or is part of it.
+        // A separator of another kind after the semicolon ends the parameter or is part of it.
         if steps & (SLASH | BACKSLASH) != 0 {
             steps |= PARAMETERS;
         }
@@ -144,14 +144,14 @@ fn disputed_steps(path: &[u8]) -> u8 {
 /// One character of a path.
 struct Character {
     byte: u8,
-    /// How many bytes of the path it takes.
+    /// The number of bytes of the path that the character takes.
     width: usize,
-    /// Whether it was written as an escape. A `%` that begins no escape counts as one.
+    /// Whether the character was escaped. A `%` that begins no escape counts as escaped.
     escaped: bool,
 }
 
 impl Character {
-    /// The first character of a text that is not empty.
+    /// Returns the first character of a non-empty text.
     fn first(text: &[u8], legacy: bool) -> Self {
         let written = text.first().copied().unwrap_or_default();
         if written != b'%' {
@@ -163,7 +163,7 @@ impl Character {
     }
 }
 
-/// Appends a character in its one spelling: written out where that means the same.
+/// Appends a character in its normal spelling: unescaped if that has the same meaning.
 fn push_spelled(out: &mut String, byte: u8, escaped: bool) {
     if (escaped && !is_plain_in_segment(byte)) || !byte.is_ascii_graphic() {
         push_escape(out, byte);
@@ -178,7 +178,7 @@ pub(super) fn push_escape(out: &mut String, byte: u8) {
     out.extend([byte >> 4, byte & 15].map(|half| char::from(b"0123456789ABCDEF"[usize::from(half)])));
 }
 
-/// The byte that `%XX` at the front stands for.
+/// Returns the byte of a leading `%XX`.
 pub(crate) fn escape(bytes: &[u8]) -> Option<u8> {
     match bytes {
         [b'%', high, low, ..] => Some(hex(*high)? << 4 | hex(*low)?),
@@ -190,8 +190,8 @@ fn hex(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
-/// The ASCII character that `%u00XX` or an overlong sequence at the front stands for, and how
-/// many bytes that takes.
+/// Returns the ASCII character of a leading `%u00XX` or overlong sequence, and its length in
+/// bytes.
 fn legacy_escape(bytes: &[u8]) -> Option<(u8, usize)> {
     if let [b'%', b'u' | b'U', b'0', b'0', high, low, ..] = bytes {
         let byte = hex(*high)? << 4 | hex(*low)?;
@@ -209,9 +209,9 @@ fn legacy_escape(bytes: &[u8]) -> Option<(u8, usize)> {
     }
 }
 
-/// Whether a character means the same written out and escaped. Strictly that is
-/// true of unreserved ones only; but handlers see a segment decoded, so to them
-/// `@` and `%40` are one, and to a limit they must be too.
+/// Whether a character has the same meaning escaped and unescaped. RFC 3986 guarantees this
+/// for unreserved characters only. But handlers see decoded segments, so `@` and `%40` are
+/// equal to them and must be equal to a limit.
 pub(super) fn is_plain_in_segment(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte)
 }

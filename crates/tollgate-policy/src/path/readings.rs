@@ -1,14 +1,14 @@
-//! The readings of a path: the paths that servers behind may take it for.
+//! The readings of a path: all paths that upstream servers may interpret it as.
 //!
-//! A caller chooses the spelling of a path, and a server chooses what that means. Limits
-//! apply under every reading, so no spelling reaches a handler past its limit.
+//! The caller chooses the spelling of a path, and the server chooses its meaning. Limits
+//! apply under every reading, so no spelling bypasses a limit.
 //!
 //! | in the path | readings |
 //! |---|---|
 //! | `%2F`, `%5C`, `\`, `;x`, `%3F`, `%23`, `%00`, `%09`, `%0A`, `%0D`, `%u002F`, `%C0%AF` | see `decoding` |
 //! | `.` and `..` | text, or resolved: with empty segments merged first, or last |
-//! | `//` | an empty segment, or one slash; at the front also an authority, as `new URL(target, base)` has it |
-//! | blanks, control characters and dots at the end of a segment | text, or removed, as Windows and patterns that end in `$` do |
+//! | `//` | an empty segment, or one slash; at the front also an authority, as in `new URL(target, base)` |
+//! | blanks, control characters and dots at the end of a segment | text, or removed, as on Windows and with patterns that end in `$` |
 //! | `/` at the end | text, or removed |
 //!
 //! Invariant: a path without any of these has one reading, which is borrowed.
@@ -20,11 +20,11 @@ use super::decoding::{Decoding, escape};
 use super::{case, normal, plain, segments};
 use crate::settings::PathSettings;
 
-/// The most bytes that are written out for one path. A path whose readings would take more is
-/// refused: only a hostile one is that long and that ambiguous.
+/// The maximum number of bytes written for the readings of one path. A path that would need more is
+/// refused: only a hostile path is that long and that ambiguous.
 const MAX_WRITTEN_BYTES: usize = 64 * 1024;
 
-/// Every reading of one path.
+/// All readings of one path.
 ///
 /// ```
 /// # use tollgate_policy::path::Readings;
@@ -43,7 +43,7 @@ pub struct Readings<'p> {
 }
 
 impl<'p> Readings<'p> {
-    /// The readings of a path. A query or fragment is cut off.
+    /// Computes the readings of a path. A query or fragment is removed.
     pub fn of(path: &'p str, settings: PathSettings) -> Self {
         match plain(path, settings) {
             Some(path) => Self::single(Cow::Borrowed(path)),
@@ -73,7 +73,7 @@ impl<'p> Readings<'p> {
             let only = normal(path);
             return Self::single(if settings.ignore_case { Cow::Owned(case::fold(&only)) } else { only });
         }
-        // The path as it came, then as a gateway in front of the server sends it on.
+        // The path as received, then as a gateway in front of the server forwards it.
         for path in [Some(path), sent_on.as_deref()].into_iter().flatten() {
             for decoding in decodings.clone() {
                 let mut text = decoding.write(path);
@@ -86,7 +86,7 @@ impl<'p> Readings<'p> {
         all
     }
 
-    /// Adds the readings of a path that was decoded.
+    /// Adds the readings of a decoded path.
     fn add(&mut self, text: &str, settings: PathSettings) {
         self.add_resolved(text, settings);
         if settings.reading.is_declared() {
@@ -104,7 +104,7 @@ impl<'p> Readings<'p> {
         }
     }
 
-    /// Adds the path with its dot segments and empty segments removed, in either order, and kept.
+    /// Adds the path with dot segments and empty segments removed, in either order, and kept.
     fn add_resolved(&mut self, text: &str, settings: PathSettings) {
         self.add_place(resolved(text), settings);
         let has_dots = text.split('/').any(|it| matches!(it, "." | ".."));
@@ -119,7 +119,7 @@ impl<'p> Readings<'p> {
         }
     }
 
-    /// Adds a reading that leads elsewhere than the others, if it is new.
+    /// Adds a new reading that refers to a different resource.
     fn add_place(&mut self, path: String, settings: PathSettings) {
         let path = if settings.ignore_case { case::fold(&path) } else { path };
         if self.first.is_empty() {
@@ -130,7 +130,7 @@ impl<'p> Readings<'p> {
         }
     }
 
-    /// Adds a reading that servers take for the same place, or for none.
+    /// Adds a reading that servers treat as the same resource, or as none.
     fn add_spelling(&mut self, path: String, settings: PathSettings) {
         self.push(if settings.ignore_case { case::fold(&path) } else { path });
     }
@@ -141,31 +141,31 @@ impl<'p> Readings<'p> {
         }
     }
 
-    /// The readings, without repetitions. The first one has escapes of separators as text and
-    /// dot segments resolved, unless the settings declare another reading.
+    /// Returns the distinct readings. In the first one, escapes of separators are text and
+    /// dot segments are resolved, unless the settings declare another reading.
     pub fn iter(&self) -> impl Iterator<Item = &str> + Clone {
         std::iter::once(&*self.first).chain(self.others.iter().map(String::as_str))
     }
 
-    /// The first reading, if it is the only one.
+    /// Returns the first reading, if it is the only one.
     pub(crate) fn only(&self) -> Option<&str> {
         self.others.is_empty().then_some(&self.first)
     }
 
-    /// Whether servers may take the path for different places. Empty segments, a slash at the
-    /// end, and blanks and dots at the end of a segment do not count: no client that is well
-    /// meant is refused for them, and limits apply under their readings too.
+    /// Whether servers may interpret the path as different resources. Empty segments, a trailing
+    /// slash, and blanks and dots at the end of a segment do not count: well-behaved clients send
+    /// them and are not refused, and limits apply under those readings too.
     pub const fn is_ambiguous(&self) -> bool {
         self.is_ambiguous
     }
 
-    /// Whether the readings are too many to be written out. The request is to be refused.
+    /// Whether the path has too many readings. The request must be refused.
     pub const fn is_excessive(&self) -> bool {
         self.is_excessive
     }
 }
 
-/// Whether a segment, as it came, makes the path one of several readings.
+/// Whether a segment, as received, gives the path several readings.
 fn is_disputed(segment: &str) -> bool {
     let bytes = segment.as_bytes();
     let is_edge = |byte: u8| byte <= b' ' || byte == 0x7F;
@@ -177,10 +177,10 @@ fn is_disputed(segment: &str) -> bool {
     bytes.is_empty() || first.is_some_and(is_edge) || last.is_some_and(|it| is_edge(it) || it == b'.')
 }
 
-/// The path without its dot segments, each `..` with its predecessor; empty segments go too. All
-/// other segments are spelled as they came. `None` where there are no dot segments.
+/// Returns the path without dot segments, each `..` removed with its predecessor, and without empty
+/// segments. Other segments are unchanged. `None` if the path has no dot segments.
 ///
-/// This is what a gateway sends on, so that the server behind has no dots to resolve.
+/// A gateway forwards this form, so that the upstream server has no dots to resolve.
 ///
 /// ```
 /// # use tollgate_policy::path::without_dot_segments;
@@ -189,7 +189,7 @@ fn is_disputed(segment: &str) -> bool {
 /// assert_eq!(without_dot_segments("/.well-known//x"), None);
 /// ```
 pub fn without_dot_segments(path: &str) -> Option<String> {
-    // Dots and escapes are rare enough to look twice then only.
+    // Dots and escapes are rare, so the second scan rarely runs.
     if !path.bytes().any(|byte| matches!(byte, b'.' | b'%')) || !path.split('/').any(|it| dots(it) > 0) {
         return None;
     }
@@ -212,7 +212,7 @@ pub fn without_dot_segments(path: &str) -> Option<String> {
     Some(out)
 }
 
-/// How many dots a dot segment has, however they are written; none for another segment.
+/// Returns the number of dots of a dot segment, escaped or not; zero for other segments.
 fn dots(segment: &str) -> usize {
     let (mut rest, mut count) = (segment, 0);
     while !rest.is_empty() {
@@ -227,7 +227,7 @@ fn dots(segment: &str) -> usize {
     if count <= 2 { count } else { 0 }
 }
 
-/// Empty and dot segments removed, `..` with its predecessor.
+/// Removes empty and dot segments, `..` with its predecessor.
 pub(super) fn resolved(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 1);
     for segment in text.split('/') {
@@ -243,7 +243,7 @@ pub(super) fn resolved(text: &str) -> String {
     rooted(out)
 }
 
-/// Dot segments removed as RFC 3986, 5.2.4 has it: `..` takes an empty segment along.
+/// Removes dot segments as in RFC 3986, 5.2.4: `..` removes a preceding empty segment.
 fn resolved_before_merging(text: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut ends_in_dots = false;
@@ -261,7 +261,7 @@ fn resolved_before_merging(text: &str) -> String {
     format!("/{}", kept.join("/"))
 }
 
-/// Empty segments removed.
+/// Removes empty segments.
 fn merged(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 1);
     for segment in text.split('/').filter(|it| !it.is_empty()) {
@@ -278,7 +278,7 @@ fn rooted(mut path: String) -> String {
     path
 }
 
-/// A segment without blanks and control characters around it, and without dots at its end
+/// Removes blanks and control characters on both sides of a segment, and dots at its end
 /// unless it is a dot segment.
 fn trimmed(segment: &str) -> &str {
     let mut rest = segment;
@@ -288,7 +288,7 @@ fn trimmed(segment: &str) -> &str {
     trimmed_end(rest)
 }
 
-/// The same at the end alone.
+/// Removes blanks, control characters and dots at the end of a segment.
 fn trimmed_end(segment: &str) -> &str {
     let mut rest = segment;
     loop {
@@ -303,7 +303,7 @@ fn trimmed_end(segment: &str) -> &str {
     }
 }
 
-/// Whether a text in its one spelling begins with a blank or a control character: those are escapes.
+/// Whether a normalized text begins with a blank or a control character, which are escapes.
 fn is_blank(text: &str) -> bool {
     escape(text.as_bytes()).is_some_and(|byte| byte <= b' ' || byte == 0x7F)
 }

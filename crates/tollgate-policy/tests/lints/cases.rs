@@ -1,8 +1,8 @@
-//! Where each lint is, and near misses where it is not.
+//! Policies with each lint, and near misses without it.
 
 use super::codes;
 
-/// Policies that have only this lint, and near misses that have none.
+/// Checks policies that have only this lint, and near misses without lints.
 pub(super) fn check(code: &'static str, with: &[&str], without: &[&str]) {
     for text in with {
         assert_eq!(codes(text), [code], "{text}");
@@ -18,7 +18,7 @@ fn a_limit_behind_a_narrower_one_never_fires() {
         "never-fires",
         &[
             "limits: [{name: a, by: ip, bucket: 10/second}, {name: b, by: ip, bucket: 20/second}]",
-            // The order does not matter, but for two that are alike.
+            // The order does not matter, except for two equal limits.
             "limits: [{name: b, by: ip, bucket: 20/second}, {name: a, by: ip, bucket: 10/second}]",
             "limits: [{name: a, by: ip, bucket: 10/second}, {name: b, by: ip, bucket: 10/second}]",
             // A coarser key, and more requests.
@@ -28,7 +28,7 @@ fn a_limit_behind_a_narrower_one_never_fires() {
             "limits: [{host: '*.a.b', by: ip, bucket: 5/s}, {host: [x.a.b, '*.y.a.b'], by: ip, bucket: 10/s}]",
             "limits: [{headers: {X: '*'}, by: ip, bucket: 5/s}, {name: b, headers: {x: 1, y: 2}, by: ip, bucket: 10/s}]",
             "limits: [{descriptor: [a, b], by: global, bucket: 5/s}, {descriptor: [a, b=c], domain: d, bucket: 6/s}]",
-            // A bucket of 10 with 10 a second lets 70 pass in 6 seconds less a microsecond, 69 of them by then.
+            // A bucket of 10 with 10 a second admits 70 in 6 seconds minus a microsecond, 69 of them before.
             "limits: [{name: a, by: ip, bucket: 10/second}, {name: b, by: ip, rate: 69/6s, algorithm: sliding-log}]",
             "limits: [{name: a, by: ip, rate: 5/s, algorithm: sliding-window}, {name: b, by: ip, rate: 5/s, algorithm: fixed-window}]",
             "limits: [{name: a, by: ip, slots: 5}, {name: b, by: ip, slots: 6}]",
@@ -47,7 +47,7 @@ fn a_limit_behind_a_narrower_one_never_fires() {
             "limits: [{by: ip, bucket: 5/s}, {endpoint: /a, by: ip, bucket: 10/s, mode: shadow}]",
             "limits: [{by: ip, bucket: 5/s}, {endpoint: /a, by: ip, bucket: '4/s, burst 20'}]",
             "limits: [{by: ip, bucket: '5/s, burst 9'}, {endpoint: /a, by: ip, bucket: '6/s, burst 8'}]",
-            // What is refused counts there, and here it costs more.
+            // One limit counts refused requests, one has a higher cost.
             "limits: [{by: ip, bucket: 5/s}, {endpoint: /a, by: ip, bucket: 10/s, count_denied: true}]",
             "limits: [{by: ip, bucket: 5/s}, {endpoint: /a, by: ip, bucket: 10/s, cost: 2}]",
             "limits: [{by: ip, bucket: 5/s, overrides: {1.2.3.4: unlimited}}, {endpoint: /a, by: ip, bucket: 10/s}]",
@@ -57,7 +57,7 @@ fn a_limit_behind_a_narrower_one_never_fires() {
             "limits: [{method: POST, by: ip, bucket: 5/s}, {endpoint: /a, by: ip, bucket: 10/s}]",
             "limits: [{host: a.b, by: ip, bucket: 5/s}, {host: '*.a.b', by: ip, bucket: 10/s}]",
             "limits: [{by: ip, algorithm: sliding-log, windows: [10/second, 599/minute]}]",
-            // The bucket is full at first: 609 come before the first of them leaves the log.
+            // The bucket is full at first: 609 requests arrive before the first one leaves the log.
             "limits: [{name: a, by: ip, bucket: 10/second}, {name: b, by: ip, rate: 608/minute, algorithm: sliding-log}]",
             "limits: [{by: ip, windows: [10/second, 1000/hour]}]",
             "limits: [{by: ip, windows: [10/second, 1000/minute], plans: {p: [100/second, 2000/minute]}}]",
@@ -67,7 +67,7 @@ fn a_limit_behind_a_narrower_one_never_fires() {
 }
 
 #[test]
-fn an_address_with_less_than_one_user_is_told() {
+fn an_address_limit_below_the_user_limit_is_reported() {
     check(
         "ip-narrower-than-user",
         &[
@@ -76,12 +76,12 @@ fn an_address_with_less_than_one_user_is_told() {
             "limits: [{by: ip, bucket: 60/minute}, {endpoint: /a, by: api_key, bucket: 100/minute}]",
             "limits: [{by: ip, bucket: 60/minute}, {by: tenant, rate: 100/minute, algorithm: sliding-window, parts: 7}]",
             "limits: [{by: ip, bucket: 600/minute}, {by: user, bucket: 100/minute, plans: {pro: 1000/minute}}]",
-            // As fast, and with less in hand.
+            // The same rate with a smaller burst.
             "limits: [{by: ip, bucket: '10/s, burst 1'}, {by: user, bucket: '10/s, burst 50'}]",
         ],
         &[
             "limits: [{by: ip, bucket: 100/minute}, {by: user, bucket: 60/minute}]",
-            // A limit for one endpoint has its own reasons.
+            // A limit for one endpoint may be narrower on purpose.
             "limits: [{endpoint: /a, by: ip, bucket: 10/minute}, {by: user, bucket: 100/minute}]",
             // A short limit beside a long one.
             "limits: [{by: ip, bucket: 10/second}, {by: user, bucket: 10000/day}]",
@@ -94,7 +94,7 @@ fn an_address_with_less_than_one_user_is_told() {
 }
 
 #[test]
-fn a_key_that_can_be_made_up_needs_a_net() {
+fn a_forgeable_key_needs_a_second_limit() {
     check(
         "unbounded-key",
         &[
@@ -103,11 +103,11 @@ fn a_key_that_can_be_made_up_needs_a_net() {
             "limits: [{by: 'query:a', bucket: 1/s}]",
             "limits: [{endpoint: '/a/{x}', by: 'path:x', bucket: 1/s}]",
             "limits: [{by: [ip, 'header:X-A'], bucket: 1/s}]",
-            // On other requests, switched off, or passed by whoever says nothing.
+            // Other requests, a limit that is off, or one that skips requests without a key.
             "limits: [{by: 'header:X-A', bucket: 1/s}, {endpoint: /a, by: ip, bucket: 100/s}]",
             "limits: [{by: 'header:X-A', bucket: 1/s}, {by: ip, bucket: 100/s, mode: off}]",
             "limits: [{by: 'header:X-A', bucket: 1/s}, {by: user, missing: skip, bucket: 100/s}]",
-            // What refuses nobody, and what bounds how many there are at once.
+            // A limit that refuses nothing, and one that bounds concurrency.
             "limits: [{by: 'header:X-A', bucket: 1/s}, {by: ip, bucket: 100/s, mode: shadow}]",
             "limits: [{by: 'header:X-A', bucket: 1/s}, {by: ip, slots: 100}]",
         ],
@@ -126,7 +126,7 @@ fn a_key_that_can_be_made_up_needs_a_net() {
 }
 
 #[test]
-fn endpoints_and_limits_that_add_nothing_are_told() {
+fn redundant_endpoints_and_limits_are_reported() {
     check(
         "shadowed-endpoint",
         &[
@@ -155,7 +155,7 @@ fn endpoints_and_limits_that_add_nothing_are_told() {
 }
 
 #[test]
-fn whoever_is_let_pass_or_kept_out_as_a_whole_is_told() {
+fn lists_that_match_every_caller_are_reported() {
     let limit = "limits: [{by: ip, bucket: 1/s}]";
     for (list, expected) in [
         ("allow: [{ip: '::/0'}]", &["allows-everybody"][..]),

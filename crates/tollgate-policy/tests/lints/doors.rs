@@ -1,5 +1,5 @@
-//! Doors: fixed windows, logins and what the service behind takes. Where each lint is, and near
-//! misses where it is not.
+//! Lints on fixed windows, logins and the capacity of the upstream service: policies with each lint,
+//! and near misses without it.
 
 use super::cases::check;
 use super::codes;
@@ -13,12 +13,12 @@ fn a_fixed_window_is_alone_without_a_shorter_or_a_better_one() {
         ("{name: y, by: global, bucket: 5/second}", false),
         ("{name: y, by: api_key, rate: 5/second, algorithm: fixed-window}", false),
         ("{name: y, by: api_key, rate: 50/minute, algorithm: sliding-window, expect: never-fires}", false),
-        // The shorter one of two.
+        // The shorter of two.
         ("{name: y, by: api_key, bucket: 1000/hour}", false),
-        // It lets as much pass around the border.
+        // It admits as much at the border.
         ("{name: y, by: api_key, bucket: 1000000/second, expect: never-fires}", true),
         ("{name: y, by: api_key, bucket: 1000000/day}", true),
-        // Other requests, other keys, other units, and what refuses nobody.
+        // Other requests, other keys, other units, and a limit that refuses nothing.
         ("{endpoint: /b, by: api_key, bucket: 5/second}", true),
         ("{name: y, by: [api_key, user], bucket: 5/second}", true),
         ("{name: y, by: api_key, bucket: 5/second, cost: 'header:X-Tokens'}", true),
@@ -58,7 +58,7 @@ fn requests_beside_tokens_are_not_the_same_twice() {
 }
 
 #[test]
-fn more_than_the_service_behind_takes_is_told() {
+fn limits_above_the_upstream_capacity_are_reported() {
     let with_capacity =
         |capacity: &str, limits: &str| format!("gateway: {{capacity: {capacity}}}\nlimits: [{limits}]");
     for (capacity, limits, is_more) in [
@@ -68,7 +68,7 @@ fn more_than_the_service_behind_takes_is_told() {
         ("100/s", "{by: user, bucket: 10000/day}", true),
         ("100/s", "{by: user, windows: [50/s, 10000/day]}", false),
         ("100/s", "{by: user, bucket: 10000/day}, {endpoint: /a, by: global, bucket: 50/s}", true),
-        // The same key is held back beside it.
+        // Another limit holds back the same key.
         ("100/s", "{endpoint: /a, by: user, bucket: 10000/day}, {by: global, bucket: 50/s}", false),
         ("100/s", "{by: user, bucket: 200/day, cost: 2}", false),
         ("100/s", "{by: user, bucket: 10000/day, mode: shadow}", false),
@@ -79,7 +79,7 @@ fn more_than_the_service_behind_takes_is_told() {
         ("90/minute", "{by: global, bucket: '90/minute, burst 1'}", false),
         ("1/minute", "{by: global, bucket: '1/second, burst 1'}", true),
         ("1/minute", "{by: global, bucket: '1/minute, burst 1'}", false),
-        // Some are granted more.
+        // Some plans are granted more.
         ("100/s", "{by: user, bucket: 60/minute, plans: {pro: 100000/minute}}", true),
         (
             "100/s",
@@ -102,14 +102,14 @@ fn more_than_the_service_behind_takes_is_told() {
         assert_eq!(codes(&with_capacity(capacity, limits)), expected, "{capacity} {limits}");
     }
     assert_eq!(codes("limits: [{by: user, bucket: 10000/day}]"), [""; 0]);
-    // What is wrong with it is for the gateway to say.
+    // The gateway reports mistakes in the section.
     for odd in ["many", "[1/s]", "0/s", "{a: 1/s}"] {
         assert_eq!(codes(&with_capacity(odd, "{by: user, bucket: 10000/day}")), [""; 0], "{odd}");
     }
 }
 
 #[test]
-fn where_something_is_guessed_it_takes_two_limits() {
+fn a_login_endpoint_needs_two_limits() {
     check(
         "login-unlimited",
         &[
@@ -118,18 +118,18 @@ fn where_something_is_guessed_it_takes_two_limits() {
             "limits: [{endpoint: '/users/{id}/reset_password', by: [ip, user], bucket: 10/minute}]",
             "limits: [{endpoint: /oauth/token, by: global, bucket: 10/minute}]",
             "limits: [{endpoint: /otp, by: ip, bucket: 10/minute}, {endpoint: /otp, by: user, bucket: 5/minute, mode: off}]",
-            // For everything, and made for something else.
+            // A limit on everything, and a limit for another purpose.
             "limits: [{endpoint: /login, by: ip, bucket: 10/minute}, {by: user, bucket: 1000/minute}]",
             "limits: [{endpoint: /login/**, by: ip, bucket: 10/minute}]",
             "limits: [{endpoint: /wp-login.php, by: ip, bucket: 10/minute}]",
             "limits: [{endpoint: /auth/session, by: ip, bucket: 10/minute}]",
             "limits: [{endpoint: /login, by: ip, bucket: 10/minute}, {endpoint: /login, by: 'cookie:sid', bucket: 5/minute}]",
-            // Something is tried by POST; on one host only; by nobody who is slow.
+            // Another method, another host, or a rate that does not prevent guessing.
             "limits: [{endpoint: /login, method: GET, by: ip, bucket: 10/minute}, {endpoint: /login, method: GET, by: user, bucket: 5/minute}]",
             "limits: [{endpoint: /login, by: ip, bucket: 10/minute}, {endpoint: /login, host: a.b, by: user, bucket: 5/minute}]",
             "limits: [{endpoint: /login, by: ip, bucket: 5/minute, expect: ip-narrower-than-user}, {endpoint: /login, by: user, bucket: '101/s, burst 5'}]",
             "limits: [{endpoint: /login, by: ip, bucket: 5/minute}, {endpoint: /login, by: user, slots: 5}]",
-            // No account yet, and no limit by address.
+            // Sign-up has no account yet and needs a limit by address.
             "limits: [{endpoint: /signup, by: global, bucket: 10/minute}]",
             "limits: [{endpoint: [/login, /login], by: ip, bucket: 10/minute, expect: shadowed-endpoint}]",
         ],

@@ -1,4 +1,4 @@
-//! Warnings that a file says to expect.
+//! Expected warnings.
 
 use tollgate_policy::{Lint, Policy};
 
@@ -7,21 +7,21 @@ use super::codes;
 const FIXED: &str = "by: ip, rate: 10/minute, algorithm: fixed-window";
 
 #[test]
-fn what_is_expected_is_not_told_and_the_rest_is() {
+fn expected_warnings_are_hidden_and_others_are_reported() {
     for (text, expected) in [
         (format!("limits: [{{{FIXED}}}]"), &["fixed-window-alone"][..]),
         (format!("limits: [{{{FIXED}, expect: fixed-window-alone}}]"), &[]),
         (format!("expect: [fixed-window-alone]\nlimits: [{{{FIXED}}}]"), &[]),
-        // Of another limit.
+        // Expected by another limit.
         (
             format!(
                 "limits:\n- {{endpoint: /a, {FIXED}, expect: fixed-window-alone}}\n- {{endpoint: /b, {FIXED}}}\n"
             ),
             &["fixed-window-alone"],
         ),
-        // In both places, once is enough.
+        // Declared in both places, which counts once.
         (format!("expect: fixed-window-alone\nlimits: [{{{FIXED}, expect: fixed-window-alone}}]"), &[]),
-        // What was read with the words, before the limit was understood.
+        // Reported while reading, before the limit was compiled.
         ("limits: [{by: ip, bucket: 1/s, method: PSOT, expect: odd-method}]".to_owned(), &[]),
         (
             "expect: trusts-everybody\nclient: {trusted_proxies: 0.0.0.0/0}\nlimits: [{by: ip, bucket: 1/s}]"
@@ -30,7 +30,7 @@ fn what_is_expected_is_not_told_and_the_rest_is() {
         ),
         ("limits: [{by: ip, bucket: 1/s, expect: odd-method}]".to_owned(), &["unused-expect"]),
         ("expect: trusts-everybody\nlimits: [{by: ip, bucket: 1/s}]".to_owned(), &["unused-expect"]),
-        // Without a capacity nobody knows whether it is there.
+        // Without a capacity, the presence of the lint is unknown.
         ("limits: [{by: ip, bucket: 1/s, expect: burst-above-upstream}]".to_owned(), &[]),
         ("expect: burst-above-upstream\nlimits: [{by: ip, bucket: 1/s}]".to_owned(), &[]),
         (
@@ -38,7 +38,7 @@ fn what_is_expected_is_not_told_and_the_rest_is() {
                 .to_owned(),
             &["unused-expect"],
         ),
-        // Whether this comes is for the server to know.
+        // Only the server knows whether this lint is present.
         ("expect: open-redis-protocol\nlimits: [{by: ip, bucket: 1/s}]".to_owned(), &[]),
     ] {
         assert_eq!(codes(&text), expected, "{text}");
@@ -54,13 +54,13 @@ fn only_codes_that_exist_can_be_expected() {
             "no warning has the code `fixed-windows-alone`",
             "did you mean `fixed-window-alone`?",
         ),
-        ("[unused-expect]", "`unused-expect` cannot be expected", "remove the word that is unused instead"),
+        ("[unused-expect]", "`unused-expect` cannot be expected", "remove the unused code instead"),
         (
             "[trusts-everybody]",
             "`trusts-everybody` is not about one limit",
             "write `expect` at the top of the file instead",
         ),
-        ("[odd-method, odd-method]", "`odd-method` stands twice in one list", "again here"),
+        ("[odd-method, odd-method]", "`odd-method` is listed twice", "again here"),
     ] {
         let text = format!("limits: [{{by: ip, bucket: 1/s, method: PSOT, expect: {expect}}}]");
         let wrong = Policy::parse(&text).unwrap_err();
@@ -70,7 +70,7 @@ fn only_codes_that_exist_can_be_expected() {
 }
 
 #[test]
-fn a_policy_knows_what_it_expects_of_others() {
+fn a_policy_knows_the_lints_it_expects_from_other_crates() {
     let policy = Policy::parse("expect: open-redis-protocol\nlimits: [{by: ip, bucket: 1/s}]").unwrap();
     assert!(policy.expects(Lint::OpenRedisProtocol) && !policy.expects(Lint::FixedWindowAlone));
 }
@@ -88,7 +88,7 @@ fn a_warning_shows_its_code() {
 }
 
 #[test]
-fn many_alike_are_told_of_once() {
+fn many_similar_warnings_are_merged() {
     let limit = |at: usize| format!("  - {{endpoint: /x{at}, by: 'header:X-{at}', bucket: 1/s}}\n");
     let said = |count: usize| {
         let limits: String = (0..count).map(limit).collect();

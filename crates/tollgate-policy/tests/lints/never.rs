@@ -1,7 +1,7 @@
-//! What is said never to fire never does: random limits in virtual time.
+//! A limit that is reported never to fire never fires: random limits in virtual time.
 //!
-//! Requests are decided here by a model of the store (all are charged or none) on the
-//! arithmetic of the core, and by nothing that the lints are found with.
+//! A model of the store (all are charged or none) decides requests with the
+//! arithmetic of the core, independently of the code of the lints.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use tollgate_core::{Amount, RuleId, State, Timestamp};
 use tollgate_policy::{Call, Checks, Key, Matched, Policy};
 
-/// Printed with what fails.
+/// Printed on failure.
 const SEED: u64 = 0x7472_6170_7301;
 const POLICIES: u64 = 3_000;
 const REQUESTS: usize = 300;
@@ -28,11 +28,11 @@ impl Rng {
     }
 }
 
-/// A limit for each line, and how many windows each has.
+/// Returns a policy with one limit per line, and the number of windows of each.
 fn policy(rng: &mut Rng) -> (String, Vec<Vec<usize>>) {
     let mut text = String::from("limits:\n");
     let mut windows = Vec::new();
-    // Half of the files are plain, so that limits often are behind each other.
+    // Half of the files are plain, so that limits are often redundant.
     let is_plain = rng.roll(2) == 0;
     for at in 0..=rng.roll(3) {
         let endpoint = rng.pick(&["/**", "/**", "/a", "/b", "[/a, /b]", "/a/**"]);
@@ -95,7 +95,7 @@ fn policy(rng: &mut Rng) -> (String, Vec<Vec<usize>>) {
     (text, windows)
 }
 
-/// The windows that are said never to fire, by limit and place.
+/// Returns the windows that are reported never to fire, by limit and index.
 fn said_idle(policy: &Policy, windows: &[Vec<usize>]) -> HashSet<(usize, usize)> {
     let mut idle = HashSet::new();
     for warning in policy.warnings().iter() {
@@ -112,7 +112,7 @@ fn said_idle(policy: &Policy, windows: &[Vec<usize>]) -> HashSet<(usize, usize)>
     idle
 }
 
-/// Sends requests, and says which windows refused one that nobody else did.
+/// Sends requests, and returns the windows that were the only ones to refuse a request.
 fn refusers(policy: &Policy, idle: &HashSet<(usize, usize)>, rng: &mut Rng) -> Option<String> {
     let mut states: HashMap<(RuleId, Key), State> = HashMap::new();
     let mut now = 1_700_000_000 * MILLION + rng.roll(20 * MILLION);
@@ -124,7 +124,7 @@ fn refusers(policy: &Policy, idle: &HashSet<(usize, usize)>, rng: &mut Rng) -> O
                 1 => 1,
                 2 => MILLION,
                 3 => MILLION - 1,
-                // Up to a border, or one before.
+                // Up to a border, or one microsecond before it.
                 4 => MILLION - now % MILLION - rng.roll(2),
                 5 => 10 * MILLION - now % (10 * MILLION) - rng.roll(2),
                 6 => rng.roll(300_000),
@@ -161,7 +161,7 @@ fn refusers(policy: &Policy, idle: &HashSet<(usize, usize)>, rng: &mut Rng) -> O
             return Some(format!("request {nth} at {now} is refused by {refused:?} alone"));
         }
         for (id, state, admitted, check) in after {
-            // What is refused is charged where the limit says so, as far as there is room.
+            // Refused requests are charged if the limit says so, up to its capacity.
             if refused.is_empty() || (check.limit.count_denied() && admitted) {
                 states.insert(id, state);
             }
@@ -170,13 +170,13 @@ fn refusers(policy: &Policy, idle: &HashSet<(usize, usize)>, rng: &mut Rng) -> O
     None
 }
 
-/// Which window of its limit a check is: plans have as many.
+/// Returns the index of the check's window in its limit: plans have the same number of windows.
 fn position(check: &tollgate_policy::Check<'_>) -> usize {
     check.limit.rules().iter().position(|rule| rule.name == check.rule.name).unwrap()
 }
 
 #[test]
-fn what_is_said_never_to_fire_never_does() {
+fn a_limit_reported_never_to_fire_never_fires() {
     let mut rng = Rng(SEED);
     let (mut said, mut whole) = (0, 0);
     for nth in 0..POLICIES {
@@ -211,5 +211,5 @@ fn the_model_notices_limits_that_fire() {
             .flat_map(|(limit, it)| (0..it.len()).map(move |window| (limit, window)));
         fired += usize::from(refusers(&policy, &all.collect(), &mut rng).is_some());
     }
-    assert!(fired > 50, "{fired} of 100 policies refused somebody");
+    assert!(fired > 50, "{fired} of 100 policies refused a request");
 }

@@ -1,4 +1,4 @@
-//! The pages tell what the code does.
+//! The lint pages agree with the code.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Who is believed about addresses, and how many addresses one customer has.
+//! Lints on trusted proxies, and on IPv6 prefixes that give one customer many addresses.
 
 use crate::diagnostic::Problems;
 use crate::file_format::sections::Client;
@@ -8,14 +8,14 @@ pub(super) fn find_lints(client: Option<&Client>, problems: &mut Problems) {
     let Some(client) = client else { return };
     if let Some(net) = client.trusted_proxies.iter().find(|net| net.value.prefix() == 0) {
         problems
-            .warning(Lint::TrustsEverybody, net.place, "every caller is trusted to say who it is")
-            .label("anybody can make up an address per request, and pass every limit by ip")
+            .warning(Lint::TrustsEverybody, net.place, "every caller is trusted to state its own address")
+            .label("a caller can forge an address per request, and bypass every limit by ip")
             .help("list the addresses of your own proxies");
     }
     if let Some(prefix) = client.ipv6_prefix.filter(|prefix| prefix.value > 64) {
         problems
             .warning(Lint::NarrowIpv6Prefix, prefix.place, "one customer owns at least a /64")
-            .label("and so has many keys under a longer prefix")
+            .label("so it has many keys under a longer prefix")
             .help("64 is the default; 56 and 48 are common");
     }
 }

@@ -1,6 +1,6 @@
-//! Whether one limit sees all that another sees: its requests, and its keys.
+//! Compares the coverage of two limits: their requests and their keys.
 //!
-//! "Yes" is certain. "No" may be wrong where two patterns together cover a third.
+//! `true` is certain. `false` may be wrong where two patterns together cover a third.
 
 use crate::limit::{HeaderMatch, Limit, Missing};
 use crate::pattern::{HostPattern, PathPattern};
@@ -29,7 +29,7 @@ pub(super) fn covers(outer: &Limit, inner: &Limit) -> bool {
     }
 }
 
-/// Whether `outer` is for every host of `inner`, and asks for no header that `inner` does not.
+/// Whether `outer` covers every host of `inner` and requires no header that `inner` does not.
 pub(super) fn covers_sites(outer: &Limit, inner: &Limit) -> bool {
     covers_hosts(outer.hosts(), inner.hosts())
         && outer.headers().iter().all(|it| implied(it, inner.headers()))
@@ -53,18 +53,18 @@ fn covers_hosts(outer: &[HostPattern], inner: &[HostPattern]) -> bool {
         || (!inner.is_empty() && inner.iter().all(|it| outer.iter().any(|wide| covers(wide, it))))
 }
 
-/// Whether whoever has these headers has the wanted one.
+/// Whether a request with the headers `had` always has the wanted header.
 fn implied(wanted: &HeaderMatch, had: &[HeaderMatch]) -> bool {
     had.iter().any(|it| it.name == wanted.name && (wanted.value.is_none() || wanted.value == it.value))
 }
 
-/// Whether requests that `fine` counts together are counted together by `coarse` too, and none
-/// of those is left out by it for want of a key.
+/// Whether requests that share a key of `fine` also share a key of `coarse`, and `coarse` skips
+/// no request for lack of a key.
 pub(super) fn counts_together(coarse: &Limit, fine: &Limit) -> bool {
     if let [KeySource::Global] = coarse.by() {
         return true;
     }
-    // The segment that a name stands for depends on the endpoint that was met.
+    // The segment that a path parameter refers to depends on the matching endpoint.
     if coarse.by().iter().any(|part| matches!(part, KeySource::Path(_))) {
         return false;
     }

@@ -1,4 +1,4 @@
-//! Descriptors that may never come, and quotas that are spent unused.
+//! Lints on descriptor entries that proxies probably never send, and on quotas that expire unused.
 
 use crate::diagnostic::Problems;
 use crate::document::short;
@@ -10,13 +10,13 @@ pub(super) fn find_lints(limit: &Limit, problems: &mut Problems) {
     if let Some(quota) = &limit.quota {
         let all = quota.value.saturating_add(1);
         problems
-            .warning(Lint::QuotaAhead, quota.place, "a quota is charged when it is handed out, used or not")
+            .warning(Lint::QuotaAhead, quota.place, "a quota is charged when it is granted, used or not")
             .label(format!("Envoy ignores it: each of its requests is charged {all}"))
             .help("keep it if your proxy uses quotas; else remove the line");
     }
 }
 
-/// `plan:gold` is a key without a value, and one that proxies hardly send.
+/// Warns about `plan:gold`, which is a key without a value that proxies hardly send.
 fn odd_entries(limit: &Limit, problems: &mut Problems) {
     let Some(descriptor) = &limit.descriptor else { return };
     for entry in descriptor.value.entries() {
@@ -25,10 +25,10 @@ fn odd_entries(limit: &Limit, problems: &mut Problems) {
                 .warning(
                     Lint::OddEntry,
                     descriptor.place,
-                    format!("the entry `{}` may never come", short(entry.key())),
+                    format!("proxies may never send the entry `{}`", short(entry.key())),
                 )
                 .label(format!("did you mean `{}`?", short(&format!("{key}={}", value.trim()))))
-                .help("the value of an entry stands behind a `=`");
+                .help("the value of an entry follows a `=`");
         }
     }
 }

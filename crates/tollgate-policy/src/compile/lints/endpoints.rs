@@ -1,4 +1,4 @@
-//! Endpoints that add nothing, and limits that no request meets.
+//! Lints on redundant endpoints, and on limits that no request matches.
 
 use super::{LintedLimit, MAX_COMPARED_PAIRS};
 use crate::diagnostic::Problems;
@@ -18,9 +18,9 @@ pub(super) fn find_lints(linted: &[LintedLimit<'_>], file: &File, problems: &mut
     }
 }
 
-/// An endpoint of a list that another of the same list covers.
+/// Reports an endpoint that another endpoint of the same list covers.
 fn shadowed(limit: &LintedLimit<'_>, problems: &mut Problems) {
-    // Where a segment is the key, it matters which of the patterns named it.
+    // If a segment is part of the key, the pattern that names the segment matters.
     if limit.live.by().iter().any(|part| part.path_parameter().is_some()) {
         return;
     }
@@ -34,14 +34,14 @@ fn shadowed(limit: &LintedLimit<'_>, problems: &mut Problems) {
         });
         let Some((_, other)) = covering else { continue };
         problems
-            .warning(Lint::ShadowedEndpoint, endpoint.place, "this endpoint adds nothing")
+            .warning(Lint::ShadowedEndpoint, endpoint.place, "this endpoint is redundant")
             .label(format!("`{}` covers it", other.value))
             .related(other.place, "this one")
-            .help("remove it; for numbers of its own it needs a limit of its own");
+            .help("remove it, or write a separate limit for it");
     }
 }
 
-/// One header that must have two values.
+/// Reports one header that must have two values.
 fn contradicting(limit: &LintedLimit<'_>, problems: &mut Problems) {
     let headers = limit.live.headers();
     let differ = |a: &HeaderMatch, b: &HeaderMatch| {
@@ -51,13 +51,13 @@ fn contradicting(limit: &LintedLimit<'_>, problems: &mut Problems) {
         headers.iter().enumerate().find(|(at, one)| headers[..*at].iter().any(|other| differ(one, other)));
     if let Some((_, header)) = found {
         problems
-            .warning(Lint::MatchesNothing, limit.written.place, "no request meets this limit")
+            .warning(Lint::MatchesNothing, limit.written.place, "no request matches this limit")
             .label(format!("`{}` would need two values at once", header.name))
-            .help("the case of a header's name does not matter; for either value write two limits");
+            .help("header names are case-insensitive; for either value write two limits");
     }
 }
 
-/// A limit whose requests all pass by an entry of `allow`.
+/// Reports a limit whose requests all match an entry of `allow`.
 fn passed_by(limit: &LintedLimit<'_>, allow: &[Entry], problems: &mut Problems) {
     let lets_pass = |wanted: &HeaderMatch, entry: &Entry| match &entry.conditions[..] {
         [Condition::Present(KeySource::Header(name))] => *name == wanted.name,
@@ -77,19 +77,22 @@ fn passed_by(limit: &LintedLimit<'_>, allow: &[Entry], problems: &mut Problems) 
     };
     if let Some(entry) = allow.iter().find(lets_all_pass) {
         problems
-            .warning(Lint::MatchesNothing, limit.written.place, "no request meets this limit")
+            .warning(Lint::MatchesNothing, limit.written.place, "no request matches this limit")
             .label("every request to its endpoints passes all limits")
             .related(entry.place, "by this entry of `allow`")
-            .help("`allow` goes before all limits: remove one of the two");
+            .help("`allow` takes precedence over all limits: remove one of the two");
         return;
     }
     for wanted in limit.live.headers() {
         let Some(entry) = allow.iter().find(|entry| lets_pass(wanted, entry)) else { continue };
         problems
-            .warning(Lint::MatchesNothing, limit.written.place, "no request meets this limit")
-            .label(format!("it asks for `{}`, and whoever has that passes all limits", wanted.name))
+            .warning(Lint::MatchesNothing, limit.written.place, "no request matches this limit")
+            .label(format!(
+                "it requires `{}`, and every request with that header passes all limits",
+                wanted.name
+            ))
             .related(entry.place, "by this entry of `allow`")
-            .help("`allow` goes before all limits: remove one of the two");
+            .help("`allow` takes precedence over all limits: remove one of the two");
         return;
     }
 }

@@ -1,7 +1,7 @@
 //! Warnings that the file says to expect: `expect` of a limit, or of the file.
 //!
-//! Whoever has thought about a lint and keeps it says so where it is, in the file that is
-//! reviewed; and is told when it is gone, so that no list outlives its reasons.
+//! An expected warning is declared where it occurs, in the file under review. A declaration
+//! without a matching warning is itself reported, so declarations do not outlive their reasons.
 
 use std::collections::HashSet;
 
@@ -10,14 +10,14 @@ use crate::file_format::File;
 use crate::file_format::limit::Limit;
 use crate::lint::{Lint, LintScope};
 
-/// What remains of the warnings, and one for each word that nothing was expected by.
-/// `is_unknown`: of what it could not be told here whether it is there.
+/// Removes expected warnings, and adds one warning for each declaration without a match.
+/// `is_unknown` tells whether the presence of a lint cannot be determined here.
 pub(super) fn unexpected(
     file: &File,
     warnings: Vec<Diagnostic>,
     is_unknown: impl Fn(Lint) -> bool,
 ) -> Vec<Diagnostic> {
-    // The limit that a place is in is the last one that begins before it.
+    // A place belongs to the last limit that begins before it.
     let mut limits: Vec<&Limit> = file.limits.iter().collect();
     limits.sort_by_key(|limit| limit.place);
     let mut met = HashSet::new();
@@ -32,21 +32,21 @@ pub(super) fn unexpected(
         met.extend(words.iter().map(|word| word.place));
     }
     let of_limits = file.limits.iter().flat_map(|limit| &limit.expect);
-    // Of what others read it is not known here whether it comes.
+    // Lints that other crates report are not known here.
     let of_file =
         file.expect.iter().filter(|word| matches!(word.value.of(), LintScope::Limit | LintScope::Policy));
     let words = of_limits.chain(of_file).filter(|word| !is_unknown(word.value));
     for word in words.filter(|word| !met.contains(&word.place)) {
-        let message = format!("`{}` is expected and is not there", word.value);
+        let message = format!("`{}` is expected, but there is no such warning", word.value);
         let mut unused = Diagnostic::new(Severity::Warning, word.place, message);
         unused.code = Some(Lint::UnusedExpect);
-        unused.label("nothing here has it any more").help("remove the word");
+        unused.label("no warning matches it").help("remove the word");
         left.push(unused);
     }
     left
 }
 
-/// The words that expect a warning: of its limit and of the file.
+/// Returns the declarations that match a warning: those of its limit and those of the file.
 fn expected<'f>(file: &'f File, limit: Option<&'f Limit>, code: Lint) -> Vec<&'f Located<Lint>> {
     let limit = limit.filter(|_| code.of() == LintScope::Limit);
     let words = limit.iter().flat_map(|limit| &limit.expect).chain(&file.expect);

@@ -1,7 +1,7 @@
-//! A fixed window with nothing beside it.
+//! A fixed window without a second limit that bounds bursts at its border.
 //!
-//! What is beside it bounds what passes around its border: a shorter window, or one that is not
-//! fixed and grants no more. Of a short and a long one that belong together neither is alone.
+//! A shorter window bounds such a burst, and so does a window of another algorithm that grants
+//! no more. A short and a long window that belong together are both bounded.
 
 use tollgate_core::{Quota, Rule};
 
@@ -31,7 +31,7 @@ fn fixed(limit: &LintedLimit<'_>) -> Option<Located<Algorithm>> {
     limit.written.algorithm.filter(|it| it.value == Algorithm::FixedWindow && !is_calendar)
 }
 
-/// Whether any window of the limit has nothing beside it, in the limit or in another one.
+/// Whether no other window, in this limit or another, bounds a window of the limit.
 fn is_alone(limit: &LintedLimit<'_>, linted: &[LintedLimit<'_>]) -> bool {
     let own = limit.live.rules();
     let has_own = |window: &Rule| own.iter().any(|rule| is_beside(rule, window));
@@ -43,7 +43,7 @@ fn is_alone(limit: &LintedLimit<'_>, linted: &[LintedLimit<'_>]) -> bool {
     })
 }
 
-/// Whether the other counts all that the limit counts, in the same units and together.
+/// Whether the other limit counts all requests of this limit, in the same units and under one key.
 fn counts_the_same(other: &LintedLimit<'_>, limit: &LintedLimit<'_>) -> bool {
     other.live.cost() == limit.live.cost()
         && other.live.settle() == limit.live.settle()
@@ -51,8 +51,8 @@ fn counts_the_same(other: &LintedLimit<'_>, limit: &LintedLimit<'_>) -> bool {
         && covers(other.live, limit.live)
 }
 
-/// Whether a rule bounds what passes around the border of a window, or is what the window is
-/// the shorter one of.
+/// Whether a rule bounds bursts at the border of a window, or the window is the shorter of the
+/// two.
 fn is_beside(rule: &Rule, window: &Rule) -> bool {
     if pace(rule).is_none() {
         return false;

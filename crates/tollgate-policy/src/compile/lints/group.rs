@@ -1,12 +1,12 @@
-//! Warnings of one kind, told of once where they are many.
+//! Merges warnings of one kind when there are many.
 //!
-//! An imported policy has hundreds of limits that are all alike.
+//! An imported policy may have hundreds of similar limits.
 
 use crate::diagnostic::Diagnostic;
 
-/// So many of one kind are told of each on its own, if they do not say the same.
+/// The maximum number of different warnings of one kind that are reported separately.
 const MAX_SEPARATE: usize = 3;
-/// So many lines are named.
+/// The maximum number of lines that a merged warning lists.
 const MAX_LISTED_LINES: usize = 5;
 
 pub(super) fn grouped(mut warnings: Vec<Diagnostic>) -> Vec<Diagnostic> {
@@ -43,7 +43,7 @@ pub(super) fn grouped(mut warnings: Vec<Diagnostic>) -> Vec<Diagnostic> {
 }
 
 impl Diagnostic {
-    /// Whether the two say the same of two places.
+    /// Whether both warnings have the same text.
     fn same_words(&self, other: &Self) -> bool {
         (&self.message, &self.label, &self.help) == (&other.message, &other.label, &other.help)
             && self.related.is_empty()

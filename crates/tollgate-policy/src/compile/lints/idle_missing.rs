@@ -1,4 +1,4 @@
-//! `missing` beside a key that is always there.
+//! `missing` on a limit whose key is always present.
 
 use crate::diagnostic::Problems;
 use crate::file_format::limit::Limit;
@@ -10,7 +10,7 @@ pub(super) fn find_lints(limit: &Limit, problems: &mut Problems) {
         && matches!(only.value, KeySource::Global | KeySource::Descriptor)
     {
         problems
-            .warning(Lint::IdleMissing, missing.place, "`missing` does nothing here")
+            .warning(Lint::IdleMissing, missing.place, "`missing` has no effect here")
             .label(format!("`by: {}` is never missing", only.value))
             .help("remove the line");
     }

@@ -1,7 +1,7 @@
-//! A limit by address that is narrower than the one by user on the same requests.
+//! A limit by address that is narrower than a limit by user on the same requests.
 //!
-//! An office, a campus and a mobile network come from one address. Whoever works there is
-//! refused by what the others spend, long before any of them has spent what is theirs.
+//! The users of an office, a campus or a mobile network share one address. The limit by address
+//! refuses them for the requests of others, long before they reach their own limit.
 
 use tollgate_core::{Rule, Span};
 
@@ -51,7 +51,7 @@ fn is_address_or_caller(part: &KeySource) -> bool {
     )
 }
 
-/// What a caller is granted more of than an address: its own amount, or that of a plan.
+/// Returns the amount of `caller` that exceeds the amount of `address`: its own, or that of a plan.
 fn granted_more<'c>(address: &LintedLimit<'_>, caller: &LintedLimit<'c>) -> Option<(String, &'c [Rule])> {
     let is_more = |rules: &[Rule], plan: Option<&str>| {
         let of_address = match plan.and_then(|it| address.live.plan(it)) {

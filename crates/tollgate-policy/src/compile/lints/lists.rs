@@ -1,4 +1,4 @@
-//! Entries of `allow` and `deny` that hold for everybody, or for whoever says so.
+//! Entries of `allow` and `deny` that match every caller, or any caller that forges a value.
 
 use crate::diagnostic::Problems;
 use crate::file_format::File;
@@ -10,27 +10,31 @@ use crate::source::KeySource;
 
 pub(super) fn find_lints(file: &File, problems: &mut Problems) {
     for entry in &file.allow {
-        if is_everybody(entry) {
+        if matches_every_address(entry) {
             problems
-                .warning(Lint::AllowsEverybody, entry.place, "this entry lets everybody pass")
-                .label("no limit applies any more")
+                .warning(Lint::AllowsEverybody, entry.place, "this entry admits every request")
+                .label("no limit applies")
                 .help("`tollgate mode off --all` switches limits off and says so everywhere");
         } else if let Some(source) = made_up(entry) {
             problems
-                .warning(Lint::ForgeableAllow, entry.place, "whoever says so passes all limits")
-                .label(format!("any value of `{source}` will do"))
-                .help("name the values, or add a condition that callers cannot make up: `ip: 10.0.0.0/8`");
+                .warning(
+                    Lint::ForgeableAllow,
+                    entry.place,
+                    "a value that any caller can forge passes all limits",
+                )
+                .label(format!("every value of `{source}` matches"))
+                .help("list the values, or add a condition that callers cannot forge: `ip: 10.0.0.0/8`");
         }
     }
-    for entry in file.deny.iter().filter(|it| is_everybody(it)) {
+    for entry in file.deny.iter().filter(|it| matches_every_address(it)) {
         problems
-            .warning(Lint::DeniesEverybody, entry.place, "this entry refuses everybody")
-            .label("no request passes any more")
-            .help("list the networks that are meant");
+            .warning(Lint::DeniesEverybody, entry.place, "this entry refuses every request")
+            .label("no request passes")
+            .help("list the intended networks");
     }
 }
 
-fn is_everybody(entry: &Entry) -> bool {
+fn matches_every_address(entry: &Entry) -> bool {
     match &entry.conditions[..] {
         [Condition::Address(nets)] => nets.iter().any(|net| net.prefix() == 0),
         [Condition::Endpoint(patterns)] => {
@@ -40,8 +44,8 @@ fn is_everybody(entry: &Entry) -> bool {
     }
 }
 
-/// What any caller can send, if it is all that an entry asks for. What is of a verified token
-/// or comes from the proxy itself is not.
+/// Returns the forgeable source of an entry whose conditions any caller can satisfy. Claims of a
+/// verified token and values set by the proxy are not forgeable.
 fn made_up(entry: &Entry) -> Option<&KeySource> {
     let mut found = None;
     for condition in &entry.conditions {
@@ -49,7 +53,7 @@ fn made_up(entry: &Entry) -> Option<&KeySource> {
             Condition::Present(KeySource::Claim(_) | KeySource::Entry(_))
             | Condition::Address(_)
             | Condition::Value(..) => return None,
-            // Any caller can ask for the endpoint too.
+            // Any caller can request the endpoint.
             Condition::Endpoint(_) => {}
             Condition::Present(source) => found = Some(source),
         }

@@ -1,4 +1,4 @@
-//! Limits and windows that a narrower one always fires before.
+//! Limits and windows that never refuse, because a narrower one always refuses first.
 
 use std::collections::HashSet;
 
@@ -12,22 +12,22 @@ use crate::diagnostic::Problems;
 use crate::limit::{Allowance, Limit, Missing};
 use crate::lint::Lint;
 
-/// Says which limits it spoke of, by their place.
+/// Reports limits that never fire, and returns their indices.
 pub(super) fn find_lints(linted: &[LintedLimit<'_>], problems: &mut Problems) -> HashSet<usize> {
     let mut idle = HashSet::new();
     for ((first_at, first), (at, limit)) in pairs(linted, is_comparable) {
         if idle.contains(&at) || idle.contains(&first_at) || !is_idle_behind(first, limit) {
             continue;
         }
-        // Of two that are alike, the second one says nothing new.
+        // Of two equal limits, only the second one is reported.
         if first_at > at && is_idle_behind(limit, first) {
             continue;
         }
         idle.insert(at);
         problems
-            .warning(Lint::NeverFires, limit.amount(), "this limit never refuses anybody")
+            .warning(Lint::NeverFires, limit.amount(), "this limit never refuses a request")
             .label(format!("`{}` always refuses first", first.live.name()))
-            .related(first.amount(), format!("{} on all of the same requests", first.grants()))
+            .related(first.amount(), format!("{} on the same requests", first.grants()))
             .help("remove it, or make it narrower than the other");
     }
     for (at, limit) in linted.iter().enumerate().filter(|(_, it)| is_comparable(it)) {
@@ -38,7 +38,7 @@ pub(super) fn find_lints(linted: &[LintedLimit<'_>], problems: &mut Problems) ->
     idle
 }
 
-/// Windows of one limit that a shorter or narrower one of it always fires before.
+/// Reports windows of one limit that never fire because of another window of the same limit.
 fn windows(limit: &LintedLimit<'_>, problems: &mut Problems) {
     let Some(rates) = &limit.written.windows else { return };
     let sets: Vec<&[Rule]> = rule_sets(limit.live).collect();
@@ -57,26 +57,26 @@ fn windows(limit: &LintedLimit<'_>, problems: &mut Problems) {
             continue;
         };
         problems
-            .warning(Lint::NeverFires, rate.place, "this window never refuses anybody")
-            .label("what the other lets through fits into it")
+            .warning(Lint::NeverFires, rate.place, "this window never refuses a request")
+            .label("it admits everything that the other window admits")
             .related(first.place, format!("{} always refuses first", rule.quota))
             .help("remove it, or make it narrower than the other");
     }
 }
 
-/// Whether its numbers are all there is to it: what is counted is what is admitted, one cost.
+/// Whether the limit's numbers describe it fully: it counts admitted requests at one cost.
 fn is_comparable(limit: &LintedLimit<'_>) -> bool {
     limit.is_enforced()
         && matches!(limit.live.cost(), Cost::Fixed(_))
         && limit.live.settle().is_none()
         && limit.live.ahead().is_none()
-        // How many parts a sliding window has is no matter for its promise, but for its proof.
+        // The number of parts of a sliding window affects the proof, not the bound.
         && limit.written.parts.is_none_or(|it| it.value == 1)
         && limit.written.strict.is_none_or(|it| !it.value)
         && !limit.live.count_denied()
 }
 
-/// Whether `first` refuses whatever `limit` would.
+/// Whether `first` refuses every request that `limit` would refuse.
 fn is_idle_behind(first: &LintedLimit<'_>, limit: &LintedLimit<'_>) -> bool {
     let (first, limit) = (first.live, limit.live);
     let refuses_uncounted = |allowance: &Allowance| *allowance == Allowance::Blocked;
@@ -99,7 +99,7 @@ fn exceptions(limit: &Limit) -> impl Iterator<Item = &Allowance> {
     limit.plans().map(|(_, it)| it).chain(limit.overrides().map(|(_, it)| it))
 }
 
-/// The limit's own rules, and those of plans and overrides.
+/// Returns the limit's own rules, and the rules of plans and overrides.
 fn rule_sets(limit: &Limit) -> impl Iterator<Item = &[Rule]> {
     let others = exceptions(limit).filter_map(|it| match it {
         Allowance::Rules(rules) => Some(&rules[..]),

@@ -1,4 +1,4 @@
-//! The plan of callers that name none.
+//! Lints on the plan of callers that name no plan.
 
 use crate::diagnostic::Problems;
 use crate::file_format::File;
@@ -11,14 +11,14 @@ pub(super) fn find_lints(file: &File, problems: &mut Problems) {
         problems
             .warning(Lint::UnknownPlan, default.place, format!("no limit has a plan `{}`", default.value))
             .label("callers without a plan get the limit's own amount")
-            .help("write it under `plans` of a limit, or leave `default` out");
+            .help("define it under `plans` of a limit, or omit `default`");
     }
     for (name, allowance) in file.limits.iter().flat_map(|limit| &limit.plans) {
         if name.value == default.value && matches!(allowance.value, AllowanceText::Unlimited) {
             problems
-                .warning(Lint::DefaultPlanUnlimited, name.place, "whoever names no plan passes this limit")
+                .warning(Lint::DefaultPlanUnlimited, name.place, "callers that name no plan pass this limit")
                 .label("the default plan is unlimited here")
-                .related(default.place, "the plan of all who name none")
+                .related(default.place, "the plan of callers that name no plan")
                 .help("give the default plan a rate, or make another plan the default");
         }
     }

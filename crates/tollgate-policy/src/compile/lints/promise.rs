@@ -1,9 +1,9 @@
-//! What a limit lets through, in numbers that can be relied on.
+//! Proven bounds on the units that a limit admits.
 //!
-//! Of each algorithm it is known how many units it admits at most in a stretch of time, and
-//! which streams it refuses nothing of. If the first, of one limit, is never more than the
-//! second, of another, then the other never fires behind it. A stretch is closed at both ends,
-//! and as long as its last instant is after its first, in microseconds:
+//! Each algorithm has an upper bound on the units it admits in a stretch of time, and a set of
+//! streams of which it refuses nothing. If the upper bound of one limit stays within the streams
+//! that another limit admits, the second limit never fires behind the first. A stretch is closed
+//! at both ends; its length is the difference of its last and first instant, in microseconds:
 //!
 //! ```text
 //! bucket of b, c every p     at most  b + d·c/p                 refuses nothing of a stream iff that holds of it
@@ -12,18 +12,18 @@
 //! two counters of L in W     at most  L·(⌈d/W⌉ + 1)             if  b + W·c/p <= L, for a stream within b + d·c/p
 //! ```
 //!
-//! The last: with `P` in the window before and `C` in this one, `e` into it, the estimate is
-//! `P·(W-e)/W + C = (P+C)·(W-e)/W + C·e/W`, and `P+C` came within `W+e`, `C` within `e`.
-//! Windows that begin together, whose lengths are multiples, are compared window by window.
+//! Proof of the last row: with `P` in the previous window and `C` in this one, `e` into it, the
+//! estimate is `P·(W-e)/W + C = (P+C)·(W-e)/W + C·e/W`; `P+C` arrived within `W+e`, `C` within `e`.
+//! Windows that begin together and whose lengths are multiples are compared window by window.
 //!
-//! Whatever is not listed here is not compared (`None`, `false`): windows in parts, tallies.
+//! Combinations that are not listed are not compared (`None`, `false`): windows in parts, tallies.
 //!
-//! Invariant: what is said never to fire never does. Held by `tests/lints/never.rs`, which
-//! runs random limits in virtual time.
+//! Invariant: a limit that is reported never to fire never fires. Tested by
+//! `tests/lints/never.rs`, which runs random limits in virtual time.
 
 use tollgate_core::{Algorithm as _, FixedWindow, Quota, Rate, Rule, Window};
 
-/// At most `burst + d·count/period` in any stretch of `d`.
+/// The bound `burst + d·count/period` for any stretch of `d`.
 struct Line {
     burst: u128,
     count: u128,
@@ -47,7 +47,7 @@ impl Line {
     }
 }
 
-/// The rate of a window that is always of one length and counts what it admits.
+/// Returns the rate of a window of constant length that counts admitted requests.
 fn plain(window: &FixedWindow) -> Option<Rate> {
     match window.window() {
         Window::Epoch(length) | Window::Anchored(length) if !window.is_tally() => {
@@ -57,7 +57,7 @@ fn plain(window: &FixedWindow) -> Option<Rate> {
     }
 }
 
-/// The most units that pass in a stretch of so many microseconds.
+/// Returns the maximum number of units admitted in a stretch of this many microseconds.
 fn most(quota: &Quota, stretch: u128) -> Option<u128> {
     let windows = |Rate { count, period }: Rate, touched: fn(u128, u128) -> u128| {
         u128::from(count).checked_mul(touched(stretch, period.as_micros().into()) + 1)
@@ -75,7 +75,7 @@ fn most(quota: &Quota, stretch: u128) -> Option<u128> {
     }
 }
 
-/// The rate of windows that begin at multiples of their length since 1970.
+/// Returns the rate of windows that begin at multiples of their length since 1970.
 fn on_grid(quota: &Quota) -> Option<Rate> {
     match quota {
         Quota::SlidingWindow(it) => Some(it.rate()),
@@ -84,7 +84,7 @@ fn on_grid(quota: &Quota) -> Option<Rate> {
     }
 }
 
-/// Whether no stream that `narrow` lets through is refused anything by `wide`.
+/// Whether `wide` refuses nothing of any stream that `narrow` admits.
 pub(super) fn fires_first(narrow: &Quota, wide: &Quota) -> bool {
     fires_first_or_unknown(narrow, wide).unwrap_or(false)
 }
@@ -132,13 +132,13 @@ fn fires_first_or_unknown(narrow: &Quota, wide: &Quota) -> Option<bool> {
     }
 }
 
-/// Whether at most `capacity` pass in any window of this length.
+/// Whether at most `capacity` units pass in any window of this length.
 fn within(narrow: &Quota, length: u64, capacity: u128) -> Option<bool> {
     Some(most(narrow, u128::from(length).checked_sub(1)?)? <= capacity)
 }
 
-/// What comes back, on the whole: of a bucket its rate, of a window its number and length.
-/// `None` where nothing comes back by itself.
+/// Returns the long-term rate of a rule: the rate of a bucket, the number and length of a window.
+/// `None` for rules that regain nothing over time.
 pub(super) fn pace(rule: &Rule) -> Option<Rate> {
     match &rule.quota {
         Quota::Bucket(it) => Some(it.rate()),
@@ -147,7 +147,7 @@ pub(super) fn pace(rule: &Rule) -> Option<Rate> {
     }
 }
 
-/// Whether the rules as a whole grant a slower pace than the others.
+/// Whether the rules together grant a lower long-term rate than the others.
 pub(super) fn is_slower(rules: &[Rule], others: &[Rule]) -> bool {
     let below = |a: Rate, b: Rate| {
         u128::from(a.count) * u128::from(b.period.as_micros())
@@ -158,8 +158,8 @@ pub(super) fn is_slower(rules: &[Rule], others: &[Rule]) -> bool {
     rules.iter().filter_map(pace).any(|one| others.iter().all(|other| below(one, *other)))
 }
 
-/// About how many pass in so many microseconds when somebody tries: for messages and for
-/// comparing, not for proofs. `None` if nothing is known of any rule.
+/// Estimates the units admitted in this many microseconds under full load, for messages and
+/// comparisons, not for proofs. `None` if no rule has a known bound.
 pub(super) fn about(rules: &[Rule], stretch: u64) -> Option<u64> {
     let one = |rule: &Rule| {
         let Rate { count, period } = pace(rule)?;
@@ -171,19 +171,19 @@ pub(super) fn about(rules: &[Rule], stretch: u64) -> Option<u64> {
     rules.iter().filter_map(one).min()
 }
 
-/// The time in which all that the rules grant comes back.
+/// Returns the time after which the rules have regained everything.
 pub(super) fn longest(rules: &[Rule]) -> u64 {
     rules.iter().map(|rule| rule.quota.period().as_micros()).max().unwrap_or(0)
 }
 
-/// How many pass at once after a rest. Of a fixed window twice its number: the end of one, and
-/// the start of the next.
+/// Returns the units admitted at once after a pause. For a fixed window that is twice its number:
+/// the end of one window and the start of the next.
 pub(super) fn at_once(rule: &Rule) -> u64 {
     let times = if matches!(rule.quota, Quota::FixedWindow(_)) { 2 } else { 1 };
     rule.quota.capacity().saturating_mul(times)
 }
 
-/// How many a second pass for good, rounded up. `None` if nothing is known of any rule.
+/// Returns the long-term units per second, rounded up. `None` if no rule has a known rate.
 pub(super) fn a_second(rules: &[Rule]) -> Option<u64> {
     let one = |rule: &Rule| {
         let Rate { count, period } = pace(rule)?;

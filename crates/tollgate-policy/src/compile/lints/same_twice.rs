@@ -6,7 +6,8 @@ use super::LintedLimit;
 use crate::diagnostic::Problems;
 use crate::lint::Lint;
 
-/// `idle`: limits of which it was said that they never fire, by their place. That says more.
+/// Reports pairs. `idle` are the indices of limits that were reported never to fire, which is
+/// the stronger finding.
 pub(super) fn find_lints(limits: &[LintedLimit<'_>], idle: &HashSet<usize>, problems: &mut Problems) {
     let mut linted = HashMap::with_capacity(limits.len());
     for (at, LintedLimit { written: limit, live }) in limits.iter().enumerate() {
@@ -28,11 +29,11 @@ pub(super) fn find_lints(limits: &[LintedLimit<'_>], idle: &HashSet<usize>, prob
             ),
             words(limit.headers.iter().map(|it| format!("{}={:?}", it.name, it.value)).collect()),
             limit.by.iter().map(|it| it.value.to_string()).collect::<Vec<_>>(),
-            // Another algorithm has its reason, and so has a candidate in shadow mode.
+            // A different algorithm is intended, and so is a candidate in shadow mode.
             limit.algorithm.map(|it| it.value.word()),
             limit.mode.map(|it| it.value),
             limit.slots.is_some(),
-            // So have requests beside tokens: what is counted are not the same units.
+            // So is a limit on requests beside one on tokens: the units differ.
             (live.cost().to_string(), live.settle().map(ToString::to_string), live.count_denied()),
         );
         if let Some(first) = linted.insert(scope, limit.place) {

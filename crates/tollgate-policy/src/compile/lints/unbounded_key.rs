@@ -1,4 +1,4 @@
-//! A key that whoever calls can make up, with nothing beside it that they cannot.
+//! A key that callers can forge, without a second limit on a key that they cannot forge.
 
 use super::cover::covers;
 use super::promise::a_second;
@@ -20,33 +20,33 @@ pub(super) fn find_lints(linted: &[LintedLimit<'_>], problems: &mut Problems) {
             .warning(
                 Lint::UnboundedKey,
                 part.place,
-                format!("whoever makes up values of `{}` is never refused", part.value),
+                format!("a caller that forges values of `{}` is never refused", part.value),
             )
-            .label("each new value is a new key, with all of its allowance")
+            .label("each new value is a new key with a full allowance")
             .help("add a limit `by: ip` on the same requests, wide enough for an office")
             .help(match &part.value {
                 KeySource::Path(_) => {
-                    "or keep it, if the service behind turns down unknown values at no cost".to_owned()
+                    "or keep it, if the upstream service rejects unknown values at no cost".to_owned()
                 }
-                other => format!("or keep it, if something in front of Tollgate sets `{other}`"),
+                other => format!("or keep it, if a proxy in front of Tollgate sets `{other}`"),
             });
     }
 }
 
-/// What stands in a request as its sender likes it. Users, keys and tenants are somebody's: the
-/// service behind knows them, or turns the request down.
+/// Whether the sender chooses the value freely. Users, API keys and tenants are verified by the
+/// upstream service, which rejects unknown ones.
 fn is_made_up(part: &KeySource) -> bool {
     matches!(part, KeySource::Header(_) | KeySource::Cookie(_) | KeySource::Query(_) | KeySource::Path(_))
 }
 
-/// Whether the net bounds how many come in a time. Slots bound how many there are at once: enough
-/// for a limit that does no more.
+/// Whether `net` bounds the number of requests per time. Slots bound concurrent requests, which
+/// is enough for a limit that bounds nothing else.
 fn holds(net: &LintedLimit<'_>, limit: &LintedLimit<'_>) -> bool {
     let is_rate = |it: &LintedLimit<'_>| a_second(it.live.rules()).is_some();
     is_rate(net) || !is_rate(limit)
 }
 
-/// Whether nobody slips through by making up names.
+/// Whether forged names do not evade the limit.
 fn is_net(limit: &Limit) -> bool {
     let always_there = limit.by().iter().all(|part| matches!(part, KeySource::Ip | KeySource::Global));
     !limit.by().iter().any(is_made_up) && (always_there || limit.missing() != Missing::Skip)

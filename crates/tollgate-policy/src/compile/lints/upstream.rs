@@ -1,6 +1,6 @@
-//! Limits that let through more than the service behind takes: `gateway.capacity`.
+//! Limits that admit more than the capacity of the upstream service: `gateway.capacity`.
 //!
-//! Not here: reading the section, which is the gateway's. What is wrong with it is told there.
+//! The gateway reads the section and reports its mistakes.
 
 use tollgate_core::{Quota, Rate, Rule};
 
@@ -18,20 +18,20 @@ use crate::source::KeySource;
 
 const SECOND: u128 = 1_000_000;
 
-/// Who comes: what is granted depends on it.
+/// The kind of caller, which determines the amount.
 #[derive(Clone, Copy)]
 enum Caller<'l> {
-    Anybody,
+    Any,
     OnPlan(&'l str),
-    Excepted(&'l Key),
+    Override(&'l Key),
 }
 
-/// What is too much.
+/// The way in which an amount exceeds the capacity.
 enum Excess {
-    /// So many at once.
+    /// A burst of this many units.
     Burst(u64),
-    /// For good.
-    Pace,
+    /// The long-term rate.
+    Rate,
 }
 
 pub(super) fn find_lints(document: &Document, linted: &[LintedLimit<'_>], problems: &mut Problems) {
@@ -41,60 +41,60 @@ pub(super) fn find_lints(document: &Document, linted: &[LintedLimit<'_>], proble
     let takes = takes.max(1);
     let counted: Vec<&LintedLimit<'_>> = linted.iter().filter(|it| it.is_enforced() && is_rate(it)).collect();
     for limit in counted.iter().take(MAX_COMPARED_PAIRS / counted.len().max(1)) {
-        // What is beside it may hold back the same key.
+        // Other limits may hold back the same key.
         let beside = counted.iter().copied().filter(|it| {
             std::ptr::eq(*it, *limit) || (counts_together(it.live, limit.live) && covers(it.live, limit.live))
         });
         let beside: Vec<&LintedLimit<'_>> = beside.collect();
         let Some((who, excess)) = first_excess(limit, &beside, rate) else { continue };
         let whose = match limit.live.by() {
-            [KeySource::Global] => "all together".to_owned(),
+            [KeySource::Global] => "all callers together".to_owned(),
             by => {
                 format!("one {} alone", by.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and "))
             }
         };
         let whose = match who {
-            Caller::Anybody => whose,
+            Caller::Any => whose,
             Caller::OnPlan(plan) => format!("{whose} on plan `{plan}`"),
-            Caller::Excepted(_) => format!("{whose} by an override"),
+            Caller::Override(_) => format!("{whose} by an override"),
         };
         let (message, label) = match excess {
             Excess::Burst(burst) => (
-                "this limit lets through more at once than the service behind takes in a second",
-                format!("{burst} at once by {whose}; the service takes {rate}"),
+                "this limit admits a larger burst than the upstream service handles in a second",
+                format!("{burst} at once by {whose}; the service handles {rate}"),
             ),
-            Excess::Pace => (
-                "this limit lets through more than the service behind takes",
-                format!("for good, by {whose}; the service takes {rate}"),
+            Excess::Rate => (
+                "this limit admits more than the upstream service handles",
+                format!("permanently, by {whose}; the service handles {rate}"),
             ),
         };
         let warning = problems
             .warning(Lint::BurstAboveUpstream, limit.amount(), message)
             .label(label)
-            .related(capacity.place, "what it takes")
+            .related(capacity.place, "its capacity")
             .help(format!("a smaller burst (`bucket: N/unit, burst {takes}`), or a shorter window beside it: windows: [{takes}/second, ...]"));
         if limit.live.every_rule().any(|rule| matches!(rule.quota, Quota::FixedWindow(_))) {
-            warning.help("a fixed window lets through twice its number around its border");
+            warning.help("a fixed window admits up to twice its number around its border");
         }
     }
 }
 
-/// What the service behind takes, if the file says so in words that can be read.
+/// Returns the capacity of the upstream service, if the file states a valid one.
 pub(super) fn capacity(document: &Document) -> Option<Located<Rate>> {
     let node = document.root().get("gateway")?.get("capacity")?;
     let rate = RateText::parse(node.text()?).ok()?.rate();
     (rate.count > 0 && rate.period.as_micros() > 0).then_some(Located::new(rate, node.place))
 }
 
-/// Whether it is known how many requests its units are.
+/// Whether the number of requests per unit is known.
 fn is_rate(limit: &LintedLimit<'_>) -> bool {
     matches!(limit.live.cost(), Cost::Fixed(_))
         && limit.live.descriptor().is_none()
         && limit.live.rules().iter().all(|rule| !matches!(rule.quota, Quota::Concurrency(_)))
 }
 
-/// The first of the limit's own numbers, its plans and its overrides that is too much. Of the
-/// overrides, the one with the most.
+/// Returns the first excess among the limit's own amount, its plans and its overrides. Of the
+/// overrides, the largest is taken.
 fn first_excess<'l>(
     limit: &LintedLimit<'l>,
     beside: &[&LintedLimit<'_>],
@@ -102,29 +102,29 @@ fn first_excess<'l>(
 ) -> Option<(Caller<'l>, Excess)> {
     let told = |who: Caller<'l>| Some((who, excess(limit, beside, who, takes)?));
     let plans = limit.written.plans.iter().map(|(name, _)| Caller::OnPlan(&name.value));
-    let known = std::iter::once(Caller::Anybody).chain(plans);
+    let known = std::iter::once(Caller::Any).chain(plans);
     known.into_iter().find_map(told).or_else(|| {
         let keys = limit.live.overrides().take(MAX_COMPARED_PAIRS / beside.len().max(1));
-        keys.filter_map(|(key, _)| told(Caller::Excepted(key))).max_by_key(|(_, excess)| match excess {
+        keys.filter_map(|(key, _)| told(Caller::Override(key))).max_by_key(|(_, excess)| match excess {
             Excess::Burst(burst) => *burst,
-            Excess::Pace => 0,
+            Excess::Rate => 0,
         })
     })
 }
 
-/// What is too much of what comes through, if all that hold it back let too much pass.
+/// Returns the excess of a caller, if every limit that applies to it admits too much.
 fn excess(
     limit: &LintedLimit<'_>,
     beside: &[&LintedLimit<'_>],
     who: Caller<'_>,
     takes: Rate,
 ) -> Option<Excess> {
-    // Who is let pass without a number is meant to.
+    // A caller without a number is unlimited on purpose.
     granted(limit, limit, who)?;
     let (count, period) = (u128::from(takes.count), u128::from(takes.period.as_micros()));
     let held = || beside.iter().filter_map(|it| Some((granted(it, limit, who)?, cost(it))));
     let burst = held().map(|(rules, cost)| rules.iter().map(at_once).min().unwrap_or(0) / cost).min()?;
-    // One alone is never too many at once.
+    // A single request is never a burst.
     if burst > 1 && u128::from(burst) * period > count * SECOND {
         return Some(Excess::Burst(burst));
     }
@@ -136,16 +136,16 @@ fn excess(
     };
     let all_faster =
         held().all(|(rules, cost)| !rules.is_empty() && rules.iter().all(|it| is_faster(it, cost)));
-    all_faster.then_some(Excess::Pace)
+    all_faster.then_some(Excess::Rate)
 }
 
-/// By which rules a limit holds back whoever comes to another one. `None`: not at all. No rules:
-/// nothing comes through.
+/// Returns the rules by which `limit` holds back a caller of `of`. `None`: it does not apply. An
+/// empty slice: it admits nothing.
 fn granted<'l>(limit: &LintedLimit<'l>, of: &LintedLimit<'_>, who: Caller<'_>) -> Option<&'l [Rule]> {
     let allowance = match who {
         Caller::OnPlan(plan) => limit.live.plan(plan),
-        Caller::Excepted(key) if limit.live.by() == of.live.by() => limit.live.override_for(key),
-        Caller::Anybody | Caller::Excepted(_) => None,
+        Caller::Override(key) if limit.live.by() == of.live.by() => limit.live.override_for(key),
+        Caller::Any | Caller::Override(_) => None,
     };
     match allowance {
         None => Some(limit.live.rules()),

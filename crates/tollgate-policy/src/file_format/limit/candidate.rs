@@ -1,7 +1,7 @@
-//! Numbers that are tried beside a limit: `candidate`.
+//! Numbers that are evaluated beside a limit: `candidate`.
 //!
-//! Only how much is asked for may differ. What is covered, whom it counts and what a
-//! request costs are the limit's: two limits that count different things cannot be
+//! Only the amount may differ. Coverage, key and cost are those of the
+//! limit: two limits that count different things cannot be
 //! compared request by request.
 
 use super::{Algorithm, Limit, RateText, how_much, words};
@@ -40,22 +40,22 @@ pub(crate) const WORDS: Words = Words {
     ],
 };
 
-/// Why a word of a limit is none of a candidate.
+/// Returns the reason why a candidate cannot have a word of a limit.
 fn why(word: &str) -> &'static str {
     match word {
-        "name" => "it is called as its limit, with `.candidate` behind",
+        "name" => "its name is the name of its limit with `.candidate` appended",
         "by" | "missing" => "it counts by the same key as its limit, so that the two can be compared",
         "cost" => "a request costs the same as under its limit, so that the two can be compared",
         "mode" => "it counts and never refuses; to enforce its numbers, write them into the limit",
-        "on_outage" | "on_hangup" => "it does as its limit does",
-        "soft" | "dialects" => "nobody is told of it, so it marks and words nothing",
-        "quota" => "nobody is told of it, so it hands out nothing",
-        "candidate" => "one is tried at a time",
+        "on_outage" | "on_hangup" => "it behaves like its limit",
+        "soft" | "dialects" => "it does not affect responses, so it has no threshold and no dialects",
+        "quota" => "it does not affect responses, so it grants no quota",
+        "candidate" => "a limit has one candidate",
         _ => "it covers the same requests as its limit, so that the two can be compared",
     }
 }
 
-/// The limit that would be in place of `live`.
+/// Reads the limit that would replace `live`.
 pub(super) fn read(node: &Node, live: &Limit, problems: &mut Problems) -> Option<Limit> {
     let Kind::Map(entries) = &node.kind else {
         let rate = node.text().filter(|text| RateText::parse(text).is_ok());
@@ -65,7 +65,7 @@ pub(super) fn read(node: &Node, live: &Limit, problems: &mut Problems) -> Option
                 Some(rate) => format!("did you mean `{{bucket: {rate}}}`?"),
                 None => format!("this is {}", node.describe()),
             })
-            .help("it says how much, as a limit does: `candidate: {bucket: 10/minute}`");
+            .help("it sets an amount, like a limit: `candidate: {bucket: 10/minute}`");
         return None;
     };
     let is_the_limits = |word: &str| words::WORDS.known.contains(&word) && !WORDS.known.contains(&word);
@@ -74,7 +74,7 @@ pub(super) fn read(node: &Node, live: &Limit, problems: &mut Problems) -> Option
             .error(entry.name.place, format!("`{}` does not belong to a candidate", entry.name.value))
             .label("remove this")
             .help(why(&entry.name.value))
-            .help("only how much differs: bucket, rate, windows, slots and what goes with them");
+            .help("only the amount may differ: bucket, rate, windows, slots and their options");
     }
     let own = entries.iter().filter(|entry| !is_the_limits(&entry.name.value)).cloned().collect();
     let own = Node { kind: Kind::Map(own), ..node.clone() };

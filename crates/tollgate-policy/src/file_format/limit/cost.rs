@@ -1,4 +1,4 @@
-//! What a request costs: `cost: 5`, `cost: header:X-Cost`, `cost: body:1KB`, or
+//! The cost of a request: `cost: 5`, `cost: header:X-Cost`, `cost: body:1KB`, or
 //! `cost: {reserve: 500, settle: response:X-Tokens-Used}`.
 
 use std::num::NonZeroU64;
@@ -32,20 +32,20 @@ pub(crate) const WORDS: Words = Words {
     ],
 };
 
-/// What a limit says about costs.
+/// The cost of a limit, as written.
 #[derive(Clone, Debug)]
 pub(crate) struct CostText {
-    /// What is taken when a request comes; `None`: one.
+    /// The cost that is charged on arrival; `None` means one.
     pub(crate) reserve: Option<Located<Cost>>,
     pub(crate) settle: Option<Located<Settle>>,
 }
 
 const COSTS: &str = "a whole number, `header:NAME` or `body:1KB`";
-const SETTLES: &str = "it can be response:NAME (a header of the answer), json:NAME.NAME (a number in its JSON) or time:10ms (how long it took)";
-/// Deeper than any answer says what it cost.
+const SETTLES: &str = "it can be response:NAME (a header of the response), json:NAME.NAME (a number in its JSON) or time:10ms (its duration)";
+/// The maximum depth of a JSON path to a cost.
 const MAX_MEMBERS: usize = 16;
 const MAX_MEMBER_BYTES: usize = 64;
-/// What can be told apart is longer than what a clock does, and shorter than any answer.
+/// The maximum unit of time in which a cost is measured.
 const MAX_SETTLE_TIME: Span = Span::from_hours(1);
 
 pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Located<CostText>> {
@@ -55,7 +55,7 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Located<CostT
             problems
                 .error(node.place, "`cost` does not say how it is settled")
                 .label("`settle` is missing")
-                .help("a cost that is known when the request comes is no map: `cost: 5`")
+                .help("a cost that is known on arrival is not a map: `cost: 5`")
                 .help(SETTLES);
         }
         let reserve = fields.get("reserve").map(|it| parsed(it, "`reserve`", cost, problems));
@@ -67,7 +67,7 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Located<CostT
     Some(Located::new(text, node.place))
 }
 
-/// What is known when a request comes.
+/// Parses a cost that is known on arrival.
 fn cost(text: &str) -> Result<Cost, Mistake> {
     let unknown = || Mistake::new(format!("`{}` is not a cost", short(text)));
     match text.split_once(':') {
@@ -76,9 +76,9 @@ fn cost(text: &str) -> Result<Cost, Mistake> {
         }
         Some(("body", size)) => return body(size).map(Cost::Body).map_err(|it| it.at(5..text.len())),
         Some(("response" | "json" | "time", _)) => {
-            return Err(Mistake::new(format!("what `{}` says is known after the request", short(text)))
+            return Err(Mistake::new(format!("`{}` is known only after the request", short(text)))
                 .meant(format!("{{settle: {}}}", short(text)))
-                .help("`reserve` beside `settle` is taken when the request comes: 1, unless it says more"));
+                .help("`reserve` beside `settle` is charged on arrival; its default is 1"));
         }
         Some((kind, rest)) => {
             let mistake = unknown().at(0..kind.len()).help(format!("it is {COSTS}"));
@@ -90,7 +90,7 @@ fn cost(text: &str) -> Result<Cost, Mistake> {
         None => {}
     }
     match whole_number(text) {
-        Some(0) => Err(Mistake::new("a cost of zero would let every request pass")
+        Some(0) => Err(Mistake::new("a cost of zero would admit every request")
             .label("at least 1")
             .help("`mode: off` switches a limit off")),
         Some(cost) => Ok(Cost::Fixed(cost)),
@@ -99,7 +99,7 @@ fn cost(text: &str) -> Result<Cost, Mistake> {
     }
 }
 
-/// One for each so many bytes.
+/// Parses the block size of a cost by body length.
 fn body(size: &str) -> Result<NonZeroU64, Mistake> {
     let mistake = || {
         let examples = "a number of bytes that cost one, such as body:1KB, body:64KiB or body:1";
@@ -109,13 +109,15 @@ fn body(size: &str) -> Result<NonZeroU64, Mistake> {
     NonZeroU64::new(bytes).ok_or_else(|| mistake().label("at least 1"))
 }
 
-/// What is known afterwards.
+/// Parses the source of a final cost.
 fn settle(text: &str) -> Result<Settle, Mistake> {
     let unknown = || Mistake::new(format!("a cost is not settled by `{}`", short(text))).help(SETTLES);
     let Some((kind, name)) = text.split_once(':') else {
         return Err(match text {
-            "response" | "header" | "trailer" => unknown().label("which one? write `response:NAME`"),
-            "json" | "body" => unknown().label("which number? write `json:usage.total_tokens`"),
+            "response" | "header" | "trailer" => {
+                unknown().label("the name is missing: write `response:NAME`")
+            }
+            "json" | "body" => unknown().label("the name is missing: write `json:usage.total_tokens`"),
             "time" | "duration" => unknown().meant("time:10ms"),
             _ if whole_number(text).is_some() => {
                 unknown().label(format!("known beforehand: did you mean `reserve: {}`?", short(text)))
@@ -133,7 +135,7 @@ fn settle(text: &str) -> Result<Settle, Mistake> {
         "header" | "trailer" => {
             let mistake = unknown().at(0..kind.len()).meant(format!("response:{}", short(name)));
             Err(if kind == "header" {
-                mistake.help("`header:` is one of the request, which the client writes")
+                mistake.help("`header:` reads the request, which the client controls")
             } else {
                 mistake
             })
@@ -148,7 +150,7 @@ fn settle(text: &str) -> Result<Settle, Mistake> {
     }
 }
 
-/// The members that lead to a number, from the outermost on.
+/// Parses a path to a number, from the outermost member on.
 fn members(path: &str) -> Result<Vec<Box<str>>, Mistake> {
     let is_member = |name: &str| {
         let fits = |it: u8| it.is_ascii_alphanumeric() || b"_-$@".contains(&it);
@@ -159,14 +161,14 @@ fn members(path: &str) -> Result<Vec<Box<str>>, Mistake> {
         return Ok(names.into_iter().map(Into::into).collect());
     }
     let message = if path.is_empty() {
-        "which number?".to_owned()
+        "the path to the number is missing".to_owned()
     } else {
         format!("`{}` does not lead to a number in JSON", short(path))
     };
     let mistake = Mistake::new(message).help(
-        "names of members with dots between them, such as usage.total_tokens: letters, digits, `_`, `-`, `$` and `@`; lists are not looked into",
+        "names of members with dots between them, such as usage.total_tokens: letters, digits, `_`, `-`, `$` and `@`; lists are not searched",
     );
-    // As JSONPath and JSON Pointer have it.
+    // Accepts the prefixes of JSONPath and JSON Pointer for the suggestion.
     let meant = path.trim_start_matches(['$', '.', '/']).replace('/', ".");
     Err(if meant != path && meant.split('.').all(is_member) {
         mistake.meant(format!("json:{meant}"))
@@ -175,7 +177,7 @@ fn members(path: &str) -> Result<Vec<Box<str>>, Mistake> {
     })
 }
 
-/// One for each so much time.
+/// Parses the interval of a cost by time.
 fn time(text: &str) -> Result<Span, Mistake> {
     let help = "a length of time that costs one, 1ms to 1h: time:10ms";
     let unit = text.trim_start_matches(['0', '_']);
@@ -185,7 +187,7 @@ fn time(text: &str) -> Result<Span, Mistake> {
     match duration(text) {
         Ok(each) if each <= MAX_SETTLE_TIME => Ok(each),
         Ok(_) => wrong(format!("`{}` is too long to count a cost by", short(text)), "at most 1h"),
-        Err(_) if is_zero => wrong(format!("`{}` is no time at all", short(text)), "at least 1ms"),
+        Err(_) if is_zero => wrong(format!("`{}` is zero", short(text)), "at least 1ms"),
         Err(_) if whole_number(text).is_some() => wrong(
             format!("`{}` is not a length of time", short(text)),
             &format!("did you mean `time:{}ms`?", short(text)),

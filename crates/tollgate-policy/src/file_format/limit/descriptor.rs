@@ -1,4 +1,4 @@
-//! The descriptors a limit covers, and what only such a limit has: `descriptor`, `domain`, `quota`.
+//! The descriptors of a limit, and words that only such a limit has: `descriptor`, `domain`, `quota`.
 
 use super::super::rate::RateText;
 use super::values::parsed;
@@ -7,18 +7,18 @@ use crate::diagnostic::{Located, Problems};
 use crate::document::{Entry, Fields, Kind, Node, short, whole_number};
 use crate::source::KeySource;
 
-/// What a limit covers instead, and only for requests.
+/// Words that select requests and conflict with `descriptor`.
 const REQUEST_WORDS: [&str; 5] = ["endpoint", "except", "method", "host", "headers"];
-/// Of limits on descriptors alone.
+/// Words that only limits on descriptors have.
 const DESCRIPTOR_WORDS: [&str; 2] = ["domain", "quota"];
 const EXAMPLE: &str = "the entries are a list, in the order of the descriptor: [plan=gold, user]";
-/// The protocol counts what it hands out in 32 bits.
+/// The maximum of `quota`: the protocol encodes it in 32 bits.
 const MAX_AHEAD: u64 = u32::MAX as u64;
 
-/// What a limit says about descriptors.
+/// The descriptor words of a limit.
 #[derive(Default)]
 pub(super) struct DescriptorText {
-    /// What it counts by, where that needs no reading.
+    /// The key, if it is determined without reading `by`.
     pub(super) by: Option<Vec<Located<KeySource>>>,
     pub(super) pattern: Option<Located<DescriptorPattern>>,
     pub(super) domains: Vec<Located<Box<str>>>,
@@ -38,15 +38,15 @@ pub(super) fn read(fields: &Fields<'_>, problems: &mut Problems) -> DescriptorTe
     for word in REQUEST_WORDS {
         if let Some(beside) = fields.entry(word) {
             problems
-                .error(beside.name.place, format!("`{word}` cannot stand beside `descriptor`"))
+                .error(beside.name.place, format!("`{word}` cannot be combined with `descriptor`"))
                 .label("remove this")
-                .related(entry.name.place, "the descriptor says what is covered")
-                .help("requests and descriptors are limited apart: write two limits to cover both");
+                .related(entry.name.place, "the descriptor selects the requests")
+                .help("a limit covers requests or descriptors: write two limits to cover both");
         }
     }
     let pattern = pattern(&entry.value, problems);
     let by = match &pattern {
-        // What it counts by can only be judged by its entries.
+        // The entries determine whether the key is valid.
         None => Some(Vec::new()),
         Some(_) if fields.mentions("by") => None,
         Some(pattern) => Some(vec![Located::new(KeySource::Descriptor, pattern.place)]),
@@ -65,7 +65,7 @@ fn domains(node: &Node, problems: &mut Problems) -> Vec<Located<Box<str>>> {
         let Some(domain) = parsed(item, "`domain`", domain, problems) else { continue };
         if let Some(first) = found.iter().find(|known| known.value == domain.value) {
             problems
-                .error(domain.place, format!("the domain `{}` stands twice", short(&domain.value)))
+                .error(domain.place, format!("the domain `{}` is listed twice", short(&domain.value)))
                 .label("again here")
                 .related(first.place, "first here");
             continue;
@@ -75,12 +75,12 @@ fn domains(node: &Node, problems: &mut Problems) -> Vec<Located<Box<str>>> {
     found
 }
 
-/// A word of limits on descriptors in one that is none.
+/// Reports a word of limits on descriptors in another limit.
 fn stands_alone(fields: &Fields<'_>, word: &str, problems: &mut Problems) {
     let Some(entry) = fields.entry(word) else { return };
     let problem = problems.error(entry.name.place, format!("`{word}` belongs to a limit on descriptors"));
     problem.label(if word == "domain" { "did you mean `host`?" } else { "did you mean `bucket`?" });
-    problem.help("`descriptor: [plan=gold, user]` makes a limit one on descriptors, which proxies send");
+    problem.help("`descriptor: [plan=gold, user]` makes it a limit on descriptors, which proxies send");
 }
 
 fn quota(node: &Node, problems: &mut Problems) -> Option<Located<u64>> {
@@ -88,15 +88,15 @@ fn quota(node: &Node, problems: &mut Problems) -> Option<Located<u64>> {
         && RateText::parse(text).is_ok()
     {
         problems
-            .error(node.place, "`quota` is how many are handed out ahead, not a rate")
+            .error(node.place, "`quota` is a number of units that are granted ahead, not a rate")
             .label(format!("did you mean `bucket: {}`?", short(text)))
-            .help("a proxy that is handed some more admits them by itself: quota: 10");
+            .help("a proxy admits the granted units locally: quota: 10");
         return None;
     }
     node.whole("`quota`", 1..=MAX_AHEAD, problems)
 }
 
-/// `None` when one of its entries could not be read, which was reported.
+/// Reads a pattern. Returns `None` after reporting an invalid entry.
 fn pattern(node: &Node, problems: &mut Problems) -> Option<Located<DescriptorPattern>> {
     if let Kind::Map(entries) = &node.kind {
         let written: Vec<_> = entries.iter().map(written).collect();
@@ -127,7 +127,7 @@ fn pattern(node: &Node, problems: &mut Problems) -> Option<Located<DescriptorPat
 
 fn entry(node: &Node, problems: &mut Problems) -> Option<EntryPattern> {
     match &node.kind {
-        // `plan: gold` is a map to YAML.
+        // YAML reads `plan: gold` as a map.
         Kind::Map(entries) if entries.len() == 1 => {
             problems
                 .error(node.place, "an entry is written with `=`")
@@ -145,7 +145,7 @@ fn entry(node: &Node, problems: &mut Problems) -> Option<EntryPattern> {
     }
 }
 
-/// What an entry of a map would be here.
+/// Returns the descriptor syntax for an entry of a map.
 fn written(entry: &Entry) -> String {
     match entry.value.text() {
         Some(value) if !value.is_empty() && value != "*" => format!("{}={value}", entry.name.value),

@@ -1,4 +1,4 @@
-//! What happens before a limit refuses: `soft: 80%`, or `soft: {at: 80%, tarpit: 250ms}`.
+//! The threshold below a limit: `soft: 80%`, or `soft: {at: 80%, tarpit: 250ms}`.
 
 use tollgate_core::Span;
 
@@ -20,7 +20,7 @@ pub(crate) const WORDS: Words = Words {
     ],
 };
 
-/// A caller that is held back for longer gives up, and comes back.
+/// The maximum delay. A caller that waits longer gives up and retries.
 pub(crate) const MAX_TARPIT: Span = Span::from_secs(10);
 
 pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Soft> {
@@ -30,9 +30,9 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Soft> {
     let fields = node.fields(&WORDS, problems)?;
     if !fields.mentions("at") {
         problems
-            .error(node.place, "`soft` does not say from when on")
+            .error(node.place, "`soft` has no threshold")
             .label("`at` is missing")
-            .help("a line such as `at: 80%`: from how much of the allowance on");
+            .help("a line such as `at: 80%`: the threshold as a share of the allowance");
     }
     let at = fields.get("at").and_then(|it| percent(it, "`at`", 1..=100, problems));
     let tarpit = match fields.get("tarpit") {

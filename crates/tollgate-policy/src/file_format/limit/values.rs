@@ -12,7 +12,7 @@ use crate::mistake::Mistake;
 use crate::pattern::PathPattern;
 use crate::source::{KeySource, header_name, is_token};
 
-/// One word, read by `parse`; its mistake is reported where it stands.
+/// Reads one word with `parse`, and reports its mistake at its place.
 pub(super) fn parsed<T>(
     node: &Node,
     what: &str,
@@ -29,7 +29,7 @@ pub(super) fn parsed<T>(
     }
 }
 
-/// Path patterns, of `endpoint` and its like.
+/// Reads path patterns, of `endpoint` and `except`.
 pub(in super::super) fn patterns(
     items: &[Node],
     what: &str,
@@ -38,7 +38,7 @@ pub(in super::super) fn patterns(
     items.iter().filter_map(|it| parsed(it, what, PathPattern::parse, problems)).collect()
 }
 
-/// A rate, and where its burst stands.
+/// Reads a rate, and finds the place of its burst.
 pub(super) fn rate(node: &Node, what: &str, problems: &mut Problems) -> Option<Located<RateText>> {
     if let Kind::List(_) = node.kind {
         problems
@@ -96,7 +96,7 @@ pub(super) fn method(node: &Node, problems: &mut Problems) -> Option<Located<Str
     if !upper.bytes().all(is_token) || matches!(&*upper, "*" | "ALL" | "ANY") {
         problems
             .error(node.place, format!("{} is not a method", node.describe()))
-            .label("leave `method` out for all of them")
+            .label("omit `method` for all methods")
             .help("several methods are a list: [GET, POST]");
         return None;
     }
@@ -104,7 +104,7 @@ pub(super) fn method(node: &Node, problems: &mut Problems) -> Option<Located<Str
         let problem = problems.warning(
             Lint::OddMethod,
             node.place,
-            format!("`{}` is no method that is commonly used", short(&upper)),
+            format!("`{}` is not a common method", short(&upper)),
         );
         if let Some(meant) = crate::suggest::nearest(&upper, METHODS) {
             problem.label(format!("did you mean `{meant}`?"));
@@ -136,7 +136,7 @@ pub(super) fn by(fields: &Fields<'_>, problems: &mut Problems) -> Vec<Located<Ke
     let Some(node) = fields.get("by") else {
         if !fields.mentions("by") {
             problems
-                .error(fields.place(), "this limit does not say whom it counts")
+                .error(fields.place(), "this limit has no key")
                 .label("`by` is missing")
                 .help(format!("add `by:` with {}", crate::source::WORDS))
                 .help("`by: global` counts all requests together");
@@ -145,12 +145,12 @@ pub(super) fn by(fields: &Fields<'_>, problems: &mut Problems) -> Vec<Located<Ke
     };
     let mut parts: Vec<Located<KeySource>> = Vec::new();
     for item in node.items() {
-        // `header: X-Name` with a blank is a map to YAML.
+        // YAML reads `header: X-Name` with a blank as a map.
         if let Kind::Map(entries) = &item.kind
             && let [Entry { name, value }] = &entries[..]
             && let Some(value) = value.text()
         {
-            problems.error(name.place, "no blank stands behind the colon of a key").label(format!(
+            problems.error(name.place, "a key has no blank behind its colon").label(format!(
                 "did you mean `{}:{}`?",
                 short(&name.value),
                 short(value)
@@ -160,7 +160,7 @@ pub(super) fn by(fields: &Fields<'_>, problems: &mut Problems) -> Vec<Located<Ke
         let Some(part) = source(item, "`by`", problems) else { continue };
         if let Some(first) = parts.iter().find(|known| known.value == part.value) {
             problems
-                .error(part.place, format!("`{}` stands twice in one key", part.value))
+                .error(part.place, format!("`{}` is listed twice in one key", part.value))
                 .label("again here")
                 .related(first.place, "first here");
             continue;
@@ -170,7 +170,7 @@ pub(super) fn by(fields: &Fields<'_>, problems: &mut Problems) -> Vec<Located<Ke
     match parts.iter().find(|part| part.value == KeySource::Descriptor) {
         Some(part) if parts.len() > 1 => {
             problems
-                .error(part.place, "`descriptor` stands for all entries already")
+                .error(part.place, "`descriptor` includes all entries already")
                 .label("remove it, or the other parts")
                 .help("`descriptor:NAME` is one entry, and several make up one key");
         }

@@ -1,4 +1,4 @@
-//! The words of a limit: its own, those of its choices, and what other tools call them.
+//! The words of a limit: its own, those of its choices, and their names in other tools.
 
 use schemars::JsonSchema;
 
@@ -91,13 +91,13 @@ pub(crate) const WORDS: Words = Words {
 };
 
 impl Algorithm {
-    /// As the file writes it.
+    /// Returns the word in the file.
     pub(crate) fn word(self) -> &'static str {
         ALGORITHMS.iter().find(|(_, it)| *it == self).map_or("", |(word, _)| word)
     }
 }
 
-/// Exactly one of these stands in a limit.
+/// The words for amounts. A limit has exactly one of them.
 pub(crate) const AMOUNTS: [&str; 4] = ["bucket", "rate", "windows", "slots"];
 pub(crate) const ALGORITHMS: [(&str, Algorithm); 6] = [
     ("token-bucket", Algorithm::TokenBucket),
@@ -149,7 +149,7 @@ pub(super) const OUTAGE_SYNONYMS: [(&str, &str); 6] = [
     ("fail-closed", "deny"),
     ("memory", "local"),
 ];
-/// Those of RFC 9110, of the registry that people use, and one that caches know.
+/// The methods of RFC 9110, common ones of the IANA registry, and `PURGE` of caches.
 pub(crate) const METHODS: [&str; 19] = [
     "GET",
     "HEAD",

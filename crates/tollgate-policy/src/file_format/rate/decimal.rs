@@ -1,12 +1,12 @@
-//! Rates with a fraction, such as `1.5/second`, as the same rate in whole numbers: `3/2s`.
+//! Converts rates with a fraction, such as `1.5/second`, into equal rates in whole numbers: `3/2s`.
 //!
 //! Rates are whole numbers because every algorithm counts whole units. A fraction is a mistake, and
-//! this module finds the rate that was meant, exactly: no digit is rounded away.
+//! this module computes the exact rate for the suggestion, without rounding.
 
 use super::{RateText, UNITS};
 
-/// The rate in whole numbers that a rate with a fraction stands for, as small as it can be
-/// written and without a burst. `None` for rates without a fraction, and for texts that are no rate.
+/// Returns the smallest whole-number rate that equals a rate with a fraction, without a burst.
+/// `None` for rates without a fraction, and for texts that are not a rate.
 ///
 /// Both numbers are multiplied by the same factor, so that `2.0/30s` is `2/30s` and not `1/15s`:
 /// the number of a rate is also the size of its bucket.
@@ -25,11 +25,11 @@ pub(super) fn in_whole_numbers(text: &str) -> Option<String> {
     let factor = lcm(count.denominator, times.denominator)?;
     let whole = |it: &Decimal| it.numerator.checked_mul(factor / it.denominator);
     let meant = format!("{}/{}", whole(&count)?, unit.counted(whole(&times)?));
-    // Nothing is suggested that is a mistake itself, such as a rate of zero.
+    // A suggestion must be valid itself, so a rate of zero is not suggested.
     RateText::parse(&meant).ok().map(|_| meant)
 }
 
-/// Where the rate ends and `, burst N` begins. A comma before the `/` is part of a number.
+/// Returns the end of the rate, where `, burst N` begins. A comma before the `/` is part of a number.
 pub(super) fn rate_end(text: &str) -> usize {
     let slash = text.find('/').unwrap_or(0);
     let blank_or_letter = |after: &str| !after.starts_with(|it: char| it.is_ascii_digit());
@@ -42,12 +42,12 @@ pub(super) fn rate_end(text: &str) -> usize {
 struct Decimal {
     numerator: u64,
     denominator: u64,
-    /// Whether it was written with a point or a comma, even if all that follows are zeros.
+    /// Whether it was written with a point or a comma, even if only zeros follow.
     is_fraction: bool,
 }
 
 impl Decimal {
-    /// `1.5`, `.5`, `1_000.25`, `1,5`, `1.5k`.
+    /// Parses `1.5`, `.5`, `1_000.25`, `1,5`, `1.5k`.
     fn read(text: &str) -> Option<Self> {
         let (number, factor) = match text.strip_suffix(['k', 'K']) {
             Some(number) => (number, 1_000_u64),
