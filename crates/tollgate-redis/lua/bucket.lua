@@ -1,9 +1,10 @@
--- Token bucket, meter, GCRA: the arrival time, and its fraction in grains of 1/den tick.
--- rule: kind, den, grains per unit, ticks and grains of a full bucket, its units, era,
--- ticks and grains that it can owe at most.
+-- Token bucket, meter, GCRA: the theoretical arrival time in ticks, and its fraction in grains of
+-- 1/den tick.
+-- rule: kind, den, grains per unit, ticks and grains of a full bucket, its units, epoch, maximum
+-- debt in ticks and grains.
 bucket = {}
 
--- Ticks and grains until it is full.
+-- Returns the ticks and grains until the bucket is full.
 local function debt(k)
     local ahead = x[k] - now
     if ahead < 0 then return 0, 0 end
@@ -33,14 +34,14 @@ end
 
 function bucket.load(k, rule, raw)
     if rule[2] == 1 and raw then
-        -- Sixteen digits, as all times between 2001 and 2286 have.
+        -- Sixteen digits: every time between 2001 and 2286 has that many.
         if not string.match(raw, '^[1-9]%d+$') or #raw ~= 16 then return false end
         x[k], y[k] = tonumber(raw), 0
     elseif raw then
         local tat, grains = string.match(raw, '^(%d+) (%d+)$')
         if not tat then return false end
         x[k], y[k] = tonumber(tat), tonumber(grains)
-        -- In finer grains than its own: less than a tick.
+        -- A fraction in finer grains than those of this rule is less than one tick.
         if y[k] >= rule[2] then x[k], y[k] = x[k] + 1, 0 end
     else
         x[k], y[k] = 0, 0
@@ -50,7 +51,7 @@ function bucket.load(k, rule, raw)
     return true
 end
 
--- Kept to the end of its era: plain.lua relies on that.
+-- The key is kept to the end of its epoch: plain.lua relies on that.
 function bucket.save(k, rule)
     local ends = y[k] > 0 and x[k] + 1 or x[k]
     if ends > now then ends = x[k] - math.fmod(x[k], rule[7]) + rule[7] end
@@ -62,7 +63,7 @@ function bucket.state(k, out, rule)
     if rule[2] > 1 then out[#out + 1] = y[k] end
 end
 
--- What there is, in whole units.
+-- Returns the available whole units.
 function bucket.left(k, rule)
     local t, g = debt(k)
     t, g = minus(rule, rule[4], rule[5], t, g)
@@ -74,7 +75,7 @@ function bucket.price(rule, units)
     return scaled(units, rule[3], 0, rule[2])
 end
 
--- The price of `cost` units comes with them, in ticks and grains.
+-- The caller passes the price of `cost` units in ticks and grains.
 function bucket.spend(k, rule, cost, price_t, price_g)
     local t, g = debt(k)
     t, g = plus(rule, t, g, price_t, price_g)
@@ -106,15 +107,15 @@ function bucket.charge(k, rule, _, overdrawn, price_t, price_g)
     owe(k, after_t, after_g)
 end
 
--- What is spent and not back yet, rounded up.
+-- Returns the units in use, rounded up.
 function bucket.used(k, rule)
     local t, g = debt(k)
     local units, rest = scaled(t, rule[2], g, rule[3])
     return rest > 0 and units + 1 or units
 end
 
--- The debt of another bucket's state in this one's ticks and grains: as many units, to the
--- fraction, and no more than it holds.
+-- Converts the debt of another bucket's state to the ticks and grains of this bucket: the same
+-- number of units, including the fraction, and at most the capacity.
 local function converted(rule, past, old)
     local t, g = debt(past)
     local units, rest = scaled(t, old[2], g, old[3])
@@ -132,7 +133,8 @@ function bucket.carry(k, rule, past, old)
     return true
 end
 
--- Owes no more than leaves as much as the other bucket has, which is no larger.
+-- Reduces the debt so that at least as much is available as in the other bucket, which is no
+-- larger.
 function bucket.relieve(k, rule, past, old)
     local t, g = converted(rule, past, old)
     t, g = plus(rule, t, g, bucket.price(rule, rule[6] - old[6]))

@@ -1,6 +1,6 @@
--- The time, read once: all of a call is decided at one instant of the server's clock.
+-- The time is read once: a whole call is decided at one instant of the server's clock.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
--- A key is kept so many milliseconds longer than it counts: the server's own idea of
--- "now" when it sets an expiry may lag behind TIME.
+-- The number of milliseconds that a key is kept longer than it counts: the clock that the server
+-- uses for expiry may lag behind TIME.
 local MARGIN = 100

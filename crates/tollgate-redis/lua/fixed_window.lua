@@ -1,7 +1,7 @@
--- Fixed window: when it closes, and what was spent in it.
--- rule: kind, limit, longest, and how windows lie: 0 since 1970, 1 from the first
--- request, or 2 by a calendar; how far refusals count: to the limit, or beyond it in a
--- tally; of a calendar start, end and the next end follow.
+-- Fixed window: its end, and the units spent in it.
+-- rule: kind, limit, longest window, alignment (0: since 1970, 1: from the first request, 2: by a
+-- calendar), the maximum count of refusals (the limit, or more for a tally); for a calendar also
+-- start, end and the next end.
 fixed = {}
 
 local function closes(rule)
@@ -18,7 +18,7 @@ local function opened(rule, ends)
     return ends - rule[3]
 end
 
--- A window in which nothing is spent is not open.
+-- A window without spent units is not open.
 local function open(k, rule)
     if y[k] == 0 or now >= x[k] then x[k], y[k] = closes(rule), 0 end
 end
@@ -46,7 +46,7 @@ function fixed.left(k, rule)
     return rule[2]
 end
 
--- Whether one who only looks may pass: a tally beyond its limit refuses them too.
+-- Whether a check that only peeks passes: a tally above its limit refuses it too.
 function fixed.passes(k, rule)
     return rule[5] == rule[2] or now >= x[k] or y[k] <= rule[2]
 end
@@ -82,8 +82,8 @@ function fixed.used(k)
     return now < x[k] and y[k] or 0
 end
 
--- The same count. A window from the first request keeps its start, if it is then still
--- open; another one closes no later than it would have, unless the new ones are longer.
+-- Carries over the count. A window that starts at the first request keeps its start if it is then
+-- still open. Other windows close no later than before, unless the new windows are longer.
 function fixed.carry(k, rule, past, old)
     local kept = rule[4] == 1 and old[4] == 1 and opened(old, x[past]) + rule[3] or 0
     if kept <= now then

@@ -1,22 +1,23 @@
--- Reads what is asked, decides it in order, writes what changed.
+-- Reads the request, decides its items in order, and writes the changed states.
 --
 -- ARGV[1] is one MessagePack array of numbers (and owners, as text):
---   rules: how many, then each: how many numbers, and those
---   keys:  how many, then each: its rule, how many rules it replaced, and of each of those,
---          the latest first, its rule and whether (1) the present one is a raise of it.
---          KEYS are in that order, each followed by its names under the replaced rules.
---   items: how many, then each:
---     0 (requests that are all alike): how many, how many checks, and each check:
---         key, manner, and what its kind needs (`arguments`)
+--   rules: count, then for each rule: count of numbers, and the numbers
+--   keys:  count, then for each key: its rule, the count of rules that its rule replaced, and for
+--          each of those, latest first, the rule and whether (1) the present rule is a raise of it.
+--          KEYS has the same order; the names under the replaced rules follow each key.
+--   items: count, then for each item:
+--     0 (identical requests): count of requests, count of checks, and for each check:
+--         key, manner, and the arguments of its kind (`arguments`)
 --     1 to 6 (refund, grant, charge, charge with overdraft, reset, release):
---         key, and what its kind needs
--- manner: 1 binding, 2 counts refusals, 4 takes up to, 8 only looks; added up.
--- `at` is the last number that was read.
+--         key, and the arguments of its kind
+-- manner: sum of 1 binding, 2 counts refusals, 4 takes up to, 8 only peeks.
+-- `at` is the index of the last number that was read.
 --
--- Answer: 1, now, each key's state before, each item's result: of requests how many were
--- admitted, and for each check of a log or of slots when it could be met (0: now; -1: the
--- slot was held before), and of slots when the last lease then ends; of changes the
--- state after. Or 2, now: a calendar's pages do not cover now; nothing was done.
+-- Reply: 1, now, the state of each key before the call, the result of each item. The result of
+-- requests is the number admitted and, for each check of a log or of slots, when it can be met
+-- (0: now; -1: the owner held the slot before), and for slots the end of the last lease after that.
+-- The result of a change is the state after it. Or 2, now: the calendar pages do not cover now, and
+-- nothing was done.
 local a, at = cmsgpack.unpack(ARGV[1]), 1
 local kinds = { bucket, fixed, sliding, parts, log, slots }
 local LOG, SLOTS = 5, 6
@@ -32,8 +33,8 @@ end
 
 local texts = call('MGET', unpack(KEYS))
 
--- States. A text is read with all others in one go; a text of somebody else's is noticed,
--- as is a value that is no text at all.
+-- Loads the states. All texts are read with one MGET; a value that Tollgate did not write is
+-- detected, whatever its type.
 local function load(k, rule, raw)
     rule_of[k] = rule
     if rule[1] >= LOG then
@@ -57,8 +58,8 @@ end
 
 local function capacity(rule) return rule[1] == 1 and rule[6] or rule[2] end
 
--- Which of the replaced rules' states still count, by their place, the latest first; and
--- whether one of them was not carried over to the present rule yet.
+-- Returns the indices of the replaced rules' states that still count, latest first, and whether one
+-- of them has not been carried over to the present rule yet.
 local function live_past(first, before, mine)
     local live, is_new = {}, false
     for i, old in ipairs(before) do
@@ -75,8 +76,8 @@ local function live_past(first, before, mine)
     return live, is_new
 end
 
--- The rule that counted the key last: the latest that has spent something, or a later one
--- that all of those were carried over to, and whose state says nothing by now.
+-- Returns the rule that counted the key last: the latest rule with spent units, or a later rule
+-- that all of those were carried over to and whose state is empty by now.
 local function last_in_force(first, live)
     for i = 1, live[1] - 1 do
         local id, all = id_of(first + i), true
@@ -88,8 +89,8 @@ local function last_in_force(first, live)
     return live[1], false
 end
 
--- What a key has spent under the rules that its present one replaced, expressed in its
--- numbers. The arithmetic is that of tollgate_core (carry.rs).
+-- Carries over the units that a key spent under the rules that its present rule replaced, converted
+-- to the present rule. The arithmetic is that of tollgate_core (carry.rs).
 local function carry_over(k, rule, before, raises, live)
     local last, rested = last_in_force(k, live)
     local kind, old, most = kinds[rule[1]], before[last], 0
@@ -105,8 +106,8 @@ local function carry_over(k, rule, before, raises, live)
     local missing = most - kind.used(k, rule)
     if raises[last] == 1 then missing = math.min(missing, capacity(rule) - capacity(old)) end
     if missing > 0 then echo(k, rule, missing) end
-    -- Kept whatever becomes of the request: or else it would be carried over again and
-    -- again, and time would never give anything back.
+    -- Written even if the request is refused: otherwise it would be carried over again at each
+    -- call, and would never decay.
     changed[k] = true
     local mine = id_of(k)
     for _, at in ipairs(live) do
@@ -114,7 +115,7 @@ local function carry_over(k, rule, before, raises, live)
     end
 end
 
--- As much is available as under a rule of which the present one is a raise.
+-- Makes as much available as under a rule that the present rule raises.
 local function relieve(k, rule, before, raises, live)
     for _, at in ipairs(live) do
         local old = before[at]
@@ -123,7 +124,7 @@ local function relieve(k, rule, before, raises, live)
 end
 
 local place, key_at = {}, 0
--- Places of the replaced rules' states that count, of each key that has any, and what was
+-- For each key that has any, the indices of the replaced rules' states that count; and the units
 -- spent in this call.
 local past_of, spent = {}, {}
 at = at + 1
@@ -156,7 +157,7 @@ local function note_spent(k, units)
     if past_of[k] then spent[k] = (spent[k] or 0) + units end
 end
 
--- Reads what a check of this kind is asked for: units with their price, or an owner.
+-- Reads the arguments of a check of this kind: units with their price, or an owner.
 local function arguments(kind)
     if kind == 1 then
         at = at + 3
@@ -166,8 +167,8 @@ local function arguments(kind)
     return a[at]
 end
 
--- The checks of the request at hand: key, manner, cost or owner, its price; and what was
--- there before, for a request that is refused after all.
+-- The checks of the current request: key, manner, cost or owner, its price; and the states before,
+-- to undo a refused request.
 local key_of, manner_of, cost_of, ticks_of, grains_of = {}, {}, {}, {}, {}
 local x_before, y_before, changed_before, taken, free, last_after = {}, {}, {}, {}, {}, {}
 
@@ -185,7 +186,7 @@ local function undo(last)
     end
 end
 
--- Takes a slot, if one is free. Units are never to be had here.
+-- Acquires a slot if one is free. A check for units is always refused here.
 local function hold(i, k, rule, owner)
     free[i] = now + 1
     if manner_of[i] >= 8 then
@@ -201,7 +202,7 @@ local function hold(i, k, rule, owner)
     return true
 end
 
--- Whether one check is met, and charged.
+-- Acquires one check and returns whether it was met.
 local function meet(i)
     local k, manner, cost = key_of[i], manner_of[i], cost_of[i]
     local rule = rule_of[k]
@@ -223,7 +224,7 @@ local function meet(i)
     return true
 end
 
--- One request against all of its checks: all of them are charged, or none.
+-- Decides one request against all of its checks: charges all of them or none.
 local function try(n)
     local admitted = true
     for i = 1, n do
@@ -242,7 +243,7 @@ local function try(n)
     return true
 end
 
--- Many requests for one plain bucket: as many as fit, at once.
+-- Decides many requests for one plain bucket at once: admits as many as fit.
 local function take_up_to(k, rule, many, cost, price)
     local due = x[k] > now and x[k] or now
     local fit = floor((rule[4] - (due - now)) / price)
@@ -294,9 +295,9 @@ local function requests()
     for i = 1, n do
         local k = key_of[i]
         local rule = rule_of[k]
-        -- When it could be met: only the server can tell.
+        -- When the check can be met: only the server has the whole log.
         if rule[1] == LOG and free[i] > 0 and manner_of[i] % 4 >= 2 and admitted < many then
-            -- It has been charged since, and may have to wait longer.
+            -- The log has been charged since, so the wait may be longer.
             local cost = cost_of[i]
             if manner_of[i] % 8 >= 4 then cost = 1 end
             free[i] = math.max(free[i], log.free_at(k, rule, cost))
@@ -306,7 +307,7 @@ local function requests()
     end
 end
 
--- Does to the state of a replaced rule what is done to the present one.
+-- Applies a change of the present rule to the states of the replaced rules.
 local function change_past(k, what, units, taken_at)
     local rule = rule_of[k]
     local kind, ticks, grains = kinds[rule[1]], nil, nil
@@ -350,7 +351,7 @@ local function change(what)
     if past_of[k] and what <= 5 then
         for _, at in ipairs(past_of[k]) do change_past(k + at, what, units, taken_at) end
     end
-    -- Whatever came of it: what says no more than a fresh state is not kept.
+    -- Marked as changed in any case, so that a state that equals a fresh one is deleted.
     if kind ~= slots then changed[k] = true end
     kind.state(k, out, rule)
 end

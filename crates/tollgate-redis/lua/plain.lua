@@ -1,14 +1,13 @@
--- Requests for token buckets whose unit is a whole number of ticks, and nothing else:
--- nearly every request there is, and so a script of its own that does nothing else.
--- The arithmetic is that of bucket.lua, on one number.
+-- A fast script for the most common calls: requests for token buckets whose unit is a whole number
+-- of ticks. The arithmetic is that of bucket.lua, on one number.
 --
--- ARGV[1], one MessagePack array: how many rules, and of each the ticks of a full bucket,
--- the length of an era and the ticks it can owe at most; the rule of each key; how many
--- items, and of each how many requests that are all alike, how many checks, and of each
--- its key and its price.
+-- ARGV[1], one MessagePack array: count of rules, and for each rule the ticks of a full bucket, the
+-- length of an epoch and the maximum debt in ticks; the rule of each key; count of items, and for
+-- each item the count of identical requests, the count of checks, and for each check its key and its
+-- price.
 --
--- Answer: 1, now, the arrival time of each key before, how many of each item's requests
--- were admitted. A key that holds somebody else's data has -1, as have its items.
+-- Reply: 1, now, the arrival time of each key before the call, the number of admitted requests of
+-- each item. A key that holds foreign data has -1, as have its items.
 local call, floor = redis.call, math.floor
 local a, keys = cmsgpack.unpack(ARGV[1]), #KEYS
 local at, out = 1 + 3 * a[1], { 1, now }
@@ -18,9 +17,9 @@ local texts, missing = call('MGET', unpack(KEYS)), {}
 for k = 1, keys do
     local tat = texts[k]
     if tat then
-        -- A mark says that it was carried over to another rule; see frame.lua.
+        -- The mark means that the state was carried over to another rule; see frame.lua.
         if #tat > 16 and string.sub(tat, 17, 17) == '~' then tat, marked[k] = string.sub(tat, 1, 16), true end
-        -- Sixteen digits, as all times between 2001 and 2286 have.
+        -- Sixteen digits: every time between 2001 and 2286 has that many.
         tat = #tat == 16 and tonumber(tat) or -1
         if tat < 1000000000000000 or tat % 1 ~= 0 then tat = -1 end
     else
@@ -28,7 +27,7 @@ for k = 1, keys do
         missing[#missing + 1] = KEYS[k]
     end
     local rule = 3 * a[at + k] - 1
-    -- Further ahead than can be owed: from a clock that stepped back.
+    -- A time beyond the maximum debt comes from a clock that stepped back.
     rules[k], before[k] = rule, tat
     if tat - now > a[rule + 2] then tat = now + a[rule + 2] end
     x[k], out[k + 2] = tat, tat
@@ -82,8 +81,8 @@ for item = 1, a[at] do
     out[keys + 2 + item] = fit
 end
 
--- A key is kept to the end of its era, which its arrival time tells: only who enters a
--- new one needs a new expiry, and all others a sum.
+-- A key is kept to the end of its epoch, which follows from its arrival time. Only a request that
+-- enters a new epoch sets a new expiry; the others use INCRBY.
 for k = 1, keys do
     local tat, was = x[k], before[k]
     if tat ~= was and tat >= 0 then

@@ -1,8 +1,9 @@
--- Sliding log: a member for every unit, scored with its time. Members are the time and a
--- number, so that units of one instant stay apart. A mark is a member before all times.
+-- Sliding log: one member for each unit, scored with its time. Members consist of the time and a
+-- number, so that units of one instant are distinct. A mark is a member with a score before all
+-- times.
 -- rule: kind, limit, period.
 log = {}
--- Units to be written at the end, and how many entries have left the window.
+-- The units to write at the end, and the number of entries that have left the window.
 local gone = {}
 added = {}
 
@@ -19,7 +20,7 @@ local function newest(k)
     y[k] = math.max(tonumber(last[2] or 0), 0)
 end
 
--- Moves the whole log so that its newest unit is now.
+-- Shifts the whole log so that its newest unit is at now.
 local function pull_back(k)
     local ahead, all = y[k] - now, call('ZRANGE', KEYS[k], 0, -1, 'WITHSCORES')
     for i = 1, #all, 2 do
@@ -37,7 +38,7 @@ function log.load(k, rule)
     return true
 end
 
--- The first free number among the members of one instant.
+-- Returns the first unused number among the members of one instant.
 local function first_free(k, at)
     local taken, first = call('ZRANGEBYSCORE', KEYS[k], at, at), 0
     for _, member in ipairs(taken) do
@@ -83,7 +84,7 @@ function log.spend(k, rule, cost)
     return true
 end
 
--- When `cost` units could be had, if nobody else spends; 0 if they can be had now.
+-- Returns when `cost` units are available if no other request spends; 0 if they are available now.
 function log.free_at(k, rule, cost)
     local excess = x[k] + added[k] + cost - rule[2]
     if excess <= 0 or cost > rule[2] then return 0 end
@@ -92,7 +93,7 @@ function log.free_at(k, rule, cost)
     return call('ZRANGE', KEYS[k], at, at, 'WITHSCORES')[2] + rule[3]
 end
 
--- What was changed in the set itself is looked at anew.
+-- Reads the set again after it was changed directly.
 local function reload(k, rule)
     newest(k)
     count_live(k, rule)
@@ -140,7 +141,7 @@ function log.save_mark(k)
     call('ZADD', KEYS[k], -1, '~' .. marked[k])
 end
 
--- The same instants.
+-- Copies the same instants.
 function log.carry(k, rule, past)
     local since = string.format('(%.0f', instant(past) - rule[3])
     local all, batch = call('ZRANGEBYSCORE', KEYS[past], since, '+inf', 'WITHSCORES'), {}

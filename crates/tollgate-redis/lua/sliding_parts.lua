@@ -1,16 +1,17 @@
--- Sliding window in parts: when the first and the last unit of each part came, and how
--- many. Times are in steps, told back from that of the newest unit, whose time is known
--- to the microsecond; the rule brings the step.
--- rule: kind, limit, period, parts, step, strict (1: all units of a part stand where the last does).
+-- Sliding window in parts: the times of the first and the last unit of each part, and the count of
+-- units. Times are in steps back from the newest unit, whose time is exact to the microsecond; the
+-- rule has the step.
+-- rule: kind, limit, period, parts, step, strict (1: all units of a part count at the time of its
+-- last unit).
 --
 -- Offsets are below 2^16 and counts below 2^32, so every product is below 2^50 and exact.
--- A state's table is never changed once it is made: who undoes a request puts the old
--- one back.
+-- The table of a state is never changed after it is created: undoing a request restores the old
+-- table.
 parts = {}
 
--- Now, as the key knows it, and how many steps before the newest a unit has left. A clock
--- that stepped back stands still at the newest unit. That one leaves to the microsecond,
--- the others to the step.
+-- Returns the current time as the key sees it, and how many steps before the newest unit a unit has
+-- expired. If the clock stepped back, the time stays at the newest unit. The newest unit expires to
+-- the microsecond, the other units to the step.
 local function view(k, rule)
     local instant = math.max(now, x[k])
     local border = instant - rule[3]
@@ -18,14 +19,14 @@ local function view(k, rule)
     return instant, math.ceil(x[k] / rule[5]) - floor(border / rule[5])
 end
 
--- How many units of a part have left.
+-- Returns how many units of a part have expired.
 local function gone(first, last, count, reach)
     if last >= reach then return count end
     if first < reach then return 0 end
     return floor((count - 1) * (first - reach) / (first - last)) + 1
 end
 
--- The parts without what has left, and how many units they hold.
+-- Returns the parts without expired units, and the number of their units.
 local function in_view(k, rule)
     local instant, reach = view(k, rule)
     local old, new, weight = y[k], {}, 0
@@ -46,8 +47,8 @@ local function in_view(k, rule)
     return new, weight, instant, reach
 end
 
--- Makes one of the two neighbours that lie closest; if strict, of those where it delays the
--- fewest units for the shortest time.
+-- Merges the two neighbors that are closest; if strict, those whose merge delays the fewest units
+-- for the shortest time.
 local function merge(all, strict)
     local best, at
     for i = 1, #all - 5, 3 do
@@ -59,9 +60,9 @@ local function merge(all, strict)
     for _ = 1, 3 do table.remove(all, at + 3) end
 end
 
--- Writes units behind the parts in view.
+-- Appends units after the parts in view.
 local function append(k, rule, all, units, instant)
-    -- A state from elsewhere may have more parts than these.
+    -- A state that was carried over may have more parts than this rule.
     while #all / 3 > rule[4] do merge(all) end
     local n, later = #all, math.ceil(instant / rule[5]) - math.ceil(x[k] / rule[5])
     if n > 0 and later == 0 then
@@ -74,7 +75,7 @@ local function append(k, rule, all, units, instant)
     x[k], y[k], changed[k] = instant, all, true
 end
 
--- Takes units from a part, as far as it has them.
+-- Removes up to `units` units from a part.
 local function reduce(all, at, units)
     local taken = math.min(units, all[at + 2])
     local left = all[at + 2] - taken
@@ -82,14 +83,14 @@ local function reduce(all, at, units)
         for _ = 1, 3 do table.remove(all, at) end
     else
         all[at + 2] = left
-        -- Which of them is left nobody knows: it stays as long as any of them would.
+        -- It is unknown which unit is left, so it stays as long as the last one would.
         if left == 1 then all[at] = all[at + 1] end
     end
     return taken
 end
 
--- Tells steps from the newest unit that is left. If that is another than before, its step
--- is all that is known of it.
+-- Recomputes the steps relative to the newest remaining unit. If that unit changed, its time is
+-- known only to the step.
 local function rebase(k, rule, all)
     local n = #all
     if n == 0 then
@@ -102,8 +103,8 @@ local function rebase(k, rule, all)
     y[k], changed[k] = all, true
 end
 
--- Each part in eight bytes, the oldest first, then the time of the newest unit, whose
--- highest byte is zero: the mark of a state that was carried over cannot be taken for it.
+-- Eight bytes for each part, oldest first, then the time of the newest unit, whose highest byte is
+-- zero: it cannot be confused with the mark of a state that was carried over.
 function parts.load(k, rule, raw)
     local all = {}
     x[k], y[k] = 0, all
@@ -187,7 +188,7 @@ function parts.used(k, rule)
     return weight
 end
 
--- Steps of one length mean the same in however many parts.
+-- Steps of equal length are compatible, whatever the number of parts.
 function parts.carry(k, rule, past, old)
     if rule[3] ~= old[3] then return false end
     x[k], y[k], changed[k] = x[past], y[past], true

@@ -1,16 +1,16 @@
--- Sliding-window counter: two counts, the older weighted by how much of its window is
+-- Sliding-window counter: two counts, the older weighted by the fraction of its window that is
 -- still in view.
 -- rule: kind, limit, period.
 sliding = {}
 
--- Which window it is now, and how far into it.
+-- Returns the number of the current window, and the time elapsed in it.
 local function position(rule)
     local elapsed = math.fmod(now, rule[3])
     return (now - elapsed) / rule[3], elapsed
 end
 
--- Moves the counts so that the newest is the one of now. A clock that stepped back
--- counts in the newest window there is.
+-- Shifts the counts so that the first is the count of the current window. If the clock stepped
+-- back, the newest window stays current.
 local function advance(k, rule)
     local window, elapsed = position(rule)
     if window < x[k] then return 0 end
@@ -22,7 +22,7 @@ local function advance(k, rule)
     return elapsed
 end
 
--- What weighs, rounded up to whole units.
+-- Returns the weighted count, rounded up to whole units.
 local function weight(k, rule, elapsed)
     local faded, more = scaled(rule[3] - elapsed, y[k][2], 0, rule[3])
     return y[k][1] + faded + (more > 0 and 1 or 0)
@@ -35,7 +35,7 @@ function sliding.load(k, rule, raw)
     if not newest then return false end
     x[k], y[k] = tonumber(newest), { tonumber(current), tonumber(previous) }
     if x[k] - position(rule) > 3 then
-        -- The previous has faded by the clock that was wrong, so it counts in full.
+        -- The previous count decayed by a wrong clock, so it counts in full.
         y[k] = { y[k][1] + y[k][2], 0 }
         x[k], changed[k] = position(rule), true
     end

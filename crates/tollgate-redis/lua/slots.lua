@@ -1,4 +1,4 @@
--- Concurrency: a member for every lease, its owner, scored with its end.
+-- Concurrency: one member for each lease, named by its owner, scored with its end.
 -- rule: kind, slots, ttl.
 slots = {}
 
@@ -8,7 +8,7 @@ function slots.load(k, rule)
     x[k] = call('ZCARD', key) - call('ZCOUNT', key, '-inf', now)
     local last = tonumber(call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2] or 0)
     if last > far then
-        -- From a clock that stepped back: such a lease counts as taken now.
+        -- A lease from before the clock stepped back counts as acquired now.
         local near = call('ZREVRANGEBYSCORE', key, far, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
         last = math.max(now + rule[3], tonumber(near[2] or 0))
     end
@@ -31,7 +31,7 @@ function slots.left(k, rule)
     return math.max(rule[2] - x[k], 0)
 end
 
--- Whether `owner` may have one: when one is free, 0 if now, -1 if it holds one already.
+-- Returns when a slot is free for `owner`: 0 if now, -1 if the owner already holds one.
 function slots.free_at(k, rule, owner)
     pull_back(k, rule)
     slots.load(k, rule)
@@ -42,7 +42,7 @@ function slots.free_at(k, rule, owner)
     return tonumber(call('ZRANGE', KEYS[k], at, at, 'WITHSCORES')[2] or now)
 end
 
--- Takes it, and tells until when its owner held one before, if it did.
+-- Acquires a slot, and returns until when its owner held one before, if it did.
 function slots.take(k, rule, owner)
     local held = call('ZSCORE', KEYS[k], owner)
     call('ZADD', KEYS[k], now + rule[3], owner)
@@ -55,7 +55,7 @@ function slots.drop_lapsed(k)
     call('ZREMRANGEBYSCORE', KEYS[k], '-inf', now)
 end
 
--- As if it had not been taken.
+-- Undoes `take`.
 function slots.put_back(k, rule, owner, held)
     if held then call('ZADD', KEYS[k], held, owner) else call('ZREM', KEYS[k], owner) end
     slots.load(k, rule)

@@ -1,10 +1,11 @@
-//! A call in the making: everything that is asked while another call is under way.
+//! A batch under construction: the requests and changes that arrive while another call is in
+//! flight.
 //!
-//! Requests keep their order wherever they touch the same key. A request that asks
-//! for exactly what the last one on its keys asked for joins it, so that a crowd
-//! for one hot key becomes "take up to n" and costs Redis what one costs.
+//! Requests that touch the same key keep their order. A request that is identical to the last
+//! request on its keys joins it, so that many requests for one hot key become one "take up to n"
+//! that costs Redis as much as one request.
 //!
-//! Not here: sending it (`dispatcher`), understanding the answer (`replay`).
+//! Not here: sending it (`dispatcher`), reading the reply (`replay`).
 
 use std::time::Duration;
 
@@ -17,77 +18,78 @@ use tollgate_store::{Answer, Check};
 use crate::failure::Failure;
 use crate::names::write_name;
 
-/// The most keys one call asks for: a script's stack holds some thousands.
+/// The maximum number of keys in a call: the stack of a script holds some thousands.
 const MAX_BATCH_KEYS: usize = 1_000;
 
-/// The most items: a call should be a matter of milliseconds.
+/// The maximum number of items in a call: a call should take only milliseconds.
 const MAX_BATCH_ITEMS: usize = 2_000;
 
-/// Whoever waits for an answer.
+/// The channel to a task that waits for a reply.
 pub(crate) type ReplySender<T> = oneshot::Sender<Result<T, Failure>>;
 
-/// A call in the making.
+/// A batch under construction.
 #[derive(Default)]
 pub(crate) struct BatchBuilder {
-    /// How many wait for it.
+    /// The number of requests and changes in the batch.
     pub(crate) asked: usize,
     pub(crate) rules: Vec<(RuleId, Quota)>,
     pub(crate) keys: Vec<Key>,
-    /// Names and their ends, one after the other.
+    /// The names of the keys, concatenated.
     names: Vec<u8>,
     ends: Vec<usize>,
     pub(crate) items: Vec<Item>,
-    /// Who waits for each item.
+    /// The waiters of each item.
     pub(crate) waiters: Waiters,
     by_key: HashTable<u32>,
 }
 
-/// A key of the call.
+/// A key of the batch.
 pub(crate) struct Key {
     pub(crate) hash: u64,
-    /// Which of the rules counts it.
+    /// The index of its rule.
     pub(crate) rule: usize,
-    /// Which rules it has replaced; their names for the key follow its own.
+    /// The indices of the rules that its rule replaced; the key's names under them follow its own
+    /// name.
     pub(crate) before: SmallVec<[usize; 2]>,
-    /// Where its name is.
+    /// The index of its name.
     name: usize,
-    /// The key itself begins here in its name.
+    /// The offset of the bare key in its name.
     bare: usize,
-    /// The last item that asks for it.
+    /// The index of the last item on this key.
     last: usize,
 }
 
-/// Something to be done, in order.
+/// An operation of the batch; operations run in order.
 pub(crate) enum Item {
-    /// Requests that are all alike.
+    /// Identical requests.
     Requests {
-        /// What each of them asks for.
+        /// The checks of each request.
         checks: SmallVec<[CheckRequest; 2]>,
-        /// How many they are.
+        /// The number of requests.
         many: usize,
     },
     /// A change that is not a request.
     Change {
-        /// To which key.
+        /// The index of the key.
         key: usize,
-        /// What is done.
+        /// The change.
         adjustment: Adjustment,
     },
 }
 
-/// Who waits for an item.
+/// The waiters of one item.
 pub(crate) enum ItemWaiters {
     Requests(SmallVec<[ReplySender<DecisionReply>; 1]>),
     Change(ReplySender<Outcome>),
 }
 
-/// Who waits for a call, item by item.
+/// The waiters of a call, item by item.
 #[derive(Default)]
 pub(crate) struct Waiters(pub(crate) Vec<ItemWaiters>);
 
 impl Waiters {
-    /// Tells everybody that no answer came in time. Should the call land after all, what
-    /// requests took is given back; a change cannot be.
+    /// Notifies all waiters that no reply came in time. If the call executes later, the charges of
+    /// its requests are undone; changes cannot be undone.
     pub(crate) fn fail_late(self, deadline: Duration) {
         let (late, lost) = (Failure::TimedOut(deadline), Failure::failed("no answer in time"));
         for waiters in self.0 {
@@ -96,10 +98,10 @@ impl Waiters {
         }
     }
 
-    /// Tells everybody that nothing came of it.
+    /// Notifies all waiters that the call failed.
     pub(crate) fn fail(self, failure: &Failure) {
         for waiters in self.0 {
-            // Whoever has stopped waiting need not be told.
+            // An error means that the receiver has stopped waiting.
             match waiters {
                 ItemWaiters::Requests(waiting) => {
                     waiting.into_iter().for_each(|it| drop(it.send(Err(failure.clone()))));
@@ -110,7 +112,7 @@ impl Waiters {
     }
 }
 
-/// What is asked of one key of the call.
+/// A check on one key of the batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CheckRequest {
     pub(crate) key: usize,
@@ -119,20 +121,20 @@ pub(crate) struct CheckRequest {
     pub(crate) count_denied: bool,
 }
 
-/// An answer, and which slots were held before they were asked for.
+/// A decision, and the slots that their owner held before.
 pub(crate) struct DecisionReply {
     pub(crate) answer: Answer,
-    /// Checks that renewed a slot, by their place in the request.
+    /// The indices of the checks that renewed a slot.
     pub(crate) renewed: SmallVec<[usize; 1]>,
 }
 
 impl BatchBuilder {
-    /// Whether a call of this size should not grow further.
+    /// Whether the batch should not grow further.
     pub(crate) fn is_full(&self) -> bool {
         self.ends.len() >= MAX_BATCH_KEYS || self.items.len() >= MAX_BATCH_ITEMS
     }
 
-    /// Every name, in the order of the keys, replaced rules included.
+    /// Iterates over all names in the order of the keys, including names under replaced rules.
     pub(crate) fn names(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.ends.iter().enumerate().map(|(at, _)| self.name(at))
     }
@@ -142,29 +144,29 @@ impl BatchBuilder {
         &self.names[start..self.ends[at]]
     }
 
-    /// What a key is called.
+    /// The name of a key in Redis.
     pub(crate) fn name_of(&self, key: usize) -> &[u8] {
         self.name(self.keys[key].name)
     }
 
-    /// What a key's name begins with: all but the key itself.
+    /// The name of a key without the bare key.
     pub(crate) fn file(&self, key: usize) -> &[u8] {
         &self.name_of(key)[..self.keys[key].bare]
     }
 
-    /// The rule that counts a key, as far as a change to it needs it.
+    /// The rule of a key, with the parts that a change needs.
     pub(crate) fn rule_of(&self, key: usize) -> Rule {
         let (id, quota) = self.rules[self.keys[key].rule].clone();
         Rule { name: "".into(), id, quota, before: None }
     }
 
-    /// The key itself, as whoever asked knows it.
+    /// The bare key, as the caller passed it.
     pub(crate) fn bare(&self, key: usize) -> &[u8] {
         &self.name_of(key)[self.keys[key].bare..]
     }
 
-    /// Whether one of these keys is in the call already under other numbers: a call reads
-    /// and writes a state once, so that one has to wait for the next.
+    /// Whether one of these keys is in the batch with a different quota. A call reads and writes a
+    /// state once, so such a request has to wait for the next call.
     pub(crate) fn clashes<'k>(&self, asked: impl IntoIterator<Item = (&'k Rule, &'k [u8])>) -> bool {
         asked.into_iter().filter(|(rule, _)| shares_states(&rule.quota)).any(|(rule, key)| {
             let hash = hash(rule.id, key);
@@ -225,7 +227,7 @@ impl BatchBuilder {
         self.waiters.0.push(ItemWaiters::Change(waiting));
     }
 
-    /// Which key of the call this is, a new one if need be.
+    /// Returns the index of a key and adds the key if it is new.
     fn key(&mut self, prefix: &str, rule: &Rule, key: &[u8]) -> usize {
         let hash = hash(rule.id, key);
         let found = self.by_key.find(hash, |&at| {
@@ -249,19 +251,19 @@ impl BatchBuilder {
         let rule = self.rule(rule.id, &rule.quota);
         self.keys.push(Key { hash, rule, before, name, bare, last: usize::MAX });
         let keys = &self.keys;
-        // A call has far fewer keys than that.
+        // A batch has far fewer keys than `u32::MAX`.
         let number = u32::try_from(at).unwrap_or(u32::MAX);
         self.by_key.insert_unique(hash, number, |&at| keys[at as usize].hash);
         at
     }
 
-    /// Rules of one id may have different numbers (`clashes`), so those count too.
+    /// Compares the quota too: rules with the same ID may have different quotas (`clashes`).
     fn is_rule(&self, at: usize, rule: &Rule) -> bool {
         self.rules[at].0 == rule.id && self.rules[at].1 == rule.quota
     }
 
     fn rule(&mut self, id: RuleId, quota: &Quota) -> usize {
-        // The rules of one call are few, and neighbours often share theirs.
+        // A batch has few rules, and consecutive keys often share one.
         self.rules.iter().rposition(|(known, numbers)| *known == id && numbers == quota).unwrap_or_else(
             || {
                 self.rules.push((id, quota.clone()));
@@ -271,7 +273,7 @@ impl BatchBuilder {
     }
 }
 
-/// Whether rules that differ in their numbers may have one id, and so the same states.
+/// Whether rules with different quotas may have the same ID, and therefore share states.
 pub(crate) const fn shares_states(quota: &Quota) -> bool {
     match quota {
         Quota::Bucket(bucket) => bucket.is_shared(),
@@ -283,7 +285,7 @@ pub(crate) const fn shares_states(quota: &Quota) -> bool {
     }
 }
 
-/// Whether two checks ask for one state by different numbers.
+/// Whether two checks use one state with different quotas.
 pub(crate) fn clash(one: &Check<'_>, other: &Check<'_>) -> bool {
     shares_states(&one.rule.quota)
         && one.rule.id == other.rule.id
@@ -291,7 +293,7 @@ pub(crate) fn clash(one: &Check<'_>, other: &Check<'_>) -> bool {
         && one.rule.quota != other.rule.quota
 }
 
-/// Tells keys apart within this process.
+/// Hashes a key for this process.
 pub(crate) fn hash(rule: RuleId, key: &[u8]) -> u64 {
     use std::hash::{BuildHasher, Hasher};
     use std::sync::LazyLock;

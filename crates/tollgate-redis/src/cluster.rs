@@ -1,14 +1,14 @@
-//! Which server of a cluster keeps which keys.
+//! The slot map of a cluster.
 //!
-//! The cluster says so when it is asked (`CLUSTER SLOTS`), and says otherwise when it is
-//! asked wrongly (`MOVED`, `ASK`). Each node has a link of its own, so one that is
-//! dead or silent takes nobody with it.
+//! The map comes from `CLUSTER SLOTS` and is corrected by redirections (`MOVED`, `ASK`). Each node
+//! has its own link, so a dead or silent node does not affect other nodes.
 //!
-//! Only what certainly was not done is asked again: a redirection is an answer, a broken
+//! Only requests that certainly did not execute are sent again: a redirection is a reply, a broken
 //! connection is not.
 //!
-//! The map is asked for when there is none, when a node redirects, and when one fails; of
-//! all nodes at once, so that a dead one is not waited for. The first answer counts.
+//! The map is requested when it is missing, when a node redirects, and when a node fails. The
+//! request goes to all nodes at once, so that it does not wait for a dead node. The first reply is
+//! used.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,13 +27,13 @@ use crate::names::{PARTITIONS, slot_of};
 use crate::settings::Address;
 use crate::shared::Shared;
 
-/// Between two questions for the map.
+/// The minimum time between two requests for the map.
 const MAP_REFRESH_INTERVAL: Span = Span::from_millis(100);
 
-/// How long the map may take.
+/// The timeout of a request for the map.
 const MAP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A cluster, as it was last seen.
+/// A cluster with its last known map.
 pub(crate) struct Cluster {
     shared: Arc<Shared>,
     map: Mutex<Map>,
@@ -42,12 +42,12 @@ pub(crate) struct Cluster {
 
 struct Map {
     links: HashMap<Address, Arc<Link>>,
-    /// Who keeps each partition.
+    /// The primary of each partition.
     owners: Vec<Option<Address>>,
-    /// Whether it is being asked for.
+    /// Whether a request for the map is in flight.
     asking: bool,
     asked: Timestamp,
-    /// Why there is none.
+    /// The reason why the map is missing.
     failure: Failure,
 }
 
@@ -59,17 +59,17 @@ impl Cluster {
             owners: vec![None; PARTITIONS],
             asking: false,
             asked: Timestamp::EPOCH,
-            failure: Failure::refused("nobody has told yet who keeps what"),
+            failure: Failure::refused("the slot map of the cluster is not known yet"),
         };
         Arc::new(Self { shared: Arc::clone(shared), map: Mutex::new(map), changed: Notify::new() })
     }
 
     fn map(&self) -> MutexGuard<'_, Map> {
-        // Whatever a thread that panicked left behind, the next map replaces.
+        // The next map replaces the state that a panicking thread left.
         self.map.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who keeps this partition, as soon as somebody has told.
+    /// Returns the link to the primary of a partition, and waits for the map if necessary.
     pub(crate) async fn link(self: &Arc<Self>, partition: usize) -> Result<Arc<Link>, Failure> {
         loop {
             let changed = self.changed.notified();
@@ -88,7 +88,7 @@ impl Cluster {
         }
     }
 
-    /// A node redirects to this one, for good (`MOVED`) or for this once (`ASK`).
+    /// Follows a redirection, permanent (`MOVED`) or for this request (`ASK`).
     pub(crate) fn redirected(self: &Arc<Self>, to: &str, moved: Option<usize>) -> Option<Arc<Link>> {
         let (host, port) = to.rsplit_once(':')?;
         let address = Address { host: host.to_owned(), port: port.parse().ok()? };
@@ -102,7 +102,7 @@ impl Cluster {
         Some(link)
     }
 
-    /// A node failed: perhaps somebody else keeps its keys by now.
+    /// Requests a new map after a node failed: a replica may have taken over its slots.
     pub(crate) fn doubt(self: &Arc<Self>) {
         self.refresh(&mut self.map());
     }
@@ -118,10 +118,10 @@ impl Cluster {
     }
 }
 
-/// The first slot, the last slot, and the primary that keeps them.
+/// The first slot, the last slot, and their primary.
 type Range = (u16, u16, Address);
 
-/// A question for the map. One that is dropped with its runtime was not answered.
+/// A request for the map. If it is dropped with its runtime, it has failed.
 struct MapQuery {
     cluster: Arc<Cluster>,
     reply: Option<Result<Vec<Range>, Failure>>,
@@ -171,7 +171,7 @@ impl Drop for MapQuery {
                     map.owners[partition] = keeper;
                 }
                 map.failure = Failure::refused(
-                    "nobody in the cluster keeps this slot (some slots are not covered: see `CLUSTER INFO`)",
+                    "no node of the cluster serves this slot (some slots are not covered: see `CLUSTER INFO`)",
                 );
             }
         }
@@ -180,7 +180,7 @@ impl Drop for MapQuery {
     }
 }
 
-/// Asks one node who keeps what.
+/// Requests the map from one node.
 async fn ask(link: Arc<Link>) -> Result<Vec<Range>, Failure> {
     let (mut connection, number) = link.connection().await?;
     let mut command = Cmd::new();
@@ -189,7 +189,9 @@ async fn ask(link: Arc<Link>) -> Result<Vec<Range>, Failure> {
         Ok(reply) => reply.map_err(|error| link.failed(number, &error))?,
         Err(unsent) => return Err(link.ended(number, &unsent)),
     };
-    let Value::Array(ranges) = reply else { return Err(Failure::failed("`CLUSTER SLOTS` told no slots")) };
+    let Value::Array(ranges) = reply else {
+        return Err(Failure::failed("the reply to `CLUSTER SLOTS` is not an array"));
+    };
     Ok(ranges.iter().filter_map(|range| read_range(range, &link)).collect())
 }
 
@@ -204,7 +206,7 @@ fn read_range(range: &Value, link: &Link) -> Option<Range> {
             String::from_utf8(host.clone()).ok()?
         }
         Value::SimpleString(host) if !host.is_empty() && host != "?" => host.clone(),
-        // It does not know its own address: then it is the one that we have.
+        // The node does not know its own address: uses the address of the link.
         _ => link.host()?.to_owned(),
     };
     let port = u16::try_from(*port).ok()?;

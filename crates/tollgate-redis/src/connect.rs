@@ -1,4 +1,4 @@
-//! Connecting: to a server, to the primary that sentinels name, to a node of a cluster.
+//! Connects to a server, to the primary that sentinels name, or to a node of a cluster.
 
 use std::sync::Once;
 use std::time::Duration;
@@ -13,33 +13,33 @@ use redis::{
 use crate::failure::explain;
 use crate::settings::{Address, RedisSettings, Topology};
 
-/// Below this a script's effects cannot be replicated, and its clock not be read.
+/// The oldest supported version: older ones cannot replicate the effects of scripts that read the
+/// clock.
 const MIN_REDIS_MAJOR: u32 = 5;
 
-/// Waiting for answers is bounded by whoever waits; the library's own patience must only
-/// not be shorter.
+/// The response timeout of the client library. The callers have shorter deadlines of their own.
 const LIBRARY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long the library gives each sentinel.
+/// The timeout of the client library for each sentinel.
 const SENTINEL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long connecting to one server may take. Short, because the first packet of a
-/// connection is repeated only after a second, and a new attempt is sooner; but a place
-/// with a long deadline is far away.
-fn dialling(settings: &RedisSettings) -> Duration {
+/// The timeout for connecting to one server. It is short because TCP repeats a lost SYN only after
+/// a second and a new attempt is faster. A long deadline indicates a distant server, so the timeout
+/// grows with the deadline.
+fn connect_timeout(settings: &RedisSettings) -> Duration {
     Duration::from_millis(500).max(4 * settings.deadline)
 }
 
-/// Whom to connect to.
+/// A connection target.
 pub(crate) enum Target {
-    /// Whoever the settings name: a server, or the primary that sentinels name.
+    /// The server of the settings, or the primary that the sentinels name.
     Named,
     /// A node of a cluster.
     Node(Address),
 }
 
 impl Target {
-    /// For people.
+    /// Describes the target for messages.
     pub(crate) fn of(&self, settings: &RedisSettings) -> String {
         match (self, &settings.topology) {
             (Self::Node(address), _) | (Self::Named, Topology::Standalone(address)) => address.to_string(),
@@ -49,9 +49,9 @@ impl Target {
     }
 }
 
-/// How long an attempt may take in all, some of the sentinels being dead.
+/// The maximum duration of an attempt, including timeouts of dead sentinels.
 pub(crate) fn longest_attempt(settings: &RedisSettings, target: &Target) -> Duration {
-    let each = dialling(settings);
+    let each = connect_timeout(settings);
     match (target, &settings.topology) {
         (Target::Named, Topology::Sentinel { sentinels, .. }) => {
             let sentinels = u32::try_from(sentinels.len()).unwrap_or(u32::MAX).min(16);
@@ -61,7 +61,7 @@ pub(crate) fn longest_attempt(settings: &RedisSettings, target: &Target) -> Dura
     }
 }
 
-/// Connects, or says why not.
+/// Connects to the target.
 pub(crate) async fn connect(
     settings: &RedisSettings,
     target: &Target,
@@ -71,19 +71,19 @@ pub(crate) async fn connect(
     }
     let failed = |error: &RedisError| format!("{}: {}", target.of(settings), explain(error));
     let mut connection = dial(settings, target).await.map_err(|error| failed(&error))?;
-    look_at(&mut connection, target).await.map_err(|why| format!("{}: {why}", target.of(settings)))?;
+    check_server(&mut connection, target).await.map_err(|why| format!("{}: {why}", target.of(settings)))?;
     Ok(connection)
 }
 
 async fn dial(settings: &RedisSettings, target: &Target) -> RedisResult<MultiplexedConnection> {
     let patience = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(dialling(settings)))
+        .set_connection_timeout(Some(connect_timeout(settings)))
         .set_response_timeout(Some(LIBRARY_TIMEOUT));
     let address = match (target, &settings.topology) {
         (Target::Node(address), _) | (Target::Named, Topology::Standalone(address)) => address,
         (Target::Named, Topology::Sentinel { .. }) => return dial_primary(settings, &patience).await,
         (Target::Named, Topology::Cluster(nodes)) => {
-            nodes.first().ok_or((ErrorKind::InvalidClientConfig, "a cluster of no nodes"))?
+            nodes.first().ok_or((ErrorKind::InvalidClientConfig, "the cluster has no nodes"))?
         }
     };
     let info = addr(settings, address).into_connection_info()?.set_redis_settings(login(settings));
@@ -154,21 +154,21 @@ fn certificates(settings: &RedisSettings) -> Option<TlsCertificates> {
     Some(TlsCertificates { client_tls: None, root_cert: tls.ca.clone() })
 }
 
-/// The library takes the process' cryptography, and leaves the choice to us.
+/// Installs the process-wide crypto provider that the client library uses.
 fn install_crypto() {
     static INSTALLED: Once = Once::new();
-    // An error says that somebody has chosen already, which is as good.
+    // An error means that a provider is already installed.
     INSTALLED.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
 }
 
-/// Whether this is a server that can serve. One that does not let us look is taken at its word.
-async fn look_at(connection: &mut MultiplexedConnection, target: &Target) -> Result<(), String> {
+/// Checks whether the server is usable. A server that does not permit the check is assumed to be.
+async fn check_server(connection: &mut MultiplexedConnection, target: &Target) -> Result<(), String> {
     let mut info = Cmd::new();
     info.arg("INFO").arg("server");
     let reply = match connection.req_packed_command(&info).await.and_then(Value::extract_error) {
         Ok(Value::BulkString(text)) => String::from_utf8_lossy(&text).into_owned(),
         Ok(Value::VerbatimString { text, .. }) => text,
-        // It wants a password and got none.
+        // The server requires a password, and the settings have none.
         Err(error) if error.code() == Some("NOAUTH") => return Err(explain(&error)),
         _ => return Ok(()),
     };

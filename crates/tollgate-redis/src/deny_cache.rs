@@ -1,25 +1,23 @@
-//! Refusals that need no second question (the deny cache).
+//! Answers repeated refusals without asking Redis (the deny cache).
 //!
-//! A key that has been refused is refused until time has given something back, and
-//! nobody but time gives back by itself. So how the keys of a refused request stood
-//! is remembered, and the same arithmetic decides the next request by it, at a time
-//! that is never before Redis' own: what is refused here, Redis would refuse too.
+//! A refused key stays refused until time restores units. The cache stores the states of the keys
+//! of a refused request and decides the next request by the same arithmetic, at a time that is
+//! never earlier than the clock of Redis: Redis would refuse the same requests.
 //!
-//! What this process charges to such a key is seen here as well, so that the next refusal
-//! tells how the key stands since. What other nodes charge is noticed when it is asked for
-//! anew. A key that is not remembered costs a look at four numbers, and nothing at all while
-//! nobody has been refused.
+//! Charges of this process to a cached key update the entry, so that the next refusal reports the
+//! current state. Charges of other nodes are noticed at the next call to Redis. The lookup of an
+//! uncached key reads four numbers, and nothing while the cache is empty.
 //!
-//! Some things can make that wrong: somebody gives back (a grant, a reset, a refund, a
-//! settlement; on a cluster, a request that reserved in one partition and was refused in
-//! another), or Redis' clock is set forward. Of a sliding window in parts, what another
-//! node charges may merge two parts, of which some units then leave sooner. What this process itself
-//! gives back is forgotten here at once; for all else the settings bound for how long
-//! anything is remembered (`deny_cache`, a second), and that is how late another
-//! node can be.
+//! A cached refusal can be wrong if units are restored in another way (a grant, a reset, a refund,
+//! a settlement; on a cluster, a request that reserved in one partition and was refused in
+//! another), or if the clock of Redis is set forward. In a sliding window in parts, a charge of
+//! another node may merge two parts, after which some units expire sooner. Changes by this process
+//! invalidate the entry immediately. For all other cases the setting `deny_cache` (one second)
+//! bounds the lifetime of entries, which is the maximum delay after which a change on another node
+//! is noticed.
 //!
-//! Slots come back at any moment and are not remembered. Memory is fixed: four places
-//! for each hash, and who comes later takes the place of somebody.
+//! Slots can be released at any moment and are not cached. Memory is fixed: the cache is four-way
+//! set-associative, and new entries evict old ones.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -32,23 +30,23 @@ use tollgate_store::{Check, Outcomes};
 use crate::batch::hash;
 use crate::key_state::{Availability, KeyState};
 
-/// How many keys are remembered at most.
-const CAPACITY: usize = 1 << 14;
+/// The maximum number of cached keys.
+const MAX_ENTRIES: usize = 1 << 14;
 
-/// How many places a key may be in.
+/// The number of slots of the table that a key may occupy.
 const WAYS: usize = 4;
 
-/// What is remembered of refusals.
+/// A cache of refusals.
 pub(crate) struct DenyCache {
-    /// Whose each place is, so that strangers need not take its lock. Zero: nobody's.
+    /// The key hash of each slot, so that other keys do not take its lock. Zero: empty.
     hashes: Box<[AtomicU64]>,
     places: Box<[Mutex<Option<DenyEntry>>]>,
-    /// When somebody last changed a key of each set, by our clock: what was asked before
-    /// that may have been answered before that, and is not believed.
+    /// When a key of each set was last changed, by the local clock. A reply to a call that was sent
+    /// before may be outdated and is not cached.
     changed: Box<[AtomicU64]>,
-    /// For how long.
+    /// The lifetime of an entry.
     keep: Span,
-    /// Whether anything was ever remembered: while nobody is refused, nobody looks.
+    /// Whether the cache ever had an entry: without refusals there are no lookups.
     used: AtomicBool,
 }
 
@@ -57,11 +55,11 @@ struct DenyEntry {
     key: Box<[u8]>,
     key_state: KeyState,
     wait: Option<(u64, i64)>,
-    /// The limit that `wait` was told for: rules of one id can have different ones.
+    /// The limit that `wait` refers to: rules with the same ID can have different limits.
     limit: u64,
-    /// When, by Redis' clock.
+    /// The time of the state, by the clock of Redis.
     at: Timestamp,
-    /// When it was asked, and when Redis has most likely decided it, both by our clock.
+    /// When the call was sent, and when Redis most likely executed it, both by the local clock.
     asked: Timestamp,
     executed: Timestamp,
 }
@@ -71,8 +69,8 @@ impl DenyEntry {
         self.rule == rule && *self.key == *key
     }
 
-    /// What Redis' clock shows now at most, and most likely. Clocks do not run alike to the
-    /// last part in a thousand.
+    /// The latest and the most likely time that the clock of Redis shows now. The latest time
+    /// allows for a drift of one in a thousand.
     fn between(&self, now: Timestamp) -> (Timestamp, Timestamp) {
         let (longest, shortest) = (now.since(self.asked).as_micros(), now.since(self.executed).as_micros());
         let latest = self.at + Span::from_micros(longest + longest / 1_000 + 1);
@@ -82,7 +80,7 @@ impl DenyEntry {
 
 impl DenyCache {
     pub(crate) fn new(keep: Duration) -> Self {
-        let places = if keep.is_zero() { 0 } else { CAPACITY };
+        let places = if keep.is_zero() { 0 } else { MAX_ENTRIES };
         Self {
             hashes: (0..places).map(|_| AtomicU64::new(0)).collect(),
             places: (0..places).map(|_| Mutex::default()).collect(),
@@ -92,13 +90,13 @@ impl DenyCache {
         }
     }
 
-    /// Where a key may be.
+    /// The slots that a key may occupy.
     fn ways(&self, hash: u64) -> std::ops::Range<usize> {
-        let set = usize::try_from(hash % (CAPACITY / WAYS) as u64).unwrap_or(0);
+        let set = usize::try_from(hash % (MAX_ENTRIES / WAYS) as u64).unwrap_or(0);
         if self.places.is_empty() { 0..0 } else { WAYS * set..WAYS * (set + 1) }
     }
 
-    /// Where a key is.
+    /// The slot that a key occupies.
     fn find(&self, hash: u64) -> Option<usize> {
         self.ways(hash).find(|&at| self.hashes[at].load(Ordering::Acquire) == hash)
     }
@@ -107,7 +105,7 @@ impl DenyCache {
         self.places[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers how a key of a refused request stood.
+    /// Caches the state of a key of a refused request.
     pub(crate) fn remember(
         &self,
         rule: (RuleId, &Quota),
@@ -121,7 +119,7 @@ impl DenyCache {
         }
         let hash = hash(rule.0, key).max(1);
         let mut ways = self.ways(hash);
-        // Its own place, a free one, or somebody's.
+        // The slot of the key, an empty slot, or the slot of another key.
         let free = || ways.clone().find(|&at| self.hashes[at].load(Ordering::Relaxed) == 0);
         let chance = usize::try_from(asked.as_micros() % WAYS as u64).unwrap_or(0);
         let Some(at) = self.find(hash).or_else(free).or_else(|| ways.nth(chance)) else { return };
@@ -136,7 +134,7 @@ impl DenyCache {
             executed,
         };
         let mut place = self.lock(at);
-        // Under the lock: whoever changes the key now takes it after us.
+        // Checked under the lock: a concurrent change takes the lock afterward.
         if asked.as_micros() <= self.changed[at / WAYS].load(Ordering::Acquire) {
             return;
         }
@@ -150,7 +148,7 @@ impl DenyCache {
         self.used.store(true, Ordering::Relaxed);
     }
 
-    /// A request was admitted, and this is how one of its keys stands since. `hash`: the key's.
+    /// Updates the cached state of a key after an admitted request. `hash` is the hash of the key.
     pub(crate) fn renew(
         &self,
         hash: u64,
@@ -163,7 +161,7 @@ impl DenyCache {
         }
         let Some(at) = self.find(hash.max(1)) else { return };
         let mut place = self.lock(at);
-        // Calls may be told in another order than Redis has made them.
+        // Replies may arrive in a different order than Redis executed the calls.
         if let Some(seen) = place.as_mut().filter(|it| it.is(rule, key) && it.at <= reply) {
             let key_state = key_state.clone();
             *seen = DenyEntry {
@@ -179,7 +177,7 @@ impl DenyCache {
         }
     }
 
-    /// Somebody has changed this key, or is about to.
+    /// Invalidates a key that was changed or is about to be changed.
     pub(crate) fn forget(&self, rule: RuleId, key: &[u8], now: Timestamp) {
         let hash = hash(rule, key).max(1);
         let ways = self.ways(hash);
@@ -194,8 +192,8 @@ impl DenyCache {
         }
     }
 
-    /// Refuses a request by what is remembered: all of its keys must be known, and one
-    /// that binds must have no room. Else says nothing.
+    /// Refuses a request by cached states: all of its keys must be cached, and a binding check must
+    /// have no room. Returns `None` otherwise.
     pub(crate) fn recall(
         &self,
         checks: &[Check<'_>],
@@ -207,8 +205,8 @@ impl DenyCache {
         }
         let mut reply: SmallVec<[_; 4]> = SmallVec::new();
         let mut refuses = false;
-        // The time of the answer. All outcomes are worded for it, so that adding a wait to it
-        // gives the same date as Redis would.
+        // The time of the answer. All outcomes refer to it, so that adding a wait to it yields the
+        // same date as from Redis.
         let mut at_least = None;
         for (at, check) in checks.iter().enumerate() {
             let same = |other: &Check<'_>| other.rule.id == check.rule.id && other.key == check.key;
@@ -221,9 +219,9 @@ impl DenyCache {
             if now.since(seen.asked) > self.keep {
                 return None;
             }
-            // Whether it is refused is for the latest time to say, so that nobody is refused
-            // too long; how long to wait for the likely one, so that the delay of the link
-            // is no part of it.
+            // The latest time decides whether the request is refused, so that it is not refused too
+            // long. The likely time determines the wait, so that the delay of the network is not
+            // part of it.
             let (late, early) = seen.between(now);
             let limit = check.rule.quota.capacity();
             let free = match seen.wait {
@@ -265,14 +263,14 @@ mod tests {
     const ASKED: Timestamp = Timestamp::from_secs(1_800_000_000);
 
     #[test]
-    fn a_remembered_refusal_tells_the_date_that_redis_would() {
+    fn a_cached_refusal_has_the_same_date_as_redis() {
         let rate = Rate::new(5, Span::from_secs(40));
         let quotas: [(&str, Quota); 2] = [
             ("bucket", Bucket::new(rate).unwrap().into()),
             ("window", FixedWindow::anchored(rate).unwrap().into()),
         ];
         for (name, quota) in quotas {
-            // By Redis' clock, which is an hour ahead; the answer took 900 ms to come back.
+            // By the clock of Redis, which is an hour ahead; the reply took 900 ms.
             let reply = ASKED + Span::from_hours(1);
             let (executed, answered) = (ASKED + Span::from_millis(1), ASKED + Span::from_millis(901));
             let mut state = quota.fresh();
@@ -287,7 +285,7 @@ mod tests {
             let at = deny_cache.recall(&[Check::new(&rule, b"key", 1)], answered, &mut outcomes).unwrap();
             let wait = outcomes[0].retry_after().unwrap();
             assert_eq!(at + wait, free, "{name}: the date");
-            // An hour and 900 ms after it was executed, by our clock.
+            // An hour and 900 ms after the execution, by the local clock.
             let truth = free.since(reply + Span::from_millis(900));
             assert!(wait >= truth && wait <= truth + Span::from_millis(1), "{name}: {wait}, not {truth}");
         }

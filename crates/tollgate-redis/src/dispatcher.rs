@@ -1,14 +1,15 @@
-//! Calls under way, and those who wait for the next one.
+//! Sends calls to Redis and queues requests for the next call.
 //!
-//! No timers and no batch size: whoever comes while no call is under way is sent at
-//! once, and whoever comes while [`MAX_CALLS_IN_FLIGHT`] are travels with all others who do. So
-//! an idle store adds nothing to a round trip, and a busy one makes fewer and larger
-//! calls the busier it gets. A crowd is shared out among the calls, and the calls are
-//! answered one after the other, the next of the first being sent before the second is
-//! told: or else all would be told while Redis rests, and ask while it works.
+//! There are no timers and no batch size. A request that arrives while no call is in flight is sent
+//! immediately. A request that arrives while [`MAX_CALLS_IN_FLIGHT`] calls are in flight joins the
+//! next batch. An idle store therefore adds nothing to a round trip, and a busy store makes fewer
+//! and larger calls. Waiting requests are distributed over the calls. Replies of the calls are
+//! delivered one after the other, and the next batch of the first call is sent before the reply of
+//! the second is delivered. Otherwise all replies would be delivered while Redis is idle, and all
+//! requests sent while it is busy.
 //!
-//! A queue is what can travel together: one for a server, one for each partition of a
-//! cluster, whose scripts may touch one slot only.
+//! A queue holds requests that can share a call: one queue for a server, one for each partition of
+//! a cluster, because a script may touch only one slot.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,15 +30,15 @@ use crate::replay::{KeyObserver, ScriptReply, replay, take_back};
 use crate::router::{Router, SentRequest, ServerReply};
 use crate::shared::{Counts, Shared};
 
-/// How many calls of one queue are under way at once: while Redis works on one, the next
-/// is on its way.
+/// The maximum number of concurrent calls of a queue: while Redis executes one, the next is on its
+/// way.
 const MAX_CALLS_IN_FLIGHT: usize = 2;
 
-/// How often what landed too late is tried to be given back, and how far apart.
+/// The maximum number of attempts to undo a late call, and the delay between them.
 const MAX_RELEASE_ATTEMPTS: usize = 20;
 const RELEASE_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// The queues of one thread, and its way to Redis.
+/// The queues of one thread, and its connections to Redis.
 pub(crate) struct Dispatcher {
     shared: Arc<Shared>,
     router: Router,
@@ -46,24 +47,24 @@ pub(crate) struct Dispatcher {
 
 #[derive(Default)]
 struct RequestQueue {
-    /// Batches and when the first of each was asked.
+    /// Batches, each with the time of its first request.
     waiting: VecDeque<(BatchBuilder, Timestamp)>,
-    /// Tasks that send.
+    /// The number of sender tasks.
     calls: usize,
-    /// How many calls are under way, and how many requests in them.
+    /// The number of calls in flight, and the number of requests in them.
     sent: usize,
     under_way: usize,
-    /// How many there are at the same time, lately.
+    /// The recent number of concurrent requests.
     waiters: usize,
-    /// Whether those of a call are being told, and may ask again.
+    /// Whether the replies of a call are being delivered; their receivers may send new requests.
     replying: bool,
 }
 
-/// Fewer than these are not worth two calls.
+/// The minimum number of requests for which a second call is worthwhile.
 const MIN_REQUESTS_PER_CALL: usize = 32;
 
 impl RequestQueue {
-    /// Whether the last batch has its part of the crowd, and another call can be made.
+    /// Whether the last batch has its share of the waiting requests and another call can be made.
     fn wants_another(&self) -> bool {
         let Some((batch, _)) = self.waiting.back() else { return true };
         let has_its_part =
@@ -71,7 +72,7 @@ impl RequestQueue {
         batch.is_full() || (has_its_part && self.sent + self.waiting.len() < MAX_CALLS_IN_FLIGHT)
     }
 
-    /// A call with so many requests has ended; none: there was no call.
+    /// Records the end of a call with this number of requests; zero if there was no call.
     fn ended(&mut self, requests: usize) {
         self.sent -= usize::from(requests > 0);
         self.under_way -= requests;
@@ -79,7 +80,7 @@ impl RequestQueue {
 
     fn take(&mut self) -> Option<(BatchBuilder, Timestamp)> {
         let waiting: usize = self.waiting.iter().map(|(batch, _)| batch.asked).sum();
-        // Slowly forgotten, at once believed.
+        // Rises immediately and decays slowly.
         self.waiters = (self.under_way + waiting).max(self.waiters - self.waiters.div_ceil(8));
         let taken = self.waiting.pop_front()?;
         self.sent += 1;
@@ -101,12 +102,12 @@ impl Dispatcher {
         &self.router
     }
 
-    /// The queue of a partition: where there is no cluster, all share one.
+    /// The queue of a partition; without a cluster all partitions share one queue.
     pub(crate) fn queue_of(&self, partition: usize) -> usize {
         partition.min(self.queues.len() - 1)
     }
 
-    /// Asks for a decision.
+    /// Queues a decision.
     pub(crate) fn ask(
         self: &Arc<Self>,
         queue: usize,
@@ -118,7 +119,7 @@ impl Dispatcher {
         answer
     }
 
-    /// Asks for a change.
+    /// Queues a change.
     pub(crate) fn change(
         self: &Arc<Self>,
         queue: usize,
@@ -152,17 +153,17 @@ impl Dispatcher {
     }
 
     fn queue(&self, at: usize) -> MutexGuard<'_, RequestQueue> {
-        // What a thread that panicked left behind is asked or fails like any other.
+        // Batches that a panicking thread left are sent like any other.
         self.queues[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends what waits, until nothing does.
+    /// Sends batches until the queue is empty.
     async fn pump(self: Arc<Self>, at: usize) {
         let mut turn =
             SenderTask { dispatcher: &self, queue: at, under_way: 0, replying: false, ended: false };
         while let Some((batch, since)) = turn.next() {
             self.send(&mut turn, batch, since).await;
-            // Whoever has been told may ask again, and travel at once.
+            // Lets the receivers of the replies send new requests for the next batch.
             yield_now().await;
         }
     }
@@ -196,7 +197,7 @@ impl Dispatcher {
                 Counts::add(&counters.failures, 1);
                 let sent = sent.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let Some(sent) = sent else {
-                    // What was not sent has not been charged.
+                    // An unsent call was not charged.
                     return waiters
                         .fail(&Failure::refused(format!("no connection to Redis within {deadline:?}")));
                 };
@@ -207,8 +208,7 @@ impl Dispatcher {
         }
     }
 
-    /// Nobody waits for this call any more, and everybody has been told so. If it has
-    /// landed after all, what it took is given back.
+    /// Undoes a call whose waiters were notified of a timeout, if it executed after all.
     async fn take_back(
         self: Arc<Self>,
         queue: usize,
@@ -216,7 +216,7 @@ impl Dispatcher {
     ) {
         let (batch, Ok((reply, _))) = call.await else { return };
         for (key, adjustment) in take_back(&batch, reply) {
-            // The connection was given up meanwhile, perhaps: what was not sent is tried again.
+            // The connection may have been closed in the meantime; unsent changes are tried again.
             for _ in 0..MAX_RELEASE_ATTEMPTS {
                 let answer = self.change(queue, (&batch.rule_of(key), batch.bare(key)), adjustment);
                 if !matches!(answer.await, Ok(Err(Failure::Refused(_)))) {
@@ -224,11 +224,11 @@ impl Dispatcher {
                 }
                 sleep(RELEASE_RETRY_DELAY).await;
             }
-            // If all that fails, time gives it back.
+            // If every attempt fails, the charge decays with time.
         }
     }
 
-    /// Sends a batch and reads the answer. `sent` is to whom, once it is.
+    /// Sends a batch and reads the reply. `sent` is set to the target after sending.
     async fn call(
         self: Arc<Self>,
         queue: usize,
@@ -246,7 +246,7 @@ impl Dispatcher {
         sent: &Mutex<Option<SentRequest>>,
     ) -> CallResult {
         let mut believed = self.shared.redis_now();
-        // A calendar's page can turn between two attempts; three times it does not.
+        // A calendar page can end between two attempts, but not three times.
         for _ in 0..3 {
             let (plain, request) = encode(batch, believed);
             let scripts = self.shared.scripts;
@@ -264,7 +264,7 @@ impl Dispatcher {
             };
             let mut numbers = numbers(value)?;
             if numbers.len() < 2 {
-                return Err(Failure::failed("the script's answer is too short"));
+                return Err(Failure::failed("the reply of the script is too short"));
             }
             let rest = numbers.split_off(2);
             let now = Timestamp::from_micros(u64::try_from(numbers[1]).unwrap_or_default());
@@ -274,28 +274,28 @@ impl Dispatcher {
             }
             believed = now;
         }
-        Err(Failure::refused("Redis' clock turns faster than a calendar's pages"))
+        Err(Failure::refused("the clock of Redis left the calendar window in every attempt"))
     }
 }
 
-/// What came of a call: what was told, and when it was asked by our clock.
+/// The result of a call: the reply, and when the call was sent by the local clock.
 type CallResult = Result<(ScriptReply, Timestamp), Failure>;
 
-/// One of the calls that a queue may have under way.
+/// A sender of a queue, with at most one call in flight.
 struct SenderTask<'h> {
     dispatcher: &'h Dispatcher,
     queue: usize,
-    /// How many are in the call.
+    /// The number of requests in the call.
     under_way: usize,
     replying: bool,
     ended: bool,
 }
 
-/// For how long one call waits for another's turn to end, in turns of everybody else.
+/// The maximum number of scheduler yields while another call delivers its replies.
 const MAX_YIELDS: usize = 16;
 
 impl SenderTask<'_> {
-    /// Waits until no other call of this queue is being told.
+    /// Waits until no other call of this queue is delivering replies.
     async fn begin_replies(&mut self) {
         let mut waited = false;
         for _ in 0..MAX_YIELDS {
@@ -306,7 +306,7 @@ impl SenderTask<'_> {
             yield_now().await;
         }
         if waited {
-            // What the other has sent since leaves first.
+            // The batch that the other call has queued since is sent first.
             yield_now().await;
         }
     }
@@ -326,7 +326,7 @@ impl SenderTask<'_> {
         if let Some((batch, _)) = &next {
             self.under_way = batch.asked;
         } else {
-            // Under the same lock: whoever comes now must see that nobody sends.
+            // Under the same lock: a request that arrives now must see that no sender is active.
             queue.calls -= 1;
             self.ended = true;
         }
@@ -334,7 +334,7 @@ impl SenderTask<'_> {
     }
 }
 
-/// A runtime that ends drops its tasks where they stand.
+/// Restores the counts if the runtime shuts down and drops the task.
 impl Drop for SenderTask<'_> {
     fn drop(&mut self) {
         if !self.ended {
@@ -359,14 +359,14 @@ fn command(word: &str, script: &str, batch: &BatchBuilder, request: &[u8]) -> Cm
 
 fn numbers(answer: Value) -> Result<Vec<i64>, Failure> {
     let Value::Array(values) = answer else {
-        return Err(Failure::failed("the script did not answer with numbers"));
+        return Err(Failure::failed("the reply of the script is not an array of numbers"));
     };
     let number = |value| if let Value::Int(number) = value { Some(number) } else { None };
     let numbers: Option<Vec<_>> = values.into_iter().map(number).collect();
-    numbers.ok_or_else(|| Failure::failed("the script did not answer with numbers"))
+    numbers.ok_or_else(|| Failure::failed("the reply of the script is not an array of numbers"))
 }
 
-/// Remembers refusals, and what became of their keys.
+/// Updates the deny cache from the replies of a call.
 struct DenyCacheUpdate<'h> {
     shared: &'h Shared,
     asked: Timestamp,
@@ -374,7 +374,8 @@ struct DenyCacheUpdate<'h> {
 }
 
 impl DenyCacheUpdate<'_> {
-    /// A time of Redis' clock, when it was asked for, and when Redis' clock showed it, by ours.
+    /// Returns a time of the clock of Redis, when the call was sent, and when it was executed by
+    /// the local clock.
     fn when(&self, at: Timestamp) -> (Timestamp, Timestamp, Timestamp) {
         (at, self.asked, self.shared.executed_at(at, self.asked, self.answered))
     }

@@ -1,9 +1,9 @@
-//! A batch as the script reads it: one `MessagePack` array of whole numbers.
+//! Encodes a batch for the script: one `MessagePack` array of whole numbers.
 //!
-//! Everything that needs more than a double's 53 bits is worked out here and handed
-//! over in two parts: the price of some units of a bucket is ticks and grains.
-//! A calendar's pages come along for the time that the server is believed to have;
-//! if it has another, it says so and is asked again.
+//! Values that need more than the 53 bits of a double are computed here and passed in two parts:
+//! the price of units of a bucket consists of ticks and grains. Calendar pages are included for the
+//! estimated time of the server. If the server's time is outside of them, the script reports that,
+//! and the call is repeated.
 
 use tollgate_core::{
     Adjustment, Algorithm, Amount, Bucket, Calendar, Overdraft, Quota, TickBucket, Timestamp, Window,
@@ -11,21 +11,23 @@ use tollgate_core::{
 
 use crate::batch::{BatchBuilder, CheckRequest, Item};
 
-/// More units than any limit holds or ever owes: what is larger means the same.
+/// The maximum number of units: more than any limit holds or owes, so larger numbers are
+/// equivalent.
 const MAX_UNITS: u64 = 1 << 50;
 
-/// The shortest era that there is.
+/// The shortest epoch, in microseconds.
 const MIN_EPOCH: u64 = 1_000_000;
 
-/// A bucket's expiry is set anew once in an era, a sixteenth of the time it takes to
-/// fill, and no more than that is it kept longer than it counts. Buckets that share their
-/// states share their eras: who relies on an expiry relies on what another has set.
+/// The length of an epoch in microseconds. The expiry of a bucket is renewed once in an epoch,
+/// which is a sixteenth of the fill time, and a key is kept at most that much longer than it
+/// counts. Buckets that share states share epochs, because each relies on the expiry that another
+/// has set.
 fn epoch(bucket: &Bucket, fill_time: u64) -> u64 {
     if bucket.is_shared() { MIN_EPOCH } else { (fill_time / 16).max(MIN_EPOCH) }
 }
 
-/// The batch as bytes for the script that knows everything, or for the plain one if
-/// that is enough for it (`true`).
+/// Encodes the batch for the plain script if that is sufficient (`true`), else for the general
+/// script.
 pub(crate) fn encode(batch: &BatchBuilder, now: Timestamp) -> (bool, Vec<u8>) {
     match encode_plain(batch) {
         Some(plain) => (true, plain),
@@ -33,7 +35,7 @@ pub(crate) fn encode(batch: &BatchBuilder, now: Timestamp) -> (bool, Vec<u8>) {
     }
 }
 
-/// For the plain script; `None` where more is asked than it knows.
+/// Encodes for the plain script; `None` if the batch needs the general script.
 fn encode_plain(batch: &BatchBuilder) -> Option<Vec<u8>> {
     let mut out = Writer::new(64 + 16 * batch.items.len());
     out.number(batch.rules.len() as u64);
@@ -62,7 +64,7 @@ fn encode_plain(batch: &BatchBuilder) -> Option<Vec<u8>> {
             };
             let bucket = plain(quota_of(batch, asked.key))?;
             out.number(asked.key as u64 + 1);
-            // What can never be had costs more than there ever is.
+            // An amount that can never be met costs more than a full bucket.
             out.number(bucket.price(units).unwrap_or(bucket.full() + 1));
         }
     }
@@ -76,7 +78,7 @@ const fn plain(quota: &Quota) -> Option<&TickBucket> {
     }
 }
 
-/// For a server that is believed to have this time.
+/// Encodes for the general script, for a server whose clock is expected to show `now`.
 fn encode_general(batch: &BatchBuilder, now: Timestamp) -> Vec<u8> {
     let mut out = Writer::new(64 + 24 * batch.rules.len() + 32 * batch.items.len());
     out.number(batch.rules.len() as u64);
@@ -142,7 +144,7 @@ fn write_quota(out: &mut Writer, quota: &Quota, now: Timestamp) {
     }
 }
 
-/// Start and end of the page of now, and the end of the next.
+/// The start and the end of the current page, and the end of the next page.
 fn pages(calendar: &Calendar, now: Timestamp) -> [u64; 3] {
     let (start, end) = calendar.around(now);
     let (_, next) = calendar.around(end);
@@ -155,17 +157,16 @@ fn write_check(out: &mut Writer, batch: &BatchBuilder, asked: &CheckRequest) {
     let looks = slots && matches!(asked.amount, Amount::Exactly(0) | Amount::UpTo(0));
     let up_to = matches!(asked.amount, Amount::UpTo(_));
     out.number(asked.key as u64 + 1);
-    // Who asks for the wrong thing is refused and pays nothing.
+    // A request for a slot of a rule without slots is refused and charges nothing.
     let counts = asked.count_denied && !matches!(asked.amount, Amount::Slot(_));
     let manner = [(asked.binding, 1), (counts, 2), (up_to && !slots, 4), (looks, 8)];
     out.number(manner.iter().map(|&(is, value)| if is { value } else { 0 }).sum());
     match asked.amount {
         Amount::Slot(owner) if slots => out.owner(owner.0),
-        // One more than there ever is: never.
+        // One more than the capacity can never be met.
         Amount::Slot(_) => write_units(out, quota, quota.capacity() + 1),
         Amount::Exactly(units) | Amount::UpTo(units) => {
-            // One more than there ever is says "never" as well as any, but to a tally,
-            // which counts it.
+            // One more than the capacity means "never", except for a tally, which counts it.
             let tally = matches!(quota, Quota::FixedWindow(it) if it.is_tally());
             write_units(out, quota, units.min(if tally { MAX_UNITS } else { quota.capacity() + 1 }));
         }
@@ -206,12 +207,12 @@ fn write_units(out: &mut Writer, quota: &Quota, units: u64) {
     }
 }
 
-/// What some units of a bucket cost, in ticks and grains.
+/// The price of units of a bucket, in ticks and grains.
 fn price(bucket: &Bucket, units: u64) -> (u64, u64) {
     in_ticks(bucket, u128::from(units) * u128::from(bucket.grains_per_unit()))
 }
 
-/// What a bucket can owe at most, in ticks and grains.
+/// The maximum debt of a bucket, in ticks and grains.
 fn max_debt(bucket: &Bucket) -> (u64, u64) {
     in_ticks(bucket, bucket.max_debt())
 }
@@ -226,7 +227,7 @@ pub(crate) fn quota_of(batch: &BatchBuilder, key: usize) -> &Quota {
     &batch.rules[batch.keys[key].rule].1
 }
 
-/// Writes an array whose length is known at the end.
+/// Writes an array whose length is known only at the end.
 struct Writer {
     out: Vec<u8>,
     count: u32,
@@ -254,7 +255,7 @@ impl Writer {
         }
     }
 
-    /// Several, with their number before them.
+    /// Writes the count of numbers, then the numbers.
     fn counted(&mut self, numbers: &[u64]) {
         self.number(numbers.len() as u64);
         for &number in numbers {
@@ -262,7 +263,7 @@ impl Writer {
         }
     }
 
-    /// An owner as 32 hexadecimal digits, which a person can look for.
+    /// Writes an owner as 32 hexadecimal digits, which people can search for.
     fn owner(&mut self, owner: u128) {
         self.count += 1;
         self.out.extend_from_slice(&[0xd9, 32]);

@@ -1,4 +1,4 @@
-//! Why a call brought no answer, for each of the many that shared it.
+//! The failure of a call, shared by all requests of the call.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use std::time::Duration;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use tollgate_store::StoreError;
 
-/// Why a call brought no answer.
+/// The reason why a call has no reply.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
-    /// The deadline passed; the charge may have landed.
+    /// The deadline passed; the charge may have been applied.
     TimedOut(Duration),
     /// Nothing was written.
     Refused(Arc<str>),
-    /// The connection broke, or the answer made no sense; the charge may have landed.
+    /// The connection broke or the reply is invalid; the charge may have been applied.
     Failed(Arc<str>),
-    /// Somebody else's data is where a state should be.
+    /// The key holds a value that Tollgate did not write.
     Foreign(Arc<str>),
 }
 
@@ -29,8 +29,8 @@ impl Failure {
         Self::Failed(why.into())
     }
 
-    /// Of two failures of one request, what is true of both together: what may have
-    /// landed may have landed.
+    /// Combines two failures of one request: if either may have been applied, the result may have
+    /// been applied.
     pub(crate) fn or_worse(self, other: &Self) -> Self {
         match (&self, other) {
             (Self::Failed(_), _) => self,
@@ -41,7 +41,7 @@ impl Failure {
         }
     }
 
-    /// The same, when something may have landed.
+    /// Returns the failure for a request that may have been applied.
     pub(crate) fn in_doubt(self) -> Self {
         match self {
             Self::Refused(why) | Self::Foreign(why) => Self::Failed(why),
@@ -49,16 +49,16 @@ impl Failure {
         }
     }
 
-    /// What an error of the client library means to a call that had been sent.
+    /// Classifies an error of the client library for a call that was sent.
     pub(crate) fn of(error: &RedisError) -> Self {
         let text = explain(error);
         match error.kind() {
-            // A script that broke off may have written something before.
+            // A script that fails may already have written.
             ErrorKind::Server(ServerErrorKind::ResponseError) => Self::failed(text),
             ErrorKind::Server(_) | ErrorKind::AuthenticationFailed | ErrorKind::ClusterConnectionNotFound => {
                 Self::refused(text)
             }
-            // The server's own words, in capitals: it has done nothing.
+            // An error code of the server: the command was not executed.
             ErrorKind::Extension => Self::refused(text),
             _ => Self::failed(text),
         }
@@ -85,14 +85,14 @@ impl From<Failure> for StoreError {
     }
 }
 
-/// An error with what to do about it.
+/// Formats an error with advice.
 pub(crate) fn explain(error: &RedisError) -> String {
     let help = match (error.kind(), error.code()) {
         (ErrorKind::AuthenticationFailed, _) | (_, Some("WRONGPASS" | "NOAUTH")) => {
             "user or password is wrong: see `store`"
         }
         (ErrorKind::Server(ServerErrorKind::NoPerm), _) => {
-            "this user may not do what Tollgate needs: see the ACL in the documentation of the store"
+            "this user lacks permissions that Tollgate needs: see the ACL in the documentation of the store"
         }
         (ErrorKind::Server(ServerErrorKind::ReadOnly), _) => {
             "this is a replica: name the primary, or let Sentinel or Cluster find it"
@@ -101,9 +101,9 @@ pub(crate) fn explain(error: &RedisError) -> String {
             "some slots of the cluster are not covered: see `CLUSTER INFO`"
         }
         (ErrorKind::Server(ServerErrorKind::TryAgain), _) => "the slot is being moved to another node",
-        (_, Some("OOM")) => "Redis is full and evicts nothing: give it more memory",
-        (_, Some("BUSY")) => "somebody's script is running and running: see `SCRIPT KILL`",
-        (_, Some("MISCONF")) => "Redis cannot write its snapshot to disk and refuses to be changed",
+        (_, Some("OOM")) => "Redis is out of memory and cannot evict keys: give it more memory",
+        (_, Some("BUSY")) => "a script blocks the server: see `SCRIPT KILL`",
+        (_, Some("MISCONF")) => "Redis cannot write its snapshot to disk and refuses writes",
         (ErrorKind::MasterNameNotFoundBySentinel, _) => "the sentinels do not know a primary of that name",
         _ => return error.to_string(),
     };

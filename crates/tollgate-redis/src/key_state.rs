@@ -1,9 +1,8 @@
-//! How a key stands, as Redis told it.
+//! The state of a key, as read from the reply of the script.
 //!
-//! Most states are told whole, and `tollgate_core` says what they mean: the very
-//! code that decides in memory words what was decided in Redis. Logs and leases
-//! can be long, so of them only what an answer needs is told: how much is used,
-//! until when, and when the next unit is free.
+//! Most states are returned completely and interpreted by `tollgate_core`, the code that also
+//! decides in memory. Logs and leases can be long, so the script returns only a summary: the units
+//! in use, their end, and when the next unit is available.
 
 use smallvec::SmallVec;
 use tollgate_core::{
@@ -11,42 +10,43 @@ use tollgate_core::{
     SlidingPartsState, SlidingWindowState, Span, State, Timestamp, Verdict,
 };
 
-/// How a key stands.
+/// The state of a key.
 #[derive(Clone, Debug)]
 pub(crate) enum KeyState {
-    /// All there is to know.
+    /// A complete state.
     Whole(State),
-    /// Of a log or of slots.
+    /// The summary of a log or of slots.
     Summed(StateSummary),
 }
 
-/// What was told of a key.
+/// The reply for a key.
 pub(crate) enum KeyReply {
-    /// How it stands.
+    /// A state that Tollgate wrote.
     Ours(KeyState),
-    /// Somebody else's data lies there.
+    /// A value that Tollgate did not write.
     Foreign,
 }
 
-/// What is told of a log or of slots.
+/// The summary of a log or of slots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StateSummary {
-    /// Units in view, or leases that run.
+    /// The units in view, or the active leases.
     used: u64,
     /// When the newest unit was spent, or when the last lease ends.
     last: Timestamp,
 }
 
-/// What only the server can tell of a log or of slots.
+/// When a log or slots can meet a check; only the server knows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Availability {
-    /// When the demand could be met. Zero: now; below: the slot was held before.
+    /// When the check can be met, in microseconds since 1970. Zero: now; negative: the owner held
+    /// the slot before.
     pub(crate) at: i64,
-    /// When the last lease ends, once the slot is taken.
+    /// When the last lease ends after the slot is acquired.
     pub(crate) last: Timestamp,
 }
 
-/// Numbers of an answer, one after the other.
+/// A reader for the numbers of a reply.
 pub(crate) struct Numbers<I>(pub(crate) I);
 
 impl<I: Iterator<Item = i64>> Numbers<I> {
@@ -68,14 +68,14 @@ impl<I: Iterator<Item = i64>> Numbers<I> {
 }
 
 impl KeyState {
-    /// Reads a state; `None` where no such state was told.
+    /// Reads a state; `None` if the reply is invalid.
     pub(crate) fn read<I: Iterator<Item = i64>>(quota: &Quota, numbers: &mut Numbers<I>) -> Option<KeyReply> {
         let first = numbers.next()?;
         let Ok(first) = u64::try_from(first) else { return Some(KeyReply::Foreign) };
         let at = Timestamp::from_micros(first);
         let key_state = match quota {
             Quota::Bucket(bucket) => {
-                // In whole ticks there are none.
+                // A bucket in whole ticks has no grains.
                 let has_grains = bucket.grains_per_tick() > 1;
                 let grains = if has_grains { numbers.small()? } else { 0 };
                 Self::Whole(State::Bucket(BucketState { tat: at, grains }))
@@ -100,8 +100,8 @@ impl KeyState {
         Some(KeyReply::Ours(key_state))
     }
 
-    /// Meets a demand as the script has met it, or would have. `free` is when the
-    /// script says that the log or the slot is free.
+    /// Acquires an amount as the script did or would have. `free` is the availability of the log or
+    /// slot that the script returned.
     pub(crate) fn acquire(
         &mut self,
         quota: &Quota,
@@ -115,7 +115,7 @@ impl KeyState {
         }
     }
 
-    /// Charges a rule for a request that was refused.
+    /// Charges a rule for a refused request.
     pub(crate) fn charge(&mut self, quota: &Quota, units: u64, now: Timestamp) {
         match self {
             Self::Whole(state) => {
@@ -125,7 +125,7 @@ impl KeyState {
         }
     }
 
-    /// Words a verdict.
+    /// Converts a verdict to an outcome.
     pub(crate) fn describe(&self, quota: &Quota, verdict: Verdict, now: Timestamp) -> Outcome {
         match self {
             Self::Whole(state) => quota.describe(state, verdict, now),
@@ -156,7 +156,7 @@ impl StateSummary {
             }
             (Quota::Concurrency(_), Amount::Slot(_)) if free.at > 0 => wait(),
             (Quota::Concurrency(_), Amount::Slot(_)) => {
-                // A slot that its owner held before is renewed, and none is taken.
+                // A slot that its owner held before is renewed and not counted again.
                 self.used += u64::from(free.at == 0);
                 self.last = free.last;
                 Verdict::admitted(1)
@@ -165,7 +165,7 @@ impl StateSummary {
         }
     }
 
-    /// A clock that stepped back stands still at the newest unit.
+    /// Adds units; if the clock stepped back, the time stays at the newest unit.
     fn add(&mut self, units: u64, now: Timestamp) {
         self.used += units;
         self.last = self.last.max(now);

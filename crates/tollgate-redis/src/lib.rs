@@ -1,9 +1,9 @@
-//! Tollgate's state in Redis: one budget for a whole fleet.
+//! A Tollgate store in Redis: one budget for a whole fleet.
 //!
-//! - [`RedisStore`]: the store. One script decides, on the server's clock.
-//! - [`RedisSettings`]: where it is, and how long it may take.
+//! - [`RedisStore`]: the store. One script decides, by the clock of the server.
+//! - [`RedisSettings`]: the address of Redis, and the deadlines.
 //!
-//! Not here: policies, and what to do while Redis gives no answer (`tollgate::outage`).
+//! Not here: policies, and the fallback while Redis does not answer (`tollgate::outage`).
 
 mod batch;
 mod cluster;

@@ -1,15 +1,15 @@
-//! The way to one server: one connection that many share, made anew when it breaks.
+//! The link to one server: one shared connection that is replaced when it breaks.
 //!
-//! Connecting happens in the background and delays nobody beyond their deadline. A
-//! connection is given up when it breaks, when the server turns out to be a replica or
-//! not to serve, and when it has stayed silent for several deadlines in a row: a peer
-//! that is gone without a word never says so. Between two attempts there is a rest, so
-//! that a server which takes connections and refuses work is not stormed.
+//! Connecting happens in the background and delays no request beyond its deadline. A connection is
+//! closed when it breaks, when the server turns out to be a replica or refuses service, and when it
+//! has been silent for several deadlines in a row, because a peer that vanishes does not close its
+//! connections. There is a pause between two attempts, so that a server that accepts connections
+//! but refuses work is not flooded.
 //!
-//! A connection whose end was noticed while nobody used it takes nothing more: whoever
-//! asks then learns that nothing was sent, and may ask again ([`NotSent`]).
+//! If a connection ended while idle, the next request learns that it was not sent and may be
+//! repeated ([`NotSent`]).
 //!
-//! Not here: what is sent (`dispatcher`), which server of a cluster (`cluster`).
+//! Not here: the commands (`dispatcher`), choosing the node of a cluster (`cluster`).
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -26,17 +26,17 @@ use crate::connect::{Target, connect, longest_attempt};
 use crate::failure::{Failure, explain};
 use crate::shared::Shared;
 
-/// Between two attempts to connect.
+/// The minimum time between two attempts to connect.
 const RECONNECT_INTERVAL: Span = Span::from_millis(50);
 
-/// Silent for so many deadlines in a row: given up.
+/// The number of consecutive deadlines without a reply after which a connection is closed.
 const MAX_SILENT_DEADLINES: u32 = 2;
 
 /// A connection, cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Connection(pub(crate) MultiplexedConnection);
 
-/// The connection had ended before anything was sent.
+/// The connection had ended before the command was sent.
 pub(crate) struct NotSent(pub(crate) RedisError);
 
 impl Connection {
@@ -45,7 +45,7 @@ impl Connection {
         Ok(answer.and_then(Value::extract_error))
     }
 
-    /// Asks a server about keys that are on their way to it.
+    /// Sends a command after `ASKING`, for keys of a slot that is migrating to this server.
     pub(crate) async fn query_asking(&mut self, command: Cmd) -> Result<RedisResult<Value>, NotSent> {
         let mut both = Pipeline::with_capacity(2);
         both.cmd("ASKING").add_command(command);
@@ -54,11 +54,11 @@ impl Connection {
     }
 }
 
-/// Tells a question that was never sent from one that was and brought an error.
+/// Distinguishes a command that was never sent from a command that was sent and failed.
 ///
-/// The library gives both the same error. But a question is handed to the task that writes,
-/// and that is gone once the connection has ended: so the first look at such a question
-/// finds it over, before anybody could have written a byte of it.
+/// The client library returns the same error for both. It passes commands to a writer task, which
+/// is gone once the connection has ended. A command that fails on the first poll was therefore not
+/// written.
 async fn sent_or_not<T>(question: impl Future<Output = RedisResult<T>>) -> Result<RedisResult<T>, NotSent> {
     let mut question = pin!(question);
     let first = poll_fn(|context| Poll::Ready(question.as_mut().poll(context))).await;
@@ -69,7 +69,7 @@ async fn sent_or_not<T>(question: impl Future<Output = RedisResult<T>>) -> Resul
     }
 }
 
-/// The way to one server.
+/// The link to one server.
 pub(crate) struct Link {
     shared: Arc<Shared>,
     target: Target,
@@ -94,7 +94,7 @@ impl Link {
         })
     }
 
-    /// The host of a node, as we know it.
+    /// The host of a cluster node.
     pub(crate) fn host(&self) -> Option<&str> {
         match &self.target {
             Target::Node(address) => Some(&address.host),
@@ -103,11 +103,11 @@ impl Link {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Each state is whole by itself, whoever panicked.
+        // Every state is consistent by itself, so a poisoned lock is usable.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection and its number, as soon as there is one.
+    /// Returns a connection and its number, and waits for it if necessary.
     pub(crate) async fn connection(self: &Arc<Self>) -> Result<(Connection, u64), Failure> {
         loop {
             let changed = self.changed.notified();
@@ -139,7 +139,7 @@ impl Link {
         State::Down { why: why.into(), until: self.shared.clock.now() + RECONNECT_INTERVAL }
     }
 
-    /// An answer came.
+    /// Records a reply.
     pub(crate) fn answered(&self, number: u64) {
         if let State::Up { number: current, silent, .. } = &mut *self.state()
             && *current == number
@@ -148,7 +148,7 @@ impl Link {
         }
     }
 
-    /// No answer came in time.
+    /// Records a deadline without a reply.
     pub(crate) fn silent(&self, number: u64) {
         let mut state = self.state();
         if let State::Up { number: current, silent, .. } = &mut *state
@@ -156,13 +156,13 @@ impl Link {
         {
             *silent += 1;
             if *silent >= MAX_SILENT_DEADLINES {
-                *state = self.down(format!("{} has been silent", self.target.of(&self.shared.settings)));
+                *state = self.down(format!("{} stopped answering", self.target.of(&self.shared.settings)));
             }
         }
     }
 
-    /// The connection had ended before. A new one may be made at once: nobody has asked for
-    /// anything that was refused.
+    /// Records that the connection had ended before. The next attempt to connect may start
+    /// immediately, because the server has not refused a request.
     pub(crate) fn ended(&self, number: u64, unsent: &NotSent) -> Failure {
         let failure = Failure::refused(explain(&unsent.0));
         let mut state = self.state();
@@ -174,7 +174,7 @@ impl Link {
         failure
     }
 
-    /// An error came. Gives the connection up if it is good for nothing more.
+    /// Records an error and closes the connection if it is unusable.
     pub(crate) fn failed(&self, number: u64, error: &RedisError) -> Failure {
         let failure = Failure::of(error);
         let mut state = self.state();
@@ -188,7 +188,7 @@ impl Link {
     }
 }
 
-/// An attempt to connect. One that is dropped with its runtime has failed.
+/// An attempt to connect. If it is dropped with its runtime, it has failed.
 struct Attempt {
     link: Arc<Link>,
     outcome: Option<State>,
@@ -215,12 +215,12 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         let state = self.outcome.take();
-        *self.link.state() = state.unwrap_or_else(|| self.link.down("connecting was broken off"));
+        *self.link.state() = state.unwrap_or_else(|| self.link.down("the attempt to connect was canceled"));
         self.link.changed.notify_waiters();
     }
 }
 
-/// Whether nothing more is to be had from a connection after this.
+/// Whether the connection is unusable after this error.
 fn is_over(error: &RedisError) -> bool {
     error.is_io_error()
         || error.is_connection_dropped()
@@ -232,6 +232,6 @@ fn is_over(error: &RedisError) -> bool {
             ) | ErrorKind::AuthenticationFailed
         )
         || error.code() == Some("NOAUTH")
-        // Before version 7 a script's error is told in the words of another.
+        // Before version 7, the error of a script contains the original error.
         || error.detail().is_some_and(|detail| detail.contains("-READONLY"))
 }

@@ -1,36 +1,35 @@
-//! What a key is called in Redis.
+//! The names of keys in Redis.
 //!
 //! ```text
 //! tg1:{48}:9f86d081884c7d65:i\x04\xcb\x00q\t
 //! │    │   │                └ the key: tag, length, bytes, for each part (`tollgate_policy::Key`)
-//! │    │   └ the rule's id; `GET /v1/limits` says whose
-//! │    └ one of 256 partitions: Redis Cluster places a key by what is in braces
+//! │    │   └ the ID of the rule; `GET /v1/limits` maps it to a limit
+//! │    └ one of 256 partitions: Redis Cluster hashes the text in braces
 //! └ the version of this format, after the prefix of the settings if there is one
 //! ```
 //!
-//! The partition is made of the key and not of the rule: what one caller spends
-//! under several rules, and under the predecessors of a rule, lies together and is
-//! decided in one call. Partitions share out the 16,384 slots of a cluster evenly,
-//! so every node gets its part of them.
+//! The partition depends on the key and not on the rule: the states of one caller under several
+//! rules, and under the predecessors of a rule, are in one partition and are decided in one call.
+//! Partitions divide the 16,384 slots of a cluster evenly, so every node gets its share.
 //!
-//! Invariant: different rules or keys, different names. The key comes last and is
-//! taken as it is, so no choice of bytes can imitate another's.
+//! Invariant: different rules or keys have different names. The key comes last and is not escaped,
+//! so no key can imitate another.
 
 use std::sync::LazyLock;
 
 use tollgate_core::RuleId;
 
-/// Goes up when the meaning of names or values changes.
+/// The version of the format; it increases when the meaning of names or values changes.
 const VERSION: &str = "tg1";
 
-/// How many partitions there are. Part of the format: never changes within a version.
+/// The number of partitions. It is part of the format and does not change within a version.
 pub(crate) const PARTITIONS: usize = 256;
 
-/// Slots of a Redis Cluster.
+/// The number of slots of a Redis Cluster.
 const CLUSTER_SLOTS: u16 = 16_384;
 
-/// What is in the braces, for each partition: the smallest number that Redis
-/// Cluster places in its part of the slots.
+/// The hash tag of each partition: the smallest number that Redis Cluster maps into the partition's
+/// range of slots.
 static HASH_TAGS: LazyLock<Box<[u32]>> = LazyLock::new(|| {
     let width = usize::from(CLUSTER_SLOTS) / PARTITIONS;
     let mut tags = vec![u32::MAX; PARTITIONS].into_boxed_slice();
@@ -48,9 +47,9 @@ static HASH_TAGS: LazyLock<Box<[u32]>> = LazyLock::new(|| {
     tags
 });
 
-/// The partition that a key lies in.
+/// Returns the partition of a key.
 pub(crate) fn partition(key: &[u8]) -> usize {
-    // FNV-1a and a finalizer, stable for ever.
+    // FNV-1a with a finalizer; part of the format, so it must not change.
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for &byte in key {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -59,12 +58,12 @@ pub(crate) fn partition(key: &[u8]) -> usize {
     (hash >> 56) as usize
 }
 
-/// The slot of a cluster that a partition lies in.
+/// Returns the cluster slot of a partition.
 pub(crate) fn slot_of(partition: usize) -> u16 {
     slot(HASH_TAGS[partition].to_string().as_bytes())
 }
 
-/// Appends what a key is called.
+/// Appends the name of a key.
 pub(crate) fn write_name(prefix: &str, rule: RuleId, key: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(prefix.as_bytes());
     out.extend_from_slice(VERSION.as_bytes());
@@ -79,16 +78,16 @@ pub(crate) fn write_name(prefix: &str, rule: RuleId, key: &[u8], out: &mut Vec<u
     out.extend_from_slice(key);
 }
 
-/// Where a test keeps the time, in every partition.
+/// The keys that hold the time of a test, one for each partition.
 #[cfg(feature = "test-clock")]
 pub(crate) fn test_clocks() -> Vec<String> {
     HASH_TAGS.iter().map(|tag| format!("tollgate-test-clock:{{{tag}}}")).collect()
 }
 
-/// The partition in which nodes announce themselves.
+/// The partition of the node registry.
 pub(crate) const NODES_PARTITION: usize = 0;
 
-/// Where nodes announce themselves.
+/// The key of the node registry.
 pub(crate) fn nodes(prefix: &str) -> String {
     format!("{prefix}{VERSION}:{{{}}}:nodes", HASH_TAGS[NODES_PARTITION])
 }
@@ -105,7 +104,7 @@ fn decimal(mut number: u32, digits: &mut [u8; 10]) -> &[u8] {
     }
 }
 
-/// The slot that Redis Cluster gives to what is in braces: CRC-16/XMODEM.
+/// Returns the slot that Redis Cluster assigns to a hash tag: CRC-16/XMODEM.
 fn slot(tag: &[u8]) -> u16 {
     let crc =
         tag.iter().fold(0_u16, |crc, &byte| {
@@ -121,20 +120,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_those_of_redis() {
-        // As `CLUSTER KEYSLOT` answers.
+    fn slots_match_redis_cluster() {
+        // The replies of `CLUSTER KEYSLOT`.
         assert_eq!((slot(b"foo"), slot(b"123456789")), (12182, 12739));
     }
 
     #[test]
-    fn every_partition_has_its_own_part_of_the_slots() {
+    fn every_partition_has_its_own_range_of_slots() {
         for (partition, tag) in HASH_TAGS.iter().enumerate() {
             assert_eq!(usize::from(slot(tag.to_string().as_bytes())) / 64, partition);
         }
     }
 
     #[test]
-    fn the_format_stays_as_it_is() {
+    fn the_format_of_names_is_stable() {
         let mut name = Vec::new();
         write_name("eu.", RuleId(0x9f), b"i\x04\xcb\x00q\t", &mut name);
         assert_eq!(

@@ -1,8 +1,7 @@
-//! How many nodes share a Redis: each says so every few seconds.
+//! Counts the nodes that share a Redis: each node registers itself every few seconds.
 //!
-//! While Redis gives no answer, each node may give its own part of a limit
-//! (`tollgate::outage`), so it has to know into how many parts. The number last
-//! learned is kept for as long as nobody knows better.
+//! While Redis does not answer, each node admits its share of a limit (`tollgate::outage`), so it
+//! must know the number of nodes. The last known number is kept until a new one arrives.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -16,7 +15,7 @@ use crate::names;
 use crate::router::ServerReply;
 use crate::shared::Shared;
 
-/// Between two announcements.
+/// The time between two announcements.
 const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(3);
 
 const ANNOUNCE_SCRIPT: &str = include_str!("../lua/announce.lua");

@@ -1,8 +1,8 @@
-//! From what Redis answered to what each of those who asked is told.
+//! Converts the reply of a call to the answers of its requests.
 //!
-//! The script tells how each key stood before the call, and how many of a crowd it
-//! let through. The same steps are taken again here, in the same order, by the
-//! arithmetic of `tollgate_core`, so everybody learns how the key stood at their turn.
+//! The script returns the state of each key before the call, and how many of the identical requests
+//! it admitted. The same steps are replayed here in the same order, with the arithmetic of
+//! `tollgate_core`, so that each request gets the state at its turn.
 
 use smallvec::SmallVec;
 use tollgate_core::{Adjustment, Amount, Outcome, Quota, Timestamp, Verdict};
@@ -14,10 +14,10 @@ use crate::failure::Failure;
 use crate::key_state::{Availability, KeyReply, KeyState, Numbers};
 use crate::undo::undo;
 
-/// Whoever wants to know what became of keys.
+/// Receives the states of keys during a replay.
 pub(crate) trait KeyObserver {
-    /// A request was refused, and this is how one of its keys stands. `wait`: so
-    /// many units of a log are free only then.
+    /// A request was refused; `key_state` is the state of one of its keys. `wait`: when units of a
+    /// log become available.
     fn refused(
         &self,
         batch: &BatchBuilder,
@@ -26,27 +26,26 @@ pub(crate) trait KeyObserver {
         wait: Option<(u64, i64)>,
         at: Timestamp,
     );
-    /// A request was admitted, and this is how one of its keys stands since.
+    /// A request was admitted; `key_state` is the state of one of its keys afterward.
     fn admitted(&self, batch: &BatchBuilder, key: usize, key_state: &KeyState, at: Timestamp);
-    /// A key was changed by somebody's hand.
+    /// A change was applied to a key.
     fn changed(&self, batch: &BatchBuilder, key: usize);
 }
 
-/// What the script answered about a call: `numbers` without the first two, which are that
-/// it is an answer, and `now`.
+/// The reply of the script: `numbers` without the first two, which are the status and `now`.
 pub(crate) struct ScriptReply {
     pub(crate) numbers: Vec<i64>,
     pub(crate) now: Timestamp,
 }
 
-/// Answers everybody.
+/// Answers all waiters.
 pub(crate) fn replay(
     batch: &BatchBuilder,
     waiters: Waiters,
     reply: ScriptReply,
     observer: &impl KeyObserver,
 ) {
-    let Some(mut replayed) = ScriptReplay::begin(batch, reply) else { return waiters.fail(&nonsense()) };
+    let Some(mut replayed) = ScriptReplay::begin(batch, reply) else { return waiters.fail(&invalid_reply()) };
     for (item, waiters) in batch.items.iter().zip(waiters.0) {
         match (item, waiters) {
             (Item::Change { key, .. }, ItemWaiters::Change(waiting)) => {
@@ -60,7 +59,7 @@ pub(crate) fn replay(
                     Ok((admitted, mut turn)) => {
                         for it in waiting.by_ref().take(admitted) {
                             let decided = turn.admit();
-                            // First, since whoever is told may ask again.
+                            // Before the replies, because their receivers may send new requests.
                             turn.show(observer);
                             drop(it.send(Ok(decided)));
                         }
@@ -76,13 +75,13 @@ pub(crate) fn replay(
                     Err(failure) => waiting.for_each(|it| drop(it.send(Err(failure.clone())))),
                 }
             }
-            // A batch files both together.
-            (_, waiters) => Waiters(vec![waiters]).fail(&nonsense()),
+            // A batch adds items and waiters together, so this does not happen.
+            (_, waiters) => Waiters(vec![waiters]).fail(&invalid_reply()),
         }
     }
 }
 
-/// What a call took that nobody waits for any more, as what has to be done to give it back.
+/// Returns the changes that undo a call whose waiters are gone.
 pub(crate) fn take_back(batch: &BatchBuilder, reply: ScriptReply) -> Vec<(usize, Adjustment)> {
     let mut undone = Vec::new();
     let taken_at = reply.now;
@@ -110,7 +109,7 @@ pub(crate) fn take_back(batch: &BatchBuilder, reply: ScriptReply) -> Vec<(usize,
     undone
 }
 
-/// What many have spent of one key is given back at once.
+/// Adds a change and merges refunds of the same key.
 fn add(undone: &mut Vec<(usize, Adjustment)>, key: usize, change: Adjustment) {
     if let Adjustment::Refund { units: more, .. } = change
         && let Some((_, Adjustment::Refund { units, .. })) = undone
@@ -124,7 +123,7 @@ fn add(undone: &mut Vec<(usize, Adjustment)>, key: usize, change: Adjustment) {
     }
 }
 
-/// The steps of a call, taken again.
+/// The steps of a call, replayed.
 struct ScriptReplay<'d> {
     batch: &'d BatchBuilder,
     key_states: Vec<Option<KeyState>>,
@@ -148,23 +147,23 @@ impl<'d> ScriptReplay<'d> {
     fn change(&mut self, key: usize) -> Result<Outcome, Failure> {
         let quota = quota_of(self.batch, key);
         match KeyState::read(quota, &mut self.numbers) {
-            None => Err(nonsense()),
+            None => Err(invalid_reply()),
             Some(KeyReply::Foreign) => Err(foreign(self.batch, key)),
             Some(KeyReply::Ours(key_state)) => {
                 let outcome = key_state.describe(quota, Verdict::admitted(0), self.now);
-                // So it stands for whoever comes later in this call.
+                // The state for later items of this call.
                 self.key_states[key] = Some(key_state);
                 Ok(outcome)
             }
         }
     }
 
-    /// How many of a crowd were admitted, and their turn.
+    /// Returns how many of the identical requests were admitted, and their replay.
     fn turn<'p>(&'p mut self, checks: &'p [CheckRequest]) -> Result<(usize, RequestReplay<'p>), Failure> {
-        let admitted = self.numbers.next().ok_or_else(nonsense)?;
+        let admitted = self.numbers.next().ok_or_else(invalid_reply)?;
         let Ok(admitted) = usize::try_from(admitted) else {
             let whose = checks.iter().find(|it| self.key_states[it.key].is_none());
-            return Err(whose.map_or_else(nonsense, |it| foreign(self.batch, it.key)));
+            return Err(whose.map_or_else(invalid_reply, |it| foreign(self.batch, it.key)));
         };
         let free = read_free(self.batch, checks, &mut self.numbers);
         let (batch, now) = (self.batch, self.now);
@@ -172,16 +171,16 @@ impl<'d> ScriptReplay<'d> {
     }
 }
 
-fn nonsense() -> Failure {
-    Failure::failed("the script's answer makes no sense")
+fn invalid_reply() -> Failure {
+    Failure::failed("the reply of the script is invalid")
 }
 
 fn foreign(batch: &BatchBuilder, key: usize) -> Failure {
-    // The key itself may be somebody's password: it can be found without.
+    // The message omits the bare key, which may be a credential.
     Failure::Foreign(format!("{}*", batch.file(key).escape_ascii()).into())
 }
 
-/// When the logs and slots of a request are free.
+/// Reads when the logs and slots of a request are available.
 fn read_free<I: Iterator<Item = i64>>(
     batch: &BatchBuilder,
     checks: &[CheckRequest],
@@ -197,7 +196,7 @@ fn read_free<I: Iterator<Item = i64>>(
     checks.iter().map(read).collect()
 }
 
-/// One request's turn.
+/// The replay of one request.
 struct RequestReplay<'a> {
     batch: &'a BatchBuilder,
     checks: &'a [CheckRequest],
@@ -221,10 +220,10 @@ impl RequestReplay<'_> {
         DecisionReply { answer: Answer { admitted: true, at: self.now, outcomes }, renewed }
     }
 
-    /// A rule that would have admitted says so, with nothing charged.
+    /// Refuses the request. A rule that would have admitted it reports that, without a charge.
     fn refuse(&mut self) -> Answer {
         let mut outcomes = Outcomes::new();
-        // A key that is asked for twice in one request has less for the second.
+        // A key that occurs twice in a request has less for the second check.
         let mut tried: SmallVec<[(usize, KeyState); 4]> = SmallVec::new();
         let mut verdicts: SmallVec<[Verdict; 4]> = SmallVec::new();
         for (asked, &free) in self.checks.iter().zip(&self.free) {
@@ -246,7 +245,7 @@ impl RequestReplay<'_> {
             let mut reply = verdict;
             if let (true, Amount::Exactly(units) | Amount::UpTo(units)) = (asked.count_denied, asked.amount) {
                 key_state.charge(quota, units, self.now);
-                // The charge may have made the wait longer.
+                // The charge may have extended the wait.
                 if let Verdict::Refused { .. } = verdict {
                     reply = match key_state.clone().acquire(quota, asked.amount, free, self.now) {
                         longer @ Verdict::Refused { .. } => longer,
@@ -259,7 +258,7 @@ impl RequestReplay<'_> {
         Answer { admitted: false, at: self.now, outcomes }
     }
 
-    /// Hands every key of an admitted request to whoever remembers refusals.
+    /// Reports the keys of an admitted request to the observer.
     fn show(&self, observer: &impl KeyObserver) {
         for asked in self.checks {
             if let Some(key_state) = &self.key_states[asked.key] {
@@ -268,7 +267,7 @@ impl RequestReplay<'_> {
         }
     }
 
-    /// Hands every key of a refused request to whoever remembers refusals.
+    /// Reports the keys of a refused request to the observer.
     fn remember(&self, observer: &impl KeyObserver) {
         let twice = |at: usize, it: &CheckRequest| self.checks[..at].iter().any(|other| other.key == it.key);
         if self.checks.iter().enumerate().any(|(at, it)| it.count_denied || twice(at, it)) {

@@ -1,16 +1,16 @@
-//! All or nothing across the partitions of a cluster, and for whoever may leave.
+//! Atomic requests across the partitions of a cluster, and for callers that may cancel.
 //!
-//! No script reaches across slots, so a request whose keys lie in several partitions
-//! is asked of all of them at once, each part all-or-nothing by itself. If one part
-//! refuses, or gives no answer, what the others had reserved is given back. So it is with
-//! a request that asks for one state by different numbers, which no single call can.
+//! A script cannot access several slots, so a request whose keys are in several partitions is sent
+//! to all of them at once. Each part is atomic by itself. If one part refuses or fails, the
+//! reservations of the other parts are undone. The same applies to a request that uses one state
+//! with different quotas, which a single call cannot do.
 //!
-//! What others can see meanwhile: units that were reserved and will be given back,
-//! for about a round trip. Somebody may be refused for them; nobody is ever admitted
-//! wrongly. A process that dies in that moment leaves the units charged.
+//! For about one round trip, other requests can see units that were reserved and will be released.
+//! They may be refused because of them, but are never admitted wrongly. If the process dies in that
+//! moment, the units stay charged.
 //!
-//! The request is carried out in a task of its own. Whoever asked may leave: then all that
-//! was reserved is given back, slots above all, which nobody else could release.
+//! The request runs in its own task. If the caller cancels, all reservations are undone. This
+//! matters most for slots, which only their owner could release.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::failure::Failure;
 use crate::store::ended;
 use crate::undo::undo;
 
-/// Asks all partitions, and charges all of them or none.
+/// Sends a request to all partitions, and charges all of them or none.
 pub(crate) async fn reserve(
     dispatcher: &Arc<Dispatcher>,
     checks: &[Check<'_>],
@@ -48,9 +48,9 @@ pub(crate) async fn reserve(
     answer.await.map_err(|_| ended())?.map_err(StoreError::from)
 }
 
-/// A check that outlives whoever asked.
+/// A check that outlives its caller.
 struct OwnedCheck {
-    /// Its place in the request.
+    /// Its index in the request.
     at: usize,
     rule: Rule,
     key: Vec<u8>,
@@ -71,7 +71,7 @@ impl OwnedCheck {
     }
 }
 
-/// What lies in one partition.
+/// The checks of one partition.
 struct Part {
     queue: usize,
     checks: Vec<OwnedCheck>,
@@ -82,7 +82,7 @@ struct Reservation {
     parts: SmallVec<[Part; 4]>,
 }
 
-/// What each part was answered.
+/// The reply of each part.
 type Answers = SmallVec<[Result<DecisionReply, Failure>; 4]>;
 
 impl Reservation {
@@ -97,25 +97,25 @@ impl Reservation {
             .collect();
         let mut answers = Answers::new();
         for answer in asked {
-            let ended = |_| Failure::failed("the runtime that was asking has ended");
+            let ended = |_| Failure::failed("the runtime of the request has shut down");
             answers.push(answer.await.map_err(ended).and_then(|it| it));
         }
         let all = answers.iter().all(|it| it.as_ref().is_ok_and(|it| it.answer.admitted));
         let concluded = if all {
-            self.told(&answers, true, &[])
+            self.merge(&answers, true, &[])
         } else {
-            let (key_states, failed) = self.give_back(&answers).await;
-            // What could not be given back has landed.
-            self.told(&answers, false, &key_states).map_err(|it| if failed { it.in_doubt() } else { it })
+            let (key_states, failed) = self.undo_reserved(&answers).await;
+            // A reservation that could not be undone has been applied.
+            self.merge(&answers, false, &key_states).map_err(|it| if failed { it.in_doubt() } else { it })
         };
         if reply.send(concluded).is_err() && all {
-            self.give_back(&answers).await;
+            self.undo_reserved(&answers).await;
         }
     }
 
-    /// Gives back what was reserved, but for limits that count refusals. How the keys
-    /// stand then, by their place in the request, and whether something could not be.
-    async fn give_back(&self, answers: &Answers) -> (SmallVec<[(usize, Outcome); 4]>, bool) {
+    /// Undoes the reservations, except for limits that count refusals. Returns the states of the
+    /// keys by their index in the request, and whether undoing failed for one of them.
+    async fn undo_reserved(&self, answers: &Answers) -> (SmallVec<[(usize, Outcome); 4]>, bool) {
         let mut changes: SmallVec<[_; 4]> = SmallVec::new();
         for (part, answer) in self.parts.iter().zip(answers) {
             let Some(decided) = answer.as_ref().ok().filter(|it| it.answer.admitted) else { continue };
@@ -142,9 +142,14 @@ impl Reservation {
         (key_states, failed)
     }
 
-    /// The answers of all parts as one. Of a refusal, whoever would have admitted says so,
-    /// with nothing charged, and as the key stands since it was given back.
-    fn told(&self, answers: &Answers, all: bool, key_states: &[(usize, Outcome)]) -> Result<Answer, Failure> {
+    /// Merges the replies of all parts. In a refusal, the limits that would have admitted the
+    /// request report that without a charge, with the state after the undo.
+    fn merge(
+        &self,
+        answers: &Answers,
+        all: bool,
+        key_states: &[(usize, Outcome)],
+    ) -> Result<Answer, Failure> {
         let count = self.parts.iter().map(|part| part.checks.len()).sum();
         let mut outcomes: SmallVec<[Option<Outcome>; 4]> = SmallVec::from_elem(None, count);
         let (mut earliest, mut failure): (Option<Timestamp>, Option<Failure>) = (None, None);
@@ -172,7 +177,7 @@ impl Reservation {
         let outcomes: Option<Outcomes> = outcomes.into_iter().collect();
         match (outcomes, earliest) {
             (Some(outcomes), Some(at)) => Ok(Answer { admitted: all, at, outcomes }),
-            _ => Err(Failure::failed("a partition told too little")),
+            _ => Err(Failure::failed("the reply of a partition is incomplete")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! To whom a queue's questions go.
+//! Routes the calls of a queue to a server.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,29 +13,29 @@ use crate::link::Link;
 use crate::settings::Topology;
 use crate::shared::Shared;
 
-/// While a slot is moved, some questions can be answered by neither side.
+/// The delay before a retry while a slot migrates and neither node can answer.
 const SLOT_MIGRATION_DELAY: Duration = Duration::from_millis(3);
 
-/// More redirections than this in one question are a cluster that disagrees with itself.
+/// The maximum number of redirections of one call; more indicate an inconsistent cluster.
 const MAX_REDIRECTIONS: usize = 8;
 
-/// To whom questions go.
+/// The destination of calls.
 pub(crate) enum Router {
     /// One server, or the primary that sentinels name.
     Server(Arc<Link>),
-    /// The node that keeps the queue's partition.
+    /// The node that holds the queue's partition.
     Cluster(Arc<Cluster>),
 }
 
-/// What a server answered.
+/// The reply of a server.
 pub(crate) enum ServerReply {
-    /// This.
+    /// A value.
     With(Value),
-    /// That it does not know the script.
+    /// The server does not know the script.
     NoScript,
 }
 
-/// A question that was sent, for whoever stops waiting for its answer.
+/// A call that was sent, for a caller that stops waiting for its reply.
 pub(crate) struct SentRequest {
     link: Arc<Link>,
     number: u64,
@@ -51,7 +51,7 @@ impl Router {
         }
     }
 
-    /// Connects to whoever keeps this queue's keys.
+    /// Connects to the server that holds the keys of a queue.
     pub(crate) async fn link(&self, queue: usize) -> Result<Arc<Link>, Failure> {
         match self {
             Self::Server(link) => Ok(Arc::clone(link)),
@@ -59,8 +59,8 @@ impl Router {
         }
     }
 
-    /// Asks whoever keeps this queue's keys, and follows redirections. `sent` is whom it
-    /// was sent to last.
+    /// Sends a command to the server that holds the keys of a queue, and follows redirections.
+    /// `sent` is set to the last destination.
     pub(crate) async fn query(
         &self,
         queue: usize,
@@ -69,7 +69,7 @@ impl Router {
     ) -> Result<ServerReply, Failure> {
         let mut asked = self.link(queue).await?;
         let mut asking = false;
-        // What was not sent is asked again, once: the next connection is a new one.
+        // An unsent command is repeated once: the next connection is a new one.
         let mut again = true;
         for _ in 0..MAX_REDIRECTIONS {
             let (mut connection, number) = asked.connection().await.inspect_err(|_| self.doubt())?;
@@ -120,7 +120,7 @@ impl Router {
                 }
             }
         }
-        Err(Failure::refused("the nodes of the cluster send us round in circles"))
+        Err(Failure::refused("too many redirections: the nodes of the cluster disagree"))
     }
 
     fn doubt(&self) {

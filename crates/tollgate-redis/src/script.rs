@@ -1,16 +1,15 @@
-//! The scripts that decide, by their texts and by their hashes.
+//! The Lua scripts and their hashes.
 //!
-//! Redis runs all of a script at each call, so a call gets no more than it needs: the
-//! plain script where that is enough, or else the general one with the algorithms that
-//! the call asks for (`lua/*.lua`, one file each). A script is sent by its hash; a
-//! server that does not know it (a restart, a failover, `SCRIPT FLUSH`) says so and is
-//! sent the text once.
+//! Redis runs the whole text of a script at each call, so a call uses the smallest script: the
+//! plain script if it is sufficient, else the general script with the algorithms that the call
+//! needs (`lua/*.lua`, one file each). A script is called by its hash. A server that does not know
+//! the hash (after a restart, a failover or `SCRIPT FLUSH`) says so and is sent the text once.
 
 use std::sync::OnceLock;
 
 use tollgate_core::Quota;
 
-/// Each algorithm's part of the general script, in the order of their numbers there.
+/// The part of each algorithm in the general script, in the order of their numbers.
 const PARTS: [&str; 6] = [
     include_str!("../lua/bucket.lua"),
     include_str!("../lua/fixed_window.lua"),
@@ -20,7 +19,7 @@ const PARTS: [&str; 6] = [
     include_str!("../lua/slots.lua"),
 ];
 
-/// Which of the parts a rule needs.
+/// The index of the part that a rule needs.
 const fn part(quota: &Quota) -> usize {
     match quota {
         Quota::Bucket(_) => 0,
@@ -32,7 +31,7 @@ const fn part(quota: &Quota) -> usize {
     }
 }
 
-/// A script and the hash it is known by.
+/// A script and its SHA-1 hash.
 pub(crate) struct Script {
     pub(crate) text: String,
     pub(crate) hash: String,
@@ -45,7 +44,7 @@ impl Script {
     }
 }
 
-/// The scripts that decide, made when they are first needed.
+/// The scripts, built on first use.
 pub(crate) struct Scripts {
     clock: &'static str,
     plain: OnceLock<Script>,
@@ -57,25 +56,25 @@ impl Scripts {
         Self { clock, plain: OnceLock::new(), general: [const { OnceLock::new() }; 1 << PARTS.len()] }
     }
 
-    /// On the server's clock.
+    /// The scripts that use the clock of the server.
     pub(crate) fn on_server_clock() -> &'static Self {
         static SCRIPTS: Scripts = Scripts::new(include_str!("../lua/clock.lua"));
         &SCRIPTS
     }
 
-    /// On a clock that a test sets.
+    /// The scripts that use a clock set by a test.
     #[cfg(feature = "test-clock")]
     pub(crate) fn on_test_clock() -> &'static Self {
         static SCRIPTS: Scripts = Scripts::new(include_str!("../lua/test_clock.lua"));
         &SCRIPTS
     }
 
-    /// Knows requests for token buckets, and is quick.
+    /// The fast script for token buckets.
     pub(crate) fn plain(&self) -> &Script {
         self.plain.get_or_init(|| Script::new([self.clock, include_str!("../lua/plain.lua")].concat()))
     }
 
-    /// Knows everything about the rules of a call.
+    /// The general script with the algorithms of these quotas.
     pub(crate) fn general<'q>(&self, quotas: impl Iterator<Item = &'q Quota>) -> &Script {
         let parts = quotas.fold(0, |parts, quota| parts | 1 << part(quota));
         self.general[parts].get_or_init(|| {

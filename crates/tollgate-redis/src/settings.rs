@@ -1,11 +1,10 @@
-//! Where Redis is, and how long it may take.
+//! The address of Redis, and the deadlines.
 //!
-//! A password is never shown: neither settings nor what is wrong with a URL hold
-//! it in any text that they give away.
+//! Passwords are never shown: neither the settings nor their errors include a password in any text.
 //!
-//! - `url`: one URL.
+//! - `url`: parses one URL.
 //!
-//! Not here: reading files (certificates and passwords come as they are).
+//! Not here: reading files (certificates and passwords are passed as values).
 
 mod url;
 
@@ -14,7 +13,7 @@ use std::time::Duration;
 
 use url::{Kind, Url};
 
-/// How to reach Redis, and how it is used.
+/// The settings of a [`RedisStore`](crate::RedisStore): how to reach Redis, and how to use it.
 ///
 /// ```
 /// # use tollgate_redis::{RedisSettings, SettingsError};
@@ -26,78 +25,78 @@ use url::{Kind, Url};
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisSettings {
-    /// One server, or how several work together.
+    /// One server, Sentinel or Cluster.
     pub topology: Topology,
-    /// A user of Redis' access control lists; `None`: the default one.
+    /// A user of the Redis access control list; `None`: the default user.
     pub username: Option<String>,
-    /// Its password.
+    /// The password of the user.
     pub password: Option<String>,
-    /// The number of the database. Cluster knows only 0.
+    /// The number of the database. A cluster has only database 0.
     pub database: i64,
-    /// TLS, if it is spoken.
+    /// The TLS settings; `None`: no TLS.
     pub tls: Option<Tls>,
-    /// How long a decision may wait for Redis, connecting included.
+    /// The maximum time that a decision waits for Redis, including connecting.
     pub deadline: Duration,
-    /// For how long a refusal may be remembered without asking again. Zero: not at all.
+    /// The maximum time that a refusal is cached. Zero disables the deny cache.
     pub deny_cache: Duration,
-    /// What every key begins with, so that several Tollgates can share one Redis.
+    /// The prefix of every key, so that several deployments can share one Redis.
     pub prefix: String,
 }
 
-/// One server, or how several work together.
+/// The topology of Redis: one server, Sentinel or Cluster.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Topology {
     /// One server.
     Standalone(Address),
-    /// Sentinels, which know who the primary is.
+    /// Sentinels that name the primary.
     Sentinel {
-        /// The sentinels.
+        /// The addresses of the sentinels.
         sentinels: Vec<Address>,
-        /// What they call the primary.
+        /// The name of the primary in the sentinels.
         primary: String,
-        /// The user and the password of the sentinels themselves, if they want any.
+        /// The user for the sentinels themselves, if they require one.
         username: Option<String>,
-        /// The sentinels' own password.
+        /// The password for the sentinels themselves, if they require one.
         password: Option<String>,
     },
-    /// Some nodes of a Redis Cluster; the others are found.
+    /// Some nodes of a Redis Cluster; the other nodes are discovered.
     Cluster(Vec<Address>),
 }
 
-/// A server's address.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
-    /// Name or address of the host, without brackets.
+    /// The name or IP address of the host, without brackets.
     pub host: String,
     /// The port.
     pub port: u16,
 }
 
-/// How TLS is spoken.
+/// The TLS settings of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// Certificates (PEM) that the server is believed by, instead of the public ones.
+    /// The CA certificates (PEM) to trust instead of the public ones.
     pub ca: Option<Vec<u8>>,
 }
 
-/// Why settings cannot be used. Never holds a password.
+/// The reason why settings are invalid. It never contains a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// Not a URL of Redis.
+    /// A text is not a Redis URL.
     #[error("{wrong}; {expected}")]
     Url {
-        /// Which of those that were given, from 0.
+        /// The index of the URL, from 0.
         index: usize,
-        /// What is wrong with it.
+        /// The mistake.
         wrong: String,
-        /// How it should look.
+        /// The expected format.
         expected: String,
     },
 }
 
 impl RedisSettings {
-    /// One server with defaults for everything else.
+    /// Creates settings for a topology, with defaults for the other fields.
     pub fn new(topology: Topology) -> Self {
         Self {
             topology,
@@ -111,15 +110,15 @@ impl RedisSettings {
         }
     }
 
-    /// Reads a URL, or several of the nodes of one cluster.
+    /// Parses a URL, or several URLs of the nodes of one cluster.
     ///
     /// - `redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]`: one server.
     /// - `redis-sentinel://[USER:PASSWORD@]HOST[:PORT],…/PRIMARY[/DATABASE]`, with
-    ///   `?sentinel_username=…&sentinel_password=…` if the sentinels want them.
-    /// - `redis-cluster://[USER:PASSWORD@]HOST[:PORT],…`, or several of `redis://`.
+    ///   `?sentinel_username=…&sentinel_password=…` if the sentinels require them.
+    /// - `redis-cluster://[USER:PASSWORD@]HOST[:PORT],…`, or several `redis://` URLs.
     ///
-    /// With `rediss` over TLS; `valkey` and `valkeys` are the same. What is not
-    /// plain in a user or a password is percent-encoded.
+    /// The scheme `rediss` uses TLS; `valkey` and `valkeys` are aliases. Special characters in a
+    /// user or a password are percent-encoded.
     pub fn parse(urls: &[&str]) -> Result<Self, SettingsError> {
         let failed = |index, (wrong, expected)| SettingsError::Url { index, wrong, expected };
         let mut read = Vec::new();
@@ -136,12 +135,12 @@ impl RedisSettings {
         Ok(first.into())
     }
 
-    /// The URL, as anybody may see it.
+    /// Returns the URL without its password.
     pub fn shown(&self) -> String {
         self.to_string()
     }
 
-    /// Whether sentinels or a cluster stand behind it.
+    /// The scheme of the topology.
     const fn scheme(&self) -> &'static str {
         match (&self.topology, self.tls.is_some()) {
             (Topology::Standalone(_), false) => "redis",
@@ -174,7 +173,7 @@ impl From<Url> for RedisSettings {
     }
 }
 
-/// The URL, with `***` for a password.
+/// Formats the URL, with `***` for a password.
 impl fmt::Display for RedisSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://", self.scheme())?;
@@ -227,7 +226,7 @@ impl fmt::Debug for Topology {
     }
 }
 
-/// `host:port`, with brackets around an IPv6 address.
+/// Formats `host:port`, with brackets around an IPv6 address.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.host.contains(':') {
@@ -242,7 +241,7 @@ impl fmt::Display for Address {
 mod tests {
     use super::*;
 
-    /// `Ok`: how it is shown; `Err`: part of what is wrong. Neither holds a secret.
+    /// Checks the displayed URL (`Ok`) or a part of the error (`Err`). Neither contains a secret.
     #[track_caller]
     fn check(urls: &[&str], expected: Result<&str, &str>) {
         let read = RedisSettings::parse(urls);
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_read() {
+    fn urls_are_parsed() {
         check(&["redis://localhost"], Ok("redis://localhost:6379"));
         check(&["REDIS://localhost/"], Ok("redis://localhost:6379"));
         check(&["redis://10.0.0.1:7000/3"], Ok("redis://10.0.0.1:7000/3"));
@@ -306,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_url_says_what_is_wrong_and_how_it_should_look() {
+    fn errors_name_the_mistake_and_the_expected_format() {
         check(&[], Err("there is no URL"));
         check(&[""], Err("there is no URL"));
         check(&["localhost:6379"], Err("did you mean `redis://localhost:6379`?"));
@@ -324,36 +323,36 @@ mod tests {
         check(&["redis://h:65536"], Err("a port is a number"));
         check(&["redis://h:"], Err("a port is a number"));
         check(&["redis://ann:hunter2"], Err("a port is a number"));
-        check(&["redis://::1"], Err("an IPv6 address stands in brackets"));
-        check(&["redis://[::1"], Err("an IPv6 address stands in brackets"));
-        check(&["redis://[h]:1"], Err("an IPv6 address stands in brackets"));
+        check(&["redis://::1"], Err("write an IPv6 address in brackets"));
+        check(&["redis://[::1"], Err("write an IPv6 address in brackets"));
+        check(&["redis://[h]:1"], Err("write an IPv6 address in brackets"));
         check(&["redis://a b"], Err("`a b` is not a host"));
         check(&["redis://10.0.0:1"], Err("`10.0.0` is not a host"));
         check(&["redis://h/main"], Err("`main` is not the number of a database"));
         check(&["redis://h/-1"], Err("`-1` is not the number of a database"));
         check(&["redis://h/0/1"], Err("more than a database"));
         check(&["redis://a,b"], Err("several hosts"));
-        check(&["redis://:hunter2@h?timeout=1"], Err("`timeout` is not known here"));
+        check(&["redis://:hunter2@h?timeout=1"], Err("`timeout` is not a known parameter"));
         check(&["redis://:hunt#er@h"], Err("`#` is written `%23`"));
         check(&["redis://:hunter/2@h"], Err("`/` in a user or a password is written `%2F`"));
         check(&["redis://:hunter?2@h"], Err("`?` in a user or a password is written `%3F`"));
         check(&["redis://:hunter@2@h"], Err("`@` in a user or a password is written `%40`"));
-        check(&["redis-cluster://u:hunter2@a,u:hunter2@b"], Err("they stand once, before the first host"));
+        check(&["redis-cluster://u:hunter2@a,u:hunter2@b"], Err("write them once, before the first host"));
         check(&["redis://:hunter%2@h"], Err("`%` itself is written `%25`"));
         check(&["redis://:hunter%zz@h"], Err("`%` itself is written `%25`"));
         check(&["redis://:hunter%ff@h"], Err("not UTF-8"));
-        check(&["redis-cluster://a/1"], Err("a cluster knows only database 0"));
-        check(&["redis-cluster://a/b/c"], Err("a cluster knows only database 0"));
-        check(&["redis-sentinel://a,b"], Err("it does not say what the sentinels call the primary"));
+        check(&["redis-cluster://a/1"], Err("a cluster has only database 0"));
+        check(&["redis-cluster://a/b/c"], Err("a cluster has only database 0"));
+        check(&["redis-sentinel://a,b"], Err("the name of the primary is missing"));
         check(&["redis-sentinel://a/main/x"], Err("`x` is not the number of a database"));
         check(&["redis-sentinel://a/main/1/2"], Err("more than a database"));
         check(&["redis-sentinel://a/main?sentinel_pass=hunter2"], Err("did you mean `sentinel_password`?"));
         check(&["redis-sentinel://a/main?hunter2"], Err("only `sentinel_username` and `sentinel_password`"));
-        check(&["redis://a", "redis-sentinel://b/main"], Err("sentinels stand in one URL"));
-        check(&["redis-sentinel://b/main", "redis://a"], Err("sentinels stand in one URL"));
+        check(&["redis://a", "redis-sentinel://b/main"], Err("list all sentinels in one URL"));
+        check(&["redis-sentinel://b/main", "redis://a"], Err("list all sentinels in one URL"));
         check(&["redis://a", "rediss://b"], Err("TLS for one and not for the other"));
         check(&["redis://a", "redis://:hunter2@b"], Err("the same user and password"));
-        check(&["redis://a", "redis://b/1"], Err("a cluster knows only database 0"));
-        check(&["redis://a/1", "redis://b"], Err("a cluster knows only database 0"));
+        check(&["redis://a", "redis://b/1"], Err("a cluster has only database 0"));
+        check(&["redis://a/1", "redis://b"], Err("a cluster has only database 0"));
     }
 }

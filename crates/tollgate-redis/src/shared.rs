@@ -1,4 +1,4 @@
-//! What all threads of a store share.
+//! State that all threads of a store share.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -18,15 +18,15 @@ pub(crate) struct Shared {
     pub(crate) deny_cache: DenyCache,
     pub(crate) counters: Counts,
     pub(crate) clock: SystemClock,
-    /// How far Redis' clock is ahead of ours, in microseconds, as last seen.
+    /// How far the clock of Redis is ahead of the local clock, in microseconds, as last read.
     ahead: AtomicI64,
-    /// The reading of Redis' clock that says most.
+    /// The most precise recent reading of the clock of Redis.
     best: Mutex<Reading>,
-    /// How many nodes were last known, this one included.
+    /// The last known number of nodes, including this one.
     pub(crate) nodes: AtomicUsize,
 }
 
-/// A reading of Redis' clock: it was taken between two times of ours.
+/// A reading of the clock of Redis, taken between two local times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Reading {
     shown: Timestamp,
@@ -39,33 +39,33 @@ impl Reading {
         self.answered.since(self.asked)
     }
 
-    /// When our clock showed what Redis' showed at `time`: in the middle of the round trip,
-    /// as far as anybody knows.
+    /// Converts a time of Redis to the local clock, assuming that the reading was taken in the
+    /// middle of the round trip.
     fn to_ours(self, time: Timestamp) -> Timestamp {
         let middle = self.asked + Span::from_micros(self.round_trip().as_micros() / 2);
         middle.shifted(time.ahead_of(self.shown))
     }
 }
 
-/// A reading is preferred to others that took longer for so long: clocks drift.
+/// How long a reading is preferred to readings with a longer round trip; clocks drift.
 const READING_LIFETIME: Span = Span::from_secs(10);
 
-/// What a store has done so far.
+/// Counters of the work of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Decisions and changes made by Redis.
+    /// The decisions and changes made by Redis.
     pub decisions: u64,
-    /// Calls that these took.
+    /// The calls to Redis for these decisions and changes.
     pub calls: u64,
-    /// Decisions made by what was remembered of a refusal.
+    /// The refusals answered by the deny cache.
     pub remembered: u64,
-    /// Calls that brought no answer.
+    /// The calls without a reply.
     pub failures: u64,
-    /// Connections made.
+    /// The connections made.
     pub connections: u64,
 }
 
-/// Counts, each by itself: nothing else is ordered by them.
+/// Atomic counters. They are independent, so relaxed ordering is sufficient.
 #[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) decisions: AtomicU64,
@@ -80,7 +80,7 @@ impl Counts {
         count.fetch_add(more as u64, Ordering::Relaxed);
     }
 
-    /// A connection was made; its number.
+    /// Counts a connection and returns its number.
     pub(crate) fn connected(&self) -> u64 {
         self.connections.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -97,8 +97,8 @@ impl Counts {
     }
 }
 
-/// On a cluster, what one request reserved and will give back is seen by others for a
-/// moment, so a refusal there is not worth remembering for long.
+/// The lifetime of cached refusals on a cluster. It is short because other requests can briefly see
+/// units that a request reserved and will release.
 const CLUSTER_DENY_CACHE: Duration = Duration::from_millis(100);
 
 fn remembered_for(settings: &RedisSettings) -> Duration {
@@ -122,21 +122,21 @@ impl Shared {
         }
     }
 
-    /// What Redis' clock is believed to show.
+    /// The estimated time of the clock of Redis.
     pub(crate) fn redis_now(&self) -> Timestamp {
         let (now, ahead) = (self.clock.now(), self.ahead.load(Ordering::Relaxed));
         let by = Span::from_micros(ahead.unsigned_abs());
         if ahead >= 0 { now + by } else { now.before(by) }
     }
 
-    /// Redis' clock showed this a moment ago, after it was asked.
+    /// Records a reading of the clock of Redis from a call that was sent at `asked`.
     pub(crate) fn redis_showed(&self, shown: Timestamp, asked: Timestamp) {
         let answered = self.clock.now();
         self.ahead.store(shown.ahead_of(answered), Ordering::Relaxed);
         let reading = Reading { shown, asked, answered };
         let mut best = self.best.lock().unwrap_or_else(PoisonError::into_inner);
         let is_old = answered.since(best.answered) > READING_LIFETIME;
-        // One that contradicts the best was taken after a clock was set.
+        // A reading that contradicts the best one was taken after a clock was set.
         let ours = best.to_ours(shown);
         let agrees = ours >= asked.before(best.round_trip()) && ours <= answered + best.round_trip();
         if is_old || !agrees || reading.round_trip() <= best.round_trip() {
@@ -144,9 +144,9 @@ impl Shared {
         }
     }
 
-    /// When Redis' clock showed `shown`, by ours: between the question and the answer, and
-    /// as close to the truth as the fastest answer of late allows. A slow link is slow on
-    /// the way there and back, and what it took must not be added to a wait.
+    /// The local time at which the clock of Redis showed `shown`: between the call and its reply,
+    /// as precise as the fastest recent reply permits. The delay of a slow link must not be added
+    /// to a wait.
     pub(crate) fn executed_at(&self, shown: Timestamp, asked: Timestamp, answered: Timestamp) -> Timestamp {
         let best = *self.best.lock().unwrap_or_else(PoisonError::into_inner);
         best.to_ours(shown).clamp(asked, answered.max(asked))
@@ -163,20 +163,20 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_answer_is_placed_by_the_fastest_of_late() {
+    fn the_fastest_recent_reply_dates_a_slow_one() {
         let shared = shared();
         let ours = shared.clock.now();
         let at = |millis| ours + Span::from_millis(millis);
         let redis = |millis| at(millis) + Span::from_hours(5);
         *shared.best.lock().unwrap() = Reading { shown: redis(1), asked: at(0), answered: at(2) };
-        // It was executed right away and took a second to come back, or the other way around.
+        // Executed immediately with a reply that took a second, or the reverse.
         assert_eq!(shared.executed_at(redis(101), at(100), at(1_100)), at(101));
         assert_eq!(shared.executed_at(redis(1_099), at(100), at(1_100)), at(1_099));
         assert_eq!(shared.executed_at(redis(9_000), at(100), at(1_100)), at(1_100), "never after the answer");
     }
 
     #[test]
-    fn without_a_better_reading_the_middle_is_taken() {
+    fn without_a_better_reading_the_middle_of_the_round_trip_is_used() {
         let shared = shared();
         let ours = shared.clock.now().before(Span::from_millis(600));
         let redis = ours + Span::from_hours(5);

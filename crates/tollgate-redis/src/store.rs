@@ -1,4 +1,4 @@
-//! The store: a batch becomes one call, or one for each partition of a cluster.
+//! The store: a request becomes one call, or one call for each partition of a cluster.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -19,8 +19,9 @@ use crate::script::Scripts;
 use crate::settings::{RedisSettings, Topology};
 use crate::shared::{Counters, Counts, Shared};
 
-/// State in Redis, shared by every node that names the same one. To be used inside a
-/// tokio runtime; nothing is connected before the first question.
+/// A store in Redis, shared by all nodes that use the same Redis.
+///
+/// It must be used inside a tokio runtime. It connects at the first request.
 ///
 /// ```no_run
 /// # async fn doc() -> Result<(), Box<dyn std::error::Error>> {
@@ -36,27 +37,29 @@ use crate::shared::{Counters, Counts, Shared};
 /// ```
 pub struct RedisStore {
     shared: Arc<Shared>,
-    /// One for each thread, as far as they go: no two threads meet over a connection.
+    /// One dispatcher for each thread, up to a maximum, so that threads do not contend for a
+    /// connection.
     dispatchers: Box<[Arc<Dispatcher>]>,
 }
 
-/// More connections than this bring nothing: Redis has one thread.
+/// The maximum number of dispatchers: Redis executes commands on one thread, so more connections do
+/// not help.
 const MAX_DISPATCHERS: usize = 8;
 
 impl RedisStore {
-    /// A store at this place.
+    /// Creates a store with these settings. It connects at the first request.
     pub fn new(settings: RedisSettings) -> Self {
         Self::with_scripts(settings, Scripts::on_server_clock())
     }
 
-    /// A store whose clock is in the keys of [`test_clocks`](Self::test_clocks), in
-    /// microseconds, for tests that set it.
+    /// Creates a store for tests whose clock is in the keys of [`test_clocks`](Self::test_clocks),
+    /// in microseconds.
     #[cfg(feature = "test-clock")]
     pub fn on_test_clock(settings: RedisSettings) -> Self {
         Self::with_scripts(settings, Scripts::on_test_clock())
     }
 
-    /// The keys that a test keeps the time in: one for each partition.
+    /// The keys that hold the time of a test: one for each partition.
     #[cfg(feature = "test-clock")]
     pub fn test_clocks() -> Vec<String> {
         crate::names::test_clocks()
@@ -64,15 +67,15 @@ impl RedisStore {
 
     fn with_scripts(settings: RedisSettings, scripts: &'static Scripts) -> Self {
         let queues = if matches!(settings.topology, Topology::Cluster(_)) { PARTITIONS } else { 1 };
-        // One for each core, and one for whoever looks after the store beside them.
+        // One for each core, and one for the tasks beside them.
         let threads = 1 + available_parallelism().map_or(1, usize::from).min(MAX_DISPATCHERS);
         let shared = Arc::new(Shared::new(settings, scripts));
         let dispatchers = (0..threads).map(|_| Dispatcher::new(&shared, queues)).collect();
         Self { shared, dispatchers }
     }
 
-    /// Connects, or says why not: for whoever wants to know at start. The store works
-    /// without, and tries again by itself.
+    /// Connects, to report problems at startup. The store works without this call and reconnects by
+    /// itself.
     pub async fn connect(&self) -> Result<(), StoreError> {
         let connecting = async { self.dispatcher().router().link(0).await?.connection().await };
         match timeout(std::time::Duration::from_secs(1), connecting).await {
@@ -81,23 +84,22 @@ impl RedisStore {
         }
     }
 
-    /// Announces this node in Redis for as long as it is polled, and learns how many
-    /// others there are.
+    /// Registers this node in Redis while it is polled, and updates the number of nodes.
     pub async fn announce(&self) {
         announce(&self.shared, self.dispatcher()).await;
     }
 
-    /// What it has done so far.
+    /// Returns the counters of the store.
     pub fn counters(&self) -> Counters {
         self.shared.counters.read()
     }
 
-    /// How it was set up.
+    /// Returns the settings of the store.
     pub fn settings(&self) -> &RedisSettings {
         &self.shared.settings
     }
 
-    /// The queues of this thread.
+    /// The dispatcher of this thread.
     fn dispatcher(&self) -> &Arc<Dispatcher> {
         thread_local!(static NUMBER: Cell<usize> = Cell::new(NEXT_THREAD.fetch_add(1, Ordering::Relaxed)));
         static NEXT_THREAD: AtomicUsize = AtomicUsize::new(0);
@@ -125,7 +127,7 @@ impl Store for RedisStore {
             return Ok(Answer { admitted: true, at: self.shared.redis_now(), outcomes });
         };
         let queue = self.queue(first.key);
-        // Whoever leaves while a slot is being taken for them could never give it back.
+        // A caller that cancels while its slot is being acquired could not release it.
         let takes_slot = checks.iter().any(|check| matches!(check.amount, Amount::Slot(_)));
         let in_parts = |(at, check): (usize, &Check<'_>)| {
             self.queue(check.key) != queue || checks[..at].iter().any(|other| clash(check, other))
@@ -147,8 +149,8 @@ impl Store for RedisStore {
         Ok(outcome.map_err(|_| ended())??)
     }
 
-    /// Resets a key that nobody has: a replica, or one that may not write, refuses that
-    /// too. Each time another one, so that every part of a cluster has its turn.
+    /// Resets an unused key: a replica or a read-only server refuses that. Each probe uses another
+    /// key, so that every part of a cluster is probed in turn.
     async fn probe(&self) -> Result<(), StoreError> {
         static NEXT_PROBE: AtomicU8 = AtomicU8::new(0);
         let Ok(quota) = Bucket::new(Rate::per_minute(1)) else { return Ok(()) };
@@ -161,7 +163,7 @@ impl Store for RedisStore {
     }
 }
 
-/// The runtime that the question was asked on has ended.
+/// The runtime of the request has shut down.
 pub(crate) fn ended() -> StoreError {
-    Failure::failed("the runtime that was asking has ended").into()
+    Failure::failed("the runtime of the request has shut down").into()
 }

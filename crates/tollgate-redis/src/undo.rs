@@ -1,9 +1,9 @@
-//! What gives back what a check took.
+//! Computes the change that undoes a check.
 
 use tollgate_core::{Adjustment, Amount, Outcome, Timestamp};
 
-/// What gives back what one check took at this time, if it took anything. `renewed`: it
-/// held its slot before, and keeps it.
+/// Returns the change that undoes a check at this time, if the check charged anything. `renewed`:
+/// the owner held its slot before and keeps it.
 pub(crate) fn undo(
     amount: Amount,
     outcome: &Outcome,

@@ -1,23 +1,23 @@
-//! One URL of Redis.
+//! Parses one Redis URL.
 //!
-//! Written by hand: no crate for URLs knows several hosts in one, and theirs quote
-//! what is wrong, which may be a password.
+//! The parser is hand-written: URL crates do not support several hosts in one URL, and their errors
+//! quote the input, which may contain a password.
 
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::Address;
 
-/// How a URL should look.
+/// The expected format of a URL.
 pub(super) const URL_SHAPE: &str =
     "such as redis://HOST:6379, redis://USER:PASSWORD@HOST:6379/0 or rediss://HOST for TLS";
 const SENTINEL_SHAPE: &str = "such as redis-sentinel://HOST:26379,HOST:26379/PRIMARY";
 const CLUSTER_SHAPE: &str = "such as redis-cluster://HOST:6379,HOST:6379";
 
-/// What is wrong, and how it should look.
+/// The mistake, and the expected format.
 type UrlError = (String, String);
 
-/// What a URL says.
+/// The parts of a URL.
 pub(super) struct Url {
     pub(super) kind: Kind,
     pub(super) tls: bool,
@@ -27,9 +27,9 @@ pub(super) struct Url {
     pub(super) database: i64,
 }
 
-/// How its servers work together.
+/// The topology that a URL describes.
 pub(super) enum Kind {
-    /// Not at all, or as a cluster if there are several.
+    /// One server, or a cluster if there are several URLs.
     Standalone,
     Sentinel {
         primary: String,
@@ -39,7 +39,7 @@ pub(super) enum Kind {
     Cluster,
 }
 
-/// What a scheme says about the servers.
+/// The topology that a scheme implies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scheme {
     Standalone,
@@ -83,17 +83,17 @@ impl Url {
         let (username, password) = read_credentials(credentials, speech)?;
         let addresses = read_hosts(hosts, speech)?;
         let mut path: Vec<_> = path.split('/').collect();
-        // What a slash at the end leaves behind.
+        // The empty element after a trailing slash.
         if path.last() == Some(&"") {
             path.pop();
         }
         let (kind, database) = match speech {
             Scheme::Standalone => (Kind::Standalone, read_database(&path)?),
             Scheme::Cluster if matches!(path[..], [] | ["0"]) => (Kind::Cluster, 0),
-            Scheme::Cluster => return Err("a cluster knows only database 0".to_owned()),
+            Scheme::Cluster => return Err("a cluster has only database 0".to_owned()),
             Scheme::Sentinel => {
                 let Some((primary, path)) = path.split_first().filter(|(name, _)| !name.is_empty()) else {
-                    return Err("it does not say what the sentinels call the primary".to_owned());
+                    return Err("the name of the primary is missing".to_owned());
                 };
                 let (primary, database) = (decoded(primary)?, read_database(path)?);
                 (Kind::Sentinel { primary, username: None, password: None }, database)
@@ -111,27 +111,29 @@ impl Url {
                 (Kind::Sentinel { username, .. }, "sentinel_username") => *username = some(decoded(value)?),
                 (Kind::Sentinel { password, .. }, "sentinel_password") => *password = some(decoded(value)?),
                 (Kind::Sentinel { .. }, name) if name.starts_with("sentinel_pass") => {
-                    return Err("an unknown word follows `?`: did you mean `sentinel_password`?".to_owned());
+                    return Err(
+                        "an unknown parameter follows `?`: did you mean `sentinel_password`?".to_owned()
+                    );
                 }
-                // Behind a `?` that was meant as part of a password anything may stand.
+                // The text after a `?` may be part of a password, so it is not quoted.
                 (Kind::Sentinel { .. }, _) => {
                     return Err("only `sentinel_username` and `sentinel_password` can follow `?`".to_owned());
                 }
                 (_, name) if pair.contains('=') && plain(name) => {
-                    return Err(format!("`{name}` is not known here: nothing can follow `?`"));
+                    return Err(format!("`{name}` is not a known parameter: this URL takes none"));
                 }
-                _ => return Err("nothing can follow `?` here".to_owned()),
+                _ => return Err("this URL takes no parameters".to_owned()),
             }
         }
         Ok(())
     }
 
-    /// Takes in another node of the same cluster.
+    /// Adds another node of the same cluster.
     pub(super) fn join(&mut self, other: Self) -> Result<(), UrlError> {
         let wrong = |text: &str, shape: &str| Err((text.to_owned(), shape.to_owned()));
         let is_sentinel = |url: &Self| matches!(url.kind, Kind::Sentinel { .. });
         if is_sentinel(self) || is_sentinel(&other) {
-            return wrong("sentinels stand in one URL, with commas between them", SENTINEL_SHAPE);
+            return wrong("list all sentinels in one URL, separated by commas", SENTINEL_SHAPE);
         }
         if self.tls != other.tls {
             return wrong(
@@ -140,23 +142,26 @@ impl Url {
             );
         }
         if (&self.username, &self.password) != (&other.username, &other.password) {
-            return wrong("several URLs are one cluster, and have the same user and password", CLUSTER_SHAPE);
+            return wrong(
+                "several URLs are one cluster, and must have the same user and password",
+                CLUSTER_SHAPE,
+            );
         }
         if self.database != 0 || other.database != 0 {
-            return wrong("several URLs are one cluster, and a cluster knows only database 0", CLUSTER_SHAPE);
+            return wrong("several URLs are one cluster, and a cluster has only database 0", CLUSTER_SHAPE);
         }
         for address in other.addresses {
             if !self.addresses.contains(&address) {
                 self.addresses.push(address);
             }
         }
-        // Also where the same node was named twice: whoever names several means a cluster.
+        // Also if both URLs name the same node: several URLs always mean a cluster.
         self.kind = Kind::Cluster;
         Ok(())
     }
 }
 
-/// Authority, path and query.
+/// Splits into authority, path and query.
 fn split(rest: &str) -> Result<(&str, &str, &str), String> {
     let must = |char: char, code: &str| format!("a `{char}` in a user or a password is written `{code}`");
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
@@ -171,7 +176,8 @@ fn split(rest: &str) -> Result<(&str, &str, &str), String> {
     Ok((authority, path.strip_prefix('/').unwrap_or(path), query))
 }
 
-/// What to say of a text that is no URL. It is quoted only where it can hold no password.
+/// Returns the error for a text without a scheme. The text is quoted only if it cannot contain a
+/// password.
 fn without_scheme(text: &str) -> UrlError {
     let shape = URL_SHAPE.to_owned();
     if !text.contains('@') && read_hosts(text, Scheme::Standalone).is_ok() {
@@ -214,7 +220,7 @@ fn speech(scheme: &str) -> Result<(Scheme, bool), UrlError> {
             let wrong = format!("`{scheme}://` is not known here: did you mean `{meant}://`?");
             Err((wrong, shape))
         }
-        // Whatever stands before `://` may be part of a password.
+        // The text before `://` may be part of a password.
         None if plain(&scheme) => Err((format!("`{scheme}://` is not spoken by Redis"), shape)),
         None => Err(("a URL of Redis begins with `redis://`".to_owned(), shape)),
     }
@@ -224,7 +230,7 @@ type Credentials = (Option<String>, Option<String>);
 
 fn read_credentials(text: &str, speech: Scheme) -> Result<Credentials, String> {
     if text.contains('@') {
-        let once = if speech == Scheme::Standalone { "" } else { "; they stand once, before the first host" };
+        let once = if speech == Scheme::Standalone { "" } else { "; write them once, before the first host" };
         return Err(format!("an `@` in a user or a password is written `%40`{once}"));
     }
     let (username, password) = text.split_once(':').unwrap_or((text, ""));
@@ -250,7 +256,7 @@ fn read_hosts(text: &str, speech: Scheme) -> Result<Vec<Address>, String> {
 }
 
 fn read_address(text: &str, default: u16) -> Result<Address, String> {
-    let brackets = || "an IPv6 address stands in brackets: [::1]:6379".to_owned();
+    let brackets = || "write an IPv6 address in brackets: [::1]:6379".to_owned();
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         let (host, port) = rest.split_once(']').ok_or_else(brackets)?;
         host.parse::<Ipv6Addr>().map_err(|_| brackets())?;
@@ -274,7 +280,7 @@ fn read_address(text: &str, default: u16) -> Result<Address, String> {
         Some(port) => {
             let digits = port.bytes().all(|byte| byte.is_ascii_digit());
             let number = port.parse().ok().filter(|number| digits && *number > 0);
-            // Not quoted: a host that was left out makes a port of the password.
+            // Not quoted: if the host is missing, the password is parsed as the port.
             number.ok_or_else(|| "a port is a number from 1 to 65535".to_owned())?
         }
     };
@@ -282,14 +288,14 @@ fn read_address(text: &str, default: u16) -> Result<Address, String> {
 }
 
 fn is_host(text: &str) -> bool {
-    // Digits and dots alone are an address, and a wrong one if it is none.
+    // Text that consists of digits and dots must be a valid IPv4 address.
     if text.bytes().all(|it| it.is_ascii_digit() || it == b'.') {
         return text.parse::<Ipv4Addr>().is_ok();
     }
     text.len() <= 253 && text.bytes().all(|it| it.is_ascii_alphanumeric() || b"-._".contains(&it))
 }
 
-/// What follows the hosts, or the primary.
+/// Reads the database from the path after the hosts or the primary.
 fn read_database(path: &[&str]) -> Result<i64, String> {
     match path {
         [] => Ok(0),
@@ -307,7 +313,7 @@ fn plain(text: &str) -> bool {
         && text.bytes().all(|it| it.is_ascii_alphanumeric() || b"+-_.".contains(&it))
 }
 
-/// `%40` is `@`.
+/// Percent-decodes a text: `%40` is `@`.
 fn decoded(text: &str) -> Result<String, String> {
     let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
     let mut bytes = text.bytes();
@@ -325,10 +331,10 @@ fn decoded(text: &str) -> Result<String, String> {
         };
         out.push(code);
     }
-    String::from_utf8(out).map_err(|_| "what the `%` stand for is not UTF-8".to_owned())
+    String::from_utf8(out).map_err(|_| "the percent-encoded text is not UTF-8".to_owned())
 }
 
-/// `@` is `%40`.
+/// Percent-encodes a text: `@` is `%40`.
 pub(super) fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

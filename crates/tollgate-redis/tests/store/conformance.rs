@@ -1,4 +1,4 @@
-//! The suite that every store passes, and the vectors, unchanged on every topology.
+//! The store conformance suite and the test vectors, on every topology.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tollgate_testkit::{Redis, RedisCluster, SentinelTrio};
 
 use crate::support::{Servers, patient, store};
 
-/// A store whose clock is the server's own.
+/// A store that uses the clock of the server.
 struct OwnClock(RedisStore);
 
 impl Harness for OwnClock {
@@ -26,7 +26,7 @@ impl Harness for OwnClock {
     }
 }
 
-/// A store whose clock is set by the test.
+/// A store whose clock the test sets.
 struct SetClock {
     store: RedisStore,
     servers: Servers,
@@ -35,7 +35,7 @@ struct SetClock {
 
 impl SetClock {
     async fn on(settings: RedisSettings, servers: Servers) -> Self {
-        // The clock jumps here, which a real one does not: nothing is to be remembered.
+        // The clock jumps here, unlike a real one, so the deny cache is off.
         let settings = RedisSettings { deny_cache: Duration::ZERO, prefix: "set.".to_owned(), ..settings };
         let harness = Self { store: RedisStore::on_test_clock(settings), servers, now: AtomicU64::new(0) };
         harness.set_clock(Timestamp::from_secs(1_772_366_370)).await;

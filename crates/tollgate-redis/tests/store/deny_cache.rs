@@ -1,4 +1,4 @@
-//! What is remembered of refusals never refuses what Redis would admit.
+//! The deny cache never refuses a request that Redis would admit.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn each(rate: Rate) -> [(&'static str, Quota); 6] {
 }
 
 #[tokio::test]
-async fn a_flood_of_refusals_is_not_redis_business() {
+async fn repeated_refusals_do_not_reach_redis() {
     let redis = Redis::start();
     let store = store(&[redis.url()]);
     for (name, quota) in each(Rate::per_day(5)) {
@@ -44,13 +44,13 @@ async fn a_flood_of_refusals_is_not_redis_business() {
         assert!(after.calls - before.calls <= 2, "{name}: a second may have passed, no more");
         let mut outcomes = Outcomes::new();
         let at_once = store.try_decide(&[Check::new(&rule, b"key", 1)], &mut outcomes);
-        assert!(at_once.is_some_and(|(admitted, _)| !admitted), "{name}: and nobody waits");
+        assert!(at_once.is_some_and(|(admitted, _)| !admitted), "{name}: without waiting");
         assert!(outcomes[0].retry_after().is_some_and(|wait| wait > Span::ZERO), "{name}");
     }
 }
 
 #[tokio::test]
-async fn less_than_was_refused_is_asked_for_anew() {
+async fn a_smaller_cost_than_the_refused_one_is_sent_to_redis() {
     let redis = Redis::start();
     let store = store(&[redis.url()]);
     for (name, quota) in each(Rate::per_day(5)) {
@@ -63,7 +63,7 @@ async fn less_than_was_refused_is_asked_for_anew() {
 }
 
 #[tokio::test]
-async fn whoever_waits_as_told_is_admitted() {
+async fn a_request_after_the_advised_wait_is_admitted() {
     let redis = Redis::start();
     let store = store(&[redis.url()]);
     for (name, quota) in each(Rate::new(5, Span::from_millis(400))) {
@@ -79,7 +79,7 @@ async fn whoever_waits_as_told_is_admitted() {
 }
 
 #[tokio::test]
-async fn what_is_given_back_here_counts_here_at_once() {
+async fn changes_of_this_node_take_effect_here_immediately() {
     let redis = Redis::start();
     let store = store(&[redis.url()]);
     let rule = Rule::new("given back", Bucket::new(Rate::per_day(2)).unwrap());
@@ -92,7 +92,7 @@ async fn what_is_given_back_here_counts_here_at_once() {
 }
 
 #[tokio::test]
-async fn what_is_given_back_elsewhere_counts_within_the_bound() {
+async fn changes_of_other_nodes_take_effect_within_the_cache_lifetime() {
     let redis = Redis::start();
     let here =
         RedisStore::new(RedisSettings { deny_cache: Duration::from_millis(200), ..patient(&[redis.url()]) });
@@ -105,7 +105,7 @@ async fn what_is_given_back_elsewhere_counts_within_the_bound() {
 }
 
 #[tokio::test]
-async fn a_request_with_a_key_nobody_knows_is_asked_and_slots_always_are() {
+async fn uncached_keys_and_slots_are_sent_to_redis() {
     let redis = Redis::start();
     let store = store(&[redis.url()]);
     let (all, own) = (
@@ -126,11 +126,11 @@ async fn a_request_with_a_key_nobody_knows_is_asked_and_slots_always_are() {
     assert!(store.decide(&[slot(1)]).await.unwrap().admitted);
     assert!(!store.decide(&[slot(2)]).await.unwrap().admitted);
     redis.cli(&["FLUSHALL"]);
-    assert!(store.decide(&[slot(2)]).await.unwrap().admitted, "somebody may have given it back");
+    assert!(store.decide(&[slot(2)]).await.unwrap().admitted, "it may have been released");
 }
 
 #[tokio::test]
-async fn nothing_is_remembered_where_that_is_switched_off_or_refusals_count() {
+async fn a_disabled_cache_and_counted_refusals_cache_nothing() {
     let redis = Redis::start();
     let off = RedisStore::new(RedisSettings { deny_cache: Duration::ZERO, ..patient(&[redis.url()]) });
     let on = store(&[redis.url()]);
@@ -144,7 +144,7 @@ async fn nothing_is_remembered_where_that_is_switched_off_or_refusals_count() {
 }
 
 #[tokio::test]
-async fn a_refusal_under_some_numbers_is_none_under_others_that_share_its_state() {
+async fn a_refusal_under_one_quota_does_not_refuse_under_another_of_the_same_state() {
     let redis = Redis::start();
     let store = store(&[redis.url()]);
     let tally = |limit| {
@@ -163,7 +163,7 @@ async fn a_refusal_under_some_numbers_is_none_under_others_that_share_its_state(
         while take(&store, &large, 1).await {}
         assert!(!take(&store, &small, 1).await && !take(&store, &large, 1).await, "{name}");
     }
-    // The larger bucket has more room for the debt of the smaller one, but at its own pace.
+    // The larger bucket has more room for the debt of the smaller one, but refills at its own rate.
     let roomy = Bucket::new(Rate::per_day(1)).unwrap().with_burst(5).unwrap().shared();
     let (tight, roomy) = (bucket(1), Rule::new("bucket", roomy));
     store.adjust(&tight, b"key", Adjustment::Reset).await.unwrap();
@@ -172,14 +172,14 @@ async fn a_refusal_under_some_numbers_is_none_under_others_that_share_its_state(
     assert!(!take(&store, &roomy, 1).await && !take(&store, &tight, 1).await);
 }
 
-/// What is left, and how long to wait.
+/// Returns whether the request was admitted, the remaining units, and the wait.
 async fn asked(store: &RedisStore, rule: &Rule, cost: u64) -> (bool, u64, Span) {
     let answer = store.decide(&[Check::new(rule, b"key", cost)]).await.unwrap();
     (answer.admitted, answer.outcomes[0].remaining, answer.outcomes[0].reset_after)
 }
 
 #[tokio::test]
-async fn a_refusal_tells_what_this_node_has_spent_since_the_last() {
+async fn a_cached_refusal_includes_later_charges_of_this_node() {
     let redis = Redis::start();
     let store = store(&[redis.url()]);
     for (name, quota) in each(Rate::per_day(3)) {
@@ -191,13 +191,13 @@ async fn a_refusal_tells_what_this_node_has_spent_since_the_last() {
         let (admitted, left, reset) = asked(&store, &rule, 4).await;
         assert_eq!((admitted, left), (false, 1), "{name}");
         assert!(reset <= spent && reset > Span::ZERO, "{name}: {reset}");
-        // A log is asked for anew: when how much of it is free, only Redis knows.
+        // A log is requested again: only Redis knows when its units become available.
         assert_eq!(store.counters().remembered - remembered, u64::from(name != "log"), "{name}");
     }
 }
 
 #[tokio::test]
-async fn a_refusal_tells_what_was_spent_since_under_other_numbers_of_one_state() {
+async fn a_cached_refusal_includes_later_charges_under_other_quotas_of_the_state() {
     let redis = Redis::start();
     let store = store(&[redis.url()]);
     let bucket = |rate, burst| {

@@ -1,7 +1,7 @@
-//! Seeded random stories, told to Redis and to the core: the answers are the same.
+//! Seeded random sequences, run against Redis and against the core: the answers are equal.
 //!
-//! Every algorithm, numbers from one to the largest there are, batches of several
-//! checks, clocks that stand, jump and step back.
+//! They cover every algorithm, numbers from one to the maximum, batches of several checks, and
+//! clocks that stand still, jump and step back.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn period(rng: &mut fastrand::Rng) -> Span {
     })
 }
 
-/// Small numbers as often as large ones.
+/// Returns small numbers as often as large ones.
 fn up_to_bits(bits: u32, rng: &mut fastrand::Rng) -> u64 {
     let bits = rng.u32(1..bits);
     rng.u64(1..1 << bits)
@@ -65,7 +65,7 @@ fn quota(rng: &mut fastrand::Rng) -> Quota {
     }
 }
 
-/// Another rule of the same id, where numbers may differ.
+/// Returns another rule with the same ID and a different quota, if the kind permits it.
 fn twin(rule: &Rule, rng: &mut fastrand::Rng) -> Option<Rule> {
     let quota: Quota = match &rule.quota {
         Quota::FixedWindow(it) if it.is_tally() => {
@@ -79,8 +79,8 @@ fn twin(rule: &Rule, rng: &mut fastrand::Rng) -> Option<Rule> {
     Some(Rule::new(&rule.name, quota)).filter(|twin| twin.id == rule.id)
 }
 
-/// One state by two numbers in one batch travels in parts, and what others see meanwhile is
-/// not for a model to say (`conformance`).
+/// Whether one call can hold the checks. Two quotas of one state in one batch are sent in parts,
+/// and the intermediate states are not modeled (`conformance`).
 fn is_for_one_call(checks: &[Check<'_>]) -> bool {
     let clash = |a: &Check<'_>, b: &Check<'_>| {
         a.rule.id == b.rule.id && a.key == b.key && a.rule.quota != b.rule.quota
@@ -95,7 +95,7 @@ fn units(quota: &Quota, rng: &mut fastrand::Rng) -> u64 {
         1 => most,
         2 => most + rng.u64(1..3),
         3 => most / 2 + 1,
-        // A log has a member for each unit: many are slow and say no more than some.
+        // A log has one member for each unit: large logs are slow and test nothing more.
         _ => rng.u64(..=most.min(50)),
     }
 }
@@ -128,7 +128,7 @@ fn adjustment(rule: &Rule, now: Timestamp, rng: &mut fastrand::Rng) -> Adjustmen
     }
 }
 
-/// The next instant: soon, a period later, or back.
+/// Returns the next instant: soon after, a period later, or earlier.
 fn later(now: Timestamp, rules: &[Rule], rng: &mut fastrand::Rng) -> Timestamp {
     let period = rules[rng.usize(..rules.len())].quota.period().as_micros();
     let by = Span::from_micros(match rng.u8(..8) {
@@ -144,7 +144,7 @@ fn later(now: Timestamp, rules: &[Rule], rng: &mut fastrand::Rng) -> Timestamp {
     }
 }
 
-async fn tell(redis: &Redis, seed: u64) {
+async fn run_sequence(redis: &Redis, seed: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut rules: Vec<Rule> =
         (0..rng.usize(1..5)).map(|at| Rule::new(&format!("{seed}/{at}"), quota(&mut rng))).collect();
@@ -190,9 +190,9 @@ async fn tell(redis: &Redis, seed: u64) {
 }
 
 #[tokio::test]
-async fn redis_answers_what_the_core_answers() {
+async fn redis_and_the_core_give_equal_answers() {
     let redis = Redis::start();
     for seed in 0..150 {
-        tell(&redis, seed).await;
+        run_sequence(&redis, seed).await;
     }
 }

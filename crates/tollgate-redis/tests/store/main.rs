@@ -1,4 +1,4 @@
-//! The store against real servers: one, three with sentinels, a cluster of six.
+//! The store against real servers: a single server, Sentinel, and a cluster of six nodes.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "this is how a test fails")]
 #![allow(clippy::disallowed_methods, reason = "Redis keeps its own time, and is waited for")]
@@ -6,9 +6,9 @@
 mod conformance;
 mod deny_cache;
 mod differential;
-mod doubt;
+mod late_replies;
 mod model;
-mod owed;
+mod outage_charges;
 mod questions;
 mod servers;
 mod sharing;

@@ -1,4 +1,5 @@
-//! What a store must answer, said by the core alone: states in a map, no sharing, no wire.
+//! The reference answers of a store, computed by the core: states in a map, without sharing or
+//! network.
 
 use std::collections::HashMap;
 
@@ -16,8 +17,8 @@ impl Model {
     }
 
     pub(crate) fn decide(&mut self, checks: &[Check<'_>], now: Timestamp) -> Answer {
-        // Looking at a key pulls back what a clock that stepped has left in the far future;
-        // of slots, asking for one does.
+        // Reading a key pulls back a state that a stepped clock left in the far future; for slots,
+        // only acquiring one does.
         for check in checks {
             let state = self.state(check.rule, check.key);
             check.rule.quota.acquire(state, Amount::Exactly(0), now);
@@ -76,8 +77,7 @@ impl Model {
     }
 }
 
-/// What was written and says no more than a fresh state is not kept. That shows when a
-/// clock steps back.
+/// Drops a state that equals a fresh one. The difference is visible when the clock steps back.
 fn forget(quota: &Quota, state: &mut State, now: Timestamp) {
     if !matches!(quota, Quota::Concurrency(_)) && quota.expires_at(state) <= now {
         *state = quota.fresh();

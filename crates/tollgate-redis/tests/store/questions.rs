@@ -1,7 +1,7 @@
-//! Questions that charge nothing, and candidates, on Redis as in memory.
+//! Peeks and candidates behave on Redis as in memory.
 //!
-//! The same requests at the same times go to two limiters, one on Redis, one on memory:
-//! both answer the same, to the last number, and a question leaves Redis as it was.
+//! The same requests at the same times go to two limiters, one on Redis and one in memory. Both
+//! give equal answers, and a peek leaves Redis unchanged.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::support::{Servers, patient, store};
 
 const START: Timestamp = Timestamp::from_secs(1_772_366_400);
 
-/// What is in force, and what is tried beside it.
+/// Pairs of a limit in force and a candidate.
 const LIMITS: [(&str, &str); 9] = [
     ("bucket: 4/10s", "bucket: 7/10s"),
     ("bucket: 7/10s", "bucket: \"4/10s, burst 2\""),
@@ -31,7 +31,7 @@ const LIMITS: [(&str, &str); 9] = [
     ("bucket: 5/10s", "slots: 2, ttl: 5s"),
 ];
 
-/// Every key and what is stored under it, on all of these nodes.
+/// Reads all keys and values of these nodes.
 async fn contents(urls: &[String]) -> BTreeMap<Vec<u8>, (Value, Value)> {
     let mut found = BTreeMap::new();
     for url in urls {
@@ -39,7 +39,7 @@ async fn contents(urls: &[String]) -> BTreeMap<Vec<u8>, (Value, Value)> {
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();
         let keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query_async(&mut connection).await.unwrap();
         for key in keys {
-            // Nodes announce themselves whenever they like.
+            // The node registry changes independently of requests.
             if key.ends_with(b":nodes") {
                 continue;
             }
@@ -67,7 +67,7 @@ impl Worlds {
     fn new(text: &str, settings: RedisSettings) -> Self {
         let policy = || Policy::parse(text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
         let clock = ManualClock::at(START);
-        // The clock jumps here, which a real one does not: nothing is to be remembered.
+        // The clock jumps here, unlike a real one, so the deny cache is off.
         let settings = RedisSettings { deny_cache: Duration::ZERO, ..settings };
         Self {
             redis: Limiter::with_store(policy(), RedisStore::on_test_clock(settings)),
@@ -126,23 +126,23 @@ async fn compare(settings: RedisSettings, servers: &Servers, nodes: &[String], s
 }
 
 #[tokio::test]
-async fn a_single_server_answers_questions_and_tries_candidates_as_memory_does() {
+async fn peeks_and_candidates_on_a_single_server_equal_memory() {
     let redis = Redis::start();
     let servers = Servers::One(Box::new(redis::Client::open(redis.url()).unwrap()));
     compare(patient(&[redis.url()]), &servers, &[redis.url()], 80).await;
 }
 
 #[tokio::test]
-async fn a_cluster_answers_questions_and_tries_candidates_as_memory_does() {
+async fn peeks_and_candidates_on_a_cluster_equal_memory() {
     let cluster = RedisCluster::start();
     let servers = Servers::Cluster(Box::new(ClusterClient::new(cluster.urls()).unwrap()));
-    // The first three are the primaries.
+    // The first three nodes are the primaries.
     compare(patient(&cluster.urls()), &servers, &cluster.urls()[..3], 40).await;
 }
 
-/// What is remembered of refusals is of a moment ago, and a question is of now.
+/// The deny cache may be outdated; a peek returns the current state.
 #[tokio::test]
-async fn a_question_is_never_answered_by_what_is_remembered() {
+async fn peeks_do_not_use_the_deny_cache() {
     let redis = Redis::start();
     for (name, how_much) in [
         ("bucket", "bucket: 3/day"),

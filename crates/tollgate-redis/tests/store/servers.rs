@@ -1,4 +1,4 @@
-//! What servers do to a store, and what it makes of them.
+//! The behavior of the store with unusual servers: restarts, foreign data, ACLs, TLS.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -22,7 +22,7 @@ async fn left(store: &RedisStore, rule: &Rule) -> Result<u64, StoreError> {
     Ok(store.decide(&[Check::new(rule, b"key", 1)]).await?.outcomes[0].remaining)
 }
 
-/// What a store says, with all that caused it.
+/// Formats an error with its sources.
 fn in_full(error: &StoreError) -> String {
     use std::error::Error;
     let cause = error.source().map(ToString::to_string).unwrap_or_default();
@@ -101,7 +101,7 @@ async fn a_script_that_was_flushed_is_sent_again() {
 }
 
 #[tokio::test]
-async fn somebody_elses_data_is_left_alone_and_hurts_nobody_else() {
+async fn foreign_data_is_left_alone_and_affects_no_other_key() {
     let redis = Redis::start();
     let store = store(&[redis.url()]);
     for (at, quota) in each().into_iter().enumerate() {
@@ -139,7 +139,7 @@ async fn somebody_elses_data_is_left_alone_and_hurts_nobody_else() {
 }
 
 #[tokio::test]
-async fn no_call_outlives_its_deadline_be_it_for_connecting() {
+async fn the_deadline_includes_connecting() {
     let redis = Redis::start();
     let settings = RedisSettings { deadline: Duration::from_millis(50), ..patient(&[redis.url()]) };
     let (store, rule) = (RedisStore::new(settings), hourly("deadline", 10));
@@ -151,7 +151,7 @@ async fn no_call_outlives_its_deadline_be_it_for_connecting() {
     for _ in 0..5 {
         assert!(left(&store, &rule).await.is_err());
     }
-    // Generous: what is tested is that nobody waits for the five seconds of a reconnect.
+    // Generous: the test checks that no request waits for the five seconds of a reconnect.
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
     redis.kill();
     let refused = left(&store, &rule).await.unwrap_err();
@@ -165,7 +165,7 @@ async fn no_call_outlives_its_deadline_be_it_for_connecting() {
 }
 
 #[tokio::test]
-async fn tls_and_access_control_are_spoken() {
+async fn tls_and_access_control_work() {
     let redis = Redis::start_with_tls();
     let mut settings = patient(&[redis.url()]);
     settings.tls = Some(Tls { ca: Some(std::fs::read(redis.ca()).unwrap()) });
@@ -216,7 +216,7 @@ async fn a_user_needs_no_more_than_the_documented_commands() {
 }
 
 #[tokio::test]
-async fn nodes_are_counted_for_as_long_as_they_say_so() {
+async fn nodes_are_counted_while_they_announce_themselves() {
     let redis = Redis::start();
     let stores: Vec<_> = (0..3).map(|_| store(&[redis.url()])).collect();
     for store in &stores {
@@ -226,7 +226,7 @@ async fn nodes_are_counted_for_as_long_as_they_say_so() {
 }
 
 #[tokio::test]
-async fn a_cluster_named_as_a_server_and_one_with_holes_say_what_is_wrong() {
+async fn errors_explain_a_cluster_url_mistake_and_uncovered_slots() {
     let cluster = RedisCluster::start();
     let url = cluster.urls().remove(0);
     let reply = in_full(&store(&[url]).connect().await.unwrap_err());
@@ -241,9 +241,9 @@ async fn a_cluster_named_as_a_server_and_one_with_holes_say_what_is_wrong() {
     assert!(reply.contains("not covered") || reply.contains("no answer"), "{reply}");
 }
 
-/// Answers like a server from before scripts could read the clock.
+/// A fake server that reports a version without support for reading the clock in scripts.
 #[tokio::test]
-async fn a_server_that_is_too_old_is_told_so() {
+async fn an_old_server_is_refused_with_its_version() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -269,7 +269,7 @@ async fn a_server_that_is_too_old_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_probe_finds_what_would_keep_a_decision_from_being_made() {
+async fn a_probe_fails_when_a_decision_would() {
     let (redis, primary) = (Redis::start(), Redis::start());
     let store = store(&[redis.url()]);
     store.probe().await.unwrap();
@@ -301,7 +301,7 @@ async fn the_documented_user_is_enough_on_a_cluster_whose_slots_move() {
     let slot = cluster.slot_of(name.lines().next().unwrap());
     let from = cluster.primary_of_slot(slot);
     let to = (0..6).find(|&at| at != from && cluster.node(at).cli(&["ROLE"]).starts_with("master")).unwrap();
-    // While the slot is open, keys that are not there yet are asked for at the other side.
+    // While the slot migrates, missing keys are requested from the other node.
     cluster.open_slot(slot, to);
     let other = hourly("moving too", 10);
     assert_eq!(left(&store, &rule).await.unwrap(), 8);

@@ -1,4 +1,4 @@
-//! Requests that wait share a call, and nobody is admitted who would not be alone.
+//! Waiting requests share a call without admitting more than separate calls would.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn hourly(name: &str, units: u64) -> Rule {
     Rule::new(name, Bucket::new(Rate::per_hour(units)).unwrap())
 }
 
-/// Asks all at once, from as many tasks; the answers in the order of asking.
+/// Sends all requests concurrently from separate tasks; returns the answers in sending order.
 async fn crowd(
     store: &Arc<RedisStore>,
     size: usize,
@@ -38,7 +38,7 @@ async fn crowd(
 }
 
 #[tokio::test]
-async fn a_crowd_for_one_key_travels_together_and_is_served_in_its_order() {
+async fn requests_for_one_key_share_calls_and_keep_their_order() {
     let redis = Redis::start();
     let store = Arc::new(store(&[redis.url()]));
     store.connect().await.unwrap();
@@ -52,7 +52,7 @@ async fn a_crowd_for_one_key_travels_together_and_is_served_in_its_order() {
 }
 
 #[tokio::test]
-async fn a_crowd_for_one_key_under_different_numbers_is_counted_once_each() {
+async fn requests_for_one_key_under_different_quotas_are_counted_once_each() {
     let redis = Redis::start();
     let store = Arc::new(store(&[redis.url()]));
     store.connect().await.unwrap();
@@ -73,7 +73,7 @@ async fn a_crowd_for_one_key_under_different_numbers_is_counted_once_each() {
 }
 
 #[tokio::test]
-async fn what_a_shared_bucket_owes_outlives_the_smallest_of_them() {
+async fn a_shared_bucket_is_kept_as_long_as_its_debt() {
     let redis = Redis::start();
     let store = store(&[redis.url()]);
     let shared =
@@ -83,7 +83,7 @@ async fn what_a_shared_bucket_owes_outlives_the_smallest_of_them() {
         assert!(store.decide(&[Check::new(&small, b"key", 1)]).await.unwrap().admitted);
         assert!(store.decide(&[Check::new(&large, b"key", owed)]).await.unwrap().admitted);
         let ttl: u64 = redis.cli(&["PTTL", redis.cli(&["KEYS", "*"]).trim()]).trim().parse().unwrap();
-        // The commands took a moment.
+        // The commands took some time.
         assert!(ttl + 5_000 > 1_000 * owed, "what is owed for {owed} s is kept for {ttl} ms");
         store.adjust(&large, b"key", Adjustment::Reset).await.unwrap();
     }
@@ -106,7 +106,7 @@ async fn one_at_a_time_costs_one_call_each() {
 }
 
 #[tokio::test]
-async fn different_costs_of_one_crowd_are_met_in_order_and_as_far_as_they_go() {
+async fn different_costs_for_one_key_are_admitted_in_order() {
     let redis = Redis::start();
     let store = Arc::new(store(&[redis.url()]));
     store.connect().await.unwrap();
@@ -117,8 +117,8 @@ async fn different_costs_of_one_crowd_are_met_in_order_and_as_far_as_they_go() {
     assert_eq!(admitted, [true, true, false, true, false, true]);
 }
 
-/// Four stores of their own, each on a thread of its own, as four processes would be.
-fn everybody(urls: &[String], quota: &Quota, name: &str) -> usize {
+/// Four stores, each on its own thread, like four processes.
+fn admitted_by_four_stores(urls: &[String], quota: &Quota, name: &str) -> usize {
     let threads: Vec<_> = (0..4_u64)
         .map(|thread| {
             let (urls, rule) = (urls.to_vec(), Rule::new(name, quota.clone()));
@@ -151,30 +151,30 @@ fn never_one_more(urls: &[String]) {
         ("slots", Concurrency::new(100, Span::from_hours(1)).unwrap().into()),
     ];
     for (name, quota) in quotas {
-        assert_eq!(everybody(urls, &quota, &format!("one more/{name}")), 100, "{name}");
+        assert_eq!(admitted_by_four_stores(urls, &quota, &format!("one more/{name}")), 100, "{name}");
     }
 }
 
 #[test]
-fn twelve_hundred_at_once_on_a_hundred_admit_a_hundred_on_one_server() {
+fn twelve_hundred_concurrent_requests_admit_a_hundred_on_one_server() {
     let redis = Redis::start();
     never_one_more(&[redis.url()]);
 }
 
 #[test]
-fn twelve_hundred_at_once_on_a_hundred_admit_a_hundred_behind_sentinels() {
+fn twelve_hundred_concurrent_requests_admit_a_hundred_behind_sentinels() {
     let trio = SentinelTrio::start();
     never_one_more(&[trio.url()]);
 }
 
 #[test]
-fn twelve_hundred_at_once_on_a_hundred_admit_a_hundred_on_a_cluster() {
+fn twelve_hundred_concurrent_requests_admit_a_hundred_on_a_cluster() {
     let cluster = RedisCluster::start();
     never_one_more(&cluster.urls());
     all_or_nothing_across_partitions(&cluster.urls());
 }
 
-/// Requests by user and for all users together: the keys lie in different partitions.
+/// Requests by user and for all users: the keys are in different partitions.
 fn all_or_nothing_across_partitions(urls: &[String]) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_all().build().unwrap();
     runtime.block_on(async {
@@ -195,7 +195,7 @@ fn all_or_nothing_across_partitions(urls: &[String]) {
             admitted += usize::from(task.await.unwrap());
         }
         assert!(admitted <= 50, "{admitted} of 50");
-        // What is left adds up: nobody was charged who was refused, nobody admitted who was not charged.
+        // The remaining units add up: only admitted requests were charged.
         let left = |rule: Arc<Rule>, key: String| {
             let store = Arc::clone(&stores[0]);
             async move {
@@ -212,7 +212,7 @@ fn all_or_nothing_across_partitions(urls: &[String]) {
 }
 
 #[tokio::test]
-async fn a_crowd_that_no_call_can_hold_travels_in_several() {
+async fn requests_beyond_the_size_of_a_call_are_split() {
     let redis = Redis::start();
     let store = Arc::new(store(&[redis.url()]));
     store.connect().await.unwrap();
@@ -222,7 +222,7 @@ async fn a_crowd_that_no_call_can_hold_travels_in_several() {
     })
     .await;
     assert_eq!(answers.iter().filter(|it| it.admitted).count(), 10_000, "each key once");
-    // Nothing comes back while the test runs, however slow the machine.
+    // No unit is restored during the test, even on a slow machine.
     let slow = Bucket::new(Rate::per_day(1_000)).unwrap().with_burst(100_000).unwrap();
     let costs = Rule::new("mixed", slow);
     let answers =

@@ -1,4 +1,4 @@
-//! Stores on servers of their own, and the clock that a test sets there.
+//! Stores on test servers, and the clock that a test sets there.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use redis::{Cmd, Value};
 use tollgate_core::Timestamp;
 use tollgate_redis::{RedisSettings, RedisStore};
 
-/// Settings that wait for a busy machine: what is tested is not how fast it is.
+/// Settings with a long deadline, for tests on a busy machine.
 pub(crate) fn patient(urls: &[String]) -> RedisSettings {
     let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
     let mut settings = RedisSettings::parse(&urls).unwrap();
@@ -19,7 +19,7 @@ pub(crate) fn store(urls: &[String]) -> RedisStore {
     RedisStore::new(patient(urls))
 }
 
-/// Who is told what time it is.
+/// The servers whose test clock is set.
 pub(crate) enum Servers {
     One(Box<redis::Client>),
     Cluster(Box<ClusterClient>),

@@ -1,4 +1,4 @@
-//! What nodes owe a server that was killed: it is charged when it is back, key by key.
+//! Local charges during an outage are applied to a killed server when it is back, key by key.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ async fn throttle(limiter: &Limiter<RedisStore>, rule: &Rule, key: usize, cost: 
     (decision.is_degraded(), left(&decision))
 }
 
-/// Threads of its own: what happens on its connections is noticed while nobody asks.
+/// A runtime with its own threads, so that connection events are processed while no request runs.
 fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
@@ -49,7 +49,7 @@ fn every_key_of_a_server_that_was_killed_is_charged_when_it_is_back() {
     let redis = Redis::start();
     let limiter = limiter(&redis);
     let rule = Throttle { capacity: 100, count: 1, period: Span::from_hours(1) }.rule().unwrap();
-    // Requests come on one connection, and debts are charged on another.
+    // Requests use one connection, and deferred charges another.
     let (requests, upkeep) = (runtime(), runtime());
     upkeep.block_on(limiter.store().probe()).unwrap();
     std::thread::scope(|scope| {
@@ -84,7 +84,7 @@ fn every_key_of_a_server_that_was_killed_is_charged_when_it_is_back() {
         }
         assert_eq!(limiter.health().lost_entries, 0);
         for key in 0..KEYS {
-            // It forgot all that it knew.
+            // The server lost its state.
             assert_eq!(spend(&limiter, key, 0).await, (false, 97));
             assert_eq!(throttle(&limiter, &rule, key, 0).await, (false, 96));
         }
@@ -92,7 +92,7 @@ fn every_key_of_a_server_that_was_killed_is_charged_when_it_is_back() {
 }
 
 #[test]
-fn a_connection_that_ended_while_nobody_used_it_is_made_anew_and_nobody_notices() {
+fn an_idle_connection_that_ended_is_replaced_without_an_error() {
     let redis = Redis::start();
     let store = store(&[redis.url()]);
     runtime()

@@ -1,4 +1,4 @@
-//! Calls whose end nobody saw: what they took is given back.
+//! Calls without a reply in time: their charges are undone.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ async fn left(store: &RedisStore, rule: &Rule, key: &str) -> u64 {
     store.decide(&[Check::new(rule, key.as_bytes(), 0)]).await.unwrap().outcomes[0].remaining
 }
 
-/// Waits for what happens in the background, far longer than it needs.
+/// Waits for a background event, with a generous timeout.
 async fn eventually(what: &str, check: impl AsyncFn() -> bool) {
     let begun = Instant::now();
     while !check().await {
@@ -28,7 +28,7 @@ async fn eventually(what: &str, check: impl AsyncFn() -> bool) {
 }
 
 #[tokio::test]
-async fn what_lands_after_its_deadline_is_taken_back() {
+async fn charges_after_the_deadline_are_undone() {
     let redis = Redis::start();
     let hasty =
         RedisStore::new(RedisSettings { deadline: Duration::from_millis(50), ..patient(&[redis.url()]) });
@@ -46,7 +46,7 @@ async fn what_lands_after_its_deadline_is_taken_back() {
 }
 
 #[tokio::test]
-async fn whoever_leaves_while_being_served_leaves_nothing_behind() {
+async fn a_canceled_request_leaves_no_charge() {
     let cluster = RedisCluster::start();
     let store = Arc::new(store(&cluster.urls()));
     store.connect().await.unwrap();
@@ -70,7 +70,7 @@ async fn whoever_leaves_while_being_served_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_silent_node_takes_no_other_with_it_and_is_replaced() {
+async fn a_silent_node_affects_no_other_node_and_is_replaced() {
     let cluster = RedisCluster::start();
     let hasty = RedisSettings { deadline: Duration::from_millis(100), ..patient(&cluster.urls()) };
     let (store, rule) = (RedisStore::new(hasty), daily("silent", 1_000_000));
@@ -93,7 +93,7 @@ async fn a_silent_node_takes_no_other_with_it_and_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_server_that_takes_connections_and_refuses_work_is_not_stormed() {
+async fn a_server_that_refuses_work_is_not_flooded_with_connections() {
     let (primary, replica) = (Redis::start(), Redis::start());
     replica.cli(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
     let (store, rule) = (store(&[replica.url()]), daily("stormed", 10));
@@ -107,7 +107,7 @@ async fn a_server_that_takes_connections_and_refuses_work_is_not_stormed() {
 }
 
 #[tokio::test]
-async fn a_node_that_still_has_the_old_numbers_gives_no_second_budget() {
+async fn a_node_with_the_old_quota_grants_no_second_budget() {
     let redis = Redis::start();
     let (new, old) = (store(&[redis.url()]), store(&[redis.url()]));
     let before = daily("rolling", 100);
