@@ -68,7 +68,7 @@ async fn serve(app: Router, address: SocketAddr) -> io::Result<()> {
         "two limits at once:                   curl -i -X POST -H 'X-User-Id: ann' http://{address}/api/v1/login"
     );
     println!("not limited:                          curl -i http://{address}/");
-    // With the peer's address in each request: without it all callers would share one allowance.
+    // Adds the peer address to each request: without it all callers would share one allowance.
     let service = app.into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, service).with_graceful_shutdown(interrupted()).await
 }

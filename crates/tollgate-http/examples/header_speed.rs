@@ -1,4 +1,4 @@
-//! What the words of an answer cost, beside the decision itself.
+//! Measures the cost of writing rate-limit headers and refusals, compared with the decision.
 //!
 //! ```text
 //! cargo run --release -p tollgate-http --example header_speed [ROUNDS]
@@ -71,7 +71,7 @@ fn main() -> Result<(), tollgate::PolicyError> {
     Ok(())
 }
 
-/// Nothing here ever waits.
+/// Polls once: no future of this example is pending.
 fn block_on<F: Future>(future: F) -> Option<F::Output> {
     let mut context = Context::from_waker(Waker::noop());
     match std::pin::pin!(future).poll(&mut context) {
@@ -80,7 +80,7 @@ fn block_on<F: Future>(future: F) -> Option<F::Output> {
     }
 }
 
-/// What a service has answered already.
+/// The headers of an upstream response.
 fn upstream() -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(4);
     headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));

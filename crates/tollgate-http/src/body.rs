@@ -1,7 +1,8 @@
-//! The body of an answer: the service's own, or that of a refusal.
+//! The body of a limited response: the body of the inner service, or the body of a refusal.
 //!
-//! An admitted answer passes through as it is, neither boxed nor copied. What its
-//! request owes (slots, a final cost) is found out on the way, and paid with its last frame.
+//! The body of an admitted response is neither boxed nor copied. The meters of its request read
+//! each frame as it passes, and the deferred work (releasing slots, settling costs) runs after the
+//! last frame.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,7 +14,7 @@ use pin_project_lite::pin_project;
 use crate::deferred::Owing;
 
 pin_project! {
-    /// The body of an answer that went through a [`Limit`](crate::Limit).
+    /// The response body of a [`Limit`](crate::Limit) service.
     pub struct LimitBody<B> {
         #[pin]
         origin: Origin<B>,
@@ -23,9 +24,9 @@ pin_project! {
 pin_project! {
     #[project = Projected]
     enum Origin<B> {
-        // The service answered, and its request owes this when it is over.
+        // A response of the inner service, with the work deferred to the end of the request.
         Admitted { #[pin] body: B, deferred: Option<Owing> },
-        // The request was refused; `None` once that is told.
+        // A refusal; `None` once the body has been yielded.
         Refused { body: Option<Bytes> },
     }
 }

@@ -1,22 +1,21 @@
-//! Which address is the client's.
+//! Determines the client address of a request behind proxies.
 //!
-//! Whoever connects is believed about whom it speaks for only if it is a trusted
-//! proxy. So the walk starts at the connection, and each trusted hop may name
-//! the one before it: from the right of the forwarding header to the left, over
-//! all its lines as one list. The first address that is not trusted is the
-//! client. Everything to the left of it was written by the client, or could
-//! have been, and is not even looked at.
+//! A peer may speak for another address only if it is a trusted proxy. The walk therefore starts at
+//! the connection. Each trusted hop names the hop before it: the forwarding header is read from
+//! right to left, with all its lines joined into one list. The first address that is not trusted is
+//! the client. The client may have written every element to the left of that address, so those
+//! elements are not read.
 //!
-//! A hop that names no address (`unknown`, `_hidden`, nonsense) ends the walk at
-//! the last good one, which is a proxy's: such clients share an allowance, and
-//! none escapes it.
+//! A hop that names no valid address (`unknown`, `_hidden`, malformed text) ends the walk at the
+//! last valid address, which belongs to a proxy. Such clients share one allowance and cannot escape
+//! it.
 //!
-//! Not here: headers of single vendors (`CF-Connecting-IP`), which mean nothing
-//! from anybody else; cutting addresses to prefixes (`tollgate_policy`).
+//! Not here: vendor headers (`CF-Connecting-IP`), which are only meaningful when that vendor sends
+//! them; truncating addresses to prefixes (`tollgate_policy`).
 //!
-//! Invariant: nothing that an untrusted client puts in front of the header
-//! changes the result. Held by `tests/client_address.rs`. Each byte of the
-//! header is looked at once and nothing is allocated.
+//! Invariant: data that an untrusted client prepends to the header does not change the result.
+//! `tests/client_address.rs` checks this. Each byte of the header is read once and nothing is
+//! allocated.
 
 mod elements;
 mod node;
@@ -32,13 +31,13 @@ use self::elements::Elements;
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
-/// A request passes a handful of proxies; a header that claims more is hostile.
+/// The number of hops that are read; a header with more elements is treated as hostile.
 const MAX_HOPS: usize = 64;
 
-/// The client's address, given who is at the other end of the connection.
+/// Returns the client address for a connection from `peer`.
 ///
-/// `None` when that is not known, as on a Unix socket: then no header can be
-/// trusted either.
+/// Returns `None` when the peer address is unknown, as on a Unix socket: no header can be trusted
+/// then.
 ///
 /// ```
 /// # use http::HeaderMap;
@@ -52,7 +51,7 @@ const MAX_HOPS: usize = 64;
 /// headers.insert("x-forwarded-for", "6.6.6.6, 203.0.113.9, 10.0.0.7".parse().unwrap());
 /// let client = |peer: [u8; 4]| client_address(Some(peer.into()), &headers, policy.client());
 /// assert_eq!(client([10, 0, 0, 1]), Some([203, 0, 113, 9].into()));    // through two proxies
-/// assert_eq!(client([198, 51, 100, 2]), Some([198, 51, 100, 2].into())); // a stranger
+/// assert_eq!(client([198, 51, 100, 2]), Some([198, 51, 100, 2].into())); // an untrusted peer
 /// # Ok::<(), tollgate::PolicyError>(())
 /// ```
 pub fn client_address(peer: Option<IpAddr>, headers: &HeaderMap, settings: &ClientAddress) -> Option<IpAddr> {
@@ -60,10 +59,10 @@ pub fn client_address(peer: Option<IpAddr>, headers: &HeaderMap, settings: &Clie
     Some(if settings.trusted_proxies.contains(peer) { named_by(peer, headers, settings) } else { peer })
 }
 
-/// The client's address, given a peer that is believed whoever it is: a proxy
-/// that asks about its client's requests (forward auth).
+/// Returns the client address for a peer that is trusted whatever its address is, such as a proxy
+/// that makes forward-auth requests.
 ///
-/// What it says with `X-Real-IP` counts where it sends no forwarding header.
+/// `X-Real-IP` is used when the request has no forwarding header.
 pub fn client_address_behind(peer: IpAddr, headers: &HeaderMap, settings: &ClientAddress) -> IpAddr {
     let peer = peer.to_canonical();
     let header = match settings.header {
@@ -78,7 +77,7 @@ pub fn client_address_behind(peer: IpAddr, headers: &HeaderMap, settings: &Clien
     real_ip.unwrap_or(peer)
 }
 
-/// The client that a believed peer names.
+/// Returns the client address that a trusted peer names.
 fn named_by(peer: IpAddr, headers: &HeaderMap, settings: &ClientAddress) -> IpAddr {
     match settings.header {
         ForwardedHeader::None => peer,
@@ -93,7 +92,7 @@ fn named_by(peer: IpAddr, headers: &HeaderMap, settings: &ClientAddress) -> IpAd
     }
 }
 
-/// The peer names a hop; as long as that is trusted, the one it names is the next.
+/// Follows the hops while each one is trusted, starting at `peer`.
 fn walk(peer: IpAddr, mut hops: impl Iterator<Item = Option<IpAddr>>, settings: &ClientAddress) -> IpAddr {
     let mut client = peer;
     while let Some(Some(address)) = hops.next() {
@@ -105,7 +104,8 @@ fn walk(peer: IpAddr, mut hops: impl Iterator<Item = Option<IpAddr>>, settings: 
     client
 }
 
-/// The elements of all lines of a header, the last first. Empty ones mean nothing (RFC 9110, 5.6.1).
+/// Iterates over the elements of all lines of a header, last element first. Empty elements are
+/// skipped (RFC 9110, 5.6.1).
 fn from_the_right<'h>(
     headers: &'h HeaderMap,
     name: &HeaderName,

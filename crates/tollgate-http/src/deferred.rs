@@ -1,14 +1,13 @@
-//! What an admitted request owes when it is over: slots to give back, costs to settle.
+//! Work deferred to the end of an admitted request: releasing slots and settling costs.
 //!
-//! A request is over when its answer has been sent, or when somebody stopped
-//! waiting for it: so what is owed travels with the answer's body, and dropping it
-//! pays. That happens once, whatever the end. Dropping cannot wait. A store in this process is
-//! done at once; what a remote one has not finished goes to the hook given to
-//! [`LimitLayer::with_spawn`](crate::LimitLayer::with_spawn). Without a hook
-//! the slot ends with its lease, and the cost stays what was reserved.
+//! A request ends when its response has been sent or when the caller stops waiting. The deferred
+//! work therefore travels with the response body and runs once, when it is dropped. `Drop` cannot
+//! wait: a store in this process finishes immediately, and the unfinished work of a remote store
+//! goes to the hook of [`LimitLayer::with_spawn`](crate::LimitLayer::with_spawn). Without a hook,
+//! the slot ends with its lease and the charge stays at the reserved amount.
 //!
-//! Not here: taking slots and reserves (`tollgate`), finding out costs (`meter`), slots that outlive their
-//! caller (`slot_guard`).
+//! Not here: acquiring slots and reserves (`tollgate`), measuring costs (`meter`), slots that
+//! outlive their caller (`slot_guard`).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,45 +20,45 @@ use crate::meter::{Costs, Meters};
 use crate::shared::SharedLimiter;
 use crate::slot_guard::SlotGuard;
 
-/// Work that outlives the request it belongs to.
+/// A future that outlives its request.
 pub(crate) type Background = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Runs work in the background.
+/// A hook that runs a future in the background.
 pub(crate) type Spawn = Arc<dyn Fn(Background) + Send + Sync>;
 
-/// What is owed to any store, paid when dropped.
+/// Deferred work for a store of any type, run on drop.
 pub(crate) struct Deferred(Box<dyn DeferredWork>);
 
-/// What is owed to one store.
+/// Deferred work for a store of a known type.
 trait DeferredWork: Send {
     fn meters(&mut self) -> &mut Meters;
 
-    /// Does not release the slots: they end with their `ttl`.
+    /// Keeps the slots until their `ttl` instead of releasing them.
     fn leave_slots(&mut self);
 }
 
 struct DeferredFor<S: Store> {
-    /// Decided about the request, and knows its slots whatever comes after it.
+    /// The limiter that made the decision; it knows the slots even after the policy is replaced.
     limiter: Arc<Limiter<S>>,
-    /// Costs are settled under the numbers that count by then.
+    /// The current limiter: costs are settled under the limits in force at the end of the request.
     in_force: SharedLimiter<S>,
     receipt: Option<Receipt>,
     meters: Meters,
     spawn: Option<Spawn>,
-    /// Whether the slots end with their `ttl` instead of being released.
+    /// Whether the slots are kept until their `ttl` instead of being released.
     leaves_slots: bool,
 }
 
-/// The debt of a request as its answer carries it.
+/// The deferred work of a request, as its response carries it.
 pub(crate) enum Owing {
-    /// Paid when the answer has ended or its caller is gone.
+    /// Runs when the response ends or the caller disconnects.
     Alone(Deferred),
-    /// Paid when the service behind is done with it, too.
+    /// Runs when, in addition, the inner service has dropped its guard.
     Shared(SlotGuard),
 }
 
 impl Owing {
-    /// Calls this with what is found out about the answer.
+    /// Calls `call` with the meters of the request.
     pub(crate) fn with_meters<T>(&mut self, call: impl FnOnce(&mut Meters) -> T) -> T {
         match self {
             Self::Alone(deferred) => call(deferred.meters()),
@@ -69,8 +68,8 @@ impl Owing {
 }
 
 impl Deferred {
-    /// What a decision leaves to be paid, if anything. Nearly none does, so what
-    /// is copied here costs the others nothing. `outer`: the slots that a layer further out holds.
+    /// Returns the deferred work of a decision, if there is any. Most decisions have none and
+    /// return before anything is copied. `outer` holds the slots of an outer layer.
     pub(crate) fn of<S: Store>(
         limiter: &Arc<Limiter<S>>,
         decision: &Decision<'_>,
@@ -96,19 +95,19 @@ impl Deferred {
         })
     }
 
-    /// Does not release the slots: they end with their `ttl`.
+    /// Keeps the slots until their `ttl` instead of releasing them.
     pub(crate) fn leave_slots(&mut self) {
         self.0.leave_slots();
     }
 
-    /// What is found out about the answer.
+    /// The meters of the request.
     pub(crate) fn meters(&mut self) -> &mut Meters {
         self.0.meters()
     }
 }
 
-/// Whether a limit of the request may settle. Of those that were counted without the store
-/// not all are in the decision; the receipt tells.
+/// Whether a limit of the request may settle. A degraded decision does not list every limit that
+/// was counted locally, so for it the receipt decides.
 fn may_settle(policy: &Policy, decision: &Decision<'_>) -> bool {
     policy.settles() && (decision.is_degraded() || decision.limits().any(|it| it.limit().settle().is_some()))
 }
@@ -123,11 +122,11 @@ impl<S: Store> DeferredWork for DeferredFor<S> {
     }
 }
 
-/// Work that goes on after its answer, such as a tunnel: it holds the slots of
-/// its request until it ends, and costs are settled then.
+/// Work that continues after its response, such as a tunnel.
 ///
-/// A service puts one clone into the extensions of its answer and keeps another;
-/// the request is over with the last clone.
+/// It holds the slots of its request until it ends, and costs are settled then. A service puts one
+/// clone into the extensions of its response and keeps another. The request ends when the last
+/// clone is dropped.
 #[derive(Clone, Default)]
 pub struct Detached(Arc<Mutex<Vec<Owing>>>);
 
@@ -137,9 +136,10 @@ impl Detached {
     }
 }
 
-/// Marks an answer, in its extensions, to a request that the service behind never saw: a
-/// gateway answers for one that cannot be reached. What limits have reserved whose cost is
-/// settled afterwards is given back. Limits that settle nothing keep what they were charged.
+/// Marks a response, in its extensions, to a request that never reached the upstream service.
+///
+/// A gateway uses it when the upstream cannot be reached. Limits that settle their cost refund the
+/// reserve. Other limits keep the charge.
 #[derive(Clone, Copy, Debug)]
 pub struct NotForwarded;
 
@@ -151,12 +151,12 @@ async fn pay<S: Store>(
     leaves_slots: bool,
 ) {
     if receipt.slots() > 0 && !leaves_slots {
-        // A store that fails now forgets the slot when its lease ends.
+        // If the store fails here, the slot ends with its lease.
         let _outage = limiter.release_receipt(&receipt).await;
     }
     if !costs.is_empty() {
         let costs: Vec<_> = costs.iter().map(|(name, cost)| (&**name, *cost)).collect();
-        // A store that fails now keeps what was reserved.
+        // If the store fails here, the charge stays at the reserved amount.
         let _outage = in_force.load().settle_limits(&receipt, &costs).await;
     }
 }

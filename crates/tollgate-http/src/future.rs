@@ -1,4 +1,4 @@
-//! The answer of a limited service, while it is being made.
+//! The response future of a limited service.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,34 +16,34 @@ use crate::headers::PreparedHeaders;
 use crate::meter::Meters;
 use crate::soft::Soft;
 
-/// Marks an answer, in its extensions, that a layer refused.
+/// Marks a response, in its extensions, as the refusal of a layer.
 #[derive(Clone, Copy)]
 pub(crate) struct RefusalMarker;
 
-/// What becomes of a request that was decided about.
+/// The outcome of a decision for its request.
 pub(crate) enum Conclusion {
     Passes(AdmittedContext),
-    /// Passes, and is marked or held back before. Boxed, since few are.
+    /// The request passes, but is marked or delayed first. Boxed because this is rare.
     SoftDelayed(Box<(AdmittedContext, Soft)>),
     Refused(Response<Bytes>),
 }
 
-/// What goes with a request that passes.
+/// The state that accompanies an admitted request.
 #[derive(Default)]
 pub(crate) struct AdmittedContext {
-    /// What its answer will say about limits.
+    /// The headers about limits that the response will get.
     pub(crate) written: Option<PreparedHeaders>,
-    /// What it leaves to be paid when it is over.
+    /// The work deferred to the end of the request.
     pub(crate) deferred: Option<Owing>,
 }
 
 impl AdmittedContext {
-    /// Sees to it that the answer can be read where a cost stands in it: a client that asks
-    /// for a compressed one must not be cheaper for it. Lends the slots to the service behind.
+    /// Requests an uncompressed response when a meter reads the body, so that a client cannot avoid
+    /// a cost by accepting compression. Shares the slots with the inner service.
     pub(crate) fn prepare(&mut self, parts: &mut Parts) {
         let Some(deferred) = &mut self.deferred else { return };
         if deferred.with_meters(|meters| meters.read_bodies()) {
-            // A map that is full stays as it is: the alternative is a panic.
+            // `insert` would panic on a full map.
             let _full = parts.headers.try_insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
         if let Owing::Shared(guard) = deferred {
@@ -51,7 +51,7 @@ impl AdmittedContext {
         }
     }
 
-    /// What becomes of an answer.
+    /// Adds headers and deferred work to a response of the inner service.
     fn answered<R>(&mut self, mut response: Response<R>) -> Response<LimitBody<R>> {
         let is_refused = response.extensions().get::<RefusalMarker>().is_some();
         let mut deferred = self.deferred.take();
@@ -59,7 +59,7 @@ impl AdmittedContext {
             if is_refused || response.extensions().get::<NotForwarded>().is_some() {
                 deferred.with_meters(Meters::was_not_reached);
             } else {
-                // As the service wrote it, before ours are added.
+                // Meters read the headers of the service, before the layer adds its own.
                 deferred.with_meters(|meters| meters.head(response.headers()));
             }
         }
@@ -82,7 +82,7 @@ impl AdmittedContext {
 type PendingDecision<R, E> = Pin<Box<dyn Future<Output = Result<Response<LimitBody<R>>, E>> + Send>>;
 
 pin_project! {
-    /// The answer of a [`Limit`](crate::Limit), while it is being made.
+    /// The response future of a [`Limit`](crate::Limit) service.
     pub struct LimitFuture<F, R, E> {
         #[pin]
         stage: Stage<F, R, E>,
@@ -92,20 +92,20 @@ pin_project! {
 pin_project! {
     #[project = Projected]
     enum Stage<F, R, E> {
-        // The service behind is at it.
+        // The inner service is producing its response.
         Passing { #[pin] answer: F, passing: AdmittedContext },
-        // There is nothing to wait for.
+        // The request was refused; the response is ready.
         Refused { refusal: Option<Response<Bytes>> },
-        // The store is being asked, or the request held back.
+        // The store has not answered yet, or the request is delayed.
         Waiting { all: PendingDecision<R, E> },
     }
 }
 
 impl<F, R, E> LimitFuture<F, R, E> {
-    /// The service behind has been called.
+    /// Waits for the response of the inner service, which has been called.
     pub(crate) fn admitted_context(answer: F, mut passing: AdmittedContext) -> Self {
         if let Some(deferred) = &mut passing.deferred {
-            deferred.with_meters(Meters::begin);
+            deferred.with_meters(Meters::start);
         }
         Self { stage: Stage::Passing { answer, passing } }
     }
@@ -131,7 +131,7 @@ where
                 let response = ready!(answer.poll(cx))?;
                 Poll::Ready(Ok(passing.answered(response)))
             }
-            // Futures are not polled again after their end; this one would wait for ever.
+            // Futures must not be polled after completion; this one stays pending if it is.
             Projected::Refused { refusal } => match refusal.take() {
                 Some(refusal) => Poll::Ready(Ok(refusal.map(LimitBody::refused))),
                 None => Poll::Pending,

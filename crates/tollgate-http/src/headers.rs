@@ -1,30 +1,29 @@
-//! What every limited answer tells about its limits, refused or not.
+//! The rate-limit headers of a response, refused or admitted.
 //!
-//! A client that can see what is left slows down before it is refused. Which
-//! words it reads differs, so the policy's `headers` section chooses: the
-//! `X-RateLimit-*` of most services, the IETF fields, and dialects.
+//! A client that sees its remaining quota can slow down before it is refused. Clients read
+//! different headers, so the `headers` section of the policy selects them: `X-RateLimit-*`, the
+//! IETF fields, and dialects of other services.
 //!
-//! Headers with room for one limit describe the one that `described` chooses; `RateLimit` and
+//! Headers with room for one limit describe the limit that `described` selects. `RateLimit` and
 //! `RateLimit-Policy` list every limit that applied.
 //!
-//! All of them speak of the same moment. What they call the reset is the wait of
-//! a limit that refused, and else the time until it is as good as unused; of slots,
-//! which come back when they come back, a second (`retry_after`). So
-//! `Retry-After` never ends before the reset of a limit that refused.
+//! All headers refer to the same moment. The reset of a limit that refused is its wait. The reset
+//! of any other limit is the time until it is nearly unused. For slots, whose release time is
+//! unknown, the reset is one second (`retry_after`). Consequently `Retry-After` never ends before
+//! the reset of a limit that refused.
 //!
-//! `Tollgate-Decision` names the decision, wherever a limit was counted or a
-//! caller refused: whoever asks why can quote it. `Tollgate-Degraded` stands beside it
-//! where the store gave no answer, and says what was done instead: `local`, `allow` or
-//! `deny`, in the words of the metric that counts the same decisions.
+//! `Tollgate-Decision` carries the decision ID wherever a limit was counted or a request refused,
+//! so that users can quote it in support requests. `Tollgate-Degraded` is added when the store did
+//! not answer. Its value is the fallback: `local`, `allow` or `deny`, the same labels as in the
+//! metric.
 //!
-//! A header that the service behind wrote under the same name is replaced, not
-//! joined: two answers to one question help nobody. Headers that are switched
-//! off are left to the service.
+//! A header of the same name from the inner service is replaced, because two conflicting values are
+//! useless. Headers that the policy disables are left to the service.
 //!
 //! Not here: status and body (`rejection`).
 //!
-//! Invariant: only printable ASCII is written, whatever the names are; numbers
-//! fit a structured field's 15 digits. Held by `tests/headers.rs`.
+//! Invariant: only printable ASCII is written, whatever the limits are named; numbers fit the 15
+//! digits of a structured field. `tests/headers.rs` checks this.
 
 mod described;
 mod dialects;
@@ -48,11 +47,11 @@ pub use self::retry_after::{RetryAfter, limiting};
 static TOLLGATE_DECISION: HeaderName = HeaderName::from_static("tollgate-decision");
 static TOLLGATE_DEGRADED: HeaderName = HeaderName::from_static("tollgate-degraded");
 
-/// Writes what a decision says about its limits, and its name.
+/// Writes the rate-limit headers of a decision, including its ID.
 ///
-/// Where nothing was to be counted and nobody refused there is nothing to say, and
-/// nothing is written. `retry_after` is the wait of a refusal, from
-/// [`RetryAfter::of`]: made before, so that a body can say the same.
+/// Writes nothing if no limit was counted and the request was not refused. `retry_after` is the
+/// wait of a refusal, from [`RetryAfter::of`]. It is computed beforehand so that the body can state
+/// the same value.
 ///
 /// ```
 /// # use http::HeaderMap;
@@ -81,7 +80,7 @@ pub fn write_headers(
     }
 }
 
-/// What [`write_headers`] writes, to be set later.
+/// Prepares the headers of [`write_headers`] for setting them later.
 pub(crate) fn written(
     decision: &Decision<'_>,
     id: DecisionId,
@@ -105,7 +104,7 @@ pub(crate) fn written(
     Some(writer.finish())
 }
 
-/// Writes the numbers of the limits that were counted at `at`.
+/// Writes the headers of the limits that were counted at `at`.
 fn write_limits(
     writer: &mut HeaderWriter,
     decision: &Decision<'_>,
@@ -118,7 +117,7 @@ fn write_limits(
     let own = described.as_ref().map_or(&[][..], |it| it.limit().dialects());
     let dialects = || spoken(own, &settings.dialects);
     if let Some(described) = &described {
-        // Whoever speaks like these is read by clients that take a reset for a date.
+        // Clients of these dialects read the reset as a date.
         let dated = dialects().any(|it| matches!(it, Dialect::Discord | Dialect::GitHub));
         match settings.x_ratelimit {
             XRateLimit::Delta if !dated => {
@@ -147,13 +146,13 @@ fn write_limits(
     }
 }
 
-/// Whether there is anything to tell: a limit was counted or could not be, or the caller
-/// was refused.
+/// Whether the response gets rate-limit headers: a limit was counted or could not be counted, or
+/// the request was refused.
 pub(crate) fn is_limited(decision: &Decision<'_>) -> bool {
     decision.limits().len() > 0 || !decision.is_allowed() || decision.is_degraded()
 }
 
-/// What was done without the store, which gave no answer; `None` where it gave one.
+/// The fallback that was used because the store did not answer; `None` if the store answered.
 fn degraded(decision: &Decision<'_>) -> Option<&'static str> {
     if !decision.is_degraded() {
         return None;

@@ -1,18 +1,17 @@
-//! Who calls, as the application's own authentication found out.
+//! The caller's identity, as verified by the application's authentication.
 //!
-//! A policy can look for users and keys in headers, but it cannot verify them.
-//! A middleware that has puts an [`Identity`] into the request's extensions,
-//! and from then on no header says who calls.
+//! A policy can read users and keys from headers but cannot verify them. A middleware that verifies
+//! them puts an [`Identity`] into the request's extensions. From then on, headers no longer
+//! determine the user, tenant or plan.
 //!
 //! Not here: authentication.
 
-/// Who calls, verified. Put into the request's extensions by whoever verified it.
+/// The verified identity of a caller, in the extensions of a request.
 ///
-/// User, tenant and plan come from it alone: what it leaves unsaid is not known,
-/// whatever headers claim. So an empty one means that somebody looked and found
-/// nobody, and `X-User-Id: admin` makes no admin. An API key that stays unsaid
-/// is still looked for where the policy's `identify` section says: a key is
-/// something a caller shows, and this layer may well come before its check.
+/// User, tenant and plan are taken only from it: a field that it leaves empty is unknown, whatever
+/// headers claim. An empty identity therefore means that the caller is anonymous, and `X-User-Id:
+/// admin` has no effect. An API key that it leaves empty is still read from the place that the
+/// policy's `identify` section names, because the layer may run before the key is checked.
 ///
 /// ```
 /// # use tollgate_http::Identity;
@@ -29,37 +28,37 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Nobody in particular yet. As it is, it says that nobody is logged in.
+    /// Creates the identity of an anonymous caller.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// This user is logged in.
+    /// Sets the authenticated user.
     #[must_use]
     pub fn user(self, user: impl Into<String>) -> Self {
         Self { user: Some(user.into()), ..self }
     }
 
-    /// A program calls with this key.
+    /// Sets the API key of the caller.
     #[must_use]
     pub fn api_key(self, api_key: impl Into<String>) -> Self {
         Self { api_key: Some(api_key.into()), ..self }
     }
 
-    /// The call is for this customer.
+    /// Sets the tenant that the request is made for.
     #[must_use]
     pub fn tenant(self, tenant: impl Into<String>) -> Self {
         Self { tenant: Some(tenant.into()), ..self }
     }
 
-    /// The customer is on this plan.
+    /// Sets the plan of the tenant.
     #[must_use]
     pub fn plan(self, plan: impl Into<String>) -> Self {
         Self { plan: Some(plan.into()), ..self }
     }
 
-    /// The verified token says this. A claim that is given several different values names no
-    /// caller: limits count by the client's address then.
+    /// Adds a claim of the verified token. A claim with several different values identifies no
+    /// caller: limits then count by the client's address.
     #[must_use]
     pub fn claim(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.claims.push((name.into(), value.into()));
@@ -67,7 +66,7 @@ impl Identity {
     }
 }
 
-/// Says which parts are known and not what they are: keys do not belong in logs.
+/// Shows which fields are set but not their values: keys must not reach logs.
 impl std::fmt::Debug for Identity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Identity")

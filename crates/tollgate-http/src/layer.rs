@@ -1,6 +1,6 @@
-//! The tower layer: how a limiter is put in front of a service.
+//! The tower layer that puts a limiter in front of a service.
 //!
-//! Not here: what happens to a request (`service`).
+//! Not here: the processing of a request (`service`).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::service::Limit;
 use crate::shared::SharedLimiter;
 use crate::tarpit::Tarpit;
 
-/// Puts a limiter in front of a service.
+/// A [`tower_layer::Layer`] that puts a limiter in front of a service.
 ///
 /// ```
 /// # use tollgate::Limiter;
@@ -42,47 +42,45 @@ use crate::tarpit::Tarpit;
 /// # });
 /// ```
 ///
-/// Without knowing the peer, all callers that a limit counts by address share
-/// one allowance: say where it stands, with a [`Peer`] or [`with_peer`](Self::with_peer).
+/// If the peer address is unknown, all callers of a limit by address share one allowance. Provide
+/// it with a [`Peer`] or with [`with_peer`](Self::with_peer).
 ///
-/// Put it on the outermost router. A router that is nested in another (axum's
-/// `nest`) sees paths without the prefix it is nested under, and so does a layer
-/// on it: `endpoint: /api/v1/search` would then match nothing.
+/// Put the layer on the outermost router. A nested router (axum's `nest`) sees paths without its
+/// prefix, and so does a layer on it: `endpoint: /api/v1/search` would match nothing.
 ///
 /// ```text
 /// Router::new().nest("/api", api).layer(limit)     limits see /api/v1/search
 /// Router::new().nest("/api", api.layer(limit))     limits see /v1/search
 /// ```
 ///
-/// Slots of concurrency limits are held until the last byte of the answer is
-/// sent or until their `ttl` has passed, whichever comes first; a service that works on without
-/// its caller holds them with a [`SlotGuard`](crate::SlotGuard). An answer that
-/// takes longer than that goes on, but is no longer counted: choose a `ttl`
-/// longer than the longest answer.
+/// Slots of concurrency limits are held until the last byte of the response is sent or until their
+/// `ttl` has passed, whichever comes first. A response that takes longer continues but is no longer
+/// counted: choose a `ttl` longer than the longest response. A service whose work continues after
+/// the caller disconnects holds the slots with a [`SlotGuard`](crate::SlotGuard).
 pub struct LimitLayer<S = MemoryStore> {
     wiring: Arc<Wiring<S>>,
 }
 
 type FindPeer = Arc<dyn Fn(&Parts) -> Option<IpAddr> + Send + Sync>;
-type Word = Arc<dyn Fn(&Rejection<'_, '_>, &Parts) -> Response<Bytes> + Send + Sync>;
+type RejectionResponse = Arc<dyn Fn(&Rejection<'_, '_>, &Parts) -> Response<Bytes> + Send + Sync>;
 type Rng = Arc<dyn Fn() -> u32 + Send + Sync>;
 
-/// What a service needs besides the service it stands in front of.
+/// The configuration that the services of a layer share.
 pub(crate) struct Wiring<S> {
     pub(crate) limiter: SharedLimiter<S>,
     pub(crate) find_peer: FindPeer,
-    /// `None`: as the rejection words itself.
-    pub(crate) word: Option<Word>,
+    /// `None`: [`Rejection::response`].
+    pub(crate) word: Option<RejectionResponse>,
     pub(crate) rng: Rng,
     pub(crate) spawn: Option<Spawn>,
     pub(crate) tarpit: Option<Tarpit>,
-    /// Measures how long answers take, where a cost is settled by that.
+    /// Measures the response time for costs that are settled by time.
     pub(crate) clock: Arc<dyn Clock>,
 }
 
 impl<S> LimitLayer<S> {
-    /// A layer for this limiter. Keep a clone of a [`SharedLimiter`] to replace
-    /// its policy while it serves.
+    /// Creates a layer for a limiter. Keep a clone of the [`SharedLimiter`] to replace its policy
+    /// at runtime.
     pub fn new(limiter: impl Into<SharedLimiter<S>>) -> Self {
         let wiring = Wiring {
             limiter: limiter.into(),
@@ -96,17 +94,18 @@ impl<S> LimitLayer<S> {
         Self { wiring: Arc::new(wiring) }
     }
 
-    /// Where the other end of the connection is found, instead of in a [`Peer`].
+    /// Sets the function that finds the peer address, instead of reading a [`Peer`].
     ///
-    /// This is not the place to read forwarding headers: the policy's `client`
-    /// section says which of them are believed, and from whom.
+    /// Do not read forwarding headers here: the policy's `client` section determines which of them
+    /// are trusted, and from which proxies.
     #[must_use]
     pub fn with_peer(self, find: impl Fn(&Parts) -> Option<IpAddr> + Send + Sync + 'static) -> Self {
         self.wired(|wiring| wiring.find_peer = Arc::new(find))
     }
 
-    /// Status and body of refusals, instead of [`Rejection::response`]. Headers
-    /// about limits, `Retry-After` and `Cache-Control` are added to them.
+    /// Sets the function that creates status and body of refusals, instead of
+    /// [`Rejection::response`]. The layer adds the rate-limit headers, `Retry-After` and
+    /// `Cache-Control`.
     #[must_use]
     pub fn with_rejection(
         self,
@@ -115,29 +114,29 @@ impl<S> LimitLayer<S> {
         self.wired(|wiring| wiring.word = Some(Arc::new(word)))
     }
 
-    /// The random numbers that stretch `Retry-After` where the policy asks for jitter.
+    /// Sets the source of random numbers for the jitter of `Retry-After`.
     #[must_use]
     pub fn with_rng(self, rng: impl Fn() -> u32 + Send + Sync + 'static) -> Self {
         self.wired(|wiring| wiring.rng = Arc::new(rng))
     }
 
-    /// How to finish what comes after a request in a store that is not in this process, such as
-    /// `|work| { tokio::spawn(work); }`: slots are given back, costs settled. A store in
-    /// memory needs none.
+    /// Sets the hook that runs deferred work of a remote store, such as `|work| {
+    /// tokio::spawn(work); }`. The work releases slots and settles costs. A store in memory does
+    /// not need the hook.
     #[must_use]
     pub fn with_spawn(self, spawn: impl Fn(Background) + Send + Sync + 'static) -> Self {
         self.wired(|wiring| wiring.spawn = Some(Arc::new(spawn)))
     }
 
-    /// Where requests wait that are over a soft threshold which says `tarpit`. Without one
-    /// they are only marked. While a request waits, it keeps the slots that it was admitted
-    /// with.
+    /// Sets the tarpit that delays requests over a soft threshold with `tarpit`. Without it such
+    /// requests are only marked. A delayed request keeps the slots that it acquired.
     #[must_use]
     pub fn with_tarpit(self, tarpit: Tarpit) -> Self {
         self.wired(|wiring| wiring.tarpit = Some(tarpit))
     }
 
-    /// The clock that measures answers for limits that settle by `time:`, instead of the system's.
+    /// Sets the clock that measures response times for limits that settle by `time:`, instead of
+    /// the system clock.
     #[must_use]
     pub fn with_clock(self, clock: impl Clock) -> Self {
         self.wired(|wiring| wiring.clock = Arc::new(clock))

@@ -1,20 +1,20 @@
 #![doc = include_str!("../README.md")]
 //!
-//! # Rooms
+//! # Overview
 //!
 //! - [`LimitLayer`] and [`Limit`]: the tower layer and its service.
-//! - [`SharedLimiter`]: a limiter whose policy can be replaced while it serves.
-//! - [`HttpRequest`], [`Identity`], [`Peer`]: a request as a policy sees it.
-//! - [`client_address()`]: which of all the addresses is the client's.
-//! - [`write_headers`], [`RetryAfter`]: what every limited answer says.
-//! - [`Rejection`]: what a refused caller gets.
-//! - [`SoftNotice`], [`soft_value`]: what the service behind is told of soft thresholds.
-//! - [`Tarpit`]: requests over a soft threshold are held back for a while.
-//! - [`Detached`]: work that goes on after its answer, and its slots with it.
-//! - [`SlotGuard`]: work that goes on although its caller has hung up, and its slots with it.
-//! - [`NotForwarded`]: an answer to a request that the service behind never saw.
+//! - [`SharedLimiter`]: a limiter whose policy can be replaced at runtime.
+//! - [`HttpRequest`], [`Identity`], [`Peer`]: an HTTP request as the policy reads it.
+//! - [`client_address()`]: the client address behind proxies.
+//! - [`write_headers`], [`RetryAfter`]: the rate-limit headers of a response.
+//! - [`Rejection`]: the response to a refused request.
+//! - [`SoftNotice`], [`soft_value`]: tell the inner service about soft thresholds.
+//! - [`Tarpit`]: delays requests over a soft threshold.
+//! - [`Detached`]: holds slots for work that continues after the response.
+//! - [`SlotGuard`]: holds slots for work that continues after the caller disconnects.
+//! - [`NotForwarded`]: marks a response to a request that never reached the upstream.
 //!
-//! Not here: sockets. Nothing in this crate opens, reads or waits for one.
+//! Not here: sockets. This crate does no I/O.
 
 mod body;
 mod client_address;

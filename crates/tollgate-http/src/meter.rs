@@ -1,14 +1,13 @@
-//! What requests turn out to have cost, found while their answers pass.
+//! Measures the final cost of a request while its response passes.
 //!
-//! An answer is looked at as it goes by: nothing of it is held back, copied or changed, and
-//! what is remembered of it does not grow with it. What is not found leaves its limits with
-//! what they were charged.
+//! A response is observed as it passes: it is not delayed, copied or changed, and the state does
+//! not grow with its size. If no cost is found, the charge of the limit stays as it is.
 //!
-//! - `json`: a number in JSON; `name` and `number` are parts of it.
-//! - `byte_order_mark`: a byte order mark before an answer.
-//! - `events`: JSON in a stream of events.
+//! - `json`: a number in JSON; `name` and `number` are its parts.
+//! - `byte_order_mark`: skips a byte order mark at the start of a response.
+//! - `events`: JSON in a stream of server-sent events.
 //!
-//! Not here: charging it (`deferred`).
+//! Not here: settling the cost (`deferred`).
 
 mod byte_order_mark;
 mod events;
@@ -31,18 +30,18 @@ use self::byte_order_mark::Start;
 use self::events::Events;
 use self::json::Scanner;
 
-/// Into how many pieces a frame may be divided and still be looked at.
+/// The number of segments of a frame that are read; a frame with more is not scanned completely.
 const MAX_FRAME_SEGMENTS: usize = 16;
 
-/// What the limits of one request want to know about its answer.
+/// The meters of one request.
 pub(crate) struct Meters {
     list: SmallVec<[Meter; 1]>,
     clock: Arc<dyn Clock>,
-    /// When the service behind was called. `None`: it was not.
-    begun: Option<Timestamp>,
+    /// When the inner service was called; `None` if it was not.
+    started_at: Option<Timestamp>,
 }
 
-/// One thing to be found out, and for whom.
+/// A cost to be measured, and the limits that it settles.
 struct Meter {
     settle: Settle,
     limits: SmallVec<[Box<str>; 2]>,
@@ -50,18 +49,19 @@ struct Meter {
 }
 
 enum MeterState {
-    /// What a header or a trailer said.
+    /// The value of a header or trailer.
     Header(Option<u64>),
-    /// `None` for events: the answer is one text, or several.
+    /// A number in JSON. `Some` events: the response is a stream of events, not one JSON text.
     Json(Scanner, Start, Option<Events>),
     Time,
 }
 
-/// Names of limits and what a request cost each.
+/// Names of limits, each with the cost of the request.
 pub(crate) type Costs = SmallVec<[(Box<str>, u64); 2]>;
 
 impl Meters {
-    /// Of the limits that were charged and settle. Those of one source share a meter.
+    /// Creates the meters for the charged limits that settle. Limits with the same source share a
+    /// meter.
     pub(crate) fn of(receipt: &Receipt, policy: &Policy, clock: &Arc<dyn Clock>) -> Self {
         let mut list = SmallVec::<[Meter; 1]>::new();
         if policy.settles() {
@@ -73,31 +73,31 @@ impl Meters {
                 }
             }
         }
-        Self { list, clock: Arc::clone(clock), begun: None }
+        Self { list, clock: Arc::clone(clock), started_at: None }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Whether the answer's body has to be readable.
+    /// Whether a meter reads the response body.
     pub(crate) fn read_bodies(&self) -> bool {
         self.list.iter().any(|meter| matches!(meter.reading, MeterState::Json(..)))
     }
 
-    /// The service behind is called.
-    pub(crate) fn begin(&mut self) {
+    /// Records the time at which the inner service is called.
+    pub(crate) fn start(&mut self) {
         if !self.is_empty() {
-            self.begun = Some(self.clock.now());
+            self.started_at = Some(self.clock.now());
         }
     }
 
-    /// The service behind was not reached after all.
+    /// Records that the inner service was not reached.
     pub(crate) const fn was_not_reached(&mut self) {
-        self.begun = None;
+        self.started_at = None;
     }
 
-    /// The head of the answer.
+    /// Reads the head of the response.
     pub(crate) fn head(&mut self, headers: &HeaderMap) {
         for meter in &mut self.list {
             if let MeterState::Json(scanner, _, events) = &mut meter.reading {
@@ -111,7 +111,7 @@ impl Meters {
         self.fields(headers);
     }
 
-    /// A frame of its body.
+    /// Reads a frame of the response body.
     pub(crate) fn frame<D: Buf>(&mut self, frame: &Frame<D>) {
         if let Some(trailers) = frame.trailers_ref() {
             self.fields(trailers);
@@ -128,7 +128,7 @@ impl Meters {
         }
     }
 
-    /// Headers or trailers. The later ones are believed.
+    /// Reads headers or trailers. Later values replace earlier ones.
     fn fields(&mut self, fields: &HeaderMap) {
         for meter in &mut self.list {
             if let (Settle::Response(name), MeterState::Header(found)) = (&meter.settle, &mut meter.reading) {
@@ -139,9 +139,9 @@ impl Meters {
         }
     }
 
-    /// It is over: what it cost each limit of which that is known.
+    /// Returns the costs at the end of the request, for each limit whose cost is known.
     pub(crate) fn costs(&self) -> Costs {
-        let took = self.begun.map(|begun| self.clock.now().since(begun));
+        let took = self.started_at.map(|started_at| self.clock.now().since(started_at));
         let mut costs = Costs::new();
         for meter in &self.list {
             let cost = took.map_or(Some(0), |took| meter.cost(took));
@@ -154,7 +154,7 @@ impl Meters {
 }
 
 impl Meter {
-    /// `None` for what this version knows nothing of: its limits keep what they were charged.
+    /// Returns `None` for a source that this version does not know: its limits keep their charge.
     fn new(settle: &Settle, limit: &str) -> Option<Self> {
         let reading = match settle {
             Settle::Response(_) => MeterState::Header(None),
@@ -174,7 +174,7 @@ impl Meter {
             }
         }
         if !is_whole {
-            // Behind a gap nothing is where it seems to be.
+            // Data is missing, so the position in the text is unknown.
             scanner.give_up();
         }
     }

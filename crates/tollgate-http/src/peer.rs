@@ -1,15 +1,14 @@
-//! Who is at the other end of the connection.
+//! The remote end of the connection.
 //!
-//! This crate opens no sockets, so whoever accepts the connection says so: as a
-//! [`Peer`] in the request's extensions, or through
-//! [`LimitLayer::with_peer`](crate::LimitLayer::with_peer) from whatever the
-//! server put there itself.
+//! This crate opens no sockets. The server that accepts the connection provides the address as a
+//! [`Peer`] in the request's extensions, or [`LimitLayer::with_peer`](crate::LimitLayer::with_peer)
+//! reads it from the extensions of that server.
 
 use std::net::{IpAddr, SocketAddr};
 
 use http::request::Parts;
 
-/// The other end of the connection, put into the request's extensions by the server.
+/// The remote address of the connection, put into the request's extensions by the server.
 ///
 /// ```
 /// # use tollgate_http::Peer;
@@ -20,7 +19,7 @@ use http::request::Parts;
 pub struct Peer(pub SocketAddr);
 
 impl Peer {
-    /// The address in a request's extensions, if the server put one there.
+    /// Returns the address in a request's extensions, if the server put one there.
     pub(crate) fn of(parts: &Parts) -> Option<IpAddr> {
         parts.extensions.get::<Self>().map(|peer| peer.0.ip())
     }

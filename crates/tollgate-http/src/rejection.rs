@@ -1,25 +1,24 @@
-//! What a refused caller gets: one place for status, words and body.
+//! The response to a refused request: status, detail and body.
 //!
-//! | why | status | comes back? |
+//! | reason | status | retry? |
 //! |---|---|---|
 //! | a limit has no room | 429 | `Retry-After` |
-//! | all slots are taken | 429 | `Retry-After: 1`: one may come back any moment |
+//! | all slots are taken | 429 | `Retry-After: 1`: a slot may be released at any moment |
 //! | the request costs more than a limit ever holds | 429 | no: the detail says that waiting does not help |
-//! | deny-listed | 403 | no, and the entry is not shown |
+//! | deny-listed | 403 | no; the entry is not shown |
 //! | key or plan is blocked by a limit | 403 | no |
-//! | the request lacks the key of a limit that refuses such | 403 | with the key; the detail says which |
-//! | the request has several different keys, and the policy refuses such | 400 | with one key |
-//! | servers may take the path for different places, and the policy refuses such | 400 | with another path |
-//! | the store gives no answer and a limit says `deny` | 503 | `Retry-After: 1` |
+//! | the request lacks the key of a limit that refuses such requests | 403 | with the key; the detail says which |
+//! | the request has several different keys, and the policy refuses such requests | 400 | with one key |
+//! | servers may interpret the path differently, and the policy refuses such requests | 400 | with another path |
+//! | the store does not answer and a limit says `deny` | 503 | `Retry-After: 1` |
 //!
-//! A missing key is not 401: that status demands a challenge for credentials
-//! (RFC 9110, 15.5.2), and the key may be a header, a cookie or a claim.
+//! A missing key is not 401: that status requires a challenge for credentials (RFC 9110, 15.5.2),
+//! and the key may be a header, a cookie or a claim.
 //!
-//! The body is `application/problem+json` (RFC 9457) with the types of the IETF
-//! draft, unless the caller prefers other words, or the policy a dialect: the
-//! first dialect that has a body writes it. It names limits and never keys. Its
-//! `instance` ends in the name of the decision, which is in `Tollgate-Decision`.
-//! No cache may keep a refusal (RFC 6585, 4).
+//! The body is `application/problem+json` (RFC 9457) with the types of the IETF draft, unless the
+//! caller prefers another format or the policy names a dialect. The first dialect that has a body
+//! writes it. The body names limits but never keys. Its `instance` ends in the decision ID, which
+//! is also in `Tollgate-Decision`. Caches must not store a refusal (RFC 6585, 4).
 
 mod accept;
 mod dialects;
@@ -39,13 +38,13 @@ use crate::headers::{Kind, RetryAfter, covers_everything, is_primary, limiting, 
 
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
-/// What its status says, and no more (RFC 9457, 4.2.1).
+/// The problem type without semantics beyond the status (RFC 9457, 4.2.1).
 const ABOUT_BLANK: &str = "about:blank";
 
-/// Room for the headers of a refusal, so that the map need not grow.
+/// The initial capacity of the header map of a refusal.
 const INITIAL_HEADERS: usize = 12;
 
-/// A refusal, ready to be told.
+/// A refusal, ready to be turned into a response.
 ///
 /// ```
 /// # use tollgate::{Call, Limiter};
@@ -65,7 +64,7 @@ const INITIAL_HEADERS: usize = 12;
 pub struct Rejection<'d, 'l> {
     decision: &'d Decision<'l>,
     id: DecisionId,
-    /// In whose words the limit that refused wants to be spoken of.
+    /// The dialects of the limit that refused.
     own_dialects: &'d [Dialect],
     status: StatusCode,
     kind: &'static str,
@@ -76,7 +75,7 @@ pub struct Rejection<'d, 'l> {
 }
 
 impl<'d, 'l: 'd> Rejection<'d, 'l> {
-    /// The refusal in a decision of this name; `None` when it allows.
+    /// Returns the refusal of a decision; `None` if the decision admits the request.
     pub fn of(decision: &'d Decision<'l>, id: DecisionId, retry_after: Option<RetryAfter>) -> Option<Self> {
         match decision.fate() {
             Fate::Admitted | Fate::AllowListed(_) => None,
@@ -103,7 +102,7 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
         }
     }
 
-    /// A refusal that needed no counting.
+    /// Creates a refusal that did not count.
     fn uncounted(
         decision: &'d Decision<'l>,
         id: DecisionId,
@@ -123,7 +122,7 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
         }
     }
 
-    /// Limits that would rather refuse than not count.
+    /// Creates the refusal of limits with `on_outage: deny`.
     fn by_outage(decision: &'d Decision<'l>, id: DecisionId, retry_after: Option<RetryAfter>) -> Self {
         Self {
             decision,
@@ -158,44 +157,44 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
         }
     }
 
-    /// The decision that refused.
+    /// The decision that refused the request.
     pub const fn decision(&self) -> &'d Decision<'l> {
         self.decision
     }
 
-    /// The same under another status, for proxies that know only some.
+    /// Replaces the status, for proxies that understand only some statuses.
     #[must_use]
     pub fn with_status(self, status: StatusCode) -> Self {
         Self { status, ..self }
     }
 
-    /// The name of the decision.
+    /// The ID of the decision.
     pub const fn id(&self) -> DecisionId {
         self.id
     }
 
-    /// 429, 403, 400 or 503.
+    /// The status: 429, 403, 400 or 503.
     pub const fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// Why, in plain words.
+    /// The reason as a sentence for humans.
     pub fn detail(&self) -> &str {
         &self.detail
     }
 
-    /// The limits that had no room, by the names that `RateLimit` has for them.
+    /// The names of the limits that had no room, as in `RateLimit`.
     pub fn violated(&self) -> impl ExactSizeIterator<Item = &'d str> {
         self.violated.iter().copied()
     }
 
-    /// When to come back, where that helps.
+    /// The wait before a retry, if waiting helps.
     pub const fn retry_after(&self) -> Option<RetryAfter> {
         self.retry_after
     }
 
-    /// Whether the request was refused because it can be understood in several ways: its path has
-    /// several readings, or a credential several different values.
+    /// Whether the request was refused as ambiguous: its path has several readings, or a credential
+    /// has several different values.
     pub fn is_ambiguous(&self) -> bool {
         match self.decision.fate() {
             Fate::AmbiguousPath => true,
@@ -204,12 +203,12 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
         }
     }
 
-    /// Whether this is about all that the caller does, and not one endpoint.
+    /// Whether the refusal affects every request of the caller, not only one endpoint.
     fn is_global(&self) -> bool {
         limiting(self.decision).is_some_and(|limiting| covers_everything(&limiting))
     }
 
-    /// What the units of the limit are that refused.
+    /// The unit of the limit that refused.
     fn kind(&self) -> Option<Kind> {
         limiting(self.decision).map(|limiting| Kind::of(&limiting))
     }
@@ -219,10 +218,10 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
         is_primary(self.decision, settings)
     }
 
-    /// Status and body: in the words of the policy's dialects, or in the form
-    /// that the request's headers prefer.
+    /// Creates status and body in the dialects of the policy, or in the format that the `Accept`
+    /// header of the request prefers.
     pub fn response(&self, request: &HeaderMap, settings: &HeaderSettings) -> Response<Bytes> {
-        // A request that must be written differently is no business of dialects about limits.
+        // Dialects describe limits; an ambiguous request gets the plain format.
         let is_malformed = self.is_ambiguous();
         let mut in_dialects = spoken(self.own_dialects, &settings.dialects).filter(|_| !is_malformed);
         let (status, content_type, body) =
@@ -245,14 +244,14 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
         (self.status, form.content_type(), body)
     }
 
-    /// The headers of a refusal, whoever wrote its body.
+    /// Writes the headers of a refusal, for any body.
     pub fn write_headers(&self, headers: &mut HeaderMap, settings: &HeaderSettings) {
         let _full = headers.try_insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         write_headers(headers, self.decision, self.id, settings, self.retry_after);
     }
 }
 
-/// One limit may refuse several of the requests that were decided together.
+/// Removes duplicates: a limit may refuse several requests that were decided together.
 fn each_once<'n>(names: impl Iterator<Item = &'n str>) -> SmallVec<[&'n str; 4]> {
     let mut once = SmallVec::new();
     for name in names {

@@ -1,23 +1,20 @@
-//! A service behind a limiter: the life of a request.
+//! The service behind a limiter: the path of a request.
 //!
 //! ```text
-//! settle the client's address → decide ─┬─ refused ──► word it; the service is never called
-//!                                       └─ allowed ──► call the service → add headers → answer
-//!                           over a soft threshold? ┘   └ what is owed goes with the body ┘
-//!                       held back for a while, marked
+//! find the client's address → decide ─┬─ refused ──► refusal; the inner service is not called
+//!                                     └─ allowed ──► call the service → add headers → response
+//!                       over a soft threshold? ┘   └ deferred work travels with the body ┘
+//!                             delayed and marked
 //! ```
 //!
-//! The limiter is taken once and kept: the policy that decides also words.
+//! A request loads the limiter once, so one policy decides and writes the response.
 //!
-//! Layers can be stacked. Of an answer that one further in refused, that one has
-//! told everything: an outer layer with plenty left adds no headers, or its
-//! `X-RateLimit-Remaining: 99` would stand on a 429.
+//! Layers can be stacked. If an inner layer refused, the outer layer adds no headers: its
+//! `X-RateLimit-Remaining: 99` would contradict the 429.
 //!
-//! A store that answers at once is asked at once, and what the answer will say is
-//! written down before the service is called: a decision is large, and nothing
-//! that large should travel with a request. Only where the store has to be waited
-//! for, or the request to be held back, is there a future to be allocated, since
-//! those of stores and timers have no name.
+//! If the store answers without waiting, the headers are prepared before the inner service is
+//! called, because a decision is too large to keep with the request. A future is boxed only if the
+//! store has to be awaited or the request is delayed.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -37,14 +34,14 @@ use crate::future::{AdmittedContext, Conclusion, LimitFuture, RefusalMarker};
 use crate::headers::{RetryAfter, is_limited, written};
 use crate::layer::Wiring;
 use crate::rejection::Rejection;
-use crate::soft::{Soft, forget_claims};
+use crate::soft::{Soft, remove_client_marks};
 use crate::tarpit::TarpitWait;
 use crate::view::HttpRequest;
 
-/// A service behind a limiter. Made by [`LimitLayer`](crate::LimitLayer).
+/// A service behind a limiter, created by [`LimitLayer`](crate::LimitLayer).
 ///
-/// It is ready when the service behind it is, although a refusal does not need
-/// that one: what will be refused is not known before it arrives.
+/// It is ready when the inner service is ready. A refusal does not need the inner service, but
+/// readiness is polled before the request is known.
 pub struct Limit<Inner, S = MemoryStore> {
     inner: Inner,
     wiring: Arc<Wiring<S>>,
@@ -79,12 +76,13 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The one that was found ready goes with the request; a clone need not be.
+        // Calls the instance that was polled ready; a clone may not be ready.
         let fresh = self.inner.clone();
         let mut ready = std::mem::replace(&mut self.inner, fresh);
         let (limiter, (mut parts, body)) = (self.wiring.limiter.load(), request.into_parts());
-        // Before anybody is counted by what the service will not see.
-        forget_claims(&mut parts);
+        // Removed before the decision, so that no limit counts by a header that the service will
+        // not see.
+        remove_client_marks(&mut parts);
         let view = self.wiring.view(&limiter, &parts);
         let concluded =
             limiter.try_decide(&view, |decision| self.wiring.conclude(&limiter, decision, &parts));
@@ -112,7 +110,7 @@ where
     }
 }
 
-/// The same, where the store has to be waited for.
+/// Serves a request when the store has to be awaited.
 async fn serve<Inner, S, B, R>(
     wiring: Arc<Wiring<S>>,
     limiter: Arc<Limiter<S>>,
@@ -145,7 +143,7 @@ where
     }
 }
 
-/// The same, where the request is held back first.
+/// Serves a request that is delayed first.
 async fn held<Inner, B, R>(
     waiting: TarpitWait,
     mut inner: Inner,
@@ -160,7 +158,7 @@ where
 }
 
 impl<S: Store> Wiring<S> {
-    /// What becomes of a request that was decided about.
+    /// Determines the outcome of a decision for its request.
     fn conclude(&self, limiter: &Arc<Limiter<S>>, decision: &Decision<'_>, parts: &Parts) -> Conclusion {
         if !is_limited(decision) {
             return Conclusion::Passes(AdmittedContext::default());
@@ -191,7 +189,7 @@ impl<S> Wiring<S> {
         HttpRequest::new(parts, client_address(peer, &parts.headers, limiter.policy().client()))
     }
 
-    /// Marks a request, and finds it a place to wait in if it has to.
+    /// Marks a request and enters the tarpit if it is to be delayed.
     fn soften(&self, soft: Soft, parts: &mut Parts) -> Option<TarpitWait> {
         let time = soft.tarpit;
         let waiting = self.tarpit.as_ref().and_then(|tarpit| tarpit.enter(time));

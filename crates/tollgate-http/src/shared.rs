@@ -1,17 +1,19 @@
-//! A limiter whose policy can be replaced while it serves.
+//! A limiter whose policy can be replaced at runtime.
 //!
-//! A request takes the limiter that is in force when it arrives and keeps it to
-//! its end, so one policy decides it and words its answer. Whoever comes after a
-//! [`replace`](SharedLimiter::replace) gets the new one. Nobody waits.
+//! A request loads the current limiter when it arrives and keeps it to its end, so one policy
+//! decides and writes the response. Requests after a [`replace`](SharedLimiter::replace) use the
+//! new policy. No request waits for a replacement.
 //!
-//! Not here: noticing that a file has changed (the binary).
+//! Not here: watching files (the binary).
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use tollgate::{Limiter, MemoryStore, Policy};
 
-/// A limiter whose policy can be replaced while it serves. Clones are the same limiter.
+/// A limiter whose policy can be replaced at runtime.
+///
+/// Clones share the same limiter.
 ///
 /// ```
 /// # use tollgate::{Call, Limiter, Policy};
@@ -24,23 +26,22 @@ use tollgate::{Limiter, MemoryStore, Policy};
 /// };
 /// assert_eq!(left(&shared), Some(4));
 /// shared.replace(Policy::parse("limits: [{name: api, by: global, bucket: 100/minute}]")?);
-/// assert_eq!(left(&shared), Some(98));                 // what was spent still counts
+/// assert_eq!(left(&shared), Some(98));                 // earlier usage still counts
 /// # Ok::<(), tollgate::PolicyError>(())
 /// ```
 pub struct SharedLimiter<S = MemoryStore>(Arc<ArcSwap<Limiter<S>>>);
 
 impl<S> SharedLimiter<S> {
-    /// The limiter in force.
+    /// Returns the current limiter.
     pub fn load(&self) -> Arc<Limiter<S>> {
         self.0.load_full()
     }
 
-    /// Puts another policy in force, on the same store. Limits that keep their
-    /// name keep what was spent.
+    /// Replaces the policy and keeps the store. Limits that keep their name keep their usage.
     #[allow(clippy::needless_pass_by_value, reason = "a policy that is put in force is given away")]
     pub fn replace(&self, policy: Policy) {
-        // Two replacements at once: the later one succeeds the earlier one, and
-        // not the one before it, or usage under the earlier would be forgotten.
+        // Of two concurrent replacements, the later must build on the earlier, or usage counted
+        // under the earlier policy would be lost.
         self.0.rcu(|current| current.with_policy(policy.clone()));
     }
 }

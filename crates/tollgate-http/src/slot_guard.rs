@@ -1,13 +1,14 @@
-//! The slots of a request whose work may outlive its caller.
+//! Slots of requests whose work may outlive the caller.
 //!
-//! A caller that hangs up takes the future and the body of its answer with it. The service behind may
-//! work on: a service on another machine does not always notice, and a spawned task never does. A slot that
-//! is released by then no longer bounds the work, and callers that hang up early start any amount of it.
+//! When a caller disconnects, the response future and body are dropped. The work behind them may
+//! continue: a remote service does not always notice, and a spawned task never does. Slots that are
+//! released at that point no longer bound the work, and callers that disconnect early could start
+//! any amount of it.
 //!
-//! So the layer puts a [`SlotGuard`] into the extensions of every request that holds a slot of a limit with
-//! `on_hangup: hold`, and keeps a clone with the answer. The slots are released, and costs settled, with the last clone.
-//! The layer itself cannot know whether work goes on: a service that does not keep the guard releases the slots
-//! when its future is dropped.
+//! The layer therefore puts a [`SlotGuard`] into the extensions of every request that holds a slot
+//! of a limit with `on_hangup: hold`, and keeps a clone with the response. Slots are released and
+//! costs settled when the last clone is dropped. The layer cannot detect whether work continues: if
+//! the service does not keep the guard, the slots are released when its future is dropped.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,10 +20,11 @@ use tollgate::{Clock, Span, Timestamp};
 
 use crate::deferred::Deferred;
 
-/// Keeps the slots of a request until its last clone is dropped, or their `ttl` has passed.
+/// Holds the slots of a request until its last clone is dropped or their `ttl` has passed.
 ///
-/// It is in the extensions of a request that holds slots of a limit with `on_hangup: hold`, the default. A
-/// service whose work goes on when its future is dropped moves a clone into that work:
+/// It is in the extensions of a request that holds slots of a limit with `on_hangup: hold`, the
+/// default. A service whose work continues after its future is dropped moves a clone into that
+/// work:
 ///
 /// ```
 /// # use tollgate::{Call, Limiter};
@@ -48,10 +50,10 @@ pub struct SlotGuard(Arc<Inner>);
 
 struct Inner {
     deferred: Mutex<Deferred>,
-    /// When the longest of the slots ends by itself.
+    /// When the last of the slots expires.
     expires_at: Timestamp,
     clock: Arc<dyn Clock>,
-    /// The slots that a layer further out holds.
+    /// The slots of an outer layer.
     outer: Option<SlotGuard>,
 }
 
@@ -62,17 +64,17 @@ impl SlotGuard {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Deferred> {
-        // A thread that panicked in between left a debt that can be paid.
+        // A panic while the lock was held leaves work that can still be done.
         self.0.deferred.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long until the longest of the slots ends by itself. Work beyond that is not bounded by them.
+    /// Returns the time until the last of the slots expires. Work beyond that time is not bounded.
     pub fn time_left(&self) -> Duration {
         let own = Duration::from_micros(self.0.expires_at.since(self.0.clock.now()).as_micros());
         self.0.outer.as_ref().map_or(own, |outer| own.max(outer.time_left()))
     }
 
-    /// Drops this clone and makes the slots last until their `ttl`: the end of the work is not known.
+    /// Drops this clone and keeps the slots until their `ttl`, for work whose end is unknown.
     pub fn leave_to_ttl(self) {
         self.lock().leave_slots();
         if let Some(outer) = self.0.outer.clone() {
@@ -80,7 +82,7 @@ impl SlotGuard {
         }
     }
 
-    /// The head of an answer that no caller waits for: a cost that stands in it is settled.
+    /// Reads the head of a response whose caller is gone, so that a cost in its headers is settled.
     pub fn observe_head(&self, headers: &HeaderMap) {
         self.lock().meters().head(headers);
         if let Some(outer) = &self.0.outer {
@@ -88,7 +90,7 @@ impl SlotGuard {
         }
     }
 
-    /// A frame of an answer that no caller waits for: a cost that stands in it is settled.
+    /// Reads a frame of a response whose caller is gone, so that a cost in the body is settled.
     pub fn observe_frame<D: Buf>(&self, frame: &Frame<D>) {
         self.lock().meters().frame(frame);
         if let Some(outer) = &self.0.outer {

@@ -1,18 +1,18 @@
-//! Marks: telling the service behind that an allowance is nearly spent.
+//! Marks requests that have reached a soft threshold.
 //!
-//! A limit with a `soft` threshold says so before it refuses. The service behind may then
-//! do less: leave out what is dear, answer from a cache, sort last. It reads the limits'
-//! names in the request header `Tollgate-Soft`, or, in Rust, a [`SoftNotice`] in the
+//! A limit with a `soft` threshold warns before it refuses. The inner service may then do less:
+//! omit expensive parts, answer from a cache, or lower the priority. It reads the names of the
+//! limits from the request header `Tollgate-Soft` or, in Rust, from a [`SoftNotice`] in the
 //! request's extensions.
 //!
-//! A client cannot say so of itself. What it sends under that name is removed, whether a
-//! limit applies or not. Of two layers one behind the other, the inner one tells what the
-//! outer one set from what a client sent by the extension, which nobody can send.
+//! Clients cannot set the mark: the header of a client is removed, whether a limit applies or not.
+//! An inner layer recognizes the mark of an outer layer by the extension, which clients cannot
+//! send.
 //!
-//! Not here: holding requests back (`tarpit`).
+//! Not here: delaying requests (`tarpit`).
 //!
-//! Invariant: a service behind a layer sees no `Tollgate-Soft` but the layers' own. Held by
-//! `tests/soft.rs`.
+//! Invariant: a service behind a layer sees only `Tollgate-Soft` headers that layers wrote.
+//! `tests/soft.rs` checks this.
 
 use std::time::Duration;
 
@@ -24,16 +24,17 @@ use tollgate::{Decision, Span};
 /// The header that names the limits whose soft threshold is reached.
 pub static TOLLGATE_SOFT: HeaderName = HeaderName::from_static("tollgate-soft");
 
-/// What stands between two names.
+/// The separator between names.
 const SEPARATOR: &str = ", ";
 
-/// The names of the limits whose soft threshold an admitted request has reached, in the
-/// order of the policy. None for what is refused: that is beyond every threshold.
+/// Iterates over the limits whose soft threshold an admitted request has reached, in policy order.
+///
+/// A refused request yields no names.
 pub fn soft_limits<'d>(decision: &'d Decision<'_>) -> impl Iterator<Item = &'d str> {
     reached(decision).map(|(name, _)| name)
 }
 
-/// The same names as the value of `Tollgate-Soft`; `None` where there are none.
+/// Returns the value of `Tollgate-Soft` for a decision; `None` if no soft threshold is reached.
 ///
 /// ```
 /// # use tollgate::{Call, Limiter};
@@ -41,15 +42,15 @@ pub fn soft_limits<'d>(decision: &'d Decision<'_>) -> impl Iterator<Item = &'d s
 /// let limiter = Limiter::from_policy("limits: [{name: api, by: ip, bucket: 2/minute, soft: 80%}]")?;
 /// let call = Call::new("GET", "/").ip([203, 0, 113, 9]);
 /// assert_eq!(soft_value(&limiter.check(&call)), None);
-/// assert_eq!(soft_value(&limiter.check(&call)).unwrap(), "api");      // all of it is spent
-/// assert_eq!(soft_value(&limiter.check(&call)), None);                // and this is a refusal
+/// assert_eq!(soft_value(&limiter.check(&call)).unwrap(), "api");      // the bucket is now empty
+/// assert_eq!(soft_value(&limiter.check(&call)), None);                // refused
 /// # Ok::<(), tollgate::PolicyError>(())
 /// ```
 pub fn soft_value(decision: &Decision<'_>) -> Option<HeaderValue> {
     joined(soft_limits(decision))
 }
 
-/// Each limit once, with how long it holds requests back.
+/// Iterates over the limits, each once, with the delay that it asks for.
 fn reached<'d>(decision: &'d Decision<'_>) -> impl Iterator<Item = (&'d str, Span)> {
     let allowed = decision.is_allowed();
     let soft = decision.limits().filter(move |limit| allowed && limit.is_soft());
@@ -62,7 +63,8 @@ fn reached<'d>(decision: &'d Decision<'_>) -> impl Iterator<Item = (&'d str, Spa
     })
 }
 
-/// Names of limits are letters, digits, `.`, `_` and `-`: always fit for a header.
+/// Joins names of limits. They consist of letters, digits, `.`, `_` and `-`, so they are valid in a
+/// header.
 fn joined<'n>(names: impl Iterator<Item = &'n str>) -> Option<HeaderValue> {
     let mut line = String::new();
     for name in names {
@@ -74,14 +76,13 @@ fn joined<'n>(names: impl Iterator<Item = &'n str>) -> Option<HeaderValue> {
     if line.is_empty() { None } else { HeaderValue::try_from(line).ok() }
 }
 
-/// In the extensions of a request that has reached a soft threshold: which, and how long
-/// it was held back for it.
+/// The soft thresholds that a request has reached, in the extensions of the request.
 ///
 /// ```
 /// # use tollgate_http::SoftNotice;
 /// # fn rows(request: http::Request<()>) -> usize {
 /// match request.extensions().get::<SoftNotice>() {
-///     Some(soft) if soft.limits().any(|name| name == "search") => 10,     // less, and soon more again
+///     Some(soft) if soft.limits().any(|name| name == "search") => 10,     // fewer rows for now
 ///     _ => 100,
 /// }
 /// # }
@@ -94,46 +95,46 @@ pub struct SoftNotice {
 }
 
 impl SoftNotice {
-    /// The limits whose threshold is reached; with layers one behind the other, of all so far.
+    /// The limits whose threshold is reached, including those of outer layers.
     pub fn limits(&self) -> impl Iterator<Item = &str> {
         self.names.to_str().unwrap_or_default().split(SEPARATOR)
     }
 
-    /// How long the request had to wait for it. Zero where it was only marked.
+    /// How long the request was delayed; zero if it was only marked.
     pub const fn held(&self) -> Duration {
         self.held
     }
 }
 
-/// What a decision that is soft asks for.
+/// The soft thresholds that a decision reached.
 pub(crate) struct Soft {
     names: HeaderValue,
-    /// The longest that one of the limits wants it held back.
+    /// The longest delay that one of the limits asks for.
     pub(crate) tarpit: Duration,
 }
 
 impl Soft {
-    /// Nearly no decision is, and that is found out without allocating.
+    /// Returns `None` without allocating if no threshold is reached, which is the common case.
     pub(crate) fn of(decision: &Decision<'_>) -> Option<Self> {
         let names = soft_value(decision)?;
         let longest = reached(decision).map(|(_, tarpit)| tarpit).max().unwrap_or(Span::ZERO);
         Some(Self { names, tarpit: Duration::from_micros(longest.as_micros()) })
     }
 
-    /// Marks the request, which was held back for so long.
+    /// Marks the request, which was delayed for `held`.
     pub(crate) fn mark(self, parts: &mut Parts, held: Duration) {
         let softened = match parts.extensions.remove::<SoftNotice>() {
             Some(outer) => outer.and(&self.names, held),
             None => SoftNotice { names: self.names, held },
         };
-        // A map that is full of headers has no room for one more.
+        // A full header map stays unchanged.
         let _full = parts.headers.try_insert(&TOLLGATE_SOFT, softened.names.clone());
         parts.extensions.insert(softened);
     }
 }
 
 impl SoftNotice {
-    /// What the outer layer said, and then what this one says.
+    /// Appends the names of this layer to those of the outer layer.
     fn and(self, more: &HeaderValue, held: Duration) -> Self {
         let is_new = |name: &&str| self.limits().all(|it| it != *name);
         let more = more.to_str().unwrap_or_default().split(SEPARATOR).filter(is_new);
@@ -142,9 +143,9 @@ impl SoftNotice {
     }
 }
 
-/// Removes what a client says of itself.
+/// Removes the marks that a client sent.
 #[inline]
-pub(crate) fn forget_claims(parts: &mut Parts) {
+pub(crate) fn remove_client_marks(parts: &mut Parts) {
     if parts.headers.contains_key(&TOLLGATE_SOFT) && parts.extensions.get::<SoftNotice>().is_none() {
         parts.headers.remove(&TOLLGATE_SOFT);
     }

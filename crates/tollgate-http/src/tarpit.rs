@@ -1,14 +1,14 @@
-//! Holding requests back that have nearly spent an allowance.
+//! Delays requests that have reached a soft threshold.
 //!
-//! Who is slowed down a little spends slower and is refused later, or never. Waiting costs
-//! a place and a timer and no thread: places are counted, and who finds none passes at
-//! once, so that a flood of slow requests neither grows memory nor stops the service.
+//! A delayed caller spends more slowly and is refused later or never. A delay takes a place and a
+//! timer but no thread. The number of places is bounded, and a request that finds no place passes
+//! immediately, so that a flood of delayed requests neither grows memory nor stops the service.
 //!
-//! A request that waits holds what it was admitted with: its slots of concurrency limits,
-//! and the place in the service behind that it was found ready for. Whoever stops waiting,
-//! such as a client that hangs up, gives up its place at once.
+//! A delayed request holds the slots that it acquired and the readiness of the inner service. A
+//! request that is canceled, for example because the client disconnects, frees its place
+//! immediately.
 //!
-//! Not here: a timer. This crate has no runtime, and is handed a way to sleep.
+//! Not here: a timer. This crate has no runtime; the caller provides the sleep function.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,8 +19,9 @@ use std::time::Duration;
 type SleepFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 type Sleep = Arc<dyn Fn(Duration) -> SleepFuture + Send + Sync>;
 
-/// Holds requests back for as long as their limits' `soft` says, so many at a time.
-/// Clones are the same.
+/// Delays requests for the time that the `soft` of their limits asks for, up to a number at a time.
+///
+/// Clones share the same places.
 ///
 /// ```
 /// # use tollgate::Limiter;
@@ -41,7 +42,7 @@ pub struct Tarpit {
     sleep: Sleep,
 }
 
-/// Counts only: nothing is published through them, so no ordering is needed.
+/// Counters. They publish no other data, so relaxed ordering is sufficient.
 #[derive(Debug)]
 struct TarpitSlots {
     most: usize,
@@ -51,8 +52,8 @@ struct TarpitSlots {
 }
 
 impl Tarpit {
-    /// With so many places, and a way to wait for as long as one is told. None at all: then
-    /// nobody waits, and requests are only marked.
+    /// Creates a tarpit with `most` places and a sleep function. With zero places requests are only
+    /// marked.
     pub fn new<F>(most: usize, sleep: impl Fn(Duration) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -66,7 +67,8 @@ impl Tarpit {
         Self { places: Arc::new(places), sleep: boxed(sleep) }
     }
 
-    /// The same places with another way to wait, such as one that ends early.
+    /// Returns a tarpit that shares the places but sleeps differently, for example a sleep that can
+    /// end early.
     #[must_use]
     pub fn sleeping<F>(&self, sleep: impl Fn(Duration) -> F + Send + Sync + 'static) -> Self
     where
@@ -75,27 +77,27 @@ impl Tarpit {
         Self { places: Arc::clone(&self.places), sleep: boxed(sleep) }
     }
 
-    /// The most requests that wait at a time.
+    /// The maximum number of requests that are delayed at a time.
     pub fn max_held(&self) -> usize {
         self.places.most
     }
 
-    /// How many wait now.
+    /// The number of requests that are delayed now.
     pub fn waiting(&self) -> usize {
         self.places.waiting.load(Ordering::Relaxed)
     }
 
-    /// How many have been held back so far, those that wait now included.
+    /// The number of requests delayed so far, including those that are delayed now.
     pub fn held(&self) -> u64 {
         self.places.held.load(Ordering::Relaxed)
     }
 
-    /// How many were to be held back, found no place and passed at once.
+    /// The number of requests that found no place and passed without delay.
     pub fn passed(&self) -> u64 {
         self.places.passed.load(Ordering::Relaxed)
     }
 
-    /// A place to wait in, for so long; `None` if there is no need, or no place.
+    /// Takes a place for the given time; `None` if the time is zero or no place is free.
     pub(crate) fn enter(&self, time: Duration) -> Option<TarpitWait> {
         let places = &self.places;
         if time.is_zero() || places.most == 0 {
@@ -125,7 +127,7 @@ impl std::fmt::Debug for Tarpit {
     }
 }
 
-/// A place and what is left of its time. Dropped, the place is free.
+/// A place and its timer. Dropping it frees the place.
 pub(crate) struct TarpitWait {
     sleeping: SleepFuture,
     place: TarpitSlot,

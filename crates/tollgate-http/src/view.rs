@@ -1,8 +1,8 @@
-//! An HTTP request as a policy sees it.
+//! An HTTP request as the policy reads it.
 //!
-//! Everything is borrowed: looking at a request allocates nothing.
+//! All data is borrowed: reading a request allocates nothing.
 //!
-//! Not here: which address is the client's (`client_address`).
+//! Not here: the client's address (`client_address`).
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use tollgate::policy::without_port;
 
 use crate::identity::Identity;
 
-/// The head of an HTTP request, with the client's address settled.
+/// The head of an HTTP request with the client address.
 ///
 /// ```
 /// # use tollgate::Request as _;
@@ -31,7 +31,8 @@ pub struct HttpRequest<'a> {
 }
 
 impl<'a> HttpRequest<'a> {
-    /// A request from this client. An [`Identity`] in its extensions is believed.
+    /// Creates the view of a request from this client. An [`Identity`] in its extensions is
+    /// trusted.
     pub fn new(parts: &'a Parts, client: Option<IpAddr>) -> Self {
         Self { parts, client, identity: parts.extensions.get() }
     }
@@ -46,16 +47,15 @@ impl Request for HttpRequest<'_> {
         self.parts.uri.path()
     }
 
-    /// What the request line asks for goes before `Host` (RFC 9112, 3.2.2). Not
-    /// every service goes by that, so the other one is not forgotten:
-    /// see [`other_host`](Request::other_host).
+    /// The host of the request line takes precedence over `Host` (RFC 9112, 3.2.2). Some services
+    /// use the header instead, see [`other_host`](Request::other_host).
     fn host(&self) -> Option<&str> {
         let written = || std::str::from_utf8(self.parts.headers.get(HOST)?.as_bytes()).ok();
         self.parts.uri.host().or_else(written)
     }
 
-    /// The first `Host` line that names another host than [`host`](Request::host)
-    /// does: services that read the header would believe it.
+    /// Returns the first `Host` line that names a different host than [`host`](Request::host). A
+    /// service that reads the header would use it.
     fn other_host(&self) -> Option<&str> {
         let host = self.host().map(without_port);
         let lines = self.parts.headers.get_all(HOST).iter();
@@ -75,7 +75,7 @@ impl Request for HttpRequest<'_> {
         self.parts.headers.get(name).map(http::HeaderValue::as_bytes)
     }
 
-    /// Over HTTP/2 each cookie may have a line of its own (RFC 9113, 8.2.3).
+    /// Over HTTP/2 each cookie may have its own line (RFC 9113, 8.2.3).
     fn header_line(&self, name: &str, index: usize) -> Option<&[u8]> {
         self.parts.headers.get_all(name).iter().nth(index).map(http::HeaderValue::as_bytes)
     }
@@ -84,7 +84,7 @@ impl Request for HttpRequest<'_> {
         self.parts.headers.get_all(name).iter().for_each(|line| visit(line.as_bytes()));
     }
 
-    /// With an [`Identity`], even an empty one: whoever put it there has looked.
+    /// Whether there is an [`Identity`], even an empty one: authentication has run.
     fn is_identified(&self) -> bool {
         self.identity.is_some()
     }
@@ -128,12 +128,12 @@ mod tests {
     }
 
     #[test]
-    fn to_an_empty_identity_no_header_adds_a_plan() {
+    fn headers_add_no_plan_to_an_empty_identity() {
         let policy =
             "plans: {from: header:X-Plan}\nlimits: [{by: global, bucket: 9/day, plans: {gone: blocked}}]";
         let limiter = Limiter::from_policy(policy).unwrap();
         let claimed = || http::Request::get("/").header("x-plan", "gone");
-        assert!(!admits(&limiter, claimed()), "nobody has looked, so the header counts");
+        assert!(!admits(&limiter, claimed()), "without an identity the header counts");
         assert!(admits(&limiter, claimed().extension(Identity::new())));
     }
 
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_request_line_goes_before_the_host_header() {
+    fn the_request_line_takes_precedence_over_the_host_header() {
         check_host("/x", Some(b"example.com:8080"), Some("example.com:8080"));
         check_host("http://example.com:8080/x", Some(b"other.test"), Some("example.com"));
         check_host("http://[2001:db8::1]:80/x", None, Some("[2001:db8::1]"));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn another_host_is_one_that_differs_in_more_than_case_and_port() {
+    fn hosts_are_compared_without_case_and_port() {
         check_other_host("/x", &[], None);
         check_other_host("/x", &[b"a.test"], None);
         check_other_host("/x", &[b"a.test:80", b"A.TEST:8080", b"b.test"], Some("b.test"));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_of_a_host_is_met_under_either_of_two_names() {
+    fn both_host_names_of_a_request_count_against_limits_by_host() {
         let policy = "limits: [{host: api.example.com, by: global, bucket: 3/day}]";
         let limiter = Limiter::from_policy(policy).unwrap();
         let get = |uri: &str, hosts: &[&str]| {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_counts_on_whichever_line_it_stands() {
+    fn cookies_are_found_on_every_line() {
         let policy = "limits: [{by: 'cookie:sid', missing: refuse, bucket: 1/day}]";
         let limiter = Limiter::from_policy(policy).unwrap();
         let get = |sid: &str| {
@@ -249,11 +249,11 @@ mod tests {
     }
 
     #[test]
-    fn to_an_empty_identity_no_header_adds_a_user() {
+    fn headers_add_no_user_to_an_empty_identity() {
         let policy = "allow: [{user: admin}]\nlimits: [{by: user, missing: refuse, bucket: 9/day}]";
         let limiter = Limiter::from_policy(policy).unwrap();
         let claimed = || http::Request::get("/").header("x-user-id", "admin");
-        assert!(admits(&limiter, claimed()), "nobody has looked, so the header counts");
+        assert!(admits(&limiter, claimed()), "without an identity the header counts");
         assert!(!admits(&limiter, claimed().extension(Identity::new())));
 
         let limiter = Limiter::from_policy("limits: [{by: user, bucket: 1/day}]").unwrap();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verified_identity_goes_before_what_headers_claim() {
+    fn a_verified_identity_takes_precedence_over_headers() {
         let policy = "limits: [{by: [user, claim:org], bucket: 1/minute}]";
         let limiter = Limiter::from_policy(policy).unwrap();
         let admitted = |claimed: &str, verified: &str| {

@@ -1,4 +1,4 @@
-//! Refusals in the words of other services.
+//! Refusals in the dialects of other services.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
@@ -14,7 +14,7 @@ fn limiter(policy: &str) -> TestLimiter {
     Limiter::with_store(policy, MemoryStore::with_clock(1_000, clock))
 }
 
-/// What a refused caller gets that sends these headers.
+/// Returns the refusal of a call with these request headers.
 #[track_caller]
 fn refusal(limiter: &TestLimiter, call: &Call<'_>, request: &[(&str, &str)]) -> Response<bytes::Bytes> {
     let request: HeaderMap = request
@@ -40,7 +40,7 @@ fn header<'r>(response: &'r Response<bytes::Bytes>, name: &str) -> &'r str {
 
 const TOO_OFTEN: &str = "limit `a` allows 1 per 40 seconds; try again in 40 s";
 
-/// A limiter with one limit, of which one caller has had its share.
+/// Creates a limiter with one limit, which one caller has used up.
 fn used_up(dialect: &str) -> TestLimiter {
     let limiter = limiter(&format!(
         "headers: {{dialects: [{dialect}]}}
@@ -56,7 +56,7 @@ fn caller() -> Call<'static> {
 }
 
 #[test]
-fn discord_waits_for_what_the_body_says() {
+fn the_body_for_discord_has_the_wait() {
     let limiter = used_up("discord");
     let response = refusal(&limiter, &caller(), &[("accept", "text/html")]);
     assert_eq!((response.status().as_u16(), header(&response, "content-type")), (429, "application/json"));
@@ -73,7 +73,7 @@ fn discord_waits_for_what_the_body_says() {
 }
 
 #[test]
-fn discord_stops_everything_where_everything_is_limited() {
+fn discord_refusals_are_global_if_the_limit_covers_every_request() {
     for (by, scope) in [("ip", "global"), ("global", "shared")] {
         let limiter =
             limiter(&format!("headers: {{dialects: discord}}\nlimits: [{{by: {by}, bucket: 1/minute}}]"));
@@ -102,7 +102,7 @@ fn openai_and_stripe_have_an_error_object() {
     assert_eq!(header(&response, "stripe-should-retry"), "true");
 }
 
-/// What `github` says of a refusal of `cost` by this policy, after one admitted request.
+/// Returns the `github` message for a refusal of `cost`, after one admitted request.
 #[track_caller]
 fn github(policy: &str, cost: u64) -> (String, Response<bytes::Bytes>) {
     let limiter = limiter(&format!("headers: {{dialects: github, x_ratelimit: delta}}\n{policy}"));
@@ -113,7 +113,7 @@ fn github(policy: &str, cost: u64) -> (String, Response<bytes::Bytes>) {
 }
 
 #[test]
-fn github_names_the_primary_limit_where_that_is_used_up_and_speaks_of_dates() {
+fn github_reports_an_exhausted_main_quota_as_primary_with_a_date() {
     let (message, response) = github("limits: [{name: a, by: ip, bucket: 1/40s}]", 1);
     assert_eq!(message, format!("API rate limit exceeded: {TOO_OFTEN}"));
     assert_eq!(json_of(&response)["status"], "429");
@@ -134,13 +134,13 @@ fn github_names_the_primary_limit_where_that_is_used_up_and_speaks_of_dates() {
 }
 
 #[test]
-fn github_calls_slots_shorter_rates_and_requests_that_ask_for_too_much_at_once_secondary() {
+fn github_reports_slots_shorter_rates_and_oversized_requests_as_secondary() {
     const SECONDARY: &str = "You have exceeded a secondary rate limit: limit `a";
     for (policy, cost) in [
         ("limits: [{name: a, by: ip, slots: 1}, {name: main, by: ip, bucket: 9/hour}]", 1),
         ("limits: [{name: a, by: ip, bucket: 1/minute}, {name: main, by: ip, bucket: 9/hour}]", 1),
         ("limits: [{name: a, by: ip, windows: [1/minute, 9/hour]}]", 1),
-        // One is left of three: the clients look for a remaining of zero.
+        // One of three is left: clients look for a remaining of zero.
         ("limits: [{name: a, by: ip, bucket: 3/hour}]", 3),
     ] {
         let (message, response) = github(policy, cost);
@@ -159,7 +159,7 @@ fn github_takes_the_limit_that_the_policy_describes_for_the_primary_one() {
 }
 
 #[test]
-fn openai_tells_requests_from_tokens() {
+fn openai_distinguishes_requests_and_tokens() {
     let limiter = limiter(
         "headers: {dialects: openai}
 limits:
@@ -209,7 +209,7 @@ fn openai_counts_every_limit_on_cost_in_tokens() {
 }
 
 #[test]
-fn aws_speaks_the_protocol_of_the_request() {
+fn aws_refusals_use_the_protocol_of_the_request() {
     let limiter = used_up("aws");
     let form = ("content-type", "application/x-www-form-urlencoded; charset=utf-8");
     for (request, content_type) in [
@@ -240,7 +240,7 @@ fn aws_speaks_the_protocol_of_the_request() {
 }
 
 #[test]
-fn whoever_is_not_counted_is_refused_in_the_same_words() {
+fn refusals_without_counting_use_the_dialect_too() {
     for (dialect, pointer, code) in [
         ("discord", "/code", json!(0)),
         ("openai", "/error/code", json!("forbidden")),
@@ -257,7 +257,7 @@ fn whoever_is_not_counted_is_refused_in_the_same_words() {
 }
 
 #[test]
-fn a_limit_speaks_its_own_words_when_it_decides_and_before_those_for_all() {
+fn the_dialects_of_a_limit_precede_those_of_the_policy() {
     let limiter = limiter(
         "headers: {dialects: [envoy, stripe]}
 limits:
@@ -281,7 +281,7 @@ limits:
 }
 
 #[test]
-fn the_plain_form_names_the_decision_as_the_header_does() {
+fn the_problem_has_the_decision_id_of_the_header() {
     let limiter = limiter("limits: [{name: a, by: ip, windows: [1/40s, 1/hour]}]");
     limiter.check(&caller());
     let response = refusal(&limiter, &caller(), &[]);

@@ -1,4 +1,4 @@
-//! What answers say about their limits: valid, consistent and harmless.
+//! The rate-limit headers are valid and consistent.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 #[path = "headers/described.rs"]
@@ -25,7 +25,7 @@ fn limiter_at(start: u64, policy: &str) -> (Limiter<MemoryStore<ManualClock>>, M
     (Limiter::with_store(policy, MemoryStore::with_clock(1_000, clock.clone())), clock)
 }
 
-/// The headers of the next answer to anybody.
+/// Returns the headers of the next response.
 fn headers(limiter: &Limiter<MemoryStore<ManualClock>>) -> HeaderMap {
     headers_for(limiter, &Call::new("GET", "/").ip([203, 0, 113, 9]), 0)
 }
@@ -47,7 +47,7 @@ fn check(headers: &HeaderMap, expected: &[(&str, &str)]) {
     }
 }
 
-/// A structured list as names and integer parameters.
+/// Parses a structured list into names and integer parameters.
 fn parsed(value: &str) -> Vec<(String, Vec<(String, i64)>)> {
     let list = Parser::new(value).parse::<sfv::List>().unwrap_or_else(|error| panic!("{value}: {error}"));
     let integer = |item: &BareItem| item.as_integer().map(i64::from);
@@ -65,7 +65,7 @@ fn parsed(value: &str) -> Vec<(String, Vec<(String, i64)>)> {
 }
 
 #[test]
-fn three_numbers_about_the_limit_that_matters_most() {
+fn x_ratelimit_headers_describe_the_limit_closest_to_refusing() {
     let (limiter, clock) = limiter(
         "limits:
           - {name: wide, by: global, bucket: 100/minute}
@@ -90,7 +90,7 @@ fn three_numbers_about_the_limit_that_matters_most() {
 }
 
 #[test]
-fn the_reset_of_a_window_does_not_wobble() {
+fn the_reset_of_a_window_is_the_same_for_all_its_responses() {
     let (limiter, clock) = limiter("limits: [{by: ip, algorithm: fixed-window, rate: 3/minute}]");
     let resets: Vec<_> = (0..5)
         .map(|_| {
@@ -102,7 +102,7 @@ fn the_reset_of_a_window_does_not_wobble() {
 }
 
 #[test]
-fn every_limit_that_applied_is_in_the_structured_fields_and_no_shadow() {
+fn the_structured_fields_list_every_limit_that_applied_except_shadow_limits() {
     let (limiter, _) = limiter(
         "limits:
           - {name: windows, by: ip, windows: [10/second, 1000/hour]}
@@ -135,7 +135,7 @@ fn every_limit_that_applied_is_in_the_structured_fields_and_no_shadow() {
 }
 
 #[test]
-fn older_words_where_the_policy_asks_for_them() {
+fn draft_6_headers_are_written_if_the_policy_asks_for_them() {
     let (limiter, _) = limiter(
         "headers: {x_ratelimit: delta, ietf: draft-6}
 limits:
@@ -161,7 +161,7 @@ limits:
 }
 
 #[test]
-fn where_nothing_applies_nothing_is_written_and_where_all_is_off_only_the_name() {
+fn without_limits_no_header_is_written_and_with_headers_off_only_the_id() {
     let named = |policy: &str| {
         let headers = headers(&limiter(policy).0);
         let names: Vec<_> = headers.keys().map(|name| name.as_str().to_owned()).collect();
@@ -169,14 +169,14 @@ fn where_nothing_applies_nothing_is_written_and_where_all_is_off_only_the_name()
         !names.is_empty()
     };
     assert!(named("headers: {x_ratelimit: off, ietf: off}\nlimits: [{by: ip, bucket: 5/minute}]"));
-    // It decides nothing, but it was counted, and can be asked about.
+    // A shadow limit decides nothing, but it was counted, and its decision has an ID.
     assert!(named("limits: [{by: ip, bucket: 5/minute, mode: shadow}]"));
     assert!(!named("limits: [{endpoint: /x, by: ip, bucket: 5/minute}]"));
     assert!(!named("allow: [{ip: 203.0.113.0/24}]\nlimits: [{by: ip, bucket: 5/minute}]"));
 }
 
 #[test]
-fn no_two_answers_have_one_name() {
+fn decision_ids_are_unique() {
     let (limiter, _) = limiter("limits: [{by: ip, bucket: 2/minute}]");
     let name = || headers(&limiter)["tollgate-decision"].to_str().unwrap().to_owned();
     let names: std::collections::BTreeSet<_> = (0..5).map(|_| name()).collect();
@@ -185,7 +185,7 @@ fn no_two_answers_have_one_name() {
 }
 
 #[test]
-fn what_can_never_pass_has_no_time_to_come_back() {
+fn a_request_that_can_never_pass_gets_no_retry_after() {
     let (limiter, _) = limiter("limits: [{name: big, by: ip, bucket: 10/minute}]");
     let call = Call::new("GET", "/").ip([203, 0, 113, 9]).cost(11);
     check(&headers_for(&limiter, &call, 0), &[("retry-after", "absent"), ("retry-after-ms", "absent")]);
@@ -200,7 +200,7 @@ fn what_can_never_pass_has_no_time_to_come_back() {
 }
 
 #[test]
-fn whoever_finds_no_slot_comes_back_shortly_and_not_when_the_lease_ends() {
+fn refusals_by_slots_advise_one_second_instead_of_the_lease() {
     let (limiter, _) = limiter(
         "headers: {retry_after_jitter: 50%, dialects: [discord, openai, aws]}
 limits: [{name: at-once, by: ip, slots: 1, ttl: 5m}]",
@@ -280,7 +280,7 @@ fn jitter_stretches_the_wait_and_nothing_else() {
 }
 
 #[test]
-fn dialects_say_the_same_in_other_words() {
+fn dialects_write_the_same_numbers() {
     let (limiter, _) = limiter(
         "headers: {dialects: [discord, openai, stripe, aws, envoy]}
 limits: [{name: a, endpoint: /x, by: global, bucket: 1/minute}]",
@@ -327,7 +327,7 @@ limits: [{name: a, endpoint: /x, by: global, bucket: 1/minute}]",
 }
 
 #[test]
-fn what_the_service_said_before_is_replaced_and_not_joined() {
+fn headers_of_the_service_are_replaced() {
     let (limiter, _) = limiter("limits: [{by: ip, bucket: 5/minute}]");
     let decision = limiter.check(&Call::new("GET", "/").ip([203, 0, 113, 9]));
     let mut headers = HeaderMap::new();
@@ -355,8 +355,8 @@ fn a_service_with_too_many_headers_is_left_alone() {
 }
 
 proptest! {
-    /// Whatever callers send and whatever the limits are: printable ASCII, valid
-    /// structured fields, and a `Retry-After` that no `t` of a refusal exceeds.
+    /// For arbitrary callers and limits, headers are printable ASCII and valid structured fields,
+    /// and `Retry-After` is not less than any `t` of a refusal.
     #[test]
     fn headers_are_valid_and_agree(
         rate in 1_u64..50,

@@ -1,4 +1,4 @@
-//! The layer keeps tower's promise: only what was found ready is called.
+//! The layer calls only the service instance that was polled ready, as tower requires.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -11,7 +11,7 @@ use tollgate::{Limiter, Policy};
 use tollgate_http::{LimitLayer, SharedLimiter};
 use tower::{Layer as _, Service, ServiceExt as _};
 
-/// Must be found ready before each call; a clone has not been.
+/// Must be polled ready before each call; a clone is not ready.
 struct Strict {
     ready: bool,
 }

@@ -1,5 +1,5 @@
-//! Costs that are known when the answer is there: what was reserved is put right, however
-//! the request ends, and requests under other limits do not pay for it.
+//! Costs that are settled by the response: the reserve is corrected however the request ends, and
+//! requests without settling limits pay nothing for it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::collections::VecDeque;
@@ -26,12 +26,12 @@ use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 #[global_allocator]
 static COUNTING: CountingAllocator = CountingAllocator;
 
-/// A body that comes in these pieces.
+/// A body that arrives in these pieces.
 struct Frames(VecDeque<Piece>);
 
 enum Piece {
     Whole(Frame<Bytes>),
-    /// It breaks off here.
+    /// The body ends with an error here.
     Cut,
 }
 
@@ -69,7 +69,7 @@ fn answer<const N: usize>(headers: &[(&str, &str)], pieces: [Piece; N]) -> Respo
     answer
 }
 
-/// A limiter on a clock that stands still unless it is moved.
+/// A limiter with a manual clock.
 struct Subject {
     clock: ManualClock,
     limiter: SharedLimiter<MemoryStore<ManualClock>>,
@@ -82,7 +82,7 @@ fn subject(policy: &str) -> Subject {
     Subject { clock, limiter }
 }
 
-/// A thousand a day, of which a request reserves a hundred.
+/// Creates a limiter with 1,000 units a day, of which a request reserves 100.
 fn tokens(settle: &str) -> Subject {
     subject(&format!(
         "limits: [{{name: tokens, by: global, rate: 1000/day, algorithm: fixed-window,
@@ -95,13 +95,13 @@ impl Subject {
         LimitLayer::new(self.limiter.clone()).with_clock(self.clock.clone())
     }
 
-    /// What is left of each limit.
+    /// Returns the remaining units of each limit.
     fn left(&self) -> Vec<u64> {
         let limiter = self.limiter.load();
         limiter.check(&Call::new("GET", "/").cost(0)).limits().map(|it| it.outcome().remaining).collect()
     }
 
-    /// One request that is answered so; its body has not been read yet.
+    /// Sends one request that gets this response, without reading the body.
     async fn begin(&self, answer: Response<Frames>) -> Pin<Box<LimitBody<Frames>>> {
         let answer = Arc::new(Mutex::new(Some(answer)));
         let service = self.layer().layer(service_fn(move |_: Request<()>| {
@@ -111,14 +111,14 @@ impl Subject {
         Box::pin(service.oneshot(Request::new(())).await.unwrap().into_body())
     }
 
-    /// The same, read to its end.
+    /// Sends one request and reads its response to the end.
     async fn serve(&self, answer: Response<Frames>) {
         let mut body = self.begin(answer).await;
         while let Some(Ok(_)) = body.frame().await {}
     }
 }
 
-/// What is left of a thousand after one answer.
+/// Checks the remaining units of 1,000 after one response.
 #[track_caller]
 fn check(settle: &str, answer: Response<Frames>, left: u64) {
     let subject = tokens(settle);
@@ -127,7 +127,7 @@ fn check(settle: &str, answer: Response<Frames>, left: u64) {
 }
 
 #[test]
-fn a_header_or_a_trailer_of_the_answer_says_what_it_cost() {
+fn a_header_or_trailer_of_the_response_settles_the_cost() {
     let used = |value: &str| answer(&[("x-used", value)], [data("hello")]);
     check("response:X-Used", used("250"), 750);
     check("response:X-Used", used(" 7 "), 993);
@@ -141,7 +141,7 @@ fn a_header_or_a_trailer_of_the_answer_says_what_it_cost() {
 }
 
 #[test]
-fn a_number_in_the_json_of_the_answer_says_what_it_cost() {
+fn a_number_in_the_json_of_the_response_settles_the_cost() {
     const JSON: (&str, &str) = ("content-type", "application/json");
     const EVENTS: (&str, &str) = ("content-type", "text/event-stream; charset=utf-8");
     let total = "json:usage.total";
@@ -156,18 +156,18 @@ fn a_number_in_the_json_of_the_answer_says_what_it_cost() {
         data("\ndata: {\"usage\":{\"total\":250}}\n\ndata: [DONE]\n\n"),
     ];
     check(total, answer(&[EVENTS], stream), 750);
-    // A byte order mark is no part of the text, and a name is what it says.
+    // The byte order mark is skipped, and names are compared after unescaping.
     check(total, answer(&[JSON], [data("\u{feff}{\"usage\":{\"total\":250}}")]), 750);
     check(total, answer(&[EVENTS], [data("\u{feff}data: {\"usage\":{\"total\":250}}\n\n")]), 750);
     check(total, answer(&[JSON], [data(r#"{"us\u0061ge":{"total":250}}"#)]), 750);
-    // What is compressed is not read, and costs what was reserved.
+    // A compressed body is not read; the charge stays at the reserve.
     let packed = [JSON, ("content-encoding", "gzip")];
     check(total, answer(&packed, [data(r#"{"usage":{"total":1}}"#)]), 900);
     check(total, answer(&[JSON, ("content-encoding", "identity")], [data(r#"{"usage":{"total":1}}"#)]), 999);
 }
 
 #[test]
-fn more_than_there_is_is_owed_down_to_one_whole_allowance() {
+fn debt_is_bounded_by_one_whole_allowance() {
     let subject =
         subject("limits: [{by: global, bucket: 1000/day, cost: {reserve: 100, settle: 'response:x-used'}}]");
     pollster::block_on(subject.serve(answer(&[("x-used", "99999999999999999999999")], [])));
@@ -179,7 +179,7 @@ fn more_than_there_is_is_owed_down_to_one_whole_allowance() {
 }
 
 #[test]
-fn time_is_counted_until_the_last_byte_or_until_nobody_waits_any_more() {
+fn time_is_measured_until_the_last_byte_or_the_disconnect() {
     let subject = tokens("time:10ms");
     let mut body = pollster::block_on(subject.begin(answer(&[], [data("hello")])));
     subject.clock.advance(Span::from_millis(1_501));
@@ -202,7 +202,7 @@ fn time_is_counted_until_the_last_byte_or_until_nobody_waits_any_more() {
 }
 
 #[test]
-fn a_caller_that_leaves_before_the_answer_pays_what_is_known() {
+fn a_disconnect_before_the_response_settles_the_known_costs() {
     for (settle, left) in [("time:10ms", 993), ("response:x-used", 900), ("json:a", 900)] {
         let subject = tokens(settle);
         let stuck = |_: Request<()>| pending::<Result<Response<Frames>, Infallible>>();
@@ -216,7 +216,7 @@ fn a_caller_that_leaves_before_the_answer_pays_what_is_known() {
 }
 
 #[test]
-fn a_service_that_fails_or_says_nothing_keeps_the_reserve() {
+fn an_error_or_a_response_without_cost_keeps_the_reserve() {
     let subject = tokens("response:x-used");
     let broken = |_: Request<()>| async { Err::<Response<Frames>, &str>("broken") };
     let failed = subject.layer().layer(service_fn(broken)).oneshot(Request::new(()));
@@ -227,7 +227,7 @@ fn a_service_that_fails_or_says_nothing_keeps_the_reserve() {
 }
 
 #[test]
-fn what_the_service_never_saw_is_given_back() {
+fn requests_that_were_not_forwarded_are_refunded() {
     for settle in ["time:10ms", "response:x-used", "json:a"] {
         let subject = tokens(settle);
         let mut unreached = answer(&[("x-used", "500")], [data(r#"{"a":500}"#)]);
@@ -235,7 +235,7 @@ fn what_the_service_never_saw_is_given_back() {
         pollster::block_on(subject.serve(unreached));
         assert_eq!(subject.left(), [1_000], "{settle}");
     }
-    // Refused by a layer further in.
+    // Refused by an inner layer.
     let (outer, inner) = (tokens("time:10ms"), subject("limits: [{by: global, bucket: 1/day}]"));
     let hello = |_: Request<()>| async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello"))) };
     let service = outer.layer().layer(inner.layer().layer(service_fn(hello)));
@@ -248,7 +248,7 @@ fn what_the_service_never_saw_is_given_back() {
 }
 
 #[test]
-fn a_request_that_leaves_while_it_is_held_back_has_cost_nothing() {
+fn a_request_canceled_in_the_tarpit_is_refunded() {
     let subject = subject(
         "limits: [{by: global, rate: 1000/day, algorithm: fixed-window, soft: {at: 1%, tarpit: 1s},
                    cost: {reserve: 100, settle: 'time:10ms'}}]",
@@ -264,7 +264,7 @@ fn a_request_that_leaves_while_it_is_held_back_has_cost_nothing() {
 }
 
 #[test]
-fn each_limit_settles_by_its_own_and_the_others_keep_what_they_were_charged() {
+fn each_limit_settles_by_its_own_source_and_other_limits_keep_their_charge() {
     let day = "by: global, rate: 1000/day, algorithm: fixed-window";
     let subject = subject(&format!(
         "limits:
@@ -283,7 +283,7 @@ fn each_limit_settles_by_its_own_and_the_others_keep_what_they_were_charged() {
 }
 
 #[test]
-fn a_cost_is_settled_under_the_numbers_that_count_by_then() {
+fn a_cost_is_settled_under_the_policy_in_force_at_the_end() {
     let subject = tokens("response:x-used");
     let body = pollster::block_on(subject.begin(answer(&[("x-used", "250")], [])));
     let larger = "limits: [{name: tokens, by: global, rate: 5000/day, algorithm: fixed-window, cost: 9}]";
@@ -294,7 +294,7 @@ fn a_cost_is_settled_under_the_numbers_that_count_by_then() {
 }
 
 #[test]
-fn work_that_outlives_its_answer_is_settled_when_it_ends() {
+fn detached_work_is_settled_when_it_ends() {
     let (subject, work) = (tokens("time:10ms"), Detached::default());
     let mut switching = answer(&[], []);
     switching.extensions_mut().insert(work.clone());
@@ -306,7 +306,7 @@ fn work_that_outlives_its_answer_is_settled_when_it_ends() {
 }
 
 #[test]
-fn where_a_cost_is_read_from_the_answer_it_is_not_asked_for_compressed() {
+fn requests_whose_cost_is_in_the_body_ask_for_identity_encoding() {
     for (settle, expected) in [("json:usage.total", "identity"), ("response:x-used", "gzip, br")] {
         let subject = tokens(settle);
         let service = subject.layer().layer(service_fn(async |request: Request<()>| {
@@ -321,7 +321,7 @@ fn where_a_cost_is_read_from_the_answer_it_is_not_asked_for_compressed() {
 }
 
 #[test]
-fn a_body_costs_by_its_length_and_one_where_it_does_not_say() {
+fn a_body_costs_its_length_or_one_if_the_length_is_unknown() {
     for (headers, left) in [
         (&[("content-length", "2049")][..], 997),
         (&[("content-length", "2048")], 998),
@@ -345,7 +345,7 @@ fn a_body_costs_by_its_length_and_one_where_it_does_not_say() {
     }
 }
 
-/// A store that takes its time, as one behind a wire does.
+/// A store that never answers immediately, like a remote store.
 struct Remote(MemoryStore<ManualClock>);
 
 impl Store for Remote {
@@ -385,7 +385,7 @@ async fn a_remote_store_settles_in_the_background() {
     assert!(background.lock().unwrap().is_empty(), "one piece of work for both");
 }
 
-/// How often the second of two equal requests allocates.
+/// Counts the allocations of the second of two equal requests.
 fn allocations_under(policy: &str) -> u64 {
     let subject = subject(policy);
     let hello =
@@ -406,7 +406,7 @@ fn allocations_under(policy: &str) -> u64 {
 }
 
 #[test]
-fn a_request_that_no_settling_limit_covers_allocates_nothing_for_those_that_are() {
+fn requests_without_settling_limits_allocate_nothing_extra() {
     let plain = "{name: plain, endpoint: /plain, by: global, bucket: 1000/hour}";
     let settling =
         "{name: tokens, endpoint: /tokens, by: global, bucket: 1000/hour, cost: {settle: 'json:a.b'}}";

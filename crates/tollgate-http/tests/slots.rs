@@ -1,4 +1,4 @@
-//! Slots come back when a request is over, however it ends.
+//! Slots are released when a request ends, however it ends.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::convert::Infallible;
@@ -63,7 +63,7 @@ async fn a_slot_is_held_no_longer_than_its_ttl() {
 }
 
 #[tokio::test]
-async fn a_slot_comes_back_when_the_answer_is_dropped_unread() {
+async fn a_slot_is_released_when_the_response_is_dropped_unread() {
     let service = LimitLayer::new(shared(memory())).layer(service_fn(hello));
     for _ in 0..3 {
         assert_eq!(service.clone().oneshot(request()).await.unwrap().status(), StatusCode::OK);
@@ -71,7 +71,7 @@ async fn a_slot_comes_back_when_the_answer_is_dropped_unread() {
 }
 
 #[tokio::test]
-async fn a_slot_comes_back_when_nobody_waits_any_more() {
+async fn a_slot_is_released_when_the_caller_stops_waiting() {
     let stuck = |_: Request<()>| pending::<Result<Response<Full<Bytes>>, Infallible>>();
     let limiter = shared(memory());
     let mut service = LimitLayer::new(limiter.clone()).layer(service_fn(stuck));
@@ -84,7 +84,7 @@ async fn a_slot_comes_back_when_nobody_waits_any_more() {
 }
 
 #[tokio::test]
-async fn a_slot_comes_back_when_the_service_fails() {
+async fn a_slot_is_released_when_the_service_fails() {
     let broken = |_: Request<()>| async { Err::<Response<Full<Bytes>>, &str>("broken") };
     let service = LimitLayer::new(shared(memory())).layer(service_fn(broken));
     for _ in 0..3 {
@@ -92,7 +92,7 @@ async fn a_slot_comes_back_when_the_service_fails() {
     }
 }
 
-/// A store that takes its time to give slots back, as one behind a wire does.
+/// A store that does not release slots immediately, like a remote store.
 struct Remote(MemoryStore<ManualClock>);
 
 impl Store for Remote {
@@ -108,11 +108,11 @@ impl Store for Remote {
 }
 
 #[tokio::test]
-async fn what_a_remote_store_has_not_finished_goes_to_the_background() {
+async fn unfinished_work_of_a_remote_store_goes_to_the_spawn_hook() {
     let background = Arc::new(Mutex::new(Vec::new()));
     let later = Arc::clone(&background);
     let layer = LimitLayer::new(shared(Remote(memory())))
-        .with_spawn(move |work| later.lock().expect("nobody panics while holding it").push(work));
+        .with_spawn(move |work| later.lock().expect("the lock is not poisoned").push(work));
     let service = layer.layer(service_fn(hello));
     drop(service.clone().oneshot(request()).await.unwrap());
     assert_eq!(service.clone().oneshot(request()).await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);

@@ -1,4 +1,4 @@
-//! What a service is told of soft thresholds, and that no client can say it.
+//! Soft thresholds are reported to the service, and clients cannot forge them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::convert::Infallible;
@@ -14,7 +14,7 @@ use tollgate::{
 use tollgate_http::{LimitLayer, SharedLimiter, SoftNotice, soft_limits, soft_value};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
-/// `search` is marked from three quarters on, `both` from the first request on by one of its windows.
+/// `search` is marked from 75 % on; one window of `both` is marked from the first request on.
 const POLICY: &str = "limits:
   - {name: search, endpoint: /search, by: global, bucket: 4/hour, soft: 75%}
   - {name: both, endpoint: /search, by: global, windows: [4/minute, 100/hour], soft: 4%}
@@ -30,8 +30,8 @@ fn limited<S: Store>(policy: &str, store: S) -> LimitLayer<S> {
     LimitLayer::new(SharedLimiter::from(Limiter::with_store(policy, store)))
 }
 
-/// Says back what it was told: the header's lines, then what the extension says.
-async fn told(request: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
+/// Echoes the lines of the header, then the names of the extension.
+async fn echo_marks(request: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
     let lines = request.headers().get_all("tollgate-soft").iter().map(|it| it.to_str().unwrap());
     let soft = request.extensions().get::<SoftNotice>();
     assert!(soft.is_none_or(|it| it.held() == Duration::ZERO), "nothing holds requests back here");
@@ -39,12 +39,12 @@ async fn told(request: Request<()>) -> Result<Response<Full<Bytes>>, Infallible>
     Ok(Response::new(Full::from(format!("{}|{names}", lines.collect::<Vec<_>>().join("/")))))
 }
 
-/// A request whose client claims to be marked already, twice.
+/// Creates a request whose client forges the mark twice.
 fn forged(path: &str) -> Request<()> {
     Request::get(path).header("Tollgate-Soft", "forged").header("tollgate-soft", "twice").body(()).unwrap()
 }
 
-/// What the service behind was told; nothing where the request was refused.
+/// Returns the marks that the service saw; `None` if the request was refused.
 async fn ask<S, B>(service: S, request: Request<()>) -> Option<String>
 where
     S: tower::Service<Request<()>, Response = Response<B>, Error = Infallible>,
@@ -60,7 +60,7 @@ where
 }
 
 async fn check<S: Store>(store: S) {
-    let service = limited(POLICY, store).layer(service_fn(told));
+    let service = limited(POLICY, store).layer(service_fn(echo_marks));
     let mut seen = Vec::new();
     for _ in 0..5 {
         seen.push(ask(service.clone(), forged("/search")).await);
@@ -72,11 +72,11 @@ async fn check<S: Store>(store: S) {
 }
 
 #[tokio::test]
-async fn the_service_is_told_which_limits_are_nearly_spent_and_nothing_that_a_client_claims() {
+async fn the_service_sees_the_marks_of_the_layer_and_not_those_of_clients() {
     check(memory()).await;
 }
 
-/// A store that has to be waited for.
+/// A store that never answers immediately.
 struct Remote(MemoryStore<ManualClock>);
 
 impl Store for Remote {
@@ -91,12 +91,12 @@ impl Store for Remote {
 }
 
 #[tokio::test]
-async fn it_is_told_the_same_where_the_store_has_to_be_waited_for() {
+async fn marks_are_the_same_on_a_store_that_has_to_be_awaited() {
     check(Remote(memory())).await;
 }
 
 #[tokio::test]
-async fn an_inner_layer_adds_to_what_an_outer_one_said_and_to_nothing_else() {
+async fn an_inner_layer_appends_to_the_marks_of_an_outer_layer_only() {
     let soft = |name: &str| format!("limits: [{{name: {name}, by: global, bucket: 100/hour, soft: 1%}}]");
     let none = "limits: [{by: global, bucket: 100/hour, endpoint: /other}]";
     for (outer, inner, expected) in [
@@ -106,14 +106,14 @@ async fn an_inner_layer_adds_to_what_an_outer_one_said_and_to_nothing_else() {
         (none.to_owned(), none.to_owned(), "|"),
         (soft("same"), soft("same"), "same|same"),
     ] {
-        let inner = limited(&inner, memory()).layer(service_fn(told));
+        let inner = limited(&inner, memory()).layer(service_fn(echo_marks));
         let service = limited(&outer, memory()).layer(inner);
         assert_eq!(ask(service, forged("/")).await.as_deref(), Some(expected));
     }
 }
 
 #[test]
-fn a_decision_tells_its_names_once_each_and_none_of_a_refusal() {
+fn soft_limits_are_listed_once_and_not_for_refusals() {
     let policy = Policy::parse(POLICY).unwrap_or_else(|wrong| panic!("{wrong}"));
     let limiter = Limiter::with_store(policy, memory());
     let call = Call::new("GET", "/search");

@@ -1,4 +1,4 @@
-//! Requests over a soft threshold are held back: so many, so long, and none for ever.
+//! Requests over a soft threshold are delayed: a bounded number, for a bounded time.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::convert::Infallible;
@@ -15,33 +15,33 @@ use tollgate::{Limiter, ManualClock, MemoryStore, Policy, Timestamp};
 use tollgate_http::{LimitBody, LimitLayer, SoftNotice, Tarpit};
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 
-/// All are over the threshold. What a request waits for is the longest of its limits.
+/// Every request is over the threshold. Its delay is the longest of its limits.
 const POLICY: &str = "limits:
   - {name: some, by: global, bucket: 100/hour, soft: {at: 1%, tarpit: 100ms}}
   - {name: more, endpoint: /more, by: global, bucket: 100/hour, soft: {at: 1%, tarpit: 250ms}}
   - {name: mark, by: global, bucket: 100/hour, soft: 1%}
   - {name: at-once, by: global, slots: 3}";
 
-/// How long somebody was to sleep, and how to wake them.
+/// The length of a sleep, and the sender that ends it.
 type Sleeper = (Duration, oneshot::Sender<()>);
 
-/// Sleep that ends when the test says so.
+/// Sleeps that end when the test ends them.
 #[derive(Clone, Default)]
-struct Bed(Arc<Mutex<Vec<Sleeper>>>);
+struct ManualSleep(Arc<Mutex<Vec<Sleeper>>>);
 
-impl Bed {
+impl ManualSleep {
     fn tarpit(&self, most: usize) -> Tarpit {
-        let bed = self.0.clone();
+        let sleeps = self.0.clone();
         Tarpit::new(most, move |time| {
             let (wake, woken) = oneshot::channel();
-            bed.lock().unwrap().push((time, wake));
+            sleeps.lock().unwrap().push((time, wake));
             async move {
                 let _ = woken.await;
             }
         })
     }
 
-    /// How long each was to sleep that has not been woken.
+    /// The lengths in milliseconds of the sleeps that have not ended.
     fn sleeping(&self) -> Vec<u128> {
         self.0.lock().unwrap().iter().map(|it| it.0.as_millis()).collect()
     }
@@ -60,7 +60,7 @@ async fn hello(request: Request<()>) -> Result<Response<Full<Bytes>>, Infallible
 
 type Answer = Response<LimitBody<Full<Bytes>>>;
 
-/// One answer that is being waited for.
+/// A response that has not arrived yet.
 struct PendingResponse(Pin<Box<dyn Future<Output = Result<Answer, Infallible>>>>);
 
 impl PendingResponse {
@@ -78,7 +78,7 @@ fn layer(policy: &str) -> LimitLayer<MemoryStore<ManualClock>> {
     LimitLayer::new(Limiter::with_store(policy, MemoryStore::with_clock(100, clock)))
 }
 
-/// Asks a service behind a tarpit.
+/// Sends requests to a service behind a tarpit.
 fn asking(tarpit: &Tarpit) -> impl Fn(&str) -> PendingResponse + use<> {
     let service = layer(POLICY).with_tarpit(tarpit.clone()).layer(service_fn(hello));
     move |path| PendingResponse(Box::pin(service.clone().oneshot(Request::get(path).body(()).unwrap())))
@@ -86,14 +86,14 @@ fn asking(tarpit: &Tarpit) -> impl Fn(&str) -> PendingResponse + use<> {
 
 #[test]
 fn a_request_waits_for_the_longest_of_its_limits_and_then_passes_marked() {
-    let bed = Bed::default();
-    let tarpit = bed.tarpit(10);
+    let sleeps = ManualSleep::default();
+    let tarpit = sleeps.tarpit(10);
     let ask = asking(&tarpit);
     for (path, wait, told) in [("/", 100, "some, mark"), ("/more", 250, "some, more, mark")] {
         let mut asked = ask(path);
         assert!(asked.now().is_none());
-        assert_eq!((bed.sleeping(), tarpit.waiting()), (vec![wait], 1));
-        bed.wake_first();
+        assert_eq!((sleeps.sleeping(), tarpit.waiting()), (vec![wait], 1));
+        sleeps.wake_first();
         let answer = asked.now().expect("it has waited");
         assert_eq!(
             (&answer.headers()["held"], &answer.headers()["told"]),
@@ -106,9 +106,9 @@ fn a_request_waits_for_the_longest_of_its_limits_and_then_passes_marked() {
 }
 
 #[test]
-fn who_finds_no_place_passes_at_once() {
-    let bed = Bed::default();
-    let tarpit = bed.tarpit(1);
+fn a_request_without_a_free_place_passes_immediately() {
+    let sleeps = ManualSleep::default();
+    let tarpit = sleeps.tarpit(1);
     let ask = asking(&tarpit);
     let mut first = ask("/");
     assert!(first.now().is_none());
@@ -120,15 +120,15 @@ fn who_finds_no_place_passes_at_once() {
         );
     }
     assert_eq!((tarpit.waiting(), tarpit.max_held(), tarpit.held(), tarpit.passed()), (1, 1, 1, 5));
-    bed.wake_first();
+    sleeps.wake_first();
     assert!(first.now().is_some());
     assert!(ask("/").now().is_none(), "there is a place again");
 }
 
 #[test]
-fn who_stops_waiting_frees_its_place_and_its_slots() {
-    let bed = Bed::default();
-    let tarpit = bed.tarpit(10);
+fn a_canceled_request_frees_its_place_and_slots() {
+    let sleeps = ManualSleep::default();
+    let tarpit = sleeps.tarpit(10);
     let ask = asking(&tarpit);
     let mut waiting: Vec<_> = (0..3).map(|_| ask("/")).collect();
     assert!(waiting.iter_mut().all(|it| it.now().is_none()));
@@ -143,7 +143,7 @@ fn who_stops_waiting_frees_its_place_and_its_slots() {
 
 #[test]
 fn a_request_that_is_never_polled_holds_no_place() {
-    let tarpit = Bed::default().tarpit(1);
+    let tarpit = ManualSleep::default().tarpit(1);
     let mut service = layer(POLICY).with_tarpit(tarpit.clone()).layer(service_fn(hello));
     drop(service.call(Request::new(())));
     assert_eq!(tarpit.waiting(), 0);
@@ -151,20 +151,20 @@ fn a_request_that_is_never_polled_holds_no_place() {
 
 #[test]
 fn without_a_tarpit_or_with_one_of_no_places_requests_are_only_marked() {
-    let bed = Bed::default();
-    let none = bed.tarpit(0);
+    let sleeps = ManualSleep::default();
+    let none = sleeps.tarpit(0);
     for layer in [layer(POLICY), layer(POLICY).with_tarpit(none.clone())] {
         let service = layer.layer(service_fn(hello));
         let answer =
             PendingResponse(Box::pin(service.oneshot(Request::new(())))).now().expect("it does not wait");
         assert_eq!(answer.headers()["told"], "some, mark");
     }
-    assert_eq!((bed.sleeping(), none.held(), none.passed()), (vec![], 0, 0), "it is off, not full");
+    assert_eq!((sleeps.sleeping(), none.held(), none.passed()), (vec![], 0, 0), "it is off, not full");
 }
 
 #[test]
 fn clones_share_their_places_whatever_they_sleep_on() {
-    let tarpit = Bed::default().tarpit(2);
+    let tarpit = ManualSleep::default().tarpit(2);
     let also = tarpit.sleeping(|_| std::future::pending());
     let mut waiting = [asking(&tarpit)("/"), asking(&tarpit.clone())("/")];
     assert!(waiting.iter_mut().all(|it| it.now().is_none()));

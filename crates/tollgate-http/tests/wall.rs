@@ -1,14 +1,14 @@
-//! Dates in headers are the wall clock's, also after it was set.
+//! Dates in headers follow the wall clock, also after the clock was set.
 
 use http::HeaderMap;
 use tollgate::policy::HeaderSettings;
 use tollgate::{Call, Limiter, ManualClock, MemoryStore, Policy, Span, Timestamp};
 use tollgate_http::write_headers;
 
-/// Noon of a day in UTC.
+/// Noon UTC.
 const NOON: Timestamp = Timestamp::from_secs(1_800_014_400);
 
-/// What `X-RateLimit-Reset` says, and whether the request was allowed.
+/// Returns the value of `X-RateLimit-Reset`, and whether the request was allowed.
 fn reset(limiter: &Limiter<MemoryStore<ManualClock>>) -> (u64, bool) {
     let decision = limiter.check(&Call::new("GET", "/").user("ann"));
     let mut headers = HeaderMap::new();
@@ -52,7 +52,7 @@ fn the_end_of_a_calendar_day_is_midnight_on_the_wall() {
     let limiter = limiter("algorithm: fixed-window, align: calendar, rate: 9/day");
     let midnight = (NOON + Span::from_hours(12)).as_secs_ceil();
     assert_eq!(reset(&limiter).0, midnight);
-    // Ahead by 236 ppm of a day, as a process was found to be.
+    // Ahead by 236 ppm of a day, a drift that was observed on a real process.
     limiter.store().clock().set_wall(NOON + Span::from_micros(20_390_400));
     assert_eq!(reset(&limiter).0, midnight);
     limiter.store().clock().set_wall(NOON + Span::from_hours(30));

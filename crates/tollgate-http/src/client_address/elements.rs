@@ -1,12 +1,11 @@
-//! Splits a header at a separator, from the right.
+//! Splits a header value at a separator, from right to left.
 //!
-//! From the right, because trusted proxies write at the right end: whatever
-//! stands to the left, such as a quote that never closes, cannot change how
-//! their part is read. Separators in quotes do not count where quotes mean
-//! something, since a proxy may quote what a client chose
+//! Trusted proxies append at the right end. Reading from the right ensures that text on the left,
+//! such as an unclosed quote, cannot change how their part is parsed. In quoted mode, separators
+//! inside quotes do not split, because a proxy may quote text that a client chose
 //! (`for=192.0.2.1;host="x,for=6.6.6.6"`).
 
-/// The parts of a text, the last first.
+/// An iterator over the elements of a header value, last element first.
 pub(super) struct Elements<'a> {
     rest: Option<&'a [u8]>,
     separator: u8,
@@ -14,12 +13,12 @@ pub(super) struct Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    /// Of a text in which quotes mean nothing.
+    /// Splits at every separator; quotes have no meaning.
     pub(super) const fn unquoted(text: &'a [u8], separator: u8) -> Self {
         Self { rest: Some(text), separator, quotes: false }
     }
 
-    /// Of a text in which separators in quotes do not count.
+    /// Splits at separators outside quotes.
     pub(super) const fn quoted(text: &'a [u8], separator: u8) -> Self {
         Self { rest: Some(text), separator, quotes: true }
     }
@@ -43,7 +42,7 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// Whether what follows `before` is escaped: by a backslash that is not escaped itself.
+/// Whether the byte that follows `before` is escaped by a backslash that is not itself escaped.
 fn is_escaped(before: &[u8]) -> bool {
     before.iter().rev().take_while(|&&byte| byte == b'\\').count() % 2 == 1
 }

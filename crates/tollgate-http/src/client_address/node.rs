@@ -1,11 +1,11 @@
-//! An address as proxies write it.
+//! Parses addresses in the notations that proxies use.
 
 use std::net::IpAddr;
 
 use super::elements::Elements;
 
-/// The address in `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`,
-/// `[2001:db8::1]:80`, `"[fe80::1%eth0]"`; `None` for everything else.
+/// Parses the address in `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80` or
+/// `"[fe80::1%eth0]"`; returns `None` for other text.
 pub(super) fn address(node: &[u8]) -> Option<IpAddr> {
     let node = std::str::from_utf8(node).ok()?.trim_ascii();
     let node = node.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(node);
@@ -14,7 +14,7 @@ pub(super) fn address(node: &[u8]) -> Option<IpAddr> {
             let (host, port) = rest.split_once(']')?;
             (host, if port.is_empty() { None } else { Some(port.strip_prefix(':')?) })
         }
-        // Several colons without brackets are all of the address.
+        // Several colons without brackets: an IPv6 address without a port.
         None => match node.split_once(':') {
             Some((host, port)) if !port.contains(':') => (host, Some(port)),
             _ => (node, None),
@@ -23,15 +23,15 @@ pub(super) fn address(node: &[u8]) -> Option<IpAddr> {
     if !port.is_none_or(is_port) {
         return None;
     }
-    // A zone says which cable, not which host.
+    // The zone identifies a network interface of the proxy, not the client.
     let host = host.split_once('%').map_or(host, |(host, _zone)| host);
     host.parse::<IpAddr>().ok().map(|address| address.to_canonical())
 }
 
-/// The address in the `for` of one element of `Forwarded` (RFC 7239).
+/// Parses the `for` parameter of one element of `Forwarded` (RFC 7239).
 ///
-/// An element with two of them is malformed; so is an address with escapes,
-/// which none needs. Both count as no address.
+/// An element with two `for` parameters is malformed, as is an address with escapes. Both yield
+/// `None`.
 pub(super) fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
     let value = |pair: &'_ [u8]| {
         let at = pair.iter().position(|&byte| byte == b'=')?;
@@ -42,7 +42,7 @@ pub(super) fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
     if nodes.next().is_some() { None } else { address(node) }
 }
 
-/// Digits, or an obfuscated one such as `_x7` (RFC 7239, 6.3).
+/// Whether the text is a port: digits, or an obfuscated port such as `_x7` (RFC 7239, 6.3).
 fn is_port(port: &str) -> bool {
     !port.is_empty()
         && port.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_found_in_every_dress() {
+    fn addresses_are_parsed_in_every_notation() {
         for (node, expected) in [
             ("192.0.2.1", Some("192.0.2.1")),
             (" 192.0.2.1:4711 ", Some("192.0.2.1")),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_for_counts_and_none_in_quotes() {
+    fn exactly_one_for_parameter_outside_quotes_is_accepted() {
         for (element, expected) in [
             ("for=192.0.2.1", Some("192.0.2.1")),
             ("For = \"[2001:db8::1]:80\"; proto=https", Some("2001:db8::1")),

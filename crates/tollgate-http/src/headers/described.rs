@@ -1,15 +1,15 @@
-//! Which limit the headers with room for one limit describe: `X-RateLimit-*`, the fields of
-//! draft 6 and the dialects.
+//! Selects the limit for headers with room for one limit: `X-RateLimit-*`, the fields of draft 6
+//! and the dialects.
 //!
-//! | answer | limit |
+//! | response | limit |
 //! |---|---|
-//! | refused | the limit that refused, of several the one with the longest wait |
-//! | admitted | the first of the policy's `headers.describe` that applied, else the rate closest to refusing |
+//! | refused | the limit that refused; among several, the limit with the longest wait |
+//! | admitted | the first limit of the policy's `headers.describe` that applied, else the rate closest to refusing |
 //!
-//! Slots are not described on an admitted answer unless `describe` names them: "4 of 5 left" says
-//! nothing about how many requests may still come today. `RateLimit` lists them.
+//! An admitted response describes slots only if `describe` names them: "4 of 5 left" does not tell
+//! how many requests may still come today. `RateLimit` lists slots in either case.
 //!
-//! A caller counts requests and tokens separately, so dialects ask for the limit of one kind
+//! Callers budget requests and tokens separately, so dialects ask for the limit of one kind
 //! ([`of_kind`]).
 
 use tollgate::policy::{Cost, HeaderSettings, Limit};
@@ -17,14 +17,14 @@ use tollgate::{Decision, Fate, LimitOutcome, Quota};
 
 use super::limiting;
 
-/// What the units of a limit are.
+/// The unit that a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Each request is one unit.
+    /// Each request costs one unit.
     Requests,
-    /// A request costs what it says, what its body is long or what its answer turns out to cost.
+    /// Requests have a cost: a stated cost, the body length, or a cost settled by the response.
     Cost,
-    /// Requests at the same time.
+    /// Concurrent requests.
     Slots,
 }
 
@@ -44,7 +44,7 @@ fn counts_requests(limit: &Limit) -> bool {
     matches!(limit.cost(), Cost::Fixed(1)) && limit.settle().is_none()
 }
 
-/// The limit that the headers describe.
+/// Returns the limit that the headers describe.
 pub(super) fn described<'d>(
     decision: &'d Decision<'_>,
     settings: &HeaderSettings,
@@ -55,14 +55,14 @@ pub(super) fn described<'d>(
     named(decision, settings).or_else(|| decision.closest_among(|it| Kind::of(it) != Kind::Slots))
 }
 
-/// The first limit of `headers.describe` that applied.
+/// Returns the first limit of `headers.describe` that applied.
 fn named<'d>(decision: &'d Decision<'_>, settings: &HeaderSettings) -> Option<LimitOutcome<'d>> {
     let mut names = settings.describe.iter();
     names.find_map(|name| decision.closest_among(|it| *it.limit().name() == **name))
 }
 
-/// Whether a refusal is of the caller's main quota, and that quota is used up: `primary` in the
-/// words of GitHub, where slots and shorter rates beside it are `secondary`.
+/// Whether the main quota of the caller refused and is used up: `primary` in GitHub's terms. GitHub
+/// calls slots and shorter rates `secondary`.
 ///
 /// The main quota is the limit that the policy names, else the rate with the longest window.
 pub(crate) fn is_primary(decision: &Decision<'_>, settings: &HeaderSettings) -> bool {
@@ -78,8 +78,8 @@ pub(crate) fn is_primary(decision: &Decision<'_>, settings: &HeaderSettings) -> 
     seconds(&refusing) >= longest
 }
 
-/// The limit of one kind to describe beside the described one. Slots that refused are requests
-/// too many, for dialects that know no slots.
+/// Returns the limit of one kind to describe in addition to the described limit. Dialects without
+/// slots report a refusal by slots as too many requests.
 pub(super) fn of_kind<'d>(
     kind: Kind,
     decision: &'d Decision<'_>,

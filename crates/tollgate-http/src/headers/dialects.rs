@@ -1,9 +1,9 @@
-//! The headers of other services, for clients that read nothing else.
+//! The headers of other services, for clients written for those services.
 //!
 //! Not here: their bodies (`rejection::dialects`).
 //!
-//! To add a dialect: a variant in `tollgate_policy`, a function here, and one
-//! there if its clients look into the body.
+//! To add a dialect: add a variant in `tollgate_policy`, a function here, and a function in
+//! `rejection::dialects` if its clients parse the body.
 
 use http::{HeaderName, header};
 use tollgate::policy::{Dialect, KeySource};
@@ -12,12 +12,13 @@ use tollgate::{Decision, DecisionId, LimitOutcome, Span};
 use super::described::{Kind, of_kind};
 use super::{HeaderWriter, RetryAfter, until_change};
 
-/// In whose words to speak: a limit's own come first, then those for all.
+/// Iterates over the dialects of a response: the limit's own dialects first, then the dialects of
+/// the policy.
 pub(crate) fn spoken<'s>(own: &'s [Dialect], all: &'s [Dialect]) -> impl Iterator<Item = Dialect> + 's {
     own.iter().chain(all.iter().filter(|dialect| !own.contains(dialect))).copied()
 }
 
-/// What a dialect may speak of.
+/// The input of a dialect.
 pub(super) struct Answer<'a, 'l> {
     pub(super) decision: &'a Decision<'l>,
     /// The limit that the headers describe.
@@ -38,7 +39,8 @@ pub(super) fn write(writer: &mut HeaderWriter, dialect: Dialect, answer: &Answer
     }
 }
 
-/// `-Reset-After` may have a fraction; `-Bucket` tells limits apart and not their keys.
+/// Writes Discord's headers. `-Reset-After` may have a fraction; `-Bucket` identifies the limit,
+/// not the key.
 fn discord(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
     static RESET_AFTER: HeaderName = HeaderName::from_static("x-ratelimit-reset-after");
     static BUCKET: HeaderName = HeaderName::from_static("x-ratelimit-bucket");
@@ -51,7 +53,7 @@ fn discord(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
     writer.end(&BUCKET);
     if answer.is_refusal {
         let everything = covers_everything(&answer.described);
-        // Being refused because of others does not count against a caller there.
+        // Discord does not hold refusals by a shared limit against the caller.
         let shared = matches!(answer.described.limit().by(), [KeySource::Global]);
         writer.fixed_for(
             &SCOPE,
@@ -66,12 +68,12 @@ fn discord(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
         if everything {
             writer.fixed_for(&GLOBAL, "true");
         }
-        // Without it `discord.py` takes a 429 for a ban at the edge.
+        // `discord.py` treats a 429 without `Via` as a ban at the edge.
         writer.fixed_for(&VIA, "1.1 tollgate");
     }
 }
 
-/// Three headers about the limits of one kind. Resets are durations as Go writes them: `6m0s`, `20ms`.
+/// Three headers about the limits of one kind. Resets use Go's duration format: `6m0s`, `20ms`.
 struct Family {
     kind: Kind,
     limit: HeaderName,
@@ -93,7 +95,8 @@ static TOKENS: Family = Family {
     reset: HeaderName::from_static("x-ratelimit-reset-tokens"),
 };
 
-/// Requests and tokens have a family of headers each: limits on cost are tokens there.
+/// Writes the headers of `openai`: one family for requests and one for tokens. Limits on cost are reported
+/// as tokens.
 fn openai(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
     static SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
     static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -111,7 +114,7 @@ fn openai(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
     }
 }
 
-/// `X-RateLimit-*` and `Retry-After` are its headers already; these two go with them.
+/// Writes the headers that GitHub adds to `X-RateLimit-*` and `Retry-After`.
 fn github(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
     static USED: HeaderName = HeaderName::from_static("x-ratelimit-used");
     static RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
@@ -123,7 +126,7 @@ fn github(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
     writer.end(&RESOURCE);
 }
 
-/// Its clients retry a 429 only when told to.
+/// Writes Stripe's headers. Its clients retry a 429 only if `Stripe-Should-Retry` says so.
 fn stripe(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
     static REASON: HeaderName = HeaderName::from_static("stripe-rate-limited-reason");
     static SHOULD_RETRY: HeaderName = HeaderName::from_static("stripe-should-retry");
@@ -143,7 +146,7 @@ fn stripe(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
     }
 }
 
-/// Its SDKs go by the error's name, and count in milliseconds.
+/// Writes the AWS headers. AWS SDKs evaluate the error name and read waits in milliseconds.
 fn aws(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
     static ERROR_TYPE: HeaderName = HeaderName::from_static("x-amzn-errortype");
     static RETRY_AFTER: HeaderName = HeaderName::from_static("x-amz-retry-after");
@@ -151,7 +154,7 @@ fn aws(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
     if !answer.is_refusal {
         return;
     }
-    // Another name for what can never pass: this one would be retried.
+    // A request that can never pass gets a different error name: SDKs would retry this one.
     if let Some(retry_after) = answer.retry_after {
         writer.fixed_for(&ERROR_TYPE, "ThrottlingException");
         writer.number_for(&RETRY_AFTER, retry_after.millis());
@@ -162,7 +165,7 @@ fn aws(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
     writer.end(&REQUEST_ID);
 }
 
-/// Says that it was the limiter, and not the service, that refused.
+/// Writes Envoy's header, which tells that the limiter refused and not the service.
 fn envoy(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
     static RATELIMITED: HeaderName = HeaderName::from_static("x-envoy-ratelimited");
     if answer.is_refusal {
@@ -170,7 +173,7 @@ fn envoy(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
     }
 }
 
-/// Whether all of a caller's requests meet this limit.
+/// Whether every request of a caller counts against this limit.
 pub(crate) fn covers_everything(limit: &LimitOutcome<'_>) -> bool {
     let limit = limit.limit();
     let conditions = limit.methods().next().is_some()
@@ -184,12 +187,13 @@ fn yes_or_no(yes: bool) -> &'static str {
     if yes { "true" } else { "false" }
 }
 
-/// Milliseconds as seconds with a fraction.
+/// Formats milliseconds as seconds with a fraction.
 pub(crate) fn seconds(millis: u64) -> String {
     format!("{}.{:03}", millis / 1_000, millis % 1_000)
 }
 
-/// Rounded up to the millisecond, and above a second to the second, as the original does.
+/// Formats a Go duration, rounded up to the millisecond below one second and to the second above,
+/// as `openai` clients expect.
 fn go_duration(span: Span) -> String {
     if span < Span::from_secs(1) {
         return format!("{}ms", span.as_millis_ceil());
@@ -208,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_read_as_go_writes_them() {
+    fn durations_have_the_format_of_go() {
         for (millis, text) in [
             (0, "0ms"),
             (20, "20ms"),

@@ -1,33 +1,34 @@
-//! Several header values, written one after another into one piece of memory.
+//! Writes several header values into one buffer.
 //!
-//! An answer has six of them or more, and each on its own would cost two
-//! allocations; together they share theirs.
+//! A response has six or more rate-limit headers. Separate values would take two allocations each;
+//! here they share one buffer.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
-/// Room for the values beside the names of limits: numbers, mostly.
+/// The initial capacity in bytes for values, without the names of limits.
 const INITIAL_BYTES: usize = 256;
 
-/// As many headers as most answers get.
+/// The number of headers that fit without a heap allocation; most responses have fewer.
 const INITIAL_HEADERS: usize = 10;
 
-/// Header values in the making.
+/// A buffer of header values under construction.
 pub(super) struct HeaderWriter {
     text: Vec<u8>,
     ends: Ends,
     ready: Option<PreparedHeader>,
 }
 
-/// A header whose value was made before.
+/// A header whose value exists already.
 type PreparedHeader = (&'static HeaderName, HeaderValue);
 
-/// Which headers there are, and where in the text each of their values ends: it
-/// begins where the one before has ended.
+/// The header names, each with the end of its value in the text. A value starts at the end of the
+/// previous value.
 type Ends = SmallVec<[(&'static HeaderName, usize); INITIAL_HEADERS]>;
 
-/// Header values, ready to be set. Kept while the service behind works on its answer.
+/// Header values that are ready to be set. They are kept while the inner service produces its
+/// response.
 pub(crate) struct PreparedHeaders {
     text: Bytes,
     ends: Ends,
@@ -35,9 +36,9 @@ pub(crate) struct PreparedHeaders {
 }
 
 impl HeaderWriter {
-    /// For limits whose names are this long together.
+    /// Creates a writer for limits whose names have `names` bytes in total.
     pub(super) fn new(names: usize) -> Self {
-        // Each name stands in two lists.
+        // Each name is written to two lists.
         let text = Vec::with_capacity(INITIAL_BYTES + 2 * names);
         Self { text, ends: SmallVec::new(), ready: None }
     }
@@ -57,37 +58,38 @@ impl HeaderWriter {
         self.raw(itoa::Buffer::new().format(number));
     }
 
-    /// Where the value that is being written begins.
+    /// The offset at which the current value starts.
     fn begin(&self) -> usize {
         self.ends.last().map_or(0, |(_, end)| *end)
     }
 
-    /// Whether nothing of this value has been written yet.
+    /// Whether the current value is still empty.
     pub(super) fn is_blank(&self) -> bool {
         self.text.len() == self.begin()
     }
 
-    /// What was written since the last end is the value of this header. An empty
-    /// value is no header, as it is of structured fields (RFC 9651, 3.1).
+    /// Ends the current value and assigns it to `name`. An empty value produces no header, as for
+    /// structured fields (RFC 9651, 3.1).
     pub(super) fn end(&mut self, name: &'static HeaderName) {
         if !self.is_blank() {
             self.ends.push((name, self.text.len()));
         }
     }
 
-    /// A whole value that is a number.
+    /// Writes a number as a complete value.
     pub(super) fn number_for(&mut self, name: &'static HeaderName, number: u64) {
         self.number(number);
         self.end(name);
     }
 
-    /// A whole value that is always the same.
+    /// Writes a constant as a complete value.
     pub(super) fn fixed_for(&mut self, name: &'static HeaderName, value: &'static str) {
         self.raw(value);
         self.end(name);
     }
 
-    /// A value that was made before, the only one of its kind. Empty is none.
+    /// Sets a value that exists already. Only one such value is kept; an empty value produces no
+    /// header.
     pub(super) fn ready_for(&mut self, name: &'static HeaderName, value: HeaderValue) {
         self.ready = Some((name, value)).filter(|(_, value)| !value.is_empty());
     }
@@ -98,12 +100,11 @@ impl HeaderWriter {
 }
 
 impl PreparedHeaders {
-    /// Sets the headers, in place of any of these names.
+    /// Sets the headers and replaces existing headers of the same names.
     ///
-    /// A map that is full (32,768 headers, from a service gone mad) stays as it
-    /// is: the alternative is a panic.
+    /// A full map (32,768 headers) stays unchanged, because inserting would panic.
     pub(crate) fn set(self, headers: &mut HeaderMap) {
-        // Grown once instead of on the way.
+        // Grows the map once.
         let _full = headers.try_reserve(self.ends.len() + 1);
         if let Some((name, value)) = self.ready {
             let _full = headers.try_insert(name, value);

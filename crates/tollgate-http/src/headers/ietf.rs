@@ -1,14 +1,14 @@
-//! `RateLimit` and `RateLimit-Policy`, as structured fields (RFC 9651).
+//! `RateLimit` and `RateLimit-Policy` as structured fields (RFC 9651).
 //!
-//! Draft 11 lists every limit that applied under its name: its quota `q` and
-//! window `w` in the policy, what is left `r` and for how long that holds `t` in
-//! the other. Draft 6 has three plain headers (`triple`) and a policy without
-//! names. Limits in shadow mode decide nothing and are not spoken of. No name comes twice.
+//! Draft 11 lists every limit that applied by name: `RateLimit-Policy` has its quota `q` and window
+//! `w`, `RateLimit` has the remaining units `r` and the time until they change `t`. Draft 6 has
+//! three plain headers (`triple`) and a policy without names. Limits in shadow mode are not listed.
+//! Each name is listed once.
 //!
-//! `q` over `w` is the rate that the limit sustains, in whole seconds (`Quota::advertised`);
-//! of a calendar window, `w` is the length of the present one. No `r` is above its `q`.
+//! `q` over `w` is the sustained rate of the limit, in whole seconds (`Quota::advertised`). For a
+//! calendar window, `w` is the length of the current window. `r` never exceeds `q`.
 //!
-//! Not here: `pk`, which would show who shares an allowance with whom.
+//! Not here: `pk`, which would reveal which callers share an allowance.
 
 mod cache;
 
@@ -39,8 +39,8 @@ pub(super) fn write_draft_11(writer: &mut HeaderWriter, decision: &Decision<'_>,
     });
 }
 
-/// Limits in shadow mode bind nobody. Where several requests were decided together, a name still
-/// stands for one policy: whose state matters most speaks for it.
+/// Iterates over the listed limits, without limits in shadow mode. If several requests were decided
+/// together, the outcome closest to refusing represents its name.
 fn spoken_of<'d>(decision: &'d Decision<'_>) -> impl Iterator<Item = LimitOutcome<'d>> {
     let several = decision.limits().any(|limit| limit.part() > 0);
     let binding = || decision.limits().filter(LimitOutcome::is_binding);
@@ -57,13 +57,13 @@ fn spoken_of<'d>(decision: &'d Decision<'_>) -> impl Iterator<Item = LimitOutcom
     })
 }
 
-/// Slots come back when requests end: there is no window, and no time to tell.
+/// Whether the limit counts slots. Slots have no window and no known reset time.
 fn has_slots(limit: &LimitOutcome<'_>) -> bool {
     matches!(limit.rule().quota, Quota::Concurrency(_))
 }
 
-/// The policy of drafts 4 to 6. A window is required there, and no two may have
-/// the same quota: the first stands for those that follow.
+/// Writes the policy of drafts 4 to 6. It requires a window and unique quotas: of several limits
+/// with the same quota, the first is listed.
 pub(super) fn write_draft_6_policy(writer: &mut HeaderWriter, decision: &Decision<'_>, at: Timestamp) {
     let rates = || spoken_of(decision).filter_map(|limit| advertised(&limit, at));
     let mut list = List(writer);
@@ -80,11 +80,11 @@ fn advertised(limit: &LimitOutcome<'_>, at: Timestamp) -> Option<AdvertisedRate>
     limit.rule().quota.advertised(at)
 }
 
-/// A list of a structured field, as it grows.
+/// A list of a structured field under construction.
 struct List<'s>(&'s mut HeaderWriter);
 
 impl List<'_> {
-    /// A new member.
+    /// Adds a member.
     fn integer(&mut self, value: u64) {
         if !self.0.is_blank() {
             self.0.raw(", ");
@@ -92,7 +92,7 @@ impl List<'_> {
         self.0.number(value.min(MAX_UNITS));
     }
 
-    /// A parameter of the last member.
+    /// Adds a parameter to the last member.
     #[inline]
     fn parameter(&mut self, key: &str, value: u64) {
         self.0.raw(key);

@@ -1,14 +1,14 @@
-//! When a refused caller may come back.
+//! The wait that a refused caller is told.
 //!
-//! `Retry-After` has whole seconds, so it is rounded up, and never zero: some
-//! clients take zero for "no header" and come back at once. Two SDK families
-//! read `retry-after-ms` first and are told the same in milliseconds.
+//! `Retry-After` has whole seconds. It is rounded up and never zero, because some clients treat
+//! zero as a missing header and retry immediately. Two SDK families read `retry-after-ms` first,
+//! which has the same wait in milliseconds.
 //!
-//! How long that is before any jitter, a decision says itself
-//! ([`Decision::advised_wait`]): who counts and records tells the same.
+//! The wait before jitter comes from [`Decision::advised_wait`], so that metrics and records use
+//! the same value.
 //!
-//! Jitter only ever adds: callers who were refused together come back apart, and
-//! none before it can pass. The random number is an argument.
+//! Jitter only extends the wait: callers that were refused together retry at different times, and
+//! never before they can pass. The random number is an argument.
 
 use http::{HeaderName, header};
 use tollgate::{Decision, LimitOutcome, Quota, Span};
@@ -18,10 +18,12 @@ use super::HeaderWriter;
 static RETRY_AFTER: HeaderName = header::RETRY_AFTER;
 static RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 
-/// The wait where nobody can put a time to it.
+/// The wait if no limit can compute one.
 const DEFAULT_RETRY_AFTER: Span = Span::from_secs(1);
 
-/// When a refused caller may come back. Only a refusal that waiting helps has one.
+/// The wait after which a refused caller may retry.
+///
+/// Refusals that waiting cannot resolve have no such wait.
 ///
 /// ```
 /// # use tollgate::{Call, Limiter};
@@ -36,30 +38,30 @@ const DEFAULT_RETRY_AFTER: Span = Span::from_secs(1);
 pub struct RetryAfter(Span);
 
 impl RetryAfter {
-    /// The wait of a refusal, stretched by up to `jitter_percent`: not at all for
-    /// a random number of zero, by all of it for `u32::MAX`.
+    /// Returns the wait of a refusal, extended by up to `jitter_percent`: not at all for the random
+    /// number 0, by the full percentage for `u32::MAX`.
     pub fn of(decision: &Decision<'_>, jitter_percent: u8, rng: u32) -> Option<Self> {
         let wait = decision.advised_wait()?;
         Some(Self(stretched(wait, jitter_percent, rng)))
     }
 
-    /// The wait that one limit asks for, as it is told: `None` where it has room, or
-    /// where waiting does not help.
+    /// Returns the advertised wait of one limit: `None` if the limit has room or if waiting does
+    /// not help.
     pub fn of_limit(limit: &LimitOutcome<'_>) -> Option<Self> {
         limit.advised_wait().map(Self)
     }
 
-    /// For a refusal that no limit can put a time to.
+    /// The default wait, for a refusal without a computable wait.
     pub(crate) const fn shortly() -> Self {
         Self(DEFAULT_RETRY_AFTER)
     }
 
-    /// Whole seconds, rounded up, at least one.
+    /// The wait in whole seconds, rounded up, at least one.
     pub fn seconds(self) -> u64 {
         self.0.as_secs_ceil().max(1)
     }
 
-    /// Whole milliseconds, rounded up, at least one.
+    /// The wait in whole milliseconds, rounded up, at least one.
     pub fn millis(self) -> u64 {
         self.0.as_millis_ceil().max(1)
     }
@@ -70,15 +72,17 @@ impl RetryAfter {
     }
 }
 
-/// The limit that matters most to the caller, as [`Decision::limiting`] has it,
-/// but by the waits that are told: a lease that ends late does not go before a
-/// limit that really takes longer.
+/// Returns the limit that refused with the longest advertised wait, else the limit closest to
+/// refusing.
+///
+/// Unlike [`Decision::limiting`], it compares advertised waits: a slot whose lease ends late does
+/// not outrank a limit with a longer real wait.
 pub fn limiting<'d>(decision: &'d Decision<'_>) -> Option<LimitOutcome<'d>> {
     decision.limiting_for_retry()
 }
 
-/// How long what is said about a limit holds: until it would admit what it has
-/// just refused, or until it is as good as unused.
+/// The time for which the header values of a limit hold: until the limit admits the refused
+/// request, or until it is nearly unused.
 pub(super) fn until_change(limit: &LimitOutcome<'_>) -> Span {
     let unused = || if has_slots(limit) { DEFAULT_RETRY_AFTER } else { limit.outcome().reset_after };
     limit.advised_wait().unwrap_or_else(unused)
@@ -109,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_stays_between_the_true_wait_and_its_share_more() {
+    fn jitter_extends_the_wait_by_at_most_its_percentage() {
         let wait = Span::from_secs(100);
         for (percent, rng, expected) in [
             (0, u32::MAX, 100),

@@ -1,8 +1,8 @@
-//! Limit, remaining, reset: three numbers about the limit that matters most.
+//! Limit, remaining, reset: three headers about one limit.
 //!
-//! `X-RateLimit-*` is what most services write and most clients read; the IETF
-//! drafts up to 6 have the same three without the `X-`. The reset of the former
-//! is a date for some and a delay for others, of the latter always a delay.
+//! Most services write `X-RateLimit-*` and most clients read it. The IETF drafts up to 6 have the
+//! same three headers without `X-`. The reset of `X-RateLimit-*` is a date in some dialects and a
+//! delay in others; the reset of the IETF drafts is always a delay.
 
 use http::HeaderName;
 use tollgate::{LimitOutcome, Timestamp};
@@ -10,19 +10,19 @@ use tollgate::{LimitOutcome, Timestamp};
 use super::HeaderWriter;
 use super::until_change;
 
-/// Three headers that go together.
+/// The names of three headers that belong together.
 pub(super) struct Triple {
     limit: HeaderName,
     remaining: HeaderName,
     reset: HeaderName,
 }
 
-/// How a reset is written.
+/// The format of a reset.
 #[derive(Clone, Copy)]
 pub(super) enum Reset {
-    /// As seconds since 1970, for an answer given at this time.
+    /// Seconds since 1970, for a response at this time.
     Epoch(Timestamp),
-    /// As seconds from now.
+    /// Seconds from now.
     Delta,
 }
 
@@ -42,8 +42,8 @@ impl Triple {
     pub(super) fn write(&'static self, writer: &mut HeaderWriter, limit: &LimitOutcome<'_>, reset: Reset) {
         let until = until_change(limit);
         let reset = match reset {
-            // Added before rounding: the end of a window is then the same second
-            // for every answer within it.
+            // Rounds after the addition, so that all responses within a window state the same
+            // second.
             Reset::Epoch(at) => (at + until).as_secs_ceil(),
             Reset::Delta => until.as_secs_ceil(),
         };

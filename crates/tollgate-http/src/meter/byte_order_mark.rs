@@ -1,22 +1,22 @@
-//! The byte order mark that some services write before their text: no part of it.
+//! Skips the UTF-8 byte order mark that some services write before their text.
 //!
-//! It is passed over at the very start of an answer, however that is divided into pieces, and nowhere else.
+//! The mark is skipped only at the start of a response, however the response is divided into pieces.
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// How much of the mark has come.
+/// The part of the mark that has been read.
 #[derive(Clone, Copy, Default)]
 pub(super) enum Start {
     #[default]
     Nothing,
-    /// So many bytes that may be of a mark.
+    /// This many bytes of a possible mark have been read.
     Perhaps(usize),
-    /// The text has begun.
+    /// The text has started.
     Over,
 }
 
 impl Start {
-    /// The text of this piece: what was held back and turns out to be no mark, and the rest.
+    /// Returns the text of this piece: bytes that were held back but are not a mark, then the rest.
     pub(super) fn text<'p>(&mut self, piece: &'p [u8]) -> [&'p [u8]; 2] {
         let held = match *self {
             Self::Over => return [&[], piece],
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_is_passed_over_at_the_start_only_and_all_else_is_text() {
+    fn a_mark_is_skipped_only_at_the_start() {
         for (answer, expected) in [
             (&b"\xef\xbb\xbf{}"[..], &b"{}"[..]),
             (b"\xef\xbb\xbf\xef\xbb\xbf{}", b"\xef\xbb\xbf{}"),

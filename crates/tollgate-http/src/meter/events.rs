@@ -1,27 +1,27 @@
-//! A stream of events (`text/event-stream`), and the JSON in them.
+//! Reads JSON in a stream of server-sent events (`text/event-stream`).
 //!
-//! What stands behind `data:` is JSON for a [`Scanner`], event by event: an empty line ends
-//! one. The other fields are passed over. Nothing is kept of a line.
+//! A [`Scanner`] reads the `data:` of each event as a JSON text; an empty line ends the event.
+//! Other fields are skipped. Lines are not buffered.
 
 use super::json::Scanner;
 
 const DATA: &[u8] = b"data:";
 
-/// Where in a stream of events the next byte is.
+/// The position of the next byte in a stream of events.
 pub(super) struct Events {
     state: State,
-    /// Whether the last byte was a carriage return: a line feed behind it ends no line.
+    /// Whether the last byte was a carriage return: a line feed after it does not end another line.
     returned: bool,
 }
 
 #[derive(Clone, Copy)]
 enum State {
-    /// So much of `data:` has come since the line began.
+    /// This many bytes of `data:` have been read since the start of the line.
     Field(usize),
-    /// Right behind the colon: one blank is not part of the data.
+    /// After the colon: one space is not part of the data.
     Colon,
     Data,
-    /// In a line that is not looked at.
+    /// In a line that is skipped.
     Other,
 }
 
@@ -30,7 +30,7 @@ impl Events {
         Self { state: State::Field(0), returned: false }
     }
 
-    /// Looks at the next piece.
+    /// Reads the next piece.
     pub(super) fn read(&mut self, mut piece: &[u8], scanner: &mut Scanner) {
         while let Some(&byte) = piece.first() {
             let feeds = byte == b'\n' && std::mem::take(&mut self.returned);
@@ -53,14 +53,14 @@ impl Events {
     fn end_line(&mut self, scanner: &mut Scanner) {
         match self.state {
             State::Field(0) => scanner.restart(),
-            // Lines of one event are joined by a line feed.
+            // The lines of an event are joined by a line feed.
             State::Data => scanner.read(b"\n"),
             State::Field(_) | State::Colon | State::Other => {}
         }
         self.state = State::Field(0);
     }
 
-    /// Looks at bytes of one line; how many of them. There is at least one.
+    /// Reads bytes of one line and returns how many were consumed, at least one.
     fn within(&mut self, line: &[u8], scanner: &mut Scanner) -> usize {
         match self.state {
             State::Field(at) => {
@@ -89,7 +89,7 @@ impl Events {
 mod tests {
     use super::*;
 
-    /// As it comes in one piece, byte by byte, and with the line ends of others.
+    /// Checks the stream in one piece, byte by byte, and with other line endings.
     #[track_caller]
     fn check(stream: &str, expected: Option<u64>) {
         for stream in [stream.to_owned(), stream.replace('\n', "\r\n"), stream.replace('\n', "\r")] {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn only_data_is_looked_at() {
+    fn only_data_fields_are_read() {
         check(": {\"usage\":{\"total\":1}}\n\n", None);
         check("event: x\nid: 5\ndata:{\"usage\":{\"total\":4}}\nretry: 1\n\n", Some(4));
         check("dat\ndata\ndatum: {\"usage\":{\"total\":1}}\n\n", None);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_of_several_lines_is_one_text_and_the_next_event_another() {
+    fn each_event_is_one_text_however_many_lines_it_has() {
         check("data: {\"usage\":\ndata: {\"total\":6}}\n\n", Some(6));
         check("data: {\"usage\":\n\ndata: {\"total\":6}}\n\n", None);
         check("data: nonsense\n\ndata: {\"usage\":{\"total\":6}}\n\n", Some(6));

@@ -1,57 +1,57 @@
-//! One number in JSON that passes by, found without keeping any of it.
+//! Finds one number in streamed JSON without buffering the text.
 //!
-//! The text comes in pieces of any size and is looked at once, byte by byte. What is
-//! remembered does not grow with it: how deep it is nested, how far the names that lead to
-//! the number have been followed, and what the digits of the number come to so far.
+//! The text arrives in pieces of any size and is read once, byte by byte. The state has a fixed
+//! size: the nesting depth, how many names of the path have been matched, and the digits of the
+//! number so far.
 //!
-//! Texts may follow one another (a line each, say). Of several numbers the last counts. What
-//! is no JSON is passed over until [`Scanner::restart`].
+//! Several texts may follow one another, for example one per line. The last number counts. Input
+//! that is not JSON is skipped until [`Scanner::restart`].
 //!
-//! Not here: which part of an answer is JSON (`meter`, `events`), whether a name is the one
-//! that is looked for (`name`), what a number comes to (`number`).
+//! Not here: which part of a response is JSON (`meter`, `events`), comparing names (`name`), the
+//! value of a number (`number`).
 
 use std::sync::Arc;
 
 use super::name::Name;
 use super::number::Number;
 
-/// Deeper than this nothing is followed: a bit is kept for each level.
+/// The maximum nesting depth: one bit is kept for each level.
 const MAX_DEPTH: u32 = 128;
 
-/// Looks for a number by the names of the members that lead to it.
+/// Finds a number by the path of member names that lead to it.
 pub(super) struct Scanner {
     path: Arc<[Box<str>]>,
-    /// What was found last.
+    /// The last number found.
     found: Option<u64>,
     state: State,
     depth: u32,
-    /// One bit for each level, the innermost lowest: whether it is an object.
+    /// One bit for each level, innermost lowest: whether the level is an object.
     objects: u128,
-    /// How many names have been followed. The object where the next is looked for is one
+    /// How many names of the path have been matched. The next name is expected in an object one
     /// level deeper.
     followed: u32,
-    /// Whether the value that comes is the one that the next name leads to.
+    /// Whether the next value belongs to the name that was just matched.
     is_next: bool,
 }
 
 #[derive(Clone, Copy)]
 enum State {
-    /// A value begins, or a list ends.
+    /// Before a value or the end of a list.
     Value,
-    /// A name begins, or an object ends.
+    /// Before a name or the end of an object.
     Name,
     InName(Name),
-    /// Behind a name.
+    /// After a name.
     Colon,
     InText,
     EscapedInText,
-    /// In a number; `None`: it is not the one that is looked for.
+    /// In a number; `None` if it is not the number at the path.
     InNumber(Option<Number>),
     /// In `true`, `false` or `null`.
     InWord,
-    /// Behind a value.
+    /// After a value.
     Behind,
-    /// This is no JSON.
+    /// The input is not JSON.
     Lost,
 }
 
@@ -64,23 +64,23 @@ impl Scanner {
         self.found
     }
 
-    /// A new text begins. What was found is kept.
+    /// Starts a new text. A number found earlier is kept.
     pub(super) fn restart(&mut self) {
         self.state = State::Value;
         (self.depth, self.objects, self.followed, self.is_next) = (0, 0, 0, false);
     }
 
-    /// Nothing of this text can be read any more.
+    /// Ignores the rest of the current text.
     pub(super) const fn give_up(&mut self) {
         self.state = State::Lost;
     }
 
-    /// Looks at the next piece.
+    /// Reads the next piece.
     pub(super) fn read(&mut self, mut piece: &[u8]) {
         while let Some((&byte, rest)) = piece.split_first() {
             piece = rest;
             match self.state {
-                // Nearly all that there is: passed over at once.
+                // Most bytes are string content, which is skipped in one step.
                 State::InText if !matches!(byte, b'"' | b'\\') => {
                     let end = rest.iter().position(|it| matches!(it, b'"' | b'\\'));
                     piece = &rest[end.unwrap_or(rest.len())..];
@@ -129,7 +129,7 @@ impl Scanner {
         };
     }
 
-    /// A number or a word has ended before this byte.
+    /// Ends a number or a literal before this byte.
     fn end_plain(&mut self, byte: u8) {
         if let State::InNumber(Some(number)) = self.state {
             self.found = number.units().or(self.found);
@@ -138,7 +138,7 @@ impl Scanner {
         self.step(byte);
     }
 
-    /// A value begins with this byte.
+    /// Starts a value with this byte.
     fn begin(&mut self, byte: u8) -> State {
         let is_next = std::mem::take(&mut self.is_next);
         let is_last = self.followed as usize + 1 == self.path.len();
@@ -168,7 +168,7 @@ impl Scanner {
     fn leave(&mut self) -> State {
         self.depth -= 1;
         self.objects >>= 1;
-        // Out of the object that the last name led to.
+        // Leaves the object of the last matched name.
         if self.followed > 0 && self.depth == self.followed {
             self.followed -= 1;
         }
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_found_where_its_names_lead_and_nowhere_else() {
+    fn a_number_is_found_only_at_its_path() {
         check(r#"{"usage":{"total":12}}"#, Some(12));
         check(" {\n \"id\" : \"x\", \"usage\" : { \"in\": 1 , \"total\" : 12 } }\n", Some(12));
         check(
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_can_be_counted_is_a_number() {
+    fn only_non_negative_numbers_are_found() {
         for (number, expected) in [
             ("0", Some(0)),
             ("12.0", Some(12)),
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_several_counts_and_one_that_is_cut_off_does_not() {
+    fn the_last_complete_number_counts() {
         check("{\"usage\":{\"total\":1}}\n{\"usage\":{\"total\":2}}\n{\"done\":true}\n", Some(2));
         check(r#"{"usage":{"total":1},"usage":{"total":2}}"#, Some(2));
         check(r#"{"usage":{"total":1},"usage":{"total":null}}"#, Some(1));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_passed_over() {
+    fn invalid_json_is_skipped() {
         for text in
             ["<html>", "[DONE]", "{usage:{total:1}}", "}", r#"{"usage" "total":1}"#, "{,}", "[}", "{]"]
         {
@@ -303,7 +303,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
         #[test]
-        fn it_finds_what_a_reader_of_the_whole_text_finds(value in values(), cut in 1_usize..9, planted in any::<bool>()) {
+        fn the_scanner_agrees_with_serde_json(value in values(), cut in 1_usize..9, planted in any::<bool>()) {
             let value = if planted { json!({"a": value.clone(), "usage": {"b": value, "total": 5}}) } else { value };
             let expected = value.get("usage").and_then(|it| it.get("total")).and_then(Value::as_u64);
             for text in [value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {
@@ -313,7 +313,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_break_it(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             found(&USAGE, &[&bytes]);
         }
     }

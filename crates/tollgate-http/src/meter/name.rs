@@ -1,55 +1,55 @@
-//! The name of a member, held against the one that is looked for while it passes.
+//! Compares a streamed JSON member name with an expected name.
 //!
-//! Names are compared as what they say: `\u0061` is an `a`, and two halves are one character. Nothing is kept
-//! but how far the two agree.
+//! Names are compared after unescaping: `\u0061` is an `a`, and a surrogate pair is one character.
+//! Only the length of the common prefix is kept.
 
-/// A name that passes, behind its opening quote.
+/// A member name being read, after its opening quote.
 #[derive(Clone, Copy)]
 pub(super) struct Name {
-    /// How much of what is looked for has come; `None`: it is another name.
+    /// How many bytes of the expected name have matched; `None` after a mismatch.
     agreed: Option<usize>,
     escape: Escape,
-    /// The first half of a character, if the second has to follow.
+    /// A high surrogate that must be followed by a low one.
     half: Option<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Escape {
     None,
-    /// Behind a backslash.
+    /// After a backslash.
     Begun,
-    /// Behind `\u`: so many digits, and what they come to.
+    /// After `\u`: the number of digits, and their value.
     Digits(u32, u32),
 }
 
 impl Name {
-    /// One that may be what is looked for.
+    /// The start of a name that may match.
     pub(super) const CANDIDATE: Self = Self { agreed: Some(0), escape: Escape::None, half: None };
-    /// One that is not, wherever it leads.
+    /// A name that cannot match.
     pub(super) const MISMATCH: Self = Self { agreed: None, ..Self::CANDIDATE };
 
-    /// Looks at the next byte; whether that ends the name.
+    /// Reads the next byte and returns whether it ends the name.
     pub(super) fn read(&mut self, byte: u8, wanted: &[u8]) -> bool {
         match (self.escape, byte) {
             (Escape::None, b'"') => return true,
             (Escape::None, b'\\') => self.escape = Escape::Begun,
-            (Escape::None, _) => self.says(&[byte], wanted),
+            (Escape::None, _) => self.compare(&[byte], wanted),
             (Escape::Begun, b'u') if self.agreed.is_some() => self.escape = Escape::Digits(0, 0),
             (Escape::Begun, _) => {
                 self.escape = Escape::None;
                 match byte {
-                    b'"' | b'\\' | b'/' => self.says(&[byte], wanted),
-                    b'b' => self.says(b"\x08", wanted),
-                    b'f' => self.says(b"\x0c", wanted),
-                    b'n' => self.says(b"\n", wanted),
-                    b'r' => self.says(b"\r", wanted),
-                    b't' => self.says(b"\t", wanted),
+                    b'"' | b'\\' | b'/' => self.compare(&[byte], wanted),
+                    b'b' => self.compare(b"\x08", wanted),
+                    b'f' => self.compare(b"\x0c", wanted),
+                    b'n' => self.compare(b"\n", wanted),
+                    b'r' => self.compare(b"\r", wanted),
+                    b't' => self.compare(b"\t", wanted),
                     _ => self.agreed = None,
                 }
             }
             (Escape::Digits(count, sum), _) => {
                 let Some(digit) = char::from(byte).to_digit(16) else {
-                    // No escape at all.
+                    // Not a valid escape.
                     *self = Self::MISMATCH;
                     return self.read(byte, wanted);
                 };
@@ -63,12 +63,12 @@ impl Name {
         false
     }
 
-    /// Whether the name, which has ended, is the one.
+    /// Whether the name, which has ended, equals the expected name.
     pub(super) fn is(self, wanted: &[u8]) -> bool {
         self.half.is_none() && self.agreed == Some(wanted.len())
     }
 
-    /// What an escape comes to: a character or half of one.
+    /// Reads the UTF-16 code unit of an escape.
     fn unit(&mut self, unit: u32, wanted: &[u8]) {
         let whole = match (self.half.take(), unit) {
             (None, 0xd800..=0xdbff) => {
@@ -82,13 +82,13 @@ impl Name {
             (Some(_), _) => None,
         };
         match whole {
-            Some(char) => self.says(char.encode_utf8(&mut [0; 4]).as_bytes(), wanted),
-            // Half a character is in no name that is looked for.
+            Some(char) => self.compare(char.encode_utf8(&mut [0; 4]).as_bytes(), wanted),
+            // An unpaired surrogate matches no expected name.
             None => self.agreed = None,
         }
     }
 
-    fn says(&mut self, bytes: &[u8], wanted: &[u8]) {
+    fn compare(&mut self, bytes: &[u8], wanted: &[u8]) {
         let is_whole = self.half.take().is_none();
         let goes_on = |at: &usize| is_whole && wanted.get(*at..).is_some_and(|rest| rest.starts_with(bytes));
         self.agreed = self.agreed.filter(goes_on).map(|at| at + bytes.len());
@@ -99,7 +99,7 @@ impl Name {
 mod tests {
     use super::*;
 
-    /// Whether the name, as it is written between quotes, is taken for this one.
+    /// Whether the name, as written between quotes, matches `wanted`.
     fn is(written: &str, wanted: &str) -> bool {
         let mut name = Name::CANDIDATE;
         let bytes = written.as_bytes();
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_what_it_says_however_it_is_written() {
+    fn names_are_compared_after_unescaping() {
         for (written, wanted) in [
             ("usage", "usage"),
             (r"us\u0061ge", "usage"),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn another_name_is_another_also_with_escapes() {
+    fn different_names_do_not_match() {
         for written in [
             r"us\u0062ge",
             r"us\u0061g",

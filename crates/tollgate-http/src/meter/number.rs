@@ -1,29 +1,28 @@
-//! A number of any length, counted in units while its digits pass.
+//! Converts a streamed decimal number of any length to units.
 //!
-//! A fraction counts as begun, however small and however far behind the point; what is more than can be counted
-//! is the most that can. Less than nothing is no number of units.
+//! Fractions are rounded up. Values above the maximum saturate. Negative numbers are not valid.
 
-/// Digits that are kept, from the first that is not zero: more than any number of units has.
+/// The number of significant digits that are kept: more than any number of units has.
 const MAX_DIGITS: u32 = 30;
-/// Beyond this an exponent says nothing new.
+/// The bound of exponents; larger exponents do not change the result.
 const MAX_EXPONENT: i64 = i64::MAX / 4;
 
-/// A number, of which some has passed.
+/// A number of which a prefix has been read.
 #[derive(Clone, Copy)]
 pub(super) struct Number {
     part: Part,
-    /// Whether the part that has been reached has a digit.
+    /// Whether the current part has a digit.
     has_digit: bool,
     is_negative: bool,
-    /// The first digits, and how many they are.
+    /// The value of the first digits, and their number.
     kept: u128,
     count: u32,
-    /// Whether one of those that were not kept is not zero.
+    /// Whether one of the dropped digits is not zero.
     has_more: bool,
-    /// The power of ten that what is kept is multiplied by, without the exponent.
+    /// The power of ten of the kept digits, without the exponent.
     power: i64,
     exponent: i64,
-    /// 1, or -1 if the exponent has a minus.
+    /// 1, or -1 if the exponent is negative.
     sign: i64,
 }
 
@@ -31,15 +30,15 @@ pub(super) struct Number {
 enum Part {
     Whole,
     Fraction,
-    /// Right behind the `e`: a sign may come.
+    /// After the `e`: a sign may follow.
     Sign,
     Exponent,
-    /// This is no number.
+    /// The input is not a number.
     Broken,
 }
 
 impl Number {
-    /// Begins with a digit or a minus.
+    /// Starts with a digit or a minus.
     pub(super) fn begin(byte: u8) -> Self {
         let mut number = Self {
             part: Part::Whole,
@@ -58,7 +57,7 @@ impl Number {
         number
     }
 
-    /// Looks at the next byte of it.
+    /// Reads the next byte of the number.
     pub(super) fn read(&mut self, byte: u8) {
         match (self.part, byte) {
             (Part::Whole | Part::Fraction, b'0'..=b'9') => self.digit(byte - b'0'),
@@ -97,7 +96,7 @@ impl Number {
         };
     }
 
-    /// What it comes to, when it has ended.
+    /// Returns the units of the complete number.
     pub(super) fn units(self) -> Option<u64> {
         if self.part == Part::Broken || !self.has_digit || (self.is_negative && self.kept > 0) {
             return None;
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_any_length_comes_to_units() {
+    fn numbers_of_any_length_are_converted_to_units() {
         let zeros = "0".repeat(400);
         for (written, expected) in [
             ("1".repeat(41), u64::MAX),
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_less_than_nothing_or_no_number_comes_to_nothing() {
+    fn negative_and_malformed_numbers_are_refused() {
         for written in
             ["-1", "-0.1", "-1e-999", "-", "1.", "1e", "1e+", "1-2", "1.2.3", "1e2.5", "1e2e3", "--1", "-.5"]
         {
@@ -167,12 +166,12 @@ mod tests {
     }
 
     #[test]
-    fn it_comes_to_what_a_float_comes_to_where_that_is_exact() {
+    fn the_result_equals_float_arithmetic_where_that_is_exact() {
         for tenths in 0..2_000_u32 {
             for exponent in -3_i32..4 {
                 let written = format!("{}.{}e{exponent}", tenths / 10, tenths % 10);
                 let value = f64::from(tenths) * 10_f64.powi(3 + exponent);
-                // In ten thousandths, all of which a float holds.
+                // Multiples of 1/10,000, which a float represents exactly.
                 #[allow(
                     clippy::cast_possible_truncation,
                     clippy::cast_sign_loss,

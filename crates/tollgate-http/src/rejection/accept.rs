@@ -1,28 +1,27 @@
-//! In which form a caller wants to be refused.
+//! Negotiates the body format of a refusal from `Accept`.
 //!
-//! Problem JSON unless something else is asked for by name: `application/json`
-//! gets the same document under that name, and who would rather read text (a
-//! browser, for one) gets a sentence. A caller that accepts none of these gets
-//! problem JSON all the same: a 406 would hide why it was refused.
+//! The default is problem JSON. `application/json` selects the same document with that media type,
+//! and a preference for text (as of browsers) selects a sentence. A caller that accepts none of
+//! these formats still gets problem JSON: a 406 would hide the reason of the refusal.
 
 use http::HeaderMap;
 use http::header::ACCEPT;
 
-/// What a body can be.
+/// A body format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// `application/problem+json`.
     Problem,
-    /// The same, as `application/json`.
+    /// The same document as `application/json`.
     Json,
-    /// A sentence.
+    /// A sentence as `text/plain`.
     Text,
 }
 
-/// Of equals, the earlier one is preferred.
+/// The formats; at equal preference the earlier one wins.
 const FORMS: [Form; 3] = [Form::Problem, Form::Json, Form::Text];
 
-/// No sensible client lists more; the rest is not looked at.
+/// The number of media ranges that are read; further ranges are ignored.
 const MAX_MEDIA_RANGES: usize = 32;
 
 impl Form {
@@ -34,14 +33,15 @@ impl Form {
         }
     }
 
-    /// The form with the highest weight; of those, the one asked for most precisely.
+    /// Returns the format with the highest weight; among equals, the most precisely requested one.
     pub(super) fn preferred(headers: &HeaderMap) -> Self {
         let mut best = [None::<Preference>; FORMS.len()];
         let lines = headers.get_all(ACCEPT).into_iter().filter_map(|line| line.to_str().ok());
         for range in lines.flat_map(|line| line.split(',')).take(MAX_MEDIA_RANGES) {
             let (range, weight) = weighted(range);
             for (form, best) in FORMS.iter().zip(&mut best) {
-                // The most precise range that covers a form is the one that counts (RFC 9110, 12.5.1).
+                // The most precise range that covers a format determines its weight (RFC 9110,
+                // 12.5.1).
                 if let Some(precision) = form.covered_by(range)
                     && best.is_none_or(|best| best.precision < precision)
                 {
@@ -58,7 +58,7 @@ impl Form {
         preferred.0
     }
 
-    /// How precisely a media range asks for this form, if it does.
+    /// Returns how precisely a media range matches this format; `None` if it does not match.
     fn covered_by(self, range: &str) -> Option<u8> {
         let is = |name: &str| range.eq_ignore_ascii_case(name);
         match self {
@@ -73,14 +73,14 @@ impl Form {
     }
 }
 
-/// How much a form is wanted: by weight, then by how precisely it was named.
+/// The preference for a format: by weight, then by precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Preference {
     weight: u16,
     precision: u8,
 }
 
-/// A media range and its weight in thousandths. A weight that is none counts as not given.
+/// Splits a media range from its weight in thousandths. An invalid weight is ignored.
 fn weighted(range: &str) -> (&str, u16) {
     let mut parts = range.split(';').map(str::trim);
     let name = parts.next().unwrap_or_default();
@@ -88,7 +88,7 @@ fn weighted(range: &str) -> (&str, u16) {
     (name, weight.and_then(thousandths).unwrap_or(1_000))
 }
 
-/// `0`, `0.5`, `1.000`: at most three decimals, at most one.
+/// Parses a weight such as `0`, `0.5` or `1.000`: at most three decimals, at most one.
 fn thousandths(weight: &str) -> Option<u16> {
     let (whole, decimals) = weight.split_once('.').unwrap_or((weight, ""));
     if decimals.len() > 3 || !decimals.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_get_what_they_ask_for_by_name() {
+    fn callers_get_the_format_that_they_name() {
         check("*/*", Form::Problem);
         check("application/problem+json", Form::Problem);
         check("application/json", Form::Json);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_and_impossible_wishes_get_problem_json() {
+    fn malformed_and_unsupported_media_ranges_get_problem_json() {
         assert_eq!(Form::preferred(&HeaderMap::new()), Form::Problem);
         check("image/png", Form::Problem);
         check("", Form::Problem);

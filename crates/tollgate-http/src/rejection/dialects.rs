@@ -1,13 +1,13 @@
-//! Refusals in the words of other services, for clients that look into the body.
+//! Bodies of refusals in the formats of other services.
 //!
-//! | dialect | body | because |
+//! | dialect | body | reason |
 //! |---|---|---|
 //! | `discord` | `message`, `retry_after` in seconds with a fraction, `global` | `discord.py` waits for the body's `retry_after` |
-//! | `openai` | an `error` with `type` (`requests`, `tokens`) and `code` | the exception shows them |
-//! | `stripe` | an `error` with `type` and `code` | anything else is an error of its own |
-//! | `aws` | the error's name, as JSON or XML | what has no such name is not retried |
-//! | `github` | a `message` about the primary or a secondary rate limit | these words are what its plugin looks for |
-//! | `envoy` | none: the next dialect, or the plain form | |
+//! | `openai` | an `error` with `type` (`requests`, `tokens`) and `code` | the client's exception shows them |
+//! | `stripe` | an `error` with `type` and `code` | clients report any other body as a different error |
+//! | `aws` | the error name, as JSON or XML | SDKs do not retry without a known error name |
+//! | `github` | a `message` about the primary or a secondary rate limit | the Octokit plugin searches for these phrases |
+//! | `envoy` | no body: the next dialect, or the plain format | |
 //!
 //! Not here: their headers (`headers::dialects`).
 
@@ -21,14 +21,14 @@ use tollgate::policy::{Dialect, HeaderSettings};
 
 use super::{Kind, Rejection, RetryAfter};
 
-/// What a dialect makes of a refusal.
+/// The response parts that a dialect creates.
 pub(super) struct DialectRejection {
     pub(super) status: StatusCode,
     pub(super) content_type: &'static str,
     pub(super) body: Bytes,
 }
 
-/// The refusal in a dialect; `None` when it has no body of its own.
+/// Creates the refusal in a dialect; `None` if the dialect has no body.
 pub(super) fn body(
     dialect: Dialect,
     rejection: &Rejection<'_, '_>,
@@ -45,12 +45,12 @@ pub(super) fn body(
     }
 }
 
-/// Why a caller was refused, as far as dialects tell it apart.
+/// The reason of a refusal, as far as dialects distinguish it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RefusalReason {
-    /// Later it will pass.
+    /// A retry can pass later.
     TooOften,
-    /// It asks for more than there ever is.
+    /// The request costs more than the limit ever holds.
     TooMuch,
     Forbidden,
     Outage,
@@ -67,8 +67,8 @@ impl RefusalReason {
     }
 }
 
-/// What can never pass is no 429 here: its clients repeat each of those, and one
-/// without a wait at once and for ever.
+/// Discord clients retry every 429, and retry one without a wait immediately and forever. A request
+/// that can never pass therefore gets another status.
 fn discord(rejection: &Rejection<'_, '_>) -> DialectRejection {
     #[derive(Serialize)]
     struct Body<'r> {
@@ -91,7 +91,7 @@ fn discord(rejection: &Rejection<'_, '_>) -> DialectRejection {
     DialectRejection { status, ..json(rejection, &body) }
 }
 
-/// The `type` of a refusal says what there was too much of: `requests` or `tokens`.
+/// The `type` of an `openai` error is the exhausted unit: `requests` or `tokens`.
 fn openai(rejection: &Rejection<'_, '_>) -> DialectRejection {
     #[derive(Serialize)]
     struct Body<'r> {
@@ -135,7 +135,7 @@ fn stripe(rejection: &Rejection<'_, '_>) -> DialectRejection {
     json(rejection, &Body { error: Fault { kind, code, message: &rejection.detail } })
 }
 
-/// Its services speak JSON or XML, and each SDK reads only what its service speaks.
+/// AWS services use JSON or XML, and each SDK reads only the format of its service.
 fn aws(rejection: &Rejection<'_, '_>, request: &HeaderMap) -> DialectRejection {
     #[derive(Serialize)]
     struct Body<'r> {
@@ -165,8 +165,8 @@ fn aws(rejection: &Rejection<'_, '_>, request: &HeaderMap) -> DialectRejection {
     DialectRejection { content_type, ..json(rejection, &Body { kind, message: &rejection.detail }) }
 }
 
-/// Whether the caller's protocol is one of those in XML: a form as the query
-/// protocol sends it, or S3, which alone signs a hash of what it sends.
+/// Whether the caller's AWS protocol uses XML: the query protocol, which sends a form, or S3, which
+/// is the only service that signs a content hash header.
 fn expects_xml(request: &HeaderMap) -> bool {
     let content_type = text(request, &CONTENT_TYPE);
     if content_type.contains("json") {
@@ -182,8 +182,8 @@ fn text<'r>(request: &'r HeaderMap, name: &http::HeaderName) -> &'r str {
     request.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// Its plugin waits for `X-RateLimit-Reset` where the primary limit is used up, and for
-/// `Retry-After` where it reads of a secondary rate limit.
+/// The Octokit plugin waits for `X-RateLimit-Reset` if the primary limit is used up, and for
+/// `Retry-After` if the message names a secondary rate limit.
 fn github(rejection: &Rejection<'_, '_>, settings: &HeaderSettings) -> DialectRejection {
     #[derive(Serialize)]
     struct Body {
@@ -201,13 +201,13 @@ fn github(rejection: &Rejection<'_, '_>, settings: &HeaderSettings) -> DialectRe
 }
 
 fn json(rejection: &Rejection<'_, '_>, body: &impl Serialize) -> DialectRejection {
-    // Writing strings and numbers to memory does not fail; if it did, a status
-    // with an empty body is still a refusal.
+    // Serializing strings and numbers to memory does not fail; an empty body would still be a
+    // refusal.
     let body = serde_json::to_vec(body).unwrap_or_default().into();
     DialectRejection { status: rejection.status, content_type: "application/json", body }
 }
 
-/// Text between two tags. Only rules made by hand have names that need this.
+/// Escapes text for XML. Only rules built in code have names that need escaping.
 struct XmlText<'t>(&'t str);
 
 impl std::fmt::Display for XmlText<'_> {
@@ -217,7 +217,7 @@ impl std::fmt::Display for XmlText<'_> {
                 '&' => f.write_str("&amp;")?,
                 '<' => f.write_str("&lt;")?,
                 '>' => f.write_str("&gt;")?,
-                // XML 1.0 knows no other way to write these.
+                // XML 1.0 cannot represent control characters.
                 char if char.is_control() => f.write_str("?")?,
                 char => std::fmt::Write::write_char(f, char)?,
             }

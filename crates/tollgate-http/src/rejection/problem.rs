@@ -1,18 +1,17 @@
-//! The body of a refusal as JSON (RFC 9457).
+//! The JSON body of a refusal (RFC 9457).
 //!
-//! `violated-policies` is the draft's, hyphen and all. Waits are whole numbers:
-//! clients that expect a fraction read those too, and the others only those.
-//! `instance` is a name and not an address: it ends in the decision's.
+//! `violated-policies` is spelled with a hyphen, as in the IETF draft. Waits are integers: clients
+//! that expect a fraction accept integers too. `instance` is a URN that ends in the decision ID.
 //!
-//! `degraded` is there, and true, where the store gave no answer.
+//! `degraded` is present, and true, if the store did not answer.
 //!
-//! Written member by member, since a flood of refusals writes nothing else.
+//! The JSON is written member by member for speed: during a flood, most responses are refusals.
 
 use bytes::Bytes;
 
 use super::Rejection;
 
-/// More than most problems need.
+/// The initial capacity in bytes; most bodies are smaller.
 const INITIAL_BYTES: usize = 512;
 
 pub(super) fn to_json(rejection: &Rejection<'_, '_>) -> Bytes {
@@ -52,7 +51,7 @@ fn raw(json: &mut Vec<u8>, text: &str) {
     json.extend_from_slice(text.as_bytes());
 }
 
-/// Quoted and escaped: rules made by hand may be called anything.
+/// Appends a quoted and escaped string: rules built in code may have any name.
 fn string(json: &mut Vec<u8>, text: &str) {
     // Writing a string to memory does not fail.
     let _never_fails = serde_json::to_writer(json, text);

@@ -1,9 +1,9 @@
-//! Why a request was refused, in plain words.
+//! The reason of a refusal as a sentence.
 //!
-//! They name limits, numbers and kinds of keys, all from the policy: nothing
-//! that a caller sent, so nothing that it could have made up.
+//! The sentences contain limits, numbers and kinds of keys from the policy, and no data that a
+//! caller sent.
 //!
-//! Pushed and not formatted: every refusal of a flood is worded.
+//! Strings are appended instead of formatted, because every refusal of a flood needs one.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use tollgate::{LimitOutcome, Quota, Rate, Span, Verdict, Window};
 
 use crate::headers::RetryAfter;
 
-/// More than most sentences need.
+/// The initial capacity in bytes; most sentences are shorter.
 const INITIAL_BYTES: usize = 128;
 
 pub(super) fn quota(limit: &LimitOutcome<'_>, retry_after: Option<RetryAfter>) -> String {
@@ -27,7 +27,7 @@ pub(super) fn quota(limit: &LimitOutcome<'_>, retry_after: Option<RetryAfter>) -
         }
         (_, Some(wait)) => {
             words.push_str("; try again in ");
-            // Whole seconds, as `Retry-After` has them. Writing to memory does not fail.
+            // Whole seconds, as in `Retry-After`. Writing to memory does not fail.
             let _never = write!(words, "{}", Span::from_secs(wait.seconds()).human());
         }
         (_, None) => {}
@@ -55,7 +55,7 @@ pub(super) fn block(block: Block<'_>) -> String {
     }
 }
 
-/// What a quota promises: `10 per minute, 20 at once`.
+/// Describes a quota in words: `10 per minute, 20 at once`.
 pub fn promise(quota: &Quota) -> String {
     let mut words = String::with_capacity(INITIAL_BYTES);
     push_promise(quota, &mut words);
@@ -91,7 +91,7 @@ fn push_promise(quota: &Quota, words: &mut String) {
     }
 }
 
-/// `10 per minute`, `10 per 15 minutes`.
+/// Appends a rate: `10 per minute`, `10 per 15 minutes`.
 fn per(rate: Rate, words: &mut String) {
     const UNITS: [(u64, &str); 5] = [
         (86_400_000_000, "day"),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn every_algorithm_says_what_it_allows() {
+    fn every_algorithm_is_described() {
         check("bucket: 10/minute", "10 per minute");
         check("bucket: '1000/minute, burst 200'", "1000 per minute, 200 at once");
         check("algorithm: gcra, rate: 5/2s", "5 per 2 seconds, 1 at once");

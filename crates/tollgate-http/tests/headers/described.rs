@@ -1,10 +1,10 @@
-//! Which limit the headers describe that have room for one.
+//! Selects the limit for headers with room for one limit.
 
 use super::{check, headers, headers_for, limiter};
 use tollgate::Call;
 
 #[test]
-fn slots_beside_a_rate_are_not_what_an_admitted_caller_reads() {
+fn an_admitted_response_describes_the_rate_and_not_the_slots() {
     for ietf in ["draft-11", "draft-6"] {
         let (limiter, _) = limiter(&format!(
             "headers: {{ietf: {ietf}}}
@@ -23,7 +23,7 @@ limits:
 }
 
 #[test]
-fn slots_that_refuse_are_what_the_refused_caller_reads() {
+fn a_refusal_by_slots_describes_the_slots() {
     let (limiter, _) = limiter(
         "limits:
   - {name: at-once, by: ip, slots: 1}
@@ -34,7 +34,7 @@ fn slots_that_refuse_are_what_the_refused_caller_reads() {
 }
 
 #[test]
-fn where_only_slots_apply_no_header_takes_them_for_a_rate() {
+fn slots_alone_are_not_reported_as_a_rate() {
     let (limiter, _) = limiter("limits: [{name: at-once, by: ip, slots: 5}]");
     check(
         &headers(&limiter),
@@ -60,13 +60,13 @@ limits:
     );
     check(&headers(&limiter), &[("x-ratelimit-limit", "1000"), ("x-ratelimit-remaining", "999")]);
     let search = Call::new("GET", "/search").ip([203, 0, 113, 9]);
-    // Of several windows, the one closest to refusing.
+    // Of several windows, the window closest to refusing.
     check(
         &headers_for(&limiter, &search, 0),
         &[("x-ratelimit-limit", "20"), ("x-ratelimit-remaining", "19")],
     );
     check(&headers(&limiter), &[("x-ratelimit-limit", "1000"), ("x-ratelimit-remaining", "997")]);
-    // Who is refused reads of the limit that refused.
+    // A refusal describes the limit that refused.
     check(&headers(&limiter), &[("x-ratelimit-limit", "3"), ("x-ratelimit-remaining", "0")]);
 }
 

@@ -1,18 +1,18 @@
-//! What `RateLimit-Policy` says of a limit is the rate that the limit sustains.
+//! `RateLimit-Policy` states the sustained rate of a limit.
 
 use proptest::prelude::*;
 use tollgate::{Call, Span};
 
 use super::{headers, headers_for, limiter, limiter_at, parsed};
 
-/// `q` and `w` of the only limit of a policy, and its `r` after one request.
+/// Returns `q` and `w` of the only limit of a policy, and its `r` after one request.
 #[track_caller]
-fn told(limit: &str) -> (i64, i64, i64) {
+fn advertised(limit: &str) -> (i64, i64, i64) {
     let (limiter, _) = limiter(&format!("limits: [{{name: a, by: ip, {limit}}}]"));
-    told_by(&headers(&limiter))
+    advertised_in(&headers(&limiter))
 }
 
-fn told_by(headers: &http::HeaderMap) -> (i64, i64, i64) {
+fn advertised_in(headers: &http::HeaderMap) -> (i64, i64, i64) {
     let number = |header: &str, wanted: &str| {
         let members = parsed(headers[header].to_str().unwrap());
         members[0].1.iter().find(|(key, _)| key == wanted).unwrap().1
@@ -39,7 +39,7 @@ fn quota_over_window_is_the_sustained_rate_of_every_algorithm() {
         ("algorithm: sliding-log, rate: 2/5s", (2, 5, 1)),
         ("bucket: 5/minute, plans: {pro: 10/minute}", (5, 60, 4)),
     ] {
-        assert_eq!(told(limit), expected, "{limit}");
+        assert_eq!(advertised(limit), expected, "{limit}");
     }
 }
 
@@ -48,7 +48,7 @@ fn a_plan_and_an_override_advertise_their_own_rate() {
     let (limiter, _) = limiter(
         "limits: [{name: a, by: user, bucket: 5/minute, plans: {pro: '9/second, burst 4'}, overrides: {ann: 1/2s}}]",
     );
-    let of = |call: Call<'_>| told_by(&headers_for(&limiter, &call.ip([203, 0, 113, 9]), 0));
+    let of = |call: Call<'_>| advertised_in(&headers_for(&limiter, &call.ip([203, 0, 113, 9]), 0));
     assert_eq!(of(Call::new("GET", "/").user("bob")), (5, 60, 4));
     assert_eq!(of(Call::new("GET", "/").user("bob").plan("pro")), (9, 1, 3));
     assert_eq!(of(Call::new("GET", "/").user("ann")), (1, 2, 0));
@@ -56,8 +56,8 @@ fn a_plan_and_an_override_advertise_their_own_rate() {
 }
 
 #[test]
-fn a_calendar_window_tells_its_present_length_and_so_does_the_next_one() {
-    // From 28 March 2026, 12:00 UTC on: the next day has 23 hours in Paris and 24 in UTC.
+fn each_calendar_window_states_its_own_length() {
+    // 28 March 2026, 12:00 UTC: the next day has 23 hours in Paris and 24 in UTC.
     const SATURDAY: u64 = 1_774_699_200;
     let (limiter, clock) = limiter_at(
         SATURDAY,
@@ -80,8 +80,8 @@ fn a_calendar_window_tells_its_present_length_and_so_does_the_next_one() {
 }
 
 proptest! {
-    /// Random quotas over the wire: `q / w` is the rate as the policy writes it, `w` is at least
-    /// one, and no `r` is above its `q`, with and without what was spent.
+    /// For random quotas, `q / w` is the rate in the policy, `w` is at least one, and no `r`
+    /// exceeds its `q`, before and after spending.
     #[test]
     fn the_advertised_rate_is_the_written_rate(
         count in prop_oneof![1_u64..20, 1_u64..2_000_000],
@@ -112,13 +112,13 @@ proptest! {
         let (limiter, _) = limiter(&policy);
         for cost in spent.into_iter().chain([1]) {
             let call = Call::new("GET", "/").ip([203, 0, 113, 9]).cost(cost);
-            let (q, w, r) = told_by(&headers_for(&limiter, &call, 0));
+            let (q, w, r) = advertised_in(&headers_for(&limiter, &call, 0));
             prop_assert!(w >= 1 && r <= q, "{policy}: q={q} w={w} r={r}");
-            let (written, told) = (
+            let (written, advertised) = (
                 u128::from(count) * 1_000_000 * u128::from(w.unsigned_abs()),
                 u128::from(q.unsigned_abs()) * u128::from(micros) * u128::from(times),
             );
-            prop_assert_eq!(told, written, "{}: q={} w={}", &policy, q, w);
+            prop_assert_eq!(advertised, written, "{}: q={} w={}", &policy, q, w);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What callers of a limited service see.
+//! Responses of a limited service, as callers see them.
 
 use crate::support::{START, ServedService, get, layer, limiter, listen, parse};
 use axum::Router;
@@ -6,7 +6,7 @@ use http::Response;
 use tollgate::Span;
 
 #[tokio::test]
-async fn headers_count_down_and_then_comes_the_refusal() {
+async fn headers_count_down_until_the_refusal() {
     let (limiter, clock) = limiter("limits: [{name: search, by: ip, bucket: 5/minute}]");
     let served = ServedService::hello(layer(limiter)).await;
     for left in [4, 3, 2, 1, 0] {
@@ -69,7 +69,7 @@ async fn two_limits_are_charged_together_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn lists_go_before_limits() {
+async fn lists_take_precedence_over_limits() {
     let policy = "
 allow: [{api_key: friend}]
 deny: [{api_key: foe}]
@@ -100,7 +100,7 @@ limits: [{by: ip, bucket: 1/minute}]";
 }
 
 #[tokio::test]
-async fn a_limit_that_refuses_without_counting_says_why() {
+async fn refusals_without_counting_state_the_reason() {
     let policy = "
 limits:
   - {name: members, by: api_key, missing: refuse, bucket: 9/minute, plans: {gone: blocked}, overrides: {bad: blocked}}";
@@ -122,7 +122,7 @@ limits:
 }
 
 #[tokio::test]
-async fn forwarding_headers_move_nobody_to_another_bucket_unless_the_peer_is_trusted() {
+async fn forwarding_headers_count_only_from_trusted_peers() {
     let limits = "limits: [{by: ip, bucket: 1/minute}]";
     let (strict, _) = limiter(limits);
     let served = ServedService::hello(layer(strict)).await;
@@ -141,7 +141,7 @@ async fn forwarding_headers_move_nobody_to_another_bucket_unless_the_peer_is_tru
 }
 
 #[tokio::test]
-async fn a_limit_in_shadow_mode_never_refuses_and_is_not_spoken_of() {
+async fn a_limit_in_shadow_mode_neither_refuses_nor_appears_in_headers() {
     let (limiter, _) = limiter(
         "limits:
           - {name: real, by: ip, bucket: 9/minute}
@@ -156,7 +156,7 @@ async fn a_limit_in_shadow_mode_never_refuses_and_is_not_spoken_of() {
 }
 
 #[tokio::test]
-async fn a_new_policy_takes_over_what_was_spent() {
+async fn a_new_policy_keeps_earlier_usage() {
     let (limiter, _) = limiter("limits: [{name: api, by: ip, bucket: 5/minute}]");
     let served = ServedService::hello(layer(limiter.clone())).await;
     served.get("/", &[]).await;
@@ -170,7 +170,7 @@ async fn a_new_policy_takes_over_what_was_spent() {
 }
 
 #[tokio::test]
-async fn refusals_come_in_the_form_that_is_asked_for() {
+async fn refusals_have_the_format_that_accept_names() {
     let (limiter, _) = limiter("limits: [{name: a, by: ip, bucket: 1/minute}]");
     let served = ServedService::hello(layer(limiter)).await;
     served.get("/", &[]).await;
@@ -192,7 +192,7 @@ async fn refusals_come_in_the_form_that_is_asked_for() {
 }
 
 #[tokio::test]
-async fn refusals_in_your_own_words_keep_their_headers() {
+async fn custom_rejections_keep_the_headers_of_the_layer() {
     let (limiter, _) = limiter("limits: [{name: a, by: ip, bucket: 1/minute}]");
     let layer = layer(limiter).with_rejection(|rejection, parts| {
         let body = format!("{}: {}", parts.uri.path(), rejection.detail());
@@ -209,7 +209,7 @@ async fn refusals_in_your_own_words_keep_their_headers() {
 }
 
 #[tokio::test]
-async fn what_an_inner_layer_refused_keeps_its_headers() {
+async fn a_refusal_of_an_inner_layer_keeps_its_headers() {
     let (inner, _) = limiter("limits: [{name: inner, by: ip, bucket: 1/hour}]");
     let (outer, _) = limiter("limits: [{name: outer, by: ip, bucket: 100/hour}]");
     let app = Router::new().fallback(|| async { "hello" }).layer(layer(inner)).layer(layer(outer));
@@ -225,7 +225,7 @@ async fn what_an_inner_layer_refused_keeps_its_headers() {
 }
 
 #[tokio::test]
-async fn only_outside_of_a_nest_a_path_is_whole() {
+async fn a_layer_outside_of_a_nested_router_sees_the_whole_path() {
     let policy = "limits: [{endpoint: /api/search, by: ip, bucket: 1/hour}]";
     let api = || Router::new().route("/search", axum::routing::get(|| async { "found" }));
     let outside = Router::new().nest("/api", api()).layer(layer(limiter(policy).0));
@@ -247,7 +247,7 @@ async fn jitter_follows_the_rng() {
 }
 
 #[tokio::test]
-async fn nothing_that_a_caller_sends_comes_back_in_an_answer() {
+async fn responses_do_not_echo_request_data() {
     let (limiter, _) = limiter("limits: [{by: [user, header:X-Tag], bucket: 1/minute}]");
     let served = ServedService::hello(layer(limiter)).await;
     let hostile = [("x-user-id", "mallory\u{e9}\"\\;q=9"), ("x-tag", "sent-by-caller")];

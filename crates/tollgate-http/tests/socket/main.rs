@@ -1,4 +1,4 @@
-//! The tower layer over a real socket, by a clock that moves when told to.
+//! The tower layer over a real socket, with a manual clock.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod layer;

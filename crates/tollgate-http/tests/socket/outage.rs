@@ -1,4 +1,4 @@
-//! What callers get while the store gives no answer.
+//! Responses while the store does not answer.
 
 use crate::support::{START, ServedService, layer, parse};
 use tollgate::store::{Answer, Check};
@@ -18,7 +18,7 @@ impl Store for Down {
     }
 }
 
-/// Served by a limiter on a store that gives no answer, and a clock that stands still.
+/// Serves with a limiter on the given failing store, with a manual clock.
 async fn served_on(policy: &str, store: impl Store) -> ServedService {
     let clock = ManualClock::at(Timestamp::from_secs(START));
     let limiter = Limiter::with_store(parse(policy), store);
@@ -30,7 +30,7 @@ async fn served(policy: &str) -> ServedService {
 }
 
 #[tokio::test]
-async fn each_request_gets_what_its_limits_say() {
+async fn each_limit_applies_its_own_fallback() {
     let served = served(
         "limits:
           - {endpoint: /open, by: ip, bucket: 1/minute, on_outage: allow}
@@ -57,7 +57,7 @@ async fn each_request_gets_what_its_limits_say() {
 }
 
 #[tokio::test]
-async fn what_is_counted_here_is_told_in_the_numbers_of_this_nodes_share() {
+async fn local_counting_reports_the_share_of_this_node() {
     let served = served(
         "limits:
           - {name: api, by: ip, bucket: 10/minute}
@@ -79,7 +79,7 @@ async fn what_is_counted_here_is_told_in_the_numbers_of_this_nodes_share() {
 }
 
 #[tokio::test]
-async fn a_slot_that_this_node_gave_comes_back_with_the_answer() {
+async fn a_locally_acquired_slot_is_released_with_the_response() {
     let served = served("limits: [{name: jobs, by: ip, slots: 5}]").await;
     for _ in 0..3 {
         let answer = served.get("/", &[]).await;
@@ -88,7 +88,7 @@ async fn a_slot_that_this_node_gave_comes_back_with_the_answer() {
 }
 
 #[tokio::test]
-async fn no_store_that_fails_makes_a_500_whatever_it_says() {
+async fn no_store_error_causes_a_500() {
     struct Odd(std::sync::atomic::AtomicU32);
     impl Store for Odd {
         async fn decide(&self, _: &[Check<'_>]) -> Result<Answer, StoreError> {
@@ -114,7 +114,7 @@ async fn no_store_that_fails_makes_a_500_whatever_it_says() {
 }
 
 #[tokio::test]
-async fn whoever_is_refused_without_counting_still_is() {
+async fn refusals_without_counting_still_apply() {
     let served = served(
         "deny: [{api_key: foe}]
 limits:

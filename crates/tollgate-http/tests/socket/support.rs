@@ -1,4 +1,4 @@
-//! A service on a real socket, and a client that shows what came over the wire.
+//! A service on a real socket, and a client for its responses.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(crate) const START: u64 = 1_700_000_000;
 
 pub(crate) type TestLimiter = Limiter<MemoryStore<ManualClock>>;
 
-/// A limiter whose time moves when told to.
+/// Creates a limiter with a manual clock.
 pub(crate) fn limiter(policy: &str) -> (SharedLimiter<MemoryStore<ManualClock>>, ManualClock) {
     let clock = ManualClock::at(Timestamp::from_secs(START));
     let limiter: TestLimiter =
@@ -27,20 +27,20 @@ pub(crate) fn parse(policy: &str) -> Policy {
     Policy::parse(policy).unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
-/// A layer that knows its peers, as axum tells them.
+/// Creates a layer that reads peer addresses from axum.
 pub(crate) fn layer<S>(limiter: impl Into<SharedLimiter<S>>) -> LimitLayer<S> {
     LimitLayer::new(limiter)
         .with_peer(|parts| parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip()))
 }
 
-/// A service behind a layer, listening.
+/// A listening service behind a layer.
 pub(crate) struct ServedService {
     address: SocketAddr,
     calls: Arc<AtomicU32>,
 }
 
 impl ServedService {
-    /// A service that says `hello` to everything and counts how often it did.
+    /// Starts a service that answers `hello` and counts its calls.
     pub(crate) async fn hello<S: Store>(layer: LimitLayer<S>) -> Self {
         let calls = Arc::new(AtomicU32::new(0));
         let count = Arc::clone(&calls);
@@ -52,7 +52,7 @@ impl ServedService {
         Self { address, calls }
     }
 
-    /// How often the service was called.
+    /// The number of calls of the service.
     pub(crate) fn calls(&self) -> u32 {
         self.calls.load(Ordering::SeqCst)
     }
@@ -71,7 +71,7 @@ pub(crate) async fn listen(app: Router) -> SocketAddr {
     address
 }
 
-/// An answer as it came.
+/// A response as received.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -80,7 +80,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The only header of a name; `absent` when there is none.
+    /// The only header of a name; `absent` if there is none.
     #[track_caller]
     pub(crate) fn header(&self, name: &str) -> &str {
         let mut found = self.headers.iter().filter(|(known, _)| known == name);
@@ -89,7 +89,7 @@ impl Answer {
         value
     }
 
-    /// What a problem calls itself: its decision's name, which is in a header too.
+    /// The `instance` of a problem, which must end in the decision ID of the header.
     #[track_caller]
     pub(crate) fn instance(&self) -> String {
         let id = self.header("tollgate-decision");

@@ -1,9 +1,9 @@
-//! What is the same in every answer under the same limits: their names as
-//! structured fields have them, and all of `RateLimit-Policy`.
+//! Caches the constant parts of the IETF headers: quoted limit names and the value of
+//! `RateLimit-Policy`.
 //!
-//! Quoting and checking it again for each answer would cost more than counting.
-//! Each thread keeps the words of the limits it met last, as many as fit a small
-//! table; a policy that is replaced pushes them out.
+//! Quoting and validating them for each response would cost more than counting. Each thread keeps
+//! the texts of recently used sets of limits in a small table. A replaced policy evicts the old
+//! entries.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -14,17 +14,17 @@ use tollgate::{Decision, LimitOutcome, MAX_UNITS, Quota, Timestamp};
 
 use super::{advertised, spoken_of};
 
-/// How many sets of limits a thread remembers: a power of two.
+/// The number of sets of limits that a thread caches: a power of two.
 const CACHE_SLOTS: usize = 64;
 
-/// What is always the same about a set of limits.
+/// The constant header text of a set of limits.
 pub(super) struct CachedHeader {
-    /// Whom it is about, to tell one set from another with the same place.
+    /// The limits of the set, to detect collisions in the table.
     rules: SmallVec<[(u64, Quota, Box<str>); 4]>,
-    /// When the numbers hold: calendar windows differ in length.
+    /// The period in which the numbers are valid: calendar windows differ in length.
     valid: Range<Timestamp>,
     policy: HeaderValue,
-    /// `"name";r=` for each, and its `q`.
+    /// `"name";r=` of each limit, with its `q`.
     members: SmallVec<[(Box<[u8]>, u64); 4]>,
 }
 
@@ -32,10 +32,10 @@ thread_local! {
     static CACHE: RefCell<[Option<CachedHeader>; CACHE_SLOTS]> = const { RefCell::new([const { None }; CACHE_SLOTS]) };
 }
 
-/// Lends the words for the limits of a decision.
+/// Calls `then` with the cached text for the limits of a decision.
 pub(super) fn with_words(decision: &Decision<'_>, at: Timestamp, then: impl FnOnce(&CachedHeader)) {
     let mixed = spoken_of(decision).fold(0u64, |mixed, limit| mixed.rotate_left(5) ^ limit.rule().id.0);
-    // The high bits depend on all of the low ones.
+    // The high bits depend on all low bits.
     let place = (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize % CACHE_SLOTS;
     CACHE.with_borrow_mut(|table| {
         let slot = &mut table[place];
@@ -53,7 +53,7 @@ impl CachedHeader {
             && spoken_of(decision).all(|limit| {
                 rules.next().is_some_and(|(id, quota, name)| {
                     let rule = limit.rule();
-                    // Rules of one id can have different numbers (`tollgate_core::Rule`).
+                    // Rules with the same ID can have different quotas (`tollgate_core::Rule`).
                     *id == rule.id.0 && *quota == rule.quota && **name == *limit.name()
                 })
             })
@@ -88,7 +88,7 @@ impl CachedHeader {
                 .map(|limit| (limit.rule().id.0, limit.rule().quota.clone(), limit.name().into()))
                 .collect(),
             valid,
-            // Quoted names are printable, so it always can.
+            // Quoted names are printable, so the conversion succeeds.
             policy: HeaderValue::try_from(policy).unwrap_or_else(|_| HeaderValue::from_static("")),
             members,
         }
@@ -111,8 +111,8 @@ fn member(limit: &LimitOutcome<'_>) -> Box<[u8]> {
     member.into()
 }
 
-/// A string of a structured field (RFC 9651, 3.3.3). Policies allow only names
-/// that need no care; rules made by hand may be called anything.
+/// Appends a string of a structured field (RFC 9651, 3.3.3). Policies restrict names to safe
+/// characters; rules that are built in code may have any name.
 fn quote(line: &mut Vec<u8>, text: &str) {
     line.push(b'"');
     for byte in text.bytes() {
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_name_breaks_out_of_its_quotes() {
+    fn names_are_escaped_inside_their_quotes() {
         let mut line = Vec::new();
         quote(&mut line, "a\"b\\c\r\nSet-Cookie: x=1\u{e9}\u{7f}");
         line.extend_from_slice(b";q=");
