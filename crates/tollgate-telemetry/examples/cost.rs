@@ -1,4 +1,5 @@
-//! What watching costs a request: `cargo run --release -p tollgate-telemetry --example cost`.
+//! Measures the cost of observing a request: `cargo run --release -p tollgate-telemetry --example
+//! cost`.
 
 use std::hint::black_box;
 
@@ -8,12 +9,12 @@ use tollgate_telemetry::{WatchSettings, Watcher};
 const BATCHES: u32 = 1_000;
 const BATCH: u32 = 2_000;
 
-/// Nanoseconds for each of many calls: those of the batch that one in ten is faster than,
-/// since other programs get in the way of the rest.
+/// Returns the nanoseconds per call in the 10th percentile batch, because other programs disturb the
+/// slower batches.
 fn measure(limiter: &Limiter, traced: bool) -> u64 {
     let clock = SystemClock::new();
     let ask = |round: u32| {
-        // A few thousand callers, as a busy service has them.
+        // A few thousand callers, as on a busy service.
         let address = (round.wrapping_mul(2_654_435_769) >> 20).to_be_bytes();
         let call = Call::new("GET", "/api/v1/search").ip(address);
         let call = if traced { call.header("traceparent", "00-0-0-00") } else { call };

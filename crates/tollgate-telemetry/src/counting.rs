@@ -1,10 +1,10 @@
-//! What a decision counts as: of all, and for each limit that took part.
+//! Classifies a decision and counts it, in total and for each limit that took part.
 //!
-//! This is on the way of every request. It takes no lock and no memory, and all that it
-//! writes is this thread's own (`stripes`).
+//! This runs on every request. It takes no lock, allocates nothing, and writes only to the stripe of
+//! the current thread (`stripes`).
 //!
-//! A limit with several windows counts once: it has room if all of them have, and what is
-//! left is the least of them.
+//! A limit with several windows counts once: it has room if every window has room, and its remaining
+//! share is the smallest of its windows.
 
 #[cfg(test)]
 mod allocation;
@@ -18,7 +18,7 @@ use crate::histogram::{LATENCY, WAIT};
 use crate::limit_counter::{Field, LimitCounter};
 use crate::stripes::Striped;
 
-/// The counters that one policy's limits count in, by their place.
+/// The counters of one policy's limits, indexed by the place of the limit.
 pub(crate) struct PolicyCounters {
     totals: Arc<Striped<Totals>>,
     limits: Box<[Place]>,
@@ -27,14 +27,14 @@ pub(crate) struct PolicyCounters {
 
 struct Place {
     counter: Arc<LimitCounter>,
-    /// The limit that is tried beside it.
+    /// The place of the candidate that is evaluated beside this limit.
     candidate: Option<usize>,
-    /// The limit that it is tried beside.
+    /// The place of the live limit, if this limit is its candidate.
     live: Option<usize>,
     is_off: bool,
 }
 
-/// One limit's part in a decision, all of its windows.
+/// The outcome of one limit in a decision, over all of its windows.
 struct Part<'d> {
     limit: &'d Limit,
     has_room: bool,
@@ -44,7 +44,7 @@ struct Part<'d> {
 }
 
 impl PolicyCounters {
-    /// `counters` are those of the policy's limits, in their order.
+    /// `counters` has one entry for each limit of the policy, in the same order.
     pub(crate) fn new(
         totals: Arc<Striped<Totals>>,
         policy: &Policy,
@@ -81,7 +81,7 @@ impl PolicyCounters {
         let mut open: Option<Part<'_>> = None;
         for limit in decision.limits() {
             applied = true;
-            // Windows of one limit are neighbours.
+            // Windows of one limit are adjacent.
             match &mut open {
                 Some(part) if part.limit.place() == limit.limit().place() => part.add(&limit),
                 _ => {
@@ -115,7 +115,7 @@ impl PolicyCounters {
         }
     }
 
-    /// What a decision counts as among all, and the limits that refused without counting.
+    /// Classifies a decision, and counts the limits that refused it without counting.
     #[inline]
     fn kind(&self, decision: &Decision<'_>, applied: bool) -> Kind {
         match decision.fate() {
@@ -143,7 +143,8 @@ impl PolicyCounters {
         }
     }
 
-    /// Counts a limit. Whether it would have refused, had it not been in shadow mode.
+    /// Counts the outcome of a limit. Returns whether the limit would have refused if it were not in
+    /// shadow mode.
     #[inline]
     fn count_part(&self, part: &Part<'_>, is_degraded: bool) -> bool {
         let Some(Place { counter, .. }) = self.limits.get(part.limit.place()) else { return false };
@@ -166,14 +167,15 @@ impl PolicyCounters {
         !part.has_room && is_shadow && part.limit.candidate_of().is_none()
     }
 
-    /// Counts how limits that are tried beside others would have answered.
+    /// Counts how candidates and their live limits would have answered.
     ///
-    /// One that makes no check of a request, since a plan or an override lets it pass,
-    /// allows it. Of a refusal without counting nothing is known.
+    /// A limit that makes no check because a plan or an override exempts the request counts as allowing
+    /// it. A refusal without counting is not compared, because the outcome of the other limit is
+    /// unknown.
     #[cold]
     fn compare(&self, event: &Event<'_, '_>) {
         let decision = event.decision;
-        // Nor of a share of one beside a share of the other.
+        // A degraded decision is not compared either: both limits counted only this node's share.
         if decision.is_degraded() || !matches!(decision.fate(), Fate::Admitted | Fate::Refused) {
             return;
         }
@@ -188,14 +190,14 @@ impl PolicyCounters {
             if let Some(live) = *live {
                 self.compare_both(event, (live, verdict(decision, live)), (place, verdict(decision, place)));
             }
-            // A candidate that took part is counted when its own turn comes.
+            // A candidate that took part is counted in its own iteration.
             if let Some(candidate) = candidate.filter(|&it| verdict(decision, it).is_none()) {
                 self.compare_both(event, (place, verdict(decision, place)), (candidate, None));
             }
         }
     }
 
-    /// The places of both and whether they allowed it, if they took part.
+    /// Compares two limits, given by place, with their answers; `None` if a limit took no part.
     fn compare_both(
         &self,
         event: &Event<'_, '_>,
@@ -205,7 +207,7 @@ impl PolicyCounters {
         let (Some(live), Some(candidate)) = (self.limits.get(live), self.limits.get(candidate)) else {
             return;
         };
-        // Where one limit was named, the other was not asked.
+        // A check that names one limit does not check the other one.
         let both_took_part = live_allows.is_some() && allows.is_some();
         if live.is_off || candidate.is_off || (event.request.is_none() && !both_took_part) {
             return;
@@ -214,7 +216,7 @@ impl PolicyCounters {
     }
 }
 
-/// Whether the limit at this place allowed it; `None`: it took no part.
+/// Whether the limit at this place allowed the request; `None` if it took no part.
 fn verdict(decision: &Decision<'_>, place: usize) -> Option<bool> {
     if decision.shadowed().iter().any(|block| block.limit.place() == place) {
         return Some(false);
@@ -245,13 +247,13 @@ impl<'d> Part<'d> {
     }
 }
 
-/// Whether this was the last unit. Where nothing was charged, what was asked for is left.
+/// Whether this request took the last unit. If nothing was charged, the requested units are still left.
 #[inline]
 fn is_exhausted(outcome: &Outcome) -> bool {
     outcome.remaining == 0 && outcome.units() > 0
 }
 
-/// What is left, in per mille, rounded up: only nothing is zero.
+/// The remaining share in per mille, rounded up, so that zero means that nothing is left.
 #[inline]
 fn share(outcome: &Outcome) -> u16 {
     let (left, limit) = (outcome.remaining.min(outcome.limit), outcome.limit.max(1));
@@ -269,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_zero_only_of_nothing_and_never_above_all() {
+    fn a_share_is_zero_only_if_nothing_is_left_and_at_most_one() {
         let share = |remaining, limit| {
             share(&Outcome { verdict: Verdict::Never, limit, remaining, reset_after: Span::ZERO })
         };

@@ -1,11 +1,10 @@
-//! How many: of all decisions, and limit by limit.
+//! Counts of decisions, in total and for each limit.
 //!
-//! Counts of a limit outlive its policy: a limit that keeps its name counts on. Names are
-//! bounded: [`MAX_NAMED_LIMITS`] limits are counted each on its own, and all further ones
-//! together as [`OTHER`]. A name that has left the policy gives way when a new one needs
-//! its room, the one that left first.
+//! The counts of a limit outlive its policy: a limit that keeps its name keeps its counts. The number
+//! of names is bounded: [`MAX_NAMED_LIMITS`] limits are counted separately, and all further ones
+//! together as [`OTHER`]. When a new name needs room, the name that left the policy first is evicted.
 //!
-//! Not here: what a decision counts as (`counting`).
+//! The classification of a decision is in `counting`.
 
 use std::array;
 use std::hash::BuildHasher as _;
@@ -20,32 +19,31 @@ use crate::histogram::{Histogram, LATENCY, Spread};
 use crate::limit_counter::LimitCounter;
 use crate::stripes::Striped;
 
-/// How many limits are counted each on its own.
+/// The number of limits that are counted separately.
 pub const MAX_NAMED_LIMITS: usize = 2000;
-/// All limits that are not.
+/// The name that counts all limits beyond [`MAX_NAMED_LIMITS`].
 pub(crate) const OTHER: &str = "_other";
 
-/// How many decisions, of every kind.
+/// Counts of decisions by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Admitted, with at least one limit that applied.
+    /// Admitted, and at least one limit applied.
     pub allowed: u64,
-    /// No limit applied, or an allow list let it pass.
+    /// Admitted because no limit applied or an allow list matched.
     pub unlimited: u64,
-    /// A limit had no room.
+    /// Refused because a limit had no room.
     pub limited: u64,
     /// Refused without counting: deny list, override, plan, missing key.
     pub blocked: u64,
-    /// Refused since the store gave no answer.
+    /// Refused because the store did not answer.
     pub uncountable: u64,
-    /// Admitted, although a limit in shadow mode would have refused. Limits that are only
-    /// tried beside another are not meant.
+    /// Admitted, although a limit in shadow mode would have refused. Candidates do not count.
     pub shadow_limited: u64,
     /// Decided without the store.
     pub degraded: u64,
 }
 
-/// What decisions are counted by; its place among the cells.
+/// The kinds of decisions; the discriminant is the index of the counter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Allowed,
@@ -59,7 +57,7 @@ pub(crate) enum Kind {
 
 const KINDS: usize = 7;
 
-/// All decisions, in one stripe.
+/// The counters of all decisions, one stripe.
 pub(crate) struct Totals {
     counts: [AtomicU64; KINDS],
     pub(crate) latency: Histogram<20>,
@@ -87,25 +85,25 @@ impl Totals {
     }
 }
 
-/// The counters of everything, for as long as the process runs.
+/// All counters, for the lifetime of the process.
 pub(crate) struct Counters {
     totals: Arc<Striped<Totals>>,
     names: Mutex<Names>,
     other: Arc<LimitCounter>,
-    /// Tells rules from others.
+    /// Hashes the rules of a candidate and its live limit, to notice a change.
     hasher: foldhash::quality::RandomState,
 }
 
 #[derive(Default)]
 struct Names {
     known: HashMap<Arc<str>, Known>,
-    /// How many policies there were.
+    /// The number of policies that have come into force.
     policies: u64,
 }
 
 struct Known {
     counter: Arc<LimitCounter>,
-    /// The last policy that it was in.
+    /// The number of the last policy that had this name.
     last: u64,
 }
 
@@ -119,7 +117,8 @@ impl Counters {
         }
     }
 
-    /// For a policy that comes into force: its limits by place, known ones by name.
+    /// Returns the counters for a policy that comes into force. Limits with a known name keep their
+    /// counters.
     pub(crate) fn of(&self, policy: &Policy) -> Arc<PolicyCounters> {
         let mut names = self.names();
         names.make_room(policy);
@@ -138,7 +137,7 @@ impl Counters {
         Arc::new(PolicyCounters::new(Arc::clone(&self.totals), policy, counters.collect()))
     }
 
-    /// All decisions so far.
+    /// Returns the counts of all decisions since the start.
     pub(crate) fn total(&self) -> Counts {
         let mut sums = [0_u64; KINDS];
         for stripe in self.totals.iter() {
@@ -150,24 +149,24 @@ impl Counters {
         Counts { allowed, unlimited, limited, blocked, uncountable, shadow_limited, degraded }
     }
 
-    /// How long deciding took.
+    /// Returns the distribution of decision latencies.
     pub(crate) fn latency(&self) -> Spread<20> {
         Spread::of(self.totals.iter().map(|stripe| &stripe.latency))
     }
 
-    /// How long those that were refused were told to wait.
+    /// Returns the distribution of the waits that refused callers were given.
     pub(crate) fn wait(&self) -> Spread<12> {
         Spread::of(self.totals.iter().map(|stripe| &stripe.wait))
     }
 
-    /// How long the store took, to answer or not to.
+    /// Returns the distribution of the store's latencies, for answers or for failures.
     pub(crate) fn store(&self, answered: bool) -> Spread<20> {
         Spread::of(
             self.totals.iter().map(|stripe| if answered { &stripe.answered } else { &stripe.unanswered }),
         )
     }
 
-    /// One limit.
+    /// Returns the counter of one limit.
     pub(crate) fn limit(&self, name: &str) -> Option<Arc<LimitCounter>> {
         if name == OTHER {
             return Some(Arc::clone(&self.other));
@@ -175,14 +174,14 @@ impl Counters {
         self.names().known.get(name).map(|known| Arc::clone(&known.counter))
     }
 
-    /// Every limit, in no order; the one that stands for all others last.
+    /// Returns the counters of all limits in no order, except that [`OTHER`] is the last.
     pub(crate) fn limits(&self) -> Vec<Arc<LimitCounter>> {
         let names = self.names();
         let each = names.known.values().map(|known| &known.counter);
         each.chain([&self.other]).map(Arc::clone).collect()
     }
 
-    /// The store was asked.
+    /// Records one call to the store.
     pub(crate) fn asked(&self, took: Span, answered: bool) {
         let mine = self.totals.mine();
         let histogram = if answered { &mine.answered } else { &mine.unanswered };
@@ -195,7 +194,7 @@ impl Counters {
 }
 
 impl Names {
-    /// Marks the names of a policy as its own, and lets go of as many that left as the new ones need.
+    /// Marks the names of a policy as current, and evicts as many old names as its new names need.
     fn make_room(&mut self, policy: &Policy) {
         self.policies += 1;
         let mut new = 0;
@@ -217,7 +216,7 @@ impl Names {
         }
     }
 
-    /// The counter of a name, a new one if there is room.
+    /// Returns the counter of a name; creates it if there is room.
     fn counter(&mut self, name: &str) -> Option<Arc<LimitCounter>> {
         if name == OTHER {
             return None;

@@ -1,7 +1,7 @@
-//! From a decision, which is gone with its request, to a record, which stays.
+//! Turns a decision, which lives as long as its request, into a [`Record`] that is kept.
 //!
-//! What callers wrote is cut here, and keys and addresses are redacted as the policy's
-//! `privacy` says, so that nothing behind this has to think of either.
+//! Text from callers is truncated here, and keys and addresses are redacted as the policy's `privacy`
+//! says, so that later stages need to do neither.
 
 use std::borrow::Cow;
 use std::hash::RandomState;
@@ -18,29 +18,29 @@ use crate::record::{LimitRecord, Record, RecordFate, ShadowBlock};
 use crate::redact::PathRedactor;
 use crate::traceparent::TraceParent;
 
-/// How much of a method, a path and a host is kept, in bytes.
+/// The bytes that are kept of a method, a path and a host.
 const MAX_METHOD_BYTES: usize = 32;
 const MAX_PATH_BYTES: usize = 256;
 const MAX_HOST_BYTES: usize = 128;
-/// How much of a key. More is shown only of keys that are made to be long.
+/// The bytes that are kept of a key. Only unusually long keys exceed this.
 const MAX_KEY_BYTES: usize = 160;
 
-/// Who grants numbers that stand in no policy.
+/// The value of `granted_by` for a quota that the call sets and no policy contains.
 pub(crate) const CALL: &str = "call";
 
-/// What a record needs besides the decision.
+/// The context that a record needs besides the decision.
 pub(crate) struct Describer<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) version: u64,
     pub(crate) secret: &'a RandomState,
-    /// What is hidden in paths and hosts.
+    /// Redacts keys in paths and hosts.
     pub(crate) redactor: Option<&'a PathRedactor>,
-    /// The limits' names by their place; those that are missing are made.
+    /// The names of the limits, indexed by place; a missing name is allocated.
     pub(crate) names: &'a [Arc<str>],
 }
 
 impl Describer<'_> {
-    /// The record of a decision, without a name and a number yet.
+    /// Returns the record of a decision, without an id and a sequence number.
     pub(crate) fn describe(
         &self,
         request: Option<&dyn Request>,
@@ -120,7 +120,7 @@ impl Describer<'_> {
         }
     }
 
-    /// A limit's name, made once for each policy.
+    /// Returns the name of a limit, which is allocated once for each policy.
     pub(crate) fn name(&self, limit: &Limit) -> Arc<str> {
         match self.names.get(limit.place()) {
             Some(name) => Arc::clone(name),
@@ -128,12 +128,12 @@ impl Describer<'_> {
         }
     }
 
-    /// The same of a limit that was counted. A rule that stands in no policy has a name of its own.
+    /// Returns the name of a counted limit. A rule outside the policy has its own name.
     pub(crate) fn name_of(&self, it: &LimitOutcome<'_>) -> Arc<str> {
         self.names.get(it.limit().place()).map_or_else(|| it.name().into(), Arc::clone)
     }
 
-    /// Whose numbers a limit answered by, if not its own.
+    /// Returns the source of the quota, if it is not the limit itself.
     fn granted_by(&self, it: &LimitOutcome<'_>) -> Option<String> {
         let (limit, rule) = (it.limit(), it.policy_rule());
         if limit.name() == self.policy.ad_hoc().name() {
@@ -148,35 +148,36 @@ impl Describer<'_> {
         Some(plan.map_or_else(|| "override".to_owned(), |(name, _)| format!("plan {name}")))
     }
 
-    /// A key, as it may be seen.
+    /// Returns the key as `privacy` shows it.
     pub(crate) fn key(&self, it: &LimitOutcome<'_>) -> Box<str> {
         shortened(&self.policy.show_key(it.limit(), it.key(), self.secret), MAX_KEY_BYTES)
     }
 
-    /// Stands for what is not shown of a key: the same under every limit.
+    /// Returns a tag that identifies the hidden part of a key. It is the same under every limit.
     pub(crate) fn tag(&self, it: &LimitOutcome<'_>) -> u64 {
         self.policy.key_tag(it.limit(), it.key(), self.secret)
     }
 
-    /// The tag of the client of a request that a limit refuses without counting: the key is
-    /// gone, or was never there.
+    /// Returns the tag of the client of a request that a limit refuses without counting, because such a
+    /// refusal has no key.
     pub(crate) fn tag_of_client(&self, request: Option<&dyn Request>) -> Option<u64> {
         let client = request.and_then(Request::client)?;
         Some(self.policy.address_tag(client, self.secret))
     }
 }
 
-/// Whether all limits are switched off, if there are any.
+/// Whether the policy has limits and all of them are switched off.
 fn is_off(policy: &Policy) -> bool {
     !policy.limits().is_empty() && policy.limits().iter().all(|limit| limit.mode() == Mode::Off)
 }
 
-/// The trace that a request says it belongs to.
+/// Returns the trace context of a request.
 pub(crate) fn trace_of(request: &dyn Request) -> Option<TraceParent> {
     TraceParent::parse(request.header("traceparent")?)
 }
 
-/// A rule is called by its limit, with the window behind it where there are several.
+/// Returns the window of a rule. A rule is named after its limit, followed by the window if there are
+/// several.
 fn window<'d>(it: &LimitOutcome<'d>) -> Option<&'d str> {
     it.name().strip_prefix(it.limit().name())?.strip_prefix('/')
 }
@@ -193,7 +194,7 @@ const fn fate(fate: Fate<'_>) -> RecordFate {
     }
 }
 
-/// The first bytes of a text, whole characters only.
+/// Returns the longest prefix of at most `most` bytes that ends at a character boundary.
 pub(crate) fn cut(text: &str, most: usize) -> &str {
     let mut end = most.min(text.len());
     while !text.is_char_boundary(end) {
@@ -202,19 +203,19 @@ pub(crate) fn cut(text: &str, most: usize) -> &str {
     &text[..end]
 }
 
-/// A text that fits so many bytes, and whether it had to be cut for that: then there is room
-/// for an ellipsis behind it.
+/// Truncates a text so that it fits `most` bytes, and returns whether it was truncated. A truncated
+/// text leaves room for an ellipsis.
 pub(crate) fn fit(text: &str, most: usize) -> (&str, bool) {
     if text.len() <= most { (text, false) } else { (cut(text, most.saturating_sub('…'.len_utf8())), true) }
 }
 
-/// A text of so many bytes at most, which ends in an ellipsis where it was cut.
+/// Returns a text of at most `most` bytes, which ends in an ellipsis if it was truncated.
 pub(crate) fn shortened(text: &str, most: usize) -> Box<str> {
     let (kept, is_cut) = fit(text, most);
     if is_cut { format!("{kept}…").into() } else { kept.into() }
 }
 
-/// The path of a request, as it may be seen.
+/// Returns the redacted path of a request.
 #[inline]
 pub(crate) fn path_of<'r>(request: &'r dyn Request, redactor: Option<&PathRedactor>) -> Cow<'r, str> {
     match redactor {
@@ -223,13 +224,15 @@ pub(crate) fn path_of<'r>(request: &'r dyn Request, redactor: Option<&PathRedact
     }
 }
 
-/// A path that came with its query nevertheless: what is asked for is nobody's business.
+/// Removes a query string from a path. Queries may hold secrets and are never kept.
 pub(crate) fn without_query(path: &str) -> &str {
     path.split_once('?').map_or(path, |(path, _)| path)
 }
 
-/// An address as the policy's `privacy` lets it be seen: by the same hash as the key of a
-/// limit that counts by address, so that the two can be seen to be one.
+/// Returns an address as the policy's `privacy` shows it.
+///
+/// A hashed address has the same hash as the key of a limit that counts by address, so that both can be
+/// correlated.
 pub fn show_address(address: IpAddr, policy: &Policy, secret: &RandomState) -> String {
     match (policy.privacy(), address) {
         (KeyPrivacy::Plain, _) => address.to_string(),
@@ -245,18 +248,17 @@ pub fn show_address(address: IpAddr, policy: &Policy, secret: &RandomState) -> S
     }
 }
 
-/// What no number says about a decision, in words; `None` where the numbers say it all.
+/// Returns the reason of a decision in words; `None` if the numbers of the decision explain it.
 pub fn reason(decision: &Decision<'_>) -> Option<Cow<'static, str>> {
     match decision.fate() {
         Fate::Uncountable => Some(
-            "the store gives no answer, and this limit would rather refuse than not count: try again shortly"
-                .into(),
+            "the store does not answer, and this limit refuses during an outage: try again shortly".into(),
         ),
         Fate::Admitted | Fate::Refused if decision.is_degraded() => Some(
             if decision.limits().len() == 0 {
-                "the store gives no answer: let through uncounted, as `on_outage` says"
+                "the store does not answer: admitted without counting, as `on_outage` says"
             } else {
-                "the store gives no answer: counted on this node alone, by its share of each limit"
+                "the store does not answer: counted on this node alone, by its share of each limit"
             }
             .into(),
         ),
@@ -268,7 +270,7 @@ pub fn reason(decision: &Decision<'_>) -> Option<Cow<'static, str>> {
             (never && !slots)
                 .then_some("it costs more than this limit ever holds: waiting does not help".into())
         }
-        // Not the entry itself: it may hold a key.
+        // The entry itself may contain a key.
         Fate::AllowListed(entry) => {
             Some(format!("allow-listed in line {} of the policy: no limit applies", entry.line()).into())
         }
@@ -278,7 +280,7 @@ pub fn reason(decision: &Decision<'_>) -> Option<Cow<'static, str>> {
     }
 }
 
-/// Why a limit refuses without counting, in words.
+/// Returns the reason in words why a limit refuses without counting.
 pub fn blocked(limit: &Limit, reason: BlockReason) -> String {
     let name = limit.name();
     match reason {
@@ -322,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_the_hash_of_the_key_that_it_is() {
+    fn an_address_has_the_same_hash_as_its_key() {
         let (policy, secret) = (policy("hashed"), RandomState::new());
         let limit = &policy.limits()[0];
         for address in ["203.0.113.9", "2001:db8::1", "::ffff:203.0.113.9"] {

@@ -1,35 +1,34 @@
-//! Keys that have nothing left for minutes.
+//! Tracks keys that have had nothing left for minutes.
 //!
-//! A key sits at zero since T if every decision since T left it nothing (nothing remained,
-//! or it was refused) and between two of them passed no more than a minute, or what the
-//! first was told to wait for: a key that was refused until tomorrow has nothing left until
-//! then, whether it asks again or not. That is an alert once it has lasted as long as the
-//! settings say, and somebody was refused. It ends when something is left, when nobody has
-//! asked for a minute and the wait is over, when the key is given something back, and when
-//! its rule is gone or refuses nobody any more.
+//! A key is exhausted since T if every decision since T left it nothing (nothing remained, or it was
+//! refused) and the gap between two decisions was at most a minute or the wait that the first of them
+//! returned. A key that was refused until tomorrow is exhausted until then, whether or not it sends
+//! requests. An exhausted key becomes an alert when this has lasted as long as the settings say and at
+//! least one request was refused. The alert ends when a decision leaves something, when a minute and
+//! the wait have passed without a request, when an operator refunds or resets the key, and when its
+//! rule is removed or no longer refuses.
 //!
-//! What an operator does not want to be woken for is not an alert:
-//! - limits in shadow mode and candidates: they refuse nobody;
-//! - a caller that spends all it gets as it gets it, and is never refused;
-//! - a limit of one, such as a bucket of one: it is at zero after every request, also of a
-//!   caller that behaves. Only its refusals are looked at: what passes says nothing;
-//! - a request that costs more than the limit ever holds: the key may be full all the same.
+//! These cases raise no alert:
+//! - limits in shadow mode and candidates, because they do not refuse;
+//! - a caller that spends its allowance as it arrives and is never refused;
+//! - admitted requests under a limit of one, which is at zero after every request. Only its refusals
+//!   count;
+//! - a request that costs more than the capacity of the limit, because the key may be full.
 //!
-//! The table is fixed. Where it is full, a key that nobody asks about any more gives way,
-//! or else the one that has been at zero for the shortest time: a flood of new keys does
-//! not push out those that have been there for long. What it is told of nearly every key,
-//! that something is left, costs one line of the cache.
+//! The table has a fixed size. A full set evicts a key whose episode is over, or else the key with the
+//! shortest episode, so that a flood of new keys does not evict old ones. The common case, a key with
+//! something left, reads one cache line.
 //!
-//! Invariant: memory is fixed. Held by `tests/bounded.rs`.
+//! Invariant: memory is fixed. `tests/bounded.rs` checks this.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tollgate::{RuleId, Span, Timestamp};
 
-/// The longest between two decisions about a key at zero.
+/// The longest gap between two decisions about an exhausted key.
 const MAX_GAP: Span = Span::from_secs(60);
-/// 512 sets of eight keys.
+/// The number of sets and the keys in each set.
 const SETS: usize = 512;
 const WAYS: usize = 8;
 
@@ -40,48 +39,47 @@ pub struct ExhaustedKey {
     pub limit: Arc<str>,
     /// The key, as `privacy` shows it.
     pub key: Box<str>,
-    /// Stands for what is not shown of the key: the same under every limit.
+    /// Identifies the hidden part of the key. It is the same under every limit.
     pub tag: u64,
-    /// Tells the allowance from all others, in this process.
+    /// Identifies the allowance within this process.
     pub key_hash: u64,
-    /// The rule by which it has nothing left.
+    /// The rule that has nothing left for the key.
     pub rule: RuleId,
-    /// Since when.
+    /// The start of the episode.
     pub since: Timestamp,
-    /// When it was last seen so.
+    /// The last decision that left the key nothing.
     pub last: Timestamp,
-    /// Until when it has nothing left if nobody helps it out: what its last refusal told it
-    /// to wait for.
+    /// The end of the wait that the last refusal returned.
     pub until: Timestamp,
-    /// How many requests were refused since.
+    /// The number of requests that were refused since the start of the episode.
     pub refused: u64,
 }
 
 impl ExhaustedKey {
-    /// Whether nothing is known of it any more: nobody has asked for a while, and what it was
-    /// told to wait for has come.
+    /// Whether the episode is over: the gap since the last decision is too long, and the wait has
+    /// passed.
     fn is_over(&self, now: Timestamp) -> bool {
         now.since(self.last) > MAX_GAP && now > self.until
     }
 }
 
-/// Keys that have nothing left.
+/// The table of exhausted keys.
 pub(crate) struct ExhaustedKeys {
     after: Span,
     sets: Box<[Set]>,
 }
 
-/// The keys of one set. The line that is looked at for every request stands by itself.
+/// The keys of one set. The cache line that every request reads is separate from the others.
 #[repr(align(64))]
 struct Set {
-    /// Zero: free. Told without the lock, changed under it.
+    /// Zero marks a free way. Read without the lock, written under it.
     key_hashes: [AtomicU64; WAYS],
     keys: Mutex<[Option<ExhaustedKey>; WAYS]>,
 }
 
 impl Set {
     fn holds(&self, key_hash: u64) -> bool {
-        // Whoever reads an old word misses one decision, and is told of the next.
+        // A stale read misses one decision; the next decision corrects it.
         self.key_hashes.iter().any(|it| it.load(Ordering::Relaxed) == key_hash)
     }
 
@@ -106,21 +104,21 @@ impl Set {
 }
 
 impl ExhaustedKeys {
-    /// After so long a key is an alert.
+    /// Creates a table in which a key becomes an alert after `after`.
     pub(crate) fn new(after: Span) -> Self {
         let set = |_| Set { key_hashes: Default::default(), keys: Mutex::default() };
         Self { after, sets: (0..SETS).map(set).collect() }
     }
 
-    /// Zero stands for nobody.
+    /// Returns the set of a key. Zero marks a free way, so a hash of zero is replaced.
     fn set(&self, key_hash: u64) -> (u64, Option<&Set>) {
-        // The upper bits: the lower ones are used elsewhere. Nine bits fit.
+        // The upper nine bits, because other tables use the lower ones.
         let place = usize::try_from(key_hash >> 55).unwrap_or(0);
         (key_hash.max(1), self.sets.get(place))
     }
 
-    /// A key has nothing left, and was refused for so long or not at all. `name` is asked only
-    /// for keys that are new here.
+    /// Records that a key has nothing left. `refused` is the wait of a refusal, `None` for an admitted
+    /// request. `name` is called only for keys that are new to the table.
     pub(crate) fn empty(
         &self,
         key_hash: u64,
@@ -131,7 +129,7 @@ impl ExhaustedKeys {
     ) {
         let (key_hash, Some(set)) = self.set(key_hash) else { return };
         let until = at + refused.unwrap_or(Span::ZERO);
-        // Before the lock: naming a key takes longer than all the rest.
+        // Before the lock, because rendering a key takes longer than the rest.
         let new = (!set.holds(key_hash)).then(name);
         let mut keys = set.lock();
         if let Some(known) = keys.iter_mut().flatten().find(|known| known.key_hash == key_hash) {
@@ -143,7 +141,7 @@ impl ExhaustedKeys {
             known.refused += u64::from(refused.is_some());
             return;
         }
-        // It was known a moment ago: the next decision will tell.
+        // The key was evicted in between; the next decision adds it again.
         let Some((limit, key, tag)) = new else { return };
         let way = keys.iter().enumerate().max_by_key(|(_, it)| match it {
             None => (2, at),
@@ -167,7 +165,7 @@ impl ExhaustedKeys {
         drop(gone);
     }
 
-    /// A key has something left.
+    /// Records that a key has something left.
     #[inline]
     pub(crate) fn left(&self, key_hash: u64) {
         if let (key_hash, Some(set)) = self.set(key_hash)
@@ -185,12 +183,12 @@ impl ExhaustedKeys {
         }
     }
 
-    /// After how long a key is an alert.
+    /// Returns the time after which an exhausted key becomes an alert.
     pub(crate) const fn after(&self) -> Span {
         self.after
     }
 
-    /// Forgets everything.
+    /// Removes all keys.
     pub(crate) fn clear(&self) {
         for set in &self.sets {
             let mut keys = set.lock();
@@ -198,12 +196,12 @@ impl ExhaustedKeys {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the table has no keys.
     pub(crate) fn is_empty(&self) -> bool {
         self.sets.iter().all(Set::is_empty)
     }
 
-    /// Forgets those by other rules.
+    /// Removes the keys of rules for which `is_kept` returns false.
     pub(crate) fn keep(&self, is_kept: impl Fn(RuleId) -> bool) {
         for set in self.sets.iter().filter(|set| !set.is_empty()) {
             let mut keys = set.lock();
@@ -215,7 +213,7 @@ impl ExhaustedKeys {
         }
     }
 
-    /// The keys that have had nothing left for long enough, the longest first.
+    /// Returns the keys that have been exhausted for long enough, the longest first.
     pub(crate) fn alerts(&self, now: Timestamp) -> Vec<ExhaustedKey> {
         let mut alerts = Vec::new();
         for set in &self.sets {
@@ -269,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_ends_it_at_once() {
+    fn a_remaining_unit_ends_the_episode_at_once() {
         let zero = five_minutes();
         (0..400).for_each(|second| zero.empty(7, RULE, REFUSED, at(second), name));
         zero.left(8);
@@ -277,11 +275,11 @@ mod tests {
         zero.left(7);
         assert_eq!(zero.alerts(at(400)), []);
         zero.empty(7, RULE, REFUSED, at(401), name);
-        assert_eq!(zero.alerts(at(401)), [], "it begins anew");
+        assert_eq!(zero.alerts(at(401)), [], "a new episode starts");
     }
 
     #[test]
-    fn it_ends_when_nobody_asks_for_a_minute_and_begins_anew_after_that() {
+    fn an_episode_ends_after_a_minute_without_requests() {
         let zero = five_minutes();
         (0..=400).for_each(|second| zero.empty(7, RULE, REFUSED, at(second), name));
         assert_eq!(zero.alerts(at(460)).len(), 1);
@@ -293,19 +291,19 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_for_a_moment_or_refused_nobody_is_no_alert() {
+    fn a_short_episode_or_one_without_refusals_is_no_alert() {
         let zero = five_minutes();
         zero.empty(7, RULE, REFUSED, at(0), name);
         (0..=260).step_by(20).for_each(|second| zero.empty(7, RULE, REFUSED, at(second), name));
-        assert_eq!(zero.alerts(at(310)), [], "seen so for 260 s");
+        assert_eq!(zero.alerts(at(310)), [], "exhausted for 260 s");
         (0..=400).for_each(|second| zero.empty(8, RULE, None, at(second), name));
-        assert_eq!(zero.alerts(at(400)), [], "nobody was refused");
+        assert_eq!(zero.alerts(at(400)), [], "no request was refused");
         zero.empty(8, RULE, REFUSED, at(401), name);
         assert_eq!(zero.alerts(at(401)).len(), 1);
     }
 
     #[test]
-    fn a_rule_that_is_gone_has_no_keys() {
+    fn a_removed_rule_has_no_keys() {
         let zero = five_minutes();
         assert!(zero.is_empty());
         for second in 0..=300 {
@@ -317,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_new_keys_does_not_push_out_those_that_have_been_there() {
+    fn a_flood_of_new_keys_does_not_evict_old_keys() {
         let zero = five_minutes();
         for second in 0..=300 {
             (0..20).for_each(|key: u64| zero.empty(key_hash(key), RULE, REFUSED, at(second), name));
@@ -331,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_as_told_is_at_zero_meanwhile_and_no_longer() {
+    fn a_key_is_exhausted_until_its_wait_has_passed() {
         let zero = five_minutes();
         zero.empty(7, RULE, Some(Span::from_secs(86_400)), at(0), name);
         zero.empty(8, RULE, Some(Span::from_secs(200)), at(0), name);
@@ -340,7 +338,7 @@ mod tests {
         assert_eq!((key_hashes(300), key_hashes(86_400), key_hashes(86_401)), (vec![7], vec![7], vec![]));
     }
 
-    /// As evenly spread as hashes are.
+    /// Spreads keys as evenly as real hashes.
     fn key_hash(key: u64) -> u64 {
         (key + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }

@@ -1,22 +1,20 @@
-//! The arithmetic of a limit, in words.
+//! Explains the arithmetic of a limit in words.
 //!
-//! Whoever was refused can check the sum: what the limit promises, what was left, what was
-//! asked for, how much was missing, when that comes back. Every number comes from the
-//! answer that was given, so words and decision cannot disagree (`tests/explanation` reads the
-//! numbers back out and holds them to it).
+//! A refused caller can check the sum: the quota, the units left, the units requested, the units
+//! missing, and the time until they return. Every number comes from the outcome that was returned, so
+//! the words cannot contradict the decision; `tests/explanation` parses the numbers and compares them.
 //!
-//! What is told is how the key stood *before* the request. A refusal changes nothing, but
-//! where a limit counts refusals: then it is what was left after, the words say so, and
-//! nothing is said of how much was short before.
+//! The text describes the key *before* the request. A refusal changes nothing, unless the limit counts
+//! refusals (`count_denied`): then the outcome has the state after the refusal, the words say so, and
+//! the missing units are not stated.
 //!
-//! A tally counts beyond its limit, refusals in full: who only looks is refused by it too, and is
-//! told that more is counted than there may be.
+//! A tally counts refusals in full, beyond its limit. It refuses even a request of cost zero, and the
+//! text says that the count exceeds the limit.
 //!
-//! Whether a window is overdrawn, and by how much, no answer says: where nothing is left of
-//! one, what is short is told as "at least".
+//! An outcome does not say whether a window is overdrawn, nor by how much. When nothing is left in a
+//! window, the missing units are stated as "at least".
 //!
-//! Not here: what a limit promises (`promise`), the sentence that says it all (`summary`),
-//! rounding (`numbers`).
+//! The wording of a quota is in `promise`, the summary sentence in `summary`, rounding in `numbers`.
 
 mod numbers;
 mod promise;
@@ -30,7 +28,7 @@ use self::promise::{definition, promised};
 pub(crate) use self::summary::summary;
 use crate::record::LimitRecord;
 
-/// How the answer comes about.
+/// Returns the lines that explain an outcome.
 pub(crate) fn arithmetic(limit: &LimitRecord, at: Timestamp) -> Vec<String> {
     let mut lines = vec![promised(limit, definition), standing(limit, at), amount(limit)];
     lines.extend(waiting(limit, at));
@@ -43,12 +41,12 @@ pub(crate) fn arithmetic(limit: &LimitRecord, at: Timestamp) -> Vec<String> {
         _ => {}
     }
     if limit.degraded {
-        lines.push("counted on this node alone, by its share, since the store gives no answer".to_owned());
+        lines.push("counted on this node alone, by its share, because the store does not answer".to_owned());
     }
     if limit.is_candidate {
-        lines.push("a candidate: tried beside the limit in force, it refuses nobody".to_owned());
+        lines.push("a candidate: evaluated beside the live limit, it does not refuse".to_owned());
     } else if limit.mode == Mode::Shadow {
-        lines.push("in shadow mode: it counts, and refuses nobody".to_owned());
+        lines.push("in shadow mode: it counts and does not refuse".to_owned());
     }
     lines
 }
@@ -57,7 +55,7 @@ const fn tokens(one: bool) -> &'static str {
     if one { "token" } else { "tokens" }
 }
 
-/// What a bucket held, with as many places as this request needs.
+/// Returns the tokens that a bucket held, with as many decimals as this request needs.
 fn held(limit: &LimitRecord, bucket: &Bucket) -> Tokens {
     let tokens = Tokens::of(bucket, &limit.outcome, limit.outcome.units());
     match limit.outcome.retry_after() {
@@ -66,17 +64,17 @@ fn held(limit: &LimitRecord, bucket: &Bucket) -> Tokens {
     }
 }
 
-/// What was left before the request. Overdrawn or not, no whole unit is below none.
+/// Returns the whole units that were left before the request, at least zero.
 fn left(limit: &LimitRecord) -> u64 {
     limit.outcome.remaining.saturating_add(limit.outcome.units()).min(limit.outcome.limit)
 }
 
-/// Whether it is known that nothing was left to be charged: a refusal overdraws nobody.
+/// Whether nothing was left that a refusal could charge. A refusal never overdraws a key.
 fn is_overdrawn(limit: &LimitRecord) -> bool {
     matches!(&limit.quota, Quota::Bucket(bucket) if held(limit, bucket).is_overdrawn())
 }
 
-/// Whether the request was charged although it was refused. Slots never are.
+/// Whether the request was charged although it was refused. Slots are never charged on refusal.
 fn is_charged(limit: &LimitRecord) -> bool {
     limit.count_denied
         && limit.cost > 0
@@ -84,12 +82,12 @@ fn is_charged(limit: &LimitRecord) -> bool {
         && !matches!(limit.quota, Quota::Concurrency(_))
 }
 
-/// Whether refusals count in full, beyond the limit.
+/// Whether the limit counts refusals in full, beyond its limit.
 fn is_tally(limit: &LimitRecord) -> bool {
     matches!(&limit.quota, Quota::FixedWindow(window) if window.is_tally())
 }
 
-/// How the key stood.
+/// Describes the state of the key.
 fn standing(limit: &LimitRecord, at: Timestamp) -> String {
     let time = clock(at);
     let stood = match &limit.quota {
@@ -113,7 +111,7 @@ fn standing(limit: &LimitRecord, at: Timestamp) -> String {
     }
 }
 
-/// What was asked for, and whether it was there.
+/// Describes the requested amount and whether it was available.
 fn amount(limit: &LimitRecord) -> String {
     let (cost, outcome) = (limit.cost, &limit.outcome);
     if let Quota::Concurrency(_) = limit.quota {
@@ -160,7 +158,7 @@ fn amount(limit: &LimitRecord) -> String {
     }
 }
 
-/// When what is missing comes back; of what passed, when all has.
+/// Describes when the missing units return, or for an admitted request, when the key is full again.
 fn waiting(limit: &LimitRecord, at: Timestamp) -> Option<String> {
     let outcome = &limit.outcome;
     match outcome.verdict {
@@ -186,7 +184,7 @@ fn coming_back(quota: &Quota, wait: Span, at: Timestamp) -> String {
     match quota {
         Quota::Bucket(bucket) => {
             let (unit, ticks) = (bucket.grains_per_unit(), u64::from(bucket.grains_per_tick()));
-            // Rates that do not divide have no short interval: then as they were written.
+            // A rate that does not divide evenly has no short interval and is shown as written.
             let one = match unit.checked_rem(ticks) {
                 Some(0) => format!("one comes back every {}", exactly(Span::from_micros(unit / ticks))),
                 _ => format!("{} come back {}", bucket.rate().count, per(bucket.rate().period)),
@@ -204,7 +202,7 @@ fn coming_back(quota: &Quota, wait: Span, at: Timestamp) -> String {
     }
 }
 
-/// When a window closes; of one of the calendar, by its own clocks too.
+/// Describes when a window closes; for a calendar window, in its time zone too.
 fn closing(quota: &Quota, wait: Span, at: Timestamp) -> String {
     let then = at + wait;
     let zone = match quota {
@@ -218,8 +216,7 @@ fn closing(quota: &Quota, wait: Span, at: Timestamp) -> String {
     format!("the window closes in {}, at {}{}", span(wait), moment(then, at), there.unwrap_or_default())
 }
 
-/// Where a window that slides stands, as far as the time tells: windows are counted from
-/// 1970.
+/// Describes the position in a sliding window. Windows are counted from 1970.
 fn border(window: &SlidingWindow, at: Timestamp) -> String {
     let length = window.rate().period.as_micros().max(1);
     let ago = Span::from_micros(at.as_micros() % length);

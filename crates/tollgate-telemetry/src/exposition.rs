@@ -1,10 +1,10 @@
-//! The text format of Prometheus (0.0.4): a writer for whoever has something to tell.
+//! A writer for the Prometheus text format (0.0.4).
 
 use std::fmt::{Display, Write as _};
 
 use crate::histogram::{Scale, Spread, UNBOUNDED};
 
-/// Writes metrics. Each one is told of once, then its values follow.
+/// Writes metrics in the Prometheus text format: the header of each metric once, then its values.
 ///
 /// ```
 /// use tollgate_telemetry::{Exposition, MetricKind};
@@ -29,16 +29,16 @@ pub struct Exposition<'o> {
     out: &'o mut String,
 }
 
-/// What a metric is.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
-    /// Only grows.
+    /// A value that only grows.
     Counter,
-    /// Goes up and down.
+    /// A value that goes up and down.
     Gauge,
 }
 
-/// The values of one metric.
+/// Writes the values of one metric.
 #[derive(Debug)]
 pub struct Family<'o> {
     out: &'o mut String,
@@ -46,17 +46,17 @@ pub struct Family<'o> {
 }
 
 impl<'o> Exposition<'o> {
-    /// Appends to this text.
+    /// Creates a writer that appends to `out`.
     pub const fn new(out: &'o mut String) -> Self {
         Self { out }
     }
 
-    /// A metric with one value.
+    /// Writes a metric with a single value.
     pub fn one(&mut self, name: &'static str, kind: MetricKind, help: &'static str, value: impl Display) {
         self.family(name, kind, help).value(&[], value);
     }
 
-    /// A metric with a value for each set of labels.
+    /// Writes the header of a metric that has one value for each set of labels.
     pub fn family(&mut self, name: &'static str, kind: MetricKind, help: &'static str) -> Family<'_> {
         let kind = match kind {
             MetricKind::Counter => "counter",
@@ -65,20 +65,21 @@ impl<'o> Exposition<'o> {
         self.begin(name, kind, help)
     }
 
-    /// A metric whose values are spread over buckets.
+    /// Writes the header of a histogram.
     pub(crate) fn histogram(&mut self, name: &'static str, help: &'static str) -> Family<'_> {
         self.begin(name, "histogram", help)
     }
 
     fn begin(&mut self, name: &'static str, kind: &str, help: &'static str) -> Family<'_> {
-        // Writing to memory does not fail.
+        // Writing to a string does not fail.
         let _never = writeln!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}");
         Family { out: self.out, name }
     }
 }
 
 impl Family<'_> {
-    /// One value. Nothing that a caller sent belongs into a label.
+    /// Writes one value. Labels must not contain text from callers, which would make their number
+    /// unbounded.
     pub fn value(&mut self, labels: &[(&str, &str)], value: impl Display) -> &mut Self {
         self.sample("", labels, None, value);
         self
@@ -124,7 +125,7 @@ impl Family<'_> {
     }
 }
 
-/// A label's value: whatever it holds, it ends where it should.
+/// The value of a label, with quotes, backslashes and line breaks escaped.
 struct EscapedLabel<'s>(&'s str);
 
 impl Display for EscapedLabel<'_> {
@@ -138,7 +139,7 @@ impl Display for EscapedLabel<'_> {
     }
 }
 
-/// So many of a unit of which so many are one, exactly: that many is a power of ten.
+/// The exact quotient of two numbers; the divisor is a power of ten.
 struct Decimal(u64, u64);
 
 impl Display for Decimal {
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_tells_how_many_are_at_or_below_each_bound() {
+    fn a_histogram_counts_the_values_at_or_below_each_bound() {
         let histogram = Histogram::default();
         for value in [0, 50, 1000] {
             histogram.put(&SHARE, value);

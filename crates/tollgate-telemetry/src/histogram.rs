@@ -1,24 +1,23 @@
-//! How values are spread over fixed buckets.
+//! Histograms with fixed buckets.
 //!
-//! Values are whole numbers of a small unit (microseconds, per mille), so adding them up
-//! loses nothing; only whoever shows them divides.
+//! Values are integers of a small unit (microseconds, per mille), so sums are exact; only the output
+//! divides.
 
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The upper bounds of buckets, each included in its own; what is above the last is in
-/// the last.
+/// The inclusive upper bounds of buckets. Values above the last bound fall into the last bucket.
 #[derive(Debug)]
 pub(crate) struct Scale<const N: usize> {
     pub(crate) bounds: [u64; N],
-    /// How many of the unit are one of what is shown.
+    /// The number of units in one unit of the output.
     pub(crate) per_one: u64,
 }
 
-/// No bound at all.
+/// The bound of a bucket that has no upper bound.
 pub(crate) const UNBOUNDED: u64 = u64::MAX;
 
-/// How long deciding and asking took, in microseconds.
+/// Latencies of decisions and of the store, in microseconds.
 pub(crate) static LATENCY: Scale<20> = Scale {
     bounds: [
         1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000,
@@ -27,7 +26,7 @@ pub(crate) static LATENCY: Scale<20> = Scale {
     per_one: 1_000_000,
 };
 
-/// How long to wait, in microseconds: from a tenth of a second to a day.
+/// Waits in microseconds, from a tenth of a second to a day.
 pub(crate) static WAIT: Scale<12> = Scale {
     bounds: [
         100_000,
@@ -46,7 +45,7 @@ pub(crate) static WAIT: Scale<12> = Scale {
     per_one: 1_000_000,
 };
 
-/// What is left of an allowance, in per mille.
+/// The remaining share of an allowance, in per mille.
 pub(crate) static SHARE: Scale<7> = Scale { bounds: [0, 100, 250, 500, 750, 900, 1000], per_one: 1000 };
 
 impl<const N: usize> Scale<N> {
@@ -56,7 +55,7 @@ impl<const N: usize> Scale<N> {
     }
 }
 
-/// Values of one stripe.
+/// The counters of one stripe.
 pub(crate) struct Histogram<const N: usize> {
     buckets: [AtomicU64; N],
     sum: AtomicU64,
@@ -76,7 +75,7 @@ impl<const N: usize> Histogram<N> {
     }
 }
 
-/// Values as they were at one time, all stripes together.
+/// A snapshot of a histogram, summed over all stripes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spread<const N: usize> {
     pub(crate) buckets: [u64; N],
@@ -107,7 +106,7 @@ impl<const N: usize> Spread<N> {
         }
     }
 
-    /// What has come since.
+    /// Returns the values recorded since `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
         Self {
             buckets: array::from_fn(|at| self.buckets[at].saturating_sub(before.buckets[at])),
@@ -119,8 +118,8 @@ impl<const N: usize> Spread<N> {
         self.buckets.iter().sum()
     }
 
-    /// The bound below which so many in a hundred are; `None` of nothing. What is above all
-    /// bounds is said to be at the highest.
+    /// Returns the upper bound of the bucket that contains the percentile; `None` if there are no
+    /// values. Values above all bounds are reported as the highest bound.
     pub(crate) fn quantile(&self, scale: &Scale<N>, percent: u64) -> Option<u64> {
         let count = self.count();
         let wanted = (u128::from(count) * u128::from(percent)).div_ceil(100);
@@ -146,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_in_the_bucket_of_the_least_bound_that_is_not_below_it() {
+    fn a_value_is_in_the_first_bucket_whose_bound_is_not_below_it() {
         assert_eq!(spread(&SHARE, &[0, 1, 100, 101, 900, 901, 1000]).buckets, [1, 2, 1, 0, 0, 1, 2]);
         assert_eq!(spread(&LATENCY, &[0, 1, 2, 1_000_001, u64::MAX - 1]).buckets[..2], [2, 1]);
         assert_eq!(spread(&LATENCY, &[1_000_001, 2_000_000]).buckets[19], 2);
     }
 
     #[test]
-    fn quantiles_are_upper_bounds_of_the_bucket_that_they_fall_in() {
+    fn a_quantile_is_the_upper_bound_of_its_bucket() {
         let hundred: Vec<u64> = (1..=100).collect();
         let spread_of = |values: &[u64]| spread(&LATENCY, values);
         let found = [50, 90, 99].map(|percent| spread_of(&hundred).quantile(&LATENCY, percent));

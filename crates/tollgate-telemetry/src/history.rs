@@ -1,50 +1,51 @@
-//! The last minutes of one limit, in steps of five seconds.
+//! The last five minutes of one limit, in steps of five seconds.
 //!
-//! A limit that nobody has met for all that time takes no memory for it.
+//! A limit without requests in that time takes no memory for its history.
 
 use crate::limit_counter::{LimitCounts, NO_SHARE, NUMBERS};
 
-/// How long a step is, in seconds.
+/// The length of a step in seconds.
 pub(crate) const STEP_SECS: u64 = 5;
-/// How many steps are kept.
+/// The number of steps that are kept.
 pub(crate) const MAX_STEPS: usize = 60;
 
-/// One limit, in steps of five seconds, the oldest first.
+/// The recent history of one limit in steps of five seconds, the oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitSeries {
-    /// The second that the last step goes up to, since 1970: that step is not over.
+    /// The last second of the last step, since 1970. That step is still in progress.
     pub until: u64,
-    /// It had room.
+    /// Decisions in which the limit had room.
     pub allowed: Vec<u32>,
-    /// It refused, or would have in shadow mode.
+    /// Decisions in which the limit refused, or would have refused in shadow mode.
     pub limited: Vec<u32>,
-    /// The least share of an allowance that any key had left, in per mille; `None`: not asked.
+    /// The smallest share of an allowance that any key had left, in per mille; `None` if the limit took
+    /// part in no decision.
     pub remaining: Vec<Option<u16>>,
 }
 
-/// One limit in the last five minutes, up to now: see [`Watcher::tick`](crate::Watcher::tick).
+/// The counts of one limit in the last five minutes. See [`Watcher::tick`](crate::Watcher::tick).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitWindow {
-    /// How many.
+    /// The decisions in the window.
     pub counts: LimitCounts,
-    /// The least share of an allowance that any key had left, in per mille and rounded up:
-    /// zero is nothing. `None`: not asked.
+    /// The smallest share of an allowance that any key had left, in per mille, rounded up so that zero
+    /// means that nothing was left. `None` if the limit took part in no decision.
     pub remaining_min: Option<u16>,
 }
 
-/// The last minutes of one limit.
+/// The recent history of one limit.
 #[derive(Default)]
 pub(crate) struct LimitHistory {
-    /// The numbers when the last step ended.
+    /// The numbers at the end of the last step.
     before: [u64; NUMBERS],
-    /// `None`: nothing happened.
+    /// `None` while the history is empty.
     steps: Option<Box<Steps>>,
 }
 
 struct Steps {
-    /// Where the next step goes: the oldest is there.
+    /// The index of the next step, which holds the oldest one.
     next: usize,
-    /// How many steps nothing happened in, up to now.
+    /// The number of most recent steps without a decision.
     quiet: usize,
     ring: [Step; MAX_STEPS],
 }
@@ -77,7 +78,7 @@ impl Steps {
         self.next = (self.next + 1) % MAX_STEPS;
     }
 
-    /// The oldest first.
+    /// Iterates over the steps, the oldest first.
     fn iter(&self) -> impl Iterator<Item = &Step> {
         let (newer, older) = self.ring.split_at(self.next);
         older.iter().chain(newer)
@@ -85,7 +86,7 @@ impl Steps {
 }
 
 impl LimitHistory {
-    /// So many steps have passed; what happened meanwhile belongs to the first of them.
+    /// Ends `steps` steps. The change since the last call belongs to the first of them.
     pub(crate) fn step(&mut self, steps: u64, numbers: [u64; NUMBERS], least: u16) {
         let step = Step::new(difference(numbers, self.before), least);
         self.before = numbers;
@@ -106,7 +107,7 @@ impl LimitHistory {
         self.steps.iter().flat_map(|steps| steps.iter())
     }
 
-    /// The last so many steps that are over, and what has happened since.
+    /// Returns the counts of the last `steps` finished steps and of the current one.
     pub(crate) fn window(&self, steps: usize, numbers: [u64; NUMBERS], least: u16) -> LimitWindow {
         let mut sums = difference(numbers, self.before);
         let kept = || self.kept().skip(MAX_STEPS.saturating_sub(steps));
@@ -119,7 +120,7 @@ impl LimitHistory {
         LimitWindow { counts: LimitCounts::of(sums), remaining_min: (least != NO_SHARE).then_some(least) }
     }
 
-    /// Step by step, with the one that is not over last.
+    /// Returns all steps, with the current one last.
     pub(crate) fn series(&self, until: u64, numbers: [u64; NUMBERS], least: u16) -> LimitSeries {
         let nothing = [EMPTY; MAX_STEPS];
         let present = Step::new(difference(numbers, self.before), least);
@@ -142,7 +143,7 @@ impl LimitHistory {
         }
     }
 
-    /// Whether it takes memory.
+    /// Whether the history takes memory.
     #[cfg(test)]
     pub(crate) fn is_kept(&self) -> bool {
         self.steps.is_some()

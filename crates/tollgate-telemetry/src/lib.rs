@@ -1,7 +1,7 @@
-//! What was decided: counted, remembered and explained, in memory that does not grow.
+//! Counters, recent decision records and explanations for a rate limiter, in bounded memory.
 //!
-//! A [`Watcher`] is an observer of a limiter. What it is told costs a request some
-//! hundreds of nanoseconds; what it knows is read by whoever asks: metrics, a page, a log.
+//! A [`Watcher`] is an observer of a limiter. It adds some hundreds of nanoseconds to each request.
+//! Metrics endpoints, dashboards and logs read its counters and records.
 //!
 //! ```
 //! use tollgate::{Call, Limiter};
@@ -18,17 +18,19 @@
 //! # Ok::<(), tollgate::PolicyError>(())
 //! ```
 //!
-//! - [`Watcher`]: the way of a decision through all of it.
-//! - [`Record`]: one decision, as it can be explained afterwards.
-//! - [`counts`](Counts), [`series`](Series): how many, and when.
-//! - [`TopKey`], [`HotRoute`]: who and where, from a sketch of fixed size.
-//! - [`ExhaustedKey`]: keys that have nothing left for minutes.
-//! - [`Sketch`], [`PathRedactor`], [`show_address`]: counting and showing, for others who tell of keys (`tollgate-sim`).
+//! - [`Watcher`]: the observer, and the entry point of every query.
+//! - [`Record`]: one decision, with the data that explains it.
+//! - [`Counts`], [`Series`]: counts of decisions in total and per second.
+//! - [`TopKey`], [`HotRoute`]: the keys refused most and the routes requested most, from a sketch of
+//!   fixed size.
+//! - [`ExhaustedKey`]: keys that have had nothing left for minutes.
+//! - [`Sketch`], [`PathRedactor`], [`show_address`]: counting and redaction for other crates that
+//!   report keys (`tollgate-sim`).
 //!
-//! Not here: wording it as JSON or pages (`tollgate-server`), timers and files (the binary).
+//! Rendering as JSON or HTML is in `tollgate-server`; timers and files are in the binary.
 //!
-//! Invariant: memory is fixed by the settings and the number of limits, whatever
-//! requests come. Held by `tests/bounded.rs`.
+//! Invariant: the settings and the number of limits bound the memory; traffic does not.
+//! `tests/bounded.rs` checks this.
 
 #[cfg(test)]
 mod allocations;

@@ -1,6 +1,6 @@
-//! What is counted of one limit, for as long as its name is known.
+//! The counters of one limit, which live as long as its name is known.
 //!
-//! Everything that a request touches is in one padded piece of memory for each stripe.
+//! Each stripe keeps the counters that a request touches in one padded block of memory.
 
 use std::array;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -12,29 +12,29 @@ use crate::histogram::{Histogram, SHARE, Spread};
 use crate::history::{LimitHistory, LimitSeries, LimitWindow};
 use crate::stripes::Striped;
 
-/// How many decisions one limit took part in.
+/// Counts of the decisions in which one limit took part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitCounts {
-    /// It had room.
+    /// The limit had room.
     pub allowed: u64,
-    /// It refused.
+    /// The limit refused.
     pub limited: u64,
-    /// It would have refused, in shadow mode.
+    /// The limit, in shadow mode, would have refused.
     pub shadow_limited: u64,
-    /// It refused without counting: override, plan, missing key, or no answer of the store.
+    /// The limit refused without counting: override, plan, missing key, or no answer from the store.
     pub blocked: u64,
-    /// A key spent the last unit it had.
+    /// A key spent its last unit.
     pub exhausted: u64,
-    /// Its `soft` threshold was reached.
+    /// The `soft` threshold was reached.
     pub soft: u64,
-    /// Counted without the store.
+    /// The limit was counted without the store.
     pub degraded: u64,
-    /// Of a limit that is tried beside another: both allowed, only it allowed, only the
-    /// other allowed, neither.
+    /// For a candidate: both limits allowed, only the candidate allowed, only the live limit allowed,
+    /// both refused.
     pub agreement: [u64; 4],
 }
 
-/// What a limit is counted by; its place among the cells.
+/// The counts of a limit; the discriminant is the index of the counter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Field {
     Allowed,
@@ -48,7 +48,7 @@ pub(crate) enum Field {
 
 const FIELDS: usize = 7;
 
-/// All numbers of a limit in a row: the fields, then the agreement.
+/// The count of all numbers of a limit: the fields, then the agreement.
 pub(crate) const NUMBERS: usize = FIELDS + 4;
 
 impl LimitCounts {
@@ -58,15 +58,15 @@ impl LimitCounts {
     }
 }
 
-/// What is counted of one limit.
+/// The counters of one limit.
 pub(crate) struct LimitCounter {
     pub(crate) name: Arc<str>,
     cells: Striped<Cells>,
-    /// Only of limits that are tried beside another, or once were.
+    /// Present only if the limit is or was a candidate.
     agreement: OnceLock<Striped<[AtomicU64; 4]>>,
-    /// When that was first counted, in microseconds; zero: not yet.
+    /// The time of the first comparison, in microseconds; zero if there was none.
     agreement_since: AtomicU64,
-    /// What both are by.
+    /// A hash of the rules of the candidate and of its live limit.
     compared: Mutex<Option<u64>>,
     past: Mutex<LimitHistory>,
 }
@@ -74,11 +74,11 @@ pub(crate) struct LimitCounter {
 struct Cells {
     counts: [AtomicU64; FIELDS],
     remaining: Histogram<7>,
-    /// The least share that a key had left in this step, in per mille.
+    /// The smallest share that a key had left in this step, in per mille.
     least: AtomicU16,
 }
 
-/// Nobody has asked.
+/// The value of `least` while the limit has taken part in no decision.
 pub(crate) const NO_SHARE: u16 = u16::MAX;
 
 impl Default for Cells {
@@ -91,7 +91,7 @@ impl Default for Cells {
     }
 }
 
-// One padded piece, or a thousand limits cost twice the memory.
+// One padded block; two would double the memory of a policy with a thousand limits.
 const _: () = assert!(size_of::<Cells>() <= 128);
 
 impl LimitCounter {
@@ -106,8 +106,8 @@ impl LimitCounter {
         }
     }
 
-    /// It is tried beside another from now on. `rules` stands for what both are by: how two
-    /// others would have agreed says nothing about these.
+    /// Marks the limit as a candidate. `rules` is a hash of the rules of both limits: when it changes,
+    /// the comparison starts over.
     pub(crate) fn is_candidate(&self, rules: u64) {
         let agreement = self.agreement.get_or_init(Striped::new);
         let before = self.compared.lock().unwrap_or_else(PoisonError::into_inner).replace(rules);
@@ -117,7 +117,7 @@ impl LimitCounter {
         }
     }
 
-    /// When it was first compared, as it is.
+    /// Returns the time of the first comparison under the current rules.
     pub(crate) fn agreement_since(&self) -> Option<Timestamp> {
         let since = self.agreement_since.load(Ordering::Relaxed);
         (since > 0).then(|| Timestamp::from_micros(since))
@@ -128,18 +128,18 @@ impl LimitCounter {
         self.cells.mine().counts[field as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How much of an allowance was left, in per mille.
+    /// Records the remaining share of an allowance, in per mille.
     #[inline]
     pub(crate) fn left(&self, share: u16) {
         let mine = self.cells.mine();
         mine.remaining.put(&SHARE, share.into());
-        // Nearly always there was less before, and reading is cheaper than writing.
+        // The stored share is almost always smaller, and a load is cheaper than a store.
         if share < mine.least.load(Ordering::Relaxed) {
             mine.least.fetch_min(share, Ordering::Relaxed);
         }
     }
 
-    /// How a limit and the one it is tried beside answered.
+    /// Records the answers of a live limit and its candidate.
     pub(crate) fn agree(&self, live_allows: bool, allows: bool, at: Timestamp) {
         let kind = match (live_allows, allows) {
             (true, true) => 0,
@@ -151,13 +151,13 @@ impl LimitCounter {
             agreement.mine()[kind].fetch_add(1, Ordering::Relaxed);
             if self.agreement_since.load(Ordering::Relaxed) == 0 {
                 let (since, now) = (&self.agreement_since, at.as_micros());
-                // Of many at once, one is the first.
+                // If several threads race, the first one sets the time.
                 let _first = since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
             }
         }
     }
 
-    /// So far.
+    /// Returns all numbers since the start.
     pub(crate) fn numbers(&self) -> [u64; NUMBERS] {
         let mut numbers = [0; NUMBERS];
         let (counts, agreement) = numbers.split_at_mut(FIELDS);
@@ -170,12 +170,12 @@ impl LimitCounter {
         numbers
     }
 
-    /// So far.
+    /// Returns the counts since the start.
     pub(crate) fn counts(&self) -> LimitCounts {
         LimitCounts::of(self.numbers())
     }
 
-    /// Whether it is tried beside another, or once was.
+    /// Whether the limit is or was a candidate.
     pub(crate) fn has_agreement(&self) -> bool {
         self.agreement.get().is_some()
     }
@@ -184,23 +184,23 @@ impl LimitCounter {
         Spread::of(self.cells.iter().map(|stripe| &stripe.remaining))
     }
 
-    /// So many steps have passed.
+    /// Ends `steps` steps.
     pub(crate) fn step(&self, steps: u64) {
         let taken = self.cells.iter().map(|stripe| stripe.least.swap(NO_SHARE, Ordering::Relaxed)).min();
         self.past().step(steps, self.numbers(), taken.unwrap_or(NO_SHARE));
     }
 
-    /// The last so many steps that are over, and what has happened since.
+    /// Returns the counts of the last `steps` finished steps and of the current one.
     pub(crate) fn window(&self, steps: usize) -> LimitWindow {
         self.past().window(steps, self.numbers(), self.least())
     }
 
-    /// The last minutes, step by step.
+    /// Returns the recent history, step by step.
     pub(crate) fn series(&self, until: u64) -> LimitSeries {
         self.past().series(until, self.numbers(), self.least())
     }
 
-    /// The least share that a key had left in the present step.
+    /// Returns the smallest share that a key had left in the current step.
     fn least(&self) -> u16 {
         let least = self.cells.iter().map(|stripe| stripe.least.load(Ordering::Relaxed)).min();
         least.unwrap_or(NO_SHARE)

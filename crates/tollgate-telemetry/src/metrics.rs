@@ -1,8 +1,8 @@
-//! What is counted, as metrics.
+//! Writes the counters as Prometheus metrics.
 //!
-//! `docs/metrics.md` says what each means; a test holds the two together.
+//! `docs/metrics.md` describes each metric; a test compares the two.
 //!
-//! Invariant: labels are names of limits and words from here. Held by `tests/metrics.rs`.
+//! Invariant: labels are names of limits and constants of this module. `tests/metrics.rs` checks this.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::exposition::{Exposition, MetricKind};
 use crate::histogram::{LATENCY, SHARE, WAIT};
 use crate::limit_counter::{LimitCounter, LimitCounts};
 
-/// Everything that is counted, and how many keys have had nothing left for long.
+/// Writes all counters and the number of exhausted keys.
 pub(crate) fn write(counters: &Counters, alerts: &[ExhaustedKey], out: &mut String) {
     let mut to = Exposition::new(out);
     write_all(&mut to, counters);
     let mut limits = counters.limits();
     limits.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     let mut limits: Vec<_> = limits.iter().map(|limit| (limit, limit.counts())).collect();
-    // The others only where there are some.
+    // `_other` is listed only if it has counts.
     limits.retain(|(limit, counts)| &*limit.name != OTHER || *counts != LimitCounts::default());
     write_limits(&mut to, &limits);
     write_candidates(&mut to, &limits);
@@ -29,7 +29,7 @@ pub(crate) fn write(counters: &Counters, alerts: &[ExhaustedKey], out: &mut Stri
 
 fn write_all(to: &mut Exposition<'_>, counters: &Counters) {
     let total = counters.total();
-    to.family("tollgate_decisions_total", MetricKind::Counter, "Decisions, by what came of them.")
+    to.family("tollgate_decisions_total", MetricKind::Counter, "Decisions by outcome.")
         .value(&[("outcome", "allowed")], total.allowed)
         .value(&[("outcome", "unlimited")], total.unlimited)
         .value(&[("outcome", "limited")], total.limited)
@@ -38,37 +38,36 @@ fn write_all(to: &mut Exposition<'_>, counters: &Counters) {
     to.one(
         "tollgate_shadow_limited_decisions_total",
         MetricKind::Counter,
-        "Decisions that admitted what a limit in shadow mode would have refused.",
+        "Admissions that a limit in shadow mode would have refused.",
         total.shadow_limited,
     );
-    to.histogram("tollgate_decision_seconds", "How long deciding took, the store included.").spread(
+    to.histogram("tollgate_decision_seconds", "Decision latency, including the store.").spread(
         &[],
         &LATENCY,
         &counters.latency(),
     );
-    to.histogram(
-        "tollgate_retry_after_seconds",
-        "How long refused requests were told to wait, before jitter.",
-    )
-    .spread(&[], &WAIT, &counters.wait());
-    let mut store =
-        to.histogram("tollgate_store_seconds", "How long a store was waited for that is asked over a wire.");
+    to.histogram("tollgate_retry_after_seconds", "Waits returned to refused callers, before jitter.").spread(
+        &[],
+        &WAIT,
+        &counters.wait(),
+    );
+    let mut store = to.histogram("tollgate_store_seconds", "Latency of a remote store.");
     for (answered, label) in [(true, "true"), (false, "false")] {
         store.spread(&[("answered", label)], &LATENCY, &counters.store(answered));
     }
 }
 
-/// One number of a limit.
+/// Reads one count of a limit.
 type Read = fn(&LimitCounts) -> u64;
 
-/// A limit and how many.
+/// A limit and its counts.
 type LimitCount<'c> = (&'c Arc<LimitCounter>, LimitCounts);
 
 fn write_limits(to: &mut Exposition<'_>, limits: &[LimitCount<'_>]) {
     let mut family = to.family(
         "tollgate_limit_decisions_total",
         MetricKind::Counter,
-        "Decisions that a limit took part in, by what it said.",
+        "Decisions of each limit by outcome.",
     );
     for (limit, counts) in limits {
         for (outcome, count) in [
@@ -81,9 +80,11 @@ fn write_limits(to: &mut Exposition<'_>, limits: &[LimitCount<'_>]) {
         }
     }
     let plain: [(_, _, Read); 3] = [
-        ("tollgate_limit_exhausted_total", "How often a key spent the last unit it had.", |it| it.exhausted),
+        ("tollgate_limit_exhausted_total", "Decisions that spent the last unit of a key.", |it| it.exhausted),
         ("tollgate_limit_soft_total", "Admitted requests beyond a limit's soft threshold.", |it| it.soft),
-        ("tollgate_limit_degraded_total", "Decisions of a limit without the store.", |it| it.degraded),
+        ("tollgate_limit_degraded_total", "Decisions of a limit that were made without the store.", |it| {
+            it.degraded
+        }),
     ];
     for (name, help, read) in plain {
         let mut family = to.family(name, MetricKind::Counter, help);
@@ -93,7 +94,7 @@ fn write_limits(to: &mut Exposition<'_>, limits: &[LimitCount<'_>]) {
     }
     let mut family = to.histogram(
         "tollgate_limit_remaining_ratio",
-        "What share of its allowance a key had left after a decision.",
+        "The remaining share of a key's allowance after a decision.",
     );
     for (limit, _) in limits {
         family.spread(&[("limit", &limit.name)], &SHARE, &limit.remaining());
@@ -104,7 +105,7 @@ fn write_candidates(to: &mut Exposition<'_>, limits: &[LimitCount<'_>]) {
     let mut family = to.family(
         "tollgate_candidate_decisions_total",
         MetricKind::Counter,
-        "Decisions of a limit that is tried beside a live one, by what both said.",
+        "Decisions of a candidate and its live limit, by both outcomes.",
     );
     for (limit, counts) in limits.iter().filter(|(limit, _)| limit.has_agreement()) {
         for ((live, candidate), count) in
@@ -121,7 +122,7 @@ fn write_exhausted(to: &mut Exposition<'_>, limits: &[LimitCount<'_>], alerts: &
     let mut family = to.family(
         "tollgate_keys_at_zero",
         MetricKind::Gauge,
-        "Keys that have had nothing left for as long as alerts.at_zero_for says.",
+        "Keys that have had nothing left for at least alerts.at_zero_for.",
     );
     let mut keys: HashMap<&str, u64> = HashMap::new();
     for alert in alerts {

@@ -1,12 +1,11 @@
-//! What is done on the way of a request.
+//! Observes the decisions of one policy, on the path of every request.
 //!
-//! A request that passes allocates nothing here, unless a path has to be redacted. Where it
-//! may leave something out, it waits for nobody: who spent. Counts of routes would be wrong
-//! with gaps, and so would be who has nothing left: those few locks are held for as long as
-//! it takes to write some words, and only requests in a sample, or of a key that has
-//! nothing left, take them. Only what is refused, or is in the sample, is written down.
+//! An admitted request allocates nothing here, unless a path has to be redacted. Recording spenders
+//! skips an update when the lock is taken. Counts of routes and of exhausted keys must not have gaps,
+//! so these wait for their locks; each lock is held for a few writes, and only sampled requests and
+//! requests of exhausted keys take it. Only refusals and sampled requests are stored as records.
 //!
-//! Held by `tests/cheap.rs`.
+//! `tests/cheap.rs` checks this.
 
 use std::collections::HashSet;
 use std::hash::BuildHasher as _;
@@ -25,14 +24,14 @@ use crate::redact::PathRedactor;
 use crate::spenders::Asker;
 use crate::watcher::Inner;
 
-/// Watches what one policy decides.
+/// Observes the decisions of one policy.
 pub(crate) struct PolicyWatch {
     policy: Arc<Policy>,
     version: u64,
     counters: Arc<PolicyCounters>,
-    /// The limits' names by their place.
+    /// The names of the limits, indexed by place.
     names: Vec<Arc<str>>,
-    /// What is hidden in paths and hosts.
+    /// Redacts keys in paths and hosts.
     redactor: Option<PathRedactor>,
     all: Arc<Inner>,
 }
@@ -53,15 +52,15 @@ impl PolicyWatch {
         Describer { policy, version: *version, secret: &all.secret, redactor: redactor.as_ref(), names }
     }
 
-    /// What one limit's part says about its key.
+    /// Updates the state of the key of one limit.
     #[inline]
     fn look_at(&self, event: &Event<'_, '_>, it: &LimitOutcome<'_>) {
         let (all, outcome) = (&self.all, it.outcome());
         let key_hash = all.key_hash(it.policy_rule(), it.key());
-        // What refuses nobody is nobody's alert.
+        // A limit that does not refuse raises no alert.
         if it.is_binding() {
             let refused = match outcome.verdict {
-                // Slots come back when they come back.
+                // The time at which a slot is released is unknown.
                 Verdict::Refused { .. } if matches!(it.rule().quota, Quota::Concurrency(_)) => {
                     Some(Span::ZERO)
                 }
@@ -86,7 +85,7 @@ impl PolicyWatch {
         }
     }
 
-    /// A request was refused, and charged all the same: no more than what it asked for.
+    /// Records a refused request that was charged, by at most its cost.
     #[cold]
     fn charged(&self, event: &Event<'_, '_>, it: &LimitOutcome<'_>, key_hash: u64) {
         let units = it.cost().min(it.outcome().limit);
@@ -126,7 +125,7 @@ impl PolicyWatch {
         }
     }
 
-    /// A limit refused: for whom.
+    /// Counts a refusal, and returns the hash of the key or client that was refused.
     fn refuse(&self, event: &Event<'_, '_>) -> u64 {
         let (all, describer) = (&self.all, self.describer());
         match event.decision.fate() {
@@ -185,13 +184,13 @@ impl Watch for PolicyWatch {
         }
     }
 
-    fn asked(&self, took: Span, answered: bool) {
+    fn store_called(&self, took: Span, answered: bool) {
         self.all.counters.asked(took, answered);
     }
 
     fn settled(&self, settlement: &Settlement<'_>) {
         let Settlement { id, rule, key, reserved, cost, .. } = *settlement;
-        let key_hash = self.all.spot_of(rule, key);
+        let key_hash = self.all.allowance_hash(rule, key);
         if let Some(caller) = self.all.reservations.take(key_hash, id) {
             self.all.spenders.settle(key_hash, caller, reserved, cost);
         }
@@ -199,8 +198,8 @@ impl Watch for PolicyWatch {
 }
 
 impl Inner {
-    /// A policy shows keys like this, and hides this. What is remembered was shown as another
-    /// said: where that differs, it is forgotten rather than shown.
+    /// Sets how keys are displayed and redacted. Stored records, keys and spenders were rendered by the
+    /// previous settings, so they are dropped if the settings differ.
     pub(crate) fn show_as(&self, display: &KeyDisplay, redactor: Option<&PathRedactor>) {
         let shows = (display.clone(), redactor.cloned());
         let before = self.shows.lock().unwrap_or_else(PoisonError::into_inner).replace(shows.clone());
@@ -212,8 +211,7 @@ impl Inner {
         }
     }
 
-    /// A policy comes into force. A key has nothing left only by a rule that is still there,
-    /// of a limit that refuses.
+    /// Drops the exhausted keys of rules that a new policy does not have or does not enforce.
     pub(crate) fn refuses_by(&self, policy: &Policy) {
         if self.zero.is_empty() {
             return;
@@ -223,18 +221,18 @@ impl Inner {
         self.zero.keep(|rule| rules.contains(&rule));
     }
 
-    /// What an allowance is known by, in this process.
+    /// Returns the hash that identifies an allowance within this process.
     #[inline]
     pub(crate) fn key_hash(&self, rule: &Rule, key: &Key) -> u64 {
-        self.spot_of(rule.id, key)
+        self.allowance_hash(rule.id, key)
     }
 
     #[inline]
-    fn spot_of(&self, rule: RuleId, key: &Key) -> u64 {
+    fn allowance_hash(&self, rule: RuleId, key: &Key) -> u64 {
         self.key_hashes.hash_one((rule.0, key.as_bytes()))
     }
 
-    /// A key was given something back.
+    /// Drops the exhausted state of a key that was refunded or reset.
     pub(crate) fn forget_key(&self, limit: &Limit, key: &Key) {
         for rule in limit.every_rule() {
             self.zero.left(self.key_hash(rule, key));

@@ -1,10 +1,10 @@
-//! One decision, as it can be explained afterwards.
+//! A decision with the data that explains it.
 //!
-//! Made when a request is refused, and for a sample of those that pass. Keys and
-//! addresses are in it as the policy's `privacy` lets them be shown: nothing that must
-//! not be seen is kept. Texts of callers are cut, so that a record has a largest size.
+//! A record is made for every refusal and for a sample of admitted requests. Keys and addresses are
+//! stored as the policy's `privacy` shows them. Text from callers is truncated, so the size of a record
+//! is bounded.
 //!
-//! Not here: making one from a decision (`describe`), keeping it (`ring`).
+//! `describe` makes records, `ring` stores them.
 
 use std::sync::Arc;
 
@@ -13,57 +13,56 @@ use tollgate::{DecisionId, Mode, Outcome, Quota, Span, Timestamp};
 use crate::explanation;
 use crate::traceparent::TraceParent;
 
-/// One decision, as it can be explained afterwards.
+/// A decision with the data that explains it.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// Its place among all records of this process, from one: each has the next. Zero for
-    /// one that is not kept.
+    /// The sequence number of the record in this process, from one without gaps. Zero for a record that
+    /// is not stored.
     pub seq: u64,
-    /// What the caller quotes.
+    /// The id that the caller quotes.
     pub id: DecisionId,
-    /// When, by this node's clock.
+    /// The time of the decision, by the clock of this node.
     pub at: Timestamp,
-    /// When, by the clock of the store, which the arithmetic is by; `at` where nothing was
-    /// counted.
+    /// The time by the clock of the store, on which the arithmetic is based; equal to `at` if nothing
+    /// was counted.
     pub counted_at: Timestamp,
-    /// How long deciding took.
+    /// The latency of the decision.
     pub took: Span,
-    /// Whether the request could go ahead.
+    /// Whether the request was admitted.
     pub allowed: bool,
-    /// How it came about.
+    /// The kind of decision.
     pub fate: RecordFate,
-    /// What no number says, in words.
+    /// The reason in words, if the numbers do not explain the decision.
     pub reason: Option<Box<str>>,
-    /// The number of the policy that decided.
+    /// The version of the policy that decided.
     pub policy_version: u64,
-    /// Whether the store gave no answer.
+    /// Whether the store did not answer.
     pub degraded: bool,
-    /// Empty where a limit and a key were named instead of a request.
+    /// The method; empty if the check named a limit and a key instead of a request.
     pub method: Box<str>,
-    /// Without the query, cut where it is long. As it came: escape it where you show it.
-    /// Where keys are not shown, parts of it that are one stand as `{name}`.
+    /// The path without the query, truncated. The text comes from the caller: escape it for display.
+    /// Where keys are hidden, segments that are keys are shown as `{name}`.
     pub path: Box<str>,
-    /// The host asked for, cut where it is long. As it came.
+    /// The requested host, truncated. The text comes from the caller.
     pub host: Option<Box<str>>,
     /// The client's address, as `privacy` shows it.
     pub client: Option<Box<str>>,
-    /// The name of the limit that matters most: of a refusal the one that refused, else
-    /// the one with the least left.
+    /// The name of the limiting limit: the limit that refused, or else the limit with the least left.
     pub limit: Option<Arc<str>>,
-    /// The tag of the key that this limit decided about; of a request that was refused without
-    /// counting, of its client's address.
+    /// The tag of the key of that limit; for a refusal without counting, the tag of the client's
+    /// address.
     pub tag: Option<u64>,
-    /// That limit, among `limits`; `None` where nothing was counted.
+    /// The index of that limit in `limits`; `None` if nothing was counted.
     pub limiting: Option<usize>,
-    /// How long the caller was told to wait, where that helps; jitter is not in it.
+    /// The wait that the caller was given, without jitter; `None` if waiting does not help.
     pub retry_after: Option<Span>,
-    /// Every limit that was counted, window by window.
+    /// Every limit that was counted, one entry for each window.
     pub limits: Vec<LimitRecord>,
     /// Limits in shadow mode that would have refused without counting.
     pub shadowed: Vec<ShadowBlock>,
     /// Whether every limit of the policy was switched off.
     pub switched_off: bool,
-    /// The trace that the request belongs to, if it said so.
+    /// The trace context that the request carried.
     pub trace: Option<TraceParent>,
 }
 
@@ -72,73 +71,73 @@ pub struct Record {
 pub struct ShadowBlock {
     /// The limit's name.
     pub limit: Arc<str>,
-    /// Why, in words: as [`blocked`](crate::blocked) has them.
+    /// The reason in words, from [`blocked`](crate::blocked).
     pub reason: Box<str>,
-    /// Whether it is tried beside another.
+    /// Whether the limit is a candidate.
     pub is_candidate: bool,
 }
 
-/// How a decision came about, as [`tollgate::Fate`] has it.
+/// The kind of a decision, as in [`tollgate::Fate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecordFate {
     /// Every limit had room.
     Admitted,
     /// A limit had no room.
     Refused,
-    /// Allow-listed.
+    /// An allow list matched.
     AllowListed,
-    /// Deny-listed.
+    /// A deny list matched.
     DenyListed,
-    /// Servers may take the path for different places.
+    /// Servers may resolve the path to different resources.
     AmbiguousPath,
-    /// A limit refuses this key, plan or lack of a key without counting.
+    /// A limit refuses this key, plan or missing key without counting.
     Blocked,
-    /// The store gave no answer, and a limit would rather refuse.
+    /// The store did not answer, and a limit refuses during an outage.
     Uncountable,
 }
 
-/// One limit's part in a record.
+/// The outcome of one limit in a record.
 #[derive(Clone, Debug)]
 pub struct LimitRecord {
     /// The limit's name.
     pub name: Arc<str>,
-    /// Which of its windows, where it has several.
+    /// The name of the window, if the limit has several.
     pub window: Option<Box<str>>,
     /// The key, as `privacy` shows it.
     pub key: Box<str>,
-    /// Stands for what is not shown of the key: the same under every limit.
+    /// Identifies the hidden part of the key. It is the same under every limit.
     pub tag: u64,
-    /// Tells this allowance from all others, in this process only.
+    /// Identifies the allowance within this process.
     pub key_hash: u64,
-    /// What it promises. Of a degraded decision, this node's share of it.
+    /// The quota; for a degraded decision, this node's share of it.
     pub quota: Quota,
-    /// What the policy promises, where `quota` is only this node's share of it.
+    /// The quota of the policy, if `quota` is this node's share of it.
     pub whole: Option<Quota>,
-    /// Whose numbers these are, if not the limit's own: `plan pro`, or `override`.
+    /// The source of the quota, if it is not the limit: `plan pro`, or `override`.
     pub granted_by: Option<Box<str>>,
-    /// Whether it could refuse.
+    /// The mode, which says whether the limit could refuse.
     pub mode: Mode,
-    /// Whether it is tried beside another.
+    /// Whether the limit is a candidate.
     pub is_candidate: bool,
-    /// Whether a refused request was charged all the same.
+    /// Whether refused requests are charged.
     pub count_denied: bool,
-    /// Whether it was counted on this node alone, by its share.
+    /// Whether this node counted alone, by its share.
     pub degraded: bool,
-    /// What the request asked for.
+    /// The units that the request asked for.
     pub cost: u64,
-    /// What was answered.
+    /// The outcome that was returned.
     pub outcome: Outcome,
 }
 
 impl Record {
-    /// What was decided and why, in one sentence.
+    /// Returns one sentence with the decision and its reason.
     pub fn summary(&self) -> String {
         explanation::summary(self)
     }
 }
 
 impl RecordFate {
-    /// As answers spell it: `admitted`, `deny_listed`.
+    /// Returns the spelling of the API: `admitted`, `deny_listed`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Admitted => "admitted",
@@ -153,14 +152,14 @@ impl RecordFate {
 }
 
 impl LimitRecord {
-    /// How the answer comes about, in sentences: what the limit promises, how the key
-    /// stood, what was asked for, and when that would pass. `at` is the record's
+    /// Returns the sentences that explain the outcome: the quota, the state of the key, the requested
+    /// units, and when they would be available. `at` is the record's
     /// [`counted_at`](Record::counted_at).
     pub fn arithmetic(&self, at: Timestamp) -> Vec<String> {
         explanation::arithmetic(self, at)
     }
 
-    /// What the limit promises, in words: `10 a minute, at most 10 at once`.
+    /// Returns the quota in words: `10 a minute, at most 10 at once`.
     pub fn promise(&self) -> String {
         explanation::promise(self)
     }

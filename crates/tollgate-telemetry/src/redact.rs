@@ -1,14 +1,13 @@
-//! Keys that stand in the path or are the host, and must not be seen there.
+//! Redacts keys that appear in a path or as the host.
 //!
-//! A limit that counts by a part of the path makes that part a key. Where the policy's
-//! `privacy` hides keys, showing the path would show them all the same: so the part stands
-//! as `{name}` wherever a path is kept. That holds for every request that such an endpoint
-//! covers, whether its limit took part or not.
+//! A limit that counts by a path parameter makes that segment a key. If the policy's `privacy` hides
+//! keys, the segment is replaced by `{name}` wherever a path is stored. This applies to every request
+//! that matches such an endpoint, whether or not its limit took part.
 //!
-//! Worked out once for each policy: one that shows keys, or counts by no such part, has no
-//! redactor, and its requests pay nothing.
+//! A redactor is built once for each policy. A policy that shows keys, or that counts by no path
+//! parameter or host, has no redactor, and its requests pay nothing.
 //!
-//! Not here: hiding the keys themselves (`tollgate_policy::redact`), addresses (`describe`).
+//! Redaction of the keys themselves is in `tollgate_policy::redact`, of addresses in `describe`.
 
 use std::borrow::Cow;
 
@@ -16,12 +15,12 @@ use tollgate::policy::path::Readings;
 use tollgate::policy::{Credential, KeyPrivacy, PathSettings, path};
 use tollgate::{KeySource, Policy};
 
-/// What is shown instead of a host that is a key.
+/// The replacement for a host that is a key.
 const HOST: &str = "{host}";
-/// What is shown instead of a path with too many readings to look for keys in all of them.
+/// The replacement for a path with too many readings to search all of them for keys.
 const EXCESSIVE: &str = "/…";
 
-/// What is to be hidden in what requests ask for.
+/// Replaces keys in the paths and hosts of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathRedactor {
     endpoints: Vec<Endpoint>,
@@ -29,11 +28,11 @@ pub struct PathRedactor {
     paths: PathSettings,
 }
 
-/// Paths that have a key in them.
+/// A path pattern that contains a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Endpoint {
     segments: Vec<Segment>,
-    /// Whether it covers all below, too.
+    /// Whether the pattern covers all paths below it.
     tail: bool,
 }
 
@@ -41,12 +40,12 @@ struct Endpoint {
 enum Segment {
     Literal(Box<str>),
     Any,
-    /// A part of a key: what is shown instead.
+    /// A segment that is a key, with its replacement.
     Key(Box<str>),
 }
 
 impl PathRedactor {
-    /// What is to be hidden under a policy; `None`: nothing.
+    /// Returns the redactor of a policy; `None` if there is nothing to redact.
     pub fn of(policy: &Policy) -> Option<Self> {
         if policy.privacy() == KeyPrivacy::Plain {
             return None;
@@ -66,14 +65,14 @@ impl PathRedactor {
         let mut places = identify.user.iter().chain(&identify.api_key).chain(&identify.tenant);
         let host = policy.limits().iter().any(|limit| limit.by().iter().any(is_host))
             || places.any(|place| matches!(place, Credential::Named(source) if is_host(source)));
-        // Names are compared without their case below.
+        // The comparison below ignores case.
         let paths = PathSettings { ignore_case: false, ..policy.paths() };
         (host || !endpoints.is_empty()).then_some(Self { endpoints, host, paths })
     }
 
-    /// A path as it may be seen.
+    /// Returns the path with its keys replaced.
     pub fn path<'r>(&self, written: &'r str) -> Cow<'r, str> {
-        // Servers may see other parts of it, and so do their limits.
+        // A server may normalize the path differently, and limits match every reading.
         let readings = Readings::of(written, self.paths);
         if readings.is_excessive() {
             return Cow::Borrowed(EXCESSIVE);
@@ -97,14 +96,14 @@ impl PathRedactor {
         hides.then(|| format!("/{}", shown.join("/")))
     }
 
-    /// A host as it may be seen.
+    /// Returns the host, or a placeholder if the host is a key.
     pub(crate) const fn host<'r>(&self, host: &'r str) -> &'r str {
         if self.host { HOST } else { host }
     }
 }
 
 impl Endpoint {
-    /// A pattern as the policy writes it.
+    /// Parses a pattern as written in the policy.
     fn of(pattern: &str, names: &[String]) -> Self {
         let mut endpoint = Self { segments: Vec::new(), tail: false };
         for written in segments(pattern).filter(|it| !matches!(*it, "" | ".")) {
@@ -133,7 +132,7 @@ impl Endpoint {
     }
 }
 
-/// The parts of a path; none of `/`.
+/// Splits a path into its segments; `/` has no segments.
 fn segments(path: &str) -> impl Iterator<Item = &str> {
     let rest = path.strip_prefix('/').unwrap_or(path);
     rest.split('/').filter(move |_| !rest.is_empty())
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_policy_that_hides_keys_and_counts_by_such_a_part_has_a_redactor() {
+    fn only_a_policy_that_hides_keys_and_counts_by_path_or_host_has_a_redactor() {
         let by_path = "{endpoint: '/users/{email}', by: 'path:email', bucket: 1/s}";
         assert_eq!(redactor("plain", by_path), None);
         assert_eq!(redactor("hashed", "{endpoint: '/users/{email}', by: user, bucket: 1/s}"), None);
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_that_are_keys_stand_as_their_names() {
+    fn segments_that_are_keys_are_replaced_by_their_names() {
         let redactor = redactor(
             "hashed",
             "{endpoint: ['/users/{email}/**', '/{shop}/by/{email}'], by: [ip, 'path:email'], bucket: 1/s, missing: skip},

@@ -1,17 +1,17 @@
-//! Which caller made a charge whose final cost is reported later.
+//! Remembers the caller of a charge whose final cost is reported later.
 //!
-//! The sums of an explanation are of what requests cost in the end. A final cost comes with the
-//! id of a decision and without its request, so the caller of each charge that may be settled is
-//! kept until then, in a table of fixed size in which a newer charge replaces an older one. The
-//! sum of a charge that was replaced stays what was reserved.
+//! The sums of an explanation use final costs. A settlement has the id of a decision but not its
+//! request, so the caller of each charge that may be settled is stored in a table of fixed size, in
+//! which a newer charge replaces an older one. If a charge was replaced, its sum keeps the reserved
+//! amount.
 //!
-//! Not here: the sums (`spenders`).
+//! The sums are in `spenders`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate::DecisionId;
 
-/// The charges that are remembered.
+/// The number of charges that are remembered.
 const SLOTS: usize = 16_384;
 
 /// The callers of charges that may be settled.
@@ -19,7 +19,7 @@ pub(crate) struct Reservations(Box<[Slot]>);
 
 #[derive(Default)]
 struct Slot {
-    /// The charge: an allowance and a decision. Zero: free.
+    /// The hash of an allowance and a decision. Zero marks a free slot.
     charge: AtomicU64,
     caller: AtomicU64,
 }
@@ -29,17 +29,17 @@ impl Reservations {
         Self((0..SLOTS).map(|_| Slot::default()).collect())
     }
 
-    /// Remembers who made a charge.
+    /// Stores the caller of a charge.
     pub(crate) fn put(&self, key_hash: u64, id: DecisionId, caller: u64) {
         let charge = charge(key_hash, id);
         let Some(slot) = self.slot(charge) else { return };
-        // A reader that sees the new caller with the old charge, or the reverse, corrects one sum
-        // of another caller: these numbers are "at least".
+        // A reader that races with this store may correct the sum of another caller. The sums are
+        // lower bounds, so this is acceptable.
         slot.caller.store(caller, Ordering::Relaxed);
         slot.charge.store(charge, Ordering::Release);
     }
 
-    /// The caller that made a charge, once.
+    /// Removes and returns the caller of a charge.
     pub(crate) fn take(&self, key_hash: u64, id: DecisionId) -> Option<u64> {
         let charge = charge(key_hash, id);
         let slot = self.slot(charge)?;
@@ -48,12 +48,12 @@ impl Reservations {
     }
 
     fn slot(&self, charge: u64) -> Option<&Slot> {
-        // The remainder fits wherever the table does.
+        // The remainder is smaller than the table.
         self.0.get(usize::try_from(charge % SLOTS as u64).unwrap_or(0))
     }
 }
 
-/// Both are as good as random numbers.
+/// Combines two values that are uniformly distributed.
 fn charge(key_hash: u64, id: DecisionId) -> u64 {
     (key_hash ^ id.0.rotate_left(32)).max(1)
 }

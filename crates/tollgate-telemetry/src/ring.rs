@@ -1,13 +1,12 @@
-//! The last records, in memory that does not grow.
+//! Stores the last records in bounded memory.
 //!
-//! Three rings share one count: the last refusals; the first refusal of each key in a
-//! while, so that one key's flood does not push everybody else out; and a sample of
-//! requests that passed. They share their records, and a record is made before the lock
-//! is taken and dropped after it: what is done under it is to write a few words. Reading
-//! takes it for a bounded stretch at a time.
+//! Three rings share one sequence: the last refusals; the first refusal of each key within a minute, so
+//! that a flood from one key does not evict the records of other keys; and a sample of admitted
+//! requests. A record is built before the lock is taken and dropped after it is released. Readers take
+//! the lock for a bounded number of slots at a time.
 //!
-//! Invariant: numbers are given in the order of keeping, without gaps, so who asks for
-//! what came after a number misses nothing. Held by the tests below.
+//! Invariant: sequence numbers are assigned in the order of storage, without gaps, so a reader that
+//! asks for records after a number misses none. The tests below check this.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,31 +14,31 @@ use tollgate::{DecisionId, Span, Timestamp};
 
 use crate::record::Record;
 
-/// How many admitted requests are kept.
+/// The number of admitted requests that are kept.
 const MAX_ADMITTED: usize = 1_024;
-/// A key's refusal is its first again after so long.
+/// The time after which a refusal of a key counts as its first again.
 const FIRST_REFUSAL_INTERVAL: Span = Span::from_secs(60);
-/// How many keys are told from new ones.
+/// The number of recently refused keys that are remembered.
 const MAX_KNOWN_KEYS: usize = 4_096;
-/// How many slots are looked through under one lock.
+/// The number of slots that are read under one lock.
 const SLOTS_PER_LOCK: usize = 4_096;
 
-/// What is remembered of refusals.
+/// The number and age of the refusals that are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetentionCounts {
-    /// How many refusals can be explained now.
+    /// The number of refusals that can be explained now.
     pub refusals: usize,
-    /// How many at most.
+    /// The capacity.
     pub most: usize,
-    /// How many of these are the last ones, whoever was refused, as the settings say.
+    /// The part of the capacity that holds the last refusals of all keys, as configured.
     pub records: usize,
-    /// Since when every refusal is there; `None` before the first.
+    /// The time since which every refusal is stored; `None` before the first.
     pub since: Option<Timestamp>,
-    /// The number of the last record, refused or not; zero before the first.
+    /// The sequence number of the last record of any kind; zero before the first.
     pub last: u64,
 }
 
-/// The last records.
+/// The rings of records.
 pub(crate) struct Ring(Mutex<Rings>);
 
 struct Rings {
@@ -47,12 +46,12 @@ struct Rings {
     refused: Slots,
     first: Slots,
     admitted: Slots,
-    /// Allowances that refused lately and when that was first, by their hash.
+    /// The hashes of keys that were refused recently, with the time of the first refusal.
     known: Box<[(u64, Timestamp)]>,
 }
 
 impl Ring {
-    /// Room for so many refusals.
+    /// Creates rings with room for `records` refusals.
     pub(crate) fn new(records: usize) -> Self {
         let records = records.max(1);
         Self(Mutex::new(Rings {
@@ -65,19 +64,18 @@ impl Ring {
     }
 
     fn lock(&self) -> MutexGuard<'_, Rings> {
-        // A ring is whole between any two steps.
+        // The rings are consistent between any two statements, so a poisoned lock is usable.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a record; `spot` is the allowance that refused, or else whatever stands for
-    /// the caller.
+    /// Stores a record. `key_hash` identifies the allowance that refused, or else the caller.
     pub(crate) fn keep(&self, record: Record, key_hash: u64) {
         let (allowed, at) = (record.allowed, record.at);
         let mut record = Arc::new(record);
         let mut rings = self.lock();
         rings.last += 1;
         let seq = rings.last;
-        // Nobody else has it yet.
+        // No other reference exists yet.
         if let Some(record) = Arc::get_mut(&mut record) {
             record.seq = seq;
         }
@@ -92,7 +90,7 @@ impl Ring {
         drop(gone);
     }
 
-    /// The record of a decision.
+    /// Returns the record of a decision.
     pub(crate) fn find(&self, id: DecisionId) -> Option<Arc<Record>> {
         let rings: [fn(&Rings) -> &Slots; 3] = [|all| &all.refused, |all| &all.first, |all| &all.admitted];
         rings.iter().find_map(|ring| {
@@ -108,8 +106,9 @@ impl Ring {
         })
     }
 
-    /// The oldest records after `seq`, at most so many, and how many between are gone
-    /// already. A number that was not given yet is of another life: all are after it.
+    /// Returns the oldest records after `seq`, at most `most`, and the number of records in between
+    /// that were evicted. A number that was not assigned yet belongs to an earlier process: all records
+    /// are after it.
     pub(crate) fn after(&self, seq: u64, most: usize) -> (Vec<Arc<Record>>, u64) {
         let all = self.lock();
         let seq = if seq > all.last { 0 } else { seq };
@@ -126,7 +125,7 @@ impl Ring {
         (found, missed)
     }
 
-    /// The latest records, at most so many, the newest last.
+    /// Returns the latest records, at most `most`, the newest last.
     pub(crate) fn latest(&self, most: usize, refused_only: bool) -> Vec<Arc<Record>> {
         let all = self.lock();
         let mut found = Vec::new();
@@ -141,7 +140,7 @@ impl Ring {
         found
     }
 
-    /// Forgets all records, and counts on.
+    /// Drops all records and keeps the sequence number.
     pub(crate) fn clear(&self) {
         let mut all = self.lock();
         let Rings { refused, first, admitted, known, .. } = &mut *all;
@@ -152,11 +151,11 @@ impl Ring {
         known.fill((0, Timestamp::EPOCH));
     }
 
-    /// What is remembered of refusals.
+    /// Returns the number and age of the stored refusals.
     pub(crate) fn kept(&self) -> RetentionCounts {
         let all = self.lock();
         let oldest = all.refused.iter(0).next();
-        // Firsts that the large ring has forgotten.
+        // First refusals that the large ring has evicted.
         let before = oldest.map_or(0, |oldest| all.first.place_after(oldest.seq.saturating_sub(1)));
         RetentionCounts {
             refusals: all.refused.records.len() + before,
@@ -169,9 +168,9 @@ impl Ring {
 }
 
 impl Rings {
-    /// Whether an allowance has not refused for a while.
+    /// Whether a key has not been refused within [`FIRST_REFUSAL_INTERVAL`].
     fn is_first(&mut self, key_hash: u64, at: Timestamp) -> bool {
-        // The remainder fits wherever the table does.
+        // The remainder is smaller than the table.
         let place = usize::try_from(key_hash % MAX_KNOWN_KEYS as u64).unwrap_or(0);
         let Some(known) = self.known.get_mut(place) else { return true };
         let is_known = known.0 == key_hash
@@ -184,21 +183,21 @@ impl Rings {
     }
 }
 
-/// By number, and each once.
+/// Sorts by sequence number and removes duplicates.
 fn in_order(records: &mut Vec<Arc<Record>>) {
     records.sort_unstable_by_key(|record| record.seq);
     records.dedup_by_key(|record| record.seq);
 }
 
-/// So many records, of which the oldest gives way.
+/// A ring of records that replaces the oldest one.
 struct Slots {
     records: Vec<Slot>,
     most: usize,
-    /// The oldest, once there are as many as may be.
+    /// The index of the oldest record, once the ring is full.
     oldest: usize,
 }
 
-/// What is looked for stands beside the record, which would have to be fetched.
+/// The fields of a search are copied here, so that a search does not load the record.
 struct Slot {
     id: DecisionId,
     seq: u64,
@@ -210,7 +209,7 @@ impl Slots {
         Self { records: Vec::with_capacity(most), most, oldest: 0 }
     }
 
-    /// Keeps a record, and gives back the one that gives way.
+    /// Stores a record, and returns the record that it replaced.
     fn push(&mut self, record: Arc<Record>) -> Option<Arc<Record>> {
         let slot = Slot { id: record.id, seq: record.seq, record };
         if self.records.len() < self.most {
@@ -222,7 +221,7 @@ impl Slots {
         Some(std::mem::replace(oldest, slot).record)
     }
 
-    /// From the oldest on, without so many.
+    /// Iterates from the oldest record on, after skipping `skip`.
     fn iter(&self, skip: usize) -> impl Iterator<Item = &Slot> {
         let (newer, older) = self.records.split_at(self.oldest);
         let (older, newer) = match older.get(skip..) {
@@ -232,7 +231,7 @@ impl Slots {
         older.iter().chain(newer)
     }
 
-    /// How many are of this number or before it. Numbers rise.
+    /// Returns how many records have at most this sequence number. The numbers ascend.
     fn place_after(&self, seq: u64) -> usize {
         let (newer, older) = self.records.split_at(self.oldest);
         match older.partition_point(|slot| slot.seq <= seq) {

@@ -1,20 +1,20 @@
-//! Which of the requests that pass are remembered.
+//! Selects the admitted requests that are recorded.
 //!
-//! A few in each second, whatever the traffic; those whose caller records a trace; those
-//! that a limit in shadow mode would have refused; and one in so many for traces. Each
-//! kind has its own bound, so that none of them, and no caller, can push out the others.
+//! These are a few requests in each second; requests whose caller records a trace; requests that a
+//! limit in shadow mode would have refused; and one in `trace_one_in` for traces. Each kind has its own
+//! bound, so that no kind and no caller can displace the others.
 
 use tollgate::{DecisionId, Request, Timestamp};
 
 use crate::describe::trace_of;
 use crate::sampler::RateSampler;
 
-/// How many of each kind in a second.
+/// The maximum number of samples of each kind in a second.
 const SAMPLES_PER_SECOND: u64 = 20;
 const TRACED_PER_SECOND: u64 = 200;
 const SHADOWED_PER_SECOND: u64 = 100;
 
-/// Chooses which of the requests that pass are remembered.
+/// Selects the admitted requests that are recorded.
 pub(crate) struct Samples {
     some: RateSampler,
     traced: RateSampler,
@@ -32,7 +32,7 @@ impl Samples {
         }
     }
 
-    /// Whether this one is. Ids are as good as random numbers.
+    /// Whether to record this request. Ids are uniformly distributed.
     #[inline]
     pub(crate) fn choose(
         &self,
@@ -73,9 +73,9 @@ mod tests {
             let chosen = |_: &u32| samples.choose(DecisionId(id), Some(request), shadowed, at);
             (0..1_000).filter(chosen).count()
         };
-        assert_eq!(chosen(1, &plain, false), 20, "odd ids are in no sample");
+        assert_eq!(chosen(1, &plain, false), 20, "odd ids are not sampled for traces");
         assert_eq!(chosen(1, &traced, false), 200);
-        assert_eq!(chosen(2, &plain, false), 0, "traces had their share in this second");
+        assert_eq!(chosen(2, &plain, false), 0, "the bound of this second is used up");
         assert_eq!(chosen(2, &plain, true), 100);
     }
 }

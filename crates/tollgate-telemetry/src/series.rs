@@ -1,12 +1,11 @@
-//! How many, and when: the last minutes, second by second.
+//! The counts of the last five minutes, second by second.
 //!
-//! Fed by ticks, of a timer and of whoever reads: what has come since the last tick belongs to
-//! the second of that one, and what comes now to the present second, which is the last one that
-//! is told of. Seconds without a tick are zeros. A clock that steps back renames the seconds;
-//! the order of what happened stays.
+//! Ticks come from a timer and from readers. Counts since the last tick belong to the second of that
+//! tick; counts from now on belong to the current second, which is the last element. Seconds without a
+//! tick are zero. If the clock steps back, seconds get new timestamps and keep their order.
 //!
-//! Invariant: a tick costs the same however long the last one is ago, and looks at the
-//! limits once in [`STEP_SECS`] seconds.
+//! Invariant: a tick takes the same time however long ago the last one was, and visits the limits once
+//! in [`STEP_SECS`] seconds.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,21 +17,21 @@ use crate::histogram::{LATENCY, Spread};
 use crate::history::{LimitSeries, LimitWindow, STEP_SECS};
 use crate::window::window_start;
 
-/// How many seconds are kept.
+/// The number of seconds that are kept.
 const KEPT_SECONDS: usize = 300;
-/// How many steps the latency is told of: a minute.
+/// The number of steps in the latency window of one minute.
 const LATENCY_STEPS: usize = 12;
 
-/// All decisions, second by second, the oldest first.
+/// The counts of all decisions, second by second, the oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Series {
-    /// The second that the last element is of, since 1970: the present one, which is not over.
+    /// The second of the last element, since 1970. That second is still in progress.
     pub until: u64,
-    /// The sums of the last five minutes, as everything else counts them.
+    /// The sums of the last five minutes, over the window that all other counts use.
     pub window: WindowCounts,
     /// Admitted.
     pub allowed: Vec<u32>,
-    /// Refused, for whatever reason.
+    /// Refused for any reason.
     pub refused: Vec<u32>,
     /// Admitted, although a limit in shadow mode would have refused.
     pub shadow_limited: Vec<u32>,
@@ -40,14 +39,14 @@ pub struct Series {
     pub degraded: Vec<u32>,
 }
 
-/// How many decisions in the last five minutes, the present second included.
+/// The counts of decisions in the last five minutes, including the current second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WindowCounts {
-    /// The second that the window begins with, since 1970.
+    /// The first second of the window, since 1970.
     pub from: u64,
     /// Admitted.
     pub allowed: u64,
-    /// Refused, for whatever reason.
+    /// Refused for any reason.
     pub refused: u64,
     /// Admitted, although a limit in shadow mode would have refused.
     pub shadow_limited: u64,
@@ -55,17 +54,17 @@ pub struct WindowCounts {
     pub degraded: u64,
 }
 
-/// The last minutes of everything.
+/// The recent history of all decisions.
 pub(crate) struct History(Mutex<SeriesState>);
 
 struct SeriesState {
-    /// When the last tick was.
+    /// The second of the last tick.
     second: Option<u64>,
-    /// The counts then.
+    /// The counts at the last tick.
     before: [u64; 4],
-    /// What each second added, the oldest first and the present one last.
+    /// The increments of each second, the oldest first and the current one last.
     seconds: VecDeque<[u32; 4]>,
-    /// Which step is the present one, counted from 1970.
+    /// The number of the current step, counted from 1970.
     step: u64,
     latency_before: Spread<20>,
     latency: VecDeque<Spread<20>>,
@@ -83,13 +82,13 @@ impl History {
         }))
     }
 
-    /// It is this late. How many limits it looked at.
+    /// Advances to `now`. Returns the number of limits that were visited.
     pub(crate) fn tick(&self, now: Timestamp, counters: &Counters) -> usize {
         let mut past = self.past();
         let second = now.as_micros() / 1_000_000;
         past.add(series_of(&counters.total()));
         let step = second / STEP_SECS;
-        // What came before the first tick belongs to the present.
+        // Counts from before the first tick belong to the current second.
         let (seconds, steps) =
             past.second.map_or((0, 0), |last| (passed(last, second), passed(past.step, step)));
         (past.second, past.step) = (Some(second), step);
@@ -105,7 +104,7 @@ impl History {
         limits.len()
     }
 
-    /// All decisions of the last minutes, up to the last tick.
+    /// Returns the counts of the last five minutes, up to the last tick.
     pub(crate) fn series(&self) -> Series {
         let past = self.past();
         let of = |at: usize| past.seconds.iter().map(|second| second[at]).collect();
@@ -119,21 +118,21 @@ impl History {
         }
     }
 
-    /// One limit, in the last minutes.
+    /// Returns the recent history of one limit.
     pub(crate) fn limit_series(&self, name: &str, counters: &Counters) -> Option<LimitSeries> {
         let past = self.past();
         Some(counters.limit(name)?.series(past.second.unwrap_or(0)))
     }
 
-    /// One limit, in the last five minutes.
+    /// Returns the counts of one limit in the last five minutes.
     pub(crate) fn limit_window(&self, name: &str, counters: &Counters) -> Option<LimitWindow> {
         let past = self.past();
         let over = past.step.saturating_sub(window_start(past.second.unwrap_or(0)) / STEP_SECS);
         Some(counters.limit(name)?.window(usize::try_from(over).unwrap_or(usize::MAX)))
     }
 
-    /// How long deciding took in the last minute: what half, nine in ten and 99 in a hundred
-    /// did not exceed. `None`: nothing was decided.
+    /// Returns the 50th, 90th and 99th percentile of decision latency in the last minute; `None` if
+    /// there were no decisions.
     pub(crate) fn latency(&self, counters: &Counters) -> Option<[Span; 3]> {
         let past = self.past();
         let since = counters.latency().since(&past.latency_before);
@@ -148,12 +147,12 @@ impl History {
     }
 }
 
-/// How many have passed. A clock that has stepped back cannot say: one has.
+/// Returns the number of units that have passed, or one if the clock stepped back.
 fn passed(last: u64, now: u64) -> u64 {
     if now < last { 1 } else { now - last }
 }
 
-/// What is shown of all counts.
+/// Selects the counts that the series shows.
 fn series_of(counts: &Counts) -> [u64; 4] {
     let allowed = counts.allowed + counts.unlimited;
     let refused = counts.limited + counts.blocked + counts.uncountable;
@@ -161,7 +160,7 @@ fn series_of(counts: &Counts) -> [u64; 4] {
 }
 
 impl SeriesState {
-    /// What was counted since the last time belongs to the present second.
+    /// Adds the increments since the last call to the current second.
     fn add(&mut self, counts: [u64; 4]) {
         let before = std::mem::replace(&mut self.before, counts);
         let Some(present) = self.seconds.back_mut() else { return };
@@ -171,7 +170,7 @@ impl SeriesState {
         }
     }
 
-    /// So many seconds have begun.
+    /// Starts `count` new seconds.
     fn begin_seconds(&mut self, count: u64) {
         push(&mut self.seconds, count, [0; 4], [0; 4]);
     }
@@ -191,7 +190,7 @@ impl SeriesState {
     }
 }
 
-/// Puts the last at the end, nothing for those between, and takes as many from the front.
+/// Appends `last` after `passed - 1` copies of `nothing`, and removes as many elements from the front.
 fn push<T: Copy>(ring: &mut VecDeque<T>, passed: u64, nothing: T, last: T) {
     let passed = usize::try_from(passed).unwrap_or(ring.len()).min(ring.len());
     for at in 1..=passed {
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_looked_at_once_in_five_seconds_and_once_after_a_year() {
+    fn limits_are_visited_once_in_five_seconds_and_once_after_a_year() {
         let (history, counters) = (History::new(), counters(2000));
         let looked = |second| history.tick(Timestamp::from_secs(second), &counters);
         looked(1_000_000);
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_nobody_meets_takes_no_memory_for_its_past() {
+    fn a_limit_without_requests_takes_no_memory_for_its_history() {
         let (history, counters) = (History::new(), counters(1));
         let limit = counters.limit("limit-0").unwrap();
         history.tick(Timestamp::from_secs(100), &counters);

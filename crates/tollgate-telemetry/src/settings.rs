@@ -1,19 +1,19 @@
-//! How much is remembered.
+//! The settings of a watcher.
 
 use tollgate::Span;
 
-/// How much is remembered.
+/// The settings of a [`Watcher`](crate::Watcher), which bound its memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchSettings {
-    /// How many refusals can be explained: the last ones. A quarter more is kept for the
-    /// first refusal of each key in a minute.
+    /// The number of most recent refusals that can be explained. A quarter more is kept for the first
+    /// refusal of each key in a minute.
     ///
-    /// A record takes about half a kilobyte and a quarter for each limit that applied.
+    /// A record takes about half a kilobyte, and a quarter of a kilobyte for each limit that applied.
     pub records: usize,
-    /// How long a key must have nothing left to be an alert.
+    /// The time for which a key must have nothing left to become an alert.
     pub at_zero_for: Span,
-    /// Of admitted requests without a sampled trace, one in so many is remembered for
-    /// traces; zero: none.
+    /// Records one in this many admitted requests without a sampled trace, for traces; zero records
+    /// none of them.
     pub trace_one_in: u32,
 }
 

@@ -1,23 +1,22 @@
-//! The most frequent of a stream, from fixed memory (Space-Saving).
+//! The most frequent elements of a stream in fixed memory (Space-Saving).
 //!
 //! Metwally, Agrawal, El Abbadi: *Efficient Computation of Frequent and Top-k Elements in
-//! Data Streams* (2005). `m` entries count; who is not among them takes over the smallest
-//! one, count and all, and notes that count as its error. Hence, with `N` the weight of
-//! the stream:
+//! Data Streams* (2005). The sketch has `m` entries. A key without an entry takes over the smallest
+//! entry with its count, and records that count as its error. With `N` the weight of the stream:
 //!
 //! ```text
-//! count - error <= true <= count        for who has an entry
-//! true <= smallest                      for who has none
-//! smallest <= N / m                     so whoever weighs more than N/m has an entry
+//! count - error <= true <= count        for a key with an entry
+//! true <= smallest                      for a key without an entry
+//! smallest <= N / m                     so a key that weighs more than N/m has an entry
 //! ```
 //!
-//! The last line: the counts of all entries add up to `N`. A heap finds the smallest, so
-//! an update takes `O(log m)`. Keys are known by a keyed hash of 64 bits; what they are
-//! called is asked only when an entry is taken over.
+//! The last line holds because the counts of all entries add up to `N`. A heap finds the smallest
+//! entry, so an update takes `O(log m)`. Keys are identified by a keyed hash of 64 bits; the name of a
+//! key is computed only when it takes over an entry.
 //!
-//! Not here: time (`windowed_topk`).
+//! `windowed_topk` adds time windows.
 //!
-//! Invariant: the three lines above, for any stream. Held by `tests`, against exact counts.
+//! Invariant: the three lines above, for any stream. `tests` compares with exact counts.
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +25,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as Place;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// The most frequent of a stream, from fixed memory.
+/// The most frequent elements of a stream in fixed memory.
 ///
 /// ```
 /// # use tollgate_telemetry::Sketch;
@@ -39,31 +38,31 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// ```
 #[derive(Debug)]
 pub struct Sketch<P> {
-    /// A heap by count, the smallest first.
+    /// A heap by count, the smallest entry first.
     heap: Vec<Entry<P>>,
-    /// Where in the heap a key is.
+    /// The index in the heap of each key.
     places: HashMap<u64, u32, BuildHasherDefault<IdentityHasher>>,
     most: usize,
-    /// The weight of all.
+    /// The weight of the stream.
     total: u64,
 }
 
-/// One of the frequent ones.
+/// An entry of a [`Sketch`]: a frequent key.
 #[derive(Clone, Debug)]
 pub struct Entry<P> {
-    /// A keyed hash of it.
+    /// A keyed hash of the key.
     pub key_hash: u64,
-    /// Its weight, at most.
+    /// The upper bound of the key's weight.
     pub count: u64,
-    /// By how much that may be too high.
+    /// The most by which `count` may be too high.
     pub error: u64,
-    /// Of its weight, what was marked since it has the entry.
+    /// The marked part of the weight since the key has the entry.
     pub marked: u64,
-    /// What it is called.
+    /// The name of the key.
     pub payload: P,
 }
 
-/// Spots are hashes already.
+/// Key hashes need no further hashing.
 #[derive(Default)]
 pub(crate) struct IdentityHasher(u64);
 
@@ -84,19 +83,19 @@ impl Hasher for IdentityHasher {
 }
 
 impl<P> Sketch<P> {
-    /// Counts with so many entries.
+    /// Creates a sketch with `most` entries.
     pub fn new(most: usize) -> Self {
         let most = most.clamp(1, 1 << 24);
         Self {
             heap: Vec::with_capacity(most),
-            // One more, so that a take-over never grows it.
+            // One more, so that taking over an entry does not grow the map.
             places: HashMap::with_capacity_and_hasher(most + 1, BuildHasherDefault::new()),
             most,
             total: 0,
         }
     }
 
-    /// Counts `weight` more of a key, marked or not. `name` is asked when it is new here.
+    /// Adds `weight` to a key, marked or not. `name` is called when the key gets an entry.
     pub fn add(&mut self, key_hash: u64, weight: u64, marked: bool, name: impl FnOnce() -> P) {
         self.total = self.total.saturating_add(weight);
         let marked = if marked { weight } else { 0 };
@@ -128,22 +127,22 @@ impl<P> Sketch<P> {
         self.sink(at);
     }
 
-    /// The weight of all that was added.
+    /// Returns the weight of the stream.
     pub(crate) const fn total(&self) -> u64 {
         self.total
     }
 
-    /// What a key without an entry weighs at most.
+    /// Returns the maximum weight of a key without an entry.
     pub(crate) fn smallest(&self) -> u64 {
         if self.heap.len() < self.most { 0 } else { self.heap.first().map_or(0, |entry| entry.count) }
     }
 
-    /// All entries, in no order.
+    /// Returns all entries, in no order.
     pub fn entries(&self) -> &[Entry<P>] {
         &self.heap
     }
 
-    /// Forgets everything, and keeps its memory.
+    /// Removes all entries and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.heap.clear();
         self.places.clear();
@@ -154,7 +153,7 @@ impl<P> Sketch<P> {
         self.heap.get(at).map(|entry| entry.count)
     }
 
-    /// Moves an entry that has grown down to where it belongs.
+    /// Moves an entry whose count grew down the heap.
     fn sink(&mut self, mut at: usize) {
         let Some(count) = self.count(at) else { return };
         loop {
@@ -172,7 +171,7 @@ impl<P> Sketch<P> {
         }
     }
 
-    /// Moves an entry that came last up to where it belongs.
+    /// Moves a new last entry up the heap.
     fn rise(&mut self, mut at: usize) {
         while at > 0 && self.count(at) < self.count((at - 1) / 2) {
             self.swap(at, (at - 1) / 2);

@@ -1,16 +1,15 @@
-//! Who else spent from an allowance lately.
+//! Remembers the callers that spent from an allowance recently.
 //!
-//! "My one request was refused" is nearly always somebody behind the same address or key.
-//! So of the allowances that were spent from last, the last few callers are remembered: a
-//! caller is an address, a method and a path.
+//! If a caller is refused on its first request, another caller behind the same address or key usually
+//! spent the allowance. For the allowances that were used last, this table stores the last few callers,
+//! each identified by address, method and path.
 //!
-//! Sums are of now: what was spent in this stretch of time and the one before, a stretch
-//! being as long as the limit looks back, an hour at most. A cost that is settled later replaces
-//! what was reserved.
+//! Sums cover the current period and the one before. A period is as long as the limit's window, at most
+//! an hour. A cost that is settled later replaces the reserved cost.
 //!
-//! The table is fixed and set-associative, and replaced by age. Nobody waits for it: what
-//! meets a lock that is taken is not written down, so numbers are "at least". Nothing is
-//! allocated for an update; texts are cut to fit.
+//! The table has a fixed size, is set-associative, and replaces the oldest entry. An update that finds
+//! its lock taken is dropped, so the sums are lower bounds. Updates allocate nothing; texts are
+//! truncated.
 
 use std::hash::BuildHasher as _;
 use std::net::IpAddr;
@@ -25,38 +24,38 @@ const STRIPES: usize = 64;
 const SETS: usize = 32;
 const ALLOWANCES: usize = 4;
 const CALLERS: usize = 4;
-/// How much of a path and of a method is kept, in bytes.
+/// The bytes that are kept of a path and of a method.
 const MAX_PATH_BYTES: usize = 48;
 const MAX_METHOD_BYTES: usize = 10;
-/// The shortest and the longest stretch of time that spending is summed up for.
+/// The shortest and the longest period over which spending is summed.
 const MIN_SPAN: Span = Span::from_secs(1);
 const MAX_SPAN: Span = Span::from_secs(3_600);
 
-/// Who spent from an allowance lately.
+/// A caller that spent from an allowance recently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spender {
     /// The client's address, as `privacy` shows it.
     pub client: Option<Box<str>>,
-    /// `GET` and so on; empty where a limit and a key were named instead of a request.
+    /// The method; empty if the check named a limit and a key instead of a request.
     pub method: Box<str>,
-    /// The path, cut where it is long. As it came: escape it where you show it.
+    /// The path, truncated. The text comes from the caller: escape it for display.
     pub path: Box<str>,
-    /// How much, as far as remembered: in the limit's period, or two. Of a refusal that was
-    /// charged, what it asked for: it was charged no more than that. Of a request whose cost was
-    /// settled, what it cost in the end.
+    /// The units spent in the current period and the one before, a lower bound. A refusal that was
+    /// charged counts its requested cost, which is an upper bound of its charge. A settled request
+    /// counts its final cost.
     pub units: u64,
-    /// When last.
+    /// The time of the last request.
     pub last: Timestamp,
 }
 
-/// Whoever asks: an address, a method and a path. The path is one that may be seen.
+/// A caller: address, method and redacted path.
 pub(crate) struct Asker<'a> {
     pub(crate) client: Option<IpAddr>,
     pub(crate) method: &'a str,
     pub(crate) path: &'a str,
 }
 
-/// Who spent lately, of the allowances that were spent from last.
+/// The recent callers of the most recently used allowances.
 pub(crate) struct Spenders {
     stripes: Box<[Mutex<Box<[Set]>>]>,
     hasher: foldhash::fast::RandomState,
@@ -64,23 +63,23 @@ pub(crate) struct Spenders {
 
 type Set = [Allowance; ALLOWANCES];
 
-/// An allowance, and who spent from it. `last` is zero while it is free.
+/// An allowance and its recent callers. `last` is zero while the slot is free.
 #[derive(Clone, Copy, Default)]
 struct Allowance {
     key_hash: u64,
     last: Timestamp,
-    /// Which stretch of time it is, counted from 1970.
+    /// The number of the period, counted from 1970.
     stretch: u64,
     callers: [Caller; CALLERS],
 }
 
-/// Somebody who spent. `last` is zero while it is free.
+/// A caller of an allowance. `last` is zero while the slot is free.
 #[derive(Clone, Copy, Default)]
 struct Caller {
-    /// Tells callers apart.
+    /// The hash of the caller.
     tag: u64,
     last: Timestamp,
-    /// In this stretch of time, and in the one before.
+    /// The units of the current period; `before` has those of the previous one.
     units: u64,
     before: u64,
     client: Option<IpAddr>,
@@ -88,7 +87,7 @@ struct Caller {
     path: Text<MAX_PATH_BYTES>,
 }
 
-/// A short text where it stands.
+/// A short text, stored inline.
 #[derive(Clone, Copy)]
 struct Text<const N: usize> {
     length: u8,
@@ -102,7 +101,7 @@ impl<const N: usize> Default for Text<N> {
 }
 
 impl<const N: usize> Text<N> {
-    /// The first characters, as many as fit with an ellipsis behind them.
+    /// Keeps the longest prefix that fits, with an ellipsis if it was truncated.
     fn new(text: &str) -> Self {
         let (text, is_cut) = fit(text, N);
         let (mut bytes, mut length) = ([0; N], 0);
@@ -120,9 +119,9 @@ impl<const N: usize> Text<N> {
 }
 
 impl Allowance {
-    /// It is this stretch of time. What was spent before the last one is forgotten.
+    /// Moves to a period, and drops the units of periods before the previous one.
     fn is_in(&mut self, stretch: u64) {
-        // A clock that is a little behind is in the same.
+        // A clock that is slightly behind stays in the current period.
         if stretch <= self.stretch {
             return;
         }
@@ -141,19 +140,19 @@ impl Spenders {
         Self { stripes: (0..STRIPES).map(stripe).collect(), hasher: foldhash::fast::RandomState::default() }
     }
 
-    /// Which lock, and which set behind it.
+    /// Returns the index of the lock and of the set behind it.
     fn place(key_hash: u64) -> (usize, usize) {
         let bits =
             |shift: u32, count: usize| usize::try_from((key_hash >> shift) % count as u64).unwrap_or(0);
         (bits(0, STRIPES), bits(32, SETS))
     }
 
-    /// What a caller is known by.
+    /// Returns the hash of a caller.
     pub(crate) fn caller(&self, asker: &Asker<'_>) -> u64 {
         self.hasher.hash_one((asker.client, asker.method, fit(asker.path, MAX_PATH_BYTES)))
     }
 
-    /// Somebody spent from an allowance: `tag` is [`caller`](Self::caller) of the asker.
+    /// Adds units that a caller spent. `tag` is [`caller`](Self::caller) of the asker.
     #[inline]
     pub(crate) fn spent(
         &self,
@@ -197,8 +196,8 @@ impl Spenders {
         }
     }
 
-    /// A charge of a caller turned out to cost another amount. Waits for the lock: without the
-    /// correction a sum would be wrong until it is forgotten.
+    /// Replaces the reserved cost of a charge by its final cost. Waits for the lock, because a dropped
+    /// correction would leave the sum wrong until it expires.
     pub(crate) fn settle(&self, key_hash: u64, caller: u64, reserved: u64, cost: u64) {
         let (stripe, set) = Self::place(key_hash);
         let Some(stripe) = self.stripes.get(stripe) else { return };
@@ -211,18 +210,18 @@ impl Spenders {
         let back = reserved.saturating_sub(cost);
         let now = back.min(caller.units);
         caller.units -= now;
-        // The rest was reserved in the stretch before, if it is remembered at all.
+        // The remainder was reserved in the previous period, if it is still remembered.
         caller.before = caller.before.saturating_sub(back - now);
     }
 
-    /// Forgets everybody.
+    /// Removes all callers.
     pub(crate) fn clear(&self) {
         for stripe in &self.stripes {
             stripe.lock().unwrap_or_else(PoisonError::into_inner).fill(Set::default());
         }
     }
 
-    /// Who spent from an allowance, the most first. `show` words an address.
+    /// Returns the callers of an allowance, the largest spender first. `show` formats an address.
     pub(crate) fn of(&self, key_hash: u64, show: &dyn Fn(IpAddr) -> String) -> Vec<Spender> {
         let (stripe, set) = Self::place(key_hash);
         let Some(stripe) = self.stripes.get(stripe) else { return Vec::new() };
@@ -277,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn who_spent_is_told_the_most_first() {
+    fn spenders_are_sorted_by_units() {
         let spenders = Spenders::new();
         let (ann, bob) = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
         spend(&spenders, 7, Some(ann), "GET", "/a", 1, at(0));
@@ -291,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn the_callers_that_spent_longest_ago_give_way() {
+    fn the_least_recent_callers_are_replaced() {
         let spenders = Spenders::new();
         for caller in 0..6 {
             spend(&spenders, 7, None, "GET", &format!("/{caller}"), caller, at(caller));
@@ -301,9 +300,9 @@ mod tests {
     }
 
     #[test]
-    fn allowances_that_were_spent_from_longest_ago_give_way() {
+    fn the_least_recent_allowances_are_replaced() {
         let spenders = Spenders::new();
-        // All in one set.
+        // All of these fall into one set.
         for key_hash in 0..6 {
             spend(&spenders, 1 + (key_hash << 40), None, "GET", "/", 1, at(key_hash));
         }
@@ -312,9 +311,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_spent_before_the_last_stretch_is_forgotten() {
+    fn spending_before_the_previous_period_is_dropped() {
         let spenders = Spenders::new();
-        // Stretches of ten minutes, one of which begins at 1,200 s.
+        // Periods of ten minutes; one starts at 1,200 s.
         for (second, units) in [(190, 100), (200, 5), (700, 5), (800, 1)] {
             spend(&spenders, 7, None, "GET", "/a", units, at(second));
         }
@@ -329,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_settled_cost_replaces_what_was_reserved() {
+    fn a_settled_cost_replaces_the_reserved_cost() {
         let spenders = Spenders::new();
         spend(&spenders, 7, None, "POST", "/chat", 1_000, at(190));
         spend(&spenders, 7, None, "POST", "/chat", 50, at(210));

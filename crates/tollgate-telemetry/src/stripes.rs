@@ -1,23 +1,23 @@
-//! Counters that threads do not fight over: each has a stripe of its own.
+//! Striped counters that avoid contention between threads.
 //!
-//! A stripe is on cache lines that no other stripe is on, so counting is an atomic
-//! addition to memory that this core already owns. Whoever reads adds the stripes up.
-//! More threads than stripes share some: slower, and still right.
+//! Stripes do not share cache lines, so an increment is an atomic addition to memory that the current
+//! core already owns. Readers sum the stripes. If there are more threads than stripes, some threads
+//! share a stripe: slower, and still correct.
 //!
-//! All of it is relaxed: a counter says how many, and orders nothing.
+//! All operations are relaxed, because the counters do not order other memory accesses.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// The most stripes: each is memory for every limit.
+/// The maximum number of stripes. Every limit takes memory for each stripe.
 const MAX_STRIPES: usize = 16;
 
-/// The same counters, once for each stripe.
+/// One copy of the counters for each stripe.
 pub(crate) struct Striped<T>(Box<[Padded<T>]>);
 
-/// Two lines: processors fetch a line together with its neighbour.
+/// Two cache lines, because processors prefetch lines in pairs.
 #[derive(Default)]
 #[repr(align(128))]
 struct Padded<T>(T);
@@ -29,20 +29,20 @@ impl<T: Default> Striped<T> {
 }
 
 impl<T> Striped<T> {
-    /// The stripe of this thread.
+    /// Returns the stripe of the current thread.
     #[inline]
     pub(crate) fn mine(&self) -> &T {
-        // There is a power of two of them, so this stays within.
+        // The number of stripes is a power of two, so the index is in range.
         &self.0[number() & (self.0.len() - 1)].0
     }
 
-    /// Every stripe.
+    /// Iterates over all stripes.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|padded| &padded.0)
     }
 }
 
-/// How many stripes: one for each core, rounded up to a power of two.
+/// Returns the number of stripes: one for each core, rounded up to a power of two.
 fn stripes() -> usize {
     static STRIPES: OnceLock<usize> = OnceLock::new();
     *STRIPES.get_or_init(|| {
@@ -51,7 +51,7 @@ fn stripes() -> usize {
     })
 }
 
-/// The number of this thread, among those that count.
+/// Returns the number of the current thread among the threads that count.
 #[inline]
 fn number() -> usize {
     const UNASSIGNED: usize = usize::MAX;

@@ -1,11 +1,10 @@
-//! Who is refused most and what is asked for most, lately.
+//! The keys refused most and the routes requested most in the last five minutes.
 //!
-//! Every refusal by a limit counts for its key. Routes count by refusals and by a sample
-//! of what passes, in which each request stands for as many as were let go by: all of
-//! them while there are few, one in 2^n while there are many, so that counting routes
-//! costs about the same at any rate.
+//! Every refusal by a limit counts for its key. Routes count refusals and a sample of admitted
+//! requests, each weighted by the sampling interval: every request at low rates, one in 2^n at high
+//! rates, so that the cost of counting routes is nearly independent of the rate.
 //!
-//! Not here: the sketch and its bound (`sketch`, `windowed_topk`).
+//! The sketch and its error bound are in `sketch` and `windowed_topk`.
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -17,86 +16,85 @@ use crate::describe::{fit, shortened};
 use crate::window::{WINDOW, window_start};
 use crate::windowed_topk::{By, WindowedTopK};
 
-/// How many keys and routes are counted in each minute. A key that has more than one in
-/// so many of the refusals is always found.
+/// The number of keys and of routes that are counted in each pane. A key with more than one in
+/// `MAX_KEYS` of the refusals is always found.
 const MAX_KEYS: usize = 512;
 const MAX_ROUTES: usize = 256;
-/// How much of a path and of a method is kept, in bytes.
+/// The bytes that are kept of a path and of a method.
 const MAX_PATH_BYTES: usize = 96;
 const MAX_METHOD_BYTES: usize = 16;
-/// How many requests that pass are counted in a second: about so many.
+/// The approximate number of admitted requests that are sampled in a second.
 const SAMPLES_PER_SECOND: u32 = 1_024;
-/// Never fewer than one in 2^this.
+/// The lowest sampling rate is one in 2^`MAX_SAMPLE_SHIFT`.
 const MAX_SAMPLE_SHIFT: u32 = 20;
 
-/// A key that is refused often.
+/// A key that was refused often.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopKey {
     /// The limit's name.
     pub limit: Arc<str>,
     /// The key, as `privacy` shows it.
     pub key: Box<str>,
-    /// Stands for what is not shown of the key: the same under every limit.
+    /// Identifies the hidden part of the key. It is the same under every limit.
     pub tag: u64,
-    /// How many refusals at most.
+    /// The upper bound of the number of refusals.
     pub refused: u64,
-    /// How many at least.
+    /// The lower bound of the number of refusals.
     pub refused_at_least: u64,
 }
 
-/// A route that is asked for often.
+/// A route that was requested often.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotRoute {
-    /// `GET` and so on.
+    /// The method, such as `GET`.
     pub method: Box<str>,
-    /// The path, cut where it is long. As it came: escape it where you show it.
+    /// The path, truncated. The text comes from the caller: escape it for display.
     pub path: Box<str>,
-    /// How many requests at most, scaled up from the sample.
+    /// The upper bound of the number of requests, scaled up from the sample.
     pub requests: u64,
-    /// How many at least, besides what the sample adds.
+    /// The lower bound of the number of requests, apart from the sampling error.
     pub requests_at_least: u64,
-    /// Of these, refused: at least.
+    /// The lower bound of the number of refused requests.
     pub refused: u64,
 }
 
-/// Who is refused most and what is asked for most, in the last minutes.
+/// The keys refused most and the routes requested most in the last five minutes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopList {
-    /// How far back was looked, at most.
+    /// The maximum length of the window.
     pub window: Span,
-    /// The second that the window begins with, since 1970.
+    /// The first second of the window, since 1970.
     pub from: u64,
-    /// How many requests a limit refused meanwhile: what a key's share is of.
+    /// The number of requests that limits refused in the window.
     pub refused: u64,
-    /// The keys that were refused most, the most first.
+    /// The keys that were refused most, the most frequent first.
     pub keys: Vec<TopKey>,
-    /// By how much a key's number may be too high; a key that is not told of was refused
-    /// no more often than this, unless fewer were asked for than there are.
+    /// The most by which the count of a key may be too high. A key that is missing from a list of all
+    /// entries was refused at most this often.
     pub error_at_most: u64,
-    /// How many requests came meanwhile, scaled up from the sample.
+    /// The number of requests in the window, scaled up from the sample.
     pub requests: u64,
-    /// The routes that were asked for most, by what they were asked for at least, the most
-    /// first.
+    /// The routes that were requested most, sorted by their lower bound, the most frequent first.
     pub routes: Vec<HotRoute>,
-    /// By how much a route's number may be too high, besides what the sample adds.
+    /// The most by which the count of a route may be too high, apart from the sampling error.
     pub routes_error_at_most: u64,
 }
 
-/// A key's name: its limit, itself and its tag.
+/// The name of a key: its limit, the shown key and its tag.
 pub(crate) type KeyName = (Arc<str>, Box<str>, u64);
-/// A route's name: its method and its path.
+/// The name of a route: its method and path.
 type RouteName = Arc<(Box<str>, Box<str>)>;
 
-/// Counts who is refused and what is asked for.
+/// Counts refused keys and requested routes.
 pub(crate) struct Top {
     keys: WindowedTopK<Arc<KeyName>>,
     routes: WindowedTopK<RouteName>,
     hasher: foldhash::quality::RandomState,
-    /// One in 2^this of the requests that pass is counted.
+    /// One in 2^`rarity` of the admitted requests is counted.
     rarity: AtomicU32,
-    /// How many were, in this second.
+    /// The number of requests sampled in the current second.
     sampled: AtomicU32,
-    /// Which that is, counted from 1970.
+    /// The current second, since 1970.
     second: AtomicU64,
 }
 
@@ -112,21 +110,21 @@ impl Top {
         }
     }
 
-    /// A key was refused by a limit. `spot` stands for both; `name` is asked only for those that
-    /// are new here.
+    /// Counts a refusal of a key by a limit. `key_hash` identifies both; `name` is called only for a
+    /// key that gets an entry.
     pub(crate) fn refused(&self, key_hash: u64, at: Timestamp, name: impl FnOnce() -> KeyName) {
         self.keys.add(key_hash, 1, true, at, || Arc::new(name()));
     }
 
-    /// A request of this random number passed: what it stands for, if it is in the sample.
+    /// Returns the weight of an admitted request with this random number; `None` if it is not sampled.
     #[inline]
     pub(crate) fn stands_for(&self, random: u64) -> Option<u64> {
         let weight = 1_u64 << self.rarity.load(Ordering::Relaxed).min(MAX_SAMPLE_SHIFT);
         (random & (weight - 1) == 0).then_some(weight)
     }
 
-    /// A route was asked for: a refusal, or one of a sample that stands for `weight`. The
-    /// path is one that may be seen.
+    /// Counts a request of a route: a refusal, or a sampled request with its weight. The path is
+    /// redacted already.
     pub(crate) fn routed(&self, method: &str, path: &str, refused: bool, weight: u64, at: Timestamp) {
         self.tick(at);
         if !refused && self.sampled.fetch_add(1, Ordering::Relaxed) >= SAMPLES_PER_SECOND {
@@ -140,9 +138,9 @@ impl Top {
         });
     }
 
-    /// It is this late. In each second with few in the sample, it takes in more.
+    /// Advances to `at`. After a second with few samples, the sampling rate increases.
     pub(crate) fn tick(&self, at: Timestamp) {
-        // These numbers steer a sample: nothing else hangs on their order.
+        // Relaxed, because these numbers only control the sampling rate.
         let second = at.as_micros() / 1_000_000;
         let is_new = self.second.load(Ordering::Relaxed) != second
             && self.second.swap(second, Ordering::Relaxed) != second;
@@ -152,13 +150,13 @@ impl Top {
         }
     }
 
-    /// Forgets all names.
+    /// Removes all names.
     pub(crate) fn clear(&self) {
         self.keys.clear();
         self.routes.clear();
     }
 
-    /// Who and what was most, in the window that ends now.
+    /// Returns the most frequent keys and routes in the window that ends now.
     pub(crate) fn list(&self, now: Timestamp, most: usize) -> TopList {
         let (keys, routes) =
             (self.keys.heaviest(now, most, By::Most), self.routes.heaviest(now, most, By::Least));

@@ -1,24 +1,24 @@
-//! The trace that a request belongs to, from its `traceparent` header.
+//! Parses the `traceparent` header (W3C Trace Context).
 //!
-//! Read strictly, as W3C Trace Context says: whatever is not exactly right counts as not
-//! there, so that a caller cannot put a text of its own into traces.
+//! The parser is strict: an invalid header is ignored, so that a caller cannot put arbitrary text into
+//! traces.
 
-/// The trace that a request belongs to (W3C Trace Context).
+/// The trace context of a request (W3C Trace Context).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceParent {
-    /// The whole trace.
+    /// The trace id.
     pub trace: u128,
-    /// The caller's span.
+    /// The id of the caller's span.
     pub span: u64,
-    /// Whether the caller records it.
+    /// Whether the caller samples the trace.
     pub sampled: bool,
 }
 
-/// `00-`, 32 digits, `-`, 16 digits, `-`, 2 digits.
+/// The length in bytes: `00-`, 32 digits, `-`, 16 digits, `-`, 2 digits.
 const LENGTH: usize = 55;
 
 impl TraceParent {
-    /// From the value of the header; `None` where it is not exactly right.
+    /// Parses the value of the header; `None` if it is invalid.
     ///
     /// ```
     /// # use tollgate_telemetry::TraceParent;
@@ -29,7 +29,8 @@ impl TraceParent {
     /// ```
     pub fn parse(value: &[u8]) -> Option<Self> {
         let (version, rest) = (value.get(..2)?, value.get(LENGTH..)?);
-        // A later version may have more behind a dash; the first one ends here. `ff` is none.
+        // A later version may have more fields after a dash; version 00 ends here. Version `ff` is
+        // invalid.
         match (version, rest) {
             (b"00", []) => {}
             (b"00" | b"ff", _) => return None,
@@ -48,7 +49,7 @@ impl TraceParent {
     }
 }
 
-/// Lower case only, as the standard has it.
+/// Parses hexadecimal digits, lower case only as the standard requires.
 fn hex(digits: &[u8]) -> Option<u128> {
     digits.iter().try_fold(0, |number: u128, &digit| {
         let digit = match digit {
@@ -67,7 +68,7 @@ mod tests {
     const GOOD: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     #[test]
-    fn only_what_is_exactly_right_is_a_parent() {
+    fn only_a_valid_header_is_parsed() {
         let parent = TraceParent::parse(GOOD.as_bytes()).unwrap();
         assert_eq!(parent.trace, 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736);
         assert!(!TraceParent::parse(GOOD.replace("-01", "-02").as_bytes()).unwrap().sampled);

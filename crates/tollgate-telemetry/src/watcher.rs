@@ -1,11 +1,11 @@
-//! The way of a decision through all that is counted and remembered.
+//! The observer that passes each decision to the counters and stores of this crate.
 //!
 //! ```text
-//! decision ─► counts ─► per limit: at zero? who spent? ─► refused: top keys, record
-//!                                                       └ admitted: one in a while, record and routes
+//! decision ─► counts ─► per limit: exhausted? spender ─► refused: top keys, record
+//!                                                     └ admitted: sampled record and route
 //! ```
 //!
-//! Not here: what is done on the way of a request (`policy_watch`).
+//! The work on the path of a request is in `policy_watch`.
 
 use std::hash::RandomState;
 use std::sync::{Arc, Mutex};
@@ -32,7 +32,7 @@ use crate::settings::WatchSettings;
 use crate::spenders::{Spender, Spenders};
 use crate::top::{Top, TopList};
 
-/// Counts and remembers what was decided. Clones are the same.
+/// Counts and records the decisions of a limiter. Clones share their state.
 #[derive(Clone)]
 pub struct Watcher(Arc<Inner>);
 
@@ -45,16 +45,16 @@ pub(crate) struct Inner {
     pub(crate) spenders: Spenders,
     pub(crate) top: Top,
     pub(crate) zero: ExhaustedKeys,
-    /// How keys are shown in what is remembered.
+    /// The display settings by which stored keys were rendered.
     pub(crate) shows: Mutex<Option<(KeyDisplay, Option<PathRedactor>)>>,
-    /// Keys the hashes that are shown.
+    /// The key of the hashes that are shown.
     pub(crate) secret: RandomState,
-    /// Keys the hashes that allowances are known by, in here.
+    /// The key of the hashes that identify allowances within this process.
     pub(crate) key_hashes: foldhash::quality::RandomState,
 }
 
 impl Watcher {
-    /// Knows nothing yet.
+    /// Creates a watcher without any counts.
     pub fn new(settings: &WatchSettings) -> Self {
         Self(Arc::new(Inner {
             counters: Counters::new(),
@@ -71,73 +71,74 @@ impl Watcher {
         }))
     }
 
-    /// It is this late: what is told of the last five minutes goes up to here. To be called once
-    /// in each second by a timer, and by whoever reads, who then sees the present second too.
+    /// Advances the five-minute windows to `now`. A timer calls this once a second; a reader calls it
+    /// before reading to include the current second.
     pub fn tick(&self, now: Timestamp) {
         self.0.history.tick(now, &self.0.counters);
         self.0.top.tick(now);
     }
 
-    /// All decisions since the start.
+    /// Returns the counts of all decisions since the start.
     pub fn totals(&self) -> Counts {
         self.0.counters.total()
     }
 
-    /// One limit since the start. `None` for a name that is not known, or that is one too
-    /// many and counted as `_other`.
+    /// Returns the counts of one limit since the start. `None` if the name is unknown, or if it is
+    /// counted as `_other` because there are too many names.
     pub fn limit_totals(&self, name: &str) -> Option<LimitCounts> {
         self.0.counters.limit(name).map(|limit| limit.counts())
     }
 
-    /// One limit in the last five minutes.
+    /// Returns the counts of one limit in the last five minutes.
     pub fn limit_window(&self, name: &str) -> Option<LimitWindow> {
         self.0.history.limit_window(name, &self.0.counters)
     }
 
-    /// One limit in the last five minutes, in 60 steps.
+    /// Returns the last five minutes of one limit in 60 steps.
     pub fn limit_series(&self, name: &str) -> Option<LimitSeries> {
         self.0.history.limit_series(name, &self.0.counters)
     }
 
-    /// All decisions of the last 300 seconds, one by one.
+    /// Returns the counts of all decisions in each of the last 300 seconds.
     pub fn series(&self) -> Series {
         self.0.history.series()
     }
 
-    /// How long deciding took in the last minute: half of all decisions, nine in ten and 99
-    /// in a hundred took no longer. `None`: there were none.
+    /// Returns the 50th, 90th and 99th percentile of decision latency in the last minute; `None` if
+    /// there were no decisions.
     pub fn latency(&self) -> Option<[Span; 3]> {
         self.0.history.latency(&self.0.counters)
     }
 
-    /// Everything counted, in the text format of Prometheus.
+    /// Writes all counters in the Prometheus text format.
     pub fn metrics(&self, now: Timestamp, out: &mut String) {
         metrics::write(&self.0.counters, &self.alerts(now), out);
     }
 
-    /// The record of a decision, while it is remembered.
+    /// Returns the record of a decision, while it is stored.
     pub fn record(&self, id: DecisionId) -> Option<Arc<Record>> {
         self.0.ring.find(id)
     }
 
-    /// The oldest records after `seq`, at most so many, and how many between are gone
-    /// already. A number that was not given yet is of another process: all are after it.
+    /// Returns the oldest records after `seq`, at most `most`, and the number of records in between
+    /// that were evicted. A number that was not assigned yet belongs to another process: all records
+    /// are after it.
     pub fn records_after(&self, seq: u64, most: usize) -> (Vec<Arc<Record>>, u64) {
         self.0.ring.after(seq, most)
     }
 
-    /// The latest records, at most so many, the newest last.
+    /// Returns the latest records, at most `most`, the newest last.
     pub fn latest_records(&self, most: usize, refused_only: bool) -> Vec<Arc<Record>> {
         self.0.ring.latest(most, refused_only)
     }
 
-    /// What is remembered of refusals, and since when.
+    /// Returns the number and age of the stored refusals.
     pub fn kept(&self) -> RetentionCounts {
         self.0.ring.kept()
     }
 
-    /// A decision as a record that is not kept: for what was only considered. It has no
-    /// name and no number, and nothing was charged for it.
+    /// Describes a decision that was only considered. The record is not stored, has no id and no
+    /// sequence number, and nothing was charged.
     pub fn describe(
         &self,
         policy: &Policy,
@@ -156,40 +157,40 @@ impl Watcher {
         record
     }
 
-    /// Who spent from an allowance lately, the most first, as `privacy` of this policy
-    /// shows them. Counts are "at least": what two threads told at once is told once.
+    /// Returns the recent callers of an allowance, the largest spender first, as `privacy` of this
+    /// policy shows them. The units are lower bounds, because concurrent updates may be dropped.
     pub fn spenders(&self, policy: &Policy, limit: &LimitRecord) -> Vec<Spender> {
         self.0.spenders.of(limit.key_hash, &|client| show_address(client, policy, &self.0.secret))
     }
 
-    /// Keys the hashes that are shown instead of keys: who shows keys elsewhere shows the
-    /// same hash with it.
+    /// Returns the key of the hashes that are shown instead of limit keys. Other components use it to
+    /// show the same hashes.
     pub fn secret(&self) -> &RandomState {
         &self.0.secret
     }
 
-    /// Who was refused most and what was asked for most in the last minutes.
+    /// Returns the keys refused most and the routes requested most in the last five minutes.
     pub fn top(&self, now: Timestamp, most: usize) -> TopList {
         self.0.top.list(now, most)
     }
 
-    /// Somebody gave a key something back, or all: what was known of it is not so any more.
+    /// Drops the exhausted state of a key that was refunded or reset.
     pub fn forget_key(&self, limit: &Limit, key: &Key) {
         self.0.forget_key(limit, key);
     }
 
-    /// Since when a limit is compared with the one that it is tried beside: the first
-    /// decision after either of them was last changed. `None`: there was none.
+    /// Returns the time since which a candidate is compared with its live limit: the first decision
+    /// after either of them changed. `None` if there was no decision.
     pub fn agreement_since(&self, name: &str) -> Option<Timestamp> {
         self.0.counters.limit(name)?.agreement_since()
     }
 
-    /// After how long a key that has nothing left is an alert.
+    /// Returns the time after which an exhausted key becomes an alert.
     pub fn at_zero_for(&self) -> Span {
         self.0.zero.after()
     }
 
-    /// Keys that have had nothing left for long, the longest first.
+    /// Returns the keys that have been exhausted for long enough, the longest first.
     pub fn alerts(&self, now: Timestamp) -> Vec<ExhaustedKey> {
         self.0.zero.alerts(now)
     }

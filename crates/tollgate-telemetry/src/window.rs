@@ -1,21 +1,20 @@
-//! The last five minutes: one definition for every count that is told of them.
+//! The definition of "the last five minutes", which all counts share.
 //!
-//! The window ends now, the present second included, and begins at a multiple of
-//! [`PANE_SECONDS`], at most five minutes ago. All that is counted of the last five minutes is
-//! kept in pieces that begin at such multiples: seconds of all decisions, steps of a limit,
-//! sketches of keys and routes. So numbers that stand beside each other on one screen are of
-//! the same stretch of time, and add up.
+//! The window ends now, including the current second, and begins at a multiple of [`PANE_SECONDS`], at
+//! most five minutes ago. All recent counts are kept in pieces that begin at such multiples: seconds of
+//! all decisions, steps of a limit, sketches of keys and routes. Numbers on one screen therefore cover
+//! the same time, and add up.
 
 use tollgate::Span;
 
-/// The length of a sketch, in seconds: what the beginning of the window is a multiple of.
+/// The length of a sketch in seconds; the window begins at a multiple of it.
 pub(crate) const PANE_SECONDS: u64 = 15;
-/// The sketches in a window, the one that is not over included.
+/// The number of sketches in a window, including the current one.
 pub(crate) const PANES: usize = 20;
-/// The longest that the window is.
+/// The maximum length of the window.
 pub(crate) const WINDOW: Span = Span::from_secs(PANE_SECONDS * PANES as u64);
 
-/// The second in which the window that ends in second `now` begins, since 1970.
+/// Returns the first second of the window that ends in second `now`, since 1970.
 pub(crate) const fn window_start(now: u64) -> u64 {
     ((now / PANE_SECONDS + 1).saturating_sub(PANES as u64)) * PANE_SECONDS
 }

@@ -1,9 +1,8 @@
-//! The most frequent of the last five minutes: a sketch for each quarter of a minute.
+//! The most frequent elements of the last five minutes, from one sketch for each pane of 15 seconds.
 //!
-//! Who reads gets the sum of all panes. A key that has no entry in a pane weighs at most
-//! that pane's smallest count there, so that is added, and to its error as well: what is
-//! told of a sum is as true as what is told of each part, and the error is at most the
-//! sum of the panes' `N/m`, which is `N/m` of the whole.
+//! A query sums all panes. A key without an entry in a pane weighs at most the smallest count of that
+//! pane, so this count is added to both its count and its error. The bounds of a sketch thus hold for
+//! the sum, and the error is at most the sum of `N/m` over the panes, which is `N/m` of the whole.
 
 #[cfg(test)]
 mod tests;
@@ -19,47 +18,46 @@ use crate::window::{PANE_SECONDS, PANES};
 /// The length of a pane in microseconds.
 const WINDOW_MICROS: u64 = PANE_SECONDS * 1_000_000;
 
-/// The most frequent of the last minutes.
+/// The most frequent elements of the last five minutes.
 pub(crate) struct WindowedTopK<P>([Mutex<TopKWindow<P>>; PANES]);
 
 struct TopKWindow<P> {
-    /// Which stretch of time it is of, counted from 1970.
+    /// The number of the pane in time, counted from 1970.
     number: u64,
     sketch: Sketch<P>,
 }
 
-/// What the heaviest are found by.
+/// The bound by which entries are ranked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum By {
-    /// What they weigh at most: none of the heaviest is missed.
+    /// The upper bound: no frequent key is missed.
     Most,
-    /// What they weigh at least: none is told of that a crowd of others lifted up.
+    /// The lower bound: no key is listed only because of its error.
     Least,
 }
 
-/// What all panes come to.
+/// The sum of all panes.
 pub(crate) struct Sum<P> {
-    /// The heaviest, the heaviest first.
+    /// The most frequent entries, the most frequent first.
     pub(crate) entries: Vec<Entry<P>>,
-    /// The weight of all.
+    /// The weight of the stream.
     pub(crate) total: u64,
-    /// By how much any count may be too high, and what a key that is not told of may
-    /// weigh at most.
+    /// The most by which a count may be too high, and the maximum weight of a key that is not listed.
     pub(crate) error: u64,
 }
 
 impl<P: Clone> WindowedTopK<P> {
-    /// So many entries in each pane.
+    /// Creates sketches with `most` entries in each pane.
     pub(crate) fn new(most: usize) -> Self {
         Self(std::array::from_fn(|_| Mutex::new(TopKWindow { number: 0, sketch: Sketch::new(most) })))
     }
 
     fn lock(window: &Mutex<TopKWindow<P>>) -> MutexGuard<'_, TopKWindow<P>> {
-        // A panic in between leaves a count wrong at worst.
+        // After a panic, at worst one count is wrong.
         window.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts in the pane of this time.
+    /// Counts in the pane of the given time.
     pub(crate) fn add(
         &self,
         key_hash: u64,
@@ -73,7 +71,7 @@ impl<P: Clone> WindowedTopK<P> {
         let Some(window) = self.0.get(place) else { return };
         let mut window = Self::lock(window);
         if window.number != number {
-            // A clock that is behind by less than the window would clear what is newer.
+            // A clock that is slightly behind would clear newer counts.
             if window.number > number && window.number - number < PANES as u64 * 2 {
                 return;
             }
@@ -83,12 +81,12 @@ impl<P: Clone> WindowedTopK<P> {
         window.sketch.add(key_hash, weight, marked, name);
     }
 
-    /// Forgets everything.
+    /// Removes all entries.
     pub(crate) fn clear(&self) {
         self.0.iter().for_each(|window| Self::lock(window).sketch.clear());
     }
 
-    /// The heaviest of the window that ends now, at most so many.
+    /// Returns the most frequent entries in the window that ends now, at most `most`.
     pub(crate) fn heaviest(&self, now: Timestamp, most: usize, by: By) -> Sum<P> {
         let newest = now.as_micros() / WINDOW_MICROS;
         let mut found: HashMap<u64, (Entry<P>, u64)> = HashMap::new();
@@ -117,12 +115,12 @@ impl<P: Clone> WindowedTopK<P> {
         let mut entries: Vec<_> = found
             .into_values()
             .map(|(entry, seen)| {
-                // Where it has no entry it may have been just below the smallest.
+                // In a pane without an entry, the key may have been just below the smallest count.
                 let unknown = unseen - seen;
                 Entry { count: entry.count + unknown, error: entry.error + unknown, ..entry }
             })
             .collect();
-        // By the other where they are the same in one.
+        // Ties are ordered by the other bound.
         entries.sort_unstable_by_key(|it| {
             let least = it.count - it.error;
             let (first, second) = match by {

@@ -1,4 +1,4 @@
-//! A million hostile requests leave memory where it was, and nobody panics.
+//! A million hostile requests neither grow the memory nor cause a panic.
 #![allow(unsafe_code, reason = "a global allocator that counts must implement an unsafe trait")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -12,17 +12,17 @@ struct Counting;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call goes to the system's allocator unchanged.
+// SAFETY: every call is forwarded unchanged to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `dealloc`.
+        // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -50,7 +50,7 @@ fn random(state: &mut u64) -> u64 {
 }
 
 #[test]
-fn a_million_hostile_requests_leave_memory_where_it_was() {
+fn a_million_hostile_requests_do_not_grow_memory() {
     let clock = ManualClock::at(Timestamp::from_secs(1_731_672_000));
     let settings = WatchSettings { records: 1_000, trace_one_in: 3, ..WatchSettings::default() };
     let watcher = Watcher::new(&settings);
@@ -73,7 +73,7 @@ fn a_million_hostile_requests_leave_memory_where_it_was() {
             1 => "same".to_owned(),
             _ => format!("{rng:x}\u{0}\u{7f}\u{202e}"),
         };
-        // Long ones are digested and odd ones escaped, which takes its time.
+        // Long keys are digested and unusual ones escaped, which is slow, so they are rare.
         let length = match rng % 256 {
             0 => 1_000,
             1..16 => rng >> 20 & 127,
@@ -105,14 +105,14 @@ fn a_million_hostile_requests_leave_memory_where_it_was() {
             }
             watcher.alerts(clock.now());
         }
-        // By then every piece of the last five minutes has been in use once.
+        // By now every pane of the last five minutes has been used once.
         if turn == most / 4 * 3 {
             settled = LIVE.load(Ordering::Relaxed);
         }
     }
     let after = LIVE.load(Ordering::Relaxed);
     assert!(refused > most / 10, "{refused}");
-    // Records are as long as what they are of, so it is never the very same number.
+    // The size of a record depends on its texts, so the number of bytes varies slightly.
     assert!(after < settled + settled / 20, "{settled} bytes after three quarters, {after} at the end");
     println!("{after} bytes at the end, {settled} after three quarters; {refused} refused");
 }

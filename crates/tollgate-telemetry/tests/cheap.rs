@@ -1,4 +1,4 @@
-//! Watching a request that passes allocates nothing, but for the few that are written down.
+//! Observing an admitted request allocates nothing, except for the sampled records.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ limits:
 ";
 
 #[test]
-fn a_request_that_passes_is_watched_without_allocating() {
+fn an_admitted_request_is_observed_without_allocating() {
     let clock = ManualClock::at(Timestamp::from_secs(1_731_672_000));
     let store = MemoryStore::with_clock(10_000, clock.clone());
     let watcher = Watcher::new(&WatchSettings::default());
@@ -30,7 +30,7 @@ fn a_request_that_passes_is_watched_without_allocating() {
         call.tenant("acme").header("traceparent", header)
     });
     let ask = |turn: usize| assert!(limiter.check(&calls[turn % 4]).is_allowed());
-    // Those of this second that are written down.
+    // Uses up the samples of this second.
     (0..100).for_each(ask);
     assert_eq!(allocations(|| (0..10_000).for_each(ask)), 0);
     assert_eq!(watcher.latest_records(usize::MAX, false).len(), 20);

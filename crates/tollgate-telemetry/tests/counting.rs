@@ -1,4 +1,4 @@
-//! What decisions are counted as, of all and limit by limit.
+//! How decisions are counted, in total and for each limit.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod gone;
@@ -60,7 +60,7 @@ limits:
 }
 
 #[test]
-fn a_limit_with_several_windows_counts_once_and_has_room_if_all_have() {
+fn a_limit_with_several_windows_counts_once() {
     let (limiter, watcher) =
         watched("limits: [{name: api, by: user, windows: [4/second, 8/minute, 10/hour]}]");
     ask(&limiter, 6, &ann());
@@ -70,7 +70,7 @@ fn a_limit_with_several_windows_counts_once_and_has_room_if_all_have() {
 }
 
 #[test]
-fn what_another_limit_refuses_spends_nothing_and_is_no_refusal_of_this_one() {
+fn a_refusal_by_another_limit_spends_nothing_and_is_not_counted_as_own() {
     let (limiter, watcher) = watched(
         "limits: [{name: wide, by: user, bucket: 3/hour}, {name: tight, by: global, bucket: 2/hour}]",
     );
@@ -96,7 +96,7 @@ limits:
     ask(&limiter, 1, &Call::new("GET", "/").user("bob"));
     assert_eq!(limit(&watcher, "quiet").shadow_limited, 4);
     assert_eq!((limit(&watcher, "quiet").limited, limit(&watcher, "bars").shadow_limited), (0, 1));
-    // Two of those that passed, and the one that is barred; not the two that another limit refused.
+    // Two admitted requests and the blocked one; not the two that another limit refused.
     let wanted = Counts { allowed: 4, limited: 2, shadow_limited: 3, ..Counts::default() };
     assert_eq!(watcher.totals(), wanted);
 }
@@ -129,7 +129,7 @@ fn a_candidate_is_compared_with_its_live_limit() {
 }
 
 #[test]
-fn a_candidate_is_compared_anew_when_either_is_changed() {
+fn a_comparison_starts_over_when_either_limit_changes() {
     let policy = "limits: [{name: api, by: user, bucket: 4/hour, candidate: {bucket: 2/hour}}]";
     for (changed, is_same) in [
         (policy.to_owned(), true),
@@ -163,7 +163,7 @@ fn a_candidate_is_not_compared_without_the_store() {
 }
 
 #[test]
-fn a_limit_that_keeps_its_name_counts_on_over_reloads() {
+fn a_limit_that_keeps_its_name_keeps_its_counts_over_reloads() {
     let (limiter, watcher) =
         watched("limits: [{name: a, by: user, bucket: 9/hour}, {name: b, by: user, bucket: 9/hour}]");
     ask(&limiter, 2, &ann());
@@ -176,7 +176,7 @@ fn a_limit_that_keeps_its_name_counts_on_over_reloads() {
     assert_eq!(watcher.limit_totals("nobody"), None);
 }
 
-/// So many limits, each for one path.
+/// Returns a policy with one limit per name, each for one path.
 fn policy_of(names: impl Iterator<Item = String>) -> String {
     let mut policy = "limits:\n".to_owned();
     for name in names {
@@ -186,7 +186,7 @@ fn policy_of(names: impl Iterator<Item = String>) -> String {
 }
 
 #[test]
-fn names_are_bounded_and_those_that_left_give_way() {
+fn names_are_bounded_and_removed_limits_are_evicted() {
     let (limiter, watcher) = watched(&policy_of((0..2100).map(|at| format!("old-{at}"))));
     let to = |path| Call::new("GET", path).user("ann");
     ask(&limiter, 1, &to("/old-0"));
@@ -202,14 +202,14 @@ fn names_are_bounded_and_those_that_left_give_way() {
     ask(&limiter, 1, &to("/new-9"));
     ask(&limiter, 1, &to("/new-19"));
     assert_eq!(limit(&watcher, "old-0").allowed, 2);
-    assert_eq!(limit(&watcher, "new-9").allowed, 1, "the ten that left made room for ten");
+    assert_eq!(limit(&watcher, "new-9").allowed, 1, "ten removed limits made room for ten new ones");
     assert_eq!(watcher.limit_totals("new-19"), None);
     assert_eq!(watcher.limit_totals("old-1995"), None);
     assert_eq!(limit(&watcher, "_other").allowed, 6);
 }
 
 #[test]
-fn decisions_without_the_store_are_counted_as_such() {
+fn decisions_without_the_store_are_counted_as_degraded() {
     let policy = "
 limits:
   - {name: counts, endpoint: /a, by: user, bucket: 100/hour}
@@ -234,7 +234,7 @@ limits:
 }
 
 #[test]
-fn threads_that_count_at_once_lose_nothing() {
+fn concurrent_threads_lose_no_counts() {
     let (limiter, watcher) = watched("limits: [{name: api, by: user, bucket: 700/hour}]");
     thread::scope(|scope| {
         for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! Every refusal can be explained by its id, and the words agree with the decision.
+//! Every refusal can be explained by its id, and the explanation agrees with the decision.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod gone;
@@ -43,7 +43,7 @@ limits:
 ";
 
 #[test]
-fn every_refusal_of_ten_thousand_requests_is_found_and_its_words_agree() {
+fn every_refusal_of_ten_thousand_requests_has_a_correct_explanation() {
     let (limiter, watcher, clock) = watched(MANY);
     let (mut refusals, mut fates) = (0, std::collections::BTreeMap::new());
     for request in 0..10_000_u32 {
@@ -101,7 +101,7 @@ fn check(policy: &str, calls: &[Call<'_>], expected: &str) {
 }
 
 #[test]
-fn a_summary_says_it_in_one_sentence() {
+fn a_summary_is_one_sentence() {
     let ann = || Call::new("GET", "/").user("ann").ip([203, 0, 113, 9]);
     let two = "limits: [{name: api, by: user, bucket: 2/minute}]";
     check(two, &[ann()], "Admitted by `api`: 2 of 2 tokens were left and 1 was asked for.");
@@ -159,7 +159,7 @@ fn a_summary_says_it_in_one_sentence() {
 }
 
 #[test]
-fn a_summary_says_what_limits_that_refuse_nobody_would_have_done() {
+fn a_summary_names_shadow_limits_that_would_have_refused() {
     let ann = || Call::new("GET", "/").user("ann").ip([203, 0, 113, 9]);
     let one = "{name: use, by: user, bucket: 1/minute, mode: shadow}";
     let keyed = "{name: keyed, by: api_key, bucket: 9/s, missing: refuse, mode: shadow}";
@@ -195,7 +195,7 @@ fn a_summary_says_what_limits_that_refuse_nobody_would_have_done() {
 }
 
 #[test]
-fn the_wait_of_a_record_is_what_callers_are_told() {
+fn a_record_has_the_wait_that_the_caller_was_given() {
     let (limiter, watcher, _) = watched(
         "limits: [{name: slots, by: user, slots: 1, ttl: 30s}, {name: api, by: user, bucket: '1/10s, burst 2'}]",
     );
@@ -214,7 +214,7 @@ fn the_wait_of_a_record_is_what_callers_are_told() {
 }
 
 #[test]
-fn a_record_says_which_plan_or_override_set_the_numbers() {
+fn a_record_names_the_plan_or_override_that_set_the_quota() {
     let (limiter, watcher, _) = watched(
         "limits: [{name: api, by: user, bucket: 1/minute, plans: {pro: 6/minute, same: 1/minute}, overrides: {bob: 3/minute}}]",
     );
@@ -236,7 +236,7 @@ fn a_record_says_which_plan_or_override_set_the_numbers() {
 }
 
 #[test]
-fn numbers_that_came_with_the_call_are_said_to_be_so_and_have_a_name() {
+fn a_quota_that_the_call_sets_is_marked_as_such() {
     let (limiter, watcher, clock) = watched("limits: [{name: api, by: user, bucket: 1/minute}]");
     let rule = Throttle { capacity: 1, count: 30, period: Span::from_secs(60) }.rule().unwrap();
     let ask = || pollster::block_on(limiter.decide_rule(&rule, Key::named(b"user:ann"), 1));
@@ -252,7 +252,7 @@ fn numbers_that_came_with_the_call_are_said_to_be_so_and_have_a_name() {
 }
 
 #[test]
-fn a_key_in_the_path_is_seen_nowhere_unless_keys_are() {
+fn a_key_in_the_path_is_redacted_unless_keys_are_shown() {
     let limits = "
 limits:
   - {name: mail, endpoint: '/users/{email}/**', by: 'path:email', bucket: 2/minute}
@@ -286,7 +286,7 @@ limits:
 }
 
 #[test]
-fn paths_that_were_kept_are_forgotten_when_they_become_keys() {
+fn stored_paths_are_dropped_when_a_new_policy_makes_them_keys() {
     let hashed = "privacy: {keys: hashed}\nlimits: [{name: api, by: user, bucket: 1/day}]";
     let (limiter, watcher, clock) = watched(hashed);
     let ann = Call::new("GET", "/users/ann").user("ann");
@@ -299,7 +299,7 @@ fn paths_that_were_kept_are_forgotten_when_they_become_keys() {
 }
 
 #[test]
-fn who_spent_is_told_of_charged_refusals_and_of_checks_by_name() {
+fn spenders_include_charged_refusals_and_checks_by_name() {
     let (limiter, watcher, clock) =
         watched("limits: [{name: api, by: user, bucket: 5/minute, count_denied: true}]");
     let ann = Call::new("GET", "/a").user("ann");
@@ -319,14 +319,14 @@ fn who_spent_is_told_of_charged_refusals_and_of_checks_by_name() {
     };
     let by_name = (String::new(), String::new(), 6);
     assert_eq!(told(&watcher), [("GET".to_owned(), "/a".to_owned(), 6), by_name.clone()]);
-    // Two minutes later what was spent then is no news.
+    // After two minutes the earlier spending has expired.
     clock.advance(Span::from_secs(120));
     limiter.check(&ann);
     assert_eq!(told(&watcher), [("GET".to_owned(), "/a".to_owned(), 1)]);
 }
 
 #[test]
-fn what_is_only_considered_is_described_and_not_kept() {
+fn a_considered_request_is_described_and_not_stored() {
     let (limiter, watcher, clock) =
         watched("limits: [{name: api, by: user, bucket: 1/minute, count_denied: true}]");
     let ann = Call::new("GET", "/hypothetical?secret=1").user("ann");
@@ -335,16 +335,16 @@ fn what_is_only_considered_is_described_and_not_kept() {
     let decision = limiter.check(&ann);
     let record = watcher.describe(limiter.policy(), limiter.version(), Some(&ann), &decision, clock.now());
     assert_eq!((record.seq, record.allowed, &*record.path), (0, false, "/hypothetical"));
-    assert!(!record.limits[0].count_denied, "nothing is charged for a question");
+    assert!(!record.limits[0].count_denied, "a considered request charges nothing");
     let kept = watcher.record(limiter.id_of(&decision)).unwrap();
     assert_eq!(kept.limits[0].key_hash, record.limits[0].key_hash);
-    assert_eq!(watcher.kept().last, before.last + 1, "only the check itself");
+    assert_eq!(watcher.kept().last, before.last + 1, "only the check is stored");
     let spenders = watcher.spenders(limiter.policy(), &record.limits[0]);
     assert_eq!(spenders.iter().map(|it| (&*it.path, it.units)).collect::<Vec<_>>(), [("/hypothetical", 2)]);
 }
 
 #[test]
-fn keys_and_addresses_are_kept_as_privacy_shows_them() {
+fn keys_and_addresses_are_stored_as_privacy_shows_them() {
     for (privacy, key, client) in
         [("plain", "annabel", "203.0.113.9"), ("truncated", "anna…", "203.0.…"), ("hashed", "hash:", "hash:")]
     {
@@ -370,7 +370,7 @@ fn keys_and_addresses_are_kept_as_privacy_shows_them() {
 }
 
 #[test]
-fn what_was_shown_in_plain_is_forgotten_when_privacy_changes() {
+fn records_are_dropped_when_privacy_changes() {
     let plain = "limits: [{name: api, by: user, bucket: 1/day}]";
     let (limiter, watcher, clock) = watched(plain);
     let ann = Call::new("GET", "/").user("annabel");
@@ -407,7 +407,7 @@ fn a_record_knows_its_trace_its_mode_and_its_policy() {
 }
 
 #[test]
-fn what_was_decided_without_the_store_says_so() {
+fn a_decision_without_the_store_is_marked_as_degraded() {
     let policy = "
 limits:
   - {name: counts, endpoint: /a, by: user, bucket: 10/minute}
@@ -425,7 +425,7 @@ limits:
     };
     let decision = pollster::block_on(limiter.decide(&Call::new("GET", "/c").user("ann")));
     let record = watcher.record(limiter.id_of(&decision)).unwrap();
-    assert_eq!(record.retry_after, Some(Span::from_secs(1)), "as callers are told");
+    assert_eq!(record.retry_after, Some(Span::from_secs(1)), "the same wait as in the response");
     let decision = pollster::block_on(limiter.decide(&Call::new("GET", "/a").user("bob")));
     let record = watcher.record(limiter.id_of(&decision)).unwrap();
     assert_eq!(
@@ -433,7 +433,7 @@ limits:
         "10 a minute, at most 10 at once in the file; \
          in this outage this node grants its share: 1 in 30 s, at most 2 at once"
     );
-    // A node grants a fifth of ten, and a fifth of the rate.
+    // The share of this node is a fifth of the capacity and of the rate.
     assert_eq!(
         told("/a"),
         "Admitted by `counts`: 2 of 2 tokens were left and 1 was asked for. \
@@ -441,11 +441,11 @@ limits:
     );
     assert_eq!(
         told("/b"),
-        "Admitted: the store gives no answer: let through uncounted, as `on_outage` says."
+        "Admitted: the store does not answer: admitted without counting, as `on_outage` says."
     );
     assert_eq!(
         told("/c"),
-        "Refused by `bars`: the store gives no answer, and this limit would rather refuse than not count: \
+        "Refused by `bars`: the store does not answer, and this limit refuses during an outage: \
          try again shortly."
     );
 }

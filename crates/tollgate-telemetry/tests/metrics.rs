@@ -1,4 +1,4 @@
-//! Metrics: clean, bounded, and of nothing that a caller sent.
+//! Metrics are valid and bounded, and contain no text from callers.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::collections::BTreeSet;
@@ -30,7 +30,7 @@ fn some_traffic() -> Watcher {
     watcher
 }
 
-/// What `promtool check metrics` has to say.
+/// Returns the output of `promtool check metrics`.
 fn complaints(text: &str) -> String {
     let mut program = Command::new("promtool");
     program.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -43,7 +43,7 @@ fn complaints(text: &str) -> String {
 }
 
 #[test]
-fn metrics_are_clean() {
+fn promtool_accepts_the_metrics() {
     for watcher in [Watcher::new(&WatchSettings::default()), some_traffic()] {
         let text = metrics(&watcher);
         assert_eq!(complaints(&text), "", "{text}");
@@ -51,7 +51,7 @@ fn metrics_are_clean() {
 }
 
 #[test]
-fn what_was_decided_can_be_read_from_them() {
+fn metrics_show_the_decisions() {
     let text = metrics(&some_traffic());
     for line in [
         "tollgate_decisions_total{outcome=\"allowed\"} 3",
@@ -73,7 +73,7 @@ fn what_was_decided_can_be_read_from_them() {
 }
 
 #[test]
-fn nothing_that_a_caller_sent_is_in_them() {
+fn metrics_contain_no_text_from_callers() {
     let text = metrics(&some_traffic());
     assert!(!text.contains("evil") && !text.contains("ann"), "{text}");
     let labels: BTreeSet<_> = text
@@ -86,7 +86,7 @@ fn nothing_that_a_caller_sent_is_in_them() {
 }
 
 #[test]
-fn a_thousand_keys_and_paths_make_no_more_lines() {
+fn a_thousand_keys_and_paths_add_no_lines() {
     let watcher = some_traffic();
     let limiter = Limiter::from_policy(POLICY).unwrap().with_observer(watcher.clone());
     let before = metrics(&watcher).lines().count();

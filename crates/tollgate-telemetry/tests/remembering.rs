@@ -1,4 +1,4 @@
-//! What is remembered, for how long, and what a flood can do about it.
+//! Which records are stored and for how long, also during a flood.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn scene(policy: &str, settings: &WatchSettings) -> Scene {
 }
 
 impl Scene {
-    /// Asks once, and tells the number of the record if there is one.
+    /// Checks one request, and returns its record if there is one.
     fn ask(&self, user: &str) -> Option<Arc<Record>> {
         let decision = self.limiter.check(&Call::new("GET", "/").user(user));
         self.watcher.record(self.limiter.id_of(&decision))
@@ -40,7 +40,7 @@ fn small() -> WatchSettings {
 const BLOCKED: &str = "limits: [{name: api, by: user, bucket: 1/day}]";
 
 #[test]
-fn a_flood_by_one_key_does_not_push_out_everybody_else() {
+fn a_flood_of_one_key_does_not_evict_other_keys() {
     let scene = scene(BLOCKED, &small());
     let users: Vec<_> = (0..20).map(|user| format!("user-{user}")).collect();
     let first: Vec<_> = users
@@ -53,9 +53,9 @@ fn a_flood_by_one_key_does_not_push_out_everybody_else() {
     scene.ask("flood");
     let flood: Vec<_> = (0..10_000).map(|_| scene.ask("flood").unwrap().id).collect();
     for id in first {
-        assert!(scene.watcher.record(id).is_some(), "it was the first of its key");
+        assert!(scene.watcher.record(id).is_some(), "the first refusal of its key");
     }
-    assert!(scene.watcher.record(flood[0]).is_some(), "so was this");
+    assert!(scene.watcher.record(flood[0]).is_some(), "the first refusal of the flood");
     assert!(scene.watcher.record(flood[5_000]).is_none());
     assert!(flood[9_900..].iter().all(|&id| scene.watcher.record(id).is_some()), "the last hundred");
     let kept = scene.watcher.kept();
@@ -63,7 +63,7 @@ fn a_flood_by_one_key_does_not_push_out_everybody_else() {
 }
 
 #[test]
-fn after_a_minute_a_key_has_a_first_refusal_again() {
+fn a_key_has_a_first_refusal_again_after_a_minute() {
     let scene = scene(BLOCKED, &small());
     scene.ask("ann");
     let mut firsts = Vec::new();
@@ -76,11 +76,11 @@ fn after_a_minute_a_key_has_a_first_refusal_again() {
 }
 
 #[test]
-fn who_asks_for_what_came_after_misses_nothing_or_is_told_how_much() {
+fn a_reader_sees_every_record_or_the_number_that_it_missed() {
     let scene = scene(BLOCKED, &small());
     let (mut seen, mut last, mut missed) = (0, 0, 0);
     for turn in 0..50 {
-        // Now and then more come than are kept.
+        // Sometimes more arrive than are kept.
         let many = if turn % 10 == 9 { 300 } else { 17 };
         (0..many).for_each(|_| drop(scene.ask("ann")));
         loop {
@@ -93,7 +93,7 @@ fn who_asks_for_what_came_after_misses_nothing_or_is_told_how_much() {
         }
     }
     assert_eq!(last, scene.watcher.kept().last);
-    assert_eq!(seen + missed, last, "each is either seen or told of");
+    assert_eq!(seen + missed, last, "each record is either seen or counted as missed");
     assert!(missed > 500, "{missed}");
     assert_eq!(scene.watcher.records_after(last + 1, 5).0.len(), 5, "a number of another process");
     let latest: Vec<_> = scene.watcher.latest_records(7, false).iter().map(|it| it.seq).collect();
@@ -101,7 +101,7 @@ fn who_asks_for_what_came_after_misses_nothing_or_is_told_how_much() {
 }
 
 #[test]
-fn threads_that_refuse_at_once_lose_no_record_and_no_number() {
+fn concurrent_refusals_lose_no_record_and_no_sequence_number() {
     let scene = scene(BLOCKED, &WatchSettings::default());
     scene.ask("ann");
     let first = scene.watcher.kept().last;
@@ -109,7 +109,7 @@ fn threads_that_refuse_at_once_lose_no_record_and_no_number() {
         for _ in 0..4 {
             scope.spawn(|| (0..2_000).for_each(|_| assert!(scene.ask("ann").is_some())));
         }
-        // Who reads meanwhile sees each once, in order.
+        // A concurrent reader sees each record once, in order.
         let mut last = first;
         while last < first + 8_000 {
             let (records, missed) = scene.watcher.records_after(last, 100);
@@ -125,7 +125,7 @@ fn threads_that_refuse_at_once_lose_no_record_and_no_number() {
 }
 
 #[test]
-fn requests_that_pass_are_a_sample_and_never_push_out_refusals() {
+fn admitted_requests_are_sampled_and_never_evict_refusals() {
     let scene = scene(
         "limits: [{name: api, by: user, bucket: 1000000/s}, {name: one, endpoint: /one, by: user, bucket: 1/day}]",
         &small(),
@@ -148,15 +148,15 @@ fn requests_that_pass_are_a_sample_and_never_push_out_refusals() {
 }
 
 #[test]
-fn what_a_limit_in_shadow_mode_would_have_refused_is_in_the_sample() {
+fn requests_that_a_shadow_limit_would_have_refused_are_sampled() {
     let scene = scene("limits: [{name: quiet, by: user, bucket: 1/day, mode: shadow}]", &small());
     let kept = (0..200).filter(|_| scene.ask("ann").is_some()).count();
     assert_eq!(kept, 100 + 20);
-    assert_eq!(scene.watcher.top(scene.now(), 10).keys, [], "nobody was refused");
+    assert_eq!(scene.watcher.top(scene.now(), 10).keys, [], "no request was refused");
 }
 
 #[test]
-fn the_top_tells_who_is_refused_and_what_is_asked_for() {
+fn the_top_lists_have_refused_keys_and_requested_routes() {
     let scene = scene(
         "limits: [{name: api, by: user, windows: [1/s, 3/day]}, {name: shut, endpoint: /shut, by: api_key, bucket: 1/s, missing: refuse}]",
         &small(),
@@ -172,7 +172,7 @@ fn the_top_tells_who_is_refused_and_what_is_asked_for() {
     let top = scene.watcher.top(scene.now(), 10);
     let keys: Vec<_> =
         top.keys.iter().map(|it| (&*it.limit, &*it.key, it.refused, it.refused_at_least)).collect();
-    // Both windows of a limit are one allowance to whoever reads.
+    // Both windows of a limit are listed as one key.
     assert_eq!(keys, [("api", "ann", 57, 57), ("api", "bob", 27, 27), ("shut", "client 203.0.113.9", 5, 5)]);
     assert_eq!((top.refused, top.error_at_most, top.window), (89, 0, Span::from_secs(300)));
     let routes: Vec<_> =
@@ -186,7 +186,7 @@ fn the_top_tells_who_is_refused_and_what_is_asked_for() {
 }
 
 #[test]
-fn routes_that_pass_are_scaled_up_from_a_sample_while_there_are_many() {
+fn admitted_routes_are_scaled_up_from_a_sample_at_high_rates() {
     let scene = scene("limits: [{name: api, by: user, bucket: 1000000000/s}]", &small());
     let paths = [("/often", 3), ("/seldom", 1)];
     for turn in 0..200_000_u64 {
@@ -205,7 +205,7 @@ fn routes_that_pass_are_scaled_up_from_a_sample_while_there_are_many() {
 }
 
 #[test]
-fn a_key_that_has_nothing_left_for_five_minutes_is_an_alert() {
+fn a_key_that_is_exhausted_for_five_minutes_is_an_alert() {
     let scene = scene(
         "
 limits:
@@ -221,7 +221,7 @@ limits:
     };
     for second in 0..330 {
         scene.ask("ann");
-        // As fast as it may, and twice as fast.
+        // At the permitted rate, and at twice that rate.
         scene.limiter.check(&Call::new("GET", "/one").user("slow").cost(u64::from(second % 2 == 0)));
         if second < 299 {
             assert_eq!(names(&scene), [""; 0], "after {second} s");
@@ -232,7 +232,7 @@ limits:
     let alert = &scene.watcher.alerts(scene.now())[0];
     assert!(alert.refused > 300, "{alert:?}");
     scene.clock.advance(Span::from_secs(61));
-    assert_eq!(names(&scene), [""; 0], "nobody asks any more");
+    assert_eq!(names(&scene), [""; 0], "requests have stopped");
 }
 
 #[test]
@@ -247,10 +247,10 @@ fn a_bucket_of_one_is_an_alert_only_while_it_refuses() {
     let alerts = scene.watcher.alerts(scene.now());
     assert_eq!(alerts.iter().map(|it| (&*it.key, it.refused)).collect::<Vec<_>>(), [("twice as fast", 330)]);
     scene.limiter.check(&Call::new("GET", "/").user("twice as fast").cost(2));
-    assert_eq!(scene.watcher.alerts(scene.now()), [], "it costs more than ever fits, and one is left");
+    assert_eq!(scene.watcher.alerts(scene.now()), [], "the cost exceeds the capacity, and one unit is left");
 }
 
-/// Asks for longer than it takes to be an alert.
+/// Sends requests for longer than the alert threshold.
 fn keep_asking(scene: &Scene, user: &str) {
     for _ in 0..=310 {
         scene.ask(user);
@@ -259,7 +259,7 @@ fn keep_asking(scene: &Scene, user: &str) {
 }
 
 #[test]
-fn an_alert_ends_when_the_key_is_given_something_back() {
+fn an_alert_ends_when_the_key_gets_a_grant() {
     let policy = "
 limits:
   - name: api
@@ -283,7 +283,7 @@ limits:
 }
 
 #[test]
-fn an_alert_ends_when_its_limit_refuses_nobody_any_more() {
+fn an_alert_ends_when_its_limit_no_longer_refuses() {
     let policy = "limits: [{name: api, by: user, bucket: 10/hour}, {name: other, by: user, bucket: 9999/s}]";
     for (changed, remain) in [
         (policy.to_owned(), 1),
@@ -302,7 +302,7 @@ fn an_alert_ends_when_its_limit_refuses_nobody_any_more() {
 }
 
 #[test]
-fn who_spends_as_fast_as_it_may_and_is_never_refused_is_no_alert() {
+fn a_caller_at_its_limit_that_is_never_refused_is_no_alert() {
     let scene = scene("limits: [{name: api, by: user, bucket: '60/minute, burst 2'}]", &small());
     scene.ask("ann");
     keep_asking(&scene, "ann");
@@ -311,7 +311,7 @@ fn who_spends_as_fast_as_it_may_and_is_never_refused_is_no_alert() {
 }
 
 #[test]
-fn routes_of_a_crowd_of_paths_are_told_by_what_they_were_asked_for_at_least() {
+fn routes_are_ranked_by_their_lower_bound_when_there_are_many_paths() {
     let scene = scene("limits: [{name: api, by: user, bucket: 1000000/s}]", &small());
     for turn in 0..6_000 {
         let path = if turn % 20 == 0 { "/checkout".to_owned() } else { format!("/once/{turn}") };
@@ -330,7 +330,7 @@ fn routes_of_a_crowd_of_paths_are_told_by_what_they_were_asked_for_at_least() {
 }
 
 #[test]
-fn texts_that_were_cut_end_in_an_ellipsis() {
+fn truncated_texts_end_in_an_ellipsis() {
     let scene = scene(BLOCKED, &small());
     let (method, path, host) = ("M".repeat(50), format!("/{}", "p".repeat(300)), "h".repeat(200));
     let call = Call::new(&method, &path).host(&host).user("ann");

@@ -1,4 +1,4 @@
-//! The last minutes: second by second of everything, step by step of each limit.
+//! The last five minutes of all decisions by second, and of each limit by step.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use tollgate_telemetry::{WatchSettings, Watcher};
 
 const START: u64 = 1_700_000_000;
 
-/// A limiter whose time a test moves, and whoever watches it.
+/// A limiter with a manual clock and its watcher.
 struct Scene {
     clock: ManualClock,
     limiter: Limiter<MemoryStore<ManualClock>>,
     watcher: Watcher,
-    /// What the timer says.
+    /// The time of the timer.
     second: u64,
 }
 
@@ -35,7 +35,7 @@ impl Scene {
         }
     }
 
-    /// So many seconds later the timer ticks, once.
+    /// Advances the time by `seconds`, then ticks once.
     fn tick_after(&mut self, seconds: u64) {
         self.second += seconds;
         self.clock.advance(Span::from_secs(seconds));
@@ -44,7 +44,7 @@ impl Scene {
 }
 
 #[test]
-fn each_second_has_what_was_decided_in_it() {
+fn each_second_has_its_own_decisions() {
     let mut scene = Scene::new("limits: [{name: api, by: user, bucket: 5/hour}]");
     scene.ask(3);
     scene.tick_after(1);
@@ -62,7 +62,7 @@ fn each_second_has_what_was_decided_in_it() {
 }
 
 #[test]
-fn missed_ticks_are_zeros_and_old_seconds_go() {
+fn missed_ticks_are_zeros_and_old_seconds_are_dropped() {
     let mut scene = Scene::new("limits: [{name: api, by: user, bucket: 5/hour}]");
     scene.ask(1);
     scene.tick_after(1);
@@ -70,7 +70,7 @@ fn missed_ticks_are_zeros_and_old_seconds_go() {
     scene.tick_after(4);
     assert_eq!(scene.watcher.series().allowed[294..], [1, 2, 0, 0, 0, 0]);
     scene.tick_after(294);
-    assert_eq!(scene.watcher.series().allowed[..3], [1, 2, 0], "the oldest that is kept");
+    assert_eq!(scene.watcher.series().allowed[..3], [1, 2, 0], "the oldest second that is kept");
     scene.tick_after(1);
     assert_eq!(scene.watcher.series().allowed.iter().sum::<u32>(), 2);
     scene.tick_after(1_000_000_000);
@@ -78,7 +78,7 @@ fn missed_ticks_are_zeros_and_old_seconds_go() {
 }
 
 #[test]
-fn a_clock_that_steps_back_loses_nothing_and_the_series_goes_on() {
+fn a_clock_that_steps_back_loses_no_counts() {
     let mut scene = Scene::new("limits: [{name: api, by: user, bucket: 50/hour}]");
     scene.ask(1);
     scene.tick_after(1);
@@ -93,12 +93,12 @@ fn a_clock_that_steps_back_loses_nothing_and_the_series_goes_on() {
     scene.tick_after(0);
     scene.ask(5);
     scene.tick_after(1);
-    assert_eq!(scene.watcher.series().allowed[296..], [2, 3, 9, 0], "two ticks in one second are one");
+    assert_eq!(scene.watcher.series().allowed[296..], [2, 3, 9, 0], "two ticks in one second count as one");
     assert_eq!(scene.watcher.limit_window("api").unwrap().counts.allowed, 15);
 }
 
 #[test]
-fn a_limit_is_told_of_in_steps_of_five_seconds() {
+fn the_series_of_a_limit_has_steps_of_five_seconds() {
     let mut scene = Scene::new(
         "limits: [{name: api, by: user, bucket: 4/hour}, {name: trial, by: user, bucket: 1/hour, mode: shadow}]",
     );
@@ -115,7 +115,7 @@ fn a_limit_is_told_of_in_steps_of_five_seconds() {
     assert_eq!(
         series.remaining[55..],
         [None, Some(250), Some(0), None, Some(0)],
-        "the present step is the last"
+        "the current step is the last"
     );
     assert_eq!([series.allowed.len(), series.limited.len(), series.remaining.len()], [60; 3]);
     let trial = scene.watcher.limit_series("trial").unwrap();
@@ -124,7 +124,7 @@ fn a_limit_is_told_of_in_steps_of_five_seconds() {
 }
 
 #[test]
-fn a_limits_window_is_the_last_five_minutes_up_to_now() {
+fn the_window_of_a_limit_is_the_last_five_minutes() {
     let mut scene = Scene::new("limits: [{name: api, by: user, bucket: 4/hour, soft: 50%}]");
     scene.ask(5);
     let now = scene.watcher.limit_window("api").unwrap();
@@ -134,22 +134,18 @@ fn a_limits_window_is_the_last_five_minutes_up_to_now() {
     let window = scene.watcher.limit_window("api").unwrap();
     assert_eq!(window.counts, scene.watcher.limit_totals("api").unwrap());
     assert_eq!((window.counts.soft, window.counts.exhausted, window.counts.limited), (3, 1, 2));
-    // The window begins at a multiple of 15 seconds, and this began at one and a third.
+    // The window begins at a multiple of 15 seconds, and the test began 5 seconds after one.
     scene.tick_after(5);
     scene.tick_after(284);
     assert_eq!(scene.watcher.limit_window("api").unwrap().counts.limited, 2);
     scene.tick_after(1);
     let window = scene.watcher.limit_window("api").unwrap();
-    assert_eq!(
-        (window.counts.allowed, window.counts.limited),
-        (0, 0),
-        "what is older than the window has gone"
-    );
+    assert_eq!((window.counts.allowed, window.counts.limited), (0, 0), "older counts are dropped");
     assert_eq!(scene.watcher.limit_window("api"), Some(tollgate_telemetry::LimitWindow::default()));
     assert_eq!(scene.watcher.limit_totals("api").unwrap().limited, 2);
 }
 
-/// What stands beside each other on one screen: the sums of everything, of the limits, of the keys and of the routes.
+/// Returns the refusals in the last five minutes: in total, by limit, by key and by route.
 fn refused_by_each(scene: &Scene) -> [u64; 4] {
     let now = Timestamp::from_secs(scene.second);
     scene.watcher.tick(now);
@@ -163,7 +159,7 @@ fn refused_by_each(scene: &Scene) -> [u64; 4] {
 }
 
 #[test]
-fn the_last_five_minutes_are_the_same_for_everything_on_one_screen() {
+fn all_counts_use_the_same_five_minutes() {
     let mut scene = Scene::new("limits: [{name: api, by: user, bucket: 1/day}]");
     scene.ask(1);
     let mut refused: Vec<u64> = vec![0];
@@ -174,7 +170,7 @@ fn the_last_five_minutes_are_the_same_for_everything_on_one_screen() {
         let start = scene.second + 1 - 300;
         let start = START.max(start.next_multiple_of(15));
         let expected: u64 = refused[usize::try_from(start - START).unwrap()..].iter().sum();
-        assert_eq!(told, [expected; 4], "second {turn}, the present one included");
+        assert_eq!(told, [expected; 4], "second {turn}, including the current one");
         scene.tick_after(1);
         refused.push(0);
     }
@@ -184,7 +180,7 @@ fn the_last_five_minutes_are_the_same_for_everything_on_one_screen() {
 fn latency_is_of_the_last_minute() {
     let mut scene = Scene::new("limits: [{name: api, by: user, bucket: 4/hour}]");
     assert_eq!(scene.watcher.latency(), None);
-    // On a clock that stands still deciding takes no time: within the first bucket.
+    // With a clock that stands still, decisions take no time and fall into the first bucket.
     scene.ask(1);
     assert_eq!(scene.watcher.latency(), Some([Span::from_micros(1); 3]));
     scene.tick_after(60);
@@ -198,9 +194,9 @@ fn latency_is_of_the_last_minute() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever the timer says, what is in the window was counted, and nothing is counted twice.
+    /// For any timing of ticks, counts in the window were counted, and no more than once.
     #[test]
-    fn no_timer_makes_more_of_it(ticks in prop::collection::vec((0..3usize, any::<i16>()), 1..80)) {
+    fn no_timing_of_ticks_counts_a_decision_twice(ticks in prop::collection::vec((0..3usize, any::<i16>()), 1..80)) {
         let mut scene = Scene::new("limits: [{name: api, by: user, bucket: 20/hour}]");
         let mut asked = 0;
         for (times, step) in ticks {

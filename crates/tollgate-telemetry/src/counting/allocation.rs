@@ -1,4 +1,4 @@
-//! Counting allocates nothing, whatever was decided.
+//! Checks that counting allocates nothing for any kind of decision.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use super::PolicyCounters;
 use crate::allocations::ALLOCATIONS;
 use crate::counts::Counters;
 
-/// Only counts, and notes how many allocations that took.
+/// An observer that only counts, and records the number of allocations.
 struct OnlyCounts {
     counters: Counters,
     allocations: Arc<Mutex<Vec<u64>>>,

@@ -1,36 +1,35 @@
-//! Numbers and times as sentences show them.
+//! Formats numbers and times for explanations.
 //!
-//! Rounding favours the truth of the sentence: what is left is rounded down, what is
-//! missing and what is waited for up. So the numbers of one sentence add up, and who
-//! waits as long as it says has waited long enough. What is missing has as many places as
-//! it takes to come to the wait that is shown beside it.
+//! Rounding keeps a sentence true: remaining amounts are rounded down, missing amounts and waits are
+//! rounded up. The numbers of one sentence add up, and a caller that waits as long as stated has waited
+//! long enough. A missing amount has enough decimals to agree with the wait shown beside it.
 //!
 //! Times of day are in UTC and say so.
 
 use tollgate::{Bucket, Outcome, Span, Timestamp};
 
-/// Decimal places behind the comma, at most.
+/// The maximum number of decimals.
 const MAX_DECIMALS: u32 = 6;
 const MILLION: i128 = 1_000_000;
 
-/// Tokens of a bucket in millionths, rounded down. Below zero it is overdrawn.
+/// Tokens of a bucket in millionths, rounded down. Negative if the bucket is overdrawn.
 #[derive(Clone, Copy)]
 pub(super) struct Tokens {
     millionths: i128,
-    /// How many decimal places are shown.
+    /// The number of decimals to show.
     places: u32,
 }
 
 impl Tokens {
-    /// What a bucket holds, by how long it takes to fill: exact, since that is what a
-    /// bucket remembers. `taken` was in it before.
+    /// Returns the tokens in a bucket before `taken` was subtracted. The result is exact, because it is
+    /// derived from the time until the bucket is full, which is the state of a bucket.
     pub(super) fn of(bucket: &Bucket, outcome: &Outcome, taken: u64) -> Self {
         let (unit, tick) = (i128::from(bucket.grains_per_unit()), i128::from(bucket.grains_per_tick()));
         let full = i128::from(outcome.limit) * unit;
         let owed = i128::from(outcome.reset_after.as_micros()) * tick;
         let held = ((full - owed) * MILLION).div_euclid(unit.max(1));
-        // The time is rounded up to a microsecond, which may be worth several tokens, or be
-        // all by which it seems overdrawn; the whole tokens are known.
+        // The time is rounded up to a microsecond. That microsecond may be worth several tokens, or
+        // may be the whole apparent debt; the number of whole tokens is exact.
         let is_overdrawn = owed - full > tick - 1;
         let whole = i128::from(outcome.remaining) * MILLION;
         let held = if is_overdrawn { held } else { held.clamp(whole, whole + MILLION - 1) };
@@ -38,8 +37,8 @@ impl Tokens {
         Self { millionths: held, places: 1 }
     }
 
-    /// With as many places as it takes to show what is missing from `cost` fairly: so that
-    /// it comes back within `wait`, to the last digit that is shown of that.
+    /// Chooses enough decimals that the amount missing from `cost` agrees with `wait`, to the last
+    /// digit shown.
     pub(super) fn against(self, cost: u64, bucket: &Bucket, wait: Span) -> Self {
         let (unit, tick) = (i128::from(bucket.grains_per_unit()), i128::from(bucket.grains_per_tick()));
         let missing = |tokens: i128| i128::from(cost) * MILLION - tokens;
@@ -62,29 +61,29 @@ impl Tokens {
         self.millionths.div_euclid(step) * step
     }
 
-    /// How much there is; where it is overdrawn, by how much, rounded up.
+    /// Formats the amount; for an overdrawn bucket, the debt, rounded up.
     pub(super) fn shown(self) -> String {
         decimal(self.cut(self.places).abs())
     }
 
-    /// How much is missing from `cost`, rounded up.
+    /// Formats the amount missing from `cost`, rounded up.
     pub(super) fn missing(self, cost: u64) -> String {
         decimal((i128::from(cost) * MILLION - self.cut(self.places)).max(0))
     }
 
-    /// How much there is after `taken`.
+    /// Formats the amount that is left after `taken`.
     pub(super) fn without(self, taken: u64) -> String {
         let rest = Self { millionths: self.millionths - i128::from(taken) * MILLION, ..self };
         rest.shown()
     }
 
-    /// Whether it reads as exactly one.
+    /// Whether the amount is shown as exactly one.
     pub(super) fn is_one(self) -> bool {
         self.cut(self.places).abs() == MILLION
     }
 }
 
-/// Millionths without zeros at the end.
+/// Formats millionths without trailing zeros.
 fn decimal(millionths: i128) -> String {
     let (whole, rest) = (millionths / MILLION, millionths % MILLION);
     if rest == 0 {
@@ -100,12 +99,12 @@ const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// How long, rounded up to what is shown: `3.6 s`, `2 min 5 s`, `3 d 4 h`.
+/// Formats a duration, rounded up to the precision shown: `3.6 s`, `2 min 5 s`, `3 d 4 h`.
 pub(super) fn span(span: Span) -> String {
     span.human().to_string()
 }
 
-/// How long, in the largest unit that keeps it whole: `90 s`, `250 ms`.
+/// Formats a duration exactly, in the largest unit that keeps it whole: `90 s`, `250 ms`.
 pub(super) fn exactly(span: Span) -> String {
     let micros = span.as_micros();
     let units = [(DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s"), (MILLI, "ms")];
@@ -115,7 +114,7 @@ pub(super) fn exactly(span: Span) -> String {
     }
 }
 
-/// The period of a rate, behind a number: `a minute`, `in 90 s`.
+/// Formats the period of a rate, to follow a number: `a minute`, `in 90 s`.
 pub(super) fn per(period: Span) -> String {
     match period.as_micros() {
         SECOND => "a second".to_owned(),
@@ -126,7 +125,7 @@ pub(super) fn per(period: Span) -> String {
     }
 }
 
-/// A stretch by its name, behind `each` or `any`: `minute`, `stretch of 90 s`.
+/// Formats a period, to follow `each` or `any`: `minute`, `stretch of 90 s`.
 pub(super) fn stretch(period: Span) -> String {
     match period.as_micros() {
         SECOND => "second".to_owned(),
@@ -137,20 +136,20 @@ pub(super) fn stretch(period: Span) -> String {
     }
 }
 
-/// The time of day with tenths of a second, rounded down: `12:00:03.2 UTC`.
+/// Formats the time of day with tenths of a second, rounded down: `12:00:03.2 UTC`.
 pub(super) fn clock(at: Timestamp) -> String {
     let tenths = at.as_micros() / (SECOND / 10) % 864_000;
     let (seconds, tenth) = (tenths / 10, tenths % 10);
     format!("{:02}:{:02}:{:02}.{tenth} UTC", seconds / 3_600, seconds / 60 % 60, seconds % 60)
 }
 
-/// A time to come, rounded up: with its date where that is not today's.
+/// Formats a future time, rounded up, with its date unless it is today.
 pub(super) fn moment(then: Timestamp, now: Timestamp) -> String {
     let tenth = SECOND / 10;
     past_time(Timestamp::from_micros(then.as_micros().div_ceil(tenth).saturating_mul(tenth)), now)
 }
 
-/// A time gone by, rounded down: with its date where that is not today's.
+/// Formats a past time, rounded down, with its date unless it is today.
 pub(super) fn past_time(then: Timestamp, now: Timestamp) -> String {
     if then.as_micros() / DAY == now.as_micros() / DAY {
         return clock(then);
@@ -161,7 +160,7 @@ pub(super) fn past_time(then: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// A time to come as clocks in a zone show it, rounded to the second: `2024-12-01 00:00:00`.
+/// Formats a future time in a time zone, rounded to the second: `2024-12-01 00:00:00`.
 pub(super) fn local(then: Timestamp, zone: &str) -> Option<String> {
     let then = Timestamp::from_secs(then.as_micros().div_ceil(SECOND));
     let there = dated(then)?.in_tz(zone).ok()?;

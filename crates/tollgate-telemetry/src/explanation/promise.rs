@@ -1,7 +1,7 @@
-//! What a limit promises, in words: the first line of a sum, and how lists show it.
+//! Describes the quota of a limit: the first line of an explanation, and the text in lists.
 //!
-//! With it, whose numbers they are where a plan, an override or the call set them, and of a limit that
-//! is counted on this node alone both what the policy says and what this node grants.
+//! The text names the plan, override or call that set the quota. For a limit that this node counts
+//! alone, it states both the quota of the policy and the share of this node.
 
 use tollgate::{Quota, Window};
 
@@ -10,12 +10,12 @@ use super::tokens;
 use crate::describe::CALL;
 use crate::record::LimitRecord;
 
-/// What a limit promises, shortly.
+/// Returns the short description of a quota.
 pub(crate) fn promise(limit: &LimitRecord) -> String {
     promised(limit, shortly)
 }
 
-/// What a limit promises, whose numbers that are, and what this node grants of it.
+/// Describes the quota with its source and this node's share of it.
 pub(super) fn promised(limit: &LimitRecord, word: fn(&Quota, &str) -> String) -> String {
     let by = match limit.granted_by.as_deref() {
         None => String::new(),
@@ -45,7 +45,7 @@ fn shortly(quota: &Quota, by: &str) -> String {
     }
 }
 
-/// As the first line of a sum.
+/// Describes a quota as the first line of an explanation.
 pub(super) fn definition(quota: &Quota, by: &str) -> String {
     let capacity = quota.capacity();
     let text = match quota {

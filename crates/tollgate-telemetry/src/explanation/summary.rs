@@ -1,4 +1,4 @@
-//! What was decided and why, in one sentence.
+//! Summarizes a decision and its reason in one sentence.
 
 use tollgate::{Mode, Quota};
 
@@ -6,7 +6,7 @@ use super::numbers::span;
 use super::{held, is_charged, is_overdrawn, is_tally, left};
 use crate::record::{LimitRecord, Record, RecordFate};
 
-/// What was decided and why, in one sentence.
+/// Returns one sentence with the decision and its reason.
 pub(crate) fn summary(record: &Record) -> String {
     let limiting = record.limiting.and_then(|place| record.limits.get(place));
     let mut text = match (record.fate, limiting) {
@@ -31,7 +31,7 @@ pub(crate) fn summary(record: &Record) -> String {
     text
 }
 
-/// Which limits would have refused what passed.
+/// Names the limits in shadow mode that would have refused an admitted request.
 fn would_refuse(record: &Record) -> Option<String> {
     let counted = record.limits.iter().filter(|it| it.mode == Mode::Shadow && !it.outcome.is_admitted());
     let counted = counted.map(|it| format!("`{}`", name(it)));
@@ -44,7 +44,7 @@ fn would_refuse(record: &Record) -> Option<String> {
     (!would.is_empty()).then(|| format!("{} would have refused, and only {count}", would.join(" and ")))
 }
 
-/// What is said where no limit took part but such as refuse nobody.
+/// Describes a decision in which only limits in shadow mode took part.
 fn in_shadow(record: &Record) -> Option<String> {
     let names: Vec<_> = record.limits.iter().map(|it| format!("`{}`", name(it))).collect();
     let (have, count) = if names.len() == 1 { ("has", "counts") } else { ("have", "count") };
@@ -52,7 +52,7 @@ fn in_shadow(record: &Record) -> Option<String> {
     would_refuse(record).or_else(|| (!names.is_empty()).then(room))
 }
 
-/// A limit and its window, as rules are called.
+/// Returns the name of a limit and its window.
 fn name(limit: &LimitRecord) -> String {
     match &limit.window {
         Some(window) => format!("{}/{window}", limit.name),
@@ -94,13 +94,13 @@ const fn were(count: u64) -> &'static str {
     if count == 1 { "was" } else { "were" }
 }
 
-/// What was left, and what was asked for.
+/// Describes the units left and the units requested.
 fn stood_against(limit: &LimitRecord) -> String {
     let cost = if matches!(limit.quota, Quota::Concurrency(_)) { 1 } else { limit.cost };
     format!("{} and {cost} {} asked for", stood(limit), were(cost))
 }
 
-/// What was left.
+/// Describes the units left.
 fn stood(limit: &LimitRecord) -> String {
     let most = limit.outcome.limit;
     match &limit.quota {
@@ -119,7 +119,7 @@ fn stood(limit: &LimitRecord) -> String {
     }
 }
 
-/// What was decided without counting.
+/// Describes a decision that was made without counting.
 fn uncounted(record: &Record, fate: RecordFate) -> String {
     let reason = record.reason.as_deref();
     let by = record.limit.as_deref().map_or_else(String::new, |limit| format!(" by `{limit}`"));

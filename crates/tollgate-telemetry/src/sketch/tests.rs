@@ -1,4 +1,4 @@
-//! The bound of the sketch, against exact counts.
+//! Compares the sketch with exact counts.
 
 use std::collections::HashMap;
 
@@ -6,8 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A stream of keys with their weights through a sketch of `most`, and all that is
-/// promised about it.
+/// Feeds weighted keys to a sketch with `most` entries, and checks its invariants.
 #[track_caller]
 fn check(most: usize, stream: impl IntoIterator<Item = (u64, u64)>) {
     let mut sketch = Sketch::new(most);
@@ -19,33 +18,37 @@ fn check(most: usize, stream: impl IntoIterator<Item = (u64, u64)>) {
         total += weight;
     }
     assert_eq!(sketch.total(), total);
-    assert_eq!(sketch.entries().iter().map(|entry| entry.count).sum::<u64>(), total, "all is somewhere");
+    assert_eq!(
+        sketch.entries().iter().map(|entry| entry.count).sum::<u64>(),
+        total,
+        "the counts add up to the weight of the stream"
+    );
     let bound = total / most as u64;
     assert!(sketch.smallest() <= bound);
     for entry in sketch.entries() {
         let truth = exact.remove(&entry.key_hash).unwrap();
         assert!(entry.count - entry.error <= truth && truth <= entry.count, "{entry:?} is {truth}");
         assert!(entry.error <= bound && entry.marked <= truth, "{entry:?} of {total}");
-        assert_eq!(entry.payload, entry.key_hash.to_string(), "each has its own name");
+        assert_eq!(entry.payload, entry.key_hash.to_string(), "each entry has its own name");
     }
     for (key_hash, truth) in exact {
-        assert!(truth <= sketch.smallest(), "{key_hash} came {truth} times and is not there");
+        assert!(truth <= sketch.smallest(), "{key_hash} weighs {truth} and has no entry");
     }
     for (at, entry) in sketch.entries().iter().enumerate() {
         assert_eq!(sketch.places.get(&entry.key_hash), u32::try_from(at).ok().as_ref());
-        assert!(at == 0 || sketch.entries()[(at - 1) / 2].count <= entry.count, "no heap at {at}");
+        assert!(at == 0 || sketch.entries()[(at - 1) / 2].count <= entry.count, "the heap is broken at {at}");
     }
     assert_eq!(sketch.places.len(), sketch.entries().len());
 }
 
 #[test]
-fn streams_made_to_hurt_keep_the_bound() {
+fn adversarial_streams_keep_the_bound() {
     for most in [1, 2, 7, 64] {
         let m = most as u64;
         check(most, (0..5_000).map(|key| (key, 1)));
         check(most, (0..5_000).map(|turn| (turn % (m + 1), 1)));
         check(most, (0..5_000).map(|turn| (turn % m, 1)));
-        // One heavy key between ever new ones, and the heavy ones first or last.
+        // One heavy key among ever new ones; then the heavy keys first or last.
         check(most, (0..5_000).map(|turn| (if turn % 3 == 0 { 1_000_000 } else { turn }, 1)));
         check(most, (0..2_000).map(|_| (9, 1)).chain((0..3_000).map(|key| (100 + key, 1))));
         check(most, (0..3_000).map(|key| (100 + key, 1)).chain((0..2_000).map(|_| (9, 1))));
@@ -55,7 +58,7 @@ fn streams_made_to_hurt_keep_the_bound() {
 }
 
 #[test]
-fn a_cleared_sketch_is_a_new_one() {
+fn a_cleared_sketch_behaves_like_a_new_one() {
     let mut sketch = Sketch::new(4);
     (0..100).for_each(|key| sketch.add(key, 1, false, || ()));
     sketch.clear();
@@ -65,12 +68,12 @@ fn a_cleared_sketch_is_a_new_one() {
 }
 
 #[test]
-fn names_are_asked_for_only_when_an_entry_is_taken() {
+fn names_are_computed_only_when_an_entry_is_taken() {
     let (mut sketch, mut asked) = (Sketch::new(2), 0);
     for key_hash in [1, 1, 1, 2, 2, 2, 3, 1, 1, 1] {
         sketch.add(key_hash, 1, false, || asked += 1);
     }
-    // 1, 2, then 3 in place of one of them, and at most that one again.
+    // 1, 2, then 3 in place of one of them, and possibly that one again.
     assert!((3..=4).contains(&asked), "{asked}");
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::*;
 use crate::allocations::LIVE;
 
-/// As `top` has it.
+/// The same number as in `top`.
 const KEYS: usize = 512;
 const SEED: u64 = 0x5eed_0005;
 const MINUTE: u64 = 60;
@@ -20,12 +20,12 @@ fn random(state: &mut u64) -> u64 {
     number ^ (number >> 31)
 }
 
-/// What a key of this number hashes to.
+/// Returns the hash of a key.
 fn key_hash(key: usize) -> u64 {
     random(&mut (key as u64))
 }
 
-/// A million keys, key `k` as often as `1/(k+1)`: draws one.
+/// Draws from a million keys, key `k` with a weight of `1/(k+1)`.
 struct Zipf(Vec<f64>);
 
 impl Zipf {
@@ -52,7 +52,7 @@ impl Zipf {
 fn the_top_ten_of_a_million_keys_are_found_within_four_mebibytes() {
     let (zipf, mut state) = (Zipf::new(1_000_000), SEED);
     let mut exact = vec![0_u64; 1_000_000];
-    // Names as long as they get, two lengths each.
+    // Names of the maximum length.
     let limit: Arc<str> = "a-limit".into();
     let name = |key: usize| Arc::new((Arc::clone(&limit), format!("{key:0163}").into_boxed_str()));
     let draws = 1_000_000;
@@ -83,11 +83,11 @@ fn the_top_ten_of_a_million_keys_are_found_within_four_mebibytes() {
 }
 
 #[test]
-fn what_is_told_of_several_windows_is_true_of_each_key() {
+fn the_bounds_hold_for_each_key_over_several_panes() {
     let (windows, mut state) = (WindowedTopK::new(16), SEED);
     let mut exact = [0_u64; 200];
     for draw in 0..20_000_u64 {
-        // Busy in different minutes, so that a key has an entry in some panes only.
+        // Active in different minutes, so that a key has an entry in only some panes.
         let minute = draw / 4_000;
         let random = usize::try_from(random(&mut state) >> 33).unwrap();
         let key =
@@ -110,7 +110,7 @@ fn what_is_told_of_several_windows_is_true_of_each_key() {
 }
 
 #[test]
-fn what_is_older_than_the_window_is_gone() {
+fn counts_older_than_the_window_are_dropped() {
     let windows = WindowedTopK::new(16);
     let at = |minute: u64| Timestamp::from_secs(MINUTE * minute);
     let told = |minute| {
@@ -124,6 +124,6 @@ fn what_is_older_than_the_window_is_gone() {
     assert_eq!(told(107), (0, vec![]));
     windows.add(3, 1, false, at(110), || "new");
     assert_eq!(told(110), (1, vec!["new"]));
-    windows.add(1, 9, false, at(105), || "by a clock that is behind");
+    windows.add(1, 9, false, at(105), || "from a slow clock");
     assert_eq!(told(110), (1, vec!["new"]));
 }

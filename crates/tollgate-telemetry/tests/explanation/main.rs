@@ -1,4 +1,4 @@
-//! The words agree with the decision: every number is read back out and held to the answer.
+//! Explanations agree with decisions: the tests parse every number and compare it with the outcome.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod rng;
@@ -32,10 +32,10 @@ fn record(quota: &Quota, cost: u64, outcome: Outcome) -> LimitRecord {
     }
 }
 
-/// What decimal numbers are counted in.
+/// The unit of decimal numbers: millionths.
 const ONE: i128 = 1_000_000;
 
-/// A decimal number in millionths.
+/// Parses a decimal number into millionths.
 #[track_caller]
 fn millionths(text: &str) -> i128 {
     let (whole, rest) = text.split_once('.').unwrap_or((text, ""));
@@ -43,7 +43,7 @@ fn millionths(text: &str) -> i128 {
     whole.parse::<i128>().unwrap() * ONE + format!("{rest:0<6}").parse::<i128>().unwrap()
 }
 
-/// `2 min 5 s` in microseconds, and the unit it was rounded up to.
+/// Parses a duration such as `2 min 5 s` into microseconds, with the unit to which it was rounded up.
 #[track_caller]
 fn span(text: &str) -> (u64, u64) {
     let words: Vec<_> = text.split(' ').collect();
@@ -56,7 +56,7 @@ fn span(text: &str) -> (u64, u64) {
         other => panic!("{other} is no unit in {text}"),
     };
     let parts = words.chunks(2).map(|it| u64::try_from(millionths(it[0]) * size(it[1]) / ONE).unwrap());
-    // What stands first tells what it is rounded to: tenths of seconds below a minute.
+    // The first unit determines the rounding: tenths of a second below a minute.
     let step = match words[1] {
         "ms" => 1_000,
         "s" => 100_000,
@@ -67,14 +67,14 @@ fn span(text: &str) -> (u64, u64) {
     (parts.sum(), step)
 }
 
-/// The text between two others.
+/// Returns the text between two others.
 #[track_caller]
 fn between<'t>(text: &'t str, before: &str, after: &str) -> &'t str {
     let rest = text.split_once(before).unwrap_or_else(|| panic!("no `{before}` in `{text}`")).1;
     if after.is_empty() { rest } else { rest.split_once(after).map_or(rest, |it| it.0) }
 }
 
-/// What was left by the second line, in millionths: below zero where it is overdrawn.
+/// Parses the amount left from the second line, in millionths, negative if overdrawn.
 #[track_caller]
 fn left(standing: &str) -> i128 {
     match standing.strip_prefix("overdrawn by ") {
@@ -83,7 +83,7 @@ fn left(standing: &str) -> i128 {
     }
 }
 
-/// Holds the words to the answer. `before` is what the key could have spent.
+/// Compares the explanation with the outcome. `before` is the amount that was available.
 #[track_caller]
 fn agree(limit: &LimitRecord, before: u64, at: Timestamp) {
     let lines = limit.arithmetic(at);
@@ -105,7 +105,7 @@ fn agree(limit: &LimitRecord, before: u64, at: Timestamp) {
             }
             let short = answer.strip_suffix(" short").unwrap();
             let at_least = short.strip_prefix("at least ");
-            // Of a window, nobody knows how far it is overdrawn.
+            // For a window, the amount of the overdraft is unknown.
             assert_eq!(at_least.is_some(), !slots && !is_bucket && left == 0, "{told}");
             let short = millionths(at_least.unwrap_or(short));
             assert!(short > 0, "{told}");
@@ -120,8 +120,8 @@ fn agree(limit: &LimitRecord, before: u64, at: Timestamp) {
             let exact = retry_after.as_micros();
             assert!(exact <= wait && wait - exact < step, "{wait} for {exact}: {told}");
             if let Quota::Bucket(bucket) = &limit.quota {
-                // What is short comes back in the time that is told, to its last digit. A
-                // millionth of a token may take longer, and a microsecond be worth several.
+                // The missing amount returns within the stated wait, to its last digit. A millionth of
+                // a token may take longer than a microsecond, and a microsecond may be worth several.
                 let (unit, ticks) = (bucket.grains_per_unit(), bucket.grains_per_tick());
                 let time = |tokens: i128| tokens * i128::from(unit) / i128::from(ticks) / ONE;
                 let tick = i128::from(ticks / u32::try_from(unit).unwrap_or(u32::MAX)) * ONE + 1;
@@ -151,7 +151,7 @@ fn agree(limit: &LimitRecord, before: u64, at: Timestamp) {
 }
 
 #[test]
-fn words_agree_with_the_decision_for_any_quota_state_and_cost() {
+fn explanations_agree_with_decisions_for_any_quota_state_and_cost() {
     let mut rng = Rng(SEED);
     let mut refused = [0_u64; 5];
     for _ in 0..2_000 {
@@ -212,7 +212,7 @@ fn check(
 }
 
 #[test]
-fn a_bucket_is_told_in_tokens() {
+fn a_bucket_is_explained_in_tokens() {
     let ten = Bucket::new(Rate::per_minute(10)).unwrap();
     check(
         ten,
@@ -294,7 +294,7 @@ fn a_bucket_is_told_in_tokens() {
 }
 
 #[test]
-fn a_fixed_window_is_told_by_when_it_closes() {
+fn a_fixed_window_is_explained_by_its_end() {
     check(
         FixedWindow::epoch(Rate::per_minute(100)).unwrap(),
         5,
@@ -340,7 +340,7 @@ fn a_fixed_window_is_told_by_when_it_closes() {
 }
 
 #[test]
-fn a_tally_tells_that_refusals_count() {
+fn the_explanation_of_a_tally_says_that_refusals_count() {
     let quota = Quota::from(FixedWindow::tally(10, Window::Epoch(Span::from_minutes(1))).unwrap());
     let rest = Span::from_millis(56_750);
     let outcome = Outcome { verdict: wait(56_750), limit: 10, remaining: 0, reset_after: rest };
@@ -352,7 +352,7 @@ fn a_tally_tells_that_refusals_count() {
 }
 
 #[test]
-fn what_slides_and_what_is_held_has_its_own_words() {
+fn sliding_windows_and_slots_have_their_own_wording() {
     let sliding = SlidingWindow::new(Rate::per_hour(100)).unwrap();
     check(
         sliding,
@@ -425,7 +425,7 @@ fn what_slides_and_what_is_held_has_its_own_words() {
 }
 
 #[test]
-fn what_is_special_about_a_limit_is_said() {
+fn shadow_mode_candidates_and_outages_are_mentioned() {
     let ten = Quota::from(Bucket::new(Rate::per_minute(10)).unwrap());
     let verdict = Verdict::Refused { retry_after: Span::from_secs(6) };
     let outcome = Outcome { verdict, limit: 10, remaining: 0, reset_after: Span::from_secs(60) };
@@ -433,15 +433,15 @@ fn what_is_special_about_a_limit_is_said() {
     let last = |limit: LimitRecord| limit.arithmetic(at_noon()).pop().unwrap();
     assert_eq!(
         last(LimitRecord { mode: Mode::Shadow, ..limit.clone() }),
-        "in shadow mode: it counts, and refuses nobody"
+        "in shadow mode: it counts and does not refuse"
     );
     assert_eq!(
         last(LimitRecord { mode: Mode::Shadow, is_candidate: true, ..limit.clone() }),
-        "a candidate: tried beside the limit in force, it refuses nobody"
+        "a candidate: evaluated beside the live limit, it does not refuse"
     );
     assert_eq!(
         last(LimitRecord { degraded: true, ..limit.clone() }),
-        "counted on this node alone, by its share, since the store gives no answer"
+        "counted on this node alone, by its share, because the store does not answer"
     );
     let counted = LimitRecord { count_denied: true, ..limit.clone() };
     let lines = counted.arithmetic(at_noon());
@@ -469,7 +469,7 @@ fn what_is_special_about_a_limit_is_said() {
 }
 
 #[test]
-fn whose_numbers_they_are_is_said() {
+fn the_source_of_a_quota_is_stated() {
     let six = Quota::from(Bucket::new(Rate::per_minute(6)).unwrap());
     let outcome =
         Outcome { verdict: Verdict::admitted(1), limit: 6, remaining: 5, reset_after: Span::from_secs(10) };
@@ -491,7 +491,7 @@ fn whose_numbers_they_are_is_said() {
 }
 
 #[test]
-fn a_share_is_told_beside_what_the_file_says() {
+fn the_share_of_a_node_is_stated_with_the_quota_of_the_file() {
     let (ten, two) = (Bucket::new(Rate::per_minute(10)).unwrap(), Bucket::new(Rate::per_minute(2)).unwrap());
     let outcome =
         Outcome { verdict: Verdict::admitted(1), limit: 2, remaining: 1, reset_after: Span::from_secs(30) };
@@ -505,7 +505,7 @@ fn a_share_is_told_beside_what_the_file_says() {
 }
 
 #[test]
-fn a_window_of_the_calendar_closes_by_its_own_clocks_too() {
+fn the_end_of_a_calendar_window_is_shown_in_its_time_zone() {
     let day = Window::Calendar(Calendar::new(CalendarUnit::Day, "Asia/Kolkata").unwrap());
     // Midnight in India.
     let rest = Span::from_micros(1_731_695_400_000_000 - at_noon().as_micros());
@@ -526,8 +526,8 @@ fn a_window_of_the_calendar_closes_by_its_own_clocks_too() {
 }
 
 #[test]
-fn what_is_short_comes_to_the_wait_that_is_told() {
-    // One a day, of which twelve minutes are missing.
+fn the_missing_amount_agrees_with_the_wait() {
+    // One token a day, of which twelve minutes' worth is missing.
     check(
         Bucket::new(Rate::new(1, Span::from_days(1))).unwrap(),
         1,

@@ -1,4 +1,4 @@
-//! Seeded random numbers, and quotas made of them.
+//! Seeded random numbers and quotas.
 
 use tollgate::{
     Bucket, Calendar, CalendarUnit, Concurrency, FixedWindow, Quota, Rate, SlidingLog, Span, Window,
@@ -24,7 +24,7 @@ impl Rng {
         all[usize::try_from(self.below(all.len() as u64)).unwrap()]
     }
 
-    /// Small numbers mostly, and now and then a large one.
+    /// Returns a number up to `most`, usually a small one.
     pub(crate) fn count(&mut self, most: u64) -> u64 {
         let bound = self.one_of(&[3, 12, 100, 10_000, most]).min(most);
         1 + self.below(bound)

@@ -1,11 +1,11 @@
-//! A store that gives no answer.
+//! A store that does not answer.
 
 use std::time::Duration;
 
 use tollgate::store::{Answer, Check};
 use tollgate::{Adjustment, Outcome, Rule, Store, StoreError};
 
-/// A store that gives no answer.
+/// A store that does not answer.
 pub(crate) struct UnreachableStore;
 
 impl Store for UnreachableStore {
