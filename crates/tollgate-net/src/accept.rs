@@ -1,6 +1,6 @@
-//! From a listener to connections: no more than there is room for, until draining has ended.
+//! Accepts connections from a listener, up to a maximum, until draining has ended.
 //!
-//! Not here: what is said on a connection (`http`, `stream`).
+//! Not here: the protocols on a connection (`http`, `stream`).
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -15,11 +15,11 @@ use crate::drain::Drain;
 
 /// How long accepting pauses when the process is out of file descriptors.
 const FD_EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
-/// Between two warnings of that.
+/// The minimum time between two warnings about that.
 const WARNING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Starts every connection that arrives, with the place that it holds until its end, and at
-/// most so many at once. Ends when draining has begun and the last connection has ended.
+/// Starts every accepted connection with a permit that it holds until its end, at most `most` at
+/// once. Returns when draining has started and the last connection has ended.
 pub(crate) async fn accept_all(
     listener: StdListener,
     connections: usize,
@@ -32,11 +32,11 @@ pub(crate) async fn accept_all(
     loop {
         tokio::select! {
             biased;
-            () = drain.begun() => break,
+            () = drain.started() => break,
             ((stream, peer), slot) = accept(&listener, &room) => start(stream, peer, slot),
         }
     }
-    // Whom the kernel has let in before we stopped, we have let in.
+    // Connections that the kernel accepted before are served.
     let listener = listener.into_std()?;
     while let Some((stream, peer)) = accept_waiting(&listener) {
         if room.available_permits() == 0 {
@@ -46,25 +46,25 @@ pub(crate) async fn accept_all(
         start(stream, peer, Arc::clone(&room).try_acquire_owned().ok());
     }
     drop(listener);
-    // All of the room is free again when the last connection has ended.
+    // All permits are free again when the last connection has ended.
     drop(room.acquire_many(most).await);
     Ok(())
 }
 
-/// The next connection, when there is room for it.
+/// Accepts the next connection when a permit is free.
 async fn accept(
     listener: &TcpListener,
     room: &Arc<Semaphore>,
 ) -> ((TcpStream, SocketAddr), Option<OwnedSemaphorePermit>) {
-    // It is never closed, so there always is a permit in the end.
+    // The semaphore is never closed, so acquiring succeeds.
     let slot = Arc::clone(room).acquire_owned().await.ok();
     loop {
         match listener.accept().await {
             Ok(accepted) => return (accepted, slot),
-            // Gone before it was accepted.
+            // The client disconnected before it was accepted.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
-                if is_news() {
+                if is_warning_due() {
                     tracing::warn!(%error, "cannot accept connections; trying again");
                 }
                 tokio::time::sleep(FD_EXHAUSTED_PAUSE).await;
@@ -73,20 +73,20 @@ async fn accept(
     }
 }
 
-/// Whether nobody was warned in the last second, of any listener of this process: when one
-/// cannot accept, none can.
-fn is_news() -> bool {
+/// Whether no warning was logged in the last second, by any listener: when one cannot accept, no
+/// listener can.
+fn is_warning_due() -> bool {
     static LAST_WARNING: Mutex<Option<Instant>> = Mutex::new(None);
     let (now, mut last) = (Instant::now(), LAST_WARNING.lock().unwrap_or_else(PoisonError::into_inner));
-    let is_news = last.is_none_or(|last| now.duration_since(last) >= WARNING_INTERVAL);
-    if is_news {
+    let is_warning_due = last.is_none_or(|last| now.duration_since(last) >= WARNING_INTERVAL);
+    if is_warning_due {
         *last = Some(now);
     }
-    is_news
+    is_warning_due
 }
 
-/// A connection that waits to be accepted, if any does. The kernel is asked: the
-/// runtime may not have heard of it yet.
+/// Accepts a waiting connection, if there is one. It asks the kernel directly, because the runtime
+/// may not have noticed the connection yet.
 fn accept_waiting(listener: &StdListener) -> Option<(TcpStream, SocketAddr)> {
     loop {
         match listener.accept() {
@@ -102,10 +102,10 @@ fn accept_waiting(listener: &StdListener) -> Option<(TcpStream, SocketAddr)> {
 
 #[cfg(test)]
 mod tests {
-    use super::is_news;
+    use super::is_warning_due;
 
     #[test]
-    fn nobody_is_warned_twice_in_a_second() {
-        assert!((0..100).filter(|_| is_news()).count() <= 1);
+    fn warnings_are_limited_to_one_a_second() {
+        assert!((0..100).filter(|_| is_warning_due()).count() <= 1);
     }
 }

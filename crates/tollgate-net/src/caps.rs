@@ -1,23 +1,23 @@
-//! What one connection may take, and for how long.
+//! Caps and timeouts of a connection.
 
 use std::time::Duration;
 
-/// What one connection may take, and for how long.
+/// The caps and timeouts of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caps {
-    /// The most bytes of a request's head.
+    /// The maximum number of bytes of a request head.
     pub header_bytes: usize,
-    /// The most headers of a request.
+    /// The maximum number of headers of a request.
     pub headers: usize,
-    /// The most requests at once on one HTTP/2 connection.
+    /// The maximum number of concurrent requests on an HTTP/2 connection.
     pub streams: u32,
-    /// The most connections at once, on one worker. More wait to be accepted.
+    /// The maximum number of connections of a worker. Further connections wait to be accepted.
     pub connections: usize,
-    /// How long a head, a TLS handshake or a PROXY header may take to arrive.
+    /// The timeout of a request head, a TLS handshake or a PROXY header.
     pub head: Duration,
-    /// How long a connection may stand idle between two requests.
+    /// The maximum idle time between two requests.
     pub idle: Duration,
-    /// How long a client may take nothing of an answer that is ready for it.
+    /// The maximum time that a client may take to read bytes that are ready for it.
     pub stalled: Duration,
 }
 

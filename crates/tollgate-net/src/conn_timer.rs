@@ -1,8 +1,7 @@
-//! How long a connection has been waiting for its client.
+//! Measures how long a connection has been waiting for its client.
 //!
-//! A timer for each request would cost more than the limiter. A connection
-//! instead notes when it began to wait and for what, and has one timer that
-//! looks at the notes when it fires and sets itself again.
+//! A timer for each request would cost more than the limiter. Instead, a connection records when it
+//! started to wait and why. One timer reads these records when it fires, and rearms itself.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -13,60 +12,61 @@ use tokio::time::Instant;
 use crate::caps::Caps;
 use crate::drain::DrainFlag;
 
-/// What a connection notes about its waiting.
+/// The wait times of a connection.
 ///
-/// One task reads and writes it, but for answers that end elsewhere; nothing is
-/// published through it, so no ordering is needed.
+/// One task reads and writes it, except for responses that end elsewhere. No other data is
+/// published through it, so relaxed ordering is sufficient.
 #[derive(Debug)]
 pub(crate) struct ConnTimer {
     start: Instant,
-    /// Where bytes between two requests are the beginning of a head, and an answer
-    /// can close its connection: over HTTP/1.1, and when to do that.
+    /// Set for HTTP/1.1, where bytes between two requests are the start of a head and a response
+    /// can close its connection; tells when to do that.
     heads_until: Option<DrainFlag>,
-    /// Requests that are being answered.
+    /// The number of requests in progress.
     running: AtomicU32,
-    /// Since when no request is running, in milliseconds of this connection.
+    /// Since when no request is in progress, in milliseconds since the start of the connection.
     idle_since: AtomicU64,
-    /// When the first byte of the next head came; `UNSET` before that.
+    /// When the first byte of the next head arrived; `UNSET` before that.
     head_since: AtomicU64,
-    /// Since when the client takes nothing; `UNSET` while it does.
+    /// Since when the client reads nothing; `UNSET` while it reads.
     stalled_since: AtomicU64,
-    /// Whether our side is being closed.
+    /// Whether the sending side is being closed.
     ends: AtomicBool,
-    /// Whether an answer was cut off in its middle.
+    /// Whether a response was aborted.
     cut: AtomicBool,
-    /// Over HTTP/2 the connection may be fine and one answer not be taken: since
-    /// when each is not. Those that are done are forgotten when there are too many.
+    /// Since when each HTTP/2 response has been waiting for its client; a single stream can stall
+    /// on a working connection. Finished entries are removed when there are too many.
     offers: Mutex<Vec<Weak<AtomicU64>>>,
 }
 
 const UNSET: u64 = u64::MAX;
 
-/// After how much quiet a connection rests.
+/// The idle time after which a connection releases its buffers.
 pub(crate) const REST_AFTER: Duration = Duration::from_millis(300);
 
-/// After which an upload that was refused would have gone on, in milliseconds.
+/// The time in milliseconds within which the upload of a refused request would have continued.
 const REFUSED_UPLOAD_GRACE_MS: u64 = 500;
 
-/// What a client was too slow with.
+/// The reason of a client timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientTimeout {
-    /// The next request: the connection was idle for too long.
+    /// No next request: the connection was idle for too long.
     Idle,
-    /// The rest of a request's head.
+    /// An incomplete request head.
     Head,
-    /// Taking an answer.
+    /// A response that the client does not read.
     Taking,
 }
 
 impl ConnTimer {
-    /// HTTP/1.1: a connection that has just begun awaits its first head.
+    /// Creates the timer of an HTTP/1.1 connection, which waits for its first head.
     pub(crate) fn of_heads(ending: DrainFlag) -> Arc<Self> {
-        // Whoever connects has something to say.
+        // The timeout of the first head starts with the connection.
         Self::new(Some(ending), 0)
     }
 
-    /// HTTP/2: frames between requests are no heads, so only idleness is measured.
+    /// Creates the timer of an HTTP/2 connection. Frames between requests are not heads, so only
+    /// idle time is measured.
     pub(crate) fn of_frames() -> Arc<Self> {
         Self::new(None, UNSET)
     }
@@ -89,7 +89,7 @@ impl ConnTimer {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(UNSET - 1)
     }
 
-    /// Bytes came in.
+    /// Records that bytes were read.
     pub(crate) fn read(&self) {
         if self.heads_until.is_some()
             && self.running.load(Ordering::Relaxed) == 0
@@ -99,29 +99,28 @@ impl ConnTimer {
         }
     }
 
-    /// Bytes could go out.
+    /// Records that bytes were written.
     pub(crate) fn wrote(&self) {
         if self.stalled_since.load(Ordering::Relaxed) != UNSET {
             self.stalled_since.store(UNSET, Ordering::Relaxed);
         }
     }
 
-    /// Bytes could not go out.
+    /// Records that a write is blocked.
     pub(crate) fn blocked(&self) {
         if self.stalled_since.load(Ordering::Relaxed) == UNSET {
             self.stalled_since.store(self.now(), Ordering::Relaxed);
         }
     }
 
-    /// Whether nothing has been running, and nothing of a next request come, for a while.
+    /// Whether there has been no request, and no byte of the next one, for a while.
     pub(crate) fn is_long_idle(&self) -> bool {
         self.running.load(Ordering::Relaxed) == 0
             && self.head_since.load(Ordering::Relaxed) == UNSET
             && self.now().saturating_sub(self.idle_since.load(Ordering::Relaxed)) > REFUSED_UPLOAD_GRACE_MS
     }
 
-    /// Whether everything has been said and taken for so long that the next request
-    /// may be a long time coming.
+    /// Whether the connection has been idle long enough to release its buffers.
     pub(crate) fn is_resting(&self) -> bool {
         let quiet = self.now().saturating_sub(self.idle_since.load(Ordering::Relaxed));
         self.running.load(Ordering::Relaxed) == 0
@@ -131,33 +130,33 @@ impl ConnTimer {
             && quiet >= u64::try_from(REST_AFTER.as_millis()).unwrap_or(UNSET)
     }
 
-    /// Our side is being closed.
+    /// Records that the sending side is being closed.
     pub(crate) fn end(&self) {
         self.ends.store(true, Ordering::Relaxed);
     }
 
-    /// How long a connection that rests may go on resting.
+    /// The remaining time that a resting connection may stay idle.
     pub(crate) fn rest_left(&self, caps: &Caps) -> Duration {
         let quiet = self.now().saturating_sub(self.idle_since.load(Ordering::Relaxed));
         caps.idle.saturating_sub(Duration::from_millis(quiet))
     }
 
-    /// Whether the client takes nothing of what is ready for it.
+    /// Whether the client does not read bytes that are ready for it.
     pub(crate) fn is_stalled(&self) -> bool {
         self.stalled_since.load(Ordering::Relaxed) != UNSET
     }
 
-    /// An answer was cut off in its middle.
+    /// Records that a response was aborted.
     pub(crate) fn cut(&self) {
         self.cut.store(true, Ordering::Relaxed);
     }
 
-    /// Whether an answer was cut off in its middle.
+    /// Whether a response was aborted.
     pub(crate) fn is_cut(&self) -> bool {
         self.cut.load(Ordering::Relaxed)
     }
 
-    /// A head is complete; its request runs until the guard is dropped.
+    /// Records a complete head; its request is in progress until the guard is dropped.
     pub(crate) fn begin(self: &Arc<Self>) -> RequestGuard {
         self.running.fetch_add(1, Ordering::Relaxed);
         self.head_since.store(UNSET, Ordering::Relaxed);
@@ -175,14 +174,14 @@ impl ConnTimer {
         offer
     }
 
-    /// Since when the answer that waits longest for its client has been waiting.
+    /// Since when the longest waiting response has been waiting for its client.
     fn oldest_offer(&self) -> u64 {
         let offers = self.offers.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = offers.iter().filter_map(Weak::upgrade).map(|it| it.load(Ordering::Relaxed));
         waiting.min().unwrap_or(UNSET)
     }
 
-    /// What the client is too late with, or how long to wait before asking again.
+    /// Returns the timeout that the client has exceeded, or the time until the next check.
     pub(crate) fn late(&self, caps: &Caps) -> Result<Duration, ClientTimeout> {
         let now = self.now();
         let left = |since: u64, most: Duration| {
@@ -201,17 +200,17 @@ impl ConnTimer {
             UNSET => left(self.idle_since.load(Ordering::Relaxed), caps.idle).ok_or(ClientTimeout::Idle),
             since => left(since, caps.head).ok_or(ClientTimeout::Head),
         }
-        // A head may begin at any time, and is then due earlier than the idle connection was.
+        // A head may start at any time and may then be due earlier than the idle timeout.
         .map(|wait| wait.min(stalled_left).min(caps.head))
     }
 }
 
-/// How often to look, so that nothing that begins meanwhile is noticed too late.
+/// The interval of checks, so that waits that start in between are noticed in time.
 pub(crate) fn shortest(caps: &Caps) -> Duration {
     caps.head.min(caps.idle).min(caps.stalled)
 }
 
-/// A request that is being answered.
+/// A request in progress.
 #[derive(Debug)]
 pub(crate) struct RequestGuard {
     conn_timer: Arc<ConnTimer>,
@@ -219,19 +218,19 @@ pub(crate) struct RequestGuard {
 }
 
 impl RequestGuard {
-    /// Whether its answer is to be the last of its connection.
+    /// Whether its response is to be the last of its connection.
     pub(crate) fn is_last(&self) -> bool {
         self.conn_timer.heads_until.as_ref().is_some_and(DrainFlag::has_begun)
     }
 
-    /// A piece of its answer is there for the client, who may take its time.
+    /// Records that a part of its response is ready for the client.
     pub(crate) fn offered(&self) {
         if let Some(offer) = &self.offer {
             offer.store(self.conn_timer.now(), Ordering::Relaxed);
         }
     }
 
-    /// The client wants the next piece: now others are waited for.
+    /// Records that the client has read it and waits for the next part.
     pub(crate) fn wanted(&self) {
         if let Some(offer) = &self.offer {
             offer.store(UNSET, Ordering::Relaxed);
@@ -252,7 +251,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_is_late_with_one_thing_at_a_time() {
+    async fn each_timeout_is_measured_separately() {
         let caps = Caps {
             head: Duration::from_secs(10),
             idle: Duration::from_secs(75),
@@ -282,7 +281,7 @@ mod tests {
         assert!(conn_timer.late(&caps).is_ok());
         conn_timer.read();
         pass(9).await;
-        assert!(conn_timer.late(&caps).is_ok(), "a head has begun");
+        assert!(conn_timer.late(&caps).is_ok(), "a head has started");
         pass(1).await;
         assert_eq!(conn_timer.late(&caps), Err(ClientTimeout::Head));
 

@@ -1,6 +1,6 @@
-//! HTTP on a listener: from an accepted socket to a surface's service.
+//! An HTTP server on a listener: from an accepted socket to the service of a surface.
 //!
-//! Not here: accepting (`accept`), the waiting of one connection (`conn_timer`), its bytes (`wire`).
+//! Not here: accepting (`accept`), the timeouts of a connection (`conn_timer`), its bytes (`wire`).
 
 mod answer;
 mod connection;
@@ -20,38 +20,39 @@ use crate::caps::Caps;
 use crate::drain::Drain;
 use crate::tls::Tls;
 
-/// The other end of a connection.
+/// The remote end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// Who connected, or whom a trusted balancer connected for.
+    /// The peer address, or the client address that a trusted balancer sent.
     pub peer: SocketAddr,
-    /// Whether it came over TLS.
+    /// Whether the connection uses TLS.
     pub secure: bool,
-    /// Whether it has shown a certificate that is believed.
+    /// Whether the client presented a trusted certificate.
     pub certified: bool,
-    /// Whom that certificate names, for people to read: its common name, or else its first
-    /// alternative name. Printable, and at most 100 characters.
+    /// The name in that certificate for humans: its common name, or else its first alternative
+    /// name. It is printable and has at most 100 characters.
     pub certificate: Option<Arc<str>>,
 }
 
-/// Whether a peer may say whom it speaks for. Asked for every connection: it may change.
+/// Whether a peer is trusted to name the client it forwards for. Called for every connection,
+/// because the answer may change.
 pub type Trusts = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
-/// How connections are served.
+/// The configuration of an HTTP server.
 #[derive(Clone, Default)]
 pub struct HttpServer {
-    /// What one of them may take.
+    /// The caps and timeouts of each connection.
     pub caps: Caps,
     /// Serves TLS if set.
     pub tls: Option<Tls>,
-    /// Requires a PROXY header, and believes it from these peers.
+    /// Requires a PROXY header from peers that this function trusts.
     pub proxy_protocol: Option<Trusts>,
-    /// Answers are small: copying a body behind its head is cheaper than telling the kernel
-    /// of both.
+    /// Whether responses are small: copying the body after its head is then cheaper than a vectored
+    /// write.
     pub small_answers: bool,
 }
 
-/// What is the same for every connection.
+/// The state that all connections share.
 struct Shared<Make> {
     server: HttpServer,
     make: Make,
@@ -59,10 +60,10 @@ struct Shared<Make> {
 }
 
 impl HttpServer {
-    /// Serves every connection that arrives, each with a service made for it,
-    /// until draining has ended: that is when the last connection has.
+    /// Serves all connections of a listener, each with a service that `make` creates, until
+    /// draining has ended and the last connection has closed.
     ///
-    /// The service is called without being asked whether it is ready.
+    /// The service is called without polling its readiness.
     pub async fn serve<Make, S, B>(self, listener: StdListener, make: Make, drain: Drain) -> io::Result<()>
     where
         Make: Fn(&Connection) -> S + Send + Sync + 'static,
@@ -72,9 +73,9 @@ impl HttpServer {
         B::Data: Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let (connections, begun) = (self.caps.connections, drain.clone());
+        let (connections, accepting) = (self.caps.connections, drain.clone());
         let shared = Arc::new(Shared { server: self, make, drain });
-        accept_all(listener, connections, begun, |stream, peer, slot| {
+        accept_all(listener, connections, accepting, |stream, peer, slot| {
             let shared = Arc::clone(&shared);
             tokio::spawn(async move { connection::serve(stream, peer, slot, &shared).await });
         })

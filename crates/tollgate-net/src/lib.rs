@@ -1,17 +1,18 @@
-//! Sockets for Tollgate's surfaces: listeners, TLS, PROXY protocol, HTTP
-//! connections with their caps and timeouts, and draining.
+//! Sockets for Tollgate's surfaces: listeners, TLS, PROXY protocol, HTTP connections with their
+//! caps and timeouts, and draining.
 //!
-//! A surface brings a service; what it gets here is the life of a connection:
+//! A surface provides a service; this crate manages the connections:
 //!
 //! ```text
 //! Sockets::bind ─► accept ─► PROXY header ─► TLS ─► HTTP/1.1 or HTTP/2 ─► the surface's service
 //!                    │          (if required)  (if configured)   │ slow, oversized, malformed: closed here
-//!                    └ Drain: stop accepting, finish what runs, close ┘
+//!                    └ Drain: stop accepting, finish running requests, close ┘
 //! ```
 //!
-//! What is not HTTP brings a function instead, and gets streams of bytes ([`StreamServer`]).
+//! A surface with another protocol provides a function instead, which gets byte streams
+//! ([`StreamServer`]).
 //!
-//! Not here: what a request means, and files: certificates come as bytes.
+//! Not here: the meaning of requests, and files: certificates are passed as bytes.
 
 mod accept;
 mod caps;

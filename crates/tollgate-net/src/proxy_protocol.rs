@@ -1,8 +1,7 @@
-//! The PROXY protocol, versions 1 and 2: whom a load balancer speaks for.
+//! The PROXY protocol, versions 1 and 2: the client address from a load balancer.
 //!
-//! Where it is required it is never guessed at: a connection without the header
-//! is closed, and the header of a peer that is not trusted is not read. Nothing
-//! past the header is taken from the socket.
+//! If the header is required, a connection without it is closed, and the header of an untrusted
+//! peer is not read. No bytes after the header are consumed.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,13 +11,13 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 /// The first bytes of version 2.
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 
-/// The longest line of version 1, with its end.
+/// The maximum length of a version 1 line, including its end.
 const MAX_V1_BYTES: usize = 107;
 
-/// The longest version 2 header that is read: addresses and a few hundred bytes of extensions.
+/// The maximum length of a version 2 header: addresses and a few hundred bytes of extensions.
 const MAX_V2_BYTES: usize = 4096;
 
-/// Reads the header. `None`: the balancer speaks for itself (health checks).
+/// Reads the header. `None`: the balancer connects for itself (health checks).
 pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<SocketAddr>> {
     // The shortest header of either version is longer than this.
     let mut start = [0; SIGNATURE.len()];
@@ -30,20 +29,20 @@ pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Op
     if !line.starts_with(b"PROXY ") {
         return Err(wrong("no PROXY header"));
     }
-    // Byte by byte: what follows the line belongs to whoever reads next.
+    // Byte by byte: the bytes after the line belong to the next reader.
     while !line.ends_with(b"\r\n") {
         if line.len() >= MAX_V1_BYTES {
-            return Err(wrong("a PROXY line that does not end"));
+            return Err(wrong("a PROXY line without an end"));
         }
         line.push(stream.read_u8().await?);
     }
     let line =
         std::str::from_utf8(&line[..line.len() - 2]).map_err(|_| wrong("a PROXY line that is not text"))?;
-    v1(line).ok_or_else(|| wrong("a PROXY line that makes no sense"))
+    v1(line).ok_or_else(|| wrong("an invalid PROXY line"))
 }
 
-/// The inner `None` is `UNKNOWN`.
-#[allow(clippy::option_option, reason = "nonsense, nobody, somebody")]
+/// Parses a version 1 line. The inner `None` is `UNKNOWN`.
+#[allow(clippy::option_option, reason = "invalid, no client, a client")]
 fn v1(line: &str) -> Option<Option<SocketAddr>> {
     let mut words = line.split(' ').skip(1);
     let family = words.next()?;
@@ -78,7 +77,7 @@ async fn read_v2(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Soc
     }
 }
 
-/// The source, port included, of a header that speaks for somebody. Extensions follow it.
+/// Parses the source address and port of a version 2 header. Extensions follow it.
 fn v2_source(family: u8, rest: &[u8]) -> io::Result<Option<SocketAddr>> {
     let too_short = || wrong("a PROXY header without its addresses");
     let port = |at: usize| -> io::Result<u16> {
@@ -94,7 +93,7 @@ fn v2_source(family: u8, rest: &[u8]) -> io::Result<Option<SocketAddr>> {
             let source: [u8; 16] = rest.get(..16).and_then(|it| it.try_into().ok()).ok_or_else(too_short)?;
             Ok(Some(SocketAddr::new(Ipv6Addr::from(source).into(), port(32)?)))
         }
-        // Unspecified, datagrams, Unix sockets: no address that could be counted.
+        // Unspecified, datagrams, Unix sockets: no client address.
         _ => Ok(None),
     }
 }
@@ -143,13 +142,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_header_is_refused() {
+    fn invalid_headers_are_refused() {
         check(b"GET / HTTP/1.1\r\n", Err("no PROXY header"));
-        check(b"PROXY TCP4 203.0.113.9\r\n", Err("makes no sense"));
-        check(b"PROXY TCP4 2001:db8::9 2001:db8::1 4711 443\r\n", Err("makes no sense"));
-        check(b"PROXY TCP4 203.0.113.9 192.0.2.1 4711 443 x\r\n", Err("makes no sense"));
-        check(b"PROXY TCP4 203.0.113.9 192.0.2.1 99999 443\r\n", Err("makes no sense"));
-        check(&[b"PROXY ", &[b'x'; 200][..]].concat(), Err("does not end"));
+        check(b"PROXY TCP4 203.0.113.9\r\n", Err("an invalid PROXY line"));
+        check(b"PROXY TCP4 2001:db8::9 2001:db8::1 4711 443\r\n", Err("an invalid PROXY line"));
+        check(b"PROXY TCP4 203.0.113.9 192.0.2.1 4711 443 x\r\n", Err("an invalid PROXY line"));
+        check(b"PROXY TCP4 203.0.113.9 192.0.2.1 99999 443\r\n", Err("an invalid PROXY line"));
+        check(&[b"PROXY ", &[b'x'; 200][..]].concat(), Err("without an end"));
         check(&v2(0x11, 0x11, &[0; 12]), Err("unknown version"));
         check(&v2(0x21, 0x11, &[0; 4]), Err("without its addresses"));
         check(&v2(0x21, 0x11, &[0; 5000]), Err("too long"));

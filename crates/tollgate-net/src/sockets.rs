@@ -1,45 +1,45 @@
-//! The listening sockets of one surface: one for each worker.
+//! The listening sockets of a surface: one for each worker.
 //!
-//! With a socket each, the kernel spreads connections over the workers and no
-//! two of them wake up for one connection (`SO_REUSEPORT`). Sockets that allow
-//! that can also be joined by a second process by mistake, which would then get
-//! every other connection: so the address is first taken without it.
+//! With one socket for each worker, the kernel distributes connections over the workers, and no two
+//! workers wake up for one connection (`SO_REUSEPORT`). A second process could also join such
+//! sockets by mistake and would get a share of the connections. The address is therefore first
+//! bound without the option.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// How many connections may wait to be accepted.
+/// The maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
 
-/// How often a free port is tried again when somebody was faster.
+/// The maximum number of attempts to bind a free port that another process took in between.
 const MAX_BIND_ATTEMPTS: usize = 8;
 
-/// The listening sockets of one surface.
+/// The listening sockets of a surface, one for each worker.
 #[derive(Debug)]
 pub struct Sockets {
     address: SocketAddr,
     listeners: Vec<TcpListener>,
 }
 
-/// Why an address cannot be listened on.
+/// The reason why an address cannot be bound.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
-    /// Somebody else does.
+    /// Another program listens on the address.
     #[error("{0} is in use by another program")]
     Taken(String),
-    /// Ports below 1024 are for root.
+    /// The user lacks the permission: ports below 1024 require root.
     #[error("this user may not listen on {0}")]
     Forbidden(String),
-    /// The address is none, or not one of this machine.
+    /// The address is invalid, or not an address of this machine.
     #[error("cannot listen on {0}")]
     Impossible(String, #[source] io::Error),
 }
 
 impl Sockets {
-    /// Listens on `host:port`, once for each worker. Port 0 is any free one.
+    /// Listens on `host:port`, once for each worker. Port 0 selects a free port.
     pub fn bind(address: &str, workers: usize) -> Result<Self, BindError> {
         let error = |error: io::Error| match error.kind() {
             io::ErrorKind::AddrInUse => BindError::Taken(address.to_owned()),
@@ -59,12 +59,12 @@ impl Sockets {
         }
     }
 
-    /// Where they listen.
+    /// Returns the bound address.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// One for each worker.
+    /// Returns the listeners, one for each worker.
     pub fn into_listeners(self) -> Vec<TcpListener> {
         self.listeners
     }
@@ -83,13 +83,13 @@ fn listen(wanted: SocketAddr, workers: usize) -> io::Result<Sockets> {
 
 fn socket(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // A restart must not wait for the old connections to be forgotten.
+    // A restart must not wait for connections in TIME_WAIT.
     socket.set_reuse_address(true)?;
     if shared {
         socket.set_reuse_port(true)?;
     }
     if address.is_ipv6() {
-        // `[::]` is for IPv4 too, as people expect.
+        // `[::]` also accepts IPv4.
         socket.set_only_v6(false)?;
     }
     socket.set_nonblocking(true)?;
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_that_is_served_is_taken_whoever_asks() {
+    fn an_address_in_use_cannot_be_bound_again() {
         let one = Sockets::bind("127.0.0.1:0", 2).unwrap();
         let address = one.address().to_string();
         for workers in [1, 2] {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_said_so() {
+    fn invalid_addresses_are_reported() {
         for wrong in ["", "localhost", "127.0.0.1:99999", "203.0.113.1:0"] {
             assert!(matches!(Sockets::bind(wrong, 1), Err(BindError::Impossible(..))), "{wrong}");
         }

@@ -1,8 +1,7 @@
-//! Streams of bytes on a listener, for protocols that are not HTTP: accepted, under TLS where
-//! that is wanted, and drained.
+//! A server for byte streams, for protocols other than HTTP: accepts, does TLS if configured, and
+//! drains.
 //!
-//! Not here: accepting (`accept`), and what the bytes mean. Whoever serves a stream sees to its
-//! own timeouts.
+//! Not here: accepting (`accept`), the protocol and its timeouts.
 
 use std::future::Future;
 use std::io;
@@ -23,39 +22,39 @@ use crate::keep_alive::keep_alive;
 use crate::tls::Tls;
 use crate::wire::Transport;
 
-/// How long, and how much, a client may still send after the last answer.
+/// How long, and how many bytes, a client may still send after the last reply.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_LINGER_BYTES: usize = 1 << 20;
 
-/// How streams are served.
+/// The configuration of a stream server.
 #[derive(Clone)]
 pub struct StreamServer {
-    /// The most connections at once, on one worker. More wait to be accepted.
+    /// The maximum number of connections of a worker. Further connections wait to be accepted.
     pub connections: usize,
-    /// How long a TLS handshake may take.
+    /// The timeout of a TLS handshake.
     pub handshake: Duration,
     /// Serves TLS if set.
     pub tls: Option<Tls>,
 }
 
-/// The bytes of one connection.
+/// The byte stream of one connection.
 pub struct Stream {
     transport: Transport,
     peer: SocketAddr,
 }
 
 impl StreamServer {
-    /// Serves every connection that arrives, until draining has ended: that is when the last
-    /// connection has. Each sees the drain, and ends by itself when idle ones are to be closed
-    /// ([`Drain::closing`]).
+    /// Serves all connections of a listener until draining has ended and the last connection has
+    /// closed. Each connection observes the drain, and must end itself when idle connections are to
+    /// be closed ([`Drain::closing`]).
     pub async fn serve<Serve, F>(self, listener: StdListener, serve: Serve, drain: Drain) -> io::Result<()>
     where
         Serve: Fn(Stream, Drain) -> F + Send + Sync + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        let (connections, begun) = (self.connections, drain.clone());
+        let (connections, accepting) = (self.connections, drain.clone());
         let shared = Arc::new((self, serve, drain));
-        accept_all(listener, connections, begun, |stream, peer, slot| {
+        accept_all(listener, connections, accepting, |stream, peer, slot| {
             let shared = Arc::clone(&shared);
             tokio::spawn(async move {
                 let (server, serve, drain) = &*shared;
@@ -67,7 +66,7 @@ impl StreamServer {
                 match opened {
                     Ok(Ok(stream)) => serve(stream, closing).await,
                     Ok(Err(error)) => tracing::debug!(%peer, %error, "connection refused"),
-                    Err(_late) => tracing::debug!(%peer, "nothing was said in time"),
+                    Err(_late) => tracing::debug!(%peer, "the handshake timed out"),
                 }
                 drop(slot);
             });
@@ -87,14 +86,14 @@ impl StreamServer {
 }
 
 impl Stream {
-    /// Who connected.
+    /// Returns the peer address.
     pub const fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// Closes without losing the last answer: a socket that is closed with unread bytes in it
-    /// is reset, and its client may never see what it was told. So the client's side is read
-    /// for a while after ours is closed.
+    /// Closes the connection without losing the last reply. A socket that is closed with unread
+    /// bytes is reset, and its client may never see the reply. The client's side is therefore read
+    /// for a while after the sending side is closed.
     pub async fn close(mut self) {
         let closed = async {
             self.shutdown().await?;
@@ -106,18 +105,18 @@ impl Stream {
                 }
             }
         };
-        // Whether it took long or broke: it is over.
+        // The connection ends in any case.
         let _over = timeout(LINGER_TIMEOUT, closed).await;
     }
 
-    /// Gives up a client that takes nothing: closed in any other way, the kernel would keep
-    /// what is left for it, and offer it for minutes.
+    /// Resets the connection of a client that does not read. After an ordinary close the kernel
+    /// would keep the remaining bytes for minutes.
     pub fn reset(self) {
         let stream = match &self.transport {
             Transport::Plain(stream) => stream,
             Transport::Tls(stream) => stream.get_ref().0,
         };
-        // A socket that is broken already keeps nothing.
+        // A broken socket has no bytes left.
         let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
     }
 }

@@ -1,10 +1,9 @@
-//! Whom a certificate names, for people to read: its common name, or else the first of its
-//! alternative names.
+//! The name in a certificate for humans: its common name, or else its first alternative name.
 //!
-//! Only asked about certificates that were found to be good. All the same nothing here
-//! trusts a length: what is not shaped as it should be has no name.
+//! It is read only from verified certificates. Lengths are still checked: a malformed certificate
+//! has no name.
 //!
-//! Not here: whether a certificate is believed (`tls`).
+//! Not here: whether a certificate is trusted (`tls`).
 
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
@@ -16,13 +15,13 @@ const EXTENSIONS: u8 = 0xa3;
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 /// 2.5.29.17
 const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
-/// Mail, host and URI among the alternative names: texts, all of them.
+/// The tags of mail, host and URI among the alternative names; all are text.
 const NAME_TAGS: [u8; 3] = [0x81, 0x82, 0x86];
 
-/// Longer names are cut.
+/// The maximum length of a name; longer names are truncated.
 const MAX_NAME_CHARS: usize = 100;
 
-/// The name of a certificate, in DER. Printable, and not empty.
+/// Returns the name in a DER certificate. It is printable and not empty.
 pub(crate) fn subject(certificate: &[u8]) -> Option<String> {
     let mut outer = Reader(certificate);
     let mut certificate = Reader(outer.expect(SEQUENCE)?);
@@ -70,7 +69,7 @@ fn alternative_name(mut fields: Reader<'_>) -> Option<String> {
     None
 }
 
-/// Text on one line, cut.
+/// Converts a name to one printable line and truncates it.
 fn readable(name: &[u8]) -> Option<String> {
     let name = String::from_utf8_lossy(name);
     let is_text = |char: &char| char.is_ascii_graphic() || *char == ' ' || char.is_alphanumeric();
@@ -79,17 +78,17 @@ fn readable(name: &[u8]) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// Values in DER, one after the other.
+/// Reads consecutive DER values.
 #[derive(Clone, Copy)]
 struct Reader<'d>(&'d [u8]);
 
 impl<'d> Reader<'d> {
-    /// The next one: what it is, and what is in it.
+    /// Returns the tag and the content of the next value.
     fn next(&mut self) -> Option<(u8, &'d [u8])> {
         let (&[kind, first], rest) = self.0.split_first_chunk()?;
         let (length, rest) = match first {
             0..=0x7f => (usize::from(first), rest),
-            // Up to four bytes say how long it is.
+            // Up to four length bytes.
             0x81..=0x84 => {
                 let (bytes, rest) = rest.split_at_checked(usize::from(first - 0x80))?;
                 let length = bytes.iter().fold(0_usize, |length, byte| (length << 8) | usize::from(*byte));
@@ -102,12 +101,12 @@ impl<'d> Reader<'d> {
         Some((kind, value))
     }
 
-    /// What is in the next one, which is of this kind.
+    /// Returns the content of the next value if it has this tag.
     fn expect(&mut self, kind: u8) -> Option<&'d [u8]> {
         self.next().filter(|(found, _)| *found == kind).map(|(_, value)| value)
     }
 
-    /// What is in the first of this kind.
+    /// Returns the content of the first value with this tag.
     fn find(&mut self, kind: u8) -> Option<&'d [u8]> {
         loop {
             let (found, value) = self.next()?;
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_known_by_its_common_name_or_its_first_other_name() {
+    fn the_name_is_the_common_name_or_the_first_alternative_name() {
         let named = |common, other: &[&str]| subject(&certificate(common, other));
         assert_eq!(named(Some("Ann Example"), &["ann.test"]).as_deref(), Some("Ann Example"));
         assert_eq!(named(None, &["192.0.2.1", "ann.test", "b.test"]).as_deref(), Some("ann.test"));
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_has_no_name_and_harms_nobody() {
+    fn damaged_certificates_have_no_name_and_do_not_panic() {
         let whole = certificate(Some("ann"), &["ann.test"]);
         for end in 0..whole.len() {
             assert_eq!(subject(&whole[..end]), None, "{end}");

@@ -1,8 +1,8 @@
-//! TLS for a listener: HTTP/2 or HTTP/1.1, as the client prefers (ALPN). And whom to
-//! believe, for those who connect somewhere ([`client_tls`]).
+//! TLS for listeners, with HTTP/2 or HTTP/1.1 by ALPN, and for outgoing connections
+//! ([`client_tls`]).
 //!
-//! A listener may ask its clients for certificates. One that is shown must be good;
-//! whether one must be shown is for the surface to say.
+//! A listener may request client certificates. A presented certificate must be valid; the surface
+//! decides whether one is required.
 
 use std::sync::Arc;
 
@@ -12,46 +12,47 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
-/// A certificate and its key, ready to serve.
+/// A server certificate and its key.
 #[derive(Clone)]
 pub struct Tls {
     pub(crate) acceptor: TlsAcceptor,
 }
 
-/// Why a certificate cannot be served.
+/// The reason why a certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// The file with the certificates is not PEM, or holds none.
+    /// The certificate file is not PEM, or contains no certificate.
     #[error("there is no PEM certificate in it (a line `-----BEGIN CERTIFICATE-----`)")]
     Certificate,
-    /// The file with the key is not PEM, or holds none.
+    /// The key file is not PEM, or contains no key.
     #[error("there is no PEM private key in it (a line `-----BEGIN PRIVATE KEY-----`)")]
     Key,
-    /// They do not go together, or are of a kind that cannot be used.
+    /// The certificate and the key do not match, or their type is not supported.
     #[error("the certificate cannot be used with this key")]
     Mismatch(#[source] rustls::Error),
-    /// What clients are to be believed by is not PEM, or holds no certificate that can sign.
+    /// The client CA file is not PEM, or contains no certificate that can sign.
     #[error("clients cannot be known by it")]
     Clients(#[source] rustls::Error),
 }
 
-/// Whether a client without a certificate is let in.
+/// Whether clients must present a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientCertificates {
-    /// The handshake fails without one.
+    /// The handshake fails without a certificate.
     Required,
-    /// Who shows none is let in all the same, and `Connection::certified` is false.
+    /// Clients without a certificate are accepted, with `Connection::certified` false.
     Optional,
 }
 
 impl Tls {
-    /// Serves a certificate chain, leaf first, with its private key: both as PEM.
+    /// Creates the TLS settings from a certificate chain, leaf first, and its private key, both
+    /// PEM.
     pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         Self::new(certificates, key, None)
     }
 
-    /// The same, and asks clients for certificates that one of these authorities has signed.
+    /// Creates TLS settings that request client certificates signed by one of these authorities.
     pub fn with_clients(
         certificates: &[u8],
         key: &[u8],
@@ -93,15 +94,15 @@ impl Tls {
     }
 }
 
-/// How to speak TLS to somebody else. `authorities` are PEM certificates to believe instead
-/// of the public ones.
+/// Returns the TLS settings for outgoing connections. `authorities` are PEM certificates to trust
+/// instead of the public ones.
 pub fn client_tls(authorities: Option<&[u8]>) -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     Ok(config.with_root_certificates(roots(authorities)?).with_no_client_auth())
 }
 
-/// Whom to believe: these, or else the public ones.
+/// Returns the trusted roots: the given authorities, or else the public ones.
 fn roots(authorities: Option<&[u8]>) -> Result<RootCertStore, rustls::Error> {
     let mut roots = RootCertStore::empty();
     match authorities {

@@ -1,9 +1,8 @@
-//! The bytes of one connection, under TLS or not.
+//! The byte stream of one HTTP connection, with or without TLS.
 //!
-//! Notes what the client is waited for (`conn_timer`), hands out again what was read
-//! to find out which protocol is spoken, and closes without losing the last
-//! answer: a socket that is closed with unread bytes in it is reset, and a
-//! client in the middle of an upload would never see why it was refused.
+//! It records waits for the client (`conn_timer`), replays the bytes that were read to detect the
+//! protocol, and closes without losing the last response: a socket that is closed with unread bytes
+//! is reset, and a client in the middle of an upload would never see the refusal.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -22,28 +21,28 @@ use tokio_rustls::server::TlsStream;
 
 use crate::conn_timer::ConnTimer;
 
-/// How long, and how much, a client may still send after the last answer.
+/// How long, and how many bytes, a client may still send after the last response.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_LINGER_BYTES: usize = 64 << 20;
 
-/// A stream of bytes, under TLS or not.
+/// A byte stream, with or without TLS.
 pub(crate) enum Transport {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// The bytes of one connection.
+/// The byte stream of one connection.
 pub(crate) struct Wire {
     transport: Transport,
-    /// What was read already, to be read again.
+    /// Bytes that were read already and are read again.
     ahead: Bytes,
     conn_timer: Arc<ConnTimer>,
     lingering: Option<LingeringClose>,
-    /// The connection's place, which it keeps when its protocol changes.
+    /// The permit of the connection, which it keeps after an upgrade.
     _slot: Option<OwnedSemaphorePermit>,
 }
 
-/// The end of a connection: our side is closed, the client's is read until it is too.
+/// A lingering close: the sending side is closed, and the client's side is read until it closes.
 struct LingeringClose {
     deadline: Pin<Box<Sleep>>,
     left: usize,
@@ -59,17 +58,17 @@ impl Wire {
         Self { transport, ahead, conn_timer, lingering: None, _slot: slot }
     }
 
-    /// Puts back what was read and not used.
+    /// Puts back bytes that were read but not used.
     pub(crate) fn put_back(&mut self, ahead: Bytes) {
         self.ahead = ahead;
     }
 
-    /// Waits until the client says something more, or closes.
+    /// Waits until the client sends more bytes or closes.
     pub(crate) async fn more(&mut self) -> io::Result<()> {
         match &mut self.transport {
             Transport::Plain(stream) => stream.readable().await,
             Transport::Tls(stream) => {
-                // Only what is decrypted tells whether anything was said.
+                // Only decrypted bytes tell whether the client sent data.
                 let mut some = [0; 64];
                 let count = stream.read(&mut some).await?;
                 self.ahead = Bytes::copy_from_slice(&some[..count]);
@@ -89,10 +88,9 @@ impl Wire {
     }
 }
 
-/// Resets a connection that is given up while its client takes nothing: closed in any
-/// other way, the kernel would keep what is left of the answer, and offer it for minutes.
-/// Of an answer that was cut off in its middle the client may take what was sent so far, but
-/// not for longer than others may at their end.
+/// Resets a connection that is dropped while its client does not read. After an ordinary close the
+/// kernel would keep the rest of the response for minutes. After an aborted response, the client
+/// may read the bytes sent so far, but not for longer than the linger timeout.
 impl Drop for Wire {
     fn drop(&mut self) {
         if !self.conn_timer.is_stalled() && !self.conn_timer.is_cut() {
@@ -102,7 +100,7 @@ impl Drop for Wire {
             Transport::Plain(stream) => stream,
             Transport::Tls(stream) => stream.get_ref().0,
         };
-        // A socket that is broken already keeps nothing.
+        // A broken socket has no bytes left.
         let _ = if self.conn_timer.is_stalled() {
             SockRef::from(stream).set_linger(Some(Duration::ZERO))
         } else {
@@ -121,7 +119,7 @@ impl AsyncRead for Wire {
             let some = self.ahead.len().min(buffer.remaining());
             buffer.put_slice(&self.ahead.split_to(some));
             if !self.ahead.has_remaining() {
-                // An empty rest would keep all of it, for as long as the connection lives.
+                // An empty slice would keep the whole buffer alive.
                 self.ahead = Bytes::new();
             }
             return Poll::Ready(Ok(()));
@@ -157,14 +155,14 @@ impl AsyncWrite for Wire {
         Pin::new(&mut self.transport).poll_flush(cx)
     }
 
-    /// Closes our side, then reads what the client still sends, for a while.
+    /// Closes the sending side, then reads from the client for a while.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let wire = &mut *self;
         wire.conn_timer.end();
         if wire.lingering.is_none() {
             ready!(Pin::new(&mut wire.transport).poll_shutdown(cx))?;
             if wire.conn_timer.is_long_idle() {
-                // Nobody was in the middle of anything.
+                // No upload was in progress.
                 return Poll::Ready(Ok(()));
             }
         }
@@ -179,7 +177,7 @@ impl AsyncWrite for Wire {
             let some = buffer.filled().len();
             match read {
                 Poll::Ready(Ok(())) if some > 0 && lingering.left > some => lingering.left -= some,
-                // Closed, broken, or more than anybody needs to hear.
+                // Closed, broken, or over the bound.
                 Poll::Ready(_) => return Poll::Ready(Ok(())),
                 Poll::Pending => return lingering.deadline.as_mut().poll(cx).map(Ok),
             }
@@ -250,7 +248,8 @@ mod tests {
     use super::*;
     use crate::drain::Drain;
 
-    /// How long closing takes while the client keeps its side open, some time after an answer.
+    /// Measures how long closing takes while the client keeps its side open, some time after a
+    /// response.
     async fn closing_takes(after: Duration) -> Duration {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -259,14 +258,14 @@ mod tests {
         drop(conn_timer.begin());
         let mut wire = Wire::new(Transport::Plain(stream), Bytes::new(), conn_timer, None);
         tokio::time::advance(after).await;
-        let begun = Instant::now();
+        let started_at = Instant::now();
         wire.shutdown().await.unwrap();
         drop(client);
-        begun.elapsed()
+        started_at.elapsed()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_was_idle_for_long_is_not_waited_for() {
+    async fn closing_does_not_wait_for_idle_clients() {
         assert_eq!(closing_takes(Duration::from_secs(5)).await, Duration::ZERO);
         let waited = closing_takes(Duration::from_millis(100)).await;
         assert!(waited >= LINGER_TIMEOUT, "what it was just refused it may still be sending: {waited:?}");

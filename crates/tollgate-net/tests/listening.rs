@@ -1,4 +1,4 @@
-//! A surface on sockets of its own: workers, caps and the end of it all.
+//! A surface on real sockets: workers, caps and draining.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::convert::Infallible;
@@ -13,10 +13,10 @@ use hyper::service::Service;
 use hyper::{Request, Response};
 use tollgate_net::{Caps, Connection, Drain, Drainer, HttpServer, Sockets};
 
-/// How long anything may take before the test is given up.
+/// The time after which a test has failed.
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Says which worker it is and whom it answers.
+/// A service that returns the number of its worker and the peer.
 struct Hello(String);
 
 impl Service<Request<Incoming>> for Hello {
@@ -29,7 +29,7 @@ impl Service<Request<Incoming>> for Hello {
     }
 }
 
-/// Starts workers, each on a thread of its own.
+/// Starts workers, each on its own thread.
 fn serve(server: &HttpServer, workers: usize) -> (SocketAddr, Drainer, Vec<JoinHandle<()>>) {
     let sockets = Sockets::bind("127.0.0.1:0", workers).unwrap();
     let address = sockets.address();
@@ -57,7 +57,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Everything up to the end of the connection.
+/// Reads until the connection ends.
 #[track_caller]
 fn rest(stream: &mut TcpStream) -> String {
     let mut all = Vec::new();
@@ -88,7 +88,7 @@ fn workers_share_an_address_and_drain_without_losing_a_connection() {
 }
 
 #[test]
-fn connections_that_never_said_anything_do_not_hold_up_the_end() {
+fn silent_connections_do_not_delay_draining() {
     let (address, drainer, workers) = serve(&HttpServer::default(), 1);
     let mut silent: Vec<_> = (0..5).map(|_| connect(address)).collect();
     silent[0].write_all(b"P").unwrap();
@@ -101,7 +101,7 @@ fn connections_that_never_said_anything_do_not_hold_up_the_end() {
 }
 
 #[test]
-fn a_drainer_that_is_gone_has_ended_everything() {
+fn a_dropped_drainer_ends_serving() {
     let (address, drainer, workers) = serve(&HttpServer::default(), 1);
     let mut client = connect(address);
     drop(drainer);
@@ -110,7 +110,7 @@ fn a_drainer_that_is_gone_has_ended_everything() {
 }
 
 #[test]
-fn a_request_larger_than_its_caps_is_refused_by_the_protocol_it_came_in() {
+fn a_request_beyond_the_caps_is_refused_in_its_protocol() {
     let caps = Caps { header_bytes: 2048, headers: 10, ..Caps::default() };
     let (address, _drainer, _workers) = serve(&HttpServer { caps, ..HttpServer::default() }, 1);
     for (header, status) in [

@@ -1,5 +1,5 @@
-//! A surface's service on one connection: counts what runs, and says when the
-//! connection closes.
+//! The service of a surface on one connection: tracks requests in progress and closes the
+//! connection when draining.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use pin_project_lite::pin_project;
 
 use crate::conn_timer::{ConnTimer, RequestGuard};
 
-/// A surface's service on one connection.
+/// The service of a surface on one connection.
 pub(super) struct ConnectionService<S> {
     pub(super) service: S,
     pub(super) conn_timer: Arc<ConnTimer>,
@@ -37,7 +37,7 @@ where
 }
 
 pin_project! {
-    /// An answer that is being made.
+    /// A response future.
     pub(super) struct ResponseFuture<F> {
         #[pin]
         making: F,
@@ -69,7 +69,7 @@ where
 }
 
 pin_project! {
-    /// The body of an answer; its request runs until this is sent or dropped.
+    /// A response body; its request is in progress until this is sent or dropped.
     pub(super) struct ResponseBody<B> {
         #[pin]
         body: B,

@@ -1,4 +1,4 @@
-//! The life of one connection.
+//! Serves one connection from its start to its end.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -30,16 +30,16 @@ use crate::proxy_protocol;
 use crate::subject::subject;
 use crate::wire::{Transport, Wire};
 
-/// How HTTP/2 begins, whoever speaks it without TLS.
+/// The client preface of HTTP/2, to detect it without TLS.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// How often a quiet HTTP/2 connection with requests on it is asked whether it still lives.
+/// The interval of pings on a quiet HTTP/2 connection with requests in progress.
 const PING_INTERVAL: std::time::Duration = std::time::Duration::from_secs(20);
 
-/// How much of an answer is kept for an HTTP/2 client that takes its time.
+/// The maximum number of bytes that are buffered for a slow HTTP/2 client.
 const MAX_SEND_BUFFER_BYTES: usize = 64 * 1024;
 
-/// What hyper needs to read a head into, at least.
+/// The minimum read buffer of hyper.
 const MIN_READ_BUFFER_BYTES: usize = 8 * 1024;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -75,7 +75,7 @@ pub(super) async fn serve<Make, S, B>(
         Ok(Ok(Some(opened))) => opened,
         Ok(Ok(None)) => return,
         Ok(Err(error)) => return tracing::debug!(%peer, %error, "connection refused"),
-        Err(_late) => return tracing::debug!(%peer, "nothing was said in time"),
+        Err(_late) => return tracing::debug!(%peer, "the handshake timed out"),
     };
     let OpenConnection { transport, ahead, connection, http2 } = opened;
     let conn_timer = if http2 { ConnTimer::of_frames() } else { ConnTimer::of_heads(shared.drain.ending()) };
@@ -92,9 +92,8 @@ pub(super) async fn serve<Make, S, B>(
     log_end(peer, end);
 }
 
-/// Hyper keeps two buffers and more for each connection, whether anything is said on
-/// it or not. One that rests gives them back and is only listened to; the rest of its
-/// life begins with the next byte.
+/// Serves HTTP/1.1. hyper keeps two or more buffers for each connection, even if it is idle. A
+/// resting connection drops hyper's state and only waits for the next byte, which starts a new one.
 async fn serve_http1<S, B>(
     mut wire: Wire,
     mut service: ConnectionService<S>,
@@ -119,11 +118,11 @@ where
         if !matches!(end, End::Rests | End::Late(ClientTimeout::Head)) {
             return end;
         }
-        // It is there until the protocol has changed, and then this is not reached.
+        // The parts are missing only after an upgrade, and then this is not reached.
         let Some(parts) = connection.into_parts() else { return end };
         (wire, service) = (parts.io.into_inner(), parts.service);
         if let End::Late(_) = end {
-            let _ = timeout(caps.head, tell_late(wire)).await;
+            let _ = timeout(caps.head, send_request_timeout(wire)).await;
             return end;
         }
         may_rest = parts.read_buf.is_empty();
@@ -142,7 +141,7 @@ where
     }
 }
 
-/// Everything before the first request. `None`: the client has changed its mind.
+/// Reads the PROXY header and does the TLS handshake. `None`: the client closed the connection.
 async fn open(
     mut stream: TcpStream,
     peer: SocketAddr,
@@ -154,14 +153,14 @@ async fn open(
         Connection { peer, secure: server.tls.is_some(), certified: false, certificate: None };
     if let Some(trusted) = &server.proxy_protocol {
         if !trusted(peer.ip()) {
-            return Err(io::Error::other("this peer may not speak for others (client.trusted_proxies)"));
+            return Err(io::Error::other("this peer is not a trusted proxy (client.trusted_proxies)"));
         }
         connection.peer = proxy_protocol::read(&mut stream).await?.unwrap_or(peer);
     }
     if let Some(tls) = &server.tls {
         let stream = tls.acceptor.accept(stream).await?;
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        // They are kept only once they were found to be good.
+        // rustls keeps certificates only after it has verified them.
         let shown = stream.get_ref().1.peer_certificates();
         connection.certified = shown.is_some();
         connection.certificate = shown.and_then(<[_]>::first).and_then(|it| subject(it)).map(Into::into);
@@ -185,7 +184,7 @@ fn http1_builder(server: &HttpServer) -> http1::Builder {
     }
     builder.max_header_size(caps.header_bytes).max_buf_size(caps.header_bytes.max(MIN_READ_BUFFER_BYTES));
     if caps.headers != Caps::default().headers {
-        // Hyper's own default is the same, and quicker.
+        // Hyper's default has the same value and a faster path.
         builder.max_headers(caps.headers);
     }
     builder
@@ -203,15 +202,15 @@ fn http2_builder(caps: &Caps) -> http2::Builder<TokioExecutor> {
     builder
 }
 
-/// How a connection came to its end.
+/// How a connection ended.
 enum End {
     Closed(hyper::Result<()>),
     Late(ClientTimeout),
-    /// Not at all: nothing is said any more, and nothing need be kept.
+    /// The connection is idle, and its buffers can be released.
     Rests,
 }
 
-/// Runs a connection, with an eye on its client and on the end of everything.
+/// Runs a connection and watches its timeouts and the drain.
 async fn drive<C>(
     mut connection: Pin<&mut C>,
     close: fn(Pin<&mut C>),
@@ -230,7 +229,7 @@ where
     std::future::poll_fn(|cx: &mut Context<'_>| {
         loop {
             if let Poll::Ready(end) = connection.as_mut().poll(cx) {
-                // The body of an answer failed: what was sent of it is of no use.
+                // A response body failed, so the bytes sent so far are incomplete.
                 if end.as_ref().is_err_and(hyper::Error::is_user) {
                     conn_timer.cut();
                 }
@@ -260,8 +259,8 @@ where
     .await
 }
 
-/// The one answer that hyper cannot be asked to give: the head never became a request.
-async fn tell_late(mut wire: Wire) {
+/// Sends a 408. hyper cannot send it, because the head never became a request.
+async fn send_request_timeout(mut wire: Wire) {
     const TIMEOUT_BODY: &str = r#"{"title":"Request Timeout","status":408,"detail":"the head of the request did not arrive in time; send it at once"}"#;
     let answer = format!(
         "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: application/problem+json\r\n\
