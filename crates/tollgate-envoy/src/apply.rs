@@ -1,8 +1,8 @@
-//! Puts the files in force: their limits become limits of a policy.
+//! Applies the files to a policy: their limits become limits of the policy.
 //!
-//! They stand apart: no request finds them by its path, only a descriptor by its
-//! domain and entries ([`Domains`]). Refused hits are counted in full, as
-//! envoyproxy/ratelimit counts them.
+//! Requests are not matched against these limits by path. A descriptor finds them by its
+//! domain and entries ([`Domains`]). Refused hits are counted in full, as in
+//! envoyproxy/ratelimit.
 
 use std::collections::HashSet;
 
@@ -15,19 +15,19 @@ use crate::leaf::{Leaf, Step};
 use crate::name::{self, NameCandidate};
 use crate::unit::Unit;
 
-/// Why files that were understood cannot be put in force. None that can be written does this.
+/// An error that prevents valid files from being applied. No file that can be written causes one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApplyError {
-    /// The policy does not take a limit.
+    /// The policy rejects a limit.
     #[error(transparent)]
     Limit(#[from] BuildError),
-    /// Nothing can count so much, or so long.
+    /// The quota exceeds the range of the counters or of the clock.
     #[error(transparent)]
     Quota(#[from] QuotaError),
 }
 
-/// A limit that has no name yet.
+/// A limit without a name.
 struct UnnamedLimit {
     wish: NameCandidate,
     quota: Quota,
@@ -37,8 +37,8 @@ struct UnnamedLimit {
 }
 
 impl EnvoyConfig {
-    /// The policy with the limits of these files behind its own, and with [`Domains`]
-    /// that find them. Counts are kept by domain, path and unit, so they outlive a
+    /// Appends the limits of these files to the policy, and attaches the [`Domains`]
+    /// that find them. Counts are stored by domain, path and unit, so they survive a
     /// change of `requests_per_unit`.
     pub fn apply(&self, policy: Policy) -> Result<Policy, ApplyError> {
         let mut compiler = Compiler { place: policy.limits().len(), ..Compiler::default() };
@@ -67,12 +67,12 @@ impl EnvoyConfig {
 struct Compiler {
     domains: Domains,
     limits: Vec<UnnamedLimit>,
-    /// Where the first of the limits will stand in the policy.
+    /// The index of the first limit in the policy.
     place: usize,
 }
 
 impl Compiler {
-    /// One level of a tree, and what is below it: as deep as the file, which is bounded.
+    /// Adds one level of a tree and the levels below it. The depth of the file bounds the recursion.
     fn level(
         &mut self,
         domain: &str,
@@ -91,7 +91,7 @@ impl Compiler {
         Ok(())
     }
 
-    /// Makes the limit of a descriptor, and says its place, unless it has none that counts.
+    /// Creates the limit of a descriptor and returns its index, unless the descriptor counts nothing.
     fn limit(
         &mut self,
         domain: &str,
@@ -113,7 +113,7 @@ impl Compiler {
     }
 }
 
-/// What counts so many requests in each unit, and goes on counting when they are spent.
+/// Returns a quota of `per_unit` requests that continues to count when it is exhausted.
 fn quota(per_unit: u32, unit: Unit) -> Result<Quota, QuotaError> {
     Ok(FixedWindow::tally(u64::from(per_unit), Window::Epoch(unit.length()))?.into())
 }

@@ -1,4 +1,4 @@
-//! All files together: one domain each, or several files of one domain merged.
+//! A set of files: one domain per file, or several files of one domain merged.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,19 +8,19 @@ use tollgate::{Limit, Policy, PolicyError as Diagnostics};
 use crate::file_format::{self, Descriptor, shown};
 use crate::section::quoted;
 
-/// The most descriptors that all files may hold.
+/// The maximum number of descriptors in all files together.
 const MAX_DESCRIPTORS: usize = 100_000;
 
-/// A file that was read from somewhere.
+/// The name and the text of a configuration file.
 #[derive(Clone, Debug)]
 pub struct EnvoyFile {
-    /// How messages call it.
+    /// The file name in messages.
     pub name: String,
-    /// What it holds.
+    /// The content of the file.
     pub text: String,
 }
 
-/// Files that were understood.
+/// A set of parsed configuration files.
 ///
 /// ```
 /// # use tollgate_envoy::{EnvoyConfig, EnvoyFile};
@@ -43,18 +43,18 @@ pub struct EnvoyConfig {
     warnings: Vec<(String, Diagnostics)>,
 }
 
-/// A domain and what its descriptors can be.
+/// A domain and the tree of its descriptors.
 #[derive(Clone, Debug)]
 pub struct Domain {
-    /// As the proxy sends it.
+    /// The name, as the proxy sends it.
     pub name: String,
-    /// The file that it is in; the first, if there are several.
+    /// The name of its file; of the first one, if there are several.
     pub file: String,
-    /// What a first entry may be, in the order of the files.
+    /// The descriptors of the first level, in the order of the files.
     pub descriptors: Vec<Descriptor>,
 }
 
-/// A file on its way.
+/// A file while the set is read.
 struct ParsedFile<'f> {
     name: &'f str,
     document: Document,
@@ -63,8 +63,8 @@ struct ParsedFile<'f> {
 }
 
 impl EnvoyConfig {
-    /// Reads files, or says everything that is wrong with each of them. With `merge`,
-    /// several files may hold descriptors of one domain; without, that is a mistake.
+    /// Parses files, or returns all mistakes in each of them. With `merge`,
+    /// several files may contain descriptors of one domain; otherwise that is a mistake.
     pub fn read(files: &[EnvoyFile], merge: bool) -> Result<Self, Vec<(String, Diagnostics)>> {
         let mut mistakes = Vec::new();
         let mut read = Vec::new();
@@ -103,18 +103,18 @@ impl EnvoyConfig {
         Err(mistakes)
     }
 
-    /// What works and is probably not meant, by file.
+    /// Returns the lint warnings by file.
     pub fn warnings(&self) -> &[(String, Diagnostics)] {
         &self.warnings
     }
 
-    /// The domains, in the order of the files.
+    /// Returns the domains in the order of the files.
     pub fn domains(&self) -> &[Domain] {
         &self.domains
     }
 
-    /// The limits of a policy on descriptors of a domain that the files decide, each with that
-    /// domain: there the files are asked alone, so such a limit is never.
+    /// Returns the limits of a policy on descriptors of a domain that the files decide, each with that
+    /// domain. The files decide such a domain alone, so the limit never applies.
     pub fn decided_alone<'p>(&self, policy: &'p Policy) -> Vec<(&'p Limit, &Domain)> {
         let domain = |name: &str| self.domains.iter().find(|domain| domain.name == name);
         let found = |limit: &'p Limit| limit.domains().filter_map(domain).map(move |it| (limit, it));
@@ -129,11 +129,11 @@ impl EnvoyConfig {
     }
 }
 
-/// Advice for policies is none for these files.
+/// Replaces advice that is valid for policies only.
 fn reword(mistake: &mut Diagnostic) {
     mistake.help.retain(|help| !help.contains("`endpoint`") && !help.contains("behind the API"));
     if mistake.label == "to YAML this is a reference" {
-        mistake.label("to YAML this is an alias, and no such anchor stands above it");
+        mistake.label("to YAML this is an alias without an anchor above it");
         mistake.help = vec!["write it between quotes: \"*\"".to_owned()];
     }
     if mistake.label.contains("policy") {
@@ -141,7 +141,7 @@ fn reword(mistake: &mut Diagnostic) {
     }
 }
 
-/// What can only be seen with all files at hand.
+/// Checks all files together.
 fn compare(files: &mut [ParsedFile<'_>], merge: bool) {
     let mut domains: HashMap<String, String> = HashMap::new();
     let mut keys: HashMap<(String, String, Option<String>), String> = HashMap::new();
@@ -154,9 +154,7 @@ fn compare(files: &mut [ParsedFile<'_>], merge: bool) {
             problems
                 .error(domain.place, format!("two files hold the domain {described}"))
                 .label(format!("first in {first}"))
-                .help(
-                    "put them together, or let files of one domain be merged: `rls: {merge_domains: true}`",
-                );
+                .help("combine them, or enable merging: `rls: {merge_domains: true}`");
             continue;
         }
         domains.entry(domain.value.clone()).or_insert_with(|| here(domain.place.line));
@@ -169,7 +167,7 @@ fn compare(files: &mut [ParsedFile<'_>], merge: bool) {
                         format!("{} is written twice in {described}", shown(descriptor)),
                     )
                     .label(format!("first in {first}"))
-                    .help("put what both say into one of the files");
+                    .help("combine both in one of the files");
             }
             keys.entry(id).or_insert_with(|| here(descriptor.key.place.line));
         }
@@ -193,7 +191,7 @@ fn compare(files: &mut [ParsedFile<'_>], merge: bool) {
     }
 }
 
-/// All limits of a tree, as deep as the file is.
+/// Visits all limits of a tree. The depth of the file bounds the recursion.
 fn each_limit(descriptors: &[Descriptor], each: &mut impl FnMut(&file_format::RateLimit)) {
     for descriptor in descriptors {
         descriptor.rate_limit.iter().for_each(&mut *each);

@@ -1,12 +1,12 @@
-//! How a descriptor finds its limit.
+//! Finds the limit of a descriptor.
 //!
-//! Entry by entry, from left to right: the descriptor with exactly this value, else
-//! the first in file order whose pattern fits, else the one with the key alone. The
-//! limit is that of the last entry; a descriptor that goes on after the tree has
-//! ended, or ends before a limit, has none.
+//! The search proceeds entry by entry, from left to right: the descriptor with exactly this
+//! value, else the first in file order whose pattern fits, else the one with the key alone. The
+//! limit is that of the last entry. A descriptor that is longer than the tree, or that ends
+//! before a limit, has no limit.
 //!
-//! Key and value are looked up apart, so `a_b` with `c` is never `a` with `b_c`, as it
-//! is where they are joined by `_`. Nothing is allocated on the way.
+//! Key and value are looked up separately, so `a_b` with `c` is never confused with `a` and
+//! `b_c`, as happens when they are joined by `_`. The search allocates nothing.
 
 use foldhash::{HashMap, HashMapExt as _};
 use tollgate::Policy;
@@ -14,7 +14,7 @@ use tollgate::policy::Glob;
 
 use crate::leaf::Leaf;
 
-/// The domains of Envoy's files, as part of the policy that holds their limits.
+/// The domains of Envoy's files, attached to the policy that contains their limits.
 ///
 /// ```
 /// # use tollgate::Policy;
@@ -36,35 +36,35 @@ pub struct Domains {
     nodes: Vec<Node>,
 }
 
-/// What a descriptor found.
+/// The result of looking up a descriptor.
 #[derive(Clone, Copy, Debug)]
 pub enum DescriptorMatch<'p> {
-    /// No file is about this domain.
+    /// No file defines this domain.
     UnknownDomain,
-    /// Its domain has no limit for it.
+    /// The domain has no limit for the descriptor.
     NoLimit,
-    /// It passes, and is not counted.
+    /// The descriptor passes without being counted.
     Unlimited(&'p Leaf),
-    /// This limit.
+    /// The limit that applies.
     Limited(&'p Leaf),
 }
 
-/// One place of the tree.
+/// A node of the tree.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Node {
-    /// What the next entry may be, by its key.
+    /// The values by the key of the next entry.
     words: HashMap<Box<str>, Values>,
     leaf: Option<Leaf>,
 }
 
-/// Where the values of one key lead.
+/// The children by the value of one key.
 #[derive(Clone, Debug, Default)]
 struct Values {
-    /// Patterns too: whoever sends a pattern as it is written means that one.
+    /// Exact values. Patterns are included, because a proxy may send a pattern literally.
     exact: HashMap<Box<str>, usize>,
-    /// By what they begin with, so that a key with thousands of them is found fast.
+    /// Patterns by their literal prefix, so that a key with thousands of them is searched fast.
     patterns: HashMap<Box<str>, Vec<(Glob, usize)>>,
-    /// How long those beginnings are, each length once.
+    /// The distinct lengths of those prefixes, in bytes.
     lengths: Vec<usize>,
     any: Option<usize>,
 }
@@ -74,7 +74,7 @@ impl Values {
         self.exact.get(value).copied().or_else(|| self.first_pattern(value)).or(self.any)
     }
 
-    /// Nodes are numbered in file order, so the first pattern that fits has the lowest number.
+    /// Returns the first pattern that fits. Nodes are numbered in file order, so it has the lowest number.
     fn first_pattern(&self, value: &str) -> Option<usize> {
         let first = |length: &usize| {
             let alike = self.patterns.get(value.get(..*length)?)?;
@@ -100,27 +100,27 @@ impl Values {
 }
 
 impl Domains {
-    /// Those that were applied to a policy.
+    /// Returns the domains that were applied to a policy.
     pub fn of(policy: &Policy) -> Option<&Self> {
         policy.extension()
     }
 
-    /// Whether a file is about this domain.
+    /// Whether a file defines this domain.
     pub fn knows(&self, domain: &str) -> bool {
         self.roots.contains_key(domain)
     }
 
-    /// Their names, in no order.
+    /// Returns the names of the domains in unspecified order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.roots.keys().map(|name| &**name)
     }
 
-    /// All limits, in file order.
+    /// Returns all limits in file order.
     pub fn leaves(&self) -> impl Iterator<Item = &Leaf> {
         self.nodes.iter().filter_map(|node| node.leaf.as_ref())
     }
 
-    /// What a descriptor finds. Entries are keys with their values, in the order in which they came.
+    /// Looks up a descriptor. Entries are keys with their values, in the order in which they arrived.
     pub fn find<'p>(&'p self, domain: &str, entries: &[(&str, &str)]) -> DescriptorMatch<'p> {
         let Some(&root) = self.roots.get(domain) else { return DescriptorMatch::UnknownDomain };
         let mut node = &self.nodes[root];
@@ -137,7 +137,7 @@ impl Domains {
         }
     }
 
-    /// The root of a domain, which is made when it is new.
+    /// Returns the root of a domain, which is created if it is new.
     pub(crate) fn root(&mut self, domain: &str) -> usize {
         if let Some(&root) = self.roots.get(domain) {
             return root;
@@ -147,7 +147,7 @@ impl Domains {
         root
     }
 
-    /// Lets entries with this key, and this value if one is given, lead on from a node.
+    /// Adds a child for entries with this key, and with this value if one is given.
     pub(crate) fn add(&mut self, from: usize, key: &str, value: Option<&str>, leaf: Option<Leaf>) -> usize {
         let node = self.push(leaf);
         self.nodes[from].words.entry(key.into()).or_default().add(value, node);

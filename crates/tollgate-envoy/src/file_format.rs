@@ -1,7 +1,6 @@
-//! One file as it was written: its domain and the tree of its descriptors.
+//! One file as written: its domain and the tree of its descriptors.
 //!
-//! Not here: what two files have to do with each other (`config`), how descriptors
-//! of requests find their limit (`domains`).
+//! `config` compares files with each other, `domains` looks up descriptors of requests.
 
 mod rate_limit;
 
@@ -13,53 +12,53 @@ use crate::metadata::Metadata;
 use crate::section::{DESCRIPTOR, FILE, Fields, quoted};
 pub use rate_limit::{Allowance, RateLimit};
 
-/// This domain means requests in Tollgate's own words, and not descriptors.
+/// The domain whose descriptors describe requests in Tollgate's own words.
 const RESERVED_DOMAIN: &str = "tollgate";
 
-/// What a request's entry must be, and what follows from it.
+/// A descriptor of a file: it matches one entry of a request.
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "the format has as many switches")]
 pub struct Descriptor {
     /// The key of the entry.
     pub key: Located<String>,
-    /// Its value, perhaps with `*` in it; none: any value.
+    /// The value, which may contain `*`; `None` matches any value.
     pub value: Option<String>,
-    /// The limit on descriptors that end here.
+    /// The limit of descriptors that end here.
     pub rate_limit: Option<RateLimit>,
-    /// What the next entry may be.
+    /// The descriptors for the next entry.
     pub descriptors: Vec<Self>,
-    /// Whether the limit only counts, and refuses nothing.
+    /// Whether the limit counts without refusing.
     pub shadow_mode: bool,
-    /// Whether the limit refuses a request only together with all others of its kind.
+    /// Whether the limit refuses a request only if all other `quota_mode` limits of the request refuse.
     pub quota_mode: bool,
     /// Whether all values of the pattern share one counter.
     pub share_threshold: bool,
-    /// Whether the metrics of the limit tell all values apart.
+    /// Whether the metrics of the limit distinguish all values.
     pub detailed_metric: bool,
-    /// Whether the metrics of limits from here on tell the values of this entry apart.
+    /// Whether the metrics of limits from here on distinguish the values of this entry.
     pub value_to_metric: bool,
-    /// What is handed to the proxy with answers of the limit.
+    /// Data that responses of the limit pass to the proxy.
     pub metadata: Option<Metadata>,
 }
 
 impl Descriptor {
-    /// Whether its value is a pattern.
+    /// Whether the value is a pattern.
     pub fn is_wildcard(&self) -> bool {
         self.value.as_deref().is_some_and(|value| value.contains('*'))
     }
 
-    /// `key` or `key_value`, as metrics and messages of envoyproxy/ratelimit call it.
+    /// Returns `key` or `key_value`, the name in metrics and messages of envoyproxy/ratelimit.
     pub fn composite(&self) -> String {
         composite(&self.key.value, self.value.as_deref())
     }
 }
 
-/// `key` or `key_value`.
+/// Returns `key` or `key_value`.
 pub(crate) fn composite(key: &str, value: Option<&str>) -> String {
     value.map_or_else(|| key.to_owned(), |value| format!("{key}_{value}"))
 }
 
-/// Reads one file. `left` is how many more descriptors all files may hold.
+/// Reads one file. `left` is the number of descriptors that may still follow in all files.
 pub(crate) fn read(
     root: &Node,
     left: &mut usize,
@@ -70,9 +69,9 @@ pub(crate) fn read(
     match &domain {
         Some(domain) if domain.value == RESERVED_DOMAIN => {
             problems
-                .error(domain.place, format!("the domain `{RESERVED_DOMAIN}` is taken"))
+                .error(domain.place, format!("the domain `{RESERVED_DOMAIN}` is reserved"))
                 .label("give it another name")
-                .help("its descriptors describe a request in Tollgate's own words, and meet the limits on paths");
+                .help("its descriptors describe a request in Tollgate's own words, and limits on paths apply to them");
         }
         None if fields.lacks("domain") => {
             problems
@@ -85,7 +84,7 @@ pub(crate) fn read(
     Some((domain?, descriptors))
 }
 
-/// The descriptors of one level.
+/// Reads the descriptors of one level.
 fn descriptors(fields: &Fields<'_>, left: &mut usize, problems: &mut Problems) -> Vec<Descriptor> {
     let mut seen: HashMap<(String, Option<String>), Place> = HashMap::new();
     let mut all = Vec::new();
@@ -93,7 +92,7 @@ fn descriptors(fields: &Fields<'_>, left: &mut usize, problems: &mut Problems) -
         let Some(rest) = left.checked_sub(1) else {
             problems
                 .error(node.place, "the files hold too many descriptors")
-                .label("from here on it is too much");
+                .label("the maximum is exceeded here");
             return all;
         };
         *left = rest;
@@ -102,13 +101,13 @@ fn descriptors(fields: &Fields<'_>, left: &mut usize, problems: &mut Problems) -
         if let Some(first) = seen.get(&id) {
             problems
                 .error(
-                    // What an alias stands for is written once; the alias itself is what is too much.
+                    // The target of an alias is written once, so the report points at the alias.
                     if descriptor.key.place == *first { node.place } else { descriptor.key.place },
                     format!("{} is written twice", shown(&descriptor)),
                 )
                 .label("again here")
                 .related(*first, "first here")
-                .help("put what both say under one of them");
+                .help("combine both in one of them");
             continue;
         }
         seen.insert(id, descriptor.key.place);
@@ -117,7 +116,7 @@ fn descriptors(fields: &Fields<'_>, left: &mut usize, problems: &mut Problems) -
     all
 }
 
-/// `` key `plan` with value `gold` ``, short enough for a message.
+/// Formats `` key `plan` with value `gold` ``, short enough for a message.
 pub(crate) fn shown(descriptor: &Descriptor) -> String {
     let key = quoted(&descriptor.key.value);
     match &descriptor.value {
@@ -136,8 +135,8 @@ fn descriptor(node: &Node, left: &mut usize, problems: &mut Problems) -> Option<
     }
     if let Some(key) = key.as_ref().filter(|key| key.value.contains('*')) {
         problems
-            .warning(Lint::EnvoyStarInKey, key.place, "`*` in a key is a character like any other")
-            .help("only in a `value` it stands for any characters");
+            .warning(Lint::EnvoyStarInKey, key.place, "`*` in a key is not a wildcard")
+            .help("only in a `value` it matches any characters");
     }
     let value = fields.text("value", problems);
     let rate_limit =
@@ -147,8 +146,8 @@ fn descriptor(node: &Node, left: &mut usize, problems: &mut Problems) -> Option<
         let problem = problems
             .error(fields.place_of("share_threshold"), "`share_threshold` needs a `value` with `*` in it");
         match &value {
-            Some(_) => problem.label("this value is one alone, and shares with nobody"),
-            None => problem.label("without a `value`, each has a counter of its own"),
+            Some(_) => problem.label("this is a single value with its own counter"),
+            None => problem.label("without a `value`, each value has its own counter"),
         };
         problem.help("to count all values together, write `value: \"*\"` beside it");
     }
@@ -159,11 +158,9 @@ fn descriptor(node: &Node, left: &mut usize, problems: &mut Problems) -> Option<
                     .warning(
                         Lint::EnvoyIdleWord,
                         fields.place_of(word),
-                        format!("`{word}` does nothing without a `rate_limit` beside it"),
+                        format!("`{word}` has no effect without a `rate_limit` beside it"),
                     )
-                    .help(
-                        "it says something about the limit of this descriptor, and not about those below it",
-                    );
+                    .help("it applies to the limit of this descriptor, not to those below it");
             }
         }
     }
@@ -172,7 +169,7 @@ fn descriptor(node: &Node, left: &mut usize, problems: &mut Problems) -> Option<
         Some(Metadata::of(node))
     });
     let descriptors = descriptors(&fields, left, problems);
-    // What is neither true nor false was reported, and the file is refused.
+    // Other values were reported, and the file is refused.
     let mut is = |word| fields.flag(word, problems) == Some(true);
     let [shadow_mode, quota_mode] = ["shadow_mode", "quota_mode"].map(&mut is);
     let [detailed_metric, value_to_metric] = ["detailed_metric", "value_to_metric"].map(&mut is);

@@ -1,4 +1,4 @@
-//! A limit as a request meets it: how much, whose counter, and what else to say.
+//! The limit at the end of a path of descriptors: amount, counter key, and metadata.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::unit::Unit;
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "a descriptor has as many switches")]
 pub struct Leaf {
-    /// In the policy's limits; none for one that is unlimited.
+    /// The index in the policy's limits; `None` for an unlimited leaf.
     place: Option<usize>,
     allowed: Allowance,
     name: Option<Box<str>>,
@@ -36,7 +36,7 @@ pub struct Leaf {
 pub(crate) struct Step {
     pub(crate) key: Box<str>,
     pub(crate) value: Option<Box<str>>,
-    /// All values that fit share one counter.
+    /// Whether all fitting values share one counter.
     share_threshold: bool,
     value_to_metric: bool,
 }
@@ -51,19 +51,19 @@ impl Step {
         }
     }
 
-    /// The pattern that stands for all its values, if they share a counter.
+    /// Returns the pattern that replaces the values in the key, if they share a counter.
     fn shared(&self) -> Option<&str> {
         self.value.as_deref().filter(|_| self.share_threshold)
     }
 
-    /// Whether it fits more than one value.
+    /// Whether more than one value fits.
     fn is_open(&self) -> bool {
         self.value.as_deref().is_none_or(|value| value.contains('*'))
     }
 }
 
 impl Leaf {
-    /// The limit of the last descriptor on a path, if that has one.
+    /// Returns the limit of the last descriptor on a path, if it has one.
     pub(crate) fn new(domain: &str, path: &[Step], last: &Descriptor, place: Option<usize>) -> Option<Self> {
         let limit = last.rate_limit.as_ref()?;
         let varies = |step: &Step| {
@@ -91,22 +91,22 @@ impl Leaf {
         })
     }
 
-    /// Its place in the limits of the policy it was applied to; none when it is unlimited.
+    /// Returns the index in the limits of the policy; `None` if unlimited.
     pub const fn place(&self) -> Option<usize> {
         self.place
     }
 
-    /// It as a limit of that policy; none when it is unlimited.
+    /// Returns the limit of the policy; `None` if unlimited.
     pub fn limit<'p>(&self, policy: &'p Policy) -> Option<&'p Limit> {
         policy.limits().get(self.place?)
     }
 
-    /// How much it grants.
+    /// Returns the amount.
     pub const fn allowed(&self) -> Allowance {
         self.allowed
     }
 
-    /// How many requests it admits in a unit; none when it is unlimited.
+    /// Returns the number of requests per unit; `None` if unlimited.
     pub const fn requests_per_unit(&self) -> Option<u32> {
         match self.allowed {
             Allowance::Requests { per_unit, .. } => Some(per_unit),
@@ -114,7 +114,7 @@ impl Leaf {
         }
     }
 
-    /// In which time; none when it is unlimited.
+    /// Returns the unit of time; `None` if unlimited.
     pub const fn unit(&self) -> Option<Unit> {
         match self.allowed {
             Allowance::Requests { unit, .. } => Some(unit),
@@ -122,53 +122,53 @@ impl Leaf {
         }
     }
 
-    /// Its `name`: what answers call it, and what `replaces` of others means.
+    /// Returns the `name`, which responses show and `replaces` of other limits refers to.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// The names of the limits that are dropped when a request meets them beside this one.
+    /// Returns the names of the limits that this limit replaces if both apply to a request.
     pub fn replaces(&self) -> impl Iterator<Item = &str> {
         self.replaces.iter().map(|name| &**name)
     }
 
-    /// Whether it drops a limit with this name.
+    /// Whether this limit replaces a limit with this name.
     pub fn replaces_name(&self, name: &str) -> bool {
         self.replaces.iter().any(|known| **known == *name)
     }
 
-    /// Whether it only counts, and refuses nothing.
+    /// Whether the limit counts without refusing.
     pub const fn shadow_mode(&self) -> bool {
         self.shadow_mode
     }
 
-    /// Whether it refuses a request only together with all others of this kind.
+    /// Whether the limit refuses a request only if all other `quota_mode` limits of the request refuse.
     pub const fn quota_mode(&self) -> bool {
         self.quota_mode
     }
 
-    /// Whether its metrics tell all values apart.
+    /// Whether the metrics distinguish all values.
     pub const fn detailed_metric(&self) -> bool {
         self.detailed_metric
     }
 
-    /// Whether some of its entries share one counter for all values that fit.
+    /// Whether an entry shares one counter among all fitting values.
     pub const fn share_threshold(&self) -> bool {
         self.shares
     }
 
-    /// What is handed to the proxy with its answers.
+    /// Returns the data that responses pass to the proxy.
     pub const fn metadata(&self) -> Option<&Metadata> {
         self.metadata.as_ref()
     }
 
-    /// The domain it belongs to.
+    /// Returns the domain of the limit.
     pub fn domain(&self) -> &str {
         &self.domain
     }
 
-    /// Whose counter a descriptor that led here spends: one for each set of values, where
-    /// an entry with `share_threshold` counts as its pattern, whatever its value.
+    /// Returns the key of the counter for a descriptor that led here: one per set of values, where
+    /// an entry with `share_threshold` contributes its pattern instead of its value.
     pub fn key(&self, entries: &[(&str, &str)]) -> Key {
         if !self.shares {
             return Key::of_entries(entries.iter().copied());
@@ -177,19 +177,19 @@ impl Leaf {
         Key::of_entries(entries.iter().enumerate().map(|(at, (key, sent))| (*key, value(at).unwrap_or(sent))))
     }
 
-    /// The name of its metrics, as the file alone gives it: `shop.plan_gold.user`.
+    /// Returns the static name of the metrics: `shop.plan_gold.user`.
     pub fn stat(&self) -> &str {
         &self.stat
     }
 
-    /// Whether [`stat_of`](Self::stat_of) depends on the values of a request. Then nobody
-    /// bounds how many names there are but whoever counts them.
+    /// Whether [`stat_of`](Self::stat_of) depends on the values of a request. The collector of the
+    /// metrics must then bound the number of names.
     pub const fn stat_varies(&self) -> bool {
         self.stat_varies
     }
 
-    /// The name of its metrics for a descriptor that led here: with the values that
-    /// `detailed_metric` and `value_to_metric` ask for.
+    /// Returns the name of the metrics for a descriptor that led here, with the values that
+    /// `detailed_metric` and `value_to_metric` select.
     pub fn stat_of(&self, entries: &[(&str, &str)]) -> Cow<'_, str> {
         if !self.stat_varies {
             return Cow::Borrowed(&self.stat);

@@ -1,4 +1,4 @@
-//! Configuration files of envoyproxy/ratelimit: read, merged, and put in force as limits of a policy.
+//! Reads configuration files of envoyproxy/ratelimit, and applies them as limits of a policy.
 #![doc = include_str!("../README.md")]
 
 mod apply;

@@ -1,26 +1,26 @@
-//! What an operator keeps beside a limit: any YAML, handed on as it is.
+//! The `metadata` of a limit: any YAML, passed on unchanged.
 
 use tollgate::policy::{Kind, Node};
 
-/// A tree of values, as `metadata` holds it. The service hands it to the proxy with its answers.
+/// A tree of values in `metadata`. The service passes it to the proxy with its responses.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Metadata {
-    /// Nothing, `~` or `null`.
+    /// An empty value, `~` or `null`.
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// A number: never infinite, never NaN.
+    /// A finite number.
     Number(f64),
-    /// Anything else in one piece, and whatever stands in quotes.
+    /// Any other scalar, and every quoted one.
     Text(Box<str>),
-    /// Items in order.
+    /// The items of a list, in order.
     List(Vec<Self>),
-    /// Named values in order.
+    /// The entries of a map, in order.
     Map(Vec<(Box<str>, Self)>),
 }
 
 impl Metadata {
-    /// The tree that stands at a node. As deep as the file, which is bounded.
+    /// Converts a node. The depth of the file bounds the recursion.
     pub(crate) fn of(node: &Node) -> Self {
         match &node.kind {
             Kind::Null => Self::Null,
@@ -42,7 +42,7 @@ impl Metadata {
             _ => {}
         }
         let digits = text.trim_start_matches(['-', '+']);
-        // `007` is a code and not a number, and `inf` and `nan` are words.
+        // `007` is a code rather than a number, and `inf` and `nan` are words.
         let padded = digits.len() > 1 && digits.starts_with('0') && !digits.starts_with("0.");
         match text.parse::<f64>() {
             Ok(number)
@@ -54,7 +54,7 @@ impl Metadata {
         }
     }
 
-    /// The value under a name of a map.
+    /// Returns the value of a name in a map.
     pub fn get(&self, name: &str) -> Option<&Self> {
         match self {
             Self::Map(entries) => entries.iter().find(|(known, _)| **known == *name).map(|(_, value)| value),
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_what_they_look_like() {
+    fn plain_values_get_the_type_they_look_like() {
         let text =
             "a: true\nb: '5'\nc: 5\nd: -1.5e3\ne: 007\nf: .inf\ng: ~\nh: [x, {y: 0}]\ni: 1e999\nj: nan\n";
         let tree = Metadata::of(Document::parse(text).unwrap().root());

@@ -1,8 +1,8 @@
-//! Names for limits: readable, unique, and the same after a reload or a restart.
+//! Names for limits: readable, unique, and stable over reloads and restarts.
 //!
-//! Usage is kept by name, so a name depends on what a limit covers and not on where
-//! it stands in a file. What cannot be written in a name, or is too long for one, is
-//! told apart by a few digits made of the exact path.
+//! Usage is stored by name, so a name depends on the coverage of a limit and not on its
+//! position in a file. A name that is too long, or that contains invalid characters, gets
+//! a few digits of a hash over the exact path.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,31 +10,31 @@ use tollgate::RuleId;
 
 use crate::leaf::Step;
 
-/// The longest name that a limit may have.
+/// The maximum length of a limit's name, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
-/// The path of a limit, and how it wants to be called.
+/// The path of a limit, and its preferred name.
 pub(crate) struct NameCandidate {
     readable: String,
-    /// Whether the readable name says all.
+    /// Whether the readable name represents the path completely.
     faithful: bool,
     id: u64,
 }
 
 impl NameCandidate {
     pub(crate) fn new(domain: &str, path: &[Step]) -> Self {
-        let mut wish = Self { readable: String::new(), faithful: true, id: id(domain, path) };
-        wish.write(domain);
+        let mut candidate = Self { readable: String::new(), faithful: true, id: id(domain, path) };
+        candidate.write(domain);
         for step in path {
-            wish.readable.push('.');
-            wish.write(&step.key);
+            candidate.readable.push('.');
+            candidate.write(&step.key);
             if let Some(value) = &step.value {
-                wish.readable.push('_');
-                wish.write(value);
+                candidate.readable.push('_');
+                candidate.write(value);
             }
         }
-        wish.faithful &= wish.readable.len() <= MAX_NAME_BYTES;
-        wish
+        candidate.faithful &= candidate.readable.len() <= MAX_NAME_BYTES;
+        candidate
     }
 
     fn write(&mut self, text: &str) {
@@ -54,10 +54,10 @@ impl NameCandidate {
         }
     }
 
-    /// The readable name with something behind it that tells it from others.
+    /// Returns the readable name with a distinguishing suffix.
     fn with(&self, mark: &str) -> String {
         let room = MAX_NAME_BYTES - mark.len() - 1;
-        // ASCII alone, so any place is one to cut at.
+        // The name is ASCII, so every position is a character boundary.
         let head = self.readable.get(..room).unwrap_or(&self.readable);
         format!("{}-{mark}", head.trim_end_matches(['-', '.']))
     }
@@ -72,28 +72,28 @@ fn id(domain: &str, path: &[Step]) -> u64 {
     RuleId::of(std::iter::once(domain).chain(words.iter().map(|word| &**word))).0
 }
 
-/// A name for each wish, in their order. `taken` are names that others have.
-pub(crate) fn all<'w>(
-    wishes: impl Iterator<Item = &'w NameCandidate> + Clone,
+/// Returns a name for each candidate, in order. `taken` are the names of other limits.
+pub(crate) fn all<'c>(
+    candidates: impl Iterator<Item = &'c NameCandidate> + Clone,
     taken: &HashSet<&str>,
 ) -> Vec<String> {
-    let mut often: HashMap<&str, u32> = HashMap::new();
-    for wish in wishes.clone().filter(|wish| wish.faithful) {
-        *often.entry(&wish.readable).or_default() += 1;
+    let mut counts: HashMap<&str, u32> = HashMap::new();
+    for candidate in candidates.clone().filter(|candidate| candidate.faithful) {
+        *counts.entry(&candidate.readable).or_default() += 1;
     }
     let mut used: HashSet<String> = HashSet::new();
-    let name = |wish: &NameCandidate| {
-        let readable = wish.readable.as_str();
-        let alone = wish.faithful && often.get(readable) == Some(&1) && !taken.contains(readable);
-        // Sixteen digits differ where eight do not, but for one chance in 2^64; then numbers do.
-        let marks = [format!("{:08x}", wish.id >> 32), format!("{:016x}", wish.id)];
-        let numbered = (2_u32..).map(|number| format!("{:016x}-{number}", wish.id));
-        let marked = marks.into_iter().chain(numbered).map(|mark| wish.with(&mark));
+    let name = |candidate: &NameCandidate| {
+        let readable = candidate.readable.as_str();
+        let alone = candidate.faithful && counts.get(readable) == Some(&1) && !taken.contains(readable);
+        // If eight digits collide, sixteen do with a chance of 2^-64; numbers resolve that.
+        let marks = [format!("{:08x}", candidate.id >> 32), format!("{:016x}", candidate.id)];
+        let numbered = (2_u32..).map(|number| format!("{:016x}-{number}", candidate.id));
+        let marked = marks.into_iter().chain(numbered).map(|mark| candidate.with(&mark));
         let mut names = alone.then(|| readable.to_owned()).into_iter().chain(marked);
         let name = names.find(|name| !used.contains(name) && !taken.contains(name.as_str()));
         let name = name.unwrap_or_default();
         used.insert(name.clone());
         name
     };
-    wishes.map(name).collect()
+    candidates.map(name).collect()
 }

@@ -1,23 +1,23 @@
-//! The sections of a file, and questions to their values.
+//! The sections of a file, with typed access to their values.
 //!
-//! A word that belongs to another section is only warned of: envoyproxy/ratelimit
-//! knows one list of words for all places and reads past a known one that stands in
-//! the wrong place, so that files exist that hold such words.
+//! A word in the wrong section causes only a warning: envoyproxy/ratelimit
+//! has one list of words for all sections and ignores a known word in the wrong
+//! section, so files with such words exist.
 //!
-//! Not here: what the words mean (`file_format`).
+//! `file_format` interprets the words.
 
 use tollgate::policy::{Entry, Kind, Lint, Located, Node, Place, Problems, nearest};
 
 /// The words of one section.
 #[derive(Debug)]
 pub(crate) struct Section {
-    /// What messages call it, with its article.
+    /// The name in messages, with its article.
     pub(crate) called: &'static str,
-    /// Its words.
+    /// The known words.
     pub(crate) words: &'static [&'static str],
-    /// The same, for help.
+    /// The known words as a sentence, for help.
     listed: &'static str,
-    /// What to begin with.
+    /// An example for help.
     example: &'static str,
 }
 
@@ -60,14 +60,14 @@ const SECTIONS: [&Section; 4] = [&FILE, &DESCRIPTOR, &RATE_LIMIT, &REPLACES];
 #[derive(Debug)]
 pub(crate) struct Fields<'d> {
     entries: &'d [Entry],
-    /// Words that unknown ones were taken for.
+    /// The suggestions for unknown words.
     meant: Vec<&'static str>,
-    /// Where the section begins.
+    /// The place where the section begins.
     pub(crate) place: Place,
 }
 
 impl Section {
-    /// What stands at `node`, or nothing when that is no map.
+    /// Reads the section at `node`. Returns `None` if the node is not a map.
     pub(crate) fn read<'d>(&self, node: &'d Node, problems: &mut Problems) -> Option<Fields<'d>> {
         let Kind::Map(entries) = &node.kind else {
             problems
@@ -84,7 +84,7 @@ impl Section {
                     .warning(
                         Lint::EnvoyIdleWord,
                         name.place,
-                        format!("`{word}` does nothing in {}", self.called),
+                        format!("`{word}` has no effect in {}", self.called),
                     )
                     .label(format!("it belongs in {}", home.called));
                 continue;
@@ -106,35 +106,35 @@ impl Section {
 }
 
 impl<'d> Fields<'d> {
-    /// The entry of `word`, if it has a value: `word:` alone says nothing, as in any YAML.
+    /// Returns the entry of `word`, if it has a value. `word:` alone counts as absent.
     pub(crate) fn entry(&self, word: &str) -> Option<&'d Entry> {
         self.entries.iter().find(|it| it.name.value == word && it.value.kind != Kind::Null)
     }
 
-    /// Its value.
+    /// Returns the value of `word`.
     pub(crate) fn get(&self, word: &str) -> Option<&'d Node> {
         self.entry(word).map(|it| &it.value)
     }
 
-    /// Whether `word` is missing or says nothing, and is not misspelt: that was reported.
+    /// Whether `word` is missing or empty, and not misspelled, which was reported.
     pub(crate) fn lacks(&self, word: &str) -> bool {
         let said = self.get(word).is_some_and(|node| node.text() != Some(""));
         !said && !self.meant.contains(&word)
     }
 
-    /// Where `word` stands, with a value or without; else where the section begins.
+    /// Returns the place of `word`, with or without a value; else the place of the section.
     pub(crate) fn place_of(&self, word: &str) -> Place {
         self.entries.iter().find(|it| it.name.value == word).map_or(self.place, |it| it.name.place)
     }
 
-    /// A text. Numbers and `true` are their own text; an empty one is none.
+    /// Reads a text. Numbers and `true` are their own text; an empty text counts as absent.
     pub(crate) fn text(&self, word: &str, problems: &mut Problems) -> Option<Located<String>> {
         let node = self.get(word).filter(|node| node.text() != Some(""))?;
         Some(node.word(&format!("`{word}`"), problems)?.map(str::to_owned))
     }
 
-    /// `true` or `false`; false when left out, none when it is neither. In all the ways in
-    /// which YAML 1.1 writes them, which is what these files were written for.
+    /// Reads a boolean. Returns false if the word is absent, `None` if the value is invalid. Accepts
+    /// all booleans of YAML 1.1, which these files are written for.
     pub(crate) fn flag(&self, word: &str, problems: &mut Problems) -> Option<bool> {
         let Some(node) = self.get(word) else { return Some(false) };
         match node.text() {
@@ -144,7 +144,7 @@ impl<'d> Fields<'d> {
         }
     }
 
-    /// The items of a list.
+    /// Reads the items of a list.
     pub(crate) fn list(&self, word: &str, of: &str, problems: &mut Problems) -> &'d [Node] {
         match self.get(word) {
             None => &[],
@@ -160,7 +160,7 @@ impl<'d> Fields<'d> {
     }
 }
 
-/// A text as messages quote it: short, and without passwords.
+/// Shortens a text for a message and hides passwords in it.
 pub(crate) fn quoted(text: &str) -> String {
     let kind = Kind::Scalar { text: text.to_owned(), quoted: false };
     Node { place: Place::default(), kind }.describe()

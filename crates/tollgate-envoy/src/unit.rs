@@ -1,13 +1,13 @@
-//! The seven units of time that a limit can be given for.
+//! The seven units of time of a limit.
 
 use std::fmt;
 
 use tollgate::Span;
 
-/// A unit of time, as the files write it.
+/// A unit of time of a limit.
 ///
-/// Windows begin at multiples of the unit since 1970: a month is thirty days, a year
-/// 365, and a week begins on Thursday, as it does in envoyproxy/ratelimit.
+/// Windows begin at multiples of the unit since 1970: a month has 30 days, a year
+/// has 365, and a week begins on Thursday, as in envoyproxy/ratelimit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unit {
     /// 1 second.
@@ -27,16 +27,16 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// All of them, the shortest first.
+    /// All units, the shortest first.
     pub const ALL: [Self; 7] =
         [Self::Second, Self::Minute, Self::Hour, Self::Day, Self::Week, Self::Month, Self::Year];
 
-    /// The unit with this name, in any case of letters.
+    /// Returns the unit with this name, in any case.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|unit| unit.name().eq_ignore_ascii_case(name))
     }
 
-    /// As the files write it, in lower case.
+    /// Returns the name in lower case.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Second => "second",
@@ -49,7 +49,7 @@ impl Unit {
         }
     }
 
-    /// How long it is.
+    /// Returns the length of the unit.
     pub const fn length(self) -> Span {
         const DAY: u64 = 86_400;
         Span::from_secs(match self {

@@ -1,4 +1,4 @@
-//! What becomes of a policy: names, ids, and counts that stay.
+//! Applying files to a policy: names, ids, and counts that are kept.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use tollgate::{Policy, RuleId};
@@ -13,7 +13,7 @@ fn applied(text: &str, policy: &str) -> Policy {
     EnvoyConfig::read(&[file(text)], false).unwrap().apply(policy).unwrap()
 }
 
-/// The names of a policy's limits and the ids their counts are kept under.
+/// Returns the names of a policy's limits and the ids of their counts.
 fn ids(policy: &Policy) -> Vec<(String, RuleId)> {
     policy.limits().iter().map(|limit| (limit.name().to_owned(), limit.rules()[0].id)).collect()
 }
@@ -21,7 +21,7 @@ fn ids(policy: &Policy) -> Vec<(String, RuleId)> {
 const NATIVE: &str = "limits: [{name: native, by: ip, bucket: 1/s}]";
 
 #[test]
-fn limits_stand_behind_those_of_the_policy_and_are_found_from_there() {
+fn limits_follow_those_of_the_policy_and_are_found() {
     let policy =
         applied("domain: d\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 1}}]", NATIVE);
     let DescriptorMatch::Limited(leaf) = Domains::of(&policy).unwrap().find("d", &[("k", "v")]) else {
@@ -30,14 +30,14 @@ fn limits_stand_behind_those_of_the_policy_and_are_found_from_there() {
     assert_eq!(leaf.place(), Some(1));
     let limit = leaf.limit(&policy).unwrap();
     assert_eq!((limit.name(), limit.count_denied()), ("d.k", true));
-    // No request meets it by its path.
+    // Requests are not matched against it by path.
     let mut checks = tollgate::policy::Checks::new();
     policy.match_request(&tollgate::Call::new("GET", "/").ip([192, 0, 2, 1]), &mut checks);
     assert_eq!(checks.len(), 1);
 }
 
 #[test]
-fn counts_survive_other_numbers_and_other_neighbours_but_not_another_unit() {
+fn counts_survive_other_numbers_and_other_neighbors_but_not_another_unit() {
     let one = "{key: k, value: 'a*', rate_limit: {unit: day, requests_per_unit: 1}}";
     let more = "{key: k, value: 'a*', rate_limit: {unit: day, requests_per_unit: 500}}";
     let hourly = "{key: k, value: 'a*', rate_limit: {unit: hour, requests_per_unit: 1}}";
@@ -48,12 +48,12 @@ fn counts_survive_other_numbers_and_other_neighbours_but_not_another_unit() {
     assert_eq!(of(&format!("{other}, {more}"))[2], before[1]);
     assert_eq!(of(hourly)[1].0, before[1].0);
     assert_ne!(of(hourly)[1].1, before[1].1);
-    // Ids are part of what is kept in Redis: the same for ever.
+    // Ids are part of the keys in Redis, so they never change.
     assert_eq!(before[1].0, "d.k_a-99a1d31d");
 }
 
 #[test]
-fn every_limit_has_a_name_of_its_own_that_can_stand_in_a_header() {
+fn every_limit_has_a_unique_name_that_is_valid_in_a_header() {
     let long = "x".repeat(500);
     let limit = "rate_limit: {unit: day, requests_per_unit: 1}";
     let text = format!(
@@ -81,7 +81,7 @@ fn every_limit_has_a_name_of_its_own_that_can_stand_in_a_header() {
 }
 
 #[test]
-fn files_of_one_domain_are_merged_when_that_is_asked_for() {
+fn files_of_one_domain_are_merged_on_request() {
     let [one, two] = ["a", "b"].map(|key| {
         file(&format!(
             "domain: d\ndescriptors: [{{key: {key}, rate_limit: {{unit: day, requests_per_unit: 1}}}}]"
@@ -96,7 +96,7 @@ fn files_of_one_domain_are_merged_when_that_is_asked_for() {
 }
 
 #[test]
-fn no_files_are_no_domains_and_no_mistake() {
+fn an_empty_set_of_files_is_valid_and_has_no_domains() {
     let policy = EnvoyConfig::read(&[], false).unwrap().apply(Policy::default()).unwrap();
     assert!(!Domains::of(&policy).unwrap().knows("d"));
     assert!(Domains::of(&Policy::default()).is_none());
@@ -119,7 +119,7 @@ fn a_limit_says_which_descriptors_it_is_for() {
 }
 
 #[test]
-fn limits_of_a_policy_that_files_leave_unasked_are_found() {
+fn policy_limits_that_never_apply_beside_files_are_found() {
     let native = "limits:
   - {name: dead, descriptor: [a], domain: shop, bucket: 1/s, candidate: {bucket: 2/s}}
   - {name: alive, descriptor: [a], bucket: 1/s}

@@ -1,4 +1,4 @@
-//! How the limits of the files count, through the limiter: what a rate limit service answers.
+//! Counting by the limits of the files, through the limiter: the answers of a rate limit service.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use tollgate::{Limiter, ManualClock, MemoryStore, Policy, Span, Timestamp};
@@ -19,7 +19,7 @@ fn served(descriptors: &str) -> (Served, ManualClock) {
     (Limiter::with_store(policy(descriptors), store), clock)
 }
 
-/// Whether so many hits pass, and how much is left.
+/// Returns whether a number of hits pass, and the rest of the allowance.
 fn hit(limiter: &Served, value: &str, hits: u64) -> (bool, u64) {
     let entries = [("k", value)];
     let DescriptorMatch::Limited(leaf) = Domains::of(limiter.policy()).unwrap().find("d", &entries) else {
@@ -65,7 +65,7 @@ fn a_shared_pattern_has_one_counter() {
 }
 
 #[test]
-fn a_shadow_counts_and_refuses_nothing() {
+fn shadow_mode_counts_without_refusing() {
     let (limiter, _) =
         served("  - {key: k, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}");
     assert_eq!(hit(&limiter, "a", 1), (true, 0));

@@ -1,4 +1,4 @@
-//! Which limit a descriptor finds, and whose counter it spends.
+//! The limit that a descriptor finds, and the counter that it charges.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::fs;
@@ -12,7 +12,7 @@ fn policy(files: &[EnvoyFile]) -> Policy {
     config.apply(Policy::default()).unwrap()
 }
 
-/// The policy of all good files.
+/// Returns the policy of all good files.
 fn all_good() -> Policy {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("good");
     let read = |path: std::path::PathBuf| EnvoyFile {
@@ -22,12 +22,12 @@ fn all_good() -> Policy {
     policy(&fs::read_dir(folder).unwrap().map(|entry| read(entry.unwrap().path())).collect::<Vec<_>>())
 }
 
-/// `key=value` for each entry, as the tables below write them.
+/// Parses `key=value` for each entry of the tables below.
 fn entries<'t>(text: &[&'t str]) -> Vec<(&'t str, &'t str)> {
     text.iter().map(|entry| entry.split_once('=').unwrap()).collect()
 }
 
-/// What is found: the numbers of the limit, or why there are none.
+/// Formats the result: the numbers of the limit, or why there are none.
 fn found(policy: &Policy, domain: &str, text: &[&str]) -> String {
     match Domains::of(policy).unwrap().find(domain, &entries(text)) {
         DescriptorMatch::UnknownDomain => "unknown".into(),
@@ -46,7 +46,7 @@ fn found(policy: &Policy, domain: &str, text: &[&str]) -> String {
 fn a_descriptor_finds_the_limit_that_the_files_give_it() {
     let policy = all_good();
     for (domain, text, expected) in [
-        // A value of its own, and the bare key for all others.
+        // A named value, and the bare key for all other values.
         ("depot", &["queue=letters"][..], "40/second"),
         ("depot", &["queue=parcels"], "4/second"),
         ("depot", &["queue=post"], "400/second"),
@@ -60,7 +60,7 @@ fn a_descriptor_finds_the_limit_that_the_files_give_it() {
         ("post", &["reader=ann", "kind=advert"], "none"),
         ("post", &["kind=letter", "reader=ann"], "none"),
         ("post", &["kind=advert"], "none"),
-        // Nothing at all for one address.
+        // One blocked address.
         ("gatehouse", &["remote_address=203.0.113.66"], "0/second"),
         ("gatehouse", &["remote_address=203.0.113.6"], "10/second"),
         // The depth must match.
@@ -85,7 +85,7 @@ fn a_descriptor_finds_the_limit_that_the_files_give_it() {
         ("archive", &["path=/v1/export"], "none"),
         ("archive", &["path=/v2/a/items/b/undo"], "6/minute"),
         ("archive", &["path=/v2/a/items/b/redo"], "none"),
-        // Values are text, whatever YAML would make of them.
+        // Values are text, even those that YAML would convert.
         ("7", &["5=010"], "1/minute"),
         ("7", &["5=8"], "none"),
         ("7", &["day=2026-11-15"], "2/minute"),
@@ -94,7 +94,7 @@ fn a_descriptor_finds_the_limit_that_the_files_give_it() {
         // A descriptor without a limit exempts its value.
         ("7", &["open=exempt"], "none"),
         ("quiet", &["a=b"], "none"),
-        // Key and value are never mixed up.
+        // Key and value are never confused.
         ("apart", &["a=b_c"], "1/minute"),
         ("apart", &["a_b=c"], "2/minute"),
         ("apart", &["a_b_c=d"], "3/minute"),
@@ -153,7 +153,7 @@ fn metrics_are_named_as_the_files_ask() {
 }
 
 #[test]
-fn what_a_limit_says_beside_its_numbers_is_kept() {
+fn other_fields_of_a_limit_are_kept() {
     let policy = all_good();
     let domains = Domains::of(&policy).unwrap();
     let leaf = |domain: &str, text: &[&str]| match domains.find(domain, &entries(text)) {

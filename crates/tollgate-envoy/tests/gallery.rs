@@ -1,8 +1,8 @@
 //! One bad file for each mistake, with the exact message beside it.
 //!
-//! A folder is several files that are read together; if one of their names ends in
-//! `-merge.yaml`, with domains merged. `TOLLGATE_BLESS=1 cargo test -p tollgate-envoy
-//! --test gallery` writes the messages anew; read them before you commit them.
+//! A folder contains several files that are read together. If one of their names ends in
+//! `-merge.yaml`, domains are merged. `TOLLGATE_BLESS=1 cargo test -p tollgate-envoy
+//! --test gallery` rewrites the messages; read them before you commit them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::fs;
@@ -28,7 +28,7 @@ fn file(path: &Path) -> EnvoyFile {
     EnvoyFile { name, text: fs::read_to_string(path).unwrap() }
 }
 
-#[allow(clippy::disallowed_methods, reason = "a switch for whoever runs the test, not for the product")]
+#[allow(clippy::disallowed_methods, reason = "a switch for test runs, not for the product")]
 fn blessing() -> bool {
     std::env::var("TOLLGATE_BLESS").is_ok()
 }
@@ -74,21 +74,21 @@ fn every_good_file_can_be_put_in_force() {
 }
 
 #[test]
-fn what_is_probably_not_meant_is_a_warning() {
+fn probable_mistakes_are_warnings() {
     let limit = "rate_limit: {unit: day, requests_per_unit: 1}";
     for (descriptor, message) in [
         ("key: a, rate_limit: {unit: day}", "without `requests_per_unit`, this limit admits nothing"),
         (
             "key: a, rate_limit: {unit: day, requests_per_unit: 1, shadow_mode: true}",
-            "`shadow_mode` does nothing in a `rate_limit`",
+            "`shadow_mode` has no effect in a `rate_limit`",
         ),
-        ("key: a, unit: day", "`unit` does nothing in a descriptor"),
-        (&format!("key: 'a*', {limit}"), "`*` in a key is a character like any other"),
-        ("key: a, shadow_mode: true", "`shadow_mode` does nothing without a `rate_limit` beside it"),
-        ("key: a, metadata: {a: b}", "`metadata` does nothing without a `rate_limit` beside it"),
+        ("key: a, unit: day", "`unit` has no effect in a descriptor"),
+        (&format!("key: 'a*', {limit}"), "`*` in a key is not a wildcard"),
+        ("key: a, shadow_mode: true", "`shadow_mode` has no effect without a `rate_limit` beside it"),
+        ("key: a, metadata: {a: b}", "`metadata` has no effect without a `rate_limit` beside it"),
         (
             "key: a, rate_limit: {unlimited: true, requests_per_unit: 1}",
-            "`requests_per_unit` does nothing beside `unlimited`",
+            "`requests_per_unit` has no effect beside `unlimited`",
         ),
         (
             "key: a, rate_limit: {unit: day, requests_per_unit: 1, replaces: [{name: b}]}",
@@ -105,7 +105,7 @@ fn what_is_probably_not_meant_is_a_warning() {
 }
 
 #[test]
-fn a_log_says_the_words_of_the_format_and_no_value_whole() {
+fn a_brief_message_shows_words_of_the_format_and_no_full_value() {
     let text = "domain: d\ndescriptors:\n  - {key: api_key, value: sk-live-51secret, share_threshold: true}
   - {key: api_key, value: sk-live-51secret}\n  - {key: user, rate_limit: sk-live-51secret}\n";
     let file = EnvoyFile { name: "d.yaml".into(), text: text.into() };
@@ -126,7 +126,7 @@ fn the_first_file_of_a_page_has_the_lint_and_the_second_has_not() {
             let config = EnvoyConfig::read(&[file], false).unwrap_or_else(|wrong| panic!("{wrong:?}"));
             config.warnings().iter().flat_map(|(_, all)| all.iter()).filter_map(|it| it.code).collect()
         };
-        // Those about the folder as a whole have none.
+        // Lints about the folder as a whole have no files.
         let [with, without] = &files.collect::<Vec<_>>()[..] else { continue };
         assert_eq!((codes(with), codes(without)), (vec![*lint], vec![]), "{lint}");
         seen += 1;

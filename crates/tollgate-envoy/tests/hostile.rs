@@ -1,4 +1,4 @@
-//! Files and descriptors that somebody made to hurt.
+//! Hostile files and descriptors.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use tollgate::Policy;
@@ -76,7 +76,7 @@ fn noise_is_refused_or_read_but_never_breaks_anything() {
         "#",
         "&a ",
     ];
-    // A small generator with a fixed seed: the same texts on every run.
+    // A small generator with a fixed seed yields the same texts on every run.
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = |below: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,36 +1,36 @@
-//! A `rate_limit`: how much is granted, and what the limit is called.
+//! The `rate_limit` section: the amount and the name of a limit.
 
 use tollgate::policy::{Lint, Located, Node, Place, Problems, nearest};
 
 use crate::section::{Fields, RATE_LIMIT, REPLACES};
 use crate::unit::Unit;
 
-/// How much is granted, and how the limit is called.
+/// The amount and the name of a limit.
 #[derive(Clone, Debug)]
 pub struct RateLimit {
-    /// How much is granted.
+    /// The amount.
     pub allowed: Allowance,
-    /// What `replaces` of others knows it by.
+    /// The name that `replaces` of other limits refers to.
     pub name: Option<String>,
-    /// The limits that this one replaces when a request meets both.
+    /// The names of the limits that this limit replaces if both apply to a request.
     pub replaces: Vec<Located<String>>,
 }
 
-/// How much a limit grants.
+/// The amount that a limit grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowance {
-    /// Everything, and nothing is counted.
+    /// No limit; nothing is counted.
     Unlimited,
-    /// So many requests in each unit of time; zero admits nothing.
+    /// This many requests per unit of time; zero admits nothing.
     Requests {
-        /// How many.
+        /// The number of requests.
         per_unit: u32,
-        /// In which time.
+        /// The unit of time.
         unit: Unit,
     },
 }
 
-/// Reads the section at `node`, whose name stands `at` its place.
+/// Reads the section at `node`. `at` is the place of its name.
 pub(super) fn read(node: &Node, at: Place, problems: &mut Problems) -> Option<RateLimit> {
     let fields = RATE_LIMIT.read(node, problems)?;
     let allowed = match fields.flag("unlimited", problems) {
@@ -43,13 +43,13 @@ pub(super) fn read(node: &Node, at: Place, problems: &mut Problems) -> Option<Ra
     Some(RateLimit { allowed: allowed?, name, replaces })
 }
 
-/// `unlimited: true`: there is nothing else to say.
+/// Reads `unlimited: true`, which excludes other amounts.
 fn allows_all(fields: &Fields<'_>, problems: &mut Problems) -> Option<Allowance> {
     if fields.text("unit", problems).is_some() {
         problems
-            .error(fields.place_of("unit"), "`unlimited` and `unit` cannot stand together")
+            .error(fields.place_of("unit"), "`unlimited` and `unit` cannot be combined")
             .label("all requests pass, in any time")
-            .related(fields.place_of("unlimited"), "said here")
+            .related(fields.place_of("unlimited"), "set here")
             .help("remove one of them");
         return None;
     }
@@ -58,7 +58,7 @@ fn allows_all(fields: &Fields<'_>, problems: &mut Problems) -> Option<Allowance>
             .warning(
                 Lint::EnvoyIdleWord,
                 fields.place_of("requests_per_unit"),
-                "`requests_per_unit` does nothing beside `unlimited`",
+                "`requests_per_unit` has no effect beside `unlimited`",
             )
             .related(fields.place_of("unlimited"), "all requests pass");
     }
@@ -102,7 +102,7 @@ fn requests(fields: &Fields<'_>, at: Place, problems: &mut Problems) -> Option<A
     {
         problems
             .error(node.place, "`requests_per_unit` begins with a zero")
-            .label("some readers of YAML take this for an octal number")
+            .label("some YAML readers parse this as an octal number")
             .help("write it without the zero");
         return None;
     }
@@ -113,9 +113,9 @@ fn requests(fields: &Fields<'_>, at: Place, problems: &mut Problems) -> Option<A
     Some(Allowance::Requests { per_unit: u32::try_from(number.value).unwrap_or(u32::MAX), unit: unit? })
 }
 
-/// A number in a way that YAML 1.1 has beside digits alone: `0x10`, `0b101`, `1e3`.
+/// Parses the other number formats of YAML 1.1: `0x10`, `0b101`, `1e3`.
 fn otherwise_written(text: &str) -> Option<u32> {
-    // Not signs: `from_str_radix` takes `+` behind the prefix.
+    // `from_str_radix` accepts a sign after the prefix, so signs are refused here.
     let digits =
         |prefix| text.strip_prefix(prefix).filter(|it| it.starts_with(|it: char| it.is_ascii_hexdigit()));
     if let Some(hexadecimal) = digits("0x") {
@@ -126,7 +126,7 @@ fn otherwise_written(text: &str) -> Option<u32> {
     }
     let (mantissa, exponent) = text.split_once(['e', 'E'])?;
     let exponent: u32 = exponent.trim_start_matches('+').parse().ok()?;
-    // Whole, so that nothing is rounded: 1.5e3 is, 1.5 is not.
+    // The number must be whole without rounding: 1.5e3 is, 1.5 is not.
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let zeros = exponent.checked_sub(u32::try_from(fraction.len()).ok()?)?;
     let is_digits = |it: &str| it.bytes().all(|byte| byte.is_ascii_digit());
