@@ -1,5 +1,5 @@
-//! How long a call takes without sockets: `cargo run --release --example call_speed -- FILE…`, where each
-//! file is the body of a `ShouldRateLimit`, prefix and all.
+//! Measures the time of a call without sockets: `cargo run --release --example call_speed --
+//! FILE…`, where each file is the body of a `ShouldRateLimit` call, including the gRPC prefix.
 
 use bytes::Bytes;
 use http::Request;

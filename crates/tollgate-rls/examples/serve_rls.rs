@@ -1,6 +1,6 @@
 //! Serves a policy on a port, on one thread: `cargo run --example serve_rls -- 127.0.0.1:8081`.
 //!
-//! For trying out clients, and for measuring; `tollgate serve` is the real thing.
+//! For testing clients and for benchmarks; production deployments use `tollgate serve`.
 
 use std::convert::Infallible;
 

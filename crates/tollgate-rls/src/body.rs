@@ -1,4 +1,4 @@
-//! The bodies of answers: nothing, one message, or a stream of them.
+//! Response bodies: empty, one message, or a stream of messages.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -8,22 +8,22 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use crate::grpc::went_well;
+use crate::grpc::ok_trailers;
 
-/// The largest piece that `h2` copies behind other frames. A larger one is sent in a system
-/// call of its own, which costs more than all the rest of a call.
+/// The largest piece that `h2` copies into the buffer of other frames. A larger piece is sent in a
+/// separate system call, which costs more than the rest of a call.
 const MAX_COPIED_FRAME_BYTES: usize = 255;
-/// Messages up to here are sent in such pieces; a message may span any number of frames.
+/// Messages up to this size are sent in such pieces; a message may span any number of frames.
 const MAX_SPLIT_BYTES: usize = 2 * 1024;
 
-/// The body of an answer.
+/// A response body of the rate limit service.
 pub struct RlsBody(Kind);
 
-/// A body that goes on for as long as somebody listens.
+/// A body that continues until the client disconnects or the server drains.
 type StreamBody = Pin<Box<dyn Body<Data = Bytes, Error = Infallible> + Send>>;
 
 enum Kind {
-    /// Everything is in the headers, or was sent.
+    /// The response consists of headers only, or the body was sent.
     Done,
     /// One message, then trailers.
     Message(Bytes),
@@ -36,7 +36,7 @@ impl RlsBody {
         Self(Kind::Done)
     }
 
-    /// One message with its prefix, and that it went well.
+    /// A message with its prefix, followed by an OK status.
     pub(crate) const fn message(framed: Bytes) -> Self {
         Self(Kind::Message(framed))
     }
@@ -66,7 +66,7 @@ impl Body for RlsBody {
                 (Frame::data(piece), Kind::Message(framed))
             }
             Kind::Message(framed) => (Frame::data(framed), Kind::Trailers),
-            Kind::Trailers => (Frame::trailers(went_well()), Kind::Done),
+            Kind::Trailers => (Frame::trailers(ok_trailers()), Kind::Done),
             Kind::Done | Kind::Stream(_) => return Poll::Ready(None),
         };
         self.0 = next;
@@ -82,7 +82,7 @@ impl Body for RlsBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        // None but where there is nothing: gRPC has no use for a length.
+        // Only an empty body has a known length: gRPC does not use lengths.
         if matches!(self.0, Kind::Done) { SizeHint::with_exact(0) } else { SizeHint::default() }
     }
 }
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_of_middling_size_comes_in_small_pieces_and_is_the_same() {
+    fn messages_of_medium_size_are_split_without_changes() {
         for (length, pieces) in [(5, 1), (255, 1), (256, 2), (600, 3), (2_048, 9), (2_049, 1)] {
             let whole: Vec<u8> = (0..=255).cycle().take(length).collect();
             let mut body = RlsBody::message(Bytes::from(whole.clone()));

@@ -1,14 +1,14 @@
-//! What was answered, for `/metrics`.
+//! Counters of calls, for `/metrics`.
 //!
-//! Who was refused by which limit the limiter's observer counts; here is how many calls
-//! came in which way, and how many made no sense.
+//! They count calls by protocol, and invalid calls. Decisions by limit are counted by the observer
+//! of the limiter.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::grpc::Code;
 
-/// In which way a question came.
+/// The protocol of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Surface {
     Envoy,
@@ -19,7 +19,7 @@ pub(crate) enum Surface {
 const SURFACES: [&str; 3] = ["envoy", "throttlecrab", "json"];
 const ANSWERS: [&str; 2] = ["ok", "over_limit"];
 
-/// Counted since the start.
+/// Counters since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     answers: [[AtomicU64; ANSWERS.len()]; SURFACES.len()],
@@ -40,7 +40,7 @@ impl Counters {
     }
 
     pub(crate) fn write(&self, out: &mut String) {
-        out.push_str("# HELP tollgate_rls_answers_total Questions of proxies that were answered.\n");
+        out.push_str("# HELP tollgate_rls_answers_total Rate limit requests that were answered, by surface and code.\n");
         out.push_str("# TYPE tollgate_rls_answers_total counter\n");
         for (surface, answers) in SURFACES.iter().zip(&self.answers) {
             for (answer, count) in ANSWERS.iter().zip(answers) {
@@ -49,7 +49,7 @@ impl Counters {
                 let _never_fails = writeln!(out, "tollgate_rls_answers_total{{{labels}}} {count}");
             }
         }
-        out.push_str("# HELP tollgate_rls_errors_total Calls that were turned down, by gRPC's code.\n");
+        out.push_str("# HELP tollgate_rls_errors_total Calls that failed, by gRPC status code.\n");
         out.push_str("# TYPE tollgate_rls_errors_total counter\n");
         for ((_, code), count) in Code::ALL.iter().zip(&self.errors) {
             let count = count.load(Ordering::Relaxed);

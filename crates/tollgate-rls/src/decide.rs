@@ -1,5 +1,5 @@
-//! From what a proxy asks to what it is told: which way a domain is decided, without
-//! waiting where the store needs none.
+//! Decides a request: selects the semantics of its domain, and avoids waiting if the store permits
+//! it.
 
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -16,15 +16,15 @@ use crate::response_headers;
 use crate::service::Inner;
 use crate::upstream::{self, DescriptorOutcomes, ResolvedDescriptor};
 
-/// How an answer is written.
+/// The encoding of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Protobuf, behind the prefix of gRPC.
+    /// Protobuf with the gRPC prefix.
     Framed,
     Json,
 }
 
-/// An answer as it is sent.
+/// An encoded response.
 #[derive(Clone, Debug)]
 pub(crate) struct EncodedResponse {
     pub(crate) over: bool,
@@ -41,15 +41,15 @@ impl Form {
     }
 }
 
-/// What was found out without waiting.
+/// The result of an attempt to decide without waiting.
 pub(crate) enum TryDecision {
     Answered(EncodedResponse),
-    /// There is more to wait for; this was told so far.
+    /// The store has to be awaited; contains the outcomes so far.
     Waits(DescriptorOutcomes),
 }
 
 impl<S: Store> Inner<S> {
-    /// Decides without waiting, if the store can.
+    /// Decides without waiting, if the store permits it.
     pub(crate) fn try_decide(
         &self,
         limiter: &Limiter<S>,
@@ -58,12 +58,12 @@ impl<S: Store> Inner<S> {
     ) -> Result<TryDecision, Refusal> {
         if let Some(domains) = Domains::of(limiter.policy()).filter(|it| it.knows(asked.domain)) {
             let met = upstream::resolve(limiter, domains, asked)?;
-            let mut told = upstream::try_decide(limiter, asked, &met, self.headers_upstream());
-            if told.iter().any(Option::is_none) {
-                return Ok(TryDecision::Waits(told));
+            let mut outcomes = upstream::try_decide(limiter, asked, &met, self.headers_upstream());
+            if outcomes.iter().any(Option::is_none) {
+                return Ok(TryDecision::Waits(outcomes));
             }
-            upstream::count(&self.statistics, limiter, asked, &met, &told);
-            return Ok(TryDecision::Answered(form.write(&upstream::answer(asked, &met, &mut told))));
+            upstream::count(&self.statistics, limiter, asked, &met, &outcomes);
+            return Ok(TryDecision::Answered(form.write(&upstream::answer(asked, &met, &mut outcomes))));
         }
         self.statistics.count_domain(limiter, asked.domain);
         let answered = if asked.domain == request_descriptor::DOMAIN {
@@ -74,8 +74,8 @@ impl<S: Store> Inner<S> {
         Ok(answered.map_or_else(|| TryDecision::Waits(DescriptorOutcomes::new()), TryDecision::Answered))
     }
 
-    /// The descriptors that are decided as one. Beside Envoy's files, an override in a domain that nothing is about
-    /// counts nothing: so does upstream.
+    /// Returns the descriptors that are decided together. If Envoy files are loaded, an override in
+    /// an unknown domain counts nothing, as in envoyproxy/ratelimit.
     fn native<'m>(
         &self,
         limiter: &Limiter<S>,
@@ -101,7 +101,9 @@ impl<S: Store> Inner<S> {
                 let more = [batch.parts[part].costing(units)];
                 let hand_out = |more: &Decision<'_>| {
                     let quota = native::handed_out(limiter, more, units, valid)?;
-                    after.get_or_insert_with(|| decision.clone()).follow(native::most(part as u64), more);
+                    after
+                        .get_or_insert_with(|| decision.clone())
+                        .follow(native::saturate_u32(part as u64), more);
                     Some((part, quota))
                 };
                 ahead.extend(limiter.try_decide_batch(&more, hand_out).flatten());
@@ -113,27 +115,27 @@ impl<S: Store> Inner<S> {
         })
     }
 
-    /// Decides what is not told yet.
+    /// Decides the descriptors that have no outcome yet.
     pub(crate) async fn decide(
         &self,
         limiter: &Limiter<S>,
         asked: &RateLimitRequest<'_>,
-        told: DescriptorOutcomes,
+        outcomes: DescriptorOutcomes,
         form: Form,
     ) -> Result<EncodedResponse, Refusal> {
         if let Some(domains) = Domains::of(limiter.policy()).filter(|it| it.knows(asked.domain)) {
             let met = upstream::resolve(limiter, domains, asked)?;
-            let each = met.iter().zip(&asked.descriptors).zip(told);
+            let each = met.iter().zip(&asked.descriptors).zip(outcomes);
             let headers = self.headers_upstream();
-            let all = each.map(|((met, descriptor), told)| async move {
-                match told {
-                    Some(told) => Some(told),
+            let all = each.map(|((met, descriptor), outcome)| async move {
+                match outcome {
+                    Some(outcome) => Some(outcome),
                     None => Some(upstream::decide(limiter, asked, met, descriptor, headers).await),
                 }
             });
-            let mut told = join_all(all).await.into();
-            upstream::count(&self.statistics, limiter, asked, &met, &told);
-            return Ok(form.write(&upstream::answer(asked, &met, &mut told)));
+            let mut outcomes = join_all(all).await.into();
+            upstream::count(&self.statistics, limiter, asked, &met, &outcomes);
+            return Ok(form.write(&upstream::answer(asked, &met, &mut outcomes)));
         }
         if asked.domain == request_descriptor::DOMAIN {
             self.batch(limiter, asked, &Batch::described(asked)?, form).await
@@ -150,21 +152,21 @@ impl<S: Store> Inner<S> {
         form: Form,
     ) -> Result<EncodedResponse, Refusal> {
         let headers = self.headers_native();
-        let looked_for = batch.overrides_looked_for();
-        let mut decision = batch.decide(limiter, &looked_for).await;
+        let peeked = batch.peeked_overrides();
+        let mut decision = batch.decide(limiter, &peeked).await;
         let mut ahead = Ahead::new();
         for (part, units, valid) in native::wishes(&decision, batch.parts.len()) {
             let more = [batch.parts[part].costing(units)];
             let more = limiter.decide_batch(&more).await;
             if let Some(quota) = native::handed_out(limiter, &more, units, valid) {
-                decision.follow(native::most(part as u64), &more);
+                decision.follow(native::saturate_u32(part as u64), &more);
                 ahead.push((part, quota));
             }
         }
         let mut answer = batch.answer(&decision, asked.descriptors.len(), &ahead);
         response_headers::add(&mut answer, limiter, &decision, headers);
         for (place, descriptor) in asked.descriptors.iter().enumerate().filter(|(_, it)| it.gives_back) {
-            let status = self.give_back(limiter, asked, descriptor).await?;
+            let status = self.refund_descriptor(limiter, asked, descriptor).await?;
             if let Some(slot) = answer.statuses.get_mut(place) {
                 *slot = status;
             }
@@ -172,8 +174,8 @@ impl<S: Store> Inner<S> {
         Ok(form.write(&answer))
     }
 
-    /// Gives hits back: the descriptor is no part of a batch.
-    async fn give_back<'l>(
+    /// Refunds the hits of a descriptor that is not part of a batch.
+    async fn refund_descriptor<'l>(
         &self,
         limiter: &'l Limiter<S>,
         asked: &RateLimitRequest<'_>,
@@ -181,12 +183,12 @@ impl<S: Store> Inner<S> {
     ) -> Result<Status<'l>, Refusal> {
         let cost = upstream::hits(asked, descriptor);
         if asked.domain == request_descriptor::DOMAIN {
-            return Ok(native::give_back(limiter, &describe(&descriptor.entries)?.cost(cost)).await);
+            return Ok(native::refund(limiter, &describe(&descriptor.entries)?.cost(cost)).await);
         }
         let Some(instead) = descriptor.instead else {
             let (domain, entries) = (asked.domain, &descriptor.entries[..]);
             return Ok(
-                native::give_back(limiter, &DescriptorRequest { domain, entries, cost: Some(cost) }).await
+                native::refund(limiter, &DescriptorRequest { domain, entries, cost: Some(cost) }).await
             );
         };
         if Domains::of(limiter.policy()).is_some() && !self.statistics.is_covered(limiter, asked.domain) {
@@ -195,8 +197,8 @@ impl<S: Store> Inner<S> {
         let (requests, unit) = (instead.requests, instead.unit()?);
         let rule = upstream::rule(None, requests, unit)?;
         let key = upstream::override_key(asked.domain, descriptor);
-        let told = upstream::give_back(limiter, &rule, &key, cost).await;
+        let outcome = upstream::refund(limiter, &rule, &key, cost).await;
         let met = ResolvedDescriptor::Override { leaf: None, rule: Box::new(rule), requests, unit };
-        Ok(upstream::status(&met, &told))
+        Ok(upstream::status(&met, &outcome))
     }
 }

@@ -1,7 +1,7 @@
-//! `grpc.health.v1.Health`: whether the service serves.
+//! `grpc.health.v1.Health`: the serving status.
 //!
-//! It does until it is told that the end has begun. Whoever watches is told then, and streams that
-//! go on for as long as somebody listens end: an end that waits for them would wait for ever.
+//! The status is `SERVING` until the server drains. Watchers are notified then, and all streams
+//! end, because the drain would otherwise wait for them forever.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -12,10 +12,11 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use http_body::{Body, Frame};
 
-use crate::grpc::{Code, Refusal, ends_early, framed};
+use crate::grpc::{Code, Refusal, framed, unavailable_trailers};
 use crate::wire::{Reader, Write as _};
 
-/// The whole server, envoyproxy/ratelimit's name for its service, and the services' own.
+/// The names that are known: the whole server, the name that envoyproxy/ratelimit uses, and the
+/// services.
 const SERVICE_NAMES: [&str; 4] =
     ["", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService", "throttlecrab.RateLimiter"];
 
@@ -23,12 +24,12 @@ const SERVING: u64 = 1;
 const NOT_SERVING: u64 = 2;
 const SERVICE_UNKNOWN: u64 = 3;
 
-/// Whether the service serves, and who wants to know when it no longer does.
+/// The serving status and the tasks that watch it.
 #[derive(Debug, Default)]
 pub(crate) struct ServingStatus {
     has_ended: AtomicBool,
     next: AtomicU64,
-    /// One for each stream that watches, which connections and their streams bound.
+    /// One waker for each watching stream; the number of streams is bounded by the connections.
     watchers: Mutex<Vec<(u64, Waker)>>,
 }
 
@@ -49,7 +50,7 @@ impl ServingStatus {
         if self.has_ended() { NOT_SERVING } else { SERVING }
     }
 
-    /// The answer to `Check`.
+    /// Answers `Check`.
     pub(crate) fn check(&self, message: &[u8]) -> Result<Bytes, Refusal> {
         if is_known(message)? {
             return Ok(response(self.status()));
@@ -72,7 +73,7 @@ impl ServingStatus {
     }
 }
 
-/// A stream that ends when the service does.
+/// Notifies a stream when the server drains.
 #[derive(Debug)]
 pub(crate) struct EndSignal {
     serving: Arc<ServingStatus>,
@@ -85,12 +86,12 @@ impl EndSignal {
         Self { serving: Arc::clone(serving), id }
     }
 
-    /// Whether the end has begun; the task is woken when it does.
+    /// Whether draining has started; otherwise registers the task to be woken.
     pub(crate) fn has_come(&self, cx: &Context<'_>) -> bool {
         if !self.serving.has_ended() {
             self.serving.watch(self.id, cx.waker());
         }
-        // It may have begun just before.
+        // Draining may have started before the registration.
         self.serving.has_ended()
     }
 }
@@ -101,7 +102,7 @@ impl Drop for EndSignal {
     }
 }
 
-/// Whether the request asks about something that is here.
+/// Whether the request names a known service.
 fn is_known(message: &[u8]) -> Result<bool, Refusal> {
     let (mut fields, mut service) = (Reader::new(message), "");
     while let Some((number, value)) = fields.next()? {
@@ -116,7 +117,7 @@ fn response(status: u64) -> Bytes {
     framed(|out| out.put_uint(1, status))
 }
 
-/// The answer to `Watch`: the status, the one that follows, and the end.
+/// The response to `Watch`: the status, its change, and the end.
 #[derive(Debug)]
 pub(crate) struct WatchStream {
     end: EndSignal,
@@ -157,7 +158,7 @@ impl Body for WatchStream {
             return Poll::Pending;
         }
         self.is_over = true;
-        Poll::Ready(Some(Ok(Frame::trailers(ends_early()))))
+        Poll::Ready(Some(Ok(Frame::trailers(unavailable_trailers()))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -1,8 +1,8 @@
-//! `RateLimitRequest` and `RateLimitResponse` as JSON, in protobuf's mapping.
+//! `RateLimitRequest` and `RateLimitResponse` in the JSON mapping of protobuf.
 //!
-//! Names are read as `lowerCamelCase` and as they stand in the files, enums by name or
-//! number, numbers also as text. What is not known is a mistake, as it is to protojson: a
-//! word that is misspelt must not be a limit that is not met. `null` is what was not sent.
+//! Field names are accepted in `lowerCamelCase` and as in the `.proto` files, enums by name or
+//! number, and numbers also as strings. Unknown fields are errors, as in protojson: a misspelled
+//! field must not disable a limit. `null` means that the field is absent.
 
 use bytes::Bytes;
 use serde::de::Error as _;
@@ -14,7 +14,7 @@ use crate::request::{self, Override, RateLimitRequest};
 use crate::response::{Answer, Quota, Status};
 use crate::unit::Unit;
 
-/// A request as it was written.
+/// A request as written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct JsonRequest {
@@ -56,12 +56,12 @@ struct OverrideText {
     unit: UnitText,
 }
 
-/// `null` stands for what was not sent.
+/// Deserializes `null` as the default.
 fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
     Option::deserialize(from).map(Option::unwrap_or_default)
 }
 
-/// A number, or the same as text.
+/// A number, or a string with a number.
 #[derive(Clone, Copy, Debug, Default)]
 struct Number<T>(T);
 
@@ -77,9 +77,9 @@ impl<'de, T: TryFrom<u64>> Deserialize<'de> for Number<T> {
     }
 }
 
-/// A whole number in any spelling: `3`, `3.0`, `3e0`.
+/// Parses a whole number in any notation: `3`, `3.0`, `3e0`.
 fn whole(number: &serde_json::Number) -> Option<u64> {
-    // Beyond this not every whole number has a spelling of its own.
+    // Beyond this, not every integer has an exact representation.
     const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
     let of_fraction = || {
         let number =
@@ -108,17 +108,17 @@ impl<'de> Deserialize<'de> for UnitText {
 impl JsonRequest {
     pub(crate) fn read(body: &[u8]) -> Result<Self, Refusal> {
         if body.len() > MAX_MESSAGE_BYTES {
-            return Err(Refusal::senseless(format!("a body has at most {MAX_MESSAGE_BYTES} bytes")));
+            return Err(Refusal::invalid_argument(format!("a body has at most {MAX_MESSAGE_BYTES} bytes")));
         }
         if body.trim_ascii_start().first().is_some_and(|first| *first != b'{') {
-            return Err(Refusal::senseless("a RateLimitRequest is an object".to_owned()));
+            return Err(Refusal::invalid_argument("a RateLimitRequest is an object".to_owned()));
         }
-        serde_json::from_slice(body).map_err(|error| Refusal::senseless(error.to_string()))
+        serde_json::from_slice(body).map_err(|error| Refusal::invalid_argument(error.to_string()))
     }
 
     pub(crate) fn asked(&self) -> Result<RateLimitRequest<'_>, Refusal> {
         let descriptors = self.descriptors.iter().map(Descriptor::asked).collect();
-        RateLimitRequest { domain: &self.domain, descriptors, hits: self.hits_addend.0 }.checked()
+        RateLimitRequest { domain: &self.domain, descriptors, hits: self.hits_addend.0 }.validate()
     }
 }
 
@@ -134,12 +134,12 @@ impl Descriptor {
     }
 }
 
-/// What was wrong.
-pub(crate) fn mistake(message: &str) -> Bytes {
+/// Renders an error.
+pub(crate) fn render_error(message: &str) -> Bytes {
     json!({ "error": message }).to_string().into()
 }
 
-/// An answer. What has its default value is not written.
+/// Renders a response. Fields with default values are omitted.
 pub(crate) fn render(answer: &Answer<'_>) -> Bytes {
     let mut out = Map::new();
     out.insert("overallCode".to_owned(), code(answer.over));
@@ -207,7 +207,7 @@ fn handed_out(Quota { requests, until, id }: &Quota) -> Value {
     Value::Object(out)
 }
 
-/// As protobuf's JSON has bytes (RFC 4648, section 4).
+/// Encodes bytes in base64 (RFC 4648, section 4), as the JSON mapping of protobuf requires.
 fn base64(bytes: &[u8]) -> String {
     const BASE64_ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);

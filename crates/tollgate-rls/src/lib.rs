@@ -1,19 +1,23 @@
 //! Envoy's rate limit service (RLS v3) over gRPC, on Tollgate's engine.
 //!
-//! - [`Rls`] answers `ShouldRateLimit`, throttlecrab's `Throttle`, health and reflection; and
-//!   envoyproxy/ratelimit's `/json`.
-//! - Domains of envoyproxy/ratelimit's files ([`tollgate_envoy`]) are decided as it decides them;
-//!   all others by the policy's limits on descriptors, all of a request's descriptors or none.
+//! - [`Rls`] serves `ShouldRateLimit`, throttlecrab's `Throttle`, health and reflection, and the
+//!   `/json` endpoint of envoyproxy/ratelimit.
+//! - Domains of envoyproxy/ratelimit configuration files ([`tollgate_envoy`]) are decided with its
+//!   semantics. Other domains are decided by the policy's limits on descriptors; all descriptors of
+//!   a request are charged or none.
 //!
-//! The messages are in `proto/`, with Envoy's names and numbers and only what is used. They are
-//! read and written by hand (`wire`): a call costs a decision and little more. What they describe
-//! is generated into `proto/descriptors.bin` for reflection, and the tests read and write by that.
+//! The messages are in `proto/`, with Envoy's names and numbers, reduced to the fields that are
+//! used. They are parsed and written by hand (`wire`), so that a call costs little more than a
+//! decision. `proto/descriptors.bin` is generated from them for reflection, and the tests encode
+//! and decode with it.
 //!
-//! Not here: sockets. It is handed requests and hands back answers.
+//! Not here: sockets. The crate maps requests to responses.
 
 mod body;
 mod counters;
 mod decide;
+#[doc(hidden)]
+pub mod fuzz;
 mod grpc;
 mod health;
 mod json;

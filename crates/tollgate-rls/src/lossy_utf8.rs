@@ -1,28 +1,29 @@
-//! Values that are no text.
+//! Replaces invalid UTF-8 in descriptor values.
 //!
-//! Values come from clients, and a header may hold any bytes; a call that fails for them is one
-//! that most proxies let pass. So what is no text in them is read as U+FFFD.
+//! Values come from clients, and a header may contain any bytes. Most proxies admit a request if
+//! the call fails, so a client must not be able to make the call fail. Invalid UTF-8 in values is
+//! therefore read as U+FFFD.
 //!
-//! Keys and the domain come from the proxy's own settings, and must be text.
+//! Keys and the domain come from the configuration of the proxy and must be valid UTF-8.
 //!
-//! A request is read without copying; only one that cannot be read is looked at here, and written
-//! anew if that helps.
+//! Requests are parsed without copying. Only a request that cannot be parsed is rewritten here.
 
 use std::str::from_utf8;
 
 use crate::wire::{Reader, Value, WireError, Write as _, put_always};
 
-/// Where values are in a `RateLimitRequest`: descriptors, their entries, the entries' values.
+/// The field path of values in a `RateLimitRequest`: descriptors, entries, value.
 const VALUE_FIELD_PATH: [u32; 3] = [2, 1, 2];
 
-/// The request with text for values; `None` where that is what they were.
+/// Returns the request with valid UTF-8 in values; `None` if the values were valid.
 pub(crate) fn lossy_utf8(message: &[u8]) -> Result<Option<Vec<u8>>, WireError> {
     let mut out = Vec::with_capacity(message.len() + 64);
     let changed = copy(message, &VALUE_FIELD_PATH, &mut out)?;
     Ok(changed.then_some(out))
 }
 
-/// Copies a message, with text at the end of this way. Whether there was something else.
+/// Copies a message and replaces invalid UTF-8 at the field path. Returns whether anything was
+/// replaced.
 fn copy(message: &[u8], way: &[u32], out: &mut Vec<u8>) -> Result<bool, WireError> {
     let mut changed = false;
     let mut fields = Reader::new(message);
@@ -40,7 +41,7 @@ fn copy(message: &[u8], way: &[u32], out: &mut Vec<u8>) -> Result<bool, WireErro
             }
             (Value::Bytes(bytes), _) => out.put_message(number, |out| out.extend_from_slice(bytes)),
             (Value::Varint(it), _) => put_always(out, number, it),
-            // Nothing that is read has any.
+            // No field that is read has a fixed size.
             (Value::Fixed, _) => {}
         }
     }

@@ -1,15 +1,14 @@
-//! Domains that the policy itself speaks of: the descriptors of a request are decided as
-//! one, all charged or none.
+//! Domains of the policy: the descriptors of a request are decided together, all charged or none.
 //!
-//! - A descriptor meets every limit whose pattern covers it; its status speaks of the one
-//!   that refuses for longest, or else has the least left.
-//! - In the domain `tollgate` a descriptor describes a request (`request_descriptor`), and meets the
-//!   limits on paths.
-//! - Hits that are not said are what the limit says a request costs. Zero hits only look, and
-//!   are refused where one would be.
-//! - An override is a part of the batch, by its own numbers and in a counter of its own.
-//! - Hits that are given back are no part of the batch: they are done one by one.
-//! - A limit that says `quota: N` hands out up to N more with what it admits.
+//! - A descriptor is checked against every limit whose pattern matches it. Its status describes the
+//!   limit with the longest wait if one refuses, else the limit with the least left.
+//! - In the domain `tollgate` a descriptor describes a request (`request_descriptor`) and is
+//!   checked against the limits on paths.
+//! - If the hits are not given, a request costs what the limit says. Zero hits only peek, and are
+//!   refused if one hit would be.
+//! - An override is part of the batch, with its own quota and its own counter.
+//! - Refunded hits are not part of the batch; they are applied one by one.
+//! - A limit with `quota: N` grants up to N more hits in advance with an admitted request.
 
 use smallvec::SmallVec;
 use tollgate::policy::{Checks, Descriptor, Matched, RuleCheck};
@@ -24,7 +23,7 @@ use crate::response::{self, Answer, CurrentLimit, Status};
 use crate::unit::Unit;
 use crate::upstream;
 
-/// A descriptor as a policy sees it.
+/// A descriptor as the policy reads it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DescriptorRequest<'m> {
     pub(crate) domain: &'m str,
@@ -50,7 +49,7 @@ impl Request for DescriptorRequest<'_> {
     }
 }
 
-/// A request that can be asked again at another cost.
+/// A request that can be repeated with another cost.
 pub(crate) trait WithCost: Request + Clone + Sync + Send {
     fn costing(&self, cost: u64) -> Self;
 }
@@ -61,12 +60,12 @@ impl WithCost for DescriptorRequest<'_> {
     }
 }
 
-/// The parts of a request that are decided together, and which descriptor each is: first the descriptors that
-/// meet the policy, then the overrides.
+/// The parts of a request that are decided together, each with the index of its descriptor: first
+/// the descriptors for the policy, then the overrides.
 pub(crate) struct Batch<R> {
     pub(crate) parts: SmallVec<[R; 2]>,
     overrides: Vec<RuleCheck>,
-    /// The numbers of the overrides.
+    /// The quotas of the overrides.
     units: SmallVec<[(u32, Unit); 1]>,
     pub(crate) places: SmallVec<[usize; 2]>,
 }
@@ -79,7 +78,7 @@ impl<R> Default for Batch<R> {
 }
 
 impl<'m> Batch<DescriptorRequest<'m>> {
-    /// `counts_overrides`: whether numbers that come with a descriptor count in this domain.
+    /// Creates the batch of a request. `counts_overrides`: whether overrides count in this domain.
     pub(crate) fn of(asked: &'m RateLimitRequest<'_>, counts_overrides: bool) -> Result<Self, Refusal> {
         let mut batch = Self::default();
         let mut places = SmallVec::<[usize; 1]>::new();
@@ -109,46 +108,47 @@ impl<'m> Batch<DescriptorRequest<'m>> {
 }
 
 impl<R: WithCost> Batch<R> {
-    /// The parts that only look.
+    /// The indices of the parts that only peek.
     pub(crate) fn looks(&self) -> SmallVec<[usize; 2]> {
         let costs = self.parts.iter().map(Request::cost);
         let costs = costs.chain(self.overrides.iter().map(|it| Some(it.cost)));
         costs.enumerate().filter(|(_, cost)| *cost == Some(0)).map(|(at, _)| at).collect()
     }
 
-    /// Rules that stand in no policy.
+    /// The rules of the overrides, which are not in the policy.
     pub(crate) fn overrides(&self) -> &[RuleCheck] {
         &self.overrides
     }
 
-    /// What they look for: whether there is one. Others ask as they do.
-    fn looked_for(&self) -> SmallVec<[R; 2]> {
+    /// The parts with a cost of one for each part that only peeks, to find out whether one hit is
+    /// available.
+    fn peeked(&self) -> SmallVec<[R; 2]> {
         let one = |part: &R| if part.cost() == Some(0) { part.costing(1) } else { part.clone() };
         self.parts.iter().map(one).collect()
     }
 
-    /// The same of the overrides.
-    pub(crate) fn overrides_looked_for(&self) -> Vec<RuleCheck> {
+    /// The overrides with a cost of one for each that only peeks.
+    pub(crate) fn peeked_overrides(&self) -> Vec<RuleCheck> {
         self.overrides.iter().map(|it| RuleCheck { cost: it.cost.max(1), ..it.clone() }).collect()
     }
 
-    /// Decides about all parts as one. `looked_for`: the overrides, as [`overrides_looked_for`](Self::overrides_looked_for)
-    /// has them.
+    /// Decides all parts together. `peeked`: the overrides from
+    /// [`peeked_overrides`](Self::peeked_overrides).
     pub(crate) async fn decide<'l, S: Store>(
         &'l self,
         limiter: &'l Limiter<S>,
-        looked_for: &'l [RuleCheck],
+        peeked: &'l [RuleCheck],
     ) -> Decision<'l> {
         let looks = self.looks();
         if !looks.is_empty()
-            && let Some(refused) = limiter.refuse_together_with(&self.looked_for(), looked_for, &looks).await
+            && let Some(refused) = limiter.refuse_together_with(&self.peeked(), peeked, &looks).await
         {
             return refused;
         }
         limiter.decide_together_with(&self.parts, &self.overrides).await
     }
 
-    /// What a decision about it comes to.
+    /// Converts a decision to the response.
     pub(crate) fn answer<'d>(
         &self,
         decision: &'d Decision<'_>,
@@ -156,7 +156,7 @@ impl<R: WithCost> Batch<R> {
         ahead: &Ahead,
     ) -> Answer<'d> {
         let mut answer = answer(decision, &self.places, descriptors, ahead);
-        // They have numbers, and no name.
+        // Overrides have numbers but no name.
         for (&place, &(requests, unit)) in self.places.iter().skip(self.parts.len()).zip(&self.units) {
             if let Some(limit) = answer.statuses.get_mut(place).and_then(|it| it.limit.as_mut()) {
                 *limit = CurrentLimit { requests, unit: Some(unit), name: "" };
@@ -166,10 +166,11 @@ impl<R: WithCost> Batch<R> {
     }
 }
 
-/// What is handed out ahead: to which part, and how much of it.
+/// Hits granted in advance: the index of the part, and the quota.
 pub(crate) type Ahead = SmallVec<[(usize, response::Quota); 1]>;
 
-/// How much more than was asked for each part may be given, as its limits say and have left.
+/// Returns how many additional hits may be granted in advance to each part, by the `quota` of its
+/// limits and the units left.
 pub(crate) fn wishes(decision: &Decision<'_>, parts: usize) -> SmallVec<[(usize, u64, Span); 1]> {
     let mut wishes = SmallVec::new();
     let hands_out = |limit: LimitOutcome<'_>| limit.limit().ahead().is_some();
@@ -182,7 +183,7 @@ pub(crate) fn wishes(decision: &Decision<'_>, parts: usize) -> SmallVec<[(usize,
         if of_part.peek().is_none() {
             continue;
         }
-        let most = of_part.try_fold((u64::MAX, Span::from_micros(u64::MAX)), |(units, valid), limit| {
+        let granted = of_part.try_fold((u64::MAX, Span::from_micros(u64::MAX)), |(units, valid), limit| {
             let ahead = limit.limit().ahead()?;
             if limit.cost() == 0 || matches!(limit.rule().quota, Quota::Concurrency(_)) {
                 return None;
@@ -190,28 +191,28 @@ pub(crate) fn wishes(decision: &Decision<'_>, parts: usize) -> SmallVec<[(usize,
             let units = units.min(ahead).min(limit.outcome().remaining).min(u64::from(u32::MAX));
             Some((units, valid.min(time_for(units, &limit))))
         });
-        if let Some((units @ 1.., valid)) = most {
+        if let Some((units @ 1.., valid)) = granted {
             wishes.push((part, units, valid));
         }
     }
     wishes
 }
 
-/// How long a limit takes to grant so many: for that long, and at least a second, they are
-/// good. A proxy that has used them up sooner refuses until then.
+/// The time in which a limit grants this many units, at least a second: the validity of hits
+/// granted in advance. A proxy that has used them up sooner refuses until then.
 fn time_for(units: u64, limit: &LimitOutcome<'_>) -> Span {
     let quota = &limit.rule().quota;
     let micros =
         u128::from(quota.period().as_micros()) * u128::from(units) / u128::from(quota.capacity().max(1));
     let micros = u64::try_from(micros).unwrap_or(u64::MAX).max(1_000_000);
     match quota {
-        // Not beyond the window that they are of.
+        // Not beyond the end of their window.
         Quota::FixedWindow(_) => Span::from_micros(micros.min(limit.outcome().reset_after.as_micros())),
         _ => Span::from_micros(micros),
     }
 }
 
-/// What was handed out, if it was.
+/// Returns the hits that were granted in advance, if the charge succeeded.
 pub(crate) fn handed_out<S: Store>(
     limiter: &Limiter<S>,
     decision: &Decision<'_>,
@@ -223,16 +224,17 @@ pub(crate) fn handed_out<S: Store>(
     Some(response::Quota { requests, until: at + valid, id: limiter.id_of(decision) })
 }
 
-/// What a batch comes to. Descriptors that are no part of it are fine so far.
+/// Converts the decision about a batch to the response. Descriptors that are not part of it have
+/// the status OK.
 fn answer<'d>(decision: &'d Decision<'_>, places: &[usize], descriptors: usize, ahead: &Ahead) -> Answer<'d> {
     let quota = ahead.first().filter(|_| descriptors == 1).map(|(_, quota)| *quota);
     let mut answer = Answer { over: !decision.is_allowed(), quota, ..Answer::default() };
     answer.statuses.resize(descriptors, Status::default());
-    // Without counting, nobody knows whose fault it was; it is everybody's.
+    // Without counting, the refusing descriptor is unknown, so all are reported as over the limit.
     let uncounted = answer.over && decision.fate() != Fate::Refused;
     for (part, &place) in places.iter().enumerate() {
         let of_part = decision.limits().filter(|it| it.part() as usize == part && it.is_binding());
-        let mut status = spoken_of(of_part).map_or_else(Status::default, |limit| status(&limit));
+        let mut status = described(of_part).map_or_else(Status::default, |limit| status(&limit));
         status.over |= uncounted;
         answer.over |= status.over;
         status.quota = ahead.iter().find(|(of, _)| *of == part).map(|(_, quota)| *quota);
@@ -243,8 +245,9 @@ fn answer<'d>(decision: &'d Decision<'_>, places: &[usize], descriptors: usize, 
     answer
 }
 
-/// The limit that a status speaks of: the one that refuses for longest, or has the least left.
-fn spoken_of<'d>(limits: impl Iterator<Item = LimitOutcome<'d>>) -> Option<LimitOutcome<'d>> {
+/// The limit that a status describes: the refusing limit with the longest wait, else the limit with
+/// the least left.
+fn described<'d>(limits: impl Iterator<Item = LimitOutcome<'d>>) -> Option<LimitOutcome<'d>> {
     limits.max_by_key(|limit| {
         let refuses = is_over(limit);
         let wait = limit.advised_wait().map_or(u64::MAX, Span::as_micros);
@@ -252,29 +255,29 @@ fn spoken_of<'d>(limits: impl Iterator<Item = LimitOutcome<'d>>) -> Option<Limit
     })
 }
 
-/// Whoever only looks is over the limit where nothing is left, also while no store tells before.
+/// Whether the limit is exceeded. A check that only peeks is over the limit if nothing is left.
 fn is_over(limit: &LimitOutcome<'_>) -> bool {
     let outcome = limit.outcome();
     !outcome.is_admitted() || (limit.cost() == 0 && outcome.remaining == 0)
 }
 
-/// How one limit stands.
+/// Converts the outcome of one limit to a status.
 pub(crate) fn status<'d>(limit: &LimitOutcome<'d>) -> Status<'d> {
     let outcome = limit.outcome();
     let until = limit.advised_wait().unwrap_or(outcome.reset_after);
     let (requests, unit) = rate(&limit.rule().quota);
     Status {
         over: is_over(limit),
-        limit: Some(CurrentLimit { requests: most(requests), unit, name: limit.name() }),
-        remaining: most(outcome.remaining),
+        limit: Some(CurrentLimit { requests: saturate_u32(requests), unit, name: limit.name() }),
+        remaining: saturate_u32(outcome.remaining),
         reset: Some(until.as_secs_ceil()),
         quota: None,
     }
 }
 
-/// Gives back what a request costs, to every limit that it meets, and tells how the one with
-/// the least left stands then. That the store gave no answer is no reason to refuse.
-pub(crate) async fn give_back<'l, S: Store>(
+/// Refunds the cost of a request to every limit that applies, and returns the status of the limit
+/// with the least left. A store that does not answer is no reason to refuse.
+pub(crate) async fn refund<'l, S: Store>(
     limiter: &'l Limiter<S>,
     request: &(impl Request + Sync),
 ) -> Status<'l> {
@@ -282,26 +285,26 @@ pub(crate) async fn give_back<'l, S: Store>(
     if limiter.policy().match_request(request, &mut checks) != Matched::Applies {
         return Status::default();
     }
-    let mut told = Status { remaining: u32::MAX, ..Status::default() };
+    let mut status = Status { remaining: u32::MAX, ..Status::default() };
     for check in checks.iter().filter(|it| !matches!(it.rule.quota, Quota::Concurrency(_))) {
         let grant = Adjustment::Grant { units: check.cost };
         let Ok(outcome) = limiter.store().adjust(check.rule, check.key.as_bytes(), grant).await else {
             continue;
         };
-        if told.limit.is_none() || most(outcome.remaining) < told.remaining {
+        if status.limit.is_none() || saturate_u32(outcome.remaining) < status.remaining {
             let (requests, unit) = rate(&check.rule.quota);
-            told = Status {
-                limit: Some(CurrentLimit { requests: most(requests), unit, name: &check.rule.name }),
-                remaining: most(outcome.remaining),
+            status = Status {
+                limit: Some(CurrentLimit { requests: saturate_u32(requests), unit, name: &check.rule.name }),
+                remaining: saturate_u32(outcome.remaining),
                 reset: Some(outcome.reset_after.as_secs_ceil()),
                 ..Status::default()
             };
         }
     }
-    if told.limit.is_some() { told } else { Status::default() }
+    if status.limit.is_some() { status } else { Status::default() }
 }
 
-/// How many a limit grants in which time; no unit where its time is none.
+/// The rate of a quota: requests, and the unit if the period is one.
 fn rate(quota: &Quota) -> (u64, Option<Unit>) {
     let per = |rate: Rate| (rate.count, Unit::of_span(rate.period));
     match quota {
@@ -326,7 +329,7 @@ const fn of_calendar(unit: CalendarUnit) -> Unit {
     }
 }
 
-/// As much as the field holds.
-pub(crate) fn most(number: u64) -> u32 {
+/// Saturates at the maximum of the field.
+pub(crate) fn saturate_u32(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

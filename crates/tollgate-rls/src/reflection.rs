@@ -1,8 +1,8 @@
-//! `grpc.reflection`: what is served here, for clients that do not know.
+//! `grpc.reflection`: describes the services to generic clients.
 //!
-//! Both versions have the same messages under other names, and get the same answers. A stream
-//! goes on for as long as the client asks, or until the server ends: each question is answered when
-//! it has arrived.
+//! Both versions have the same messages under different names and get the same responses. A stream
+//! continues until the client ends it or the server drains. Each request is answered when it has
+//! arrived.
 //!
 //! The descriptors are generated from `proto/` (`make generate`).
 
@@ -15,19 +15,19 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes, BytesMut};
 use http_body::{Body, Frame};
 
-use crate::grpc::{PREFIX_BYTES, Refusal, announced, framed, went_well};
+use crate::grpc::{PREFIX_BYTES, Refusal, announced, framed, ok_trailers};
 use crate::health::{EndSignal, ServingStatus};
 use crate::wire::{Reader, WireError, Write as _};
 
-/// A `FileDescriptorSet` of everything in `proto/`, and what that imports.
+/// A `FileDescriptorSet` of all files in `proto/` and their imports.
 pub(crate) static DESCRIPTORS: &[u8] = include_bytes!("../proto/descriptors.bin");
 
-/// `NOT_FOUND`, as `ErrorResponse` numbers it.
+/// `NOT_FOUND`, as in `ErrorResponse`.
 const NOT_FOUND: u64 = 5;
 
 static INDEX: LazyLock<Index> = LazyLock::new(|| Index::of(DESCRIPTORS).unwrap_or_default());
 
-/// What is described, and where.
+/// An index of the described files and symbols.
 #[derive(Debug, Default)]
 struct Index {
     files: Vec<File>,
@@ -63,7 +63,7 @@ impl Index {
         while let Some((number, value)) = fields.next()? {
             match number {
                 1 => file.name = value.text()?,
-                // Written before everything that stands in it.
+                // The package precedes all symbols of the file.
                 2 => package = value.text()?,
                 3 => file.imports.push(value.text()?),
                 4 | 5 => drop(self.symbol(at, package, value.bytes()?, &[3, 4])?),
@@ -78,7 +78,7 @@ impl Index {
         Ok(())
     }
 
-    /// Files a name, and those of what stands inside, which these fields hold.
+    /// Indexes a symbol and the symbols nested in these fields.
     fn symbol(
         &mut self,
         file: usize,
@@ -96,7 +96,7 @@ impl Index {
                     format!("{scope}.{}", value.text()?)
                 };
             } else if inner.contains(&number) {
-                // Enums and methods hold nothing more that has a name of its own.
+                // Enums and methods contain no further symbols.
                 let deeper: &[u32] = if number == 3 { inner } else { &[] };
                 self.symbol(file, &name, value.bytes()?, deeper)?;
             }
@@ -109,7 +109,7 @@ impl Index {
         self.files.iter().position(|file| file.name == name)
     }
 
-    /// A file and all that it imports, each once.
+    /// Returns a file and all its imports, each once.
     fn with_imports(&self, file: usize) -> Vec<usize> {
         let mut found = vec![file];
         let mut at = 0;
@@ -125,7 +125,7 @@ impl Index {
     }
 }
 
-/// Answers one question.
+/// Answers one request.
 fn answer(message: &[u8]) -> Result<Bytes, WireError> {
     let (mut host, mut question) = ("", None);
     let mut fields = Reader::new(message);
@@ -168,7 +168,7 @@ fn answer(message: &[u8]) -> Result<Bytes, WireError> {
     }))
 }
 
-/// A stream of questions, answered one by one.
+/// A stream of requests, answered one by one.
 #[derive(Debug)]
 pub(crate) struct ReflectionStream<B> {
     questions: Pin<Box<B>>,
@@ -183,7 +183,7 @@ impl<B: Body> ReflectionStream<B> {
         Self { questions: Box::pin(questions), arrived: BytesMut::new(), end, is_over: false }
     }
 
-    /// The answer to the next question that has arrived in full.
+    /// Returns the response to the next request that has arrived completely.
     fn next(&mut self) -> Result<Option<Bytes>, Refusal> {
         let Some(length) = announced(&self.arrived)? else { return Ok(None) };
         if self.arrived.len() < PREFIX_BYTES + length {
@@ -220,10 +220,10 @@ impl<B: Body> Body for ReflectionStream<B> {
                 Poll::Pending if !this.end.has_come(cx) => return Poll::Pending,
                 Poll::Pending | Poll::Ready(_) => {
                     this.is_over = true;
-                    return Poll::Ready(Some(Ok(Frame::trailers(went_well()))));
+                    return Poll::Ready(Some(Ok(Frame::trailers(ok_trailers()))));
                 }
             };
-            // What is kept is less than one question and one frame, and those are bounded.
+            // The buffer holds less than one request and one frame, which are bounded.
             if let Ok(mut data) = frame.into_data() {
                 this.arrived.extend_from_slice(&data.copy_to_bytes(data.remaining()));
             }

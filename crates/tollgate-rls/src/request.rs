@@ -1,11 +1,11 @@
-//! A `RateLimitRequest`, read without copying.
+//! A `RateLimitRequest`, parsed without copying.
 //!
-//! Bounded in what a proxy's settings decide: whoever sends more descriptors or entries than any
-//! proxy makes is told so. What a client chooses, the values, is as long as the message has room
-//! for and may be any bytes (`lossy_utf8`): a call must not fail for it, since most proxies let pass
-//! what has no answer.
+//! The numbers of descriptors and entries are bounded, because the configuration of the proxy
+//! determines them. Values, which clients choose, may have any length that fits the message and any
+//! bytes (`lossy_utf8`): a call must not fail because of them, since most proxies admit a request
+//! if the call fails.
 //!
-//! Not here: the same as JSON (`json`).
+//! Not here: the JSON format (`json`).
 
 use std::sync::OnceLock;
 
@@ -16,45 +16,45 @@ use crate::lossy_utf8::lossy_utf8;
 use crate::unit::Unit;
 use crate::wire::{Reader, Value, WireError};
 
-/// The most descriptors of one request.
+/// The maximum number of descriptors of a request.
 pub(crate) const MAX_DESCRIPTORS: usize = 100;
-/// The most entries of one descriptor.
+/// The maximum number of entries of a descriptor.
 pub(crate) const MAX_ENTRIES: usize = 50;
 
-/// What a proxy asks.
+/// A request of a proxy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RateLimitRequest<'m> {
     pub(crate) domain: &'m str,
     pub(crate) descriptors: SmallVec<[Descriptor<'m>; 2]>,
-    /// Of each descriptor that says nothing itself. Zero: it was not said.
+    /// The hits of each descriptor that has no hits of its own. Zero: not given.
     pub(crate) hits: u32,
 }
 
-/// Words and their values, and how they count.
+/// The entries of a descriptor, and how it counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Descriptor<'m> {
     pub(crate) entries: SmallVec<[(&'m str, &'m str); 4]>,
     pub(crate) instead: Option<Override>,
-    /// Zero only looks.
+    /// Zero only peeks.
     pub(crate) hits: Option<u64>,
-    /// The hits are given back.
+    /// Whether the hits are refunded.
     pub(crate) gives_back: bool,
 }
 
-/// Numbers that the proxy brings, instead of those that are configured.
+/// A quota that the proxy sends, instead of the configured one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Override {
     pub(crate) requests: u32,
-    /// As it was sent: what is no unit is turned down when everything has been read.
+    /// The unit as sent: an invalid unit is refused after the whole request has been read.
     pub(crate) unit: u64,
 }
 
 impl Override {
-    /// The unit, which must be one.
+    /// Returns the unit, or an error if it is invalid.
     pub(crate) fn unit(self) -> Result<Unit, Refusal> {
         Unit::of_override(self.unit).ok_or_else(|| {
             let unit = self.unit;
-            Refusal::senseless(format!(
+            Refusal::invalid_argument(format!(
                 "a limit override has no unit: `limit.unit` is {unit}; send SECOND (1), MINUTE (2), HOUR (3), DAY (4), MONTH (5) or YEAR (6)"
             ))
         })
@@ -62,8 +62,8 @@ impl Override {
 }
 
 impl<'m> RateLimitRequest<'m> {
-    /// Reads a message, and looks whether it makes sense. The place is for another spelling of it,
-    /// where values are no text.
+    /// Parses and validates a message. `place` holds the rewritten message if values are not valid
+    /// UTF-8.
     #[inline]
     pub(crate) fn read(message: &'m [u8], place: &'m OnceLock<Vec<u8>>) -> Result<Self, Refusal> {
         Self::read_text(message).or_else(|refusal| Self::read_lossy_utf8(message, place, refusal))
@@ -100,16 +100,16 @@ impl<'m> RateLimitRequest<'m> {
                 _ => {}
             }
         }
-        asked.checked()
+        asked.validate()
     }
 
-    /// What must hold, however it was sent.
-    pub(crate) fn checked(self) -> Result<Self, Refusal> {
+    /// Validates a request from any encoding.
+    pub(crate) fn validate(self) -> Result<Self, Refusal> {
         if self.domain.is_empty() {
-            return Err(Refusal::senseless("rate limit domain must not be empty".to_owned()));
+            return Err(Refusal::invalid_argument("rate limit domain must not be empty".to_owned()));
         }
         if self.descriptors.is_empty() {
-            return Err(Refusal::senseless("rate limit descriptor list must not be empty".to_owned()));
+            return Err(Refusal::invalid_argument("rate limit descriptor list must not be empty".to_owned()));
         }
         if self.descriptors.len() > MAX_DESCRIPTORS {
             return Err(too_many_descriptors());
@@ -120,8 +120,8 @@ impl<'m> RateLimitRequest<'m> {
         Ok(self)
     }
 
-    /// Leaves nothing to be given back. Refused if there is nothing else; where there is, the call is answered
-    /// all the same: a proxy lets pass what it gets no answer for.
+    /// Removes refunds. If the request has nothing else, it is refused; otherwise it is answered,
+    /// because a proxy admits a request if the call fails.
     #[cold]
     pub(crate) fn drop_refunds(&mut self) -> Result<(), Refusal> {
         if self.descriptors.iter().all(|it| it.gives_back) {
@@ -132,13 +132,13 @@ impl<'m> RateLimitRequest<'m> {
             ));
         }
         for descriptor in self.descriptors.iter_mut().filter(|it| it.gives_back) {
-            // It is told how its key stands, and changes nothing.
+            // The descriptor only peeks.
             descriptor.hits = Some(0);
         }
         Ok(())
     }
 
-    /// What a descriptor takes, if anybody said so.
+    /// The cost of a descriptor, if it is given.
     pub(crate) fn cost(&self, descriptor: &Descriptor<'_>) -> Option<u64> {
         descriptor.hits.or_else(|| (self.hits > 0).then_some(u64::from(self.hits)))
     }
@@ -175,14 +175,16 @@ impl<'m> Descriptor<'m> {
 
     fn check(&self, at: usize) -> Result<(), Refusal> {
         if self.entries.is_empty() {
-            return Err(Refusal::senseless(format!("rate limit descriptor {at} has no entries")));
+            return Err(Refusal::invalid_argument(format!("rate limit descriptor {at} has no entries")));
         }
         if self.entries.len() > MAX_ENTRIES {
             return Err(too_many_entries());
         }
         for (key, _) in &self.entries {
             if key.is_empty() {
-                return Err(Refusal::senseless(format!("an entry of rate limit descriptor {at} has no key")));
+                return Err(Refusal::invalid_argument(format!(
+                    "an entry of rate limit descriptor {at} has no key"
+                )));
             }
         }
         self.instead.map_or(Ok(()), |it| it.unit().map(drop))
@@ -228,9 +230,9 @@ fn each<'m>(
 }
 
 fn too_many_descriptors() -> Refusal {
-    Refusal::senseless(format!("a request has at most {MAX_DESCRIPTORS} rate limit descriptors"))
+    Refusal::invalid_argument(format!("a request has at most {MAX_DESCRIPTORS} rate limit descriptors"))
 }
 
 fn too_many_entries() -> Refusal {
-    Refusal::senseless(format!("a rate limit descriptor has at most {MAX_ENTRIES} entries"))
+    Refusal::invalid_argument(format!("a rate limit descriptor has at most {MAX_ENTRIES} entries"))
 }

@@ -1,11 +1,11 @@
-//! The domain `tollgate`: a descriptor there describes a request, in the words of
-//! `POST /v1/check`, and meets the limits on paths.
+//! The domain `tollgate`: a descriptor describes a request, with the fields of `POST /v1/check`,
+//! and is checked against the limits on paths.
 //!
-//! So a proxy that asks for itself is limited by the same file, and from the same
-//! allowances, as one that Tollgate stands in front of.
+//! A proxy that calls the service is thereby limited by the same policy and the same allowances as
+//! one behind the Tollgate gateway.
 //!
-//! Which parts of a request there are is the proxy's doing, and may be a mistake; what they hold
-//! is the client's, and never is one.
+//! The keys come from the configuration of the proxy and may be invalid; the values come from
+//! clients and are always accepted.
 
 use std::net::IpAddr;
 
@@ -25,7 +25,7 @@ impl<'m> Batch<Call<'m>> {
         let mut batch = Self::default();
         for (place, descriptor) in asked.descriptors.iter().enumerate() {
             if descriptor.instead.is_some() {
-                return Err(Refusal::senseless(
+                return Err(Refusal::invalid_argument(
                     "descriptors of the domain `tollgate` take no limit override: the limits are those on paths"
                         .to_owned(),
                 ));
@@ -43,16 +43,16 @@ impl<'m> Batch<Call<'m>> {
     }
 }
 
-/// The request that these entries describe.
+/// Returns the request that these entries describe.
 pub(crate) fn describe<'m>(entries: &[(&'m str, &'m str)]) -> Result<Call<'m>, Refusal> {
     let of = |word: &str| entries.iter().find(|(key, _)| *key == word).map(|(_, value)| *value);
-    // `OPTIONS *` and CONNECT have a path that begins with no slash; it is matched as if it did.
+    // `OPTIONS *` and CONNECT have a path without a leading slash; it is matched as if it had one.
     let mut call = Call::new(of("method").unwrap_or("GET"), of("path").unwrap_or("/"));
     for (key, value) in entries {
         call = match *key {
             "method" | "path" => call,
             "host" => call.host(value),
-            // A header that a client wrote may hold anything: then the address is not known.
+            // A header of a client may contain anything; an invalid address is treated as unknown.
             "ip" | "remote_address" => match value.parse::<IpAddr>() {
                 Ok(address) => call.ip(address),
                 Err(_) => call,
@@ -65,7 +65,7 @@ pub(crate) fn describe<'m>(entries: &[(&'m str, &'m str)]) -> Result<Call<'m>, R
                 Some(name) if !name.is_empty() => call.header(name, *value),
                 _ => {
                     let key: String = key.escape_debug().take(64).collect();
-                    return Err(Refusal::senseless(format!(
+                    return Err(Refusal::invalid_argument(format!(
                         "a descriptor of the domain `tollgate` describes a request, and `{key}` is no part of one: use {WORDS}"
                     )));
                 }

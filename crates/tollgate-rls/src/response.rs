@@ -1,8 +1,8 @@
-//! A `RateLimitResponse`: what it holds, and how it is written.
+//! A `RateLimitResponse` and its encoding.
 //!
-//! Its code is never `UNKNOWN`: there is no way to say that here.
+//! Its code is never `UNKNOWN`.
 //!
-//! Not here: the same as JSON (`json`), and which headers there are (`response_headers`).
+//! Not here: the JSON format (`json`), the headers (`response_headers`).
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -13,45 +13,45 @@ use tollgate::{DecisionId, Timestamp};
 use crate::unit::Unit;
 use crate::wire::{Write as _, put_always, put_double};
 
-/// What a proxy is told.
+/// A response to a proxy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer<'a> {
     /// Whether the request is over a limit.
     pub(crate) over: bool,
-    /// One for each descriptor, in their order.
+    /// One status for each descriptor, in order.
     pub(crate) statuses: SmallVec<[Status<'a>; 2]>,
-    /// For the client.
+    /// Headers for the client.
     pub(crate) response_headers: HeaderMap,
-    /// For the service behind.
+    /// Headers for the upstream service.
     pub(crate) request_headers: HeaderMap,
-    /// For a client that is refused.
+    /// The body for a refused client.
     pub(crate) raw_body: Bytes,
     pub(crate) metadata: Option<Map<String, Value>>,
-    /// Of the whole request: there where it has one descriptor.
+    /// The quota of the whole request, if it has one descriptor.
     pub(crate) quota: Option<Quota>,
 }
 
-/// What is said about one descriptor.
+/// The status of one descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Status<'a> {
     pub(crate) over: bool,
     pub(crate) limit: Option<CurrentLimit<'a>>,
     pub(crate) remaining: u32,
-    /// In seconds.
+    /// The time until the reset, in seconds.
     pub(crate) reset: Option<u64>,
     pub(crate) quota: Option<Quota>,
 }
 
-/// The limit that is spoken of.
+/// The limit that a status describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CurrentLimit<'a> {
     pub(crate) requests: u32,
-    /// `None`: the limit's period is no unit.
+    /// `None`: the period of the limit is not a unit.
     pub(crate) unit: Option<Unit>,
     pub(crate) name: &'a str,
 }
 
-/// What the proxy may let pass by itself.
+/// Requests that the proxy may admit by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quota {
     pub(crate) requests: u32,
@@ -125,7 +125,7 @@ fn write_headers(out: &mut Vec<u8>, number: u32, headers: &HeaderMap) {
     }
 }
 
-/// A `google.protobuf.Struct`.
+/// Writes a `google.protobuf.Struct`.
 fn write_struct(out: &mut Vec<u8>, fields: &Map<String, Value>) {
     for (name, value) in fields {
         out.put_message(1, |out| {
@@ -135,7 +135,7 @@ fn write_struct(out: &mut Vec<u8>, fields: &Map<String, Value>) {
     }
 }
 
-/// A `google.protobuf.Value`: which of its fields is there says what it is.
+/// Writes a `google.protobuf.Value`, whose field number determines the type.
 fn write_value(out: &mut Vec<u8>, value: &Value) {
     match value {
         Value::Null => put_always(out, 1, 0),

@@ -1,7 +1,7 @@
-//! The headers that an answer asks the proxy to add, and the body of a refusal.
+//! The headers that a response asks the proxy to add, and the body of a refusal.
 //!
-//! Worded by `tollgate_http`, as all answers of Tollgate are: a client cannot tell whether
-//! a gateway or a proxy that asked refused it.
+//! `tollgate_http` creates them, as for all responses of Tollgate, so that clients see no
+//! difference between a refusal of the gateway and of a proxy.
 
 use http::{HeaderMap, StatusCode};
 use tollgate::policy::{HeaderSettings, IetfHeaders, XRateLimit};
@@ -10,19 +10,19 @@ use tollgate_http::{Rejection, RetryAfter, TOLLGATE_SOFT, soft_value, write_head
 
 use crate::response::Answer;
 
-/// Which headers an answer asks the proxy to add.
+/// The headers that a response asks the proxy to add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Headers {
-    /// What the policy's `headers` say, on every answer about a limit.
+    /// The headers of the policy's `headers` section, on every response about a limit.
     All,
-    /// On refusals only `Retry-After`, `Tollgate-Decision` and a body that explains: Envoy can
-    /// add `X-RateLimit-*` by itself (`enable_x_ratelimit_headers`).
+    /// On refusals only: `Retry-After`, `Tollgate-Decision` and a body. Envoy can add
+    /// `X-RateLimit-*` by itself (`enable_x_ratelimit_headers`).
     Refusals,
-    /// None, and no body.
+    /// No headers and no body.
     Off,
 }
 
-/// Adds to an answer what is said of this decision.
+/// Adds the headers and the body of a decision to a response.
 pub(crate) fn add<S: Store>(
     answer: &mut Answer<'_>,
     limiter: &Limiter<S>,
@@ -35,7 +35,7 @@ pub(crate) fn add<S: Store>(
     let written = limiter.policy().headers();
     if decision.is_allowed() {
         if headers == Headers::All {
-            // A name is made only for what is told of.
+            // Decision IDs are created only for decisions that are reported.
             if decision.limits().len() > 0 || decision.is_degraded() {
                 let id = limiter.id_of(decision);
                 write_headers(&mut answer.response_headers, decision, id, written, None);
@@ -57,7 +57,7 @@ pub(crate) fn add<S: Store>(
     let rng = if jitter > 0 { fastrand::u32(..) } else { 0 };
     let id = limiter.id_of(decision);
     let Some(rejection) = Rejection::of(decision, id, RetryAfter::of(decision, jitter, rng)) else { return };
-    // The status is the proxy's: its `rate_limited_status`, which is 429 unless it says otherwise.
+    // The proxy sets the status: its `rate_limited_status`, 429 by default.
     let rejection = rejection.with_status(StatusCode::TOO_MANY_REQUESTS);
     let (parts, body) = rejection.response(&HeaderMap::new(), settings).into_parts();
     answer.response_headers = parts.headers;

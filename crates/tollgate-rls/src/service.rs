@@ -1,4 +1,4 @@
-//! The service: which call is which, and what each is answered.
+//! The service: dispatches calls to their methods.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,7 +11,7 @@ use tollgate_http::SharedLimiter;
 use crate::body::RlsBody;
 use crate::counters::{Counters, Surface};
 use crate::decide::{EncodedResponse, Form, TryDecision};
-use crate::grpc::{self, Refusal, no_call, read_message};
+use crate::grpc::{self, Refusal, read_message, reject_non_grpc};
 use crate::health::ServingStatus;
 use crate::request::RateLimitRequest;
 use crate::response_headers::Headers;
@@ -26,20 +26,21 @@ const WATCH: &str = "/grpc.health.v1.Health/Watch";
 const REFLECTION: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 const REFLECTION_ALPHA: &str = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
 
-/// What the service sends besides its verdicts.
+/// The settings of the rate limit service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RlsSettings {
-    /// Which headers a proxy is asked to add. `None`: [`Headers::All`] for domains of the
-    /// policy, [`Headers::Refusals`] for those of Envoy's files.
+    /// The headers that a proxy is asked to add. `None`: [`Headers::All`] for domains of the
+    /// policy, [`Headers::Refusals`] for domains of Envoy files.
     pub headers: Option<Headers>,
-    /// Whether gRPC calls that give hits back (`is_negative_hits`) are refused: for a port that callers reach
-    /// without showing who they are, and any of them could erase what a key has spent. Of a call with other
-    /// descriptors beside, those are decided and nothing is given back.
+    /// Whether gRPC calls that refund hits (`is_negative_hits`) are refused. This is for a port
+    /// without authentication, where any caller could otherwise erase the usage of a key. If a call
+    /// has other descriptors too, those are decided and nothing is refunded.
     pub refuse_refunds: bool,
 }
 
-/// Envoy's rate limit service, throttlecrab's, and what clients ask of any gRPC server:
-/// health and reflection. Clones are the same service.
+/// A gRPC service with Envoy's rate limit service, throttlecrab's service, health and reflection.
+///
+/// Clones share the same service.
 ///
 /// ```
 /// # use http_body_util::{BodyExt as _, Full};
@@ -72,46 +73,46 @@ impl<S> Clone for Rls<S> {
 }
 
 impl<S: Store> Rls<S> {
-    /// Decides with this limiter.
+    /// Creates a service that decides with this limiter.
     pub fn new(limiter: SharedLimiter<S>, settings: RlsSettings) -> Self {
         let (counters, statistics, serving) = (Counters::default(), Statistics::new(), Arc::default());
         Self(Arc::new(Inner { limiter, settings, counters, statistics, serving }))
     }
 
-    /// The limiter in force.
+    /// Returns the limiter of the service.
     pub fn limiter(&self) -> &SharedLimiter<S> {
         &self.0.limiter
     }
 
-    /// From now on health says `NOT_SERVING`, and streams that go on for as long as somebody listens
-    /// end: those who watch are told first. Calls are answered on.
+    /// Starts draining: health reports `NOT_SERVING`, watchers are notified, and streams end. Calls
+    /// are still answered.
     pub fn drain(&self) {
         self.0.serving.end();
     }
 
-    /// Appends what was answered so far, in the text format of Prometheus.
+    /// Appends the metrics in the Prometheus text format.
     pub fn metrics(&self, out: &mut String) {
         self.0.counters.write(out);
-        // Limits that nobody has met yet are there, with nothing.
+        // Includes limits without hits, with zero.
         self.0.in_force();
         self.0.statistics.write(out);
     }
 
-    /// Answers a call.
+    /// Answers a gRPC call.
     #[inline]
     pub async fn answer<B>(&self, request: Request<B>) -> Response<RlsBody>
     where
         B: Body + Send + 'static,
         B::Data: Buf + Send,
     {
-        if let Some(response) = no_call(&request) {
+        if let Some(response) = reject_non_grpc(&request) {
             return response;
         }
         let inner = &*self.0;
         let answered = match request.uri().path() {
             SHOULD_RATE_LIMIT => inner.should_rate_limit(request.into_body()).await,
             THROTTLE => inner.throttle(request.into_body()).await,
-            // Boxed: nobody else carries what talking about oneself takes.
+            // Boxed: the state of the rarely used methods would enlarge every call.
             _ => Box::pin(inner.answer_other(request)).await,
         };
         answered.unwrap_or_else(|refusal| {
@@ -120,8 +121,8 @@ impl<S: Store> Rls<S> {
         })
     }
 
-    /// Answers a `RateLimitRequest` as JSON, as envoyproxy/ratelimit does on `/json`: 200 within
-    /// the limits, 429 over one, 400 for what makes no sense.
+    /// Answers a `RateLimitRequest` in JSON, like `/json` of envoyproxy/ratelimit: 200 within the
+    /// limits, 429 over a limit, 400 for an invalid request.
     pub async fn json(&self, body: &[u8]) -> (StatusCode, Bytes) {
         let inner = &*self.0;
         let answered = async {
@@ -133,24 +134,24 @@ impl<S: Store> Rls<S> {
             Ok(EncodedResponse { over: true, bytes }) => (StatusCode::TOO_MANY_REQUESTS, bytes),
             Err(refusal) => {
                 inner.counters.turned_down(refusal.code);
-                (StatusCode::BAD_REQUEST, json::mistake(&refusal.message))
+                (StatusCode::BAD_REQUEST, json::render_error(&refusal.message))
             }
         }
     }
 }
 
 impl<S: Store> Inner<S> {
-    /// For domains of the policy.
+    /// The headers for domains of the policy.
     pub(crate) fn headers_native(&self) -> Headers {
         self.settings.headers.unwrap_or(Headers::All)
     }
 
-    /// For domains of Envoy's files.
+    /// The headers for domains of Envoy files.
     pub(crate) fn headers_upstream(&self) -> Headers {
         self.settings.headers.unwrap_or(Headers::Refusals)
     }
 
-    /// The limiter to decide with, and to count for.
+    /// Returns the current limiter and prepares the statistics for it.
     #[inline]
     fn in_force(&self) -> Arc<Limiter<S>> {
         let limiter = self.limiter.load();
@@ -163,13 +164,13 @@ impl<S: Store> Inner<S> {
         let message = read_message(body).await?;
         let framed = match self.try_limit(&message)? {
             Ok(framed) => framed,
-            // Boxed, since it is large and a store in this process never needs it.
+            // Boxed: it is large, and a store in this process never needs it.
             Err(waiting) => Box::pin(self.limit(message, waiting)).await?,
         };
         Ok(grpc::response(RlsBody::message(framed)))
     }
 
-    /// Reads a call, and leaves out what its caller may not ask for.
+    /// Reads a call and removes the parts that its caller is not permitted to request.
     #[inline]
     fn read<'m>(
         &self,
@@ -183,7 +184,7 @@ impl<S: Store> Inner<S> {
         Ok(asked)
     }
 
-    /// Apart, so that nothing of it is kept while a body is waited for.
+    /// A separate function, so that its state is not kept while a body is awaited.
     #[inline(never)]
     fn try_limit(&self, message: &[u8]) -> Result<Result<Bytes, Box<PendingRequest<S>>>, Refusal> {
         let place = OnceLock::new();
@@ -191,16 +192,16 @@ impl<S: Store> Inner<S> {
         let limiter = self.in_force();
         Ok(match self.try_decide(&limiter, &asked, Form::Framed)? {
             TryDecision::Answered(answered) => Ok(self.counted(Surface::Envoy, answered).bytes),
-            TryDecision::Waits(told) => Err(Box::new(PendingRequest { limiter, told })),
+            TryDecision::Waits(outcomes) => Err(Box::new(PendingRequest { limiter, outcomes })),
         })
     }
 
-    /// The rest of it, with what was told by then: that is not counted again.
+    /// Completes a pending request with the outcomes so far, which are not counted again.
     async fn limit(&self, message: Bytes, waiting: Box<PendingRequest<S>>) -> Result<Bytes, Refusal> {
         let place = OnceLock::new();
         let asked = self.read(&message, &place)?;
-        let PendingRequest { limiter, told } = *waiting;
-        let answered = self.decide(&limiter, &asked, told, Form::Framed).await?;
+        let PendingRequest { limiter, outcomes } = *waiting;
+        let answered = self.decide(&limiter, &asked, outcomes, Form::Framed).await?;
         Ok(self.counted(Surface::Envoy, answered).bytes)
     }
 
@@ -209,7 +210,7 @@ impl<S: Store> Inner<S> {
         answered
     }
 
-    /// Decides, and waits where that takes long.
+    /// Decides, and waits for the store if necessary.
     async fn decide_now(
         &self,
         asked: &RateLimitRequest<'_>,
@@ -219,7 +220,7 @@ impl<S: Store> Inner<S> {
         let limiter = self.in_force();
         let answered = match self.try_decide(&limiter, asked, form)? {
             TryDecision::Answered(answered) => answered,
-            TryDecision::Waits(told) => self.decide(&limiter, asked, told, form).await?,
+            TryDecision::Waits(outcomes) => self.decide(&limiter, asked, outcomes, form).await?,
         };
         Ok(self.counted(surface, answered))
     }
@@ -236,7 +237,7 @@ impl<S: Store> Inner<S> {
         Ok(grpc::response(RlsBody::message(throttle::framed(&throttled))))
     }
 
-    /// What is not asked for every request.
+    /// Answers the methods that are not called for every request.
     async fn answer_other<B>(&self, request: Request<B>) -> Result<Response<RlsBody>, Refusal>
     where
         B: Body + Send + 'static,
@@ -259,8 +260,8 @@ impl<S: Store> Inner<S> {
     }
 }
 
-/// A request whose store has to be waited for.
+/// A request whose store has to be awaited.
 struct PendingRequest<S> {
     limiter: Arc<Limiter<S>>,
-    told: DescriptorOutcomes,
+    outcomes: DescriptorOutcomes,
 }

@@ -1,11 +1,11 @@
-//! Hits by limit for domains of envoyproxy/ratelimit's files, as it counts them for its statistics.
+//! Hits by limit for domains of envoyproxy/ratelimit files, counted like its statistics.
 //!
-//! A limit counts under the name that its file gives it; where the file says `detailed_metric` or
-//! `value_to_metric`, values of callers are part of that name. So names are bounded: in number, in
-//! length, and in what they hold. A limit whose name depends on no value has its counter by its
-//! place in the policy, found once for each policy; others are looked up under a short lock.
+//! A limit counts under the name in its file. With `detailed_metric` or `value_to_metric`, values
+//! of callers are part of that name. Names are therefore bounded in number, length and characters.
+//! A limit whose name does not depend on values has its counter by its index in the policy,
+//! resolved once for each policy; other counters are looked up under a short lock.
 //!
-//! Not here: decisions limit by limit, which the limiter's observer counts.
+//! Not here: decisions by limit, which the observer of the limiter counts.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
@@ -18,11 +18,11 @@ use tollgate_envoy::{Domains, Leaf};
 
 use crate::request_descriptor;
 
-/// How many statistics there are; all further ones are one.
+/// The maximum number of statistics; further ones share one.
 const MAX_STATISTICS: usize = 1_000;
-/// The longest name with values of callers in it, in bytes.
+/// The maximum length of a name that contains values of callers, in bytes.
 const MAX_NAME_BYTES: usize = 256;
-/// Names what has no statistic of its own.
+/// The name of the shared statistic.
 const OTHER_NAME: &str = "_other";
 
 const RESULTS: [&str; 4] = ["within", "near", "over", "shadow"];
@@ -31,20 +31,20 @@ const RESULTS: [&str; 4] = ["within", "near", "over", "shadow"];
 #[derive(Debug, Default)]
 pub(crate) struct Hits([AtomicU64; RESULTS.len()]);
 
-/// How a limit stood after so many hits.
+/// The state of a limit after a number of hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HitState {
     pub(crate) hits: u64,
     pub(crate) limit: u64,
     /// `None`: the limit was exceeded.
     pub(crate) remaining: Option<u64>,
-    /// Whether an exceeded limit refuses anybody.
+    /// Whether exceeding the limit refuses requests.
     pub(crate) binding: bool,
 }
 
 impl Hits {
-    /// Counts as envoyproxy/ratelimit does: what is near is within, too. Of a call that exceeds
-    /// the limit nobody tells how much would have had room, so all of it is over.
+    /// Counts hits like envoyproxy/ratelimit: hits near the limit are also within it. If a call
+    /// exceeds the limit, all of its hits are over, because it is unknown how many would have fit.
     pub(crate) fn count(&self, stood: HitState) {
         let [within, near, over, shadow] = &self.0;
         let add = |counter: &AtomicU64, hits| counter.fetch_add(hits, Ordering::Relaxed);
@@ -72,13 +72,13 @@ pub(crate) struct Statistics<S> {
     domain_not_found: AtomicU64,
 }
 
-/// What is found once for each policy.
+/// The lookup table of one policy.
 struct Table<S> {
-    /// Weak, so that no policy is kept; yet none that comes later has its address.
+    /// Weak, so that the policy is not kept alive, while its address is not reused.
     limiter: Weak<Limiter<S>>,
-    /// By place in the policy; none where the name depends on values.
+    /// Counters by index in the policy; `None` if the name depends on values.
     by_place: Box<[Option<Arc<Hits>>]>,
-    /// The domains of the policy's limits; `None`: some limit covers all there are.
+    /// The domains of the policy's limits; `None`: a limit covers all domains.
     domains: Option<HashSet<Box<str>>>,
 }
 
@@ -96,7 +96,8 @@ struct NamedStatistics {
 }
 
 impl NamedStatistics {
-    /// The statistic with this name, which is made when it is new; none when there are too many.
+    /// Returns the statistic with this name and creates it if it is new; `None` if there are too
+    /// many.
     fn hits(&mut self, domain: &str, name: &str) -> Option<Arc<Hits>> {
         if let Some(hits) = self.all.get(domain).and_then(|names| names.get(name)) {
             return Some(Arc::clone(hits));
@@ -109,7 +110,7 @@ impl NamedStatistics {
         Some(Arc::clone(names.entry(name.into()).or_default()))
     }
 
-    /// Drops those of domains that are gone.
+    /// Drops statistics of removed domains.
     fn keep(&mut self, domains: Option<&Domains>) {
         self.all.retain(|domain, _| domains.is_some_and(|domains| domains.knows(domain)));
         self.count = self.all.values().map(BTreeMap::len).sum();
@@ -128,11 +129,11 @@ impl<S> Statistics<S> {
     }
 
     fn named(&self) -> MutexGuard<'_, NamedStatistics> {
-        // Whoever panicked left counters behind, and those are whole.
+        // Counters are consistent after a panic.
         self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Finds what there is to find for the policy in force, if it is new.
+    /// Resolves the counters of the current policy if it is new.
     #[inline]
     pub(crate) fn prepare(&self, limiter: &Arc<Limiter<S>>) {
         if !self.table.load().is_of(limiter) {
@@ -163,7 +164,7 @@ impl<S> Statistics<S> {
         }));
     }
 
-    /// Counts the hits of a descriptor that led to this limit.
+    /// Counts the hits of a descriptor that matched this limit.
     #[inline]
     pub(crate) fn count(&self, limiter: &Limiter<S>, leaf: &Leaf, entries: &[(&str, &str)], stood: HitState) {
         let table = self.table.load();
@@ -181,7 +182,7 @@ impl<S> Statistics<S> {
         hits.as_ref().unwrap_or(&self.other).count(stood);
     }
 
-    /// Whether a limit of the policy may be about this domain.
+    /// Whether a limit of the policy may match this domain.
     pub(crate) fn is_covered(&self, limiter: &Limiter<S>, domain: &str) -> bool {
         let table = self.table.load();
         let is_named = |names: &HashSet<Box<str>>| names.contains(domain);
@@ -190,7 +191,7 @@ impl<S> Statistics<S> {
             || table.domains.as_ref().is_none_or(is_named)
     }
 
-    /// Counts a question in a domain that no file of Envoy's is about, if no limit of the policy is either.
+    /// Counts a request in a domain that neither an Envoy file nor a limit of the policy covers.
     pub(crate) fn count_domain(&self, limiter: &Limiter<S>, domain: &str) {
         if !self.is_covered(limiter, domain) {
             self.domain_not_found.fetch_add(1, Ordering::Relaxed);
@@ -198,7 +199,7 @@ impl<S> Statistics<S> {
     }
 
     pub(crate) fn write(&self, out: &mut String) {
-        out.push_str("# HELP tollgate_rls_limit_hits_total Hits on limits of Envoy's files.\n");
+        out.push_str("# HELP tollgate_rls_limit_hits_total Hits on limits of envoyproxy/ratelimit files.\n");
         out.push_str("# TYPE tollgate_rls_limit_hits_total counter\n");
         let named = self.named();
         for (domain, names) in &named.all {
@@ -210,9 +211,7 @@ impl<S> Statistics<S> {
         if self.other.0.iter().any(|count| count.load(Ordering::Relaxed) > 0) {
             write_hits(OTHER_NAME, OTHER_NAME, &self.other, out);
         }
-        out.push_str(
-            "# HELP tollgate_rls_domain_not_found_total Questions in a domain that nothing is about.\n",
-        );
+        out.push_str("# HELP tollgate_rls_domain_not_found_total Requests in an unknown domain.\n");
         out.push_str("# TYPE tollgate_rls_domain_not_found_total counter\n");
         let count = self.domain_not_found.load(Ordering::Relaxed);
         let _never_fails = writeln!(out, "tollgate_rls_domain_not_found_total {count}");
@@ -240,7 +239,7 @@ fn write_hits(domain: &str, name: &str, hits: &Hits, out: &mut String) {
     }
 }
 
-/// Nothing ends a label or a line, or moves the cursor of whoever looks at it.
+/// Escapes quotes, line breaks and control characters in a label.
 fn escape(text: &str, out: &mut String) {
     for char in text.chars() {
         match char {

@@ -1,7 +1,7 @@
-//! throttlecrab's service: numbers and a key come with each call.
+//! throttlecrab's service: the quota and the key come with each call.
 //!
-//! Its numbers, its fields and its rounding: waits are whole seconds, cut off.
-//! A quantity of zero only looks; what cannot be a limit is `INVALID_ARGUMENT`.
+//! It uses throttlecrab's fields and rounding: waits are whole seconds, rounded down. A quantity of
+//! zero only peeks; an invalid quota is `INVALID_ARGUMENT`.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::grpc::{self, Refusal};
 use crate::wire::{Reader, Write as _};
 
 thread_local! {
-    /// The rules of the numbers that this thread is asked for.
+    /// The rules of recent quotas, by thread.
     static RULES: RefCell<ThrottleRules> = RefCell::default();
 }
 
@@ -48,13 +48,13 @@ impl<'m> ThrottleRequest<'m> {
 
     fn quantity(&self) -> Result<u64, Refusal> {
         u64::try_from(self.quantity)
-            .map_err(|_| Refusal::senseless("quantity must not be negative".to_owned()))
+            .map_err(|_| Refusal::invalid_argument("quantity must not be negative".to_owned()))
     }
 
     fn rule(&self) -> Result<Arc<Rule>, Refusal> {
         let positive = |name: &str, number: i32| match u64::try_from(number) {
             Ok(number @ 1..) => Ok(number),
-            _ => Err(Refusal::senseless(format!("{name} must be 1 or more, and is {number}"))),
+            _ => Err(Refusal::invalid_argument(format!("{name} must be 1 or more, and is {number}"))),
         };
         let numbers = Throttle {
             capacity: positive("max_burst", self.max_burst)?,
@@ -62,11 +62,11 @@ impl<'m> ThrottleRequest<'m> {
             period: Span::from_secs(positive("period", self.period)?),
         };
         let rule = RULES.with_borrow_mut(|rules| rules.rule(numbers).cloned());
-        rule.map_err(|error| Refusal::senseless(format!("these numbers cannot be served: {error}")))
+        rule.map_err(|error| Refusal::invalid_argument(format!("these numbers cannot be served: {error}")))
     }
 }
 
-/// Decides without waiting, if the store can.
+/// Decides without waiting, if the store permits it.
 pub(crate) fn try_throttle<S: Store>(
     limiter: &Limiter<S>,
     asked: &ThrottleRequest<'_>,
@@ -75,7 +75,7 @@ pub(crate) fn try_throttle<S: Store>(
     Ok(limiter.try_throttle(&rule, Key::named(asked.key.as_bytes()), quantity))
 }
 
-/// Decides where the store has to be waited for.
+/// Decides when the store has to be awaited.
 pub(crate) async fn wait<S: Store>(
     limiter: &Limiter<S>,
     asked: &ThrottleRequest<'_>,
@@ -84,7 +84,7 @@ pub(crate) async fn wait<S: Store>(
     Ok(limiter.throttle(&rule, Key::named(asked.key.as_bytes()), quantity).await)
 }
 
-/// A `ThrottleResponse` as it is sent.
+/// Encodes a `ThrottleResponse` with its prefix.
 pub(crate) fn framed(throttled: &ThrottleReply) -> Bytes {
     let seconds = |span: Span| span.as_micros() / 1_000_000;
     grpc::framed(|out| {
@@ -96,7 +96,7 @@ pub(crate) fn framed(throttled: &ThrottleReply) -> Bytes {
     })
 }
 
-/// As much as the field holds.
+/// Saturates at the maximum of the field.
 fn int32(number: u64) -> u64 {
     number.min(i32::MAX as u64)
 }

@@ -1,6 +1,6 @@
-//! Units of time, as Envoy numbers them.
+//! Envoy's units of time.
 //!
-//! A month is thirty days and a year 365, as envoyproxy/ratelimit counts them.
+//! A month has thirty days and a year 365, as in envoyproxy/ratelimit.
 
 use tollgate::Span;
 
@@ -16,7 +16,7 @@ pub(crate) enum Unit {
     Week = 7,
 }
 
-/// With names as they stand in JSON.
+/// The units with their names in JSON.
 const ALL: [(Unit, &str, u64); 7] = [
     (Unit::Second, "SECOND", 1),
     (Unit::Minute, "MINUTE", 60),
@@ -28,13 +28,13 @@ const ALL: [(Unit, &str, u64); 7] = [
 ];
 
 impl Unit {
-    /// The one of this number in an override, which knows no weeks.
+    /// Returns the unit of a number in an override, where weeks do not exist.
     pub(crate) fn of_override(number: u64) -> Option<Self> {
         let found = ALL.iter().find(|(unit, _, _)| *unit as u64 == number && *unit != Self::Week);
         found.map(|(unit, _, _)| *unit)
     }
 
-    /// The number of the unit with this name, zero for `UNKNOWN`.
+    /// Returns the number of the unit with this name, zero for `UNKNOWN`.
     pub(crate) fn number_of(name: &str) -> Option<u64> {
         if name == "UNKNOWN" {
             return Some(0);
@@ -42,7 +42,7 @@ impl Unit {
         ALL.iter().find(|(_, known, _)| *known == name).map(|(unit, _, _)| *unit as u64)
     }
 
-    /// The one that is exactly so long.
+    /// Returns the unit with exactly this length.
     pub(crate) fn of_span(span: Span) -> Option<Self> {
         let micros = span.as_micros();
         if !micros.is_multiple_of(1_000_000) {
@@ -51,12 +51,12 @@ impl Unit {
         Self::of_secs(micros / 1_000_000)
     }
 
-    /// The one of so many seconds.
+    /// Returns the unit with this number of seconds.
     pub(crate) fn of_secs(secs: u64) -> Option<Self> {
         ALL.iter().find(|(_, _, known)| *known == secs).map(|(unit, _, _)| *unit)
     }
 
-    /// Its length in seconds.
+    /// The length in seconds.
     pub(crate) const fn secs(self) -> u64 {
         ALL[self as usize - 1].2
     }

@@ -1,15 +1,15 @@
-//! Domains of envoyproxy/ratelimit's files, decided as it decides them.
+//! Domains of envoyproxy/ratelimit files, decided with its semantics.
 //!
-//! - Each descriptor on its own: all are counted, also where one is over its limit, and
-//!   what is refused is counted too.
-//! - What a descriptor is told is how its counter stood after it: over the limit iff the
-//!   count is above `requests_per_unit`, and then nothing remains.
-//! - A limit in shadow mode says OK, and that nothing remains. One in quota mode refuses the
-//!   request only together with all others of its kind.
-//! - A limit whose name another one of the same request `replaces` is neither asked nor counted.
-//! - An override counts by its own numbers, in the counter of the descriptor; a unit that is
-//!   none is turned down, before anything is counted.
-//! - Hits that are given back, which envoyproxy/ratelimit does not know, lower the count.
+//! - Each descriptor is decided on its own: all are counted, even if one is over its limit, and
+//!   refused hits count too.
+//! - A status has the state of the counter after the hits: over the limit if the count exceeds
+//!   `requests_per_unit`, with nothing remaining.
+//! - A limit in shadow mode reports OK with nothing remaining. A limit in quota mode refuses the
+//!   request only if all limits in quota mode do.
+//! - A limit that another limit of the same request `replaces` is neither checked nor counted.
+//! - An override counts with its own quota in the counter of the descriptor. An invalid unit is
+//!   refused before anything is counted.
+//! - Refunded hits, which envoyproxy/ratelimit does not support, lower the count.
 //!
 //! Not here: finding the limit of a descriptor (`tollgate_envoy`).
 
@@ -22,45 +22,45 @@ use tollgate::{
 use tollgate_envoy::{DescriptorMatch, Domains, Leaf, Metadata};
 
 use crate::grpc::Refusal;
-use crate::native::most;
+use crate::native::saturate_u32;
 use crate::request::{Descriptor, RateLimitRequest};
 use crate::response::{Answer, CurrentLimit, Status};
 use crate::response_headers::{self, Headers};
 use crate::statistics::{HitState, Statistics};
 use crate::unit::Unit;
 
-/// What a descriptor without limit has left, as envoyproxy/ratelimit puts it.
+/// The remaining hits of a descriptor without a limit, as in envoyproxy/ratelimit.
 const UNLIMITED: u32 = u32::MAX;
-/// Names the rules of overrides where no limit is configured.
+/// The rule name of overrides without a configured limit.
 const OVERRIDE: &str = "override";
 
-/// What one descriptor meets.
+/// The limit that applies to one descriptor.
 pub(crate) enum ResolvedDescriptor<'p> {
-    /// No limit, or one that another replaces.
+    /// No limit, or a limit that another one replaces.
     Nothing,
-    /// One that is not counted.
+    /// A limit that is not counted.
     Unlimited(&'p Leaf),
     /// A limit of the files.
     Limit { leaf: &'p Leaf, limit: &'p Limit },
-    /// The numbers that came with it.
+    /// The quota of the request.
     Override { leaf: Option<&'p Leaf>, rule: Box<Rule>, requests: u32, unit: Unit },
 }
 
-/// What was told about one descriptor.
+/// The outcome of one descriptor.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DescriptorOutcome {
-    /// Whether the limit was exceeded, whatever follows from it.
+    /// Whether the limit was exceeded, whatever its mode.
     exceeded: bool,
-    /// Whether that refuses anybody.
+    /// Whether exceeding the limit refuses the request.
     binding: bool,
     limit: u64,
     remaining: u64,
-    /// When; `None` where nothing was counted.
+    /// The time of the decision; `None` if nothing was counted.
     at: Option<Timestamp>,
-    /// How long it takes until hits that were given back make no difference.
+    /// The time until refunded hits make no difference.
     back_for: Option<Span>,
     wait: Span,
-    /// Headers and a body, where there is something to say.
+    /// Headers and a body, if there are any.
     words: Option<Box<Answer<'static>>>,
 }
 
@@ -68,7 +68,7 @@ pub(crate) type ResolvedDescriptors<'p> = SmallVec<[ResolvedDescriptor<'p>; 2]>;
 /// `None`: not decided yet.
 pub(crate) type DescriptorOutcomes = SmallVec<[Option<DescriptorOutcome>; 2]>;
 
-/// What all descriptors of a request meet.
+/// Resolves the limits of all descriptors of a request.
 pub(crate) fn resolve<'p, S>(
     limiter: &'p Limiter<S>,
     domains: &'p Domains,
@@ -117,11 +117,13 @@ fn resolve_one<'p, S>(
     })
 }
 
-/// Counts so many a unit, in the counters of a limit that is configured for that unit.
+/// Creates the rule of an override, which uses the counters of a limit that is configured for the
+/// same unit.
 pub(crate) fn rule(counted: Option<&Rule>, requests: u32, unit: Unit) -> Result<Rule, Refusal> {
     let window = Window::Epoch(Span::from_secs(unit.secs()));
-    let tally = FixedWindow::tally(u64::from(requests), window)
-        .map_err(|error| Refusal::senseless(format!("this limit override cannot be served: {error}")))?;
+    let tally = FixedWindow::tally(u64::from(requests), window).map_err(|error| {
+        Refusal::invalid_argument(format!("this limit override cannot be served: {error}"))
+    })?;
     let quota = Quota::FixedWindow(tally);
     let is_same = |rule: &&Rule| rule.quota.identity() == quota.identity();
     Ok(match counted {
@@ -131,7 +133,7 @@ pub(crate) fn rule(counted: Option<&Rule>, requests: u32, unit: Unit) -> Result<
 }
 
 impl<'p> ResolvedDescriptor<'p> {
-    /// The limit of the files, unless the descriptor brings its own numbers.
+    /// The limit of the files, unless the descriptor has an override.
     fn leaf(&self) -> Option<&'p Leaf> {
         match self {
             Self::Unlimited(leaf) | Self::Limit { leaf, .. } => Some(leaf),
@@ -143,7 +145,7 @@ impl<'p> ResolvedDescriptor<'p> {
         matches!(self, Self::Limit { .. } | Self::Override { .. })
     }
 
-    /// Whose counter a descriptor spends.
+    /// The key of the counter of a descriptor.
     fn key(&self, domain: &str, descriptor: &Descriptor<'_>) -> Key {
         match self {
             Self::Limit { leaf, .. } | Self::Override { leaf: Some(leaf), .. } => {
@@ -154,21 +156,21 @@ impl<'p> ResolvedDescriptor<'p> {
     }
 }
 
-/// Where nothing is configured, the domain tells counters apart.
+/// The key of an override without a configured limit; it includes the domain.
 pub(crate) fn override_key(domain: &str, descriptor: &Descriptor<'_>) -> Key {
     let domain = std::iter::once(("domain", domain));
     Key::of_entries(domain.chain(descriptor.entries.iter().copied()))
 }
 
-/// What a descriptor counts.
+/// The hits of a descriptor.
 pub(crate) fn hits(asked: &RateLimitRequest<'_>, descriptor: &Descriptor<'_>) -> u64 {
     asked.cost(descriptor).unwrap_or(1)
 }
 
 impl DescriptorOutcome {
-    /// What a decision about one limit tells.
+    /// Converts the decision about one limit to an outcome.
     pub(crate) fn of<S: Store>(limiter: &Limiter<S>, decision: &Decision<'_>, headers: Headers) -> Self {
-        let mut told = match decision.limits().next() {
+        let mut outcome = match decision.limits().next() {
             Some(counted) => Self {
                 exceeded: !counted.outcome().is_admitted(),
                 binding: counted.is_binding(),
@@ -177,16 +179,16 @@ impl DescriptorOutcome {
                 at: decision.wall_at(),
                 ..Self::default()
             },
-            // Switched off, or nobody could count.
+            // The limit is off, or it could not be counted.
             None => Self { exceeded: !decision.is_allowed(), binding: true, ..Self::default() },
         };
-        told.wait = decision.advised_wait().unwrap_or(Span::ZERO);
+        outcome.wait = decision.advised_wait().unwrap_or(Span::ZERO);
         if !decision.is_allowed() || headers == Headers::All {
             let mut words = Answer::default();
             response_headers::add(&mut words, limiter, decision, headers);
-            told.words = Some(Box::new(words));
+            outcome.words = Some(Box::new(words));
         }
-        told
+        outcome
     }
 
     fn is_over(&self) -> bool {
@@ -194,7 +196,7 @@ impl DescriptorOutcome {
     }
 }
 
-/// Decides what can be decided without waiting.
+/// Decides the descriptors that can be decided without waiting.
 pub(crate) fn try_decide<S: Store>(
     limiter: &Limiter<S>,
     asked: &RateLimitRequest<'_>,
@@ -221,7 +223,7 @@ pub(crate) fn try_decide<S: Store>(
     each.collect()
 }
 
-/// Decides one that has to be waited for.
+/// Decides one descriptor and waits for the store.
 pub(crate) async fn decide<S: Store>(
     limiter: &Limiter<S>,
     asked: &RateLimitRequest<'_>,
@@ -233,10 +235,10 @@ pub(crate) async fn decide<S: Store>(
     let decision = match met {
         ResolvedDescriptor::Limit { limit, .. } if descriptor.gives_back => {
             let Some(rule) = limit.rules().first() else { return DescriptorOutcome::default() };
-            return give_back(limiter, rule, &key, hits).await;
+            return refund(limiter, rule, &key, hits).await;
         }
         ResolvedDescriptor::Override { rule, .. } if descriptor.gives_back => {
-            return give_back(limiter, rule, &key, hits).await;
+            return refund(limiter, rule, &key, hits).await;
         }
         ResolvedDescriptor::Limit { limit, .. } => limiter.decide_named(limit, key, None, Some(hits)).await,
         ResolvedDescriptor::Override { rule, .. } => limiter.decide_rule(rule, key, hits).await,
@@ -247,9 +249,9 @@ pub(crate) async fn decide<S: Store>(
     DescriptorOutcome::of(limiter, &decision, headers)
 }
 
-/// Gives hits back, and tells how the key stands then. That the store gave no answer is no
-/// reason to refuse.
-pub(crate) async fn give_back<S: Store>(
+/// Refunds hits and returns the state of the key. A store that does not answer is no reason to
+/// refuse.
+pub(crate) async fn refund<S: Store>(
     limiter: &Limiter<S>,
     rule: &Rule,
     key: &Key,
@@ -266,59 +268,58 @@ pub(crate) async fn give_back<S: Store>(
     )
 }
 
-/// Counts what was told of limits of the files, when all is told: hits that were given back, or
-/// that nobody could count, are not.
+/// Counts the outcomes for the statistics, except for refunds and hits that could not be counted.
 pub(crate) fn count<S>(
     statistics: &Statistics<S>,
     limiter: &Limiter<S>,
     asked: &RateLimitRequest<'_>,
     met: &ResolvedDescriptors<'_>,
-    told: &DescriptorOutcomes,
+    outcomes: &DescriptorOutcomes,
 ) {
-    for ((met, descriptor), told) in met.iter().zip(&asked.descriptors).zip(told) {
+    for ((met, descriptor), outcome) in met.iter().zip(&asked.descriptors).zip(outcomes) {
         let (ResolvedDescriptor::Limit { leaf, .. } | ResolvedDescriptor::Override { leaf: Some(leaf), .. }) =
             met
         else {
             continue;
         };
-        if let Some(told) = told.as_ref().filter(|told| told.at.is_some()) {
-            let remaining = (!told.exceeded).then_some(told.remaining);
-            let (hits, limit, binding) = (hits(asked, descriptor), told.limit, told.binding);
+        if let Some(outcome) = outcome.as_ref().filter(|outcome| outcome.at.is_some()) {
+            let remaining = (!outcome.exceeded).then_some(outcome.remaining);
+            let (hits, limit, binding) = (hits(asked, descriptor), outcome.limit, outcome.binding);
             let stood = HitState { hits, limit, remaining, binding };
             statistics.count(limiter, leaf, &descriptor.entries, stood);
         }
     }
 }
 
-/// What all of it comes to.
+/// Combines the outcomes into the response.
 pub(crate) fn answer<'p>(
     asked: &RateLimitRequest<'_>,
     met: &ResolvedDescriptors<'p>,
-    told: &mut DescriptorOutcomes,
+    outcomes: &mut DescriptorOutcomes,
 ) -> Answer<'p> {
     let mut answer = Answer::default();
     let mut quotas = (0, 0);
-    for (met, told) in met.iter().zip(told.iter()) {
-        let Some(told) = told else { continue };
-        answer.statuses.push(status(met, told));
+    for (met, outcome) in met.iter().zip(outcomes.iter()) {
+        let Some(outcome) = outcome else { continue };
+        answer.statuses.push(status(met, outcome));
         if matches!(met, ResolvedDescriptor::Limit { leaf, .. } if leaf.quota_mode()) {
-            quotas = (quotas.0 + 1, quotas.1 + u32::from(told.is_over()));
+            quotas = (quotas.0 + 1, quotas.1 + u32::from(outcome.is_over()));
         } else {
-            answer.over |= told.is_over();
+            answer.over |= outcome.is_over();
         }
     }
     answer.over |= quotas.0 > 0 && quotas.0 == quotas.1;
-    answer.metadata = metadata(asked, met, told);
-    add_words(&mut answer, told);
+    answer.metadata = metadata(asked, met, outcomes);
+    add_words(&mut answer, outcomes);
     answer
 }
 
-pub(crate) fn status<'p>(met: &ResolvedDescriptor<'p>, told: &DescriptorOutcome) -> Status<'p> {
-    let passed_uncounted = !told.exceeded && told.at.is_none() && told.back_for.is_none();
+pub(crate) fn status<'p>(met: &ResolvedDescriptor<'p>, outcome: &DescriptorOutcome) -> Status<'p> {
+    let passed_uncounted = !outcome.exceeded && outcome.at.is_none() && outcome.back_for.is_none();
     let (requests, unit, name) = match met {
         ResolvedDescriptor::Nothing => return Status::default(),
         ResolvedDescriptor::Unlimited(_) => return Status { remaining: UNLIMITED, ..Status::default() },
-        // Switched off, or nobody could count: how the limit stands nobody knows.
+        // The limit is off, or it could not be counted: its state is unknown.
         _ if passed_uncounted => return Status::default(),
         ResolvedDescriptor::Limit { leaf, .. } => {
             let unit = leaf.unit().and_then(|unit| Unit::of_span(unit.length()));
@@ -328,46 +329,47 @@ pub(crate) fn status<'p>(met: &ResolvedDescriptor<'p>, told: &DescriptorOutcome)
         ResolvedDescriptor::Override { requests, unit, .. } => (*requests, *unit, ""),
     };
     Status {
-        over: told.is_over(),
+        over: outcome.is_over(),
         limit: Some(CurrentLimit { requests, unit: Some(unit), name }),
-        remaining: if told.exceeded { 0 } else { most(told.remaining) },
-        reset: match told.at {
+        remaining: if outcome.exceeded { 0 } else { saturate_u32(outcome.remaining) },
+        reset: match outcome.at {
             Some(at) => Some(unit.secs() - at.as_micros() / 1_000_000 % unit.secs()),
-            None => told.back_for.map(Span::as_secs_ceil),
+            None => outcome.back_for.map(Span::as_secs_ceil),
         },
         quota: None,
     }
 }
 
-/// The words of the refusal that takes longest, or else of the limit with the least left.
-fn add_words(answer: &mut Answer<'_>, told: &mut DescriptorOutcomes) {
+/// Adds headers and body of the refusal with the longest wait, else of the limit with the least
+/// left.
+fn add_words(answer: &mut Answer<'_>, outcomes: &mut DescriptorOutcomes) {
     let over = answer.over;
-    let spoken = told.iter_mut().flatten().filter(|it| it.words.is_some() && it.is_over() == over);
+    let candidates = outcomes.iter_mut().flatten().filter(|it| it.words.is_some() && it.is_over() == over);
     let chosen =
-        spoken.max_by_key(|it| if over { (it.wait, 0) } else { (Span::ZERO, u64::MAX - it.remaining) });
-    if let Some(told) = chosen {
-        say(answer, std::mem::take(told));
+        candidates.max_by_key(|it| if over { (it.wait, 0) } else { (Span::ZERO, u64::MAX - it.remaining) });
+    if let Some(outcome) = chosen {
+        say(answer, std::mem::take(outcome));
     }
 }
 
-/// Answers in the words of one descriptor, if it has any.
-pub(crate) fn say(answer: &mut Answer<'_>, told: DescriptorOutcome) {
-    if let Some(words) = told.words {
+/// Adds headers and body of one descriptor, if it has any.
+pub(crate) fn say(answer: &mut Answer<'_>, outcome: DescriptorOutcome) {
+    if let Some(words) = outcome.words {
         answer.response_headers = words.response_headers;
         answer.request_headers = words.request_headers;
         answer.raw_body = words.raw_body;
     }
 }
 
-/// What was asked, and the metadata of the limits that had room; `None` where there is none.
+/// The request and the metadata of the limits that had room; `None` if there is no metadata.
 fn metadata(
     asked: &RateLimitRequest<'_>,
     met: &ResolvedDescriptors<'_>,
-    told: &DescriptorOutcomes,
+    outcomes: &DescriptorOutcomes,
 ) -> Option<Map<String, Value>> {
     let mut merged = Map::new();
-    for (met, told) in met.iter().zip(told.iter()) {
-        let passed = told.as_ref().is_some_and(|told| !told.is_over());
+    for (met, outcome) in met.iter().zip(outcomes.iter()) {
+        let passed = outcome.as_ref().is_some_and(|outcome| !outcome.is_over());
         if let Some(Metadata::Map(entries)) = met.leaf().filter(|_| passed).and_then(Leaf::metadata) {
             merged.extend(entries.iter().map(|(name, value)| (name.to_string(), json_of(value))));
         }

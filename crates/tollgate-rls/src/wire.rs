@@ -1,27 +1,27 @@
-//! Protobuf on the wire: fields out of bytes, and bytes out of fields.
+//! Reads and writes the protobuf wire format.
 //!
-//! By hand, since the few messages here are read for every request: what is read is
-//! borrowed from the message, and what is written goes straight behind the frame's prefix.
+//! It is hand-written because these few messages are processed for every request: fields are
+//! borrowed from the message when reading, and written directly after the frame prefix.
 //!
-//! Groups, which proto3 does not have, are malformed here.
+//! Groups, which proto3 does not have, are malformed.
 //!
-//! Not here: what the fields mean (`request`, `response`, `health`, `reflection`, `throttle`).
+//! Not here: the meaning of the fields (`request`, `response`, `health`, `reflection`, `throttle`).
 //!
-//! Invariant: no bytes make it panic, and nothing is allocated for a length that is only
-//! announced. Held by `tests/answers/hostile.rs`.
+//! Invariant: no input causes a panic, and no memory is allocated for an announced length.
+//! `tests/answers/hostile.rs` checks this.
 
-/// Bytes that are no message.
+/// The bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WireError;
 
-/// What stands behind a field's number.
+/// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value<'m> {
-    /// Integers, enums and flags.
+    /// Integers, enums and booleans.
     Varint(u64),
-    /// Text, bytes and messages.
+    /// Strings, bytes and messages.
     Bytes(&'m [u8]),
-    /// Of fixed size: no message here has any.
+    /// A fixed-size number, which no known field is.
     Fixed,
 }
 
@@ -31,13 +31,13 @@ impl<'m> Value<'m> {
         if let Self::Varint(value) = self { Ok(value) } else { Err(WireError) }
     }
 
-    /// As protobuf reads it into a `uint32`: the low half.
+    /// Converts to a `uint32` like protobuf: the low half.
     #[allow(clippy::cast_possible_truncation, reason = "so does protobuf")]
     pub(crate) fn uint32(self) -> Result<u32, WireError> {
         self.varint().map(|it| it as u32)
     }
 
-    /// As protobuf reads it into an `int32`: the low half, with its sign.
+    /// Converts to an `int32` like protobuf: the low half, with its sign.
     #[allow(clippy::cast_possible_truncation, reason = "so does protobuf")]
     pub(crate) fn int32(self) -> Result<i32, WireError> {
         self.varint().map(|it| it as i32)
@@ -48,14 +48,14 @@ impl<'m> Value<'m> {
         if let Self::Bytes(bytes) = self { Ok(bytes) } else { Err(WireError) }
     }
 
-    /// Text is UTF-8, or the message is none.
+    /// Returns a string; invalid UTF-8 makes the message invalid.
     #[inline]
     pub(crate) fn text(self) -> Result<&'m str, WireError> {
         std::str::from_utf8(self.bytes()?).map_err(|_| WireError)
     }
 }
 
-/// The fields of a message, one after the other.
+/// Reads the fields of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'m>(&'m [u8]);
 
@@ -64,7 +64,7 @@ impl<'m> Reader<'m> {
         Self(message)
     }
 
-    /// The next field, in the order in which they came.
+    /// Returns the next field, in wire order.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<(u32, Value<'m>)>, WireError> {
         if self.0.is_empty() {
@@ -97,7 +97,7 @@ impl<'m> Reader<'m> {
 
     #[inline]
     fn read_varint(&mut self) -> Result<u64, WireError> {
-        // Nearly all are small.
+        // Most numbers fit one byte.
         if let [small @ ..0x80, rest @ ..] = self.0 {
             self.0 = rest;
             return Ok(u64::from(*small));
@@ -119,13 +119,13 @@ impl<'m> Reader<'m> {
     }
 }
 
-/// Fields of a message in the making. What has its default value is not written.
+/// Writes the fields of a message. Fields with default values are omitted.
 pub(crate) trait Write {
-    /// An integer, an enum or a flag.
+    /// Writes an integer, an enum or a boolean.
     fn put_uint(&mut self, number: u32, value: u64);
-    /// Text or bytes.
+    /// Writes a string or bytes.
     fn put_bytes(&mut self, number: u32, bytes: &[u8]);
-    /// A message, written even where it is empty.
+    /// Writes a message, even if it is empty.
     fn put_message(&mut self, number: u32, fields: impl FnOnce(&mut Self));
 }
 
@@ -151,7 +151,7 @@ impl Write for Vec<u8> {
     fn put_message(&mut self, number: u32, fields: impl FnOnce(&mut Self)) {
         put_varint(self, u64::from(number << 3 | 2));
         let start = self.len();
-        // One byte is room for the length of most; of others, the fields move on.
+        // Reserves one byte for the length; longer messages are moved.
         self.push(0);
         fields(self);
         let length = self.len() - start - 1;
@@ -165,13 +165,13 @@ impl Write for Vec<u8> {
     }
 }
 
-/// A `double`, which only metadata has.
+/// Writes a `double`, which only metadata has.
 pub(crate) fn put_double(out: &mut Vec<u8>, number: u32, value: f64) {
     put_varint(out, u64::from(number << 3 | 1));
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// A field that says which of several it is, and so is written whatever it says.
+/// Writes a field of a `oneof`, even if it has the default value.
 pub(crate) fn put_always(out: &mut Vec<u8>, number: u32, value: u64) {
     put_varint(out, u64::from(number << 3));
     put_varint(out, value);

@@ -1,4 +1,4 @@
-//! Calls of every kind: health, reflection, throttlecrab's, and those that are none.
+//! Calls of every kind: health, reflection, throttlecrab, and invalid calls.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -34,7 +34,7 @@ fn health_knows_the_server_and_its_services() {
     assert_eq!(health(&service, ""), ("0".to_owned(), Some(json!({"status": "NOT_SERVING"}))));
 }
 
-/// What a stream brings next, if anything by now: a message, or gRPC's status and the end.
+/// The next event of a stream, if there is one by now: a message, or the gRPC status and the end.
 #[derive(Debug, PartialEq)]
 enum Next {
     Nothing,
@@ -56,7 +56,7 @@ fn next(body: &mut RlsBody) -> Next {
 }
 
 #[test]
-fn whoever_watches_is_told_of_the_end_and_then_the_stream_ends() {
+fn watchers_are_notified_of_draining_and_their_streams_end() {
     let service = service();
     let watch = |name: &str| {
         let message = encode("grpc.health.v1.HealthCheckRequest", &json!({"service": name}));
@@ -75,7 +75,7 @@ fn whoever_watches_is_told_of_the_end_and_then_the_stream_ends() {
     assert_eq!((next(&mut late), next(&mut late)), (is("NOT_SERVING"), Next::End("14".to_owned())));
 }
 
-/// Questions that never end: these, and then silence.
+/// A request stream that never ends: these bytes, then silence.
 struct Open(Option<Bytes>);
 
 impl http_body::Body for Open {
@@ -91,7 +91,7 @@ impl http_body::Body for Open {
 }
 
 #[test]
-fn reflection_answers_what_was_asked_and_ends_with_the_server() {
+fn reflection_answers_pending_requests_and_ends_with_the_server() {
     let service = service();
     let question = encode("grpc.reflection.v1.ServerReflectionRequest", &json!({"listServices": "*"}));
     let talk = || {
@@ -111,7 +111,7 @@ fn reflection_answers_what_was_asked_and_ends_with_the_server() {
     assert_eq!(next(&mut late), Next::End("0".to_owned()));
 }
 
-/// All answers to these questions, which came at once.
+/// Returns all responses to requests that arrive at once.
 fn reflect(version: &str, questions: &[Value]) -> Vec<Value> {
     let service = service();
     let request = format!("grpc.reflection.{version}.ServerReflectionRequest");
@@ -131,7 +131,7 @@ fn reflect(version: &str, questions: &[Value]) -> Vec<Value> {
 }
 
 #[test]
-fn reflection_lists_and_describes_what_is_served() {
+fn reflection_lists_and_describes_the_services() {
     for version in ["v1", "v1alpha"] {
         let answers = reflect(
             version,
@@ -161,7 +161,7 @@ fn reflection_lists_and_describes_what_is_served() {
         let files = |at: usize| {
             answers[at]["fileDescriptorResponse"]["fileDescriptorProto"].as_array().unwrap().len()
         };
-        // The service, what it imports and what that imports.
+        // The service and its transitive imports.
         assert_eq!([files(1), files(2), files(3), files(4)], [8, 8, 1, 1]);
         assert_eq!(answers[5]["allExtensionNumbersResponse"]["baseTypeName"], "throttlecrab.ThrottleRequest");
         assert_eq!(answers[6]["errorResponse"]["errorCode"], 5);
@@ -170,7 +170,7 @@ fn reflection_lists_and_describes_what_is_served() {
 }
 
 #[test]
-fn throttlecrab_callers_change_a_port() {
+fn throttlecrab_clients_need_only_another_port() {
     let service = service();
     let throttle = |quantity: i32| {
         let numbers =
@@ -187,7 +187,7 @@ fn throttlecrab_callers_change_a_port() {
 }
 
 #[test]
-fn numbers_that_are_no_limit_are_turned_down() {
+fn invalid_quotas_are_refused() {
     let service = service();
     for (burst, count, period) in [(0, 1, 1), (1, 0, 1), (1, 1, 0), (-1, 1, 1)] {
         let numbers = json!({"key": "k", "maxBurst": burst, "countPerPeriod": count, "period": period});
@@ -197,7 +197,7 @@ fn numbers_that_are_no_limit_are_turned_down() {
 }
 
 #[test]
-fn what_is_no_call_is_told_so_in_its_own_way() {
+fn requests_that_are_not_grpc_get_an_http_error() {
     let service = service();
     let send = |method: Method, path: &str, content_type: &str| {
         let request = Request::builder()
@@ -220,7 +220,7 @@ fn what_is_no_call_is_told_so_in_its_own_way() {
 }
 
 #[test]
-fn compressed_messages_are_turned_down_with_what_is_taken_instead() {
+fn compressed_messages_are_refused_with_the_supported_encoding() {
     let service = service();
     let mut body = framed(b"x");
     body[0] = 1;
@@ -230,7 +230,7 @@ fn compressed_messages_are_turned_down_with_what_is_taken_instead() {
 }
 
 #[test]
-fn answers_are_counted_by_what_they_said() {
+fn responses_are_counted_by_their_code() {
     let service = service();
     let user = json!({"entries": [{"key": "user", "value": "a"}]});
     for _ in 0..4 {

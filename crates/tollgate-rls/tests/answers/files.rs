@@ -1,4 +1,4 @@
-//! Domains of envoyproxy/ratelimit's files: what its documentation says, step by step.
+//! Domains of envoyproxy/ratelimit files: the behavior that its documentation describes.
 
 use serde_json::{Value, json};
 
@@ -68,7 +68,7 @@ fn a_status_has_the_numbers_of_the_file_and_ends_with_the_window() {
 }
 
 #[test]
-fn what_is_refused_is_counted_in_full() {
+fn refused_hits_are_counted() {
     let service = of_file(SHOP);
     let with_hits =
         |hits: u32| json!({"domain": "shop", "descriptors": [one("user", "ann")], "hitsAddend": hits});
@@ -80,7 +80,7 @@ fn what_is_refused_is_counted_in_full() {
 }
 
 #[test]
-fn zero_hits_look_at_the_count() {
+fn zero_hits_peek_at_the_count() {
     let service = of_file(SHOP);
     let mut look = one("user", "ann");
     look["hitsAddend"] = 0.into();
@@ -95,7 +95,7 @@ fn zero_hits_look_at_the_count() {
 }
 
 #[test]
-fn hits_that_are_given_back_lower_the_count() {
+fn refunded_hits_lower_the_count() {
     let service = of_file(SHOP);
     assert_eq!(
         remaining(&service, &json!({"domain": "shop", "descriptors": [one("user", "a")], "hitsAddend": 3})),
@@ -113,14 +113,14 @@ fn hits_that_are_given_back_lower_the_count() {
 }
 
 #[test]
-fn a_limit_that_is_switched_off_is_not_told_of() {
+fn a_disabled_limit_is_not_reported() {
     let service = of(applied(SHOP).with_modes(|_| Mode::Off), None);
     let told = service.ask(&shop(&[one("user", "a")]));
     assert_eq!(told, json!({"overallCode": "OK", "statuses": [{"code": "OK"}]}));
 }
 
 #[test]
-fn an_override_in_a_domain_that_nothing_is_about_counts_nothing() {
+fn an_override_in_an_unknown_domain_counts_nothing() {
     let mut instead = one("user", "a");
     instead["limit"] = json!({"requestsPerUnit": 1, "unit": "DAY"});
     let ask = |service: &Service, domain: &str| {
@@ -131,17 +131,17 @@ fn an_override_in_a_domain_that_nothing_is_about_counts_nothing() {
     let service = of_file(SHOP);
     assert_eq!(ask(&service, "nowhere"), passes);
     assert_eq!(ask(&service, "shop"), counts);
-    // A limit of the policy knows domains, too.
+    // A limit of the policy covers this domain.
     let policy = Policy::parse("limits: [{domain: edge, descriptor: [x], bucket: 1/day}]").unwrap();
     let service = of(applied_to(policy, SHOP), Some(Headers::Off));
     assert_eq!(ask(&service, "nowhere"), passes);
     assert_eq!(ask(&service, "edge"), counts);
-    // And without files, whoever brings numbers is believed.
+    // Without files, overrides count in every domain.
     assert_eq!(ask(&of_policy("limits: []"), "nowhere"), counts);
 }
 
 #[test]
-fn every_descriptor_is_counted_also_beside_one_that_is_over() {
+fn every_descriptor_is_counted_even_if_another_is_over_its_limit() {
     let service = of_file(SHOP);
     let both = shop(&[one("banned", "x"), one("user", "ann")]);
     assert_eq!(service.codes(&both), "OVER_LIMIT: OVER_LIMIT OK");
@@ -149,7 +149,7 @@ fn every_descriptor_is_counted_also_beside_one_that_is_over() {
 }
 
 #[test]
-fn limits_of_every_kind_say_what_upstream_says() {
+fn limits_of_every_kind_match_envoyproxy_ratelimit() {
     let service = of_file(SHOP);
     assert_eq!(service.ask(&shop(&[one("nobody", "x")]))["statuses"], json!([{"code": "OK"}]));
     let unlimited = service.ask(&shop(&[one("internal", "x")]));
@@ -160,14 +160,14 @@ fn limits_of_every_kind_say_what_upstream_says() {
         banned["statuses"],
         json!([{"code": "OVER_LIMIT", "currentLimit": limit, "durationUntilReset": "1s"}])
     );
-    // One counter for all that fit.
+    // One counter for all matching values.
     assert_eq!(service.codes(&shop(&[one("path", "/v1/a")])), "OK: OK");
     assert_eq!(service.codes(&shop(&[one("path", "/v1/b")])), "OK: OK");
     assert_eq!(service.codes(&shop(&[one("path", "/v1/c")])), "OVER_LIMIT: OVER_LIMIT");
 }
 
 #[test]
-fn shadow_mode_says_ok_and_that_nothing_is_left() {
+fn shadow_mode_reports_ok_with_nothing_left() {
     let service = of_file(SHOP);
     let beta = shop(&[one("beta", "x")]);
     assert_eq!(service.codes(&beta), "OK: OK");
@@ -187,7 +187,7 @@ fn a_limit_that_another_replaces_is_not_counted() {
 }
 
 #[test]
-fn limits_in_quota_mode_refuse_only_all_together() {
+fn limits_in_quota_mode_refuse_only_together() {
     let service = of_file(SHOP);
     let both = shop(&[one("quota_a", "x"), one("quota_b", "x")]);
     assert_eq!(service.codes(&both), "OK: OK OK");
@@ -197,7 +197,7 @@ fn limits_in_quota_mode_refuse_only_all_together() {
 }
 
 #[test]
-fn an_override_goes_on_with_the_count_of_its_unit() {
+fn an_override_continues_the_count_of_its_unit() {
     let service = of_file(SHOP);
     for _ in 0..3 {
         service.codes(&shop(&[one("user", "ann")]));
@@ -212,7 +212,7 @@ fn an_override_goes_on_with_the_count_of_its_unit() {
     assert_eq!(told["statuses"][0]["limitRemaining"], 6);
     assert_eq!(remaining(&service, &with(10, "HOUR")), 9, "another unit is another counter");
     assert_eq!(service.codes(&with(1, "HOUR")), "OVER_LIMIT: OVER_LIMIT");
-    // Where nothing is configured, and refused hits count there as well.
+    // Without a configured limit; refused hits count there too.
     let mut unknown = one("nobody", "x");
     unknown["limit"] = json!({"requestsPerUnit": 1, "unit": "YEAR"});
     unknown["hitsAddend"] = 2.into();
@@ -224,7 +224,7 @@ fn an_override_goes_on_with_the_count_of_its_unit() {
 }
 
 #[test]
-fn metadata_of_limits_with_room_is_handed_to_the_proxy() {
+fn metadata_of_limits_with_room_is_returned() {
     let service = of_file(SHOP);
     assert_eq!(service.ask(&shop(&[one("user", "ann")])).get("dynamicMetadata"), None);
     let told = service.ask(&shop(&[one("beta", "x")]));
@@ -236,7 +236,7 @@ fn metadata_of_limits_with_room_is_handed_to_the_proxy() {
 }
 
 #[test]
-fn refusals_are_worded_and_the_rest_is_left_to_the_proxy() {
+fn only_refusals_have_headers_and_a_body() {
     let service = of(applied(SHOP), None);
     assert_eq!(service.ask(&shop(&[one("user", "ann")])).get("responseHeadersToAdd"), None);
     let told = service.ask(&shop(&[one("banned", "x")]));

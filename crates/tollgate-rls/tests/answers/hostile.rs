@@ -1,4 +1,4 @@
-//! Bytes that no proxy sends: an error in gRPC's own way, and nothing else.
+//! Invalid bytes cause a gRPC error and nothing else.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::support::{SHOULD_RATE_LIMIT, decode, encode, framed, of_file, of_poli
 const REQUEST: &str = "envoy.service.ratelimit.v3.RateLimitRequest";
 
 #[test]
-fn requests_that_make_no_sense_are_turned_down() {
+fn invalid_requests_are_refused() {
     let service = of_policy("limits: [{descriptor: [user], bucket: 2/minute}]");
     let user = json!({"entries": [{"key": "user", "value": "a"}]});
     let many = |count: usize| vec![json!({"key": "k", "value": "v"}); count];
@@ -30,7 +30,7 @@ fn requests_that_make_no_sense_are_turned_down() {
     assert_eq!(service.ask(&json!({"domain": "d", "descriptors": [user]}))["overallCode"], "OK");
 }
 
-/// A request with one entry, whose value is these bytes.
+/// Encodes a request with one entry whose value is these bytes.
 fn of_bytes(domain: &str, key: &str, value: &[u8]) -> Vec<u8> {
     let stand_in = "=".repeat(value.len());
     let entry = json!({"key": key, "value": stand_in});
@@ -41,7 +41,7 @@ fn of_bytes(domain: &str, key: &str, value: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn whatever_a_client_puts_into_a_value_is_counted() {
+fn values_with_arbitrary_bytes_are_counted() {
     let native = of_policy("limits: [{descriptor: [user], bucket: 2/minute}, {by: ip, bucket: 2/minute}]");
     let files = of_file(
         "domain: d\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 2}, detailed_metric: true}]",
@@ -69,7 +69,7 @@ fn whatever_a_client_puts_into_a_value_is_counted() {
 }
 
 #[test]
-fn a_key_or_a_domain_that_is_no_text_is_turned_down() {
+fn a_key_or_a_domain_with_invalid_utf8_is_refused() {
     let service = of_policy("limits: []");
     let mut message = of_bytes("<d>", "<k>", b"\xff");
     assert_eq!(service.call(SHOULD_RATE_LIMIT, &message).0, "0");
@@ -83,7 +83,7 @@ fn a_key_or_a_domain_that_is_no_text_is_turned_down() {
 }
 
 #[test]
-fn paths_that_begin_with_no_slash_meet_the_limits_on_all_paths() {
+fn paths_without_a_leading_slash_match_limits_on_all_paths() {
     let service = of_policy("limits: [{endpoint: '/**', by: global, bucket: 2/minute}]");
     let path = |path: &str| {
         let entries = json!([{"key": "method", "value": "OPTIONS"}, {"key": "path", "value": path}]);
@@ -96,7 +96,7 @@ fn paths_that_begin_with_no_slash_meet_the_limits_on_all_paths() {
 }
 
 #[test]
-fn messages_beyond_a_mebibyte_are_not_gathered() {
+fn messages_beyond_a_mebibyte_are_not_buffered() {
     let service = of_policy("limits: []");
     let (status, _) = read(service.send(SHOULD_RATE_LIMIT, framed(&vec![0; 1024 * 1024 + 1])));
     assert_eq!(status, "8");
@@ -105,7 +105,7 @@ fn messages_beyond_a_mebibyte_are_not_gathered() {
     assert_eq!(read(service.send(SHOULD_RATE_LIMIT, lie)).0, "8");
 }
 
-/// A generator of bytes that is the same in every run (splitmix64).
+/// A deterministic random number generator (splitmix64).
 struct Rng(u64);
 
 impl Rng {
@@ -119,7 +119,7 @@ impl Rng {
 }
 
 #[test]
-fn no_bytes_make_it_panic_or_answer_in_between() {
+fn arbitrary_bytes_get_a_response_or_an_error_and_do_not_panic() {
     let service = of_policy("limits: [{descriptor: [user], bucket: 2/minute}]");
     let valid = encode(
         REQUEST,
@@ -155,15 +155,15 @@ fn no_bytes_make_it_panic_or_answer_in_between() {
 }
 
 #[test]
-fn what_is_read_is_what_protobuf_reads() {
-    // A field that comes twice counts as it was sent last, and messages are joined.
+fn fields_are_read_as_protobuf_reads_them() {
+    // The last value of a repeated scalar field counts, and repeated messages are merged.
     let service = of_policy("limits: [{name: per-user, descriptor: [user], bucket: 9/minute}]");
     let one = encode(REQUEST, &json!({"domain": "x", "hitsAddend": 8}));
     let two = encode(
         REQUEST,
         &json!({"domain": "d", "hitsAddend": 2, "descriptors": [{"entries": [{"key": "user", "value": "a"}]}]}),
     );
-    // And what nobody knows is passed over: a varint, text, four and eight bytes.
+    // Unknown fields are skipped: a varint, a string, four and eight bytes.
     let unknown = [0xf8, 1, 1, 0xfa, 1, 2, b'h', b'i', 0xfd, 1, 1, 2, 3, 4, 0xf9, 1, 1, 2, 3, 4, 5, 6, 7, 8];
     let (status, told) = service.call(SHOULD_RATE_LIMIT, &[&one[..], &unknown, &two].concat());
     assert_eq!(status, "0");

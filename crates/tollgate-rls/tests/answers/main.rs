@@ -1,11 +1,11 @@
-//! What a proxy is told, read and written by the descriptors that clients get.
+//! Responses of the service, encoded and decoded by the published descriptors.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod calls;
 mod files;
 mod hostile;
+mod json;
 mod policies;
 mod refunds;
 mod statistics;
 mod support;
-mod told;

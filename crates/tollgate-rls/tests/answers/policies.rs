@@ -1,4 +1,4 @@
-//! Domains of the policy: one batch, every algorithm, all fields.
+//! Domains of the policy: batches, every algorithm, all fields.
 
 use serde_json::json;
 use tollgate::Policy;
@@ -21,7 +21,7 @@ fn free() -> serde_json::Value {
 }
 
 #[test]
-fn a_status_says_all_about_the_limit_that_was_met() {
+fn a_status_describes_its_limit_completely() {
     let service = of_policy(EDGE);
     let told = service.ask(&json!({"domain": "edge", "descriptors": [user("ann"), free()]}));
     assert_eq!(
@@ -42,7 +42,7 @@ fn all_descriptors_are_charged_or_none_is() {
     assert_eq!(service.codes(&both), "OK: OK OK");
     assert_eq!(service.codes(&both), "OK: OK OK");
     assert_eq!(service.codes(&both), "OVER_LIMIT: OK OVER_LIMIT");
-    // The refusals cost ann nothing.
+    // The refusals did not charge ann.
     let told = service.ask(&json!({"domain": "edge", "descriptors": [user("ann")]}));
     assert_eq!(told["statuses"][0].get("limitRemaining"), None);
     assert_eq!(
@@ -54,7 +54,7 @@ fn all_descriptors_are_charged_or_none_is() {
 }
 
 #[test]
-fn what_no_limit_covers_is_fine_and_says_nothing() {
+fn a_descriptor_without_a_limit_is_ok_without_details() {
     let service = of_policy(EDGE);
     for request in [
         json!({"domain": "other", "descriptors": [user("ann")]}),
@@ -65,7 +65,7 @@ fn what_no_limit_covers_is_fine_and_says_nothing() {
 }
 
 #[test]
-fn hits_are_what_was_said_last() {
+fn the_hits_of_a_descriptor_precede_those_of_the_request() {
     let service = of_policy(EDGE);
     let left = |request: &serde_json::Value| {
         let told = service.ask(request);
@@ -89,7 +89,7 @@ fn hits_are_what_was_said_last() {
 }
 
 #[test]
-fn an_override_counts_by_its_own_numbers() {
+fn an_override_counts_with_its_own_quota() {
     let service = of_policy(EDGE);
     let mut instead = user("ann");
     instead["limit"] = json!({"requestsPerUnit": 1, "unit": "DAY"});
@@ -115,7 +115,8 @@ fn overrides_and_limits_of_one_call_are_all_charged_or_none_is() {
         service.ask(&request)["statuses"][0]["limitRemaining"].as_u64().unwrap_or(0)
     };
     assert_eq!(only(&ann, 1), 1, "2 of 3 were left, and one is spent now");
-    // The other way round: what the limit refuses is not counted by the override, and refusals of its own are not, either.
+    // The reverse: the override counts neither requests that the limit refuses nor its own
+    // refusals.
     instead["limit"]["requestsPerUnit"] = 10.into();
     let both = json!({"domain": "edge", "descriptors": [instead, ann], "hitsAddend": 2});
     for _ in 0..5 {
@@ -125,7 +126,7 @@ fn overrides_and_limits_of_one_call_are_all_charged_or_none_is() {
 }
 
 #[test]
-fn an_override_that_only_looks_refuses_the_whole_call_where_one_would_be_refused() {
+fn an_override_that_peeks_refuses_the_call_if_one_hit_would_be_refused() {
     let service = of_policy("limits: [{name: three, descriptor: [user], domain: edge, bucket: 3/day}]");
     let (ann, mut instead) = (user("ann"), user("bob"));
     instead["limit"] = json!({"requestsPerUnit": 1, "unit": "DAY"});
@@ -140,7 +141,7 @@ fn an_override_that_only_looks_refuses_the_whole_call_where_one_would_be_refused
 }
 
 #[test]
-fn in_our_own_domain_a_descriptor_describes_a_request() {
+fn descriptors_of_the_domain_tollgate_describe_requests() {
     let service =
         of_policy("limits: [{name: login, endpoint: /login, method: POST, by: ip, bucket: 1/minute}]");
     let login = |ip: &str| {
@@ -156,7 +157,7 @@ fn in_our_own_domain_a_descriptor_describes_a_request() {
 }
 
 #[test]
-fn a_quota_is_handed_out_ahead_and_charged() {
+fn a_quota_is_granted_in_advance_and_charged() {
     let service = of_policy(
         "limits: [{name: q, descriptor: [user], algorithm: fixed-window, rate: 100/minute, quota: 40}]",
     );
@@ -174,7 +175,7 @@ fn a_quota_is_handed_out_ahead_and_charged() {
 }
 
 #[test]
-fn what_was_handed_out_is_no_longer_left() {
+fn hits_granted_in_advance_are_no_longer_available() {
     let policy = "limits: [{name: q, descriptor: [user], bucket: '60/minute, burst 20', quota: 5}]";
     let service = of(Policy::parse(policy).unwrap(), None);
     let told = service.ask(&json!({"domain": "edge", "descriptors": [user("ann")]}));
@@ -183,7 +184,7 @@ fn what_was_handed_out_is_no_longer_left() {
     assert_eq!(header(&told, "x-ratelimit-remaining"), "14");
     assert_eq!(header(&told, "ratelimit"), r#""q";r=14;t=6"#);
     assert_eq!((&told["quota"], &told["quota"]["requests"]), (&told["statuses"][0]["quota"], &json!(5)));
-    // Of several, each has its own.
+    // Each of several descriptors has its own quota.
     let both = json!({"domain": "edge", "descriptors": [user("ann"), user("bob")]});
     let told = service.ask(&both);
     let left = |at: usize| told["statuses"][at]["limitRemaining"].as_u64();
@@ -194,7 +195,7 @@ fn what_was_handed_out_is_no_longer_left() {
     assert_eq!((&text["statuses"][0]["limitRemaining"], text.get("quota")), (&json!(2), None));
 }
 
-/// A header that the answer asks to add.
+/// Returns a header that the response asks to add.
 #[track_caller]
 fn header(told: &serde_json::Value, name: &str) -> String {
     let headers = told["responseHeadersToAdd"].as_array().expect("headers");
@@ -203,7 +204,7 @@ fn header(told: &serde_json::Value, name: &str) -> String {
 }
 
 #[test]
-fn a_look_that_finds_nothing_left_is_a_refusal_in_every_word() {
+fn a_peek_without_units_left_is_a_complete_refusal() {
     let policy = "limits:
         - {name: slow, descriptor: [user], bucket: 2/minute}
         - {name: wide, descriptor: [plan=free], bucket: 9/minute}";
@@ -230,7 +231,7 @@ fn a_look_that_finds_nothing_left_is_a_refusal_in_every_word() {
 }
 
 #[test]
-fn a_limit_that_two_descriptors_meet_is_told_of_once() {
+fn a_limit_of_two_descriptors_is_listed_once() {
     let service =
         of(Policy::parse("limits: [{name: per-user, descriptor: [user], bucket: 2/minute}]").unwrap(), None);
     let ask = |users: [&str; 2]| service.ask(&json!({"domain": "edge", "descriptors": users.map(user)}));
@@ -238,13 +239,13 @@ fn a_limit_that_two_descriptors_meet_is_told_of_once() {
     assert_eq!(header(&told, "ratelimit-policy"), r#""per-user";q=2;w=60"#);
     assert_eq!(header(&told, "ratelimit"), r#""per-user";r=0;t=60"#, "the least that is left");
     let told = ask(["bob", "ann"]);
-    assert_eq!(header(&told, "ratelimit"), r#""per-user";r=0;t=30"#, "ann's, who is refused");
+    assert_eq!(header(&told, "ratelimit"), r#""per-user";r=0;t=30"#, "the limit of ann, which refuses");
     let told = ask(["ann", "ann"]);
     let body = of_base64(told["rawBody"].as_str().unwrap());
     assert_eq!(body["violated-policies"], json!(["per-user"]));
 }
 
-/// The JSON in bytes that JSON has as base64.
+/// Decodes JSON from base64.
 fn of_base64(text: &str) -> serde_json::Value {
     let digit = |byte: u8| match byte {
         b'A'..=b'Z' => byte - b'A',
@@ -278,7 +279,7 @@ fn an_override_is_called_override() {
 }
 
 #[test]
-fn of_several_limits_the_one_is_told_that_matters_most() {
+fn the_status_describes_the_limit_closest_to_refusing() {
     let service = of_policy(
         "limits:
            - {name: short, descriptor: [user], bucket: 2/second}
@@ -297,7 +298,7 @@ fn of_several_limits_the_one_is_told_that_matters_most() {
 }
 
 #[test]
-fn headers_are_those_of_every_other_answer() {
+fn headers_equal_those_of_other_surfaces() {
     let policy =
         || Policy::parse("limits: [{name: api, descriptor: [user], bucket: 1/minute, soft: 50%}]").unwrap();
     let request = json!({"domain": "d", "descriptors": [user("ann")]});
@@ -329,7 +330,7 @@ fn headers_are_those_of_every_other_answer() {
 }
 
 #[test]
-fn a_deny_list_is_over_every_limit() {
+fn a_deny_list_reports_over_limit() {
     let service = of_policy("deny: [{ip: 203.0.113.0/24}]\nlimits: [{by: ip, bucket: 1/minute}]");
     let entries = json!([{"key": "ip", "value": "203.0.113.9"}]);
     let told = service.codes(&json!({"domain": "tollgate", "descriptors": [{"entries": entries}]}));

@@ -1,4 +1,4 @@
-//! Hits that are given back on a port where callers are not known.
+//! Refunds on a port without authentication.
 
 use serde_json::{Value, json};
 use tollgate::Policy;
@@ -17,7 +17,7 @@ fn guarded() -> Service {
     with_settings(policy, RlsSettings { headers: Some(Headers::Off), refuse_refunds: true })
 }
 
-/// A descriptor of each domain.
+/// One descriptor for each kind of domain.
 fn descriptors() -> [(&'static str, Value); 4] {
     let user = json!({"entries": [{"key": "user", "value": "ann"}]});
     let login =
@@ -33,7 +33,7 @@ fn call(service: &Service, domain: &str, descriptors: &[&Value]) -> String {
 }
 
 #[test]
-fn nobody_who_is_not_known_refills_a_limit() {
+fn unauthenticated_callers_cannot_refund() {
     for (domain, spent) in descriptors() {
         let service = guarded();
         let codes = |it: &Value| service.codes(&json!({"domain": domain, "descriptors": [it]}));
@@ -43,7 +43,7 @@ fn nobody_who_is_not_known_refills_a_limit() {
         (back["hitsAddend"], back["isNegativeHits"]) = (2.into(), true.into());
         assert_eq!(call(&service, domain, &[&back]), "7", "PERMISSION_DENIED in {domain}");
         assert_eq!(codes(&spent), "OVER_LIMIT: OVER_LIMIT", "{domain}");
-        // Beside others it is answered, and nothing is given back.
+        // With other descriptors the call is answered, and nothing is refunded.
         let mut other = spent.clone();
         other["entries"][0]["value"] = if domain == "tollgate" { "/other" } else { "bob" }.into();
         assert_eq!(call(&service, domain, &[&other, &back]), "0", "{domain}");
@@ -52,7 +52,7 @@ fn nobody_who_is_not_known_refills_a_limit() {
 }
 
 #[test]
-fn the_api_asks_who_calls_by_itself_so_its_json_gives_back() {
+fn the_json_endpoint_refunds_because_the_api_authenticates() {
     let service = guarded();
     let spent = json!({"domain": "edge", "descriptors": [{"entries": [{"key": "user", "value": "ann"}], "hitsAddend": 2}]});
     assert_eq!(service.codes(&spent), "OK: OK");

@@ -1,4 +1,4 @@
-//! Statistics of limits of Envoy's files: whose, how many, and never too many.
+//! Statistics of limits of Envoy files: names, counts and bounds.
 
 use std::fmt::Write as _;
 
@@ -44,7 +44,7 @@ fn metrics(service: &Service) -> String {
     out
 }
 
-/// Within, near, over and shadow hits of a statistic; none where there is no such statistic.
+/// Returns the within, near, over and shadow hits of a statistic; `None` if it does not exist.
 fn hits(service: &Service, domain: &str, limit: &str) -> Option<[u64; 4]> {
     let page = metrics(service);
     let count = |result: &str| -> Option<u64> {
@@ -64,14 +64,14 @@ fn not_found(service: &Service) -> u64 {
 #[test]
 fn hits_are_within_near_or_over_as_envoyproxy_ratelimit_counts_them() {
     let service = of_file(SHOP);
-    assert_eq!(hits(&service, "shop", "shop.user"), Some([0; 4]), "also before anybody came");
+    assert_eq!(hits(&service, "shop", "shop.user"), Some([0; 4]), "zero before the first request");
     for (spent, expected) in [
         (8, [8, 0, 0, 0]),
         (1, [9, 1, 0, 0]),
         (1, [10, 2, 0, 0]),
         (1, [10, 2, 1, 0]),
         (3, [10, 2, 4, 0]),
-        // No addend counts one.
+        // Without an addend, one hit is counted.
         (0, [10, 2, 5, 0]),
     ] {
         ask(&service, "shop", &[("user", "ann")], spent);
@@ -83,7 +83,7 @@ fn hits_are_within_near_or_over_as_envoyproxy_ratelimit_counts_them() {
 }
 
 #[test]
-fn what_shadow_mode_lets_pass_is_over_and_shadow() {
+fn hits_admitted_by_shadow_mode_are_over_and_shadow() {
     let service = of_file(SHOP);
     for _ in 0..3 {
         ask(&service, "shop", &[("beta", "x")], 1);
@@ -92,7 +92,7 @@ fn what_shadow_mode_lets_pass_is_over_and_shadow() {
 }
 
 #[test]
-fn values_are_told_apart_where_the_file_asks_for_it() {
+fn values_are_distinguished_if_the_file_asks_for_it() {
     let service = of_file(SHOP);
     for (entries, name) in [
         (&[("guide", "tom")][..], "shop.guide_tom"),
@@ -118,7 +118,7 @@ fn names_are_bounded_in_number_and_in_length() {
     let page = metrics(&service);
     let series = page.lines().filter(|line| line.contains("result=\"within\"")).count();
     assert_eq!(series, 1_001);
-    // Three have their place from the file.
+    // Three statistics come from the file.
     assert_eq!(hits(&service, "_other", "_other"), Some([1 + 1_100 - 997, 0, 0, 0]));
     ask(&service, "shop", &[("user", "ann")], 1);
     assert_eq!(hits(&service, "shop", "shop.user"), Some([1, 0, 0, 0]), "it had its place before");
@@ -140,7 +140,7 @@ fn a_file_with_more_limits_than_statistics_is_counted_in_full() {
 }
 
 #[test]
-fn counts_go_on_over_a_reload_and_end_with_their_domain() {
+fn counts_survive_a_reload_and_end_with_their_domain() {
     let service = of_file(SHOP);
     ask(&service, "shop", &[("user", "ann")], 2);
     ask(&service, "shop", &[("guide", "tom")], 1);
@@ -154,7 +154,7 @@ fn counts_go_on_over_a_reload_and_end_with_their_domain() {
 }
 
 #[test]
-fn an_override_counts_for_the_limit_that_it_stands_for() {
+fn an_override_counts_for_the_limit_that_it_replaces() {
     let service = of_file(SHOP);
     let entries = json!([{"key": "user", "value": "ann"}]);
     let limit = json!({"requestsPerUnit": 1, "unit": "MINUTE"});
@@ -165,7 +165,7 @@ fn an_override_counts_for_the_limit_that_it_stands_for() {
 }
 
 #[test]
-fn a_domain_that_nothing_is_about_is_counted_and_not_shown() {
+fn unknown_domains_are_counted_without_their_names() {
     let service = of_file(SHOP);
     for domain in ["shop", "tollgate", "nowhere", "elsewhere"] {
         ask(&service, domain, &[("user", "ann")], 1);

@@ -1,4 +1,4 @@
-//! A service on a clock that stands still, and messages by their descriptors.
+//! A service with a manual clock, and messages encoded by their descriptors.
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
@@ -21,12 +21,12 @@ pub(crate) struct Service {
     pub(crate) rls: Rls<Store>,
 }
 
-/// Without headers, which most tests are not about.
+/// Creates a service for a policy, without headers.
 pub(crate) fn of_policy(text: &str) -> Service {
     of(Policy::parse(text).unwrap_or_else(|wrong| panic!("{}", wrong.render("policy"))), Some(Headers::Off))
 }
 
-/// Of a file of envoyproxy/ratelimit's.
+/// Creates a service for an envoyproxy/ratelimit file.
 pub(crate) fn of_file(text: &str) -> Service {
     of(applied(text), Some(Headers::Off))
 }
@@ -35,7 +35,7 @@ pub(crate) fn applied(text: &str) -> Policy {
     applied_to(Policy::default(), text)
 }
 
-/// A policy, and a file of envoyproxy/ratelimit's beside it.
+/// Adds an envoyproxy/ratelimit file to a policy.
 pub(crate) fn applied_to(policy: Policy, text: &str) -> Policy {
     let file = EnvoyFile { name: "test.yaml".to_owned(), text: text.to_owned() };
     let config = EnvoyConfig::read(&[file], false).unwrap_or_else(|wrong| {
@@ -59,7 +59,7 @@ impl Service {
         self.rls.limiter().load().store().clock().advance(Span::from_secs(seconds));
     }
 
-    /// Asks, and is told something.
+    /// Sends a request and returns the response message.
     #[track_caller]
     pub(crate) fn ask(&self, request: &Value) -> Value {
         let message = encode("envoy.service.ratelimit.v3.RateLimitRequest", request);
@@ -68,7 +68,7 @@ impl Service {
         decode("envoy.service.ratelimit.v3.RateLimitResponse", &told.expect("there is a message"))
     }
 
-    /// The overall code and one for each descriptor: `OVER_LIMIT: OK OVER_LIMIT`.
+    /// Returns the overall code and the code of each descriptor: `OVER_LIMIT: OK OVER_LIMIT`.
     #[track_caller]
     pub(crate) fn codes(&self, request: &Value) -> String {
         let told = self.ask(request);
@@ -77,7 +77,7 @@ impl Service {
         format!("{}: {}", told["overallCode"].as_str().unwrap(), codes.collect::<Vec<_>>().join(" "))
     }
 
-    /// gRPC's status, and the message if there is one.
+    /// Returns the gRPC status, and the message if there is one.
     pub(crate) fn call(&self, path: &str, message: &[u8]) -> (String, Option<Bytes>) {
         let response = self.send(path, framed(message));
         read(response)
@@ -99,7 +99,7 @@ pub(crate) fn framed(message: &[u8]) -> Vec<u8> {
     body
 }
 
-/// Status and message of an answer.
+/// Reads the status and the message of a response.
 pub(crate) fn read(response: Response<RlsBody>) -> (String, Option<Bytes>) {
     let status = |headers: &HeaderMap| headers["grpc-status"].to_str().unwrap().to_owned();
     assert_eq!(response.status(), 200);

@@ -1,4 +1,4 @@
-//! `/json`: the same questions and answers as text.
+//! `/json`: the same requests and responses as JSON.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn post(service: &Service, body: &str) -> (u16, Value) {
 }
 
 #[test]
-fn json_is_answered_as_protobuf_is() {
+fn json_responses_equal_protobuf_responses() {
     let service = service();
     let question = json!({"domain": "d", "descriptors": [{"entries": [{"key": "user", "value": "a"}]}]});
     let of_text = post(&service, &question.to_string());
@@ -29,7 +29,7 @@ fn json_is_answered_as_protobuf_is() {
 }
 
 #[test]
-fn names_and_numbers_may_be_written_in_every_way_of_protobuf() {
+fn names_and_numbers_are_accepted_in_every_notation_of_protobuf() {
     let service = service();
     for question in [
         r#"{"domain":"d","descriptors":[{"entries":[{"key":"user","value":"a"}],"hitsAddend":"0"}]}"#,
@@ -44,7 +44,7 @@ fn names_and_numbers_may_be_written_in_every_way_of_protobuf() {
 }
 
 #[test]
-fn what_makes_no_sense_is_a_bad_request_that_says_why() {
+fn invalid_requests_get_a_400_with_the_reason() {
     let service = service();
     for (question, why) in [
         ("", "EOF"),
