@@ -1,4 +1,4 @@
-//! The commands there are, by name: how many arguments each takes, and what is said about it.
+//! The table of commands: name, arity and description.
 
 /// A command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,13 +31,13 @@ pub(crate) enum Command {
     Unknown,
 }
 
-/// What is known about a command.
+/// The properties of a command.
 pub(crate) struct CommandInfo {
     pub(crate) command: Command,
     pub(crate) name: &'static str,
-    /// The exact number of words, its name included; if negative, the least.
+    /// The exact number of arguments including the name; if negative, the minimum.
     pub(crate) arity: i8,
-    /// Which word is a key; zero if none is.
+    /// The index of the key argument; zero if there is no key.
     pub(crate) key: u8,
     pub(crate) summary: &'static str,
 }
@@ -54,7 +54,7 @@ const fn info(
 
 /// All commands, in the order of [`Command`].
 pub(crate) const COMMANDS: [CommandInfo; 24] = [
-    // It words a wrong number of arguments by itself.
+    // Reports a wrong number of arguments itself.
     info(Command::ClThrottle, "cl.throttle", -1, 1, "Spends units of a key, as redis-cell does"),
     info(Command::Throttle, "throttle", -5, 1, "Spends units of a key, as throttlecrab does"),
     info(Command::Gcra, "gcra", -5, 1, "Spends units of a key, as Redis proposed it"),
@@ -81,22 +81,22 @@ pub(crate) const COMMANDS: [CommandInfo; 24] = [
     info(Command::Unwatch, "unwatch", 1, 0, "Accepted: nothing can be watched"),
 ];
 
-/// How many commands there are, unknown ones as one more.
+/// The number of commands, with all unknown commands as one more.
 pub(crate) const KINDS: usize = COMMANDS.len() + 1;
 
 impl Command {
-    /// The command of this name, in whatever case.
+    /// Returns the command with this name, ignoring case.
     #[inline]
     pub(crate) fn named(name: &[u8]) -> Self {
         about_named(name).map_or(Self::Unknown, |about| about.command)
     }
 
-    /// What metrics call it.
+    /// The metric label of the command.
     pub(crate) fn label(self) -> &'static str {
         COMMANDS.get(self as usize).map_or("unknown", |about| about.name)
     }
 
-    /// Whether so many words can be this command.
+    /// Whether the command accepts this number of arguments, including its name.
     #[inline]
     pub(crate) fn takes(self, words: usize) -> bool {
         let Some(about) = COMMANDS.get(self as usize) else { return true };
@@ -104,18 +104,18 @@ impl Command {
         if about.arity < 0 { words >= wanted } else { words == wanted }
     }
 
-    /// Whether it is answered at once in a transaction too.
+    /// Whether the command is executed immediately inside a transaction.
     pub(crate) const fn is_never_queued(self) -> bool {
         matches!(self, Self::Multi | Self::Exec | Self::Discard | Self::Watch | Self::Quit | Self::Reset)
     }
 
-    /// Whether it is answered before a password is given.
-    pub(crate) const fn is_for_strangers(self) -> bool {
+    /// Whether the command is permitted before authentication.
+    pub(crate) const fn is_allowed_unauthenticated(self) -> bool {
         matches!(self, Self::Hello | Self::Auth | Self::Quit | Self::Reset)
     }
 }
 
-/// What is known about the command of this name.
+/// Returns the properties of the command with this name.
 pub(crate) fn about_named(name: &[u8]) -> Option<&'static CommandInfo> {
     COMMANDS.iter().find(|about| about.name.as_bytes().eq_ignore_ascii_case(name))
 }
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_stand_in_their_order() {
+    fn the_table_has_the_order_of_the_enum() {
         for (at, about) in COMMANDS.iter().enumerate() {
             assert_eq!(about.command as usize, at, "{}", about.name);
             assert_eq!(Command::named(about.name.to_uppercase().as_bytes()), about.command);

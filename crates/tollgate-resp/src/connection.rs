@@ -1,7 +1,8 @@
-//! The life of one connection: read what is there, answer all of it with one write, and so on.
+//! One connection: reads the available commands, answers them with one write, and repeats.
 //!
-//! Nothing is read while a client does not take its replies. A connection has one timer, which is not set for
-//! each read: it looks, when it fires, whether a command has come since it last fired.
+//! Nothing is read while a client does not read its replies. A connection has one timer, which is
+//! not reset for each read: when it fires, it checks whether a command has arrived since it last
+//! fired.
 
 use std::future::poll_fn;
 use std::io;
@@ -23,23 +24,23 @@ use crate::server::Inner;
 use crate::session::{MAX_REPLY_BYTES, Progress, Session};
 use crate::settings::RespSettings;
 
-/// After how much quiet a connection gives its buffers back.
+/// The idle time after which a connection releases its buffers.
 const IDLE_BUFFER_TIMEOUT: Duration = Duration::from_secs(1);
-/// How much is read at once, and of those who have yet to give the password.
+/// The maximum number of bytes per read, after and before authentication.
 const READ_BYTES: usize = 16 * 1024;
 const UNAUTHENTICATED_READ_BYTES: usize = 1024;
-/// How long a client may take to read what is ready for it when everything ends, and how much of what it goes
-/// on sending is answered.
+/// How long a client may take to read its replies during a drain, and how many bytes of further
+/// commands are answered.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_DISCARDED_BYTES: usize = 1 << 20;
 
-/// How a connection came to its end.
+/// The reason why a connection ended.
 enum End {
-    /// It is to be closed, after what was said last.
+    /// The connection is closed after the last reply.
     Close,
-    /// It is broken, or its client has gone.
+    /// The connection broke, or the client closed it.
     Gone,
-    /// Its client takes nothing.
+    /// The client does not read its replies.
     Stalled,
 }
 
@@ -47,12 +48,12 @@ struct Connection<S> {
     stream: Stream,
     session: Session<S>,
     drain: Drain,
-    /// When everything ends, when its client is given up.
+    /// When the connection is closed during a drain.
     gives_up: Option<Instant>,
     buffer: BytesMut,
     out: Vec<u8>,
     waiting: PendingReplies,
-    /// Whether a command has come since the timer last fired.
+    /// Whether a command has arrived since the timer last fired.
     is_active: bool,
 }
 
@@ -85,14 +86,14 @@ impl<S: Store> Connection<S> {
         let RespSettings { idle, handshake, .. } = self.session.inner.settings;
         let mut closing = pin!(drain.closing());
         let mut timer = pin!(sleep(IDLE_BUFFER_TIMEOUT.min(idle)));
-        let mut acquaintance = pin!(sleep(handshake));
-        let (mut is_resting, mut was_stranger) = (false, true);
+        let mut authentication = pin!(sleep(handshake));
+        let (mut is_resting, mut was_unauthenticated) = (false, true);
         loop {
             tokio::select! {
                 biased;
                 () = &mut closing => return self.finish().await,
-                () = &mut acquaintance, if self.session.is_stranger => {
-                    self.session.inner.counters.close(CloseReason::Stranger);
+                () = &mut authentication, if self.session.is_unauthenticated => {
+                    self.session.inner.counters.close(CloseReason::Unauthenticated);
                     return End::Close;
                 }
                 read = self.stream.read_buf(&mut self.buffer) => match read {
@@ -121,11 +122,11 @@ impl<S: Store> Connection<S> {
                 is_resting = false;
                 timer.as_mut().reset(Instant::now() + IDLE_BUFFER_TIMEOUT.min(idle));
             }
-            // Whoever asks to be forgotten is to give the password again.
-            if !was_stranger && self.session.is_stranger {
-                acquaintance.as_mut().reset(Instant::now() + handshake);
+            // After `RESET` the client has to authenticate again.
+            if !was_unauthenticated && self.session.is_unauthenticated {
+                authentication.as_mut().reset(Instant::now() + handshake);
             }
-            was_stranger = self.session.is_stranger;
+            was_unauthenticated = self.session.is_unauthenticated;
         }
     }
 
@@ -145,12 +146,12 @@ impl<S: Store> Connection<S> {
                     Ok(false) => return Some(End::Stalled),
                     Err(_) => return Some(End::Gone),
                 }
-                // One large reply is no reason to keep as much.
+                // Releases memory after a large reply.
                 self.out.shrink_to(2 * MAX_REPLY_BYTES);
             }
             match progress {
                 Progress::Done => break,
-                // Others come first who have asked for less.
+                // Lets other connections run first.
                 Progress::More => yield_now().await,
                 Progress::Close => return Some(End::Close),
                 Progress::Malformed => {
@@ -159,22 +160,22 @@ impl<S: Store> Connection<S> {
                 }
             }
         }
-        let read = if self.session.is_stranger { UNAUTHENTICATED_READ_BYTES } else { READ_BYTES };
+        let read = if self.session.is_unauthenticated { UNAUTHENTICATED_READ_BYTES } else { READ_BYTES };
         if self.buffer.capacity() - self.buffer.len() < read / 4 {
             self.buffer.reserve(read);
         }
         None
     }
 
-    /// The end of everything: what has arrived by now is answered, and no more than [`MAX_DISCARDED_BYTES`] of a client
-    /// that goes on sending.
+    /// Drains the connection: answers the commands that have arrived, and at most
+    /// [`MAX_DISCARDED_BYTES`] of further ones.
     async fn finish(&mut self) -> End {
         let mut left = MAX_DISCARDED_BYTES;
         loop {
             let arrived = tokio::select! {
                 biased;
                 read = self.stream.read_buf(&mut self.buffer) => read,
-                // What has arrived since the runtime last looked is seen only when it has looked again.
+                // Bytes that arrived recently are visible only after the runtime has polled again.
                 () = tokio::task::yield_now() => Ok(0),
             };
             let end = match arrived {
@@ -192,8 +193,8 @@ impl<S: Store> Connection<S> {
         }
     }
 
-    /// Sends all replies. False if the client did not take them in time; a timer is only set for one that does
-    /// not take them at once.
+    /// Sends all replies. Returns false if the client did not read them in time. The timer is set
+    /// only if the first write does not complete.
     async fn send(&mut self) -> io::Result<bool> {
         let (stream, bytes) = (&mut self.stream, &self.out);
         let mut written = 0;
@@ -217,7 +218,7 @@ impl<S: Store> Connection<S> {
             stream.flush().await
         };
         let RespSettings { stalled, handshake, .. } = self.session.inner.settings;
-        let stalled = if self.session.is_stranger { handshake } else { stalled };
+        let stalled = if self.session.is_unauthenticated { handshake } else { stalled };
         let (drain, gives_up) = (&mut self.drain, &mut self.gives_up);
         let late = async {
             tokio::select! {
@@ -234,7 +235,7 @@ impl<S: Store> Connection<S> {
         }
     }
 
-    /// Gives memory back that only a busy connection needs.
+    /// Releases memory that only a busy connection needs.
     fn rest(&mut self) {
         self.out = Vec::new();
         if self.buffer.is_empty() {

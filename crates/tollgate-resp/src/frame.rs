@@ -1,11 +1,11 @@
-//! Commands out of bytes: arrays of bulk strings, and lines as people type them.
+//! Parses commands: arrays of bulk strings, and inline commands.
 //!
-//! Nothing is copied out of an array: an argument is a place in the buffer. What was read of a frame is
-//! remembered, so that a frame in a thousand pieces is not read a thousand times.
+//! Arguments are not copied: an argument is a range of the buffer. The parser keeps its position,
+//! so that a frame in a thousand pieces is not parsed a thousand times.
 //!
-//! Not here: the buffer itself. What a client announces costs nothing: only what arrives does.
+//! Not here: the buffer itself. Announced lengths allocate nothing; only received bytes use memory.
 //!
-//! Invariant: however the bytes are cut, the same commands come out. Held by `frame::fuzz`.
+//! Invariant: the result does not depend on how the bytes are split. `frame::fuzz` checks this.
 
 #[cfg(test)]
 mod fuzz;
@@ -14,41 +14,41 @@ use std::fmt;
 
 use crate::inline;
 
-/// The most arguments of a command.
+/// The maximum number of arguments of a command.
 const MAX_ARGUMENTS: usize = 128;
-/// The most bytes of an argument.
+/// The maximum number of bytes of an argument.
 const MAX_BULK_BYTES: usize = 64 * 1024;
-/// The most bytes of a command that comes as a line.
+/// The maximum number of bytes of an inline command.
 const MAX_LINE_BYTES: usize = 64 * 1024;
-/// The most bytes of a command.
+/// The maximum number of bytes of a command.
 const MAX_FRAME_BYTES: usize = 128 * 1024;
-/// The most digits of a number, with its sign.
+/// The maximum number of characters of an integer, including its sign.
 const MAX_DIGITS: usize = 21;
-/// What those may send who have yet to say who they are.
+/// The bounds before authentication.
 const MAX_UNAUTHENTICATED_ARGUMENTS: usize = 10;
 const MAX_UNAUTHENTICATED_BULK_BYTES: usize = 4 * 1024;
 const MAX_UNAUTHENTICATED_FRAME_BYTES: usize = 8 * 1024;
 
-/// What is not this protocol. The connection is closed after it, as Redis does.
+/// A protocol error. The connection is closed after it, as in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameError {
-    /// A line without an end.
+    /// An inline command is too long.
     InlineTooBig,
-    /// Quotes that nobody closes.
+    /// An inline command has an unclosed quote.
     UnbalancedQuotes,
-    /// A number of arguments without an end.
+    /// The line with the number of arguments is too long.
     CountTooBig,
-    /// A number of arguments that is none, or too large.
+    /// The number of arguments is invalid or too large.
     Count,
-    /// More arguments than are taken from those who have not given the password.
-    CountOfStranger,
-    /// A length without an end.
+    /// There are more arguments than permitted before authentication.
+    UnauthenticatedCount,
+    /// The line with the length of an argument is too long.
     LengthTooBig,
-    /// A length that is none, too large, or not true.
+    /// The length of an argument is invalid, too large, or wrong.
     Length,
-    /// A longer argument than is taken from those who have not given the password.
-    LengthOfStranger,
-    /// Something else than a bulk string in an array.
+    /// An argument is longer than permitted before authentication.
+    UnauthenticatedLength,
+    /// An array element is not a bulk string.
     NotABulk(u8),
     /// All arguments together are too large.
     FrameTooBig,
@@ -61,65 +61,65 @@ impl fmt::Display for FrameError {
             Self::UnbalancedQuotes => "unbalanced quotes in request",
             Self::CountTooBig => "too big mbulk count string",
             Self::Count => "invalid multibulk length",
-            Self::CountOfStranger => "unauthenticated multibulk length",
+            Self::UnauthenticatedCount => "unauthenticated multibulk length",
             Self::LengthTooBig => "too big bulk count string",
             Self::Length => "invalid bulk length",
-            Self::LengthOfStranger => "unauthenticated bulk length",
+            Self::UnauthenticatedLength => "unauthenticated bulk length",
             Self::NotABulk(byte) => return write!(f, "expected '$', got '{}'", shown(*byte)),
             Self::FrameTooBig => "too big request",
         })
     }
 }
 
-/// What can be shown of a byte.
+/// Returns a printable character for a byte.
 const fn shown(byte: u8) -> char {
     if byte.is_ascii_graphic() { byte as char } else { ' ' }
 }
 
-/// What the next bytes come to.
+/// The result of parsing the next bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// More is needed.
+    /// More bytes are needed.
     Incomplete,
-    /// A command, and how many bytes it took.
+    /// A command, and its number of bytes.
     Command(usize),
-    /// Nothing at all, in so many bytes: an empty line, an empty array.
+    /// An empty line or an empty array with this number of bytes.
     Nothing(usize),
 }
 
-/// Reads commands, one after the other.
+/// A parser for commands.
 #[derive(Debug, Default)]
 pub(crate) struct Frames {
-    /// How much of the frame was read.
+    /// How many bytes of the frame have been parsed.
     at: usize,
-    /// How many arguments the array still has, once that is known.
+    /// The number of remaining arguments of the array, once known.
     left: Option<usize>,
-    /// The length of the next argument, once that is known.
+    /// The length of the next argument, once known.
     bulk: Option<usize>,
-    /// Where arguments begin, and their lengths.
+    /// The start and length of each argument.
     words: Vec<(u32, u32)>,
-    /// The arguments of a line, one after the other.
+    /// The unquoted arguments of an inline command, concatenated.
     line: Vec<u8>,
     is_line: bool,
-    /// The last frame was complete: the next call begins another one.
+    /// Whether the last frame was complete: the next call starts another one.
     is_done: bool,
 }
 
 impl Frames {
-    /// Reads on in the frame that begins at the first of these bytes. The same bytes, and more,
-    /// are to be given until it is complete.
-    pub(crate) fn next(&mut self, bytes: &[u8], is_stranger: bool) -> Result<Step, FrameError> {
+    /// Continues parsing the frame that starts at the first byte. The caller passes the same bytes
+    /// and more until the frame is complete.
+    pub(crate) fn next(&mut self, bytes: &[u8], is_unauthenticated: bool) -> Result<Step, FrameError> {
         if std::mem::take(&mut self.is_done) {
             self.begin();
         }
         let step = match (self.left, bytes.first()) {
             (_, None) => Step::Incomplete,
-            (None, Some(b'*')) => match self.count(bytes, is_stranger)? {
-                Step::Command(_) => self.arguments(bytes, is_stranger)?,
+            (None, Some(b'*')) => match self.count(bytes, is_unauthenticated)? {
+                Step::Command(_) => self.arguments(bytes, is_unauthenticated)?,
                 other => other,
             },
-            (None, Some(_)) => self.line(bytes, is_stranger)?,
-            (Some(_), Some(_)) => self.arguments(bytes, is_stranger)?,
+            (None, Some(_)) => self.line(bytes, is_unauthenticated)?,
+            (Some(_), Some(_)) => self.arguments(bytes, is_unauthenticated)?,
         };
         self.is_done = step != Step::Incomplete;
         Ok(step)
@@ -131,32 +131,32 @@ impl Frames {
         self.line.clear();
     }
 
-    /// Whether a frame has begun and is not complete.
+    /// Whether a frame has started and is not complete.
     pub(crate) fn is_midway(&self) -> bool {
         !self.is_done && self.at > 0
     }
 
-    /// Gives memory back that a large command needed.
+    /// Releases the memory of a large command.
     pub(crate) fn rest(&mut self) {
         if !self.is_midway() {
             (self.words, self.line) = (Vec::new(), Vec::new());
         }
     }
 
-    /// The arguments of the command that was just read, its name first.
+    /// Returns the arguments of the last command, starting with its name.
     pub(crate) fn words<'b>(&'b self, bytes: &'b [u8]) -> Words<'b> {
         Words::new(&self.words, if self.is_line { &self.line } else { bytes })
     }
 
-    fn count(&mut self, bytes: &[u8], is_stranger: bool) -> Result<Step, FrameError> {
+    fn count(&mut self, bytes: &[u8], is_unauthenticated: bool) -> Result<Step, FrameError> {
         let Some((count, end)) = number(bytes, 1, FrameError::CountTooBig, FrameError::Count)? else {
             return Ok(Step::Incomplete);
         };
         let Ok(count) = usize::try_from(count) else { return Ok(Step::Nothing(end)) };
         match count {
             0 => return Ok(Step::Nothing(end)),
-            _ if is_stranger && count > MAX_UNAUTHENTICATED_ARGUMENTS => {
-                return Err(FrameError::CountOfStranger);
+            _ if is_unauthenticated && count > MAX_UNAUTHENTICATED_ARGUMENTS => {
+                return Err(FrameError::UnauthenticatedCount);
             }
             _ if count > MAX_ARGUMENTS => return Err(FrameError::Count),
             _ => {}
@@ -165,7 +165,7 @@ impl Frames {
         Ok(Step::Command(end))
     }
 
-    fn arguments(&mut self, bytes: &[u8], is_stranger: bool) -> Result<Step, FrameError> {
+    fn arguments(&mut self, bytes: &[u8], is_unauthenticated: bool) -> Result<Step, FrameError> {
         let mut left = self.left.unwrap_or(0);
         while left > 0 {
             let length = match self.bulk {
@@ -176,14 +176,18 @@ impl Frames {
                         let read = number(bytes, self.at + 1, FrameError::LengthTooBig, FrameError::Length)?;
                         let Some((length, end)) = read else { break };
                         let length = usize::try_from(length).map_err(|_| FrameError::Length)?;
-                        if is_stranger && length > MAX_UNAUTHENTICATED_BULK_BYTES {
-                            return Err(FrameError::LengthOfStranger);
+                        if is_unauthenticated && length > MAX_UNAUTHENTICATED_BULK_BYTES {
+                            return Err(FrameError::UnauthenticatedLength);
                         }
                         if length > MAX_BULK_BYTES {
                             return Err(FrameError::Length);
                         }
                         if end + length
-                            > if is_stranger { MAX_UNAUTHENTICATED_FRAME_BYTES } else { MAX_FRAME_BYTES }
+                            > if is_unauthenticated {
+                                MAX_UNAUTHENTICATED_FRAME_BYTES
+                            } else {
+                                MAX_FRAME_BYTES
+                            }
                         {
                             return Err(FrameError::FrameTooBig);
                         }
@@ -197,7 +201,7 @@ impl Frames {
             match bytes.get(end..) {
                 Some([b'\r', b'\n', ..]) => {}
                 None | Some([] | [b'\r']) => break,
-                // The length was not true.
+                // The bytes after the argument are not CRLF, so the length was wrong.
                 Some(_) => return Err(FrameError::Length),
             }
             self.push(self.at, length);
@@ -208,8 +212,8 @@ impl Frames {
         Ok(if left == 0 { Step::Command(self.at) } else { Step::Incomplete })
     }
 
-    fn line(&mut self, bytes: &[u8], is_stranger: bool) -> Result<Step, FrameError> {
-        let most = if is_stranger { MAX_UNAUTHENTICATED_FRAME_BYTES } else { MAX_LINE_BYTES };
+    fn line(&mut self, bytes: &[u8], is_unauthenticated: bool) -> Result<Step, FrameError> {
+        let most = if is_unauthenticated { MAX_UNAUTHENTICATED_FRAME_BYTES } else { MAX_LINE_BYTES };
         let end = bytes.iter().skip(self.at).position(|byte| *byte == b'\n').map(|at| at + self.at);
         let Some(end) = end.filter(|end| *end <= most) else {
             self.at = bytes.len();
@@ -227,8 +231,8 @@ impl Frames {
     }
 }
 
-/// The number that stands here, up to the end of its line, and where the next line begins.
-/// `None`: more is needed.
+/// Parses the integer up to the end of its line, and returns it with the start of the next line.
+/// `None`: more bytes are needed.
 fn number(
     bytes: &[u8],
     from: usize,
@@ -236,7 +240,7 @@ fn number(
     wrong: FrameError,
 ) -> Result<Option<(i64, usize)>, FrameError> {
     let rest = bytes.get(from..).unwrap_or_default();
-    // Nearly all are short.
+    // Most integers have one digit.
     if let [digit @ b'0'..=b'9', b'\r', b'\n', ..] = rest {
         return Ok(Some((i64::from(digit - b'0'), from + 3)));
     }
@@ -253,7 +257,7 @@ fn number(
     }
 }
 
-/// A whole number as Redis reads them: digits and perhaps a minus, nothing else.
+/// Parses an integer as Redis does: digits with an optional minus.
 pub(crate) fn integer(digits: &[u8]) -> Option<i64> {
     let (is_negative, digits) = match digits {
         [b'-', rest @ ..] => (true, rest),
@@ -270,13 +274,13 @@ pub(crate) fn integer(digits: &[u8]) -> Option<i64> {
         if digit > 9 {
             return None;
         }
-        // Downwards, where there is one more.
+        // Accumulates negative numbers, whose range is larger by one.
         number = number.checked_mul(10)?.checked_sub(digit)?;
     }
     if is_negative { Some(number) } else { number.checked_neg() }
 }
 
-/// The arguments of a command, its name first.
+/// The arguments of a command, starting with its name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Words<'b> {
     places: &'b [(u32, u32)],
@@ -284,23 +288,23 @@ pub(crate) struct Words<'b> {
 }
 
 impl<'b> Words<'b> {
-    /// Words at these places in these bytes.
+    /// Creates the arguments at these ranges of the bytes.
     pub(crate) const fn new(places: &'b [(u32, u32)], bytes: &'b [u8]) -> Self {
         Self { places, bytes }
     }
 
-    /// Where a word begins, and its length. Both are far below what fits.
+    /// Returns the range of an argument. Both numbers are far below `u32::MAX`.
     #[inline]
     pub(crate) fn place(start: usize, length: usize) -> (u32, u32) {
         (u32::try_from(start).unwrap_or(u32::MAX), u32::try_from(length).unwrap_or(0))
     }
 
-    /// How many there are, the name included.
+    /// The number of arguments, including the name.
     pub(crate) const fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// One of them; empty if there are not as many.
+    /// Returns an argument; empty if there are fewer.
     #[inline]
     pub(crate) fn get(&self, index: usize) -> &'b [u8] {
         let Some(&(start, length)) = self.places.get(index) else { return &[] };
@@ -308,12 +312,12 @@ impl<'b> Words<'b> {
         self.bytes.get(start..start + length as usize).unwrap_or_default()
     }
 
-    /// All from this one on.
+    /// Iterates over the arguments from this index on.
     pub(crate) fn from(self, index: usize) -> impl Iterator<Item = &'b [u8]> {
         (index..self.len()).map(move |index| self.get(index))
     }
 
-    /// Whether one of them is this word, in whatever case.
+    /// Whether an argument equals this word, ignoring case.
     pub(crate) fn is(&self, index: usize, word: &str) -> bool {
         self.get(index).eq_ignore_ascii_case(word.as_bytes())
     }

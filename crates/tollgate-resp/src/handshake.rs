@@ -1,4 +1,4 @@
-//! Commands about the connection itself: who it is, which protocol it speaks, what it is called.
+//! Commands about the connection: authentication, protocol version, client name.
 
 use std::fmt::Write as _;
 
@@ -10,9 +10,9 @@ use crate::metrics::CommandResult;
 use crate::reply::{self, Protocol};
 use crate::session::{Session, bulk, cut, simple, unknown_subcommand, wrong, wrong_arity};
 
-/// The longest name of a connection or its library.
+/// The maximum length of a client name or library name, in bytes.
 const MAX_NAME_BYTES: usize = 256;
-/// How many databases a client may choose from. Each has keys of its own.
+/// The number of databases. Each has its own keys.
 const DATABASES: u8 = 16;
 
 const WRONG_PASSWORD: &[u8] = b"WRONGPASS invalid username-password pair or user is disabled.";
@@ -47,7 +47,7 @@ impl<S: Store> Session<S> {
         {
             return wrong(out, WRONG_PASSWORD);
         }
-        if self.is_stranger {
+        if self.is_unauthenticated {
             return wrong(
                 out,
                 b"NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> \
@@ -96,12 +96,12 @@ impl<S: Store> Session<S> {
         if self.log_in(user, password) { simple(out, "OK") } else { wrong(out, WRONG_PASSWORD) }
     }
 
-    /// Whether this is the password. There is one user, whom Redis calls `default`.
+    /// Authenticates with a password. The only user is `default`.
     fn log_in(&mut self, user: Option<&[u8]>, password: &[u8]) -> bool {
         let is_user = user.is_none_or(|user| user == b"default");
         let is_password = self.inner.settings.password.as_ref().is_none_or(|right| right.is(password));
         if is_user && is_password {
-            (self.is_stranger, self.wrong_passwords) = (false, 0);
+            (self.is_unauthenticated, self.wrong_passwords) = (false, 0);
         } else {
             self.wrong_passwords += 1;
             self.inner.wrong_password(self.peer);
@@ -111,7 +111,7 @@ impl<S: Store> Session<S> {
 
     pub(crate) fn reset(&mut self, out: &mut Vec<u8>) -> CommandResult {
         self.protocol = Protocol::default();
-        self.is_stranger = self.inner.settings.password.is_some();
+        self.is_unauthenticated = self.inner.settings.password.is_some();
         (self.name, self.database, self.transaction) = (Box::default(), 0, None);
         simple(out, "RESET")
     }
@@ -151,7 +151,7 @@ impl<S: Store> Session<S> {
             }
             (b"no-evict" | b"no-touch", 3) if words.is(2, "on") || words.is(2, "off") => simple(out, "OK"),
             (b"no-evict" | b"no-touch", 3) => wrong(out, b"ERR syntax error"),
-            // Connections of other clients are nobody's business: the list has this one.
+            // The list contains only this connection, not those of other clients.
             (b"info", 2) | (b"list", _) => bulk(out, self.described().as_bytes()),
             (b"setinfo" | b"setname" | b"getname" | b"id" | b"no-evict" | b"no-touch" | b"info", _) => {
                 wrong(out, &wrong_arity(&[b"client|", &subcommand[..]].concat()))
@@ -177,11 +177,11 @@ impl<S: Store> Session<S> {
         simple(out, "OK")
     }
 
-    /// This connection on a line, in the words of Redis.
+    /// Describes this connection in the format of `CLIENT LIST`.
     fn described(&self) -> String {
         let mut line = format!("id={} addr={} name={} db={}", self.id, self.peer, self.name, self.database);
         let [name, version] = &self.library;
-        let user = if self.is_stranger { "(none)" } else { "default" };
+        let user = if self.is_unauthenticated { "(none)" } else { "default" };
         let _infallible =
             writeln!(line, " user={user} resp={} lib-name={name} lib-ver={version}", self.protocol as u8);
         line
@@ -190,7 +190,7 @@ impl<S: Store> Session<S> {
 
 const BAD_NAME: &[u8] = b"ERR Client names cannot contain spaces, newlines or special characters.";
 
-/// A name that can stand on the line of a connection.
+/// Validates a client name.
 fn fit_name(name: &[u8]) -> Option<Box<str>> {
     let fits = name.len() <= MAX_NAME_BYTES && name.iter().all(u8::is_ascii_graphic);
     if fits { std::str::from_utf8(name).ok().map(Into::into) } else { None }

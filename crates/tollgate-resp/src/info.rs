@@ -1,4 +1,4 @@
-//! What clients ask when they connect: `COMMAND`, `INFO`, `CONFIG GET`, `TIME`.
+//! Introspection commands: `COMMAND`, `INFO`, `CONFIG GET`, `TIME`.
 
 use std::fmt::Write as _;
 
@@ -10,10 +10,10 @@ use crate::metrics::CommandResult;
 use crate::reply::{self, Protocol};
 use crate::session::{Session, bulk, unknown_subcommand, wrong, wrong_arity};
 
-/// Which Redis is spoken here, for clients that ask before they use what is new in one.
+/// The emulated Redis version, for clients that check it.
 pub(crate) const REDIS_VERSION: &str = "7.2.0";
 
-/// What tools ask for: a store that is written nowhere.
+/// The settings that tools read: no persistence.
 const CONFIG: [(&str, &str); 4] =
     [("save", ""), ("appendonly", "no"), ("maxmemory", "0"), ("databases", "16")];
 
@@ -80,7 +80,7 @@ impl<S: Store> Session<S> {
         let (now, ever) = counters.connections();
         let mut text = String::new();
         if wants("server") {
-            let uptime = self.inner.clock.now().since(self.inner.begun).as_micros() / 1_000_000;
+            let uptime = self.inner.clock.now().since(self.inner.started_at).as_micros() / 1_000_000;
             let _infallible = write!(
                 text,
                 "# Server\r\nredis_version:{REDIS_VERSION}\r\nserver_name:tollgate\r\ntollgate_version:{}\r\n\
@@ -135,7 +135,7 @@ impl<S: Store> Session<S> {
     }
 }
 
-/// A command as `COMMAND` has it.
+/// Writes a command in the format of `COMMAND`.
 fn describe(about: &CommandInfo, out: &mut Vec<u8>) {
     let key = i64::from(about.key);
     reply::array(out, 10);
@@ -143,7 +143,7 @@ fn describe(about: &CommandInfo, out: &mut Vec<u8>) {
     reply::integer(out, i64::from(about.arity));
     reply::array(out, 1);
     reply::simple(out, if key > 0 { "write" } else { "fast" });
-    // Where keys begin, end, and how far they are apart.
+    // First key, last key, step.
     for number in [key, key, i64::from(key > 0)] {
         reply::integer(out, number);
     }
@@ -160,7 +160,7 @@ fn null_array(out: &mut Vec<u8>, protocol: Protocol) {
     }
 }
 
-/// The key of a command, for proxies.
+/// Writes the key of a command, for proxies.
 fn key_of(words: Words<'_>, out: &mut Vec<u8>) -> CommandResult {
     match about_named(words.get(2)) {
         None => wrong(out, b"ERR Invalid command specified"),

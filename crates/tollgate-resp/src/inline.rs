@@ -1,11 +1,11 @@
-//! Commands as people type them: words on a line, with quotes where a word has blanks in it.
+//! Parses inline commands: words on a line, with quotes around words that contain spaces.
 //!
-//! Quotes are as Redis has them: `"…"` knows `\n`, `\r`, `\t`, `\b`, `\a` and `\xHH`, `'…'` only `\'`; after a
-//! closing quote there must be a blank or the end.
+//! Quotes follow Redis: `"…"` supports `\n`, `\r`, `\t`, `\b`, `\a` and `\xHH`, `'…'` only `\'`. A
+//! closing quote must be followed by a space or the end.
 
 use crate::frame::FrameError;
 
-/// Splits a line into words, which are put into `text`, and tells where each begins and how long it is.
+/// Splits a line into words, appends the words to `text`, and returns the start and length of each.
 pub(crate) fn split(
     line: &[u8],
     most: usize,
@@ -28,7 +28,7 @@ pub(crate) fn split(
     Ok(())
 }
 
-/// Takes one word, and gives what comes after it.
+/// Reads one word and returns the rest of the line.
 fn take<'l>(mut rest: &'l [u8], text: &mut Vec<u8>) -> Result<&'l [u8], FrameError> {
     loop {
         rest = match rest {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_are_as_redis_has_them() {
+    fn quotes_follow_redis() {
         for (line, expected) in [
             ("", &[][..]),
             ("  \t ", &[]),

@@ -1,18 +1,21 @@
 #![doc = include_str!("../README.md")]
 //!
-//! # Rooms
+//! # Modules
 //!
-//! - [`Resp`]: the server. [`RespSettings`] and [`Password`]: what it is told at the start.
-//! - `frame`, `inline`, `reply`: bytes to commands, replies to bytes.
-//! - `session`: what one connection knows, and the walk of a command.
-//! - `throttle`, `limit_commands`, `handshake`, `info`: the commands. `transaction`: several as one.
-//! - `pending`: commands of one pipeline that wait for a store, together.
+//! - [`Resp`]: the server. [`RespSettings`] and [`Password`]: its settings.
+//! - `frame`, `inline`, `reply`: parse commands and write replies.
+//! - `session`: the state of one connection, and the execution of a command.
+//! - `throttle`, `limit_commands`, `handshake`, `info`: the commands. `transaction`: `MULTI` and
+//!   `EXEC`.
+//! - `pending`: pipelined commands that wait for a store together.
 //!
 //! Not here: arithmetic (`tollgate_core`), sockets and draining (`tollgate_net`).
 
 mod command;
 mod connection;
 mod frame;
+#[doc(hidden)]
+pub mod fuzz;
 mod handshake;
 mod info;
 mod inline;

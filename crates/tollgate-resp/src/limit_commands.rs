@@ -1,7 +1,8 @@
-//! `TG.CHECK`, `TG.PEEK`, `TG.ACQUIRE`, `TG.RELEASE`: keys of limits that stand in the policy.
+//! `TG.CHECK`, `TG.PEEK`, `TG.ACQUIRE`, `TG.RELEASE`: commands on limits of the policy.
 //!
-//! A limit that counts by several things takes as many words for its key, in the order of its `by`; one for
-//! everybody takes none; one for descriptors takes their entries, with their names. Times are in milliseconds, rounded up, so that no caller comes early.
+//! A limit by several parts takes one argument for each part of its key, in the order of `by`; a
+//! global limit takes none; a limit on descriptors takes the entries with their names. Times are in
+//! milliseconds, rounded up, so that callers do not retry early.
 
 use std::sync::Arc;
 
@@ -17,16 +18,16 @@ use crate::frame::{Words, integer};
 use crate::metrics::CommandResult;
 use crate::pending::PendingReplies;
 use crate::reply::{self, Protocol};
-use crate::session::{Flow, NO_STORE, Session, came, cut, wrong};
+use crate::session::{Flow, NO_STORE, Session, cut, decision_result, wrong};
 
-/// The most names that are compared with one that nobody knows.
+/// The maximum number of names that are compared with an unknown name for a suggestion.
 const MAX_COMPARED_NAMES: usize = 200;
 
-/// A key of a limit, and what came behind it.
+/// A key of a limit, and the argument after it.
 struct NamedKey<'l> {
     limit: &'l Limit,
     key: Key,
-    /// The word after the key, if there is one.
+    /// The argument after the key, if there is one.
     last: Option<&'l [u8]>,
 }
 
@@ -83,7 +84,7 @@ impl<S: Store> Session<S> {
         self.decide(Command::Acquire, named, None, limiter, out, waiting)
     }
 
-    /// Decides, without waiting if the store can.
+    /// Decides, without waiting if the store permits it.
     fn decide(
         &self,
         command: Command,
@@ -96,7 +97,7 @@ impl<S: Store> Session<S> {
         let (is_slot, protocol) = (command == Command::Acquire, self.protocol);
         let at_once = limiter.try_decide_named(named.limit, named.key.clone(), None, cost, |decision| {
             write_decision(limiter, decision, is_slot, protocol, waiting.end(out));
-            came(decision.is_allowed())
+            decision_result(decision.is_allowed())
         });
         at_once.ok_or_else(|| {
             waiting.push(command, later(limiter, named, cost, is_slot, protocol));
@@ -130,8 +131,8 @@ impl<S: Store> Session<S> {
                 if matches!(rule.quota, Quota::Concurrency(_))
                     && limiter.store().adjust(rule, key.as_bytes(), release).await.is_err()
                 {
-                    let came = wrong(&mut out, NO_STORE);
-                    return (out, came);
+                    let result = wrong(&mut out, NO_STORE);
+                    return (out, result);
                 }
             }
             reply::simple(&mut out, "OK");
@@ -141,8 +142,8 @@ impl<S: Store> Session<S> {
         Err(Flow::Alone)
     }
 
-    /// What would be answered, and nothing is spent: each window is asked together with what nobody ever has,
-    /// and a batch that is refused charges nothing.
+    /// Returns the answer of a check without charging. Each window is checked together with an
+    /// amount that can never be met: the batch is refused and charges nothing.
     fn peek(
         named: &NamedKey<'_>,
         limiter: &Arc<Limiter<S>>,
@@ -163,8 +164,8 @@ impl<S: Store> Session<S> {
             for rule in rules_of(limiter.policy(), &name, &key) {
                 let Some(outcome) = look(limiter.store(), rule, &key, cost).await else {
                     let mut out = Vec::new();
-                    let came = wrong(&mut out, NO_STORE);
-                    return (out, came);
+                    let result = wrong(&mut out, NO_STORE);
+                    return (out, result);
                 };
                 let order = |it: &Outcome| (it.is_admitted(), it.remaining);
                 if tightest.as_ref().is_none_or(|(other, _)| order(&outcome) < order(other)) {
@@ -185,7 +186,7 @@ impl<S: Store> Session<S> {
     }
 }
 
-/// How one window would answer, if the store says.
+/// Returns the outcome of one window, if the store answers.
 async fn look<S: Store>(store: &S, rule: &Rule, key: &Key, cost: u64) -> Option<Outcome> {
     let (amount, never) = match rule.quota {
         Quota::Concurrency(_) => (Amount::Slot(Owner(0)), Amount::Exactly(1)),
@@ -200,7 +201,7 @@ async fn look<S: Store>(store: &S, rule: &Rule, key: &Key, cost: u64) -> Option<
     outcomes.first().copied()
 }
 
-/// The answer of a store that has to be waited for.
+/// Creates the reply of a store that has to be awaited.
 fn later<S: Store>(
     limiter: &Arc<Limiter<S>>,
     named: &NamedKey<'_>,
@@ -212,18 +213,18 @@ fn later<S: Store>(
     let name: Box<str> = named.limit.name().into();
     Box::pin(async move {
         let mut out = Vec::with_capacity(96);
-        // The limiter was kept, and its policy with it.
+        // The limiter keeps its policy alive, so the limit exists.
         let Some(limit) = limiter.policy().limit(&name) else {
-            let came = wrong(&mut out, NO_STORE);
-            return (out, came);
+            let result = wrong(&mut out, NO_STORE);
+            return (out, result);
         };
         let decision = limiter.decide_named(limit, key, None, cost).await;
         write_decision(&limiter, &decision, is_slot, protocol, &mut out);
-        (out, came(decision.is_allowed()))
+        (out, decision_result(decision.is_allowed()))
     })
 }
 
-/// The rules that a limit has for a key.
+/// The rules of a limit for a key.
 fn rules_of<'p>(policy: &'p Policy, name: &str, key: &Key) -> &'p [Rule] {
     match policy.limit(name).map(|limit| policy.granted(limit, key, None)) {
         Some(Grant::Rules(rules)) => rules,
@@ -239,14 +240,14 @@ fn without_slots(limit: &Limit) -> Option<String> {
     (!has_slots(limit)).then(|| format!("ERR limit `{}` counts units, not slots: use TG.CHECK", limit.name()))
 }
 
-/// The word after the key as a cost.
+/// Parses the argument after the key as a cost.
 fn cost_of(named: &NamedKey<'_>) -> Result<Option<u64>, &'static [u8]> {
     let Some(word) = named.last else { return Ok(None) };
     let cost = integer(word).and_then(|cost| u64::try_from(cost).ok());
     cost.map(Some).ok_or(b"ERR the cost is a whole number, and not negative")
 }
 
-/// The key of a limit.
+/// Parses the key of a limit.
 fn find<'l>(policy: &'l Policy, words: Words<'l>, command: Command) -> Result<NamedKey<'l>, String> {
     let name = String::from_utf8_lossy(cut(words.get(1)));
     let limit = std::str::from_utf8(words.get(1)).ok().and_then(|name| policy.limit(name));
@@ -257,7 +258,7 @@ fn find<'l>(policy: &'l Policy, words: Words<'l>, command: Command) -> Result<Na
     let texts: Option<Vec<&str>> = words.from(2).map(|word| std::str::from_utf8(word).ok()).collect();
     let texts = texts.unwrap_or_default();
     let parts = limit.key_words(&texts);
-    // A cost or a token may follow; a token must.
+    // A cost may follow the key; a token must follow for `TG.RELEASE`.
     let least = 2 + parts + usize::from(command == Command::Release);
     let most = 2 + parts + usize::from(command != Command::Acquire);
     let values = texts.get(..parts).filter(|_| (least..=most).contains(&words.len()));
@@ -288,7 +289,8 @@ fn wrong_key(limit: &Limit, command: Command) -> String {
     )
 }
 
-/// Six values: limited or not, the numbers of the limit, and the id of the decision or the token of a slot.
+/// Writes six values: whether the request is limited, the numbers of the limit, and the decision ID
+/// or the slot token.
 fn write_decision<S: Store>(
     limiter: &Limiter<S>,
     decision: &Decision<'_>,
@@ -298,12 +300,12 @@ fn write_decision<S: Store>(
 ) {
     reply::array(out, 6);
     let tightest = || decision.limits().min_by_key(|it| (it.outcome().is_admitted(), it.outcome().remaining));
-    let told = decision.limiting_for_retry().or_else(tightest);
+    let described = decision.limiting_for_retry().or_else(tightest);
     let wait = match decision.fate() {
-        Fate::Refused => told.and_then(|it| it.advised_wait()),
+        Fate::Refused => described.and_then(|it| it.advised_wait()),
         _ => decision.advised_wait(),
     };
-    write_outcome(told.map(|it| it.outcome()), decision.is_allowed(), wait, out);
+    write_outcome(described.map(|it| it.outcome()), decision.is_allowed(), wait, out);
     match decision.owner().filter(|_| decision.is_allowed()) {
         _ if !is_slot => reply::bulk(out, &limiter.id_of(decision).digits()),
         Some(Owner(owner)) => reply::bulk(out, format!("{owner:032x}").as_bytes()),
@@ -311,8 +313,8 @@ fn write_decision<S: Store>(
     }
 }
 
-/// Limited or not, the limit, what is left, and the times. Where nothing is counted there is no limit: -1 for
-/// what is let through, 0 for what is not.
+/// Writes whether the request is limited, the limit, the remaining units, and the times. If nothing
+/// is counted, the limit is -1 for an admitted and 0 for a refused request.
 fn write_outcome(outcome: Option<&Outcome>, allowed: bool, wait: Option<Span>, out: &mut Vec<u8>) {
     reply::integer(out, i64::from(!allowed));
     match outcome {

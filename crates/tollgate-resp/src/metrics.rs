@@ -1,23 +1,23 @@
-//! What was asked and what came of it, counted.
+//! Counters of commands and connections.
 //!
-//! A connection counts for itself and hands over after each read: workers do not meet over a counter for
-//! each command.
+//! A connection counts locally and adds its counts after each read, so that workers do not contend
+//! for counters at each command.
 //!
-//! Invariant: labels are words from here. Nothing that a client sends makes a series.
+//! Invariant: labels are constants. Data of clients never creates a time series.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::command::{COMMANDS, Command, KINDS};
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommandResult {
-    /// A limit had room.
+    /// The limit had room.
     Allowed,
-    /// A limit had none.
+    /// The limit had no room.
     Limited,
-    /// Answered; nothing was decided.
+    /// Answered without a decision.
     Ok,
     /// Answered with an error.
     Error,
@@ -25,22 +25,23 @@ pub(crate) enum CommandResult {
 
 const RESULTS: [&str; 4] = ["allowed", "limited", "ok", "error"];
 
-/// Why a connection was closed by us.
+/// The reason why the server closed a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CloseReason {
-    /// No complete command for too long.
+    /// No complete command arrived in time.
     Idle,
-    /// It did not read its replies.
+    /// The client did not read its replies.
     Stalled,
-    /// It did not speak the protocol.
+    /// A protocol error.
     Malformed,
-    /// It did not give the password in time, or too many wrong ones.
-    Stranger,
+    /// The client did not authenticate in time, or tried too many wrong passwords.
+    Unauthenticated,
 }
 
 const REASONS: [&str; 4] = ["idle", "stalled", "malformed", "stranger"];
 
-/// What all connections have counted. No other memory depends on it, so no order is needed.
+/// The counts of all connections. No other memory depends on them, so relaxed ordering is
+/// sufficient.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     commands: [[AtomicU64; RESULTS.len()]; KINDS],
@@ -50,19 +51,19 @@ pub(crate) struct Counters {
     wrong_passwords: AtomicU64,
 }
 
-/// What one connection has counted since it last told.
+/// The counts of one connection since the last `add`.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     commands: [[u32; RESULTS.len()]; KINDS],
-    /// Which commands there are any of.
+    /// A bit set of the commands with counts.
     touched: u32,
 }
 
 impl Tally {
     #[inline]
-    pub(crate) fn count(&mut self, command: Command, came: CommandResult) {
+    pub(crate) fn count(&mut self, command: Command, result: CommandResult) {
         let kind = command as usize;
-        self.commands[kind][came as usize] += 1;
+        self.commands[kind][result as usize] += 1;
         self.touched |= 1 << kind;
     }
 }
@@ -81,7 +82,7 @@ impl Counters {
         }
     }
 
-    /// Counts a connection, and gives it its number.
+    /// Counts a connection and returns its number.
     pub(crate) fn open(&self) -> u64 {
         self.opened.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -98,21 +99,21 @@ impl Counters {
         self.wrong_passwords.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many connections there are, and how many there ever were.
+    /// The number of open connections, and of all connections so far.
     pub(crate) fn connections(&self) -> (u64, u64) {
         let (ended, opened) = (self.ended.load(Ordering::Relaxed), self.opened.load(Ordering::Relaxed));
         (opened.saturating_sub(ended), opened)
     }
 
-    /// How many commands were answered.
+    /// The number of answered commands.
     pub(crate) fn answered(&self) -> u64 {
         self.commands.iter().flatten().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// All of it, in the text format of Prometheus.
+    /// Appends all counters in the Prometheus text format.
     pub(crate) fn write(&self, out: &mut String) {
         let (now, ever) = self.connections();
-        family(out, "tollgate_resp_commands_total", "counter", "Commands over RESP, by what came of them.");
+        family(out, "tollgate_resp_commands_total", "counter", "Commands over RESP, by result.");
         for (kind, counts) in self.commands.iter().enumerate() {
             let name = COMMANDS.get(kind).map_or("unknown", |about| about.name);
             for (result, count) in RESULTS.iter().zip(counts) {
@@ -132,12 +133,12 @@ impl Counters {
         family(out, "tollgate_resp_connections_total", "counter", "Connections over RESP.");
         line(out, "tollgate_resp_connections_total", &[], ever);
         let name = "tollgate_resp_connections_closed_total";
-        family(out, name, "counter", "Connections over RESP that were closed on the client.");
+        family(out, name, "counter", "Connections over RESP that the server closed, by reason.");
         for (reason, count) in REASONS.iter().zip(&self.closed) {
             line(out, name, &[("reason", reason)], count.load(Ordering::Relaxed));
         }
         let name = "tollgate_resp_wrong_passwords_total";
-        family(out, name, "counter", "Passwords over RESP that were not the right one.");
+        family(out, name, "counter", "Wrong passwords over RESP.");
         line(out, name, &[], self.wrong_passwords.load(Ordering::Relaxed));
     }
 }
@@ -159,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_connections_count_adds_up() {
+    fn counts_of_connections_add_up() {
         let (counters, mut tally) = (Counters::default(), Tally::default());
         for _ in 0..3 {
             tally.count(Command::ClThrottle, CommandResult::Allowed);

@@ -1,8 +1,8 @@
-//! Commands of one pipeline that wait for a store, together, answered in their order.
+//! Pipelined commands that wait for a store together and are answered in order.
 //!
-//! Each is asked before the first has its answer: a store over a wire then shares calls between them. They
-//! begin in their order, so that what goes to one key is decided in that order. What is no decision (giving
-//! back, looking) waits alone: a store may do it in another way.
+//! All commands are sent to the store before the first reply arrives, so that a remote store can
+//! batch them. They start in order, so that commands on one key are decided in that order. Commands
+//! that are not decisions (refund, peek) wait alone, because a store may execute them differently.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -11,24 +11,24 @@ use std::task::Poll;
 use crate::command::Command;
 use crate::metrics::{CommandResult, Tally};
 
-/// The most that wait at once.
+/// The maximum number of pending commands.
 pub(crate) const MAX_PENDING: usize = 128;
 
-/// The reply of a command that waits, and what came of it.
+/// The reply and the result of a pending command.
 pub(crate) type Answer = Pin<Box<dyn Future<Output = (Vec<u8>, CommandResult)> + Send>>;
 
-/// Commands that wait.
+/// The pending commands.
 #[derive(Default)]
 pub(crate) struct PendingReplies {
     all: Vec<PendingReply>,
-    /// How much was answered after all of them but the last.
+    /// The number of reply bytes after all pending commands except the last.
     answered: usize,
 }
 
 struct PendingReply {
     command: Command,
     answer: State,
-    /// What was answered at once to the commands after it.
+    /// The replies to commands after this one that were answered immediately.
     after: Vec<u8>,
 }
 
@@ -46,32 +46,32 @@ impl PendingReplies {
         self.all.len() >= MAX_PENDING
     }
 
-    /// One more waits.
+    /// Adds a pending command.
     pub(crate) fn push(&mut self, command: Command, answer: Answer) {
         self.answered = self.bytes();
         self.all.push(PendingReply { command, answer: State::Pending(answer), after: Vec::new() });
     }
 
-    /// How much was answered at once to commands that come after one that waits.
+    /// The number of reply bytes of commands that follow a pending command.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.all.last().map_or(0, |last| self.answered + last.after.len())
     }
 
-    /// Where the next reply goes: behind the last command that waits, if any does.
+    /// The buffer for the next reply: after the last pending command, if there is one.
     #[inline]
     pub(crate) fn end<'o>(&'o mut self, out: &'o mut Vec<u8>) -> &'o mut Vec<u8> {
         self.all.last_mut().map_or(out, |last| &mut last.after)
     }
 
-    /// Waits for all of them.
+    /// Waits for all pending commands.
     pub(crate) async fn all(&mut self, tally: &mut Tally, out: &mut Vec<u8>) {
         poll_fn(|cx| {
             let mut pending = false;
             for one in &mut self.all {
                 if let State::Pending(answer) = &mut one.answer {
                     match answer.as_mut().poll(cx) {
-                        Poll::Ready((reply, came)) => one.answer = State::Answered(reply, came),
+                        Poll::Ready((reply, result)) => one.answer = State::Answered(reply, result),
                         Poll::Pending => pending = true,
                     }
                 }
@@ -80,8 +80,8 @@ impl PendingReplies {
         })
         .await;
         for one in self.all.drain(..) {
-            if let State::Answered(reply, came) = one.answer {
-                tally.count(one.command, came);
+            if let State::Answered(reply, result) = one.answer {
+                tally.count(one.command, result);
                 out.extend_from_slice(&reply);
             }
             out.extend_from_slice(&one.after);

@@ -1,8 +1,8 @@
-//! Replies as bytes, in both versions of the protocol.
+//! Writes replies in both versions of the protocol.
 //!
-//! Numbers are written by hand: five of them are nearly every reply.
+//! Integers are formatted by hand for speed: most replies consist of five of them.
 
-/// Which version of the protocol a client speaks.
+/// The protocol version of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Protocol {
     #[default]
@@ -10,7 +10,7 @@ pub(crate) enum Protocol {
     Three = 3,
 }
 
-/// The most bytes of an error.
+/// The maximum number of bytes of an error.
 const MAX_ERROR_BYTES: usize = 1024;
 
 /// `+text`
@@ -20,8 +20,8 @@ pub(crate) fn simple(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// `-text`. What a client sent may stand in it, so nothing is passed on that would end the line or
-/// move a cursor.
+/// `-text`. The text may contain data of a client, so line breaks and control characters are
+/// replaced.
 pub(crate) fn error(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'-');
     let shown = text.iter().take(MAX_ERROR_BYTES);
@@ -41,7 +41,7 @@ pub(crate) fn integer(out: &mut Vec<u8>, number: i64) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A count as `:number`; one that no client could read as the largest that it can.
+/// Writes a count as `:number`, saturated at `i64::MAX`.
 #[inline]
 pub(crate) fn count(out: &mut Vec<u8>, number: u64) {
     integer(out, i64::try_from(number).unwrap_or(i64::MAX));
@@ -51,7 +51,7 @@ fn digits(out: &mut Vec<u8>, number: i64) {
     let (mut buffer, mut at, mut left) = ([0u8; 20], 20, number.unsigned_abs());
     loop {
         at -= 1;
-        // Below ten.
+        // A digit is below ten.
         buffer[at] = b'0' + u8::try_from(left % 10).unwrap_or(0);
         left /= 10;
         if left == 0 {
@@ -77,12 +77,12 @@ pub(crate) fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The head of an array.
+/// The header of an array.
 pub(crate) fn array(out: &mut Vec<u8>, count: usize) {
     header(out, b'*', count);
 }
 
-/// The head of a map of so many pairs; an array where there are no maps.
+/// The header of a map with this number of pairs; an array in RESP2.
 pub(crate) fn map(out: &mut Vec<u8>, protocol: Protocol, pairs: usize) {
     match protocol {
         Protocol::Two => header(out, b'*', 2 * pairs),
@@ -90,7 +90,7 @@ pub(crate) fn map(out: &mut Vec<u8>, protocol: Protocol, pairs: usize) {
     }
 }
 
-/// Nothing, where a string or an array could be.
+/// A null reply.
 pub(crate) fn null(out: &mut Vec<u8>, protocol: Protocol) {
     out.extend_from_slice(match protocol {
         Protocol::Two => b"$-1\r\n",
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_as_the_standard_library_writes_them() {
+    fn integers_are_written_as_by_the_standard_library() {
         for number in [0, 1, 9, 10, 16, -1, -10, 12_345, i64::MAX, i64::MIN] {
             let mut out = Vec::new();
             integer(&mut out, number);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_one_line_whatever_stands_in_it() {
+    fn an_error_is_always_one_line() {
         let mut out = Vec::new();
         error(&mut out, b"ERR a\r\n+OK\r\n\x1b[2J");
         assert_eq!(out, b"-ERR a  +OK   [2J\r\n");

@@ -1,4 +1,4 @@
-//! The server: what all its connections share.
+//! The server, and the state that its connections share.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -13,35 +13,37 @@ use crate::connection;
 use crate::metrics::Counters;
 use crate::settings::RespSettings;
 
-/// Between two warnings of wrong passwords.
+/// The minimum time between two warnings about wrong passwords.
 const WARNING_INTERVAL: Span = Span::from_secs(60);
 
-/// Serves the Redis protocol. Clones are the same server: one for each worker.
+/// A server for the Redis protocol.
+///
+/// Clones share the same server: use one for each worker.
 pub struct Resp<S>(Arc<Inner<S>>);
 
-/// What all connections share.
+/// The state that all connections share.
 pub(crate) struct Inner<S> {
     pub(crate) limiter: SharedLimiter<S>,
     pub(crate) settings: RespSettings,
     pub(crate) counters: Counters,
     pub(crate) clock: SystemClock,
-    pub(crate) begun: Timestamp,
-    /// When somebody was last warned of a wrong password, in microseconds.
+    pub(crate) started_at: Timestamp,
+    /// The time of the last warning about a wrong password, in microseconds.
     warned: AtomicU64,
 }
 
 impl<S> Inner<S> {
     pub(crate) fn new(limiter: SharedLimiter<S>, settings: RespSettings) -> Self {
         let clock = SystemClock::new();
-        let (begun, warned) = (clock.now(), AtomicU64::new(0));
-        Self { limiter, settings, counters: Counters::default(), clock, begun, warned }
+        let (started_at, warned) = (clock.now(), AtomicU64::new(0));
+        Self { limiter, settings, counters: Counters::default(), clock, started_at, warned }
     }
 
-    /// Counts a wrong password, and says so in the log once in a while.
+    /// Counts a wrong password, and logs a warning at most once in [`WARNING_INTERVAL`].
     pub(crate) fn wrong_password(&self, peer: SocketAddr) {
         self.counters.wrong_password();
         let now = self.clock.now().as_micros();
-        // No other memory depends on it: at worst two threads say the same.
+        // No other memory depends on it: at worst two threads log the same warning.
         let last = self.warned.load(Ordering::Relaxed);
         if last != 0 && now.saturating_sub(last) < WARNING_INTERVAL.as_micros() {
             return;
@@ -52,12 +54,12 @@ impl<S> Inner<S> {
 }
 
 impl<S: Store> Resp<S> {
-    /// A server that asks this limiter.
+    /// Creates a server that decides with this limiter.
     pub fn new(limiter: SharedLimiter<S>, settings: RespSettings) -> Self {
         Self(Arc::new(Inner::new(limiter, settings)))
     }
 
-    /// Serves every connection that arrives, until draining has ended.
+    /// Serves all connections of a listener until draining has ended.
     pub async fn serve(self, listener: TcpListener, tls: Option<Tls>, drain: Drain) -> io::Result<()> {
         let RespSettings { connections, handshake, .. } = self.0.settings;
         let server = StreamServer { connections, handshake, tls };
@@ -65,7 +67,7 @@ impl<S: Store> Resp<S> {
         server.serve(listener, serve, drain).await
     }
 
-    /// What was asked and what came of it, in the text format of Prometheus.
+    /// Appends the metrics in the Prometheus text format.
     pub fn metrics(&self, out: &mut String) {
         self.0.counters.write(out);
     }

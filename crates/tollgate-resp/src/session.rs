@@ -1,7 +1,7 @@
-//! What one connection knows, and the walk of a command: name, arity, password, answer.
+//! The state of one connection, and the execution of a command: name, arity, authentication, reply.
 //!
-//! Commands that need no store, or one that answers at once, are answered on the spot into one buffer. The
-//! others wait together (`pending`).
+//! Commands that need no store, or a store that answers immediately, are answered into one buffer.
+//! Other commands wait together (`pending`).
 //!
 //! Not here: the socket (`connection`).
 
@@ -21,29 +21,29 @@ use crate::server::Inner;
 use crate::throttle::{Dialect, ThrottleAction, ThrottleRequest};
 use crate::transaction::Transaction;
 
-/// Replies are sent off when there is so much of them.
+/// The number of reply bytes after which replies are sent.
 pub(crate) const MAX_REPLY_BYTES: usize = 64 * 1024;
-/// For those who have yet to give the password.
+/// The same before authentication.
 const MAX_UNAUTHENTICATED_REPLY_BYTES: usize = 4 * 1024;
-/// After so many wrong passwords a connection is closed.
+/// The number of consecutive wrong passwords after which a connection is closed.
 const MAX_WRONG_PASSWORDS: u32 = 10;
-/// How much of a word is repeated to whoever sent it.
+/// The maximum number of bytes of an argument that an error repeats.
 const MAX_ECHOED_BYTES: usize = 128;
 
-/// What one connection knows.
+/// The state of one connection.
 pub(crate) struct Session<S> {
     pub(crate) inner: Arc<Inner<S>>,
     pub(crate) frames: Frames,
     pub(crate) throttles: ThrottleRules,
     pub(crate) tally: Tally,
     pub(crate) protocol: Protocol,
-    /// Whether the password is still to be given.
-    pub(crate) is_stranger: bool,
-    /// How many wrong ones were given since the last right one.
+    /// Whether the client still has to authenticate.
+    pub(crate) is_unauthenticated: bool,
+    /// The number of wrong passwords since the last correct one.
     pub(crate) wrong_passwords: u32,
-    /// The database that was chosen.
+    /// The selected database.
     pub(crate) database: u8,
-    /// What was sent since `MULTI`, and what runs since `EXEC`.
+    /// The commands queued since `MULTI`, or running since `EXEC`.
     pub(crate) transaction: Option<Box<Transaction>>,
     pub(crate) running: Option<Box<Transaction>>,
     pub(crate) id: u64,
@@ -52,42 +52,42 @@ pub(crate) struct Session<S> {
     pub(crate) library: [Box<str>; 2],
 }
 
-/// What is to be done after a command.
+/// The action after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
-    /// Go on with the next.
+    /// Continue with the next command.
     On,
-    /// The last reply was the last.
+    /// Close the connection after the reply.
     Close,
-    /// It was not begun: those that wait come first.
+    /// The command was not started: pending commands come first.
     NotYet,
-    /// It waits, and what comes after it waits for it.
+    /// The command waits alone; later commands wait for it.
     Alone,
 }
 
-/// How far the bytes at hand went.
+/// The result of running the available bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// All complete commands were begun.
+    /// All complete commands were started.
     Done,
-    /// There are more, once what is there was sent.
+    /// More commands follow after the replies have been sent.
     More,
-    /// The last reply was the last.
+    /// Close the connection after the reply.
     Close,
-    /// This is not the protocol; the reply says so.
+    /// A protocol error; the reply contains it.
     Malformed,
 }
 
 impl<S: Store> Session<S> {
     pub(crate) fn new(inner: Arc<Inner<S>>, peer: SocketAddr) -> Self {
-        let (id, is_stranger) = (inner.counters.open(), inner.settings.password.is_some());
+        let (id, is_unauthenticated) = (inner.counters.open(), inner.settings.password.is_some());
         Self {
             inner,
             frames: Frames::default(),
             throttles: ThrottleRules::default(),
             tally: Tally::default(),
             protocol: Protocol::default(),
-            is_stranger,
+            is_unauthenticated,
             wrong_passwords: 0,
             database: 0,
             transaction: None,
@@ -99,14 +99,14 @@ impl<S: Store> Session<S> {
         }
     }
 
-    /// Begins every complete command in these bytes; says how many bytes they were.
+    /// Starts all complete commands in these bytes, and returns the number of bytes consumed.
     pub(crate) fn run(
         &mut self,
         bytes: &[u8],
         out: &mut Vec<u8>,
         waiting: &mut PendingReplies,
     ) -> (usize, Progress) {
-        // One policy decides all that came with one read.
+        // One policy decides all commands of one read.
         let limiter = self.inner.limiter.load();
         let mut frames = std::mem::take(&mut self.frames);
         let mut at = 0;
@@ -115,7 +115,7 @@ impl<S: Store> Session<S> {
             let (length, flow) = if self.running.is_some() {
                 (0, self.run_on(&limiter, out, waiting))
             } else {
-                match frames.next(rest, self.is_stranger) {
+                match frames.next(rest, self.is_unauthenticated) {
                     Ok(Step::Incomplete) => break Progress::Done,
                     Ok(Step::Nothing(length)) => {
                         at += length;
@@ -142,7 +142,8 @@ impl<S: Store> Session<S> {
                     break Progress::Close;
                 }
             }
-            let most = if self.is_stranger { MAX_UNAUTHENTICATED_REPLY_BYTES } else { MAX_REPLY_BYTES };
+            let most =
+                if self.is_unauthenticated { MAX_UNAUTHENTICATED_REPLY_BYTES } else { MAX_REPLY_BYTES };
             if out.len() + waiting.bytes() >= most || waiting.is_full() {
                 break Progress::More;
             }
@@ -177,7 +178,7 @@ impl<S: Store> Session<S> {
         out: &mut Vec<u8>,
         waiting: &mut PendingReplies,
     ) -> Flow {
-        let came = if self.is_stranger && !command.is_for_strangers() {
+        let result = if self.is_unauthenticated && !command.is_allowed_unauthenticated() {
             wrong(waiting.end(out), b"NOAUTH Authentication required.")
         } else if !command.takes(words.len()) {
             wrong(waiting.end(out), &wrong_arity(words.get(0)))
@@ -194,23 +195,23 @@ impl<S: Store> Session<S> {
                     self.named(command, words, limiter, out, waiting)
                 }
                 _ => {
-                    let (came, flow) = self.introspect(command, words, waiting.end(out));
-                    self.tally.count(command, came);
+                    let (result, flow) = self.introspect(command, words, waiting.end(out));
+                    self.tally.count(command, result);
                     return flow;
                 }
             };
             match answered {
-                Ok(came) => came,
+                Ok(result) => result,
                 Err(flow) => return flow,
             }
         };
-        self.tally.count(command, came);
+        self.tally.count(command, result);
         Flow::On
     }
 
-    /// Commands that need no limiter.
+    /// Executes commands that need no limiter.
     fn introspect(&mut self, command: Command, words: Words<'_>, out: &mut Vec<u8>) -> (CommandResult, Flow) {
-        let came = match command {
+        let result = match command {
             Command::Ping if words.len() > 2 => wrong(out, &wrong_arity(b"ping")),
             Command::Ping if words.len() == 2 => bulk(out, words.get(1)),
             Command::Ping => simple(out, "PONG"),
@@ -234,10 +235,10 @@ impl<S: Store> Session<S> {
             _ => wrong(out, &unknown(words)),
         };
         if self.wrong_passwords < MAX_WRONG_PASSWORDS {
-            return (came, Flow::On);
+            return (result, Flow::On);
         }
-        self.inner.counters.close(CloseReason::Stranger);
-        (came, Flow::Close)
+        self.inner.counters.close(CloseReason::Unauthenticated);
+        (result, Flow::Close)
     }
 
     #[inline]
@@ -275,14 +276,14 @@ impl<S: Store> Session<S> {
                 let key = key_in(database, name);
                 let answer = async move {
                     let mut out = Vec::with_capacity(64);
-                    let came = match limiter.throttle_refund(&rule, &key, units).await {
+                    let result = match limiter.throttle_refund(&rule, &key, units).await {
                         Ok(throttled) => {
                             dialect.write(&throttled, &mut out);
                             CommandResult::Allowed
                         }
                         Err(_) => wrong(&mut out, NO_STORE),
                     };
-                    (out, came)
+                    (out, result)
                 };
                 waiting.push(command, Box::pin(answer));
                 return Err(Flow::Alone);
@@ -290,7 +291,7 @@ impl<S: Store> Session<S> {
         };
         if let Some(throttled) = limiter.try_throttle(rule, key_in(database, name), units) {
             dialect.write(&throttled, waiting.end(out));
-            return Ok(came(throttled.allowed));
+            return Ok(decision_result(throttled.allowed));
         }
         let (limiter, rule) = (Arc::clone(limiter), Arc::clone(rule));
         let key = key_in(database, name);
@@ -298,13 +299,13 @@ impl<S: Store> Session<S> {
             let throttled = limiter.throttle(&rule, key, units).await;
             let mut out = Vec::with_capacity(64);
             dialect.write(&throttled, &mut out);
-            (out, came(throttled.allowed))
+            (out, decision_result(throttled.allowed))
         };
         waiting.push(command, Box::pin(answer));
         Err(Flow::On)
     }
 
-    /// Gives memory back that only a busy connection needs.
+    /// Releases memory that only a busy connection needs.
     pub(crate) fn rest(&mut self) {
         self.frames.rest();
         self.throttles = ThrottleRules::default();
@@ -318,17 +319,17 @@ impl<S> Drop for Session<S> {
     }
 }
 
-/// Whose units are asked for. Each database has keys of its own.
+/// The key of a throttle command. Each database has its own keys.
 #[inline]
 fn key_in(database: u8, name: &[u8]) -> Key {
     if database == 0 { Key::named(name) } else { Key::named_in(database, name) }
 }
 
-/// What is said where no store answers and nothing was decided.
+/// The error if the store does not answer and no decision was made.
 pub(crate) const NO_STORE: &[u8] = b"ERR the store gave no answer; nothing is known to have changed";
 
 #[inline]
-pub(crate) const fn came(allowed: bool) -> CommandResult {
+pub(crate) const fn decision_result(allowed: bool) -> CommandResult {
     if allowed { CommandResult::Allowed } else { CommandResult::Limited }
 }
 
@@ -351,19 +352,19 @@ fn refuse(malformed: FrameError, out: &mut Vec<u8>) {
     reply::error(out, format!("ERR Protocol error: {malformed}").as_bytes());
 }
 
-/// What Redis says of a wrong number of words.
+/// The error of Redis for a wrong number of arguments.
 pub(crate) fn wrong_arity(name: &[u8]) -> Vec<u8> {
     let name = name.to_ascii_lowercase();
     [b"ERR wrong number of arguments for '", cut(&name), b"' command"].concat()
 }
 
-/// What Redis says of a subcommand that nobody knows.
+/// The error of Redis for an unknown subcommand.
 pub(crate) fn unknown_subcommand(words: Words<'_>) -> Vec<u8> {
     let name = words.get(0).to_ascii_uppercase();
     [b"ERR unknown subcommand '", cut(words.get(1)), b"'. Try ", cut(&name), b" HELP."].concat()
 }
 
-/// What Redis says of a command that nobody knows.
+/// The error of Redis for an unknown command.
 pub(crate) fn unknown(words: Words<'_>) -> Vec<u8> {
     let mut arguments = Vec::new();
     for word in words.from(1) {
@@ -381,7 +382,8 @@ pub(crate) fn cut(word: &[u8]) -> &[u8] {
     &word[..word.len().min(MAX_ECHOED_BYTES)]
 }
 
-/// Whether somebody makes a browser send commands in a request: the rest of it is not listened to.
+/// Whether the command is the start of an HTTP request, which may come from a cross-protocol attack
+/// through a browser: the connection is closed.
 pub(crate) fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
@@ -396,8 +398,8 @@ mod tests {
     use crate::settings::RespSettings;
 
     #[test]
-    fn what_is_answered_behind_a_command_that_waits_is_bounded() {
-        // Never asked: what waits for it only waits.
+    fn replies_after_a_pending_command_are_bounded() {
+        // Never polled, so the commands stay pending.
         let store = RedisStore::new(RedisSettings::parse(&["redis://127.0.0.1:1"]).unwrap());
         let limiter = SharedLimiter::from(Limiter::with_store(Policy::default(), store));
         let inner = Inner::new(limiter, RespSettings::default());

@@ -1,23 +1,23 @@
-//! What a server of this protocol is told at the start.
+//! The settings of the server.
 
 use std::fmt;
 use std::time::Duration;
 
-/// What a server of this protocol is told at the start.
+/// The settings of a [`Resp`](crate::Resp) server.
 #[derive(Clone, Debug)]
 pub struct RespSettings {
-    /// Nothing is answered before this is given with `AUTH` or `HELLO`, if it is set.
+    /// The password that clients must send with `AUTH` or `HELLO`, if set.
     pub password: Option<Password>,
-    /// Whether a negative quantity, which gives quota back, is refused: for a port that callers reach without showing
-    /// who they are.
+    /// Whether a negative quantity, which refunds units, is refused. This is for a port without
+    /// authentication.
     pub refuse_refunds: bool,
-    /// The most connections at once, on one worker. More wait to be accepted.
+    /// The maximum number of connections of a worker. Further connections wait to be accepted.
     pub connections: usize,
-    /// How long a client may go without a complete command.
+    /// The maximum time without a complete command.
     pub idle: Duration,
-    /// How long a client may take to read what is ready for it.
+    /// The maximum time that a client may take to read its replies.
     pub stalled: Duration,
-    /// How long a TLS handshake may take, and then the password to be given.
+    /// The timeout of a TLS handshake, and then of authentication.
     pub handshake: Duration,
 }
 
@@ -34,12 +34,13 @@ impl Default for RespSettings {
     }
 }
 
-/// A password, which is never shown.
+/// A password that is never shown.
 #[derive(Clone)]
 pub struct Password(Box<[u8]>);
 
 impl Password {
-    /// `None` for an empty one, which would let everybody in.
+    /// Creates a password; `None` if it is empty, because an empty password would admit every
+    /// client.
     ///
     /// ```
     /// # use tollgate_resp::Password;
@@ -50,7 +51,7 @@ impl Password {
         (!password.is_empty()).then(|| Self(password.as_bytes().into()))
     }
 
-    /// Whether this is it. How long that takes tells nothing about the password.
+    /// Compares in constant time.
     pub(crate) fn is(&self, given: &[u8]) -> bool {
         let mut different = self.0.len() ^ given.len();
         for (given, right) in given.iter().zip(self.0.iter().cycle()) {

@@ -1,7 +1,7 @@
-//! `CL.THROTTLE`, `THROTTLE` and `GCRA`: the same question in three dialects.
+//! `CL.THROTTLE`, `THROTTLE` and `GCRA`: the same operation in three dialects.
 //!
-//! Each is as its original has it: which number is the capacity, what comes first in the reply, how times are
-//! rounded and how mistakes are worded. `docs/resp.md` has the differences side by side.
+//! Each follows its original in the meaning of the arguments, the order of the reply, the rounding
+//! of times and the error messages. `docs/resp.md` compares them.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tollgate::throttle::{Throttle, ThrottleReply};
 use crate::frame::{Words, integer};
 use crate::reply;
 
-/// Which of the three it is.
+/// The dialect of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// redis-cell.
@@ -22,23 +22,23 @@ pub(crate) enum Dialect {
     Gcra,
 }
 
-/// What is asked for.
+/// The operation of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ThrottleAction {
-    /// So many units, or none: only a look.
+    /// Spend this many units; zero only peeks.
     Units(u64),
-    /// So many are given back.
+    /// Refund this many units.
     Back(u64),
 }
 
-/// A call: the numbers of its key, and what it wants.
+/// The quota and the operation of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ThrottleRequest {
     pub(crate) throttle: Throttle,
     pub(crate) wanted: ThrottleAction,
 }
 
-/// An error in the words of the dialect, complete.
+/// A complete error reply in the dialect.
 pub(crate) type Mistake = Vec<u8>;
 
 const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
@@ -53,7 +53,7 @@ impl Dialect {
         }
     }
 
-    /// Why numbers cannot be served.
+    /// Creates the error for numbers that cannot be served.
     pub(crate) fn refuse(self, why: &str) -> Mistake {
         match self {
             Self::Cell => format!("Cell error: {why}").into_bytes(),
@@ -78,7 +78,7 @@ impl Dialect {
     }
 }
 
-/// Seconds as redis-cell has them: one more if there is a millisecond beyond whole ones.
+/// Seconds as in redis-cell: rounded up from whole milliseconds.
 fn in_cell(span: Span) -> i64 {
     let millis = span.as_micros() / 1_000;
     signed(millis.div_ceil(1_000))
@@ -188,7 +188,7 @@ fn read_gcra(words: Words<'_>) -> Result<ThrottleRequest, Mistake> {
     Ok(ThrottleRequest { throttle, wanted: ThrottleAction::Units(units) })
 }
 
-/// A whole number as Rust reads them, which is how the originals do: with a plus or zeros in front, too.
+/// Parses an integer as Rust does, like the originals: a plus sign and leading zeros are permitted.
 #[inline]
 fn parsed(word: &[u8]) -> Option<i64> {
     integer(word).or_else(|| std::str::from_utf8(word).ok()?.parse().ok())
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_dialect_rounds_in_its_own_way() {
+    fn each_dialect_has_its_own_rounding() {
         for (micros, cell, crab, gcra) in [
             (0, 0, 0, 0),
             (1, 0, 0, 1),

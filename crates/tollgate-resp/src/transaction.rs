@@ -1,10 +1,10 @@
-//! `MULTI` and `EXEC`: commands that are kept until the last of them is there, and answered as one array.
+//! `MULTI` and `EXEC`: commands that are queued and answered as one array.
 //!
-//! The pipelines of some clients are transactions unless told otherwise. What is in one is decided in its order,
-//! each by itself: commands of others may come in between. Nothing can be watched, so nothing that is watched
-//! ever changes.
+//! Some clients send pipelines as transactions by default. The commands are decided in order, each
+//! by itself; commands of other clients may run in between. Keys cannot be watched, so `EXEC` never
+//! fails because of `WATCH`.
 //!
-//! Invariant: what is kept is bounded, and a transaction with a mistake in it spends nothing.
+//! Invariant: the queue is bounded, and a transaction with an invalid command spends nothing.
 
 use tollgate::{Limiter, Store};
 
@@ -15,27 +15,27 @@ use crate::pending::PendingReplies;
 use crate::reply;
 use crate::session::{Flow, Session, is_http, simple, unknown, wrong, wrong_arity};
 
-/// The most commands of a transaction.
+/// The maximum number of commands of a transaction.
 const MAX_COMMANDS: usize = 1024;
-/// The most memory that they may take.
+/// The maximum memory of the queue, in bytes.
 const MAX_QUEUED_BYTES: usize = 128 * 1024;
 
-/// Commands that were sent after `MULTI`.
+/// The commands queued after `MULTI`.
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
     bytes: Vec<u8>,
-    /// Where words begin, and their lengths.
+    /// The start and length of each argument.
     places: Vec<(u32, u32)>,
-    /// Where the places of each command end.
+    /// The end of each command in `places`.
     ends: Vec<usize>,
-    /// The next to be run, once `EXEC` has come.
+    /// The index of the next command to run, after `EXEC`.
     next: usize,
-    /// One of them was a mistake: none is to be run.
+    /// Whether a command was invalid: `EXEC` runs none of them.
     is_broken: bool,
 }
 
 impl Transaction {
-    /// Keeps a command, if there is room for it.
+    /// Queues a command, if there is room.
     fn push(&mut self, words: Words<'_>) -> bool {
         let more: usize = words.from(0).map(<[u8]>::len).sum();
         let places = self.places.len() + words.len();
@@ -54,12 +54,12 @@ impl Transaction {
         true
     }
 
-    /// None of them will be run.
+    /// Marks the transaction as invalid.
     fn spoil(&mut self) {
         *self = Self { is_broken: true, ..Self::default() };
     }
 
-    /// The next to be run.
+    /// The arguments of the next command to run.
     fn words(&self) -> Words<'_> {
         let start = self.next.checked_sub(1).map_or(0, |before| self.ends[before]);
         let end = self.ends.get(self.next).copied().unwrap_or(start);
@@ -68,7 +68,8 @@ impl Transaction {
 }
 
 impl<S: Store> Session<S> {
-    /// Keeps a command of a transaction. `None` for one that is answered at once, in a transaction too.
+    /// Queues a command of a transaction. Returns `None` for a command that is executed
+    /// immediately.
     #[cold]
     pub(crate) fn enqueue(&mut self, command: Command, words: Words<'_>, out: &mut Vec<u8>) -> Option<Flow> {
         let transaction = self.transaction.as_mut()?;
@@ -112,7 +113,7 @@ impl<S: Store> Session<S> {
         }
     }
 
-    /// Begins the array. Its elements come one after the other ([`run_on`](Self::run_on)).
+    /// Starts the array of replies. [`run_on`](Self::run_on) adds its elements.
     pub(crate) fn exec(&mut self, out: &mut Vec<u8>) -> CommandResult {
         let Some(transaction) = self.transaction.take() else {
             return wrong(out, b"ERR EXEC without MULTI");
@@ -125,7 +126,7 @@ impl<S: Store> Session<S> {
         CommandResult::Ok
     }
 
-    /// Runs the next command of the transaction that runs.
+    /// Runs the next command of the transaction.
     pub(crate) fn run_on(
         &mut self,
         limiter: &std::sync::Arc<Limiter<S>>,

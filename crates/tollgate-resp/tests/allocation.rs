@@ -1,4 +1,5 @@
-//! Commands that a store answers at once allocate nothing: neither what is asked nor what is answered.
+//! Commands that a store answers immediately allocate nothing, neither for the request nor for the
+//! reply.
 #![allow(clippy::unwrap_used, reason = "this is how a test fails")]
 #![allow(unsafe_code, reason = "a global allocator that counts must implement an unsafe trait")]
 
@@ -15,7 +16,7 @@ use tollgate_resp::{Resp, RespSettings};
 
 struct Counting;
 
-/// Of all threads: the server has one of its own.
+/// Counts the allocations of all threads, including the server's.
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
 // SAFETY: every call goes to the system's allocator unchanged.
@@ -36,7 +37,7 @@ unsafe impl GlobalAlloc for Counting {
 static COUNTING: Counting = Counting;
 
 #[test]
-fn commands_that_are_answered_at_once_allocate_nothing() {
+fn commands_that_are_answered_immediately_allocate_nothing() {
     let limiter = Limiter::from_policy("limits: []").unwrap();
     let resp = Resp::new(SharedLimiter::from(limiter), RespSettings::default());
     let sockets = Sockets::bind("127.0.0.1:0", 1).unwrap();
@@ -49,7 +50,8 @@ fn commands_that_are_answered_at_once_allocate_nothing() {
     });
     let mut client = TcpStream::connect(address).unwrap();
     client.set_nodelay(true).unwrap();
-    // Sixteen at a time, of a key that has enough for all. The reply is of one length while the counts are.
+    // Sixteen commands at a time on a key with sufficient units. The replies have equal lengths
+    // while the counts have.
     let call = b"*5\r\n$11\r\nCL.THROTTLE\r\n$5\r\nkey:1\r\n$6\r\n899999\r\n$1\r\n1\r\n$3\r\n100\r\n";
     let pipeline = call.repeat(16);
     let mut replies = [0; 2048];

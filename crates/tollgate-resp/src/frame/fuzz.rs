@@ -1,8 +1,8 @@
-//! The same commands come out however the bytes are cut, and nothing that arrives is too much.
+//! Parsing does not depend on how the bytes are split, and memory is bounded.
 
 use super::{FrameError, Frames, MAX_FRAME_BYTES, MAX_LINE_BYTES, Step};
 
-/// A generator that needs no crate: xorshift, seeded.
+/// A seeded xorshift generator.
 struct Rng(u64);
 
 impl Rng {
@@ -16,7 +16,7 @@ impl Rng {
 
 type Commands = Vec<Vec<Vec<u8>>>;
 
-/// The commands in these bytes, which arrive in pieces, and the mistake that ends them.
+/// Parses bytes that arrive in pieces; returns the commands and the error that ended them.
 fn read(bytes: &[u8], mut piece: impl FnMut() -> usize) -> (Commands, Option<FrameError>) {
     let (mut frames, mut commands) = (Frames::default(), Commands::new());
     let (mut start, mut arrived) = (0, 0);
@@ -80,7 +80,7 @@ fn damaged(rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// However it is cut, the same comes out.
+/// Checks that every split yields the same result.
 fn check(bytes: &[u8], rng: &mut Rng) {
     let whole = read(bytes, || usize::MAX >> 1);
     assert_eq!(read(bytes, || 1), whole, "byte by byte: {:?}", bytes.escape_ascii().to_string());
@@ -93,7 +93,7 @@ fn check(bytes: &[u8], rng: &mut Rng) {
 }
 
 #[test]
-fn however_bytes_are_cut_the_same_commands_come_out() {
+fn parsing_does_not_depend_on_how_bytes_are_split() {
     for seed in 1..=400 {
         let mut rng = Rng(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
         let bytes = valid(&mut rng);
@@ -106,7 +106,7 @@ fn however_bytes_are_cut_the_same_commands_come_out() {
 }
 
 #[test]
-fn what_is_not_the_protocol_is_named_as_redis_names_it() {
+fn protocol_errors_have_the_messages_of_redis() {
     let long = format!("*1\r\n$10\r\n{}\r\n", "x".repeat(11));
     let many = "*129\r\n".to_owned();
     let endless = format!("${}", "1".repeat(40));
@@ -139,9 +139,9 @@ fn what_is_not_the_protocol_is_named_as_redis_names_it() {
 }
 
 #[test]
-fn strangers_may_say_less() {
+fn bounds_are_smaller_before_authentication() {
     let read = |bytes: &[u8]| Frames::default().next(bytes, true);
     assert_eq!(read(b"*2\r\n$4\r\nAUTH\r\n$1\r\nx\r\n"), Ok(Step::Command(21)));
-    assert_eq!(read(b"*11\r\n"), Err(FrameError::CountOfStranger));
-    assert_eq!(read(b"*1\r\n$16385\r\n"), Err(FrameError::LengthOfStranger));
+    assert_eq!(read(b"*11\r\n"), Err(FrameError::UnauthenticatedCount));
+    assert_eq!(read(b"*1\r\n$16385\r\n"), Err(FrameError::UnauthenticatedLength));
 }

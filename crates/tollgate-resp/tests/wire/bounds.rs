@@ -1,4 +1,4 @@
-//! Connections that misbehave: an error in the protocol's own way, and others unaffected.
+//! Misbehaving connections get a protocol error and do not affect others.
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ fn impatient() -> RespSettings {
 }
 
 #[test]
-fn what_is_not_the_protocol_is_told_and_closed() {
+fn protocol_errors_are_reported_and_close_the_connection() {
     let (server, _clock) = plain();
     let mut other = server.connect();
     for (bytes, said) in [
@@ -34,7 +34,7 @@ fn what_is_not_the_protocol_is_told_and_closed() {
 }
 
 #[test]
-fn who_says_nothing_is_closed_and_so_is_who_never_ends_a_command() {
+fn idle_clients_and_incomplete_commands_time_out() {
     let (limiter, _clock) = in_memory("limits: []");
     let server = Server::start(limiter, impatient(), None);
     let begun = Instant::now();
@@ -63,14 +63,14 @@ fn who_says_nothing_is_closed_and_so_is_who_never_ends_a_command() {
 }
 
 #[test]
-fn who_does_not_read_is_not_read_from_and_given_up() {
+fn a_client_that_does_not_read_is_disconnected() {
     let (limiter, _clock) = in_memory("limits: []");
     let server = Server::start(limiter, impatient(), None);
     let (mut greedy, mut other) = (server.connect(), server.connect());
     let echo = encoded(&["ECHO", &"x".repeat(60_000)]);
     let mut sent = 0;
     let begun = Instant::now();
-    // Far more than the buffers of the kernel hold.
+    // Far more than the kernel buffers hold.
     while sent < 256 << 20 && std::io::Write::write_all(&mut greedy.0, &echo).is_ok() {
         sent += echo.len();
         assert!(begun.elapsed() < Duration::from_secs(20));
@@ -94,7 +94,7 @@ fn no_more_connections_are_served_than_there_is_room_for() {
 }
 
 #[test]
-fn strangers_may_send_little_and_not_for_long() {
+fn unauthenticated_clients_have_small_bounds_and_a_timeout() {
     let password = Password::new("hunter2");
     let handshake = Duration::from_millis(300);
     let (limiter, _clock) = in_memory("limits: []");
@@ -118,7 +118,7 @@ fn strangers_may_send_little_and_not_for_long() {
     }
     assert_eq!(silent.rest(), "");
     known.ask("PING", "+PONG\r\n");
-    // Whoever is forgotten has as long again.
+    // After `RESET` the client has the full time again.
     known.ask("RESET", "+RESET\r\n");
     known.ask("AUTH hunter2", "+OK\r\n");
     known.ask("RESET", "+RESET\r\n");
@@ -127,12 +127,12 @@ fn strangers_may_send_little_and_not_for_long() {
 }
 
 #[test]
-fn a_drain_does_not_wait_for_who_does_not_read() {
+fn a_drain_does_not_wait_for_clients_that_do_not_read() {
     let (mut server, _clock) = plain();
     let mut greedy = server.connect();
     greedy.0.set_nonblocking(true).unwrap();
     let begun = Instant::now();
-    // As long as the server takes any.
+    // Sends while the server accepts bytes.
     let mut taken = Instant::now();
     while taken.elapsed() < Duration::from_millis(300) {
         if greedy.0.write(&b"COMMAND DOCS\n".repeat(1_000)).is_ok() {
@@ -146,11 +146,11 @@ fn a_drain_does_not_wait_for_who_does_not_read() {
 }
 
 #[test]
-fn a_drain_answers_all_that_has_arrived() {
+fn a_drain_answers_more_than_one_read() {
     let (mut server, _clock) = plain();
     let mut client = server.connect();
     client.ask("PING", "+PONG\r\n");
-    // More than is read at once, and less than the kernel holds.
+    // More than one read, and less than the kernel buffers hold.
     client.send(&b"PING\r\n".repeat(10_000));
     let drained = std::thread::spawn(move || server.drain());
     assert_eq!(client.rest().len(), 10_000 * "+PONG\r\n".len());
@@ -158,12 +158,12 @@ fn a_drain_answers_all_that_has_arrived() {
 }
 
 #[test]
-fn a_drain_answers_what_has_arrived() {
+fn a_drain_answers_commands_that_have_arrived() {
     let (mut server, _clock) = plain();
     let mut client = server.connect();
     client.ask("PING", "+PONG\r\n");
     server.drainer.as_ref().unwrap().begin();
-    // Told to stop, and still serving whom it has.
+    // The drain has started, and existing connections are still served.
     client.ask("PING", "+PONG\r\n");
     let drained = std::thread::spawn(move || server.drain());
     assert_eq!(client.rest(), "");

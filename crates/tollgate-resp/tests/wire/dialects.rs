@@ -1,4 +1,4 @@
-//! The three dialects decide alike and answer each in its own words.
+//! The three dialects make equal decisions and have their own replies.
 
 use tollgate::Span;
 
@@ -7,7 +7,7 @@ use tollgate_resp::RespSettings;
 use crate::support::{Server, encoded, in_memory, numbered, plain};
 
 #[test]
-fn redis_cell_is_answered_as_its_examples_say() {
+fn cl_throttle_matches_the_examples_of_redis_cell() {
     let (server, clock) = plain();
     let mut client = server.connect();
     client.ask_numbers("CL.THROTTLE u 15 30 60", &[0, 16, 15, -1, 2]);
@@ -15,13 +15,13 @@ fn redis_cell_is_answered_as_its_examples_say() {
         client.ask_numbers("cl.throttle u 15 30 60 1", &[0, 16, 16 - used, -1, 2 * used]);
     }
     client.ask_numbers("CL.THROTTLE u 15 30 60", &[1, 16, 0, 2, 32]);
-    // More than there ever is: never, and nothing is spent.
+    // More than the capacity: never admitted, and nothing is spent.
     client.ask_numbers("CL.THROTTLE fresh 15 30 60 17", &[1, 16, 16, -1, 0]);
     client.ask_numbers("CL.THROTTLE fresh 15 30 60 0", &[0, 16, 16, -1, 0]);
-    // Refused, although something is left.
+    // Refused although some units are left.
     client.ask_numbers("CL.THROTTLE some 15 30 60 10", &[0, 16, 6, -1, 20]);
     client.ask_numbers("CL.THROTTLE some 15 30 60 10", &[1, 16, 6, 8, 20]);
-    // A wait below a millisecond is none; one beyond is a second more.
+    // A wait below a millisecond is zero; a longer wait is rounded up to a second.
     clock.advance(Span::from_micros(1_999_500));
     client.ask_numbers("CL.THROTTLE u 15 30 60", &[1, 16, 0, 0, 30]);
     clock.advance(Span::from_micros(500));
@@ -46,7 +46,7 @@ fn where_refunds_are_refused_a_negative_quantity_is_an_error() {
 }
 
 #[test]
-fn a_negative_quantity_gives_back_up_to_the_limit() {
+fn a_negative_quantity_refunds_up_to_the_limit() {
     let (server, _clock) = plain();
     let mut client = server.connect();
     client.ask_numbers("CL.THROTTLE u 15 30 60 16", &[0, 16, 0, -1, 32]);
@@ -61,11 +61,11 @@ fn a_negative_quantity_gives_back_up_to_the_limit() {
 }
 
 #[test]
-fn a_key_has_one_arrival_time_whatever_numbers_it_is_asked_with() {
+fn a_key_has_one_arrival_time_under_every_quota() {
     let (server, clock) = plain();
     let mut client = server.connect();
     client.ask_numbers("CL.THROTTLE u 15 30 60 16", &[0, 16, 0, -1, 32]);
-    // Two at once, one in two seconds: 28 seconds short.
+    // A burst of two, one unit in two seconds: 28 seconds short.
     client.ask_numbers("CL.THROTTLE u 1 30 60", &[1, 2, 0, 30, 32]);
     client.ask_numbers("GCRA u 15 30 60", &[1, 16, 0, 2, 32]);
     client.ask_numbers("THROTTLE u 16 30 60", &[0, 16, 0, 32, 2]);
@@ -74,9 +74,9 @@ fn a_key_has_one_arrival_time_whatever_numbers_it_is_asked_with() {
     client.ask_numbers("CL.THROTTLE u 15 30 60 0", &[0, 16, 14, -1, 4]);
 }
 
-/// Under these numbers a key never has as much as it has spent under others: now < tat - limit * period / count.
+/// Under this quota the key owes more than its capacity: now < tat - limit * period / count.
 #[test]
-fn whoever_asks_for_nothing_of_a_key_that_is_far_behind_is_limited() {
+fn a_peek_at_a_key_with_more_debt_than_capacity_is_limited() {
     let (server, clock) = plain();
     let mut client = server.connect();
     client.ask_numbers("CL.THROTTLE u 15 30 60 16", &[0, 16, 0, -1, 32]);
@@ -87,7 +87,7 @@ fn whoever_asks_for_nothing_of_a_key_that_is_far_behind_is_limited() {
 }
 
 #[test]
-fn redis_cell_words_its_errors() {
+fn cl_throttle_has_the_errors_of_redis_cell() {
     let (server, _clock) = plain();
     let mut client = server.connect();
     let usage =
@@ -112,7 +112,7 @@ fn redis_cell_words_its_errors() {
 }
 
 #[test]
-fn throttlecrab_is_answered_in_its_order_and_truncated() {
+fn throttle_has_the_order_and_rounding_of_throttlecrab() {
     let (server, clock) = plain();
     let mut client = server.connect();
     client.ask_numbers("THROTTLE u 10 30 60", &[1, 10, 9, 2, 0]);
@@ -120,10 +120,10 @@ fn throttlecrab_is_answered_in_its_order_and_truncated() {
     client.ask_numbers("THROTTLE u 10 30 60", &[0, 10, 0, 20, 2]);
     clock.advance(Span::from_millis(1_100));
     client.ask_numbers("THROTTLE u 10 30 60", &[0, 10, 0, 18, 0]);
-    // More than there ever is: the time it would take, for those who must have a number.
+    // More than the capacity: returns the time it would take, because the reply requires a number.
     client.ask_numbers("THROTTLE fresh 10 30 60 13", &[0, 10, 10, 0, 6]);
     client.ask_numbers("THROTTLE fresh 10 30 60 0", &[1, 10, 10, 0, 0]);
-    // Rest does not become credit, however long it is.
+    // Idle time beyond a full bucket gives no credit.
     clock.advance(Span::from_secs(19));
     client.ask_numbers("THROTTLE u 10 30 60 11", &[0, 10, 10, 0, 2]);
     for (line, error) in [
@@ -142,7 +142,7 @@ fn throttlecrab_is_answered_in_its_order_and_truncated() {
 }
 
 #[test]
-fn gcra_is_answered_as_redis_proposed_it() {
+fn gcra_follows_the_proposal_of_redis() {
     let (server, clock) = plain();
     let mut client = server.connect();
     client.ask_numbers("GCRA u 15 30 60", &[0, 16, 15, -1, 2]);

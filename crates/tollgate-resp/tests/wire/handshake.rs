@@ -1,4 +1,4 @@
-//! What clients say when they connect.
+//! The commands that clients send when they connect.
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tollgate_net::Tls;
@@ -50,7 +50,7 @@ fn clients_are_greeted_in_both_protocols() {
 }
 
 #[test]
-fn what_nobody_knows_is_told_as_redis_tells_it() {
+fn unknown_commands_get_the_errors_of_redis() {
     let (server, _clock) = plain();
     let mut client = server.connect();
     client.ask("GET", "-ERR unknown command 'GET', with args beginning with: \r\n");
@@ -61,13 +61,13 @@ fn what_nobody_knows_is_told_as_redis_tells_it() {
     );
     client.command(&["x", &"y".repeat(500), "z"]);
     client.expect(&format!("-ERR unknown command 'x', with args beginning with: '{}' \r\n", "y".repeat(128)));
-    // Whoever makes a browser send commands is not listened to.
+    // The rest of an HTTP request is not executed.
     client.send(b"POST / HTTP/1.1\r\nHost: x\r\n\r\nPING\r\n");
     assert_eq!(client.rest(), "");
 }
 
 #[test]
-fn nothing_is_answered_without_the_password() {
+fn commands_require_authentication() {
     let server = with_password("hunter2");
     let mut client = server.connect();
     for line in ["PING", "CL.THROTTLE k 1 2 3", "INFO", "NOSUCH"] {
@@ -93,13 +93,13 @@ fn nothing_is_answered_without_the_password() {
 }
 
 #[test]
-fn whoever_guesses_passwords_is_closed() {
+fn repeated_wrong_passwords_close_the_connection() {
     let server = with_password("hunter2");
     let mut client = server.connect();
     client.send(&b"AUTH guess\r\n".repeat(20));
     let wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
     assert_eq!(client.rest(), wrong.repeat(10));
-    // A right one makes up for those before it.
+    // A correct password resets the count.
     let mut clumsy = server.connect();
     for _ in 0..3 {
         clumsy.send(&b"AUTH guess\r\n".repeat(9));
@@ -112,7 +112,7 @@ fn whoever_guesses_passwords_is_closed() {
 }
 
 #[test]
-fn each_database_has_keys_of_its_own() {
+fn each_database_has_its_own_keys() {
     let (server, _clock) = plain();
     let mut client = server.connect();
     for database in ["0", "1", "15"] {
@@ -142,7 +142,7 @@ fn redis_cli_works() {
 }
 
 #[test]
-fn tls_is_spoken_where_there_is_a_certificate() {
+fn a_certificate_enables_tls() {
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(vec!["localhost".into(), "127.0.0.1".into()]).unwrap();
     let tls = Tls::from_pem(cert.pem().as_bytes(), signing_key.serialize_pem().as_bytes()).unwrap();
@@ -152,14 +152,14 @@ fn tls_is_spoken_where_there_is_a_certificate() {
     let authority = authority.to_str().unwrap();
     let asked = ["--tls", "--cacert", authority, "CL.THROTTLE", "u", "15", "30", "60"];
     assert_eq!(server.cli(&asked), "0\n16\n15\n-1\n2\n");
-    // Who speaks no TLS is not answered.
+    // A client without TLS gets no reply.
     let mut plain = server.connect();
     plain.send(b"PING\r\n");
     assert!(!plain.rest().contains("PONG"));
 }
 
 #[test]
-fn commands_may_come_in_any_pieces() {
+fn commands_may_arrive_in_any_pieces() {
     let (server, _clock) = plain();
     let mut client = server.connect();
     client.0.set_nodelay(true).unwrap();

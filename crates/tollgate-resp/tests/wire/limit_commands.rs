@@ -4,7 +4,7 @@ use tollgate::policy::{KeySource, LimitBuilder};
 use tollgate::{Bucket, Policy, Rate, Span};
 use tollgate_resp::RespSettings;
 
-use crate::support::{Server, in_memory, on_a_standing_clock};
+use crate::support::{Server, in_memory, with_manual_clock};
 
 const POLICY: &str = "
 limits:
@@ -16,7 +16,7 @@ limits:
 ";
 
 #[test]
-fn limits_of_the_policy_are_reached_by_name() {
+fn limits_of_the_policy_are_checked_by_name() {
     let (limiter, clock) = in_memory(POLICY);
     let server = Server::start(limiter, RespSettings::default(), None);
     let mut client = server.connect();
@@ -55,9 +55,9 @@ fn limits_of_the_policy_are_reached_by_name() {
     assert!(server.metrics().contains("{command=\"tg.check\",result=\"limited\"} 2\n"));
 }
 
-/// Those of Envoy's files stand apart, and have entries too.
+/// Limits of Envoy files are separate and have entries too.
 #[test]
-fn limits_of_descriptors_are_reached_by_their_entries() {
+fn limits_on_descriptors_are_checked_by_their_entries() {
     let policy = Policy::parse(
         "limits:
   - {name: gold, descriptor: [plan=gold, user], bucket: 5/minute}
@@ -70,7 +70,7 @@ fn limits_of_descriptors_are_reached_by_their_entries() {
         .by(KeySource::Descriptor)
         .quota(Bucket::new(Rate::per_minute(5)).unwrap());
     let policy = policy.extended(vec![apart]).unwrap();
-    let server = Server::start(on_a_standing_clock(policy).0, RespSettings::default(), None);
+    let server = Server::start(with_manual_clock(policy).0, RespSettings::default(), None);
     let mut client = server.connect();
     let mut left = |line: &str| {
         client.send(format!("{line}\r\n").as_bytes());
@@ -108,7 +108,7 @@ fn limits_of_descriptors_are_reached_by_their_entries() {
 }
 
 #[test]
-fn whoever_knows_its_own_token_cannot_guess_anothers() {
+fn slot_tokens_cannot_be_guessed() {
     let policy = "limits: [{name: exports, by: user, slots: 1000}]";
     let (limiter, _clock) = in_memory(policy);
     let server = Server::start(limiter, RespSettings::default(), None);
@@ -127,7 +127,7 @@ fn whoever_knows_its_own_token_cannot_guess_anothers() {
 }
 
 #[test]
-fn slots_are_taken_and_given_back() {
+fn slots_are_acquired_and_released() {
     let (limiter, _clock) = in_memory(POLICY);
     let server = Server::start(limiter, RespSettings::default(), None);
     let mut client = server.connect();
@@ -139,11 +139,11 @@ fn slots_are_taken_and_given_back() {
         "TG.RELEASE exports ann nonsense",
         "-ERR the token of a slot is what TG.ACQUIRE answered last\r\n",
     );
-    // Another's token frees nothing.
+    // The token of another slot releases nothing.
     let other: String = token.chars().rev().collect();
     client.ask(&format!("TG.RELEASE exports ann {other}"), "+OK\r\n");
     client.ask_numbers("TG.PEEK exports ann", &[1, 1, 0, 1_000, 60_000]);
-    // By another connection, twice.
+    // On another connection, twice.
     let mut second = server.connect();
     for _ in 0..2 {
         second.ask(&format!("TG.RELEASE exports ann {token}"), "+OK\r\n");

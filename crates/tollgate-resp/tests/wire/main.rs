@@ -1,4 +1,5 @@
-//! The server on real sockets: commands, what is not the protocol, connections that misbehave, a store in Redis.
+//! The server on real sockets: commands, protocol errors, misbehaving connections, a store in
+//! Redis.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "this is how a test fails")]
 #![allow(clippy::disallowed_methods, reason = "sockets are waited for, and not for ever")]

@@ -1,4 +1,4 @@
-//! A store that has to be waited for: pipelines wait together, and an outage is no error.
+//! A store that has to be awaited: pipelines wait together, and an outage is not an error.
 
 use tollgate::{Limiter, Policy};
 use tollgate_redis::{RedisSettings, RedisStore};
@@ -20,7 +20,7 @@ fn a_pipeline_over_redis_is_answered_in_order_and_shares_calls() {
     let redis = Redis::start();
     let server = server_on(&redis);
     let mut client = server.connect();
-    // One an hour, so that time does not matter.
+    // One unit an hour, so that elapsed time does not matter.
     let mut pipeline = Vec::new();
     for number in 0..50 {
         pipeline.extend_from_slice(&encoded(&[
@@ -40,7 +40,7 @@ fn a_pipeline_over_redis_is_answered_in_order_and_shares_calls() {
         client.expect(&numbered(&[1, 2, 0, 3_600, 7_200]));
         client.expect("+PONG\r\n");
     }
-    // Given back between two that spend.
+    // A refund between two commands that spend.
     client.send(b"CL.THROTTLE b 0 1 3600\r\nCL.THROTTLE b 0 1 3600 -1\r\nCL.THROTTLE b 0 1 3600\r\n");
     client.expect(&numbered(&[0, 1, 0, -1, 3_600]));
     client.expect(&numbered(&[0, 1, 1, -1, 0]));
@@ -55,11 +55,11 @@ fn a_pipeline_over_redis_is_answered_in_order_and_shares_calls() {
 }
 
 #[test]
-fn over_redis_a_key_has_one_arrival_time_whatever_numbers_it_is_asked_with() {
+fn over_redis_a_key_has_one_arrival_time_under_every_quota() {
     let redis = Redis::start();
     let (one, other) = (server_on(&redis), server_on(&redis));
     let (mut here, mut there) = (one.connect(), other.connect());
-    // Sixteen at once, one in two hours: nothing comes back meanwhile that would be seen.
+    // A burst of sixteen, one unit in two hours: no unit is restored during the test.
     here.ask_numbers("CL.THROTTLE u 15 30 216000 16", &[0, 16, 0, -1, 115_200]);
     there.ask_numbers("CL.THROTTLE u 1 30 216000", &[1, 2, 0, 108_000, 115_200]);
     there.ask_numbers("CL.THROTTLE u 16 30 216000", &[0, 17, 0, -1, 122_400]);
@@ -77,7 +77,7 @@ fn a_transaction_over_redis_is_answered_as_one_array() {
     for _ in 0..200 {
         calls.extend_from_slice(b"CL.THROTTLE t 299 1 36000\r\n");
     }
-    // Gives back between two that spend, and looks after them.
+    // A refund between two commands that spend, and a peek after them.
     calls.extend_from_slice(
         b"CL.THROTTLE t 299 1 36000 -1\r\nCL.THROTTLE t 299 1 36000\r\nTG.PEEK api ann\r\n",
     );
@@ -119,13 +119,13 @@ fn named_limits_and_slots_work_over_redis() {
 }
 
 #[test]
-fn an_outage_is_no_error() {
+fn an_outage_is_not_an_error() {
     let redis = Redis::start();
     let server = server_on(&redis);
     let mut client = server.connect();
     client.ask_numbers("CL.THROTTLE u 1 1 3600", &[0, 2, 1, -1, 3_600]);
     redis.kill();
-    // This node counts by itself now, and still knows how much there is.
+    // The node counts locally now and still knows the limit.
     let mut allowed = 0;
     for _ in 0..10 {
         client.send(b"CL.THROTTLE v 1 1 3600\r\n");

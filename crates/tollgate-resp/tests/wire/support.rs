@@ -1,4 +1,4 @@
-//! A server on a thread of its own, and clients that speak bytes.
+//! A server on its own thread, and raw clients.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -12,10 +12,10 @@ use tollgate_net::{Drain, Drainer, Sockets, Tls};
 use tollgate_resp::{Password, Resp, RespSettings};
 use tollgate_testkit::ProgramOutput;
 
-/// How long anything may take before the test is given up.
+/// The time after which a test has failed.
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A running server. Drained when dropped.
+/// A running server, drained on drop.
 pub(crate) struct Server<S: Store = MemoryStore<ManualClock>> {
     pub(crate) address: SocketAddr,
     pub(crate) resp: Resp<S>,
@@ -51,7 +51,7 @@ impl<S: Store> Server<S> {
         out
     }
 
-    /// Waits for the end of all connections.
+    /// Drains the server and waits until all connections have ended.
     pub(crate) fn drain(&mut self) {
         if let Some(drainer) = self.drainer.take() {
             drainer.begin();
@@ -62,7 +62,7 @@ impl<S: Store> Server<S> {
         }
     }
 
-    /// What `redis-cli` prints.
+    /// Returns the output of `redis-cli`.
     pub(crate) fn cli(&self, arguments: &[&str]) -> String {
         let mut command = Command::new("redis-cli");
         command.args(["-p", &self.address.port().to_string()]).args(arguments);
@@ -76,18 +76,18 @@ impl<S: Store> Drop for Server<S> {
     }
 }
 
-/// A store in memory, on a clock that stands until it is moved.
+/// Creates a limiter in memory with a manual clock.
 pub(crate) fn in_memory(policy: &str) -> (Limiter<MemoryStore<ManualClock>>, ManualClock) {
-    on_a_standing_clock(Policy::parse(policy).unwrap())
+    with_manual_clock(Policy::parse(policy).unwrap())
 }
 
-pub(crate) fn on_a_standing_clock(policy: Policy) -> (Limiter<MemoryStore<ManualClock>>, ManualClock) {
+pub(crate) fn with_manual_clock(policy: Policy) -> (Limiter<MemoryStore<ManualClock>>, ManualClock) {
     let clock = ManualClock::at(Timestamp::from_secs(1_700_000_000));
     let store = MemoryStore::with_clock(10_000, clock.clone());
     (Limiter::with_store(policy, store), clock)
 }
 
-/// A server in memory whose policy has no limits.
+/// Starts a server in memory with a policy without limits.
 pub(crate) fn plain() -> (Server, ManualClock) {
     let (limiter, clock) = in_memory("limits: []");
     (Server::start(limiter, RespSettings::default(), None), clock)
@@ -98,7 +98,7 @@ pub(crate) fn with_password(password: &str) -> Server {
     Server::start(in_memory("limits: []").0, settings, None)
 }
 
-/// A client that speaks bytes.
+/// A raw client.
 pub(crate) struct Client(pub(crate) TcpStream);
 
 impl Client {
@@ -106,12 +106,12 @@ impl Client {
         self.0.write_all(bytes).unwrap();
     }
 
-    /// The command as an array of bulk strings.
+    /// Sends a command as an array of bulk strings.
     pub(crate) fn command(&mut self, words: &[&str]) {
         self.send(&encoded(words));
     }
 
-    /// Expects exactly these bytes next.
+    /// Checks that the next bytes are these.
     #[track_caller]
     pub(crate) fn expect(&mut self, expected: &str) {
         let mut found = vec![0; expected.len()];
@@ -120,20 +120,20 @@ impl Client {
         assert!(read.is_ok() && found == expected, "expected {expected:?}, found {found:?} ({read:?})");
     }
 
-    /// Sends a line and expects this reply.
+    /// Sends a line and checks the reply.
     #[track_caller]
     pub(crate) fn ask(&mut self, line: &str, expected: &str) {
         self.send(format!("{line}\r\n").as_bytes());
         self.expect(expected);
     }
 
-    /// Sends a line and expects these numbers.
+    /// Sends a line and checks the integers of the reply.
     #[track_caller]
     pub(crate) fn ask_numbers(&mut self, line: &str, numbers: &[i64]) {
         self.ask(line, &numbered(numbers));
     }
 
-    /// One line of a reply, without its end.
+    /// Reads one line of a reply, without its end.
     pub(crate) fn line(&mut self) -> String {
         let (mut line, mut byte) = (Vec::new(), [0]);
         while !line.ends_with(b"\r\n") {
@@ -143,7 +143,7 @@ impl Client {
         String::from_utf8(line).unwrap().trim_end().to_owned()
     }
 
-    /// All that comes until the server closes.
+    /// Reads until the server closes the connection.
     pub(crate) fn rest(&mut self) -> String {
         let mut rest = Vec::new();
         match self.0.read_to_end(&mut rest) {

@@ -1,4 +1,4 @@
-//! `MULTI` and `EXEC`, which some clients send unless told otherwise.
+//! `MULTI` and `EXEC`, which some clients send by default.
 
 use crate::support::{encoded, numbered, plain};
 
@@ -13,7 +13,7 @@ fn a_transaction_is_answered_as_one_array() {
     client.expect(&numbered(&[0, 16, 15, -1, 2]));
     client.expect(&numbered(&[0, 16, 14, -1, 4]));
     client.expect("+PONG\r\n+PONG\r\n");
-    // An error of one is an element, and what gives back waits for those before it.
+    // The error of one command is an element, and a refund waits for the commands before it.
     client.send(
         b"MULTI\r\nCL.THROTTLE u 15 30 60 -2\r\nCL.THROTTLE u\r\nCL.THROTTLE u 15 30 60 16\r\nEXEC\r\n",
     );
@@ -29,7 +29,7 @@ fn a_transaction_is_answered_as_one_array() {
 }
 
 #[test]
-fn a_transaction_with_a_mistake_spends_nothing() {
+fn a_transaction_with_an_error_spends_nothing() {
     let (server, _clock) = plain();
     let mut client = server.connect();
     client.send(b"MULTI\r\nCL.THROTTLE u 15 30 60\r\nNOSUCH a\r\nCL.THROTTLE u 15 30 60\r\nEXEC\r\n");
@@ -52,7 +52,7 @@ fn a_transaction_with_a_mistake_spends_nothing() {
 }
 
 #[test]
-fn what_a_transaction_keeps_is_bounded() {
+fn the_queue_of_a_transaction_is_bounded() {
     let (server, _clock) = plain();
     let full = "-ERR too many commands in a transaction\r\n";
     let mut many = server.connect();
@@ -65,7 +65,7 @@ fn what_a_transaction_keeps_is_bounded() {
     large.send(&encoded(&["ECHO", &"x".repeat(60_000)]).repeat(3));
     large.send(b"EXEC\r\n");
     large.expect(&format!("+OK\r\n+QUEUED\r\n+QUEUED\r\n{full}{ABORTED}"));
-    // Far more replies than are kept ready, and in their order.
+    // Far more replies than are buffered, in order.
     let mut long = server.connect();
     long.send(b"MULTI\r\n");
     long.send(&b"ECHO ab\r\nCOMMAND DOCS\r\n".repeat(200));
