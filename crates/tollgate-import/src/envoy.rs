@@ -1,12 +1,12 @@
-//! Files of envoyproxy/ratelimit as limits on descriptors.
+//! Imports files of envoyproxy/ratelimit as limits on descriptors.
 //!
-//! There a descriptor has one limit, and a value that is named goes before a pattern and
-//! before the bare key. Here every limit that fits applies. Where a single entry is open,
-//! the values that have their own descriptor are exceptions (`overrides`) and nothing
-//! differs; elsewhere a comment says what does.
+//! In those files a descriptor has one limit, and a named value takes precedence over a pattern
+//! and over the bare key. In a policy every matching limit applies. If a single entry is open,
+//! the values with their own descriptor become `overrides`, and both decide alike.
+//! Elsewhere a comment describes the difference.
 //!
-//! Not here: reading the files and serving them as they are (`tollgate_envoy`), writing
-//! YAML (`output`).
+//! `tollgate_envoy` reads the files and serves them as they are, `output` writes
+//! YAML.
 
 mod precedence;
 
@@ -19,8 +19,8 @@ use crate::ImportedPolicy;
 use crate::output::{LimitDraft, Output, quoted, scalar};
 use precedence::{Level, Shadows};
 
-/// Files of envoyproxy/ratelimit as one policy; with `merge`, several may hold one domain.
-/// Everything that is wrong with each of them, else.
+/// Imports files of envoyproxy/ratelimit as one policy. With `merge`, several files may define one
+/// domain. Returns all mistakes in each file otherwise.
 ///
 /// ```
 /// # use tollgate_envoy::EnvoyFile;
@@ -61,11 +61,11 @@ pub fn envoy(files: &[EnvoyFile], merge: bool) -> Result<ImportedPolicy, Vec<(St
     Ok(out.finish())
 }
 
-/// The advice is for the server, which reads a folder; this is a command.
+/// Replaces advice for the server, which reads a folder, by advice for this command.
 fn reworded(mistakes: Vec<(String, Diagnostics)>) -> Vec<(String, Diagnostics)> {
     let reword = |mistake: &mut Diagnostic| {
         for help in mistake.help.iter_mut().filter(|help| help.contains("merge_domains")) {
-            "put them together, or let files of one domain be merged: `--merge`".clone_into(help);
+            "combine them, or enable merging: `--merge`".clone_into(help);
         }
     };
     mistakes.into_iter().map(|(file, mistakes)| (file, mistakes.reworded(reword))).collect()
@@ -87,7 +87,7 @@ impl<'c> Importer<'c> {
         }
     }
 
-    /// One level of the tree, and what is below: as deep as the file, which is bounded.
+    /// Imports one level of the tree and the levels below. The depth of the file bounds the recursion.
     fn level(&mut self, siblings: &'c [Descriptor], path: &mut Vec<Level<'c>>) {
         for at in 0..siblings.len() {
             let here = Level { siblings, at };
@@ -127,7 +127,7 @@ impl<'c> Importer<'c> {
         self.out.limit(draft);
     }
 
-    /// What a limit of a policy has no word for.
+    /// Adds comments on words that a policy does not have.
     fn rest(&self, limit: &RateLimit, path: &[Level<'_>], draft: &mut LimitDraft) {
         let Some(last) = path.last().map(Level::descriptor) else { return };
         if last.shadow_mode {
@@ -143,7 +143,7 @@ impl<'c> Importer<'c> {
         }
         if let Some(name) = limit.name.as_deref().filter(|name| self.replaced.contains(name)) {
             draft.comment(format!(
-                "`replaces`: there, others stand in for {}; here it applies beside them.",
+                "`replaces`: in the file, other limits replace {}; here it applies beside them.",
                 quoted(name)
             ));
         }
@@ -160,12 +160,12 @@ impl<'c> Importer<'c> {
             );
         }
         if last.metadata.is_some() {
-            draft.comment("`metadata` is not handed to the proxy.");
+            draft.comment("`metadata` is not passed to the proxy.");
         }
     }
 }
 
-/// `user`, `plan=gold` or `path=/v1/*`.
+/// Formats `user`, `plan=gold` or `path=/v1/*`.
 fn entry(descriptor: &Descriptor) -> String {
     let key = &descriptor.key.value;
     descriptor.value.as_ref().map_or_else(|| key.clone(), |value| format!("{key}={value}"))
@@ -193,7 +193,7 @@ fn grant(per_unit: u32, unit: Unit, path: &[Level<'_>], draft: &mut LimitDraft) 
         let key = &level.descriptor().key.value;
         if alone {
             exceptions.extend(values.iter().map(|value| {
-                // Where `key=` stands before a value, it is taken for the key.
+                // A value that begins with `key=` would be parsed as key and value.
                 let plain = !value.starts_with(&format!("{key}="));
                 if plain { scalar(value) } else { scalar(&format!("{key}={value}")) }
             }));
@@ -205,19 +205,19 @@ fn grant(per_unit: u32, unit: Unit, path: &[Level<'_>], draft: &mut LimitDraft) 
         }
         if unknown {
             draft.comment(format!(
-                "There, values of {} that other descriptors name do not meet this limit; here they do.",
+                "In the file, this limit does not apply to values of {} with their own descriptors; here it does.",
                 quoted(key),
             ));
         }
     }
     if !exceptions.is_empty() {
-        draft.comment("The values under `overrides` have descriptors of their own, and do not meet this limit, as there.");
+        draft.comment("The values under `overrides` have their own descriptors, so this limit does not apply to them, as in the file.");
         let list: Vec<_> = exceptions.iter().map(|value| format!("{value}: unlimited")).collect();
         draft.plain("overrides", format!("{{{}}}", list.join(", ")));
     }
 }
 
-/// The most values that a comment lists.
+/// The maximum number of values that a comment lists.
 const MAX_LISTED_VALUES: usize = 10;
 
 fn differs(key: &str, values: &[&str]) -> String {
@@ -226,13 +226,13 @@ fn differs(key: &str, values: &[&str]) -> String {
         list.push(format!("{} more", values.len() - MAX_LISTED_VALUES));
     }
     format!(
-        "There, {} with {} has descriptors of its own, and does not meet this limit; here it does.",
+        "In the file, {} with {} has its own descriptors, so this limit does not apply to it; here it does.",
         quoted(key),
         list.join(", "),
     )
 }
 
-/// `share_threshold`: counts by the open entries that do not share.
+/// Imports `share_threshold`: counts by the open entries that do not share.
 fn count_together(open: &[&Level<'_>], path: &[Level<'_>], draft: &mut LimitDraft) {
     let mut by = Vec::new();
     for level in open.iter().filter(|level| !level.descriptor().share_threshold) {
@@ -248,13 +248,13 @@ fn count_together(open: &[&Level<'_>], path: &[Level<'_>], draft: &mut LimitDraf
     };
 }
 
-/// A unit as a rate writes it.
+/// Formats a unit as part of a rate.
 const fn length(unit: Unit) -> &'static str {
     if matches!(unit, Unit::Year) { "365d" } else { unit.name() }
 }
 
-/// A limit of zero: a value that is named is blocked, and of others as little passes as a
-/// limit can say. Never nothing at all in its place: that would open what was closed.
+/// Imports a limit of zero. A named value is blocked; other values get the smallest rate that a
+/// limit can have. The limit is never omitted, because that would admit everything.
 fn nothing_passes(unit: Unit, path: &[Level<'_>], draft: &mut LimitDraft) {
     let once = |key: &str| path.iter().filter(|level| level.descriptor().key.value == key).count() == 1;
     let named = path.iter().rev().map(Level::descriptor).find(|it| !is_open(it) && once(&it.key.value));

@@ -1,14 +1,14 @@
-//! Other limiters' configuration as a Tollgate policy, with comments on what differs.
+//! Imports the configuration of other rate limiters as a Tollgate policy, with comments on differences.
 //!
-//! Text goes in, text comes out: a policy that [`Policy::parse`](tollgate::Policy::parse)
-//! accepts, whatever the names and values in the input are. What cannot be said in a policy
-//! is not guessed: the limit stands there as a comment, with the reason.
+//! Each function converts text into a policy that [`Policy::parse`](tollgate::Policy::parse)
+//! accepts, for all names and values in the input. A limit that a policy cannot express
+//! is never approximated silently: it becomes a comment with the reason.
 //!
-//! Not here: files and arguments (the binary), serving another limiter's files as they are
-//! (`tollgate_envoy`).
+//! The binary reads files and arguments. `tollgate_envoy` serves files of envoyproxy/ratelimit as
+//! they are.
 //!
-//! Invariant: nothing is let through more freely than before without a line that says so.
-//! Held by the gallery (`tests/gallery.rs`) and by seeded noise (`tests/hostile.rs`).
+//! Invariant: a policy that admits more than the input says so in a comment.
+//! Tested by the gallery (`tests/gallery.rs`) and by seeded noise (`tests/hostile.rs`).
 
 mod envoy;
 mod limitador;
@@ -19,7 +19,7 @@ pub use envoy::envoy;
 pub use limitador::limitador;
 pub use nginx::nginx;
 
-/// A policy, and what its reader should know about how it came to be.
+/// An imported policy, with notes on its differences from the input.
 ///
 /// ```
 /// let imported = tollgate_import::nginx("nginx.conf", "
@@ -34,6 +34,6 @@ pub use nginx::nginx;
 pub struct ImportedPolicy {
     /// The policy, as YAML with comments.
     pub policy: String,
-    /// What differs, one line each; they stand in the policy as comments, too.
+    /// The differences, one line each. The policy contains them as comments, too.
     pub notes: Vec<String>,
 }

@@ -1,14 +1,14 @@
-//! Limits of Kuadrant's Limitador as limits on descriptors.
+//! Imports limits of Kuadrant's Limitador as limits on descriptors.
 //!
-//! Limitador is asked over Envoy's protocol, and so is Tollgate: a limit of a namespace
-//! becomes a limit of the domain by that name, on descriptors with the entries that the
-//! conditions and variables speak of. Its window begins with a first request and does not
+//! Limitador and Tollgate both serve Envoy's protocol: a limit of a namespace
+//! becomes a limit of the domain with that name, on descriptors with the entries of its
+//! conditions and variables. Its window begins with the first request and does not
 //! slide: `fixed-window`, aligned to the `first-request`.
 //!
-//! What differs: Limitador asks whether a descriptor *has* the entries, a policy whether it
-//! has exactly those, in order. The comments say so at each limit.
+//! One difference remains: Limitador checks whether a descriptor *has* the entries, a policy whether
+//! it has exactly those, in order. A comment at each limit says so.
 //!
-//! Not here: reading conditions (`condition`), writing YAML (`output`).
+//! `condition` parses conditions, `output` writes YAML.
 
 mod condition;
 
@@ -20,7 +20,7 @@ use crate::ImportedPolicy;
 use crate::output::{LimitDraft, Output, quoted};
 use condition::{Entry, Term};
 
-/// More than any file of limits has.
+/// The maximum number of limits in a file.
 const MAX_LIMITS: usize = 10_000;
 
 const LIMIT: Words = Words {
@@ -29,7 +29,7 @@ const LIMIT: Words = Words {
     synonyms: &[("maxValue", "max_value"), ("domain", "namespace"), ("limit", "max_value")],
 };
 
-/// A limit as it was written.
+/// A limit as written.
 struct Limit {
     line: u32,
     name: Option<String>,
@@ -40,7 +40,7 @@ struct Limit {
     variables: Vec<String>,
 }
 
-/// A file of Limitador (`LIMITS_FILE`, or its custom resource) as a policy.
+/// Imports a file of Limitador (`LIMITS_FILE`, or its custom resource) as a policy.
 ///
 /// ```
 /// let imported = tollgate_import::limitador("limits.yaml", r#"
@@ -87,12 +87,12 @@ pub fn limitador(name: &str, text: &str) -> Result<ImportedPolicy, Diagnostics> 
 }
 
 fn read(root: &Node, problems: &mut Problems) -> Vec<Limit> {
-    // The custom resource of the operator holds the same list.
+    // The custom resource of the operator contains the same list.
     let list = root.get("spec").unwrap_or(root);
     let list = list.get("limits").unwrap_or(list);
     let Kind::List(items) = &list.kind else {
         problems
-            .error(list.place, "no limits of Limitador here")
+            .error(list.place, "the file has no limits of Limitador")
             .label(format!("this is {}, and not a list", list.describe()))
             .help("a limits file is a list: `- {namespace: shop, max_value: 10, seconds: 60, conditions: [], variables: []}`");
         return Vec::new();
@@ -129,7 +129,7 @@ fn read_limit(item: &Node, problems: &mut Problems) -> Option<Limit> {
     })
 }
 
-/// Lists that are announced and left empty are how Limitador's own examples look.
+/// Removes lists without a value, which Limitador's own examples contain.
 fn without_empty_lists(item: &Node) -> Node {
     let mut item = item.clone();
     if let Kind::Map(entries) = &mut item.kind {
@@ -146,7 +146,7 @@ fn texts(fields: &Fields<'_>, word: &'static str, problems: &mut Problems) -> Ve
     items.iter().filter_map(|it| it.word(&what, problems)).map(|it| it.value.to_owned()).collect()
 }
 
-/// Which keys the limits of each namespace speak of: what its descriptors are made of, as far as one can tell.
+/// Returns the keys in the limits of each namespace, which its descriptors probably consist of.
 fn keys_of_namespaces(limits: &[Limit]) -> BTreeMap<&str, BTreeSet<String>> {
     let mut keys: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
     for limit in limits {
@@ -183,11 +183,11 @@ fn translate(limit: &Limit, keys: Option<&BTreeSet<String>>) -> LimitDraft {
         && **one > 0
     {
         draft.comment(format!(
-            "Limitador looks at descriptors[{one}] of a request, this at each of its descriptors."
+            "Limitador reads descriptors[{one}] of a request; this limit applies to each of its descriptors."
         ));
     }
     if pattern.descriptors.len() > 1 {
-        pattern.hindrances.push("it speaks of several descriptors of one request".to_owned());
+        pattern.hindrances.push("it refers to several descriptors of one request".to_owned());
     }
     if pattern.entries.is_empty() && pattern.hindrances.is_empty() {
         pattern.hindrances.push(
@@ -200,7 +200,7 @@ fn translate(limit: &Limit, keys: Option<&BTreeSet<String>>) -> LimitDraft {
     pattern.others(keys).inspect(|others| {
         let all: Vec<_> = pattern.written().into_iter().chain(others.iter().cloned()).collect();
         let text = format!(
-            "Other limits of this namespace speak of {}: where Envoy sends them in the same descriptor, write {}.",
+            "Other limits of this namespace use {}: if Envoy sends them in the same descriptor, write {}.",
             others.iter().map(|it| quoted(it)).collect::<Vec<_>>().join(", "),
             quoted(&format!("descriptor: [{}]", all.join(", "))),
         );
@@ -214,7 +214,7 @@ fn translate(limit: &Limit, keys: Option<&BTreeSet<String>>) -> LimitDraft {
     draft.list("by", &by);
     draft.plain("algorithm", "fixed-window").plain("align", "first-request");
     if limit.max_value == 0 {
-        draft.hindered("a limit of 0 refuses everybody: refuse such requests in Envoy's routes instead");
+        draft.hindered("a limit of 0 refuses every request: refuse such requests in Envoy's routes instead");
     }
     draft.plain("rate", format!("{}/{}", limit.max_value, span(limit.seconds)));
     for why in pattern.hindrances {
@@ -223,10 +223,10 @@ fn translate(limit: &Limit, keys: Option<&BTreeSet<String>>) -> LimitDraft {
     draft
 }
 
-/// What a limit asks of a descriptor.
+/// The entries that a limit requires of a descriptor.
 #[derive(Default)]
 struct Pattern {
-    /// Keys, with the value or pattern that is asked for.
+    /// Keys, with the required value or pattern.
     entries: Vec<(String, Option<String>)>,
     descriptors: BTreeSet<Option<u64>>,
     hindrances: Vec<String>,
@@ -248,12 +248,12 @@ impl Pattern {
             (Some(_), None) => {}
             (Some(one), Some(other)) if *one == other => {}
             (Some(_), Some(_)) => {
-                self.hindrances.push(format!("several conditions speak of the one entry {}", quoted(&key)));
+                self.hindrances.push(format!("several conditions refer to the entry {}", quoted(&key)));
             }
         }
     }
 
-    /// As `descriptor:` lists them.
+    /// Formats the entries for `descriptor:`.
     fn written(&self) -> Vec<String> {
         let text = |(key, value): &(String, Option<String>)| match value {
             Some(value) => format!("{key}={value}"),
@@ -262,12 +262,12 @@ impl Pattern {
         self.entries.iter().map(text).collect()
     }
 
-    /// A name for a limit that has none.
+    /// Derives a name for a limit without one.
     fn name(&self, namespace: &str) -> String {
         std::iter::once(namespace.to_owned()).chain(self.written()).collect::<Vec<_>>().join(".")
     }
 
-    /// Keys of the namespace that this does not speak of.
+    /// Returns the keys of the namespace that the pattern does not mention.
     fn others(&self, keys: Option<&BTreeSet<String>>) -> Option<Vec<String>> {
         let known = |key: &&String| self.entries.iter().all(|(own, _)| own != *key);
         let others: Vec<_> = keys?.iter().filter(known).cloned().collect();
@@ -275,7 +275,7 @@ impl Pattern {
     }
 }
 
-/// A length of time as a rate writes it.
+/// Formats a length of time as part of a rate.
 fn span(seconds: u64) -> String {
     match seconds {
         1 => "second".to_owned(),

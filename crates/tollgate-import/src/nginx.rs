@@ -1,14 +1,14 @@
-//! `limit_req` and `limit_conn` of nginx as a policy.
+//! Imports `limit_req` and `limit_conn` of nginx as a policy.
 //!
-//! nginx counts the excess over a rate, and a burst is how much of it there may be: with
-//! `nodelay` that is a bucket of `burst + 1`, to the request. Without `nodelay` the same
-//! requests are admitted, but nginx makes them wait; Tollgate does not.
+//! nginx counts the excess over a rate, and `burst` bounds the excess: with
+//! `nodelay` that equals a bucket of `burst + 1`, request by request. Without `nodelay` the same
+//! requests are admitted, but nginx delays them; Tollgate does not.
 //!
-//! What differs most: of all locations nginx picks one, and only its limits hold; a policy
-//! checks every limit that fits. And a zone is one count wherever it is used, a limit counts
-//! on its own. The comments say where that matters.
+//! Two differences matter most. nginx selects one location and applies only its limits; a policy
+//! checks every limit that matches. A zone is one counter wherever it is used; each limit of a
+//! policy has its own counter. Comments say where that matters.
 //!
-//! Not here: reading the file (`tokenizer`, `tree`), what holds where (`scope`).
+//! `tokenizer` and `tree` read the file, `scope` determines the limits of each location.
 
 mod key;
 mod location;
@@ -25,14 +25,14 @@ use crate::output::{LimitDraft, Output, quoted};
 use key::Key;
 use scope::{Delay, LimitConfig, LimitKind, Rate, Site, Use};
 
-/// How long a slot is held at most: nginx gives it back when a request ends, however long that takes.
+/// The maximum time that a slot is held. nginx releases it when the request ends, without a maximum.
 const SLOT_TTL: &str = "10m";
-/// Limits, times the places where limits hold: more than any configuration has.
+/// The maximum number of limits times places, above that of any real configuration.
 const MAX_WORK: usize = 20_000_000;
-/// The most locations that one comment lists.
+/// The maximum number of locations that one comment lists.
 const MAX_LISTED_LOCATIONS: usize = 5;
 
-/// An nginx configuration, a part of one, or the output of `nginx -T`, as a policy.
+/// Imports an nginx configuration, a part of one, or the output of `nginx -T`, as a policy.
 ///
 /// ```
 /// let wrong = tollgate_import::nginx("nginx.conf", "limit_req_zone $remote_addr zone=a:1m rate=5/s;").unwrap_err();
@@ -56,7 +56,7 @@ pub fn nginx(name: &str, text: &str) -> Result<ImportedPolicy, Diagnostics> {
     }
     let held: usize = uses.iter().map(|it| it.sites.len()).sum();
     if uses.len().saturating_mul(held.max(found.sites.len())) > MAX_WORK {
-        problems.error(start, "more limits in more places than can be looked through");
+        problems.error(start, "the file has too many limits in too many places");
     }
     if problems.has_errors() {
         return Err(problems.about_text(text));
@@ -81,7 +81,7 @@ pub fn nginx(name: &str, text: &str) -> Result<ImportedPolicy, Diagnostics> {
             let mut draft = draft.clone();
             if in_zone > 1 {
                 draft.comment(format!(
-                    "nginx counts zone {} once, wherever it is used; the {in_zone} limits made of it here count apart.",
+                    "nginx has one counter for zone {}; the {in_zone} limits made of it here count separately.",
                     quoted(&used.what.zone)
                 ));
             }
@@ -91,13 +91,13 @@ pub fn nginx(name: &str, text: &str) -> Result<ImportedPolicy, Diagnostics> {
     Ok(out.finish())
 }
 
-/// Whether nginx, too, counts the limits that are made of this one apart.
+/// Whether nginx also counts the imported limits separately.
 fn counts_apart(used: &LimitUse<'_>, found: &LimitConfig) -> bool {
     let key = found.zones.get(&used.what.zone).and_then(|it| key::key(&it.key, &found.tables).ok());
     key.is_some_and(|it| it.per_server || it.per_host)
 }
 
-/// What is to be said once.
+/// Writes notes about the whole file.
 fn head(found: &LimitConfig, out: &mut Output) {
     let statuses: BTreeSet<_> = found.statuses.iter().map(String::as_str).collect();
     let statuses: Vec<_> = if statuses.is_empty() { vec!["503"] } else { statuses.into_iter().collect() };
@@ -113,7 +113,7 @@ fn head(found: &LimitConfig, out: &mut Output) {
         );
     }
     for (word, line) in &found.untold {
-        out.note(format!("Line {line}: {} has no place in a policy.", quoted(word)));
+        out.note(format!("Line {line}: {} has no equivalent in a policy.", quoted(word)));
     }
     let used: BTreeSet<_> =
         found.sites.iter().flat_map(|it| it.scope.uses()).map(|(it, _)| it.zone).collect();
@@ -122,14 +122,14 @@ fn head(found: &LimitConfig, out: &mut Output) {
     }
 }
 
-/// A limit of nginx, and where it holds.
+/// A limit of nginx, and the places where it applies.
 struct LimitUse<'f> {
     what: Use,
     line: u32,
     sites: Vec<&'f Site>,
 }
 
-/// All limits that hold somewhere, in file order.
+/// Returns all limits that apply somewhere, in file order.
 fn uses(found: &LimitConfig) -> Vec<LimitUse<'_>> {
     let mut uses: Vec<LimitUse<'_>> = Vec::new();
     let mut places = BTreeMap::new();
@@ -149,7 +149,7 @@ fn uses(found: &LimitConfig) -> Vec<LimitUse<'_>> {
     uses
 }
 
-/// Servers that get one limit, and for which endpoints.
+/// Servers with the same limit, and its endpoints.
 struct Group<'f> {
     servers: Vec<usize>,
     hosts: Vec<String>,
@@ -157,7 +157,7 @@ struct Group<'f> {
     sites: Vec<&'f Site>,
 }
 
-/// The limits that one of nginx becomes.
+/// Returns the limits that one limit of nginx becomes.
 fn drafts(used: &LimitUse<'_>, found: &LimitConfig) -> Vec<LimitDraft> {
     let zone = found.zones.get(&used.what.zone);
     let key = zone.map(|zone| key::key(&zone.key, &found.tables));
@@ -172,7 +172,7 @@ fn drafts(used: &LimitUse<'_>, found: &LimitConfig) -> Vec<LimitDraft> {
         around(&mut draft, &group, used, found);
         drafts.push(draft);
     }
-    // Locations that cannot be said are not lost.
+    // Locations that a policy cannot express are mentioned in comments.
     for site in &used.sites {
         if let Err(why) = &site.endpoints {
             let mut draft = begin(used, &[site], found);
@@ -197,7 +197,7 @@ fn begin(used: &LimitUse<'_>, sites: &[&Site], found: &LimitConfig) -> LimitDraf
     draft
 }
 
-/// All but where it holds.
+/// Writes all fields except the coverage.
 fn rest_of(
     draft: &mut LimitDraft,
     used: &LimitUse<'_>,
@@ -235,7 +235,7 @@ fn rest_of(
         (LimitKind::Connections(number), _) => {
             draft.plain("slots", number.to_string()).plain("ttl", SLOT_TTL);
             draft.comment(format!(
-                "A request that runs longer than {SLOT_TTL} gives its slot back meanwhile; nginx keeps it to the end."
+                "The slot of a request that runs longer than {SLOT_TTL} is released early; nginx holds it to the end."
             ));
         }
     }
@@ -269,7 +269,7 @@ fn bucket(draft: &mut LimitDraft, rate: Rate, burst: u64, delay: Delay) {
     }
 }
 
-/// Puts together the servers in which a limit covers the same endpoints.
+/// Groups the servers in which a limit covers the same endpoints.
 fn groups<'f>(used: &LimitUse<'f>, found: &LimitConfig, key: Option<&Key>) -> Vec<Group<'f>> {
     let mut groups: Vec<Group<'f>> = Vec::new();
     let mut servers: BTreeMap<usize, Vec<&'f Site>> = BTreeMap::new();
@@ -307,7 +307,7 @@ fn groups<'f>(used: &LimitUse<'f>, found: &LimitConfig, key: Option<&Key>) -> Ve
     if !key.is_some_and(|it| it.per_host) {
         return groups;
     }
-    // One limit for each host counts by host.
+    // One limit per host counts by host.
     let each = |group: Group<'f>| -> Vec<Group<'f>> {
         let alone = |host: &String| Group {
             hosts: vec![host.clone()],
@@ -320,7 +320,7 @@ fn groups<'f>(used: &LimitUse<'f>, found: &LimitConfig, key: Option<&Key>) -> Ve
     groups.into_iter().flat_map(each).collect()
 }
 
-/// What a limit covers more or less than it did.
+/// Writes comments on differences in coverage.
 fn around(draft: &mut LimitDraft, group: &Group<'_>, used: &LimitUse<'_>, found: &LimitConfig) {
     let differs: BTreeSet<_> =
         group.sites.iter().filter_map(|it| it.endpoints.as_ref().ok()).flat_map(|it| &it.differs).collect();
@@ -329,7 +329,7 @@ fn around(draft: &mut LimitDraft, group: &Group<'_>, used: &LimitUse<'_>, found:
     }
     let others = group.servers.iter().any(|it| found.servers[*it].others);
     if others && found.servers.len() > 1 && group.servers.len() < found.servers.len() {
-        draft.comment("Its server answers hosts that cannot be listed, so that it is for all hosts here.");
+        draft.comment("Its server answers hosts that cannot be listed, so it covers all hosts here.");
     }
     let synonyms = found.sites.iter().filter(|site| {
         group.servers.contains(&site.server)
@@ -348,10 +348,10 @@ fn around(draft: &mut LimitDraft, group: &Group<'_>, used: &LimitUse<'_>, found:
         names.truncate(MAX_LISTED_LOCATIONS);
         names.push(format!("{more} more"));
     }
-    draft.comment(format!("nginx does not apply it in {}; here it holds there too.", names.join(", ")));
+    draft.comment(format!("nginx does not apply it in {}; here it applies there too.", names.join(", ")));
 }
 
-/// Whether one of the endpoints is for all that another is for.
+/// Whether one of the endpoints covers everything that another covers.
 fn covers(endpoints: &[String], other: &str) -> bool {
     endpoints.iter().any(|it| {
         it == other || it.strip_suffix("**").is_some_and(|folder| other.starts_with(folder) || folder == "/")

@@ -1,8 +1,8 @@
-//! Writes a policy whose every word was given by somebody else's file.
+//! Writes a policy from untrusted names and values.
 //!
-//! Values are quoted, comments are kept to their line, names are made unique. A limit that
-//! [`Policy::parse`] would refuse is written as a comment with the reason, so that what
-//! comes out can always be read.
+//! Values are quoted, comments stay on their line, names are made unique. A limit that
+//! [`Policy::parse`] would refuse becomes a comment with the reason, so that the
+//! output is always a valid policy.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,49 +10,49 @@ use tollgate::Policy;
 
 use crate::ImportedPolicy;
 
-/// Comments are broken at this many characters.
+/// The maximum width of a comment line in characters.
 const COMMENT_WIDTH: usize = 110;
-/// The most of one foreign text that a comment quotes.
+/// The maximum number of characters of an input text that a comment quotes.
 const MAX_QUOTED_CHARS: usize = 200;
-/// As many as a name may have (`FORMAT.md`).
+/// The maximum length of a name in bytes (`FORMAT.md`).
 const MAX_NAME_BYTES: usize = 64;
 
-/// A limit in the making.
+/// A limit while it is built.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LimitDraft {
     name: String,
-    /// Above the limit: where it is from, what differs.
+    /// Comments above the limit: its origin and its differences.
     comments: Vec<String>,
     /// Word and value, the value as YAML.
     fields: Vec<(&'static str, String)>,
-    /// Why it cannot be in force.
+    /// The reasons why the limit cannot be active.
     hindrances: Vec<String>,
 }
 
 impl LimitDraft {
-    /// A limit by a name that need not be valid or unique yet.
+    /// Creates a limit. The name need not be valid or unique yet.
     pub(crate) fn new(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
-    /// A line above the limit.
+    /// Adds a line above the limit.
     pub(crate) fn comment(&mut self, text: impl Into<String>) -> &mut Self {
         self.comments.push(text.into());
         self
     }
 
-    /// A value as it is: numbers and rates of our own making.
+    /// Adds a value without quoting: a number or rate from this crate.
     pub(crate) fn plain(&mut self, word: &'static str, value: impl Into<String>) -> &mut Self {
         self.fields.push((word, value.into()));
         self
     }
 
-    /// A value that may hold anything.
+    /// Adds a value with arbitrary text, quoted if necessary.
     pub(crate) fn word(&mut self, word: &'static str, value: &str) -> &mut Self {
         self.plain(word, scalar(value))
     }
 
-    /// One or several values; nothing for none.
+    /// Adds one or several values; no field for an empty list.
     pub(crate) fn list(&mut self, word: &'static str, values: &[String]) -> &mut Self {
         match values {
             [] => self,
@@ -61,13 +61,13 @@ impl LimitDraft {
         }
     }
 
-    /// Values that are a list also when there is one.
+    /// Adds values as a list, even if there is one.
     pub(crate) fn always_list(&mut self, word: &'static str, values: &[String]) -> &mut Self {
         let values: Vec<_> = values.iter().map(|it| scalar(it)).collect();
         self.plain(word, format!("[{}]", values.join(", ")))
     }
 
-    /// Says why this limit cannot be in force as it stands.
+    /// Adds a reason why this limit cannot be active.
     pub(crate) fn hindered(&mut self, reason: impl Into<String>) -> &mut Self {
         self.hindrances.push(reason.into());
         self
@@ -80,19 +80,19 @@ impl LimitDraft {
     }
 }
 
-/// The policy in the making.
+/// A policy while it is built.
 pub(crate) struct Output {
     head: String,
     body: String,
     in_force: usize,
     notes: Vec<String>,
     names: HashSet<String>,
-    /// How often each name was wanted: where to go on counting.
+    /// The number of requests for each name, from which numbering continues.
     wanted: HashMap<String, usize>,
 }
 
 impl Output {
-    /// Begins a policy made of `file` by `tollgate import KIND`.
+    /// Creates a policy imported from `file` by `tollgate import KIND`.
     pub(crate) fn new(kind: &str, file: &str) -> Self {
         let mut out = Self {
             head: String::new(),
@@ -104,25 +104,29 @@ impl Output {
         };
         let origin = format!("Made by `tollgate import {kind}` from {}.", quoted(file));
         comment(&mut out.head, "", &origin);
-        comment(&mut out.head, "", "Comments say what differs. What begins with `#` is not in force.");
+        comment(
+            &mut out.head,
+            "",
+            "Comments describe the differences. Limits that begin with `#` are not in force.",
+        );
         out
     }
 
-    /// Something about the whole file.
+    /// Adds a note about the whole file.
     pub(crate) fn note(&mut self, text: impl Into<String>) {
         let text = printable(&text.into());
         comment(&mut self.head, "", &text);
         self.notes.push(text);
     }
 
-    /// Adds a limit, or what would have been one.
+    /// Adds a limit, or a comment in its place.
     pub(crate) fn limit(&mut self, mut draft: LimitDraft) {
         let name = self.unique(&draft.name);
         let lines = draft.lines(&name);
         if draft.hindrances.is_empty()
             && let Err(mistakes) = Policy::parse(&format!("limits:\n  {}\n", lines.join("\n  ")))
         {
-            let said = mistakes.first().map_or("it is no valid limit", |it| it.message.as_str());
+            let said = mistakes.first().map_or("it is not a valid limit", |it| it.message.as_str());
             draft.hindrances.push(said.to_owned());
         }
         if !self.body.is_empty() {
@@ -143,10 +147,10 @@ impl Output {
         self.in_force += usize::from(draft.hindrances.is_empty());
     }
 
-    /// The policy, and the notes.
+    /// Returns the policy and the notes.
     pub(crate) fn finish(mut self) -> ImportedPolicy {
         if self.in_force == 0 {
-            // What follows is comments only, and a list has to be one.
+            // Only comments follow, and `limits` must be a list.
             self.notes.push("no limit of the file is in force".to_owned());
             let policy = format!("{}limits: []\n{}", self.head, self.body);
             return ImportedPolicy { policy, notes: self.notes };
@@ -155,7 +159,7 @@ impl Output {
         ImportedPolicy { policy, notes: self.notes }
     }
 
-    /// A valid name that no limit has yet.
+    /// Returns a valid name that no limit has yet.
     fn unique(&mut self, wanted: &str) -> String {
         let stem = slug(wanted);
         let mut name = stem.clone();
@@ -169,7 +173,7 @@ impl Output {
     }
 }
 
-/// What may stand in a name, the rest as single hyphens.
+/// Keeps characters that are valid in a name, and replaces others by single hyphens.
 fn slug(text: &str) -> String {
     let mut out = String::new();
     for char in text.chars() {
@@ -186,7 +190,7 @@ fn slug(text: &str) -> String {
     if out.is_empty() { "limit".to_owned() } else { out.to_owned() }
 }
 
-/// A text between backticks, printable and not too long.
+/// Quotes a text with backticks, printable and shortened.
 pub(crate) fn quoted(text: &str) -> String {
     let mut short: String = text.chars().take(MAX_QUOTED_CHARS).collect();
     if short.len() < text.len() {
@@ -195,7 +199,7 @@ pub(crate) fn quoted(text: &str) -> String {
     format!("`{}`", printable(&short))
 }
 
-/// Text that stays on its line and cannot steer a terminal.
+/// Escapes text so that it stays on its line and cannot control a terminal.
 pub(crate) fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in text.chars() {
@@ -204,14 +208,14 @@ pub(crate) fn printable(text: &str) -> String {
     out
 }
 
-/// Control characters, line ends of any kind, marks that turn the direction of writing or have no width.
+/// Whether a character is a control character, a line end, a bidirectional mark or of zero width.
 fn is_odd(char: char) -> bool {
     char.is_control()
         || matches!(char, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
             | '\u{feff}' | '\u{fff0}'..='\u{ffff}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// One comment, over as many lines as it takes.
+/// Writes one comment over as many lines as necessary.
 fn comment(out: &mut String, indent: &str, text: &str) {
     let mut line = String::new();
     for word in printable(text).split(' ') {
@@ -226,7 +230,7 @@ fn comment(out: &mut String, indent: &str, text: &str) {
     out.extend([indent, "# ", line.trim_end(), "\n"]);
 }
 
-/// A text as a YAML scalar, between quotes unless it is plainly a word.
+/// Formats a text as a YAML scalar, quoted unless it is a plain word.
 pub(crate) fn scalar(text: &str) -> String {
     let plain = text.starts_with(|it: char| it.is_ascii_alphabetic() || it == '/')
         && text.ends_with(|it: char| it.is_ascii_alphanumeric() || matches!(it, '/' | '*' | '-' | '_'))

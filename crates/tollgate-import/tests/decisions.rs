@@ -1,7 +1,7 @@
-//! What was imported decides as the original did.
+//! An imported policy decides like the original.
 //!
-//! nginx's arithmetic is written down here as `ngx_http_limit_req_module` does it, in
-//! thousandths of a request and in milliseconds; and the real nginx is asked, too.
+//! The model of nginx follows `ngx_http_limit_req_module`: it counts in
+//! thousandths of a request and in milliseconds. A real nginx is compared, too.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use tollgate::{Call, Limiter, ManualClock, MemoryStore, Policy, Span, Timestamp}
 use tollgate_import::{limitador, nginx};
 use tollgate_testkit::{Program, Scratch, free_port, wait_for_port};
 
-/// A key's state in nginx, and its zone's numbers.
+/// The state of a key in nginx, and the numbers of its zone.
 struct Nginx {
     rate: i64,
     burst: i64,
@@ -41,7 +41,7 @@ fn limiter(policy: &str, clock: &ManualClock) -> Limiter<MemoryStore<ManualClock
     Limiter::with_store(policy, MemoryStore::with_clock(1_000, clock.clone()))
 }
 
-/// For rates of whole requests a second, request by request, over random traffic.
+/// For rates of whole requests per second, request by request, over random traffic.
 #[test]
 fn a_burst_without_delay_admits_the_requests_that_nginx_admits() {
     let mut random = fastrand::Rng::with_seed(7);
@@ -67,9 +67,9 @@ fn a_burst_without_delay_admits_the_requests_that_nginx_admits() {
     }
 }
 
-/// The same with delays: the same requests get through, if later.
+/// With delays, the same requests are admitted, only later.
 #[test]
-fn a_burst_with_delay_admits_as_many_and_holds_none_back() {
+fn a_burst_with_delay_admits_the_same_requests_without_delay() {
     let clock = ManualClock::at(Timestamp::from_micros(1_700_000_000_000_000));
     let text = "limit_req_zone $remote_addr zone=z:1m rate=10r/s; server { limit_req zone=z burst=5; }";
     let limiter = limiter(&nginx("nginx.conf", text).unwrap().policy, &clock);
@@ -78,7 +78,7 @@ fn a_burst_with_delay_admits_as_many_and_holds_none_back() {
     assert_eq!(admitted, 6);
 }
 
-/// The real nginx, at a rate so low that the time the test takes does not matter.
+/// Compares with a real nginx, at a rate so low that the duration of the test does not matter.
 #[test]
 fn the_real_nginx_admits_as_many_as_what_was_imported_from_its_file() {
     let (files, address) = (Scratch::new(), SocketAddr::from(([127, 0, 0, 1], free_port())));

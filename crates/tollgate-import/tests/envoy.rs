@@ -1,7 +1,7 @@
-//! Files of envoyproxy/ratelimit and the policies they become: they can be read, and where
-//! nothing is said to differ, they decide alike.
+//! Files of envoyproxy/ratelimit and their imported policies: the policies are valid, and decide
+//! alike unless a comment states a difference.
 //!
-//! `TOLLGATE_BLESS=1 cargo test -p tollgate-import --test envoy` writes the policies anew;
+//! `TOLLGATE_BLESS=1 cargo test -p tollgate-import --test envoy` rewrites the policies;
 //! read them before you commit them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
@@ -20,7 +20,7 @@ fn file(name: &str) -> EnvoyFile {
     EnvoyFile { name: name.into(), text: fs::read_to_string(path(name)).unwrap() }
 }
 
-#[allow(clippy::disallowed_methods, reason = "a switch for whoever runs the test, not for the product")]
+#[allow(clippy::disallowed_methods, reason = "a switch for test runs, not for the product")]
 fn blessing() -> bool {
     std::env::var("TOLLGATE_BLESS").is_ok()
 }
@@ -45,7 +45,7 @@ fn limiter(policy: Policy) -> Limiter<MemoryStore<ManualClock>> {
     Limiter::with_store(policy, MemoryStore::with_clock(1_000, clock))
 }
 
-/// As the rate limit service decides by the files themselves.
+/// Decides by the files themselves, like the rate limit service.
 fn by_files(limiter: &Limiter<MemoryStore<ManualClock>>, domain: &str, entries: &[(&str, &str)]) -> bool {
     match Domains::of(limiter.policy()).unwrap().find(domain, entries) {
         DescriptorMatch::Limited(leaf) => {
@@ -98,7 +98,7 @@ fn the_policy_decides_as_the_files_do() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said_as_for_files_that_are_served() {
+fn mistakes_are_reported_as_for_served_files() {
     let file = EnvoyFile { name: "x.yaml".into(), text: "domain: x\ndescriptors: [{kye: a}]".into() };
     let wrong = tollgate_import::envoy(&[file], false).unwrap_err();
     assert!(wrong[0].1.render("x.yaml").contains("did you mean `key`?"));
@@ -114,7 +114,7 @@ fn files_of_one_domain_are_merged_by_the_option_of_this_command() {
 }
 
 #[test]
-fn what_was_closed_is_not_opened() {
+fn a_limit_of_zero_does_not_become_unlimited() {
     let text = "domain: d\ndescriptors:
   - {key: address, value: 10.*, rate_limit: {unit: day, requests_per_unit: 0}}
   - {key: bot, rate_limit: {unit: day, requests_per_unit: 0}}
@@ -128,7 +128,7 @@ fn what_was_closed_is_not_opened() {
         let call = Call::described(Descriptor { domain: "d", entries });
         (0..5).filter(|_| limiter.check(&call).is_allowed()).count()
     };
-    // One in a year, as the comments say: of all addresses together, of each bot.
+    // One per year, as the comments say: for all addresses together, and for each bot.
     assert_eq!(admitted(&[("address", "10.1.1.1")]), 1);
     assert_eq!(admitted(&[("address", "10.1.1.2")]), 0);
     assert_eq!(admitted(&[("bot", "bad")]), 1);
@@ -136,7 +136,7 @@ fn what_was_closed_is_not_opened() {
 }
 
 #[test]
-fn a_refused_request_is_counted_by_all_its_descriptors_as_there() {
+fn a_refused_request_is_counted_by_all_its_descriptors_as_in_the_files() {
     let text = "domain: d\ndescriptors:
   - {key: a, rate_limit: {unit: day, requests_per_unit: 1}}
   - {key: b, rate_limit: {unit: day, requests_per_unit: 5}}

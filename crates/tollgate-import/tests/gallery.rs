@@ -1,6 +1,6 @@
-//! What is imported, and what comes of it, side by side.
+//! Inputs and their imported policies side by side.
 //!
-//! `TOLLGATE_BLESS=1 cargo test -p tollgate-import --test gallery` writes the results anew;
+//! `TOLLGATE_BLESS=1 cargo test -p tollgate-import --test gallery` rewrites the results;
 //! read them before you commit them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
@@ -11,7 +11,7 @@ use tollgate::Policy;
 use tollgate::policy::Diagnostics;
 use tollgate_import::{ImportedPolicy, limitador, nginx};
 
-#[allow(clippy::disallowed_methods, reason = "a switch for whoever runs the test, not for the product")]
+#[allow(clippy::disallowed_methods, reason = "a switch for test runs, not for the product")]
 fn blessing() -> bool {
     std::env::var("TOLLGATE_BLESS").is_ok()
 }
@@ -20,7 +20,7 @@ fn ending(file: &Path) -> &str {
     file.extension().unwrap().to_str().unwrap()
 }
 
-/// The files of a folder that are input: results end with `.policy.yaml` or `.txt`.
+/// Returns the inputs of a folder. Results end with `.policy.yaml` or `.txt`.
 fn inputs(folder: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("gallery").join(folder);
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -38,7 +38,7 @@ fn import(file: &Path) -> Result<ImportedPolicy, Diagnostics> {
     if ending(file) == "conf" { nginx(name, &text) } else { limitador(name, &text) }
 }
 
-/// Compares with what stands beside the input, or writes it.
+/// Compares with the expected result beside the input, or writes it.
 fn compare(file: &Path, ending: &str, found: &str, wrong: &mut Vec<String>) {
     let expected = file.with_extension(ending);
     let control = found.chars().find(|it| it.is_control() && *it != '\n');

@@ -1,4 +1,4 @@
-//! Whatever is imported, nothing breaks, and what comes out is a policy or a list of mistakes.
+//! Every input yields a valid policy or a list of mistakes.
 //!
 //! The noise is seeded: a failure prints the case that caused it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
@@ -25,7 +25,7 @@ const LIMITADOR: [&str; 4] = [
     include_str!("../gallery/limitador/server.yaml"),
     include_str!("../gallery/limitador/hostile.yaml"),
 ];
-/// What tends to break readers and writers of such files.
+/// Texts that tend to break readers and writers of such files.
 const NASTY: [&str; 28] = [
     "\"",
     "'",
@@ -74,7 +74,7 @@ fn check(what: Result<ImportedPolicy, Diagnostics>, text: &str) {
     }
 }
 
-/// A text with some of its parts cut out, doubled or replaced.
+/// Removes, duplicates or replaces some parts of a text.
 fn spoiled(text: &str, random: &mut fastrand::Rng) -> String {
     let mut chars: Vec<char> = text.chars().collect();
     for _ in 0..random.usize(1..6) {

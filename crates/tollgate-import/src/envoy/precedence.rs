@@ -1,27 +1,27 @@
-//! Which values a descriptor does not get, because another goes before it.
+//! The values that a descriptor does not match, because another descriptor takes precedence.
 
 use tollgate::policy::Glob;
 use tollgate_envoy::Descriptor;
 
-/// A pattern is compared with so many others at most: a file of patterns is not to take
-/// the square of its length.
+/// The maximum number of patterns that one pattern is compared with, so that a file of patterns
+/// does not take quadratic time.
 const MAX_COMPARISONS: usize = 1_000;
 
-/// A descriptor among those that it stands beside.
+/// A descriptor with its siblings.
 #[derive(Clone, Copy)]
 pub(super) struct Level<'c> {
     pub(super) siblings: &'c [Descriptor],
     pub(super) at: usize,
 }
 
-/// What goes before a descriptor.
+/// The siblings that take precedence over a descriptor.
 #[derive(Default)]
 pub(super) struct Shadows<'c> {
-    /// Values.
+    /// Exact values.
     pub(super) values: Vec<&'c str>,
     /// Patterns.
     pub(super) patterns: Vec<&'c str>,
-    /// There are too many to say.
+    /// Whether there are too many to list.
     pub(super) unknown: bool,
 }
 
@@ -30,7 +30,8 @@ impl<'c> Level<'c> {
         &self.siblings[self.at]
     }
 
-    /// A named value goes before all patterns, a pattern before later ones, all before the bare key.
+    /// Returns the siblings with precedence: named values before patterns, a pattern before later
+    /// ones, all before the bare key.
     pub(super) fn shadows(&self) -> Shadows<'c> {
         let own = self.descriptor();
         let glob = own.value.as_deref().and_then(Glob::parse);
@@ -55,7 +56,7 @@ impl<'c> Level<'c> {
     }
 }
 
-/// Whether two patterns may have values in common: not if they begin differently.
+/// Whether two patterns may have values in common: not if their prefixes differ.
 fn may_overlap(one: &Glob, other: &str) -> bool {
     let head = other.split('*').next().unwrap_or_default();
     head.starts_with(one.prefix()) || one.prefix().starts_with(head)

@@ -1,18 +1,18 @@
-//! Conditions and variables of Limitador: what they ask of a descriptor.
+//! Parses conditions and variables of Limitador.
 //!
-//! Three generations are read: `foo == bar`, `foo == 'bar'`, and CEL,
-//! `descriptors[0]['foo'] == 'bar'`. Of CEL, what a pattern on one entry can say: equality,
-//! `startsWith`, `endsWith`, `contains`, and `&&` between such terms.
+//! Three generations of the syntax are supported: `foo == bar`, `foo == 'bar'`, and CEL,
+//! `descriptors[0]['foo'] == 'bar'`. Of CEL, the terms that a pattern on one entry can express:
+//! equality, `startsWith`, `endsWith`, `contains`, and `&&` between such terms.
 //!
-//! Not here: what becomes of a term that is none of these (`limitador`).
+//! `limitador` handles all other terms.
 
 use crate::output::quoted;
 
-/// What a condition asks of one entry.
+/// The requirement of a condition on one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Term {
     pub(super) entry: Entry,
-    /// The entry as a pattern: the value, with `*` for what may be anything.
+    /// The entry as a pattern: the value, with `*` for arbitrary text.
     pub(super) pattern: String,
 }
 
@@ -20,21 +20,21 @@ pub(super) struct Term {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) key: String,
-    /// Which descriptor of the request, where that is said.
+    /// The index of the descriptor in the request, if the condition states it.
     pub(super) descriptor: Option<u64>,
 }
 
-/// All terms of a condition, or why they cannot be said in a policy.
+/// Returns all terms of a condition, or why a policy cannot express them.
 pub(super) fn terms(condition: &str) -> Result<Vec<Term>, String> {
     parts(condition).into_iter().map(term).collect()
 }
 
-/// The entry that a variable names, or why it names none.
+/// Returns the entry that a variable names, or why it names no entry.
 pub(super) fn variable(text: &str) -> Result<Entry, String> {
     entry(text).ok_or_else(|| format!("the variable {} is an expression", quoted(text)))
 }
 
-/// The bytes of a text that no quotes protect, with their places.
+/// Returns the bytes of a text outside of quotes, with their positions.
 fn unquoted(text: &str) -> impl Iterator<Item = (usize, u8)> + '_ {
     let mut quote = None;
     text.bytes().enumerate().filter(move |(_, byte)| {
@@ -49,7 +49,7 @@ fn unquoted(text: &str) -> impl Iterator<Item = (usize, u8)> + '_ {
     })
 }
 
-/// Cuts at each `&&` outside of quotes and brackets.
+/// Splits at each `&&` outside of quotes and brackets.
 fn parts(text: &str) -> Vec<&str> {
     let (mut parts, mut from, mut depth) = (Vec::new(), 0, 0_u32);
     for (at, byte) in unquoted(text) {
@@ -73,17 +73,17 @@ fn term(text: &str) -> Result<Term, String> {
     if let Some((left, right)) = operator(text, "==") {
         return match (entry(left), literal(right), entry(right), literal(left)) {
             (Some(entry), Some(value), ..) | (.., Some(entry), Some(value)) => exact(entry, value, text),
-            // The oldest form: the value without quotes.
+            // The oldest syntax: a value without quotes.
             (Some(entry), None, Some(value), _)
                 if entry.descriptor.is_none() && value.descriptor.is_none() =>
             {
                 exact(entry, &value.key, text)
             }
-            _ => said("there is no way to say this comparison"),
+            _ => said("a policy cannot express this comparison"),
         };
     }
     if operator(text, "!=").is_some() {
-        return said("a pattern says what an entry is, and not what it is not");
+        return said("a pattern cannot express a negation");
     }
     for (method, before, after) in [("startsWith", "", "*"), ("endsWith", "*", ""), ("contains", "*", "*")] {
         let call = text.strip_suffix(')').and_then(|it| it.split_once(&format!(".{method}(")));
@@ -94,7 +94,7 @@ fn term(text: &str) -> Result<Term, String> {
             return Ok(Term { entry, pattern: format!("{before}{pattern}{after}") });
         }
     }
-    said("there is no way to say this")
+    said("a policy cannot express this")
 }
 
 fn exact(entry: Entry, value: &str, text: &str) -> Result<Term, String> {
@@ -104,21 +104,21 @@ fn exact(entry: Entry, value: &str, text: &str) -> Result<Term, String> {
     Ok(Term { entry, pattern: value.to_owned() })
 }
 
-/// Both sides of the first such operator outside of quotes.
+/// Splits at the first such operator outside of quotes.
 fn operator<'t>(text: &'t str, operator: &str) -> Option<(&'t str, &'t str)> {
     let is_here = |(at, byte): &(usize, u8)| byte.is_ascii() && text[*at..].starts_with(operator);
     let (at, _) = unquoted(text).find(is_here)?;
     Some((text[..at].trim(), text[at + operator.len()..].trim()))
 }
 
-/// The text between two quotes of one kind.
+/// Returns the text between two quotes of one kind.
 fn literal(text: &str) -> Option<&str> {
     let quote = text.chars().next().filter(|it| matches!(it, '\'' | '"'))?;
     let inner = text.get(1..)?.strip_suffix(quote)?;
     (!inner.contains(quote)).then_some(inner)
 }
 
-/// `foo`, `req.method`, `descriptors[0].foo`, `descriptors[0]['req.method']`.
+/// Parses `foo`, `req.method`, `descriptors[0].foo`, `descriptors[0]['req.method']`.
 fn entry(text: &str) -> Option<Entry> {
     let text = text.trim();
     let Some(rest) = text.strip_prefix("descriptors[") else {
@@ -130,7 +130,7 @@ fn entry(text: &str) -> Option<Entry> {
         Some(word) => is_word(word, "_").then_some(word)?,
         None => literal(rest.strip_prefix('[')?.strip_suffix(']')?.trim())?,
     };
-    // `key=value` is how a pattern is written.
+    // A pattern is written as `key=value`.
     let sayable = !key.is_empty() && !key.contains(['=', '*']);
     sayable.then(|| Entry { key: key.to_owned(), descriptor })
 }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pattern_cannot_say_is_not_guessed() {
+    fn conditions_that_a_pattern_cannot_express_are_refused() {
         for condition in [
             "",
             "a != 'b'",

@@ -1,19 +1,19 @@
-//! Whom a zone counts: variables of nginx as keys of a policy.
+//! Converts the key of a zone: variables of nginx become keys of a policy.
 //!
-//! A `map` or `geo` of the same file that gives one key for some callers and none for others
-//! (how nginx is told of exceptions) is read; who is excepted is said in a comment.
+//! A `map` or `geo` in the same file may give a key to some callers and an empty key to others,
+//! which is how nginx exempts callers. It is read, and a comment lists the exempt callers.
 
 use std::collections::BTreeMap;
 
 use super::tree::Directive;
 use crate::output::quoted;
 
-/// Maps that speak of maps are followed this far.
+/// The maximum depth to which maps of maps are followed.
 const MAX_MAP_DEPTH: usize = 8;
-/// The most excepted networks that a comment lists.
+/// The maximum number of exempt networks that a comment lists.
 const MAX_LISTED_NETWORKS: usize = 20;
 
-/// A `map` or `geo`: which value a variable has.
+/// A `map` or `geo`: the values of a variable.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     line: u32,
@@ -43,22 +43,22 @@ pub(super) fn table(directive: &Directive, tables: &mut Tables) {
     tables.insert(variable.to_owned(), table);
 }
 
-/// A key in the words of a policy.
+/// A key of a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Key {
-    /// For `by`; empty for one count for all.
+    /// The value of `by`; empty for one counter for all callers.
     pub(super) by: Vec<String>,
-    /// For `missing`, where the default would decide otherwise than nginx.
+    /// The value of `missing`, if the default would decide differently from nginx.
     pub(super) missing: Option<&'static str>,
-    /// Each server counts apart.
+    /// Whether each server counts separately.
     pub(super) per_server: bool,
-    /// Each host counts apart.
+    /// Whether each host counts separately.
     pub(super) per_host: bool,
-    /// What differs.
+    /// Notes on differences.
     pub(super) notes: Vec<String>,
 }
 
-/// The key that a text of nginx stands for, or why it cannot be said.
+/// Returns the policy key for an nginx key, or why a policy cannot express it.
 pub(super) fn key(text: &str, tables: &Tables) -> Result<Key, String> {
     resolved(text, tables, 0)
 }
@@ -74,7 +74,7 @@ fn resolved(text: &str, tables: &Tables, depth: usize) -> Result<Key, String> {
             ("binary_remote_addr" | "remote_addr", _) => "ip".to_owned(),
             ("http_x_forwarded_for" | "http_x_real_ip" | "proxy_add_x_forwarded_for", _) => {
                 key.notes.push(format!(
-                    "`${name}` is what callers say. `ip` is who they are: where proxies stand in front, list them \
+                    "Callers control `${name}`. `ip` is the client address: if proxies are in front, list them \
                      under `client: {{trusted_proxies: [...]}}`."
                 ));
                 "ip".to_owned()
@@ -131,7 +131,7 @@ fn resolved(text: &str, tables: &Tables, depth: usize) -> Result<Key, String> {
                 );
             }
             (false, _) => key.notes.push(
-                "nginx does not limit requests that have none of these; here the address stands in for what is missing."
+                "nginx does not limit requests that lack all of these; here the client address replaces a missing part."
                     .to_owned(),
             ),
         }
@@ -139,7 +139,7 @@ fn resolved(text: &str, tables: &Tables, depth: usize) -> Result<Key, String> {
     Ok(key)
 }
 
-/// The key behind a variable that the file sets itself.
+/// Returns the key of a variable that the file itself defines.
 fn of_table(name: &str, tables: &Tables, depth: usize) -> Result<Key, String> {
     let unknown = || Err(format!("a policy has no key for `${name}`"));
     let Some(table) = tables.get(&format!("${name}")) else { return unknown() };
@@ -159,23 +159,23 @@ fn of_table(name: &str, tables: &Tables, depth: usize) -> Result<Key, String> {
     };
     if !value.contains('$') {
         return Err(format!(
-            "the {kind} of line {} decides who is limited, and {} is no key",
+            "the {kind} of line {} selects the limited callers, and {} is not a key",
             table.line,
             quoted(value)
         ));
     }
     let mut key = resolved(value, tables, depth + 1)?;
     key.notes.push(format!(
-        "The {kind} of line {} excepts some callers from this limit; here it is for all. {}",
+        "The {kind} of line {} exempts some callers from this limit; here it applies to all. {}",
         table.line,
         exceptions(table, tables)
     ));
     Ok(key)
 }
 
-/// How to except the same callers, where they are networks.
+/// Describes how to exempt the same callers, if they are networks.
 fn exceptions(table: &Table, tables: &Tables) -> String {
-    let generally = "Entries under `allow` except callers from all limits.".to_owned();
+    let generally = "Entries under `allow` exempt callers from all limits.".to_owned();
     let Some(geo) = tables.get(&table.source).filter(|it| it.is_geo && !table.is_geo) else {
         return generally;
     };
@@ -190,10 +190,10 @@ fn exceptions(table: &Table, tables: &Tables) -> String {
     if nets.is_empty() {
         return generally;
     }
-    format!("This excepts them, from all limits: `allow: [{{ip: [{}]}}]`.", nets.join(", "))
+    format!("This exempts them from all limits: `allow: [{{ip: [{}]}}]`.", nets.join(", "))
 }
 
-/// `x_api_key` as `x-api-key`: nginx writes headers so.
+/// Converts `x_api_key`, as nginx writes headers, to `x-api-key`.
 fn header_name(variable: &str) -> String {
     variable.replace('_', "-")
 }
@@ -203,7 +203,7 @@ enum Piece<'t> {
     Literal,
 }
 
-/// Variables, and whether something stands between them.
+/// Returns the variables, and whether there is text between them.
 fn pieces(text: &str) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
     let mut rest = text;

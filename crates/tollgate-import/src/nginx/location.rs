@@ -1,34 +1,34 @@
-//! Which endpoints a `location` is for.
+//! Converts a `location` to endpoints.
 //!
-//! Prefixes and exact paths are said as they are. Of regular expressions, those that describe
-//! whole segments: `^/users/[^/]+/posts$`, `^/(login|register)$`.
+//! Prefixes and exact paths are converted directly. Of regular expressions, those that describe
+//! whole segments are converted: `^/users/[^/]+/posts$`, `^/(login|register)$`.
 //!
-//! Not here: which of several locations nginx picks (`scope` notes where they overlap).
+//! nginx selects one of several matching locations; `scope` notes where they overlap.
 
 use super::tree::Directive;
 use crate::output::quoted;
 
-/// Groups of alternatives multiply: more endpoints than this are not written.
+/// The maximum number of endpoints of one location. Groups of alternatives multiply.
 const MAX_ENDPOINTS: usize = 64;
-/// Stands for one segment, until the text is made.
+/// Placeholder for one segment, while the text is built.
 const ANY_SEGMENT: char = '\u{1}';
-/// Stands for anything at the end, until the text is made.
+/// Placeholder for any suffix, while the text is built.
 const ANY_SUFFIX: char = '\u{2}';
 
-/// Endpoints, and what they cover more or less than the location did.
+/// Endpoints, and how their coverage differs from the location.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Endpoints {
     pub(super) patterns: Vec<String>,
     pub(super) differs: Vec<String>,
 }
 
-/// What a location is called in messages: `location ~ \.php$`.
+/// Returns the title of a location in messages: `location ~ \.php$`.
 pub(super) fn title(location: &Directive) -> String {
     let words: Vec<_> = location.arguments.iter().map(|(word, _)| word.as_str()).collect();
     format!("location {}", words.join(" "))
 }
 
-/// The endpoints of a location, or why they cannot be said.
+/// Returns the endpoints of a location, or why a policy cannot express them.
 pub(super) fn endpoints(location: &Directive) -> Result<Endpoints, String> {
     match (location.argument(0), location.argument(1)) {
         (Some("="), Some(path)) => {
@@ -37,9 +37,7 @@ pub(super) fn endpoints(location: &Directive) -> Result<Endpoints, String> {
         (Some("~"), Some(regex)) => expression(regex),
         (Some("~*"), Some(regex)) => {
             let mut found = expression(regex)?;
-            found
-                .differs
-                .push("nginx does not care about upper and lower case here, Tollgate does.".to_owned());
+            found.differs.push("nginx ignores case here, Tollgate does not.".to_owned());
             Ok(found)
         }
         (Some(name), None) if name.starts_with('@') => {
@@ -50,12 +48,12 @@ pub(super) fn endpoints(location: &Directive) -> Result<Endpoints, String> {
     }
 }
 
-/// A path without anything that an endpoint would take for a pattern.
+/// Checks that a path contains no characters with a meaning in endpoint patterns.
 fn literal(path: &str) -> Result<&str, String> {
     if path.starts_with('/') && !path.contains(['*', '{', '}', '?', '#', '%', '$']) {
         return Ok(path);
     }
-    Err(format!("the path {} cannot be said as an endpoint", quoted(path)))
+    Err(format!("the path {} cannot be written as an endpoint", quoted(path)))
 }
 
 fn prefix(path: &str) -> Result<Endpoints, String> {
@@ -63,12 +61,12 @@ fn prefix(path: &str) -> Result<Endpoints, String> {
     let Some(folder) = whole.strip_suffix('/') else {
         if !whole.ends_with(|it: char| it.is_ascii_alphanumeric()) {
             return Err(format!(
-                "{} is the beginning of names, and endpoints are whole segments",
+                "{} is a prefix of names, and endpoints consist of whole segments",
                 quoted(path)
             ));
         }
         let differs = format!(
-            "nginx also takes {} for this location, since it begins alike; here it is {} and what is below.",
+            "nginx also uses this location for {}, which has the same prefix; here it covers {} and the paths below.",
             quoted(&format!("{whole}-and-more")),
             quoted(whole)
         );
@@ -77,9 +75,9 @@ fn prefix(path: &str) -> Result<Endpoints, String> {
     Ok(Endpoints { patterns: vec![format!("{folder}/**")], ..Endpoints::default() })
 }
 
-/// The endpoints that a regular expression describes.
+/// Returns the endpoints that a regular expression describes.
 fn expression(regex: &str) -> Result<Endpoints, String> {
-    let too_much = || format!("endpoints cannot say the regular expression {}", quoted(regex));
+    let too_much = || format!("an endpoint cannot express the regular expression {}", quoted(regex));
     let body = regex.strip_prefix('^').ok_or_else(too_much)?;
     let mut narrower = false;
     let mut texts = vec![String::new()];
@@ -102,12 +100,12 @@ fn expression(regex: &str) -> Result<Endpoints, String> {
     }
     found.differs.dedup();
     if narrower {
-        found.differs.push(format!("`*` is any segment; nginx wants what {} says.", quoted(regex)));
+        found.differs.push(format!("`*` matches any segment; nginx requires {}.", quoted(regex)));
     }
     Ok(found)
 }
 
-/// One step of an expression: what may stand there, and what is behind it. `$` marks the end.
+/// Parses one element of an expression. Returns its alternatives and the rest. `$` marks the end.
 fn piece<'t>(text: &'t str, narrower: &mut bool) -> Option<(Vec<String>, &'t str)> {
     for (end, meaning) in [("/?$", "$"), ("(/|$)", "/\u{2}$"), ("(?:/|$)", "/\u{2}$"), ("$", "$")] {
         if text == end {
@@ -152,7 +150,7 @@ fn piece<'t>(text: &'t str, narrower: &mut bool) -> Option<(Vec<String>, &'t str
     }
 }
 
-/// A text without anything special in it, its escapes resolved.
+/// Returns a text without special characters, with its escapes resolved.
 fn plain_text(text: &str) -> Option<String> {
     let mut out = String::new();
     let mut chars = text.chars();
@@ -166,7 +164,7 @@ fn plain_text(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// A described text as an endpoint; without an end it is a prefix.
+/// Converts the described text to an endpoint; without an end it is a prefix.
 fn pattern(text: &str, ended: bool) -> Option<Endpoints> {
     let text = text.trim_end_matches('$');
     if let Some(folder) = text.strip_suffix(ANY_SUFFIX) {
@@ -178,7 +176,7 @@ fn pattern(text: &str, ended: bool) -> Option<Endpoints> {
         return text.starts_with('/').then(|| Endpoints { patterns: vec![text], ..Endpoints::default() });
     }
     if let Some(folder) = text.strip_suffix("/*") {
-        // `[^/]+` without an end: at least one segment, and anything behind it.
+        // `[^/]+` without an end: at least one segment, and any suffix.
         return Some(Endpoints { patterns: vec![format!("{folder}/*/**")], ..Endpoints::default() });
     }
     let folder = text.replace('*', "x");
@@ -187,7 +185,7 @@ fn pattern(text: &str, ended: bool) -> Option<Endpoints> {
     Some(found)
 }
 
-/// Each segment a literal, or any one.
+/// Converts each segment to a literal or a wildcard.
 fn segments(text: &str) -> Option<String> {
     let one = ANY_SEGMENT.to_string();
     let written = text.split('/').map(|segment| match segment {
@@ -210,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn locations_that_endpoints_can_say() {
+    fn locations_become_endpoints() {
         for (location, expected) in [
             ("/", "/**"),
             ("/api/", "/api/**"),
@@ -249,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_endpoint_covers_more_or_less_is_said() {
+    fn differences_in_coverage_are_noted() {
         for location in ["/api", "~* ^/api/", "~ ^/users/\\d+$", "~ ^/api"] {
             assert!(!found(location).unwrap().differs.is_empty(), "{location}");
         }

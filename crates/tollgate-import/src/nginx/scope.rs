@@ -1,9 +1,9 @@
-//! Which limits hold where: zones, servers, locations, and what they inherit.
+//! Determines the limits of each level: zones, servers, locations, and inheritance.
 //!
-//! As in nginx, `limit_req` and `limit_conn` are inherited from the level above only where a
-//! level has none of its own; the other words are inherited one by one.
+//! As in nginx, a level inherits `limit_req` and `limit_conn` from the level above only if it
+//! has none of its own; other directives are inherited one by one.
 //!
-//! Not here: how it is said in a policy (`nginx`).
+//! `nginx` writes the policy.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::location::{Endpoints, endpoints, title};
 use super::tree::Directive;
 use crate::output::quoted;
 
-/// The most limits of one kind at one level.
+/// The maximum number of limits of one kind at one level.
 const MAX_LIMITS_PER_LEVEL: usize = 100;
 
 /// `limit_req_zone` or `limit_conn_zone`.
@@ -23,7 +23,7 @@ const MAX_LIMITS_PER_LEVEL: usize = 100;
 pub(super) struct Zone {
     pub(super) line: u32,
     pub(super) key: String,
-    /// How many in a second or minute; none for a zone of `limit_conn`.
+    /// The rate; `None` for a zone of `limit_conn`.
     pub(super) rate: Option<Rate>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Rate {
     pub(super) per_minute: bool,
 }
 
-/// A zone put to use, with its numbers.
+/// A use of a zone, with its numbers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Use {
     pub(super) zone: String,
@@ -49,15 +49,15 @@ pub(super) enum LimitKind {
     Connections(u64),
 }
 
-/// What nginx does with requests within the burst.
+/// The delay of requests within the burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Delay {
     None,
-    /// All but so many.
+    /// Requests beyond this many are delayed.
     Beyond(u64),
 }
 
-/// What holds at one level.
+/// The limits and settings of one level.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scope {
     /// Shared with the levels that inherit them.
@@ -68,7 +68,7 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    /// What holds, each with its line.
+    /// Returns the limits of the level, each with its line.
     pub(super) fn uses(&self) -> impl Iterator<Item = (Use, u32)> + '_ {
         let dry = |(it, line): &(Use, u32), dry_run| (Use { dry_run, ..it.clone() }, *line);
         let requests = self.requests.iter().map(move |it| dry(it, self.dry_requests));
@@ -91,7 +91,7 @@ impl Scope {
     }
 }
 
-/// The limits that a level has of its own; none where it inherits.
+/// Returns the limits that a level defines itself; `None` if it inherits.
 fn own<'d>(
     directives: impl Iterator<Item = &'d Directive>,
     read: fn(&Directive, &mut Problems) -> Option<(Use, u32)>,
@@ -112,13 +112,13 @@ fn own<'d>(
 /// A `server`, by its names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Server {
-    /// Names that a policy can say.
+    /// Names that a policy can express.
     pub(super) hosts: Vec<String>,
-    /// Whether it answers hosts that cannot be listed.
+    /// Whether it serves hosts that cannot be listed.
     pub(super) others: bool,
 }
 
-/// A place in the configuration where requests end up.
+/// A place in the configuration where requests are handled.
 #[derive(Clone, Debug)]
 pub(super) struct Site {
     pub(super) server: usize,
@@ -128,20 +128,20 @@ pub(super) struct Site {
     pub(super) scope: Scope,
 }
 
-/// All that a configuration says about limits.
+/// The limits of a configuration.
 #[derive(Debug, Default)]
 pub(super) struct LimitConfig {
     pub(super) zones: BTreeMap<String, Zone>,
     pub(super) tables: Tables,
     pub(super) servers: Vec<Server>,
     pub(super) sites: Vec<Site>,
-    /// `limit_req_status` and `limit_conn_status`, wherever they stand.
+    /// The values of `limit_req_status` and `limit_conn_status`, at any level.
     pub(super) statuses: Vec<String>,
-    /// What limits in other ways, and is not translated: word and line.
+    /// Other limiting directives, which are not converted: name and line.
     pub(super) untold: Vec<(String, u32)>,
 }
 
-/// Looks through a configuration.
+/// Collects the limits of a configuration.
 pub(super) fn find(directives: &[Directive], problems: &mut Problems) -> LimitConfig {
     let mut found = LimitConfig::default();
     let scope = Scope::default().entered(directives, problems);
@@ -150,7 +150,7 @@ pub(super) fn find(directives: &[Directive], problems: &mut Problems) -> LimitCo
 }
 
 impl LimitConfig {
-    /// Looks through a block in which `scope` holds.
+    /// Processes a block within `scope`.
     fn walk(&mut self, block: &[Directive], scope: &Scope, server: Option<usize>, problems: &mut Problems) {
         let servers = self.servers.len();
         for directive in block {
@@ -179,14 +179,14 @@ impl LimitConfig {
                 _ => {}
             }
         }
-        // Limits for servers that stand in another file.
+        // Limits for servers that are defined in another file.
         if server.is_none() && self.servers.len() == servers && scope.uses().next().is_some() {
             let server = self.nameless();
             self.rest_of(server, 1, scope);
         }
     }
 
-    /// A server that is not in the file: its names are not known.
+    /// Adds a server that is not in the file: its names are unknown.
     fn nameless(&mut self) -> usize {
         let known = self.servers.iter().position(|it| it.hosts.is_empty());
         known.unwrap_or_else(|| {
@@ -218,7 +218,7 @@ impl LimitConfig {
         server.hosts.dedup();
         self.servers.push(server);
         let number = self.servers.len() - 1;
-        // What is answered by `return` gets as far as no limit.
+        // nginx answers `return` before it applies limits.
         if block.iter().any(|it| it.name == "return") {
             return;
         }
@@ -305,7 +305,7 @@ fn limit_req(directive: &Directive, problems: &mut Problems) -> Option<(Use, u32
         let number = |value: &str, problems: &mut Problems| {
             let number = value.parse::<u64>().ok().filter(|it| *it <= 1_000_000_000);
             if number.is_none() {
-                problems.error(*place, format!("{} is no number of requests", quoted(value)));
+                problems.error(*place, format!("{} is not a number of requests", quoted(value)));
             }
             number
         };

@@ -1,13 +1,13 @@
-//! The text of an nginx configuration as words, braces and semicolons.
+//! Splits the text of an nginx configuration into words, braces and semicolons.
 //!
-//! As nginx reads it: words end at blanks, `;` and `{`; quotes and backslashes protect; `#`
+//! The rules are those of nginx: words end at blanks, `;` and `{`; quotes and backslashes escape; `#`
 //! begins a comment where a word could begin; `${name}` is part of a word.
 //!
-//! Not here: what the words mean (`tree` and up).
+//! `tree` interprets the words.
 
 use tollgate::policy::{Place, Problems};
 
-/// A word, or what stands between words.
+/// A word or a separator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     Word(String),
@@ -21,10 +21,10 @@ pub(super) enum Token {
     File(String),
 }
 
-/// What begins a file in the output of `nginx -T`.
+/// The beginning of a file in the output of `nginx -T`.
 const FILE_MARKER: &str = "configuration file ";
 
-/// All tokens with their places. What cannot be read is reported, and ends the reading.
+/// Returns all tokens with their places. Invalid text is reported and ends the reading.
 pub(super) fn tokens(text: &str, problems: &mut Problems) -> Vec<(Token, Place)> {
     let mut reader = Reader { rest: text, line: 1, column: 1 };
     let mut tokens = Vec::new();
@@ -89,7 +89,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The text of a comment, to the end of its line.
+    /// Returns the text of a comment, up to the end of its line.
     fn comment(&mut self) -> String {
         let end = self.rest.find(['\n', '\r']).unwrap_or(self.rest.len());
         let text = self.rest[..end].trim_start_matches('#').trim().to_owned();
@@ -128,8 +128,8 @@ impl Reader<'_> {
         (Token::Word(text), self.since(place))
     }
 
-    /// What a backslash and its neighbour stand for. Before anything but quotes, blanks and
-    /// itself the backslash stays: regular expressions are full of them.
+    /// Resolves an escape. The backslash is kept, except before quotes, blanks and
+    /// itself, because regular expressions contain many of them.
     fn escaped(&mut self) -> Vec<char> {
         match self.take() {
             Some(char @ ('"' | '\'' | '\\')) => vec![char],
@@ -141,7 +141,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The place of what was just read, as wide as it is on its first line.
+    /// Returns the place of the text read since `from`, as wide as its first line.
     fn since(&self, from: Place) -> Place {
         let width = if self.line == from.line { self.column.saturating_sub(from.column) } else { 1 };
         Place { width: width.max(1), ..from }

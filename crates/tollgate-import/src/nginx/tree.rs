@@ -1,11 +1,11 @@
-//! Directives and their blocks, with included files in their places.
+//! Parses directives and their blocks, and inserts included files.
 //!
-//! Only files that are in the text can be included: the output of `nginx -T` holds them all,
+//! Only files in the text can be included: the output of `nginx -T` contains all of them,
 //! each behind a comment with its name.
 //!
-//! Invariant: what is built is bounded. Blocks nest to [`MAX_DEPTH`], includes too, and no more
-//! than [`MAX_DIRECTIVES`] directives are made, however often a file includes itself. Nothing recurses
-//! deeper than that.
+//! Invariant: the size of the tree is bounded. Blocks and includes nest to [`MAX_DEPTH`], and at most
+//! [`MAX_DIRECTIVES`] directives are created, even if a file includes itself. The recursion is
+//! no deeper than that.
 
 use std::collections::BTreeMap;
 
@@ -28,20 +28,20 @@ pub(super) struct Directive {
 }
 
 impl Directive {
-    /// The argument at a place, as text.
+    /// Returns the argument with this index.
     pub(super) fn argument(&self, at: usize) -> Option<&str> {
         self.arguments.get(at).map(|(text, _)| text.as_str())
     }
 }
 
-/// A configuration, and the includes that could not be followed.
+/// A configuration, and the includes that could not be resolved.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     pub(super) directives: Vec<Directive>,
     pub(super) not_included: Vec<(String, Place)>,
 }
 
-/// Reads a configuration; what is wrong with it as text is reported.
+/// Parses a configuration, and reports its syntax errors.
 pub(super) fn read(text: &str, problems: &mut Problems) -> Tree {
     let start = Place { source: 0, line: 1, column: 1, width: 1 };
     if text.len() > MAX_FILE_BYTES {
@@ -84,7 +84,7 @@ struct Parser<'p> {
 }
 
 impl Parser<'_> {
-    /// The directives up to the end of a block, or of the file.
+    /// Returns the directives up to the end of a block, or of the file.
     fn block(&mut self, opened: Option<Place>) -> Vec<Directive> {
         let mut found = Vec::new();
         let mut words: Vec<(String, Place)> = Vec::new();
@@ -129,7 +129,7 @@ impl Parser<'_> {
     }
 }
 
-/// A directive of these words; none where there are no words.
+/// Creates a directive from words; `None` without words.
 fn directive(mut words: Vec<(String, Place)>, block: Vec<Directive>) -> Option<Directive> {
     if words.is_empty() {
         return None;
@@ -175,7 +175,7 @@ impl IncludeStack<'_> {
             format!("{}/{wanted}", self.folder)
         };
         let names: Vec<_> = self.files.keys().filter(|name| fits(&path, name)).cloned().collect();
-        // Files of types and parameters are everywhere, and limit nothing.
+        // Files of types and parameters are common and contain no limits.
         let harmless =
             ["mime.types", "fastcgi_params", "fastcgi.conf", "proxy_params", "uwsgi_params", "scgi_params"]
                 .iter()
@@ -192,7 +192,7 @@ impl IncludeStack<'_> {
     }
 }
 
-/// Whether a path fits a pattern in which `*` stands for any part of one name.
+/// Whether a path matches a pattern in which `*` stands for any part of one name.
 fn fits(pattern: &str, path: &str) -> bool {
     let (patterns, names): (Vec<_>, Vec<_>) = (pattern.split('/').collect(), path.split('/').collect());
     patterns.len() == names.len()
