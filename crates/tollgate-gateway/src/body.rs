@@ -1,7 +1,7 @@
-//! Bodies on their way through: requests up, answers down.
+//! Request and response bodies on their way through the gateway.
 //!
-//! Both stream, frame by frame with their trailers, and both are given up when
-//! they stand still for too long. Nothing is collected here.
+//! Both stream frame by frame, including trailers, and both are aborted when they stall. Bodies are
+//! not buffered here.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -25,7 +25,7 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 type NextFrame = Poll<Option<Result<Frame<Bytes>, BoxError>>>;
 
-/// Notices when a body stands still. Armed only while it does.
+/// Detects a stalled body. The timer runs only while the body stalls.
 struct StallTimer {
     most: Duration,
     timer: Option<Pin<Box<Sleep>>>,
@@ -46,35 +46,35 @@ impl StallTimer {
     }
 }
 
-/// Trailers say nothing that a head would not have been let say.
+/// Removes fields from trailers that are not permitted there.
 fn clean(frame: &mut Frame<Bytes>) {
     if let Some(trailers) = frame.trailers_mut() {
         head::strip_trailers(trailers);
     }
 }
 
-/// Why a request's body did not get through.
+/// The reason why a request body was not forwarded completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UploadFailure {
     TooLarge,
     Late,
-    /// The client is gone, or what it sends is no body.
+    /// The client disconnected, or the body is malformed.
     Broken,
 }
 
-/// How a request's body is getting on. Read by whoever waits for the answer.
+/// The progress of a request body, read by the task that waits for the response.
 #[derive(Debug)]
 pub(crate) struct Progress {
     start: Instant,
-    /// How long it may stand still.
+    /// The maximum time without progress.
     still: Duration,
     last: AtomicU64,
-    /// Whether the client is waited for, and not the upstream.
+    /// Whether the gateway waits for the client, and not for the upstream.
     awaits_client: AtomicBool,
     failure: AtomicU8,
-    /// Whether the upstream is waited for although the body will not be sent to its end.
+    /// Whether the gateway waits for the upstream after the upload has failed.
     outlives_upload: bool,
-    /// The task that waits for the answer, to be told of a failure.
+    /// The task that waits for the response; it is woken on a failure.
     waiter: Mutex<Option<Waker>>,
 }
 
@@ -91,7 +91,8 @@ impl Progress {
         })
     }
 
-    /// The failure of a body whose connection is kept open all the same; the task is woken when there is one.
+    /// Returns the failure of a body whose upstream connection stays open, and registers the task
+    /// to be woken.
     pub(crate) fn poll_failure(&self, cx: &Context<'_>) -> Poll<UploadFailure> {
         if !self.outlives_upload {
             return Poll::Pending;
@@ -104,7 +105,7 @@ impl Progress {
         self.waiter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether nothing more of the body will be sent: whoever sends it has let it go.
+    /// Whether nothing more of the body will be sent: the sender has dropped it.
     pub(crate) fn is_over(progress: &Arc<Self>) -> bool {
         Arc::strong_count(progress) == 1
     }
@@ -115,7 +116,7 @@ impl Progress {
         self.awaits_client.store(false, Ordering::Relaxed);
     }
 
-    fn stands_still(&self) {
+    fn record_stall(&self) {
         self.awaits_client.store(true, Ordering::Relaxed);
     }
 
@@ -123,19 +124,20 @@ impl Progress {
         self.awaits_client.load(Ordering::Relaxed)
     }
 
-    /// Since when it is the upstream that is waited for. A client has its time
-    /// first (`StallTimer`): an upload that has not failed by then is not taken.
+    /// Since when the gateway waits for the upstream. The time of the client ends first
+    /// (`StallTimer`): if the upload has not failed by then, the upstream is not reading it.
     pub(crate) fn upstream_since(&self) -> Instant {
         let client = if self.awaits_client() { self.still } else { Duration::ZERO };
         self.start + Duration::from_millis(self.last.load(Ordering::Relaxed)) + client
     }
 
-    /// Ends the body. Where the upstream is still waited for, nothing more is sent and the connection stays as it is.
+    /// Ends the body. If the gateway still waits for the upstream, the connection stays open and
+    /// nothing more is sent.
     fn fail(&self, failure: UploadFailure) -> NextFrame {
         let (code, text) = match failure {
             UploadFailure::TooLarge => (1, "the body is too large"),
             UploadFailure::Late => (2, "the body stopped arriving"),
-            UploadFailure::Broken => (3, "the body broke off"),
+            UploadFailure::Broken => (3, "the body ended early"),
         };
         self.failure.store(code, Ordering::Relaxed);
         if !self.outlives_upload {
@@ -159,13 +161,13 @@ impl Progress {
 
 /// The body of a request.
 pub(crate) struct Upload {
-    /// `None`: there is none.
+    /// `None`: no body.
     body: Option<StreamingBody>,
 }
 
 struct StreamingBody {
     body: Incoming,
-    /// How much more may come.
+    /// The number of bytes that may still arrive.
     left: u64,
     patience: StallTimer,
     progress: Arc<Progress>,
@@ -176,8 +178,8 @@ impl Upload {
         Self { body: None }
     }
 
-    /// Passes a body on, and tells how it gets on. A request without one has nothing to tell. `outlives_upload`:
-    /// the connection to the upstream stays open when the body fails.
+    /// Creates an upload and its progress. A request without a body has no progress.
+    /// `outlives_upload`: the connection to the upstream stays open when the body fails.
     pub(crate) fn new(
         body: Incoming,
         most: Option<u64>,
@@ -225,7 +227,7 @@ impl Body for Upload {
                 Poll::Ready(None)
             }
             Poll::Pending => {
-                this.progress.stands_still();
+                this.progress.record_stall();
                 ready!(this.patience.poll_lost(cx));
                 this.progress.fail(UploadFailure::Late)
             }
@@ -241,24 +243,24 @@ impl Body for Upload {
     }
 }
 
-/// The body of an answer.
+/// The body of a response.
 pub(crate) struct GatewayBody(Kind);
 
 enum Kind {
-    /// Our own words.
+    /// A body that the gateway wrote.
     Full(Option<Bytes>),
-    /// The upstream's.
+    /// A body of the upstream.
     Download(Download),
 }
 
-/// The body of an upstream's answer, and what goes back when it ends.
+/// The body of an upstream response, and the resources that are released when it ends.
 struct Download {
     body: Incoming,
     patience: StallTimer,
     deadline: Option<Pin<Box<Sleep>>>,
-    /// The connection, to be used again. Not if the body breaks off.
+    /// The connection, returned to the pool if the body ends regularly.
     lease: Option<Lease>,
-    /// Counted until the last byte.
+    /// The load of the upstream, counted until the last byte.
     load: Option<Load>,
     /// The slots of the request, if they outlive its caller.
     slots: Option<HeldSlots>,
@@ -287,7 +289,7 @@ impl GatewayBody {
         Self(Kind::Download(download))
     }
 
-    /// Reads it to its end, within bounds, for a caller that is gone.
+    /// Reads the body to its end, within bounds, for a caller that disconnected.
     pub(crate) async fn discard(mut self, head: &HeaderMap) {
         if let Kind::Download(download) = std::mem::replace(&mut self.0, Kind::Full(None)) {
             if let Some(slots) = &download.slots {
@@ -298,7 +300,7 @@ impl GatewayBody {
     }
 }
 
-/// An answer whose caller is gone holds its slots on until it has ended.
+/// A response whose caller disconnected holds its slots until it ends.
 impl Drop for GatewayBody {
     fn drop(&mut self) {
         let Kind::Download(Download { slots: slots @ Some(_), .. }) = &mut self.0 else { return };
@@ -323,20 +325,21 @@ impl Download {
 
     fn finish(&mut self) {
         if let Some(lease) = self.lease.take() {
-            lease.give_back();
+            lease.return_to_pool();
         }
         self.load = None;
         self.release();
     }
 
-    /// The upstream is done with the request.
+    /// Releases the slots and the load: the upstream has finished the request.
     fn release(&mut self) {
         if let Some(slots) = self.slots.take() {
             slots.release();
         }
     }
 
-    /// Reads what is left. Where that is too much, the connection is closed and the slots are left to their `ttl`.
+    /// Reads the rest of the body. If it exceeds the bound, the connection is closed and the slots
+    /// are kept until their `ttl`.
     async fn discard(mut self) {
         let mut bytes_left = MAX_DRAINED_BYTES;
         while self.body.size_hint().lower() <= bytes_left {

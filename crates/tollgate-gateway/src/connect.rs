@@ -1,4 +1,4 @@
-//! New connections to upstreams.
+//! Opens connections to upstreams.
 
 use std::io;
 use std::pin::Pin;
@@ -17,13 +17,13 @@ use tokio_rustls::TlsConnector;
 use crate::body::Upload;
 use crate::upstream::{Origin, Protocol};
 
-/// A connection that one request at a time goes over. Dropped, it is closed,
-/// whatever is still being written: an upstream that stops reading a request
-/// would otherwise keep it, and the client's connection with it.
+/// An HTTP/1.1 connection, used by one request at a time. Dropping it closes the connection even
+/// while a request is being written: an upstream that stops reading would otherwise keep the
+/// connection, and the client's connection with it.
 pub(crate) struct Line {
     pub(crate) sender: http1::SendRequest<Upload>,
-    /// When its upstream's answer is due. Kept from request to request: to put a
-    /// timer off costs next to nothing, to set one and take it down again does.
+    /// The response timeout. The timer is reused between requests, because resetting it is cheaper
+    /// than creating one.
     pub(crate) timer: Pin<Box<Sleep>>,
     task: AbortHandle,
 }
@@ -40,45 +40,45 @@ pub(crate) enum Sender {
     Two(Shared),
 }
 
-/// A connection that many requests go over at once.
+/// An HTTP/2 connection, shared by concurrent requests.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) sender: http2::SendRequest<Upload>,
-    /// Everybody who has it: the pool, and a request each.
+    /// The users of the connection: the pool, and each request.
     users: Arc<()>,
 }
 
 impl Shared {
-    /// Whether one more request can be sure of its share of the window: clients
-    /// that take their time must not keep the others from theirs.
+    /// Whether another request gets its full share of the flow-control window: slow clients must
+    /// not block others.
     pub(crate) fn has_room(&self) -> bool {
-        // One of them is the pool.
+        // The pool is one of the users.
         Arc::strong_count(&self.users) <= MAX_STREAMS_PER_CONNECTION as usize
     }
 }
 
-/// Why there is no connection.
+/// The reason why connecting failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
     #[error("no connection within {0:?}")]
     TimedOut(Duration),
-    /// Not the upstream's fault.
+    /// The gateway has no sockets left; the upstream did not fail.
     #[error("out of sockets")]
     OutOfSockets(#[source] io::Error),
     #[error("{0}")]
     Failed(io::Error),
 }
 
-/// The most that is read of an upstream's answer before the client takes it, and so the
-/// most bytes of its head: as much as each client costs that takes its time.
+/// The maximum number of bytes of a response that are read ahead of the client, and the maximum
+/// size of its head. This is the memory cost of a slow client.
 const MAX_READ_AHEAD_BYTES: usize = 64 * 1024;
 
-/// How many requests share an HTTP/2 connection, and how much of each one's answer
-/// may wait for its client. Together they never fill the connection's window.
+/// The maximum number of requests on an HTTP/2 connection, and the window of each. Together they
+/// never exhaust the window of the connection.
 const MAX_STREAMS_PER_CONNECTION: u32 = 100;
 const STREAM_WINDOW_BYTES: u32 = 128 * 1024;
 
-/// Makes connections to upstreams.
+/// Opens connections to upstreams.
 #[derive(Clone)]
 pub(crate) struct Connector {
     tls: TlsConnector,
@@ -87,7 +87,7 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    /// `authorities` are PEM certificates to believe instead of the public ones.
+    /// Creates a connector. `authorities` are PEM certificates to trust instead of the public ones.
     pub(crate) fn new(authorities: Option<&[u8]>, most: Duration) -> Result<Self, rustls::Error> {
         let mut config = tollgate_net::client_tls(authorities)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -107,7 +107,7 @@ impl Connector {
         let stream = TcpStream::connect((&*origin.host, origin.port)).await?;
         stream.set_nodelay(true)?;
         tollgate_net::keep_alive(&stream)?;
-        match origin.speech {
+        match origin.protocol {
             Protocol::Plain => self.http1(stream).await,
             Protocol::Http2 => http2(stream).await,
             Protocol::Tls => {
@@ -126,7 +126,7 @@ impl Connector {
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     ) -> io::Result<Sender> {
         let mut builder = http1::Builder::new();
-        // Most requests are a head alone, which one plain write sends soonest.
+        // Most requests have no body, so a single plain write is fastest.
         builder.max_buf_size(self.header_bytes).writev(false);
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
         let task = tokio::spawn(async move {
@@ -156,7 +156,7 @@ async fn http2(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> 
     Ok(Sender::Two(Shared { sender, users: Arc::default() }))
 }
 
-/// Too many open files, or no local port left.
+/// Whether the process has too many open files or no local port left.
 fn is_out_of_sockets(error: &io::Error) -> bool {
     const EMFILE: i32 = 24;
     const ENFILE: i32 = 23;

@@ -1,4 +1,4 @@
-//! A small service to try things out with: says what it was asked.
+//! A demo service that echoes the method and path of requests.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -14,14 +14,14 @@ use tollgate_net::{BindError, Drain, HttpServer, Sockets};
 
 use crate::body::GatewayBody;
 
-/// A small service on a free port of this machine.
+/// A demo service on a free local port.
 pub struct Demo {
     address: SocketAddr,
     listener: TcpListener,
 }
 
 impl Demo {
-    /// Takes a port.
+    /// Binds a free local port.
     pub fn bind() -> Result<Self, BindError> {
         let sockets = Sockets::bind("127.0.0.1:0", 1)?;
         let address = sockets.address();
@@ -30,12 +30,12 @@ impl Demo {
         Ok(Self { address, listener })
     }
 
-    /// Where it is.
+    /// Returns the address of the service.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers until draining has ended.
+    /// Serves until draining has ended.
     pub async fn serve(self, drain: Drain) -> io::Result<()> {
         HttpServer::default().serve(self.listener, |_| Answer, drain).await
     }
@@ -50,7 +50,7 @@ impl Service<Request<Incoming>> for Answer {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let (method, path) = (request.method(), request.uri().path());
-        // Neither has quotes, backslashes or control characters: hyper would not have let them in.
+        // hyper accepts no quotes, backslashes or control characters in a method or path.
         let body = format!(
             "{{\"demo\":\"hello from behind the gateway\",\"method\":\"{method}\",\"path\":\"{path}\"}}\n"
         );

@@ -1,16 +1,16 @@
-//! Requests that run on at their upstream although their caller is gone.
+//! Requests that continue at their upstream after their caller has disconnected.
 //!
-//! A request that holds slots was admitted so that no more than so many run at once. Many services work on when
-//! a connection is closed, so a caller that hangs up must not free the slot of work that still runs. The
-//! gateway then waits in the caller's place: for the end of the answer, which is discarded, or for
-//! the upstream to close the connection. It waits at most until the slots end by themselves (`ttl`) and reads at most
-//! [`MAX_DRAINED_BYTES`]. Where it cannot wait, because a bound is reached or the process ends, the upstream request is
-//! canceled and the slots are left to their `ttl`.
+//! Slots bound the number of concurrent requests at the upstream. Many services continue to work
+//! when a connection is closed, so a caller that disconnects must not free the slot of work that
+//! still runs. The gateway then waits in place of the caller: for the end of the response, which is
+//! discarded, or for the upstream to close the connection. It waits at most until the slots expire
+//! (`ttl`) and reads at most [`MAX_DRAINED_BYTES`]. If it cannot wait, because a bound is reached
+//! or the process stops, the upstream request is canceled and the slots are kept until their `ttl`.
 //!
-//! Requests without such slots are canceled with their caller, and none of this is in their way.
+//! Requests without such slots are canceled with their caller, at no extra cost.
 //!
-//! Invariant: slots are released early only if the upstream never saw the request, has answered or has closed the
-//! connection. Tested by `tests/gateway/hangups.rs`.
+//! Invariant: slots are released early only if the upstream never saw the request, has answered or
+//! has closed the connection. `tests/gateway/hangups.rs` checks this.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use tollgate_http::SlotGuard;
 
 use crate::body::GatewayBody;
 
-/// The most bytes that are read of an answer that no caller waits for.
+/// The maximum number of bytes that are read of a response without a caller.
 pub(crate) const MAX_DRAINED_BYTES: u64 = 1024 * 1024;
 
 /// The requests without a caller, of all workers together.
@@ -47,12 +47,12 @@ impl DetachedRequests {
         entered.is_ok().then(|| Permit(Arc::clone(self)))
     }
 
-    /// Runs this in the background, for so long at most. Beyond the cap it is dropped.
+    /// Runs `work` in the background, for at most `max_time`. Beyond the cap the work is dropped.
     fn spawn(self: &Arc<Self>, max_time: Duration, work: impl Future<Output = ()> + Send + 'static) {
         let Some(permit) = self.try_enter() else {
             return tracing::debug!("too many requests run without a caller; one more is canceled");
         };
-        // A runtime that ends drops the work, as the cap does.
+        // A runtime that shuts down drops the work, like the cap.
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(async move {
                 let _late = timeout(max_time, work).await;
@@ -62,7 +62,7 @@ impl DetachedRequests {
     }
 }
 
-/// A place among the requests without a caller.
+/// A permit to run one request without a caller.
 struct Permit(Arc<DetachedRequests>);
 
 impl Drop for Permit {
@@ -71,8 +71,8 @@ impl Drop for Permit {
     }
 }
 
-/// The slots of one request, until its upstream is known to be done with it. Dropped before that, they are left to
-/// their `ttl`.
+/// The slots of one request, until its upstream has finished it. If dropped earlier, they are kept
+/// until their `ttl`.
 pub(crate) struct HeldSlots {
     guard: Option<SlotGuard>,
     /// Whether an upstream may have seen the request.
@@ -85,12 +85,12 @@ impl HeldSlots {
         Self { guard: Some(guard), sent: Arc::default(), detached: Arc::clone(detached) }
     }
 
-    /// Notes whether an upstream may have seen the request.
+    /// Sets whether an upstream may have seen the request.
     pub(crate) fn set_sent(&self, sent: bool) {
         self.sent.store(sent, Ordering::Relaxed);
     }
 
-    /// The upstream has answered or closed the connection.
+    /// Releases the slots: the upstream has answered or closed the connection.
     pub(crate) fn release(mut self) {
         self.guard = None;
     }
@@ -107,7 +107,7 @@ impl HeldSlots {
         }
     }
 
-    /// Runs work that holds these slots in the background, while they last.
+    /// Runs work that holds these slots in the background, until the slots expire.
     pub(crate) fn detach<W: Future<Output = ()> + Send + 'static>(self, work: impl FnOnce(Self) -> W) {
         let (detached, time_left) = (Arc::clone(&self.detached), self.time_left());
         detached.spawn(time_left, work(self));
@@ -128,10 +128,11 @@ impl Drop for HeldSlots {
     }
 }
 
-/// A request on its way, and what becomes of it.
+/// A forwarded request.
 type Call = Pin<Box<dyn Future<Output = Response<GatewayBody>> + Send>>;
 
-/// The answer to a request that holds slots. Dropped after the request was sent, it goes on in the background.
+/// The response to a request that holds slots. If dropped after the request was sent, it continues
+/// in the background.
 pub(crate) struct HeldAnswer {
     call: Option<Call>,
     sent: Arc<AtomicBool>,
@@ -140,7 +141,8 @@ pub(crate) struct HeldAnswer {
 }
 
 impl HeldAnswer {
-    /// `call` forwards the request and keeps the slots that it is passed.
+    /// Creates the response future. `call` forwards the request and keeps the slots that it is
+    /// passed.
     pub(crate) fn new(
         guard: SlotGuard,
         detached: &Arc<DetachedRequests>,
@@ -156,7 +158,7 @@ impl Future for HeldAnswer {
     type Output = Response<GatewayBody>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // Futures are not polled again after their end; this one would wait for ever.
+        // Futures must not be polled after completion; this one stays pending if it is.
         let Some(call) = &mut self.call else { return Poll::Pending };
         let response = std::task::ready!(call.as_mut().poll(cx));
         self.call = None;
@@ -174,14 +176,14 @@ impl Drop for HeldAnswer {
     }
 }
 
-/// Reads an answer that no caller waits for to its end.
+/// Reads a response without a caller to its end.
 pub(crate) async fn discard(response: Response<GatewayBody>) {
     let (head, body) = response.into_parts();
     body.discard(&head.headers).await;
 }
 
-/// Waits until an upstream closes a connection that has left HTTP, after telling it that the caller is gone.
-/// Whether it did.
+/// Shuts down the sending side of an upgraded connection and waits until the upstream closes it.
+/// Returns whether it did.
 pub(crate) async fn wait_for_close(mut upstream: impl AsyncRead + AsyncWrite + Unpin) -> bool {
     let _already_closed = upstream.shutdown().await;
     let mut rest = upstream.take(MAX_DRAINED_BYTES);

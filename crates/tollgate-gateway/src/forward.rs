@@ -1,9 +1,8 @@
-//! The service behind the limiter: passes a request on and its answer back.
+//! The service behind the limiter: forwards a request and returns its response.
 //!
-//! A request is sent again only where that cannot do it twice: when it never
-//! left this process, or when a connection that had been idle broke under a
-//! request that has no body and may be repeated (RFC 9110, 9.2.2). Another
-//! upstream is tried when one cannot be connected to.
+//! A request is retried only if it cannot execute twice: if it was never sent, or if an idle
+//! connection broke under a request that is idempotent and has no body (RFC 9110, 9.2.2). If an
+//! upstream cannot be connected to, another one is tried.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -33,30 +32,30 @@ use crate::settings::Forwarding;
 use crate::tunnel;
 use crate::upstream::{Load, Protocol, Upstreams};
 
-/// How often a request is sent again when its connection turns out to be gone.
+/// The maximum number of retries of a request whose connection turns out to be closed.
 const MAX_RETRIES: usize = 3;
 
 /// Removes headers from a request.
 pub(crate) type StripHeaders = Arc<dyn Fn(&mut HeaderMap) + Send + Sync>;
 
-/// What a worker forwards with.
+/// The state with which a worker forwards requests.
 pub(crate) struct Worker {
     pub(crate) upstreams: Arc<Upstreams>,
     pub(crate) pool: Arc<Pool>,
     pub(crate) connector: Connector,
     pub(crate) forwarding: Forwarding,
-    /// Whether a peer may say whom it speaks for.
+    /// Whether a peer is trusted to name the client it forwards for.
     pub(crate) trusts: Trusts,
     pub(crate) strip_lookalikes: StripHeaders,
-    /// Whether limits go by the host of a request.
+    /// Whether limits match the host of a request.
     pub(crate) needs_host: Arc<dyn Fn() -> bool + Send + Sync>,
-    /// The most headers of a request.
+    /// The maximum number of headers of a request.
     pub(crate) headers: usize,
     pub(crate) answer: Duration,
     pub(crate) still: Duration,
     pub(crate) total: Option<Duration>,
     pub(crate) body: Option<u64>,
-    /// Requests whose caller is gone.
+    /// The requests whose callers have disconnected.
     pub(crate) detached: Arc<DetachedRequests>,
 }
 
@@ -98,18 +97,18 @@ impl Service<Request<Incoming>> for Forward {
     }
 }
 
-/// What became of one attempt.
+/// The failure of one attempt.
 enum AttemptError {
-    /// Nothing was sent: it can be sent again.
+    /// The request was not sent and can be retried.
     Unsent(Box<Request<Upload>>),
     /// The connection broke; the upstream may have read the request.
     Broken(String),
-    /// The upstream has not answered, and its answer is not waited for any longer.
+    /// The upstream did not answer in time, or the gateway stopped waiting.
     Unanswered(Problem),
     Problem(Problem),
 }
 
-/// A request that was sent, and the head of its answer.
+/// A request that was sent, resolving to the head of its response.
 type Sending =
     Pin<Box<dyn Future<Output = Result<Response<Incoming>, TrySendError<Request<Upload>>>> + Send>>;
 
@@ -120,13 +119,13 @@ impl Worker {
         mut request: Request<Incoming>,
         slots: Option<HeldSlots>,
     ) -> Result<Response<GatewayBody>, Problem> {
-        let begun = Instant::now();
-        let deadline = self.total.map(|total| begun + total);
+        let started_at = Instant::now();
+        let deadline = self.total.map(|total| started_at + total);
         let too_large = |most| http_body::Body::size_hint(request.body()).lower() > most;
         if self.body.is_some_and(too_large) {
             return Err(Problem::BodyTooLarge);
         }
-        // Over HTTP/1.1 the connection has seen to it.
+        // The HTTP/1.1 parser enforces the cap itself.
         if request.version() == Version::HTTP_2 && head::sent(&request) > self.headers {
             return Err(Problem::ManyHeaders);
         }
@@ -141,7 +140,7 @@ impl Worker {
         let (mut retries, mut tried) = (0, SmallVec::<[usize; 4]>::new());
         loop {
             let (at, load) = self.upstreams.choose(&tried).ok_or(Problem::Unreachable)?;
-            let (mut sender, reused) = match self.connection(at, begun).await {
+            let (mut sender, reused) = match self.connection(at, started_at).await {
                 Ok(found) => found,
                 Err(problem) if problem != Problem::Busy && tried.len() + 1 < self.upstreams.len() => {
                     tried.push(at);
@@ -149,9 +148,9 @@ impl Worker {
                 }
                 Err(problem) => return Err(problem),
             };
-            request = self.spoken(at, &sender, request)?;
+            request = self.convert(at, &sender, request)?;
             let spare = (reused && repeatable && retries < MAX_RETRIES).then(|| copy(&request));
-            let times = (begun, deadline);
+            let times = (started_at, deadline);
             let (attempted, sending) = match &slots {
                 None => (self.attempt(&mut sender, request, progress.as_deref(), times).await, None),
                 Some(slots) => {
@@ -186,8 +185,8 @@ impl Worker {
         }
     }
 
-    /// The request as this connection speaks, whatever the one before it spoke.
-    fn spoken(
+    /// Converts the request to the protocol of this connection, whatever the previous attempt used.
+    fn convert(
         &self,
         at: usize,
         sender: &Sender,
@@ -207,12 +206,12 @@ impl Worker {
         Ok(Request::from_parts(parts, body))
     }
 
-    /// A connection to an upstream, and whether it was used before.
+    /// Returns a connection to an upstream, and whether it was used before.
     async fn connection(&self, at: usize, now: Instant) -> Result<(Sender, bool), Problem> {
         if let Some(sender) = self.pool.take(at, now).await {
             return Ok((sender, true));
         }
-        // Apart: connecting has a large state, and most requests need not carry it about.
+        // Boxed: connecting has a large state that most requests do not need.
         match Box::pin(self.connector.connect(self.upstreams.origin(at))).await {
             Ok(sender) => {
                 if let Sender::Two(shared) = &sender {
@@ -232,7 +231,7 @@ impl Worker {
         }
     }
 
-    /// Sends a request and waits for the head of its answer.
+    /// Sends a request and waits for the head of its response.
     async fn attempt(
         &self,
         sender: &mut Sender,
@@ -247,14 +246,15 @@ impl Worker {
             }
             Sender::Two(shared) => {
                 let sending = shared.sender.try_send_request(request);
-                // Apart: few speak so, and it need not make everybody's request larger.
+                // Boxed: HTTP/2 upstreams are rare, and the timer would enlarge every request.
                 let timer = &mut Box::pin(tokio::time::sleep(self.answer));
                 Box::pin(self.answer_to(sending, timer.as_mut(), progress, times)).await
             }
         }
     }
 
-    /// The same for a request that holds slots: what was sent is given back, to be waited for by others.
+    /// Sends a request that holds slots; on a failure returns the sent request, so that its end can
+    /// be awaited.
     async fn attempt_held(
         &self,
         sender: &mut Sender,
@@ -271,8 +271,8 @@ impl Worker {
         (answer, Some(sending))
     }
 
-    /// Releases the slots of a request that failed, when its upstream is done with it: one that was told nothing or
-    /// has closed the connection is, one that has not answered is waited for.
+    /// Releases the slots of a failed request when its upstream has finished it: immediately if the
+    /// request was not sent or the connection is closed, else after its response.
     fn leave(&self, failed: &AttemptError, sending: Option<Sending>, lent: UpstreamLease, slots: HeldSlots) {
         let (AttemptError::Unanswered(_), Some(sending)) = (failed, sending) else { return slots.release() };
         let (pool, still) = (Arc::clone(&self.pool), self.still);
@@ -294,11 +294,11 @@ impl Worker {
         sending: impl Future<Output = Result<Response<Incoming>, TrySendError<Request<Upload>>>>,
         mut timer: Pin<&mut Sleep>,
         progress: Option<&Progress>,
-        (begun, deadline): (Instant, Option<Instant>),
+        (started_at, deadline): (Instant, Option<Instant>),
     ) -> Result<Response<Incoming>, AttemptError> {
         let due = |since: Instant| deadline.map_or(since + self.answer, |it| it.min(since + self.answer));
         let mut sending = std::pin::pin!(sending);
-        let mut due_at = due(begun);
+        let mut due_at = due(started_at);
         let sent = loop {
             timer.as_mut().reset(due_at);
             let sent = std::future::poll_fn(|cx| match sending.as_mut().poll(cx) {
@@ -313,11 +313,11 @@ impl Worker {
                 Wake::Failure(failure) => return Err(AttemptError::Unanswered(failure.into())),
                 Wake::Due => {}
             }
-            // The upstream cannot answer what is still being sent.
+            // The upstream cannot answer a request that is still being sent.
             let later = progress.map_or(due_at, |it| due(it.upstream_since()));
             if later <= due_at {
                 let all_is_over = deadline.is_some_and(|it| it <= due_at);
-                // Not the upstream's fault: it must not be ejected for it.
+                // The client is late, so the upstream must not be ejected.
                 let late = all_is_over && progress.is_some_and(Progress::awaits_client);
                 return Err(AttemptError::Unanswered(if late { Problem::BodyLate } else { Problem::Slow }));
             }
@@ -332,10 +332,10 @@ impl Worker {
 
     fn give_up(&self, at: usize, failed: &AttemptError) -> Problem {
         let (problem, why) = match failed {
-            AttemptError::Unanswered(Problem::Slow) => (Problem::Slow, "no answer in time"),
-            // The client's doing.
+            AttemptError::Unanswered(Problem::Slow) => (Problem::Slow, "no response in time"),
+            // Caused by the client.
             AttemptError::Problem(problem) | AttemptError::Unanswered(problem) => return *problem,
-            AttemptError::Unsent(_) => (Problem::Unreachable, "connections are closed at once"),
+            AttemptError::Unsent(_) => (Problem::Unreachable, "connections are closed immediately"),
             AttemptError::Broken(why) => (Problem::BrokenOff, &**why),
         };
         self.upstreams.failed(at, why);
@@ -352,7 +352,7 @@ impl Worker {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let upstream = hyper::upgrade::on(&mut response);
             let chosen = response.headers().get(UPGRADE);
-            // Nobody asked, or for something else: then there is nothing to connect it to.
+            // The upgrade was not requested, or another protocol was.
             let asked_for = |wanted: &HeaderValue| chosen.is_some_and(|it| tunnel::offers(wanted, it));
             let (_, client) = client.filter(|it| asked_for(&it.0)).ok_or(Problem::BrokenOff)?;
             let work = Detached::default();
@@ -372,7 +372,7 @@ impl Worker {
     }
 }
 
-/// What a request has of an upstream until its answer has passed.
+/// The resources of an upstream that a request holds until its response has passed.
 struct UpstreamLease {
     at: usize,
     sender: Sender,
@@ -381,10 +381,10 @@ struct UpstreamLease {
     slots: Option<HeldSlots>,
 }
 
-/// Why a wait for an answer is over.
+/// The event that ends the wait for a response.
 enum Wake<A> {
     Answer(A),
-    /// The body of the request failed, and the upstream may answer all the same.
+    /// The request body failed, but the upstream may still answer.
     Failure(UploadFailure),
     Due,
 }
@@ -399,7 +399,7 @@ impl From<UploadFailure> for Problem {
     }
 }
 
-/// The same request once more; it has no body.
+/// Copies a request, which has no body.
 fn copy(request: &Request<Upload>) -> Request<Upload> {
     let mut copy = Request::new(Upload::none());
     copy.method_mut().clone_from(request.method());

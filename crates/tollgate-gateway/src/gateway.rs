@@ -1,4 +1,4 @@
-//! The gateway as a whole: what all workers share, and how one serves.
+//! The gateway: the state that all workers share, and serving on one worker.
 
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
@@ -27,30 +27,30 @@ use crate::pool::Pool;
 use crate::settings::{GatewaySettings, Target};
 use crate::upstream::{Origin, Protocol, Upstreams};
 
-/// How long a worker that ends waits for a remote store to take back slots.
+/// How long a stopping worker waits for a remote store to release slots.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Why a gateway cannot start.
+/// The reason why a gateway cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// A file that the settings name.
+    /// A file that the settings name cannot be read.
     #[error("cannot read {}", .0.display())]
     Unreadable(PathBuf, #[source] io::Error),
-    /// The certificate or its key.
+    /// The certificate or its key is invalid.
     #[error("cannot serve TLS with {}", .0.display())]
     Tls(PathBuf, #[source] TlsError),
-    /// The certificates that upstreams are believed by.
+    /// The CA certificates for upstreams are invalid.
     #[error("cannot use {} to check upstreams", .0.display())]
     Authorities(PathBuf, #[source] rustls::Error),
-    /// Whoever could connect could claim to speak for anybody.
+    /// PROXY headers are enabled without trusted proxies: any peer could claim any client address.
     #[error(
         "`gateway.proxy_protocol` needs `client.trusted_proxies`: list the balancers that may say whom they speak for"
     )]
     NobodyTrusted,
 }
 
-/// What all workers of a gateway share.
+/// A reverse proxy behind a limiter, shared by all workers.
 pub struct Gateway<S = MemoryStore> {
     settings: GatewaySettings,
     limiter: SharedLimiter<S>,
@@ -62,8 +62,8 @@ pub struct Gateway<S = MemoryStore> {
 }
 
 impl<S: Store> Gateway<S> {
-    /// A gateway behind this limiter. `demo` is where the demo service listens,
-    /// if that is what the settings ask for.
+    /// Creates a gateway behind this limiter. `demo` is the address of the demo service, if the
+    /// settings ask for it.
     pub fn new(
         settings: GatewaySettings,
         limiter: SharedLimiter<S>,
@@ -75,7 +75,7 @@ impl<S: Store> Gateway<S> {
                 vec![Origin {
                     host: demo.ip().to_string().into(),
                     port: demo.port(),
-                    speech: Protocol::Plain,
+                    protocol: Protocol::Plain,
                 }]
             }
             (Target::Demo, None) => Vec::new(),
@@ -104,12 +104,12 @@ impl<S: Store> Gateway<S> {
         Ok(Self { settings, limiter, upstreams, connector, server, tarpit, detached })
     }
 
-    /// Where requests go.
+    /// Returns the URLs of the upstreams.
     pub fn upstreams(&self) -> Vec<String> {
         self.upstreams.origins().map(ToString::to_string).collect()
     }
 
-    /// Where requests over a soft threshold are held back: how many are, and were.
+    /// Returns the tarpit, which counts delayed requests.
     pub const fn tarpit(&self) -> &Tarpit {
         &self.tarpit
     }
@@ -117,7 +117,7 @@ impl<S: Store> Gateway<S> {
     /// Serves on one worker until draining has ended.
     pub async fn serve(&self, listener: TcpListener, drain: Drain) -> io::Result<()> {
         let worker = Arc::new(self.worker());
-        // Closed when the last slot has been given back.
+        // Closed when the last slot has been released.
         let (giving_back, mut given_back) = mpsc::channel::<Infallible>(1);
         let layer = LimitLayer::new(self.limiter.clone())
             .with_spawn(move |work| {
@@ -136,19 +136,19 @@ impl<S: Store> Gateway<S> {
             LimitedService { limited, override_headers: Arc::clone(&override_headers) }
         };
         self.server.clone().serve(listener, make, drain).await?;
-        // What ends with this runtime would be held until its lease ends.
+        // A release that is dropped with this runtime would leave its slot until the lease ends.
         let _late = timeout(RELEASE_TIMEOUT, given_back.recv()).await;
         Ok(())
     }
 
-    /// The tarpit, which lets everybody go when the end begins: what is held back then might
-    /// be cut instead of answered.
+    /// Returns the tarpit of a worker, which releases all requests when draining starts: a delayed
+    /// request might otherwise be aborted.
     fn tarpit_until(&self, drain: &Drain) -> Tarpit {
         let drain = drain.clone();
         self.tarpit.sleeping(move |time| {
             let mut drain = drain.clone();
             async move {
-                let _let_go = timeout(time, drain.begun()).await;
+                let _let_go = timeout(time, drain.started()).await;
             }
         })
     }
@@ -173,19 +173,20 @@ impl<S: Store> Gateway<S> {
     }
 }
 
-/// Whom the policy in force trusts.
+/// Returns the test for trusted proxies of the current policy.
 fn trusted_by<S: Store>(limiter: &SharedLimiter<S>) -> Trusts {
     let limiter = limiter.clone();
     Arc::new(move |address| limiter.load().policy().client().trusted_proxies.contains(address))
 }
 
-/// Removes headers that a service may take for headers that the policy in force reads.
+/// Removes headers that a service may confuse with headers that the current policy reads.
 fn lookalikes_of<S: Store>(limiter: &SharedLimiter<S>) -> StripHeaders {
     let limiter = limiter.clone();
     Arc::new(move |headers| head::strip_lookalikes(headers, limiter.load().policy()))
 }
 
-/// Whether the policy in force limits hosts, so that a request without one cannot be matched.
+/// Whether the current policy has limits on hosts, so that a request without a host cannot be
+/// matched.
 fn needs_host<S: Store>(limiter: &SharedLimiter<S>) -> Arc<dyn Fn() -> bool + Send + Sync> {
     let limiter = limiter.clone();
     Arc::new(move || limiter.load().policy().asks_for_hosts())
@@ -195,7 +196,7 @@ fn read(path: &Path) -> Result<Vec<u8>, StartError> {
     fs::read(path).map_err(|error| StartError::Unreadable(path.to_owned(), error))
 }
 
-/// The limiter with the forwarding service behind it, as hyper calls it.
+/// The limiter with the forwarding service behind it, as a hyper service.
 struct LimitedService<S> {
     limited: Limit<Forward, S>,
     override_headers: Arc<OverrideHeaders>,
@@ -206,8 +207,9 @@ impl<S: Store> Service<Request<Incoming>> for LimitedService<S> {
     type Error = Infallible;
     type Future = <Limit<Forward, S> as tower_service::Service<Request<Incoming>>>::Future;
 
-    /// Forwarding is always ready, so nobody asks. What the upstream will not see
-    /// is taken away before anybody is counted by it.
+    /// Calls the inner service without polling readiness, since forwarding is always ready. Headers
+    /// that the upstream will not see are removed before the decision, so that no limit counts by
+    /// them.
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         head::strip_nominated(request.headers_mut());
         self.override_headers.strip(request.headers_mut());

@@ -1,10 +1,10 @@
-//! Heads on their way through: what a gateway takes out and puts in.
+//! Rewrites the heads of forwarded requests and responses.
 //!
-//! Up: one host, one path, no hop-by-hop headers, who calls. Down: no
+//! Requests: one host, one path, no hop-by-hop headers, and the client address. Responses: no
 //! hop-by-hop headers (RFC 9110, 7.6).
 //!
-//! The path goes up as it came, but with `.` and `..` resolved: limits go by
-//! where a path leads, so an upstream must not be led elsewhere.
+//! The path is forwarded unchanged except that `.` and `..` are resolved: limits match the resolved
+//! path, so the upstream must see the same path.
 
 use std::net::IpAddr;
 
@@ -28,13 +28,14 @@ static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// As some servers read `Tollgate-Soft`, which only the limiter says.
+/// The spelling with an underscore, which some servers read as `Tollgate-Soft`; only the limiter
+/// may set that header.
 static TOLLGATE_SOFT_UNDERSCORE: HeaderName = HeaderName::from_static("tollgate_soft");
 
-/// As many headers as a gateway adds, at most.
+/// The maximum number of headers that the gateway adds.
 const MAX_ADDED_HEADERS: usize = 6;
 
-/// Who calls, as upstreams are told. Made once for each connection.
+/// The client as upstreams are told. Created once for each connection.
 pub(crate) struct Caller {
     pub(crate) address: IpAddr,
     address_text: HeaderValue,
@@ -47,20 +48,20 @@ impl Caller {
         let text = HeaderValue::try_from(address.to_string());
         Self {
             address,
-            // An address has only characters that a header may have.
+            // An address contains only characters that are valid in a header.
             address_text: text.unwrap_or_else(|_| HeaderValue::from_static("unknown")),
             scheme: HeaderValue::from_static(if secure { "https" } else { "http" }),
         }
     }
 }
 
-/// How many headers the client sent: the limiter's mark is not one of them.
+/// The number of headers that the client sent, without the mark of the limiter.
 pub(crate) fn sent<B>(request: &Request<B>) -> usize {
     let marks = usize::from(request.extensions().get::<SoftNotice>().is_some());
     request.headers().len().saturating_sub(marks)
 }
 
-/// Makes a request's head fit for an upstream.
+/// Prepares the head of a request for an upstream.
 pub(crate) fn prepare(
     parts: &mut Parts,
     caller: &Caller,
@@ -74,8 +75,8 @@ pub(crate) fn prepare(
     if is_otherwise_encoded(&parts.headers) {
         return Err(Problem::Encoding);
     }
-    // The asterisk is for `OPTIONS` (RFC 9112, 3.2.4), and other schemes for others. A target that
-    // is no path (`GET login`) is parsed as a host, and has an empty path.
+    // The asterisk is only for `OPTIONS` (RFC 9112, 3.2.4), and only web schemes are forwarded. A
+    // target that is not a path (`GET login`) is parsed as a host and has an empty path.
     let is_web = |scheme: &Scheme| *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS;
     let is_asterisk = parts.uri.path() == "*" && parts.method == Method::OPTIONS;
     if !(parts.uri.path().starts_with('/') || is_asterisk)
@@ -90,7 +91,7 @@ pub(crate) fn prepare(
         parts.headers.get(TE).is_some_and(|it| names(it).any(|it| it.eq_ignore_ascii_case("trailers")));
     strip_hop_by_hop(&mut parts.headers);
     let headers = &mut parts.headers;
-    // Grown once instead of on the way; a map that cannot grow is full of headers already.
+    // Grows the map once; a map that cannot grow is already full.
     let _full = headers.try_reserve(MAX_ADDED_HEADERS);
     headers.remove(EXPECT);
     headers.remove(&TOLLGATE_SOFT_UNDERSCORE);
@@ -102,7 +103,7 @@ pub(crate) fn prepare(
         headers.insert(UPGRADE, protocol);
     }
     join_cookies(headers);
-    tell_who_calls(headers, caller, &host, forwarding, trusts);
+    add_forwarding_headers(headers, caller, &host, forwarding, trusts);
     headers.append(VIA, version);
     headers.insert(HOST, host);
     if let Some(uri) = origin_form(&parts.uri)? {
@@ -112,42 +113,42 @@ pub(crate) fn prepare(
     Ok(())
 }
 
-/// Whether a body comes in anything but chunks.
+/// Whether the body has a transfer encoding other than `chunked`.
 pub(crate) fn is_otherwise_encoded(headers: &HeaderMap) -> bool {
     let mut lines = headers.get_all(TRANSFER_ENCODING).iter();
     lines.next().is_some_and(|it| !it.as_bytes().eq_ignore_ascii_case(b"chunked")) || lines.next().is_some()
 }
 
-/// The head of [`prepare`] for an upstream that speaks HTTP/2.
+/// Converts the head of [`prepare`] for an upstream that uses HTTP/2.
 pub(crate) fn to_http2(parts: &mut Parts, secure: bool) -> Result<(), Problem> {
     let host = parts.headers.remove(HOST).ok_or(Problem::NoHost)?;
     let authority = Authority::try_from(host.as_bytes()).map_err(|_| Problem::BadHost)?;
     let mut uri = std::mem::take(&mut parts.uri).into_parts();
     uri.scheme = Some(if secure { Scheme::HTTPS } else { Scheme::HTTP });
     uri.authority = Some(authority);
-    // Never something else instead: limits went by what it was.
+    // No fallback: limits matched this target.
     parts.uri = Uri::from_parts(uri).map_err(|_| Problem::BadHost)?;
     parts.version = Version::HTTP_2;
-    // There is no change of protocol over HTTP/2.
+    // HTTP/2 has no protocol upgrade.
     parts.headers.remove(CONNECTION);
     parts.headers.remove(UPGRADE);
     Ok(())
 }
 
-/// Undoes [`to_http2`]: the next attempt may go elsewhere.
+/// Undoes [`to_http2`]: the next attempt may use another upstream.
 pub(crate) fn to_http1(parts: &mut Parts) {
     let authority = parts.uri.authority();
     if let Some(host) = authority.and_then(|it| HeaderValue::from_str(it.as_str()).ok()) {
         parts.headers.insert(HOST, host);
     }
-    // Resolved it was before.
+    // Dot segments are already resolved.
     if let Ok(Some(uri)) = origin_form(&parts.uri) {
         parts.uri = uri;
     }
     parts.version = Version::HTTP_11;
 }
 
-/// The one host of a request: of its target if that names one, else of its header.
+/// Returns the host of a request: the host of its target if there is one, else of its header.
 fn host(parts: &Parts, needs_host: impl FnOnce() -> bool) -> Result<HeaderValue, Problem> {
     let mut lines = parts.headers.get_all(HOST).iter();
     let (line, second) = (lines.next(), lines.next());
@@ -159,8 +160,9 @@ fn host(parts: &Parts, needs_host: impl FnOnce() -> bool) -> Result<HeaderValue,
         (Some(authority), _) => HeaderValue::from_str(authority.as_str()).map_err(|_| Problem::BadHost),
         (None, Some(line)) if line.to_str().is_ok_and(is_host) => Ok(line.clone()),
         (None, Some(_)) => Err(Problem::BadHost),
-        // HTTP/1.0 may do without; the upstream, spoken to in HTTP/1.1, may not. Where limits go by
-        // hosts, it met none of them, and a host that is made up would lead past them.
+        // HTTP/1.0 permits requests without a host, but the HTTP/1.1 request to the upstream needs
+        // one. If limits match hosts, no such limit applied, and an invented host would bypass
+        // them.
         (None, None) if parts.version == Version::HTTP_10 && !needs_host() => {
             Ok(HeaderValue::from_static("localhost"))
         }
@@ -168,8 +170,8 @@ fn host(parts: &Parts, needs_host: impl FnOnce() -> bool) -> Result<HeaderValue,
     }
 }
 
-/// A name or an address, and perhaps a port. Nothing else that a header may hold:
-/// servers differ in what they make of the rest, and limits went by one reading.
+/// Whether the text is a name or an address with an optional port. Servers interpret other texts
+/// differently, and limits matched one interpretation.
 fn is_host(text: &str) -> bool {
     let (host, rest) = match text.strip_prefix('[') {
         Some(inner) => {
@@ -199,7 +201,8 @@ const fn via(version: Version) -> HeaderValue {
     }
 }
 
-/// By its text: that is compared by length first, which a list of names is not.
+/// Compares text: strings are compared by length first, which is faster than comparing a list of
+/// names.
 fn is_hop_by_hop(name: &HeaderName) -> bool {
     matches!(
         name.as_str(),
@@ -215,11 +218,11 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
     )
 }
 
-/// Removes what `Connection` says is for one connection only.
+/// Removes the headers that `Connection` nominates.
 pub(crate) fn strip_nominated(headers: &mut HeaderMap) {
     let harmless =
         |name: &str| ["close", "keep-alive", "upgrade", "te"].iter().any(|it| name.eq_ignore_ascii_case(it));
-    // Most requests name nothing: look before collecting.
+    // Most requests nominate nothing, so nothing is collected.
     let nominates = headers.get_all(CONNECTION).iter().flat_map(names).any(|name| !harmless(name));
     if nominates {
         let nominated: SmallVec<[HeaderName; 4]> = headers
@@ -235,12 +238,12 @@ pub(crate) fn strip_nominated(headers: &mut HeaderMap) {
     }
 }
 
-/// Removes what concerns one connection only, whatever `Connection` says.
+/// Removes the hop-by-hop headers, whatever `Connection` says.
 pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    // Most requests have one of them at most: look before removing.
+    // Most requests have at most one of them.
     let found: SmallVec<[HeaderName; 4]> = headers.keys().filter(|it| is_hop_by_hop(it)).cloned().collect();
     if found.contains(&TRANSFER_ENCODING) {
-        // It was not what counted, and must not count for the next one (RFC 9112, 6.3).
+        // `Transfer-Encoding` took precedence, so the length must not be forwarded (RFC 9112, 6.3).
         headers.remove(CONTENT_LENGTH);
     }
     for name in found {
@@ -248,8 +251,8 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// Trailers come after everything has been decided: they may not say who calls,
-/// how the body is framed, or what is left of a limit (RFC 9110, 6.5.1).
+/// Removes fields from trailers that arrive after the decision and must not change it: the client,
+/// the framing, and the rate-limit headers (RFC 9110, 6.5.1).
 pub(crate) fn strip_trailers(trailers: &mut HeaderMap) {
     let settled = |name: &HeaderName| {
         let text = name.as_str();
@@ -276,8 +279,8 @@ pub(crate) fn strip_trailers(trailers: &mut HeaderMap) {
     }
 }
 
-/// Removes headers that some servers take for a header that the policy reads: CGI and its
-/// heirs call both `X-Api-Key` and `X_Api_Key` `HTTP_X_API_KEY`.
+/// Removes headers that some servers confuse with a header that the policy reads: CGI maps both
+/// `X-Api-Key` and `X_Api_Key` to `HTTP_X_API_KEY`.
 pub(crate) fn strip_lookalikes(headers: &mut HeaderMap, policy: &Policy) {
     let is_lookalike = |name: &&HeaderName| policy.reads_lookalike_of(name.as_str());
     let found: SmallVec<[HeaderName; 4]> = headers.keys().filter(is_lookalike).cloned().collect();
@@ -286,7 +289,8 @@ pub(crate) fn strip_lookalikes(headers: &mut HeaderMap, policy: &Policy) {
     }
 }
 
-/// Whether a header says whom a request was passed on for. Some servers read `_` as `-`.
+/// Whether a header states the client that a request is forwarded for. Some servers read `_` as
+/// `-`.
 fn is_claim(name: &HeaderName) -> bool {
     let text = name.as_str();
     let claims = |text: &str| text == "forwarded" || text == "x-real-ip" || text.starts_with("x-forwarded");
@@ -296,7 +300,8 @@ fn is_claim(name: &HeaderName) -> bool {
     }
 }
 
-/// A client that lists these wants the upstream to miss what it needs to know.
+/// Whether `Connection` may nominate this header. A client must not be able to hide headers that
+/// the upstream needs.
 fn may_be_listed(name: &HeaderName) -> bool {
     use http::header::{AUTHORIZATION, CONTENT_TYPE};
     let kept = [&HOST, &CONTENT_LENGTH, &CONTENT_TYPE, &AUTHORIZATION, &COOKIE, &FORWARDED, &VIA];
@@ -307,8 +312,8 @@ fn names(value: &HeaderValue) -> impl Iterator<Item = &str> {
     value.to_str().unwrap_or_default().split(',').map(str::trim).filter(|it| !it.is_empty())
 }
 
-/// Over HTTP/2 cookies may come one to a line; elsewhere they may not (RFC 9113, 8.2.3). Limits
-/// went by all lines, and a service that reads the first one only must see the same cookies.
+/// Joins cookie lines, which only HTTP/2 permits (RFC 9113, 8.2.3). Limits read all lines, and a
+/// service that reads only the first line must see the same cookies.
 fn join_cookies(headers: &mut HeaderMap) {
     if headers.get_all(COOKIE).iter().nth(1).is_some() {
         let lines: Vec<_> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
@@ -318,7 +323,7 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-fn tell_who_calls(
+fn add_forwarding_headers(
     headers: &mut HeaderMap,
     caller: &Caller,
     host: &HeaderValue,
@@ -336,7 +341,7 @@ fn tell_who_calls(
     if matches!(forwarding, Forwarding::XForwarded | Forwarding::Both) {
         let addresses = if believed { joined(headers, &X_FORWARDED_FOR, &caller.address_text) } else { None };
         headers.insert(&X_FORWARDED_FOR, addresses.unwrap_or_else(|| caller.address_text.clone()));
-        // The first proxy knows best; the others pass on what it said.
+        // Kept from the first proxy, which saw the original request.
         headers.entry(&X_FORWARDED_PROTO).or_insert_with(|| caller.scheme.clone());
         headers.entry(&X_FORWARDED_HOST).or_insert_with(|| host.clone());
     }
@@ -347,7 +352,7 @@ fn tell_who_calls(
     }
 }
 
-/// All lines of a list header and one more member, in one line.
+/// Joins all lines of a list header and one more member into one line.
 fn joined(headers: &HeaderMap, name: &HeaderName, last: &HeaderValue) -> Option<HeaderValue> {
     headers.get(name)?;
     let mut line = Vec::new();
@@ -362,7 +367,7 @@ fn joined(headers: &HeaderMap, name: &HeaderName, last: &HeaderValue) -> Option<
 
 fn forwarded_element(caller: &Caller, host: &HeaderValue) -> HeaderValue {
     let scheme = caller.scheme.to_str().unwrap_or("http");
-    // A host has no quotes: it was looked at.
+    // The host was validated and has no quotes.
     let host = host.to_str().unwrap_or_default();
     let address = match caller.address {
         IpAddr::V4(address) => address.to_string(),
@@ -372,8 +377,8 @@ fn forwarded_element(caller: &Caller, host: &HeaderValue) -> HeaderValue {
     HeaderValue::try_from(element).unwrap_or_else(|_| HeaderValue::from_static("for=unknown"))
 }
 
-/// Path and query alone, with `.` and `..` resolved; `None` where that is what came.
-/// Never something else instead: limits went by what it was.
+/// Returns path and query with `.` and `..` resolved; `None` if the URI has that form already.
+/// There is no fallback on errors: limits matched this target.
 fn origin_form(uri: &Uri) -> Result<Option<Uri>, Problem> {
     let Some(path) = path::without_dot_segments(uri.path()) else {
         let plain = uri.scheme().is_none() && uri.authority().is_none();
@@ -392,7 +397,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dots_are_resolved_and_everything_else_is_left_as_it_came() {
+    fn dot_segments_are_resolved_and_the_rest_is_unchanged() {
         for (written, sent) in [
             ("/", "/"),
             ("/a//b/", "/a//b/"),
@@ -433,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn what_concerns_one_connection_goes_no_further() {
+    fn hop_by_hop_headers_are_removed() {
         let headers = prepared(
             &[
                 ("host", "example.com"),
@@ -469,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_cannot_say_whom_they_speak_for() {
+    fn forwarding_headers_of_untrusted_peers_are_removed() {
         let claims = [
             ("host", "example.com"),
             ("x-forwarded-for", "192.0.2.1"),

@@ -1,15 +1,15 @@
-//! The gateway: a reverse proxy behind the tower layer.
+//! A reverse proxy behind the Tollgate tower layer.
 //!
 //! ```text
 //! connection (tollgate-net) ─► Limit (tollgate-http) ─► Forward ─► choose an upstream ─► a connection of its pool
 //!                                │ refused: no body read,   │ malformed: 400      │ down: 502, slow: 504,
-//!                                │ no upstream touched      │ too large: 413      │ ejected for a while
+//!                                │ no upstream contacted    │ too large: 413      │ ejected for a while
 //! ```
 //!
-//! Each worker has pools of its own, so that no two threads meet over a
-//! connection; how busy an upstream is and whether it is down they know together.
+//! Each worker has its own connection pools, so that threads do not contend for connections. Load
+//! and health of the upstreams are shared by all workers.
 //!
-//! Not here: who may pass (`tollgate-http`), sockets of clients (`tollgate-net`).
+//! Not here: decisions (`tollgate-http`), client sockets (`tollgate-net`).
 
 mod body;
 mod connect;

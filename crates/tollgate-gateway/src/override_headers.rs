@@ -1,10 +1,10 @@
-//! Headers by which a request asks to be taken for another one.
+//! Headers that override the path, the method or the host of a request.
 //!
 //! Frameworks let `X-Original-URL` replace the path, `X-HTTP-Method-Override` the method and
-//! `X-Host` the host. Limits went by what the request line says, so such a header would lead
-//! past them. They are removed before a request is counted, unless the settings keep them.
+//! `X-Host` the host. Limits match the request line, so such a header would bypass them. They are
+//! removed before the decision, unless the settings keep them.
 //!
-//! `X-Forwarded-*` is not here: which of those are believed is decided by who sends them (`head`).
+//! Not here: `X-Forwarded-*`, which is trusted depending on its sender (`head`).
 
 use http::header::{HeaderMap, HeaderName};
 use smallvec::SmallVec;
@@ -34,7 +34,7 @@ const NAMES: [&str; 25] = [
     "x-http-method",
     "x-method-override",
     "x-original-method",
-    // The host.
+    // Host.
     "x-original-host",
     "x-rewrite-host",
     "x-http-host-override",
@@ -42,22 +42,22 @@ const NAMES: [&str; 25] = [
     "x-host",
 ];
 
-/// Which of these headers are passed on.
+/// The treatment of headers that override the path, the method or the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum OverrideHeaders {
-    /// None of them.
+    /// All of them are removed.
     #[default]
     Removed,
-    /// All of them.
+    /// All of them are forwarded.
     Kept,
-    /// Those of these names, in lower case.
+    /// Only the headers with these names, in lower case, are forwarded.
     KeptOnly(Vec<Box<str>>),
 }
 
 impl OverrideHeaders {
-    /// Removes the headers that are not passed on.
+    /// Removes the headers that are not forwarded.
     pub(crate) fn strip(&self, headers: &mut HeaderMap) {
-        // Most requests have none of them: look before collecting.
+        // Most requests have none of these headers, so nothing is collected.
         if *self == Self::Kept || !headers.keys().any(|it| self.removes(it)) {
             return;
         }
@@ -79,13 +79,13 @@ impl OverrideHeaders {
     }
 }
 
-/// Whether a header asks for the request to be taken for another one.
+/// Whether a header overrides the path, the method or the host.
 pub(crate) fn is_override(name: &str) -> bool {
     name.starts_with(['x', 's', 'p']) && NAMES.iter().any(|known| reads_as(name, known))
 }
 
-/// Whether a server that keeps headers in variables (`HTTP_X_HOST`) takes one for the other: all
-/// that is no letter and no digit is one character there.
+/// Whether a server that maps headers to variables (`HTTP_X_HOST`) confuses the two names: it
+/// replaces every character that is not a letter or a digit by the same character.
 fn reads_as(name: &str, known: &str) -> bool {
     let same = |(one, other): (u8, u8)| one == other || (other == b'-' && !one.is_ascii_alphanumeric());
     name.len() == known.len() && name.bytes().zip(known.bytes()).all(same)
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_override_path_method_or_host_are_removed_however_they_are_written() {
+    fn override_headers_are_removed_in_every_spelling() {
         let names = [
             "X-Original-URL",
             "X_Original_URL",

@@ -1,9 +1,9 @@
-//! Connections to upstreams that wait for their next request.
+//! Pools of idle connections to upstreams.
 //!
-//! One pool for each worker, so its locks are never waited for. The connection
-//! that was used last is used first: the others grow old and are let go.
+//! Each worker has its own pool, so its locks are uncontended. The most recently used connection is
+//! used first; the others age and are closed.
 //!
-//! Over HTTP/2 one connection carries many requests and is shared.
+//! An HTTP/2 connection is shared by many requests.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,13 +14,13 @@ use tokio::time::Instant;
 use crate::body::Progress;
 use crate::connect::{Line, Sender, Shared};
 
-/// How long a connection is kept without a request: less than most servers do,
-/// so that they do not close it under the next one.
+/// How long an idle connection is kept. It is shorter than the idle timeout of most servers, so
+/// that they do not close a connection under a request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(50);
 
-/// The waiting connections of one worker.
+/// The idle connections of one worker.
 pub(crate) struct Pool {
-    /// One for each upstream.
+    /// The connections to each upstream.
     origins: Vec<OriginConnections>,
     keep: usize,
 }
@@ -29,12 +29,12 @@ pub(crate) struct Pool {
 struct OriginConnections {
     idle: Mutex<Vec<Idle>>,
     shared: Mutex<Vec<Shared>>,
-    /// Whether there ever was one.
+    /// Whether there ever was a shared connection.
     shares: AtomicBool,
 }
 
 impl OriginConnections {
-    /// An HTTP/2 connection that has room for one more.
+    /// Returns the HTTP/2 connection with the fewest users, if it has room.
     fn least_shared(&self) -> Option<Shared> {
         let mut all = lock(&self.shared);
         all.retain(|it| !it.sender.is_closed());
@@ -52,10 +52,10 @@ impl Pool {
         Self { origins: (0..upstreams).map(|_| OriginConnections::default()).collect(), keep }
     }
 
-    /// A connection that is ready for a request.
+    /// Takes a connection that is ready for a request.
     pub(crate) async fn take(&self, upstream: usize, now: Instant) -> Option<Sender> {
         let origin_connections = &self.origins[upstream];
-        // Read before locking: most upstreams never share.
+        // Checked before locking: most upstreams have no shared connection.
         if origin_connections.shares.load(Ordering::Relaxed)
             && let Some(shared) = origin_connections.least_shared()
         {
@@ -66,8 +66,8 @@ impl Pool {
             if line.sender.is_closed() || now.saturating_duration_since(since) > IDLE_TIMEOUT {
                 continue;
             }
-            // The end of its last answer may still be on the way to it: for one turn,
-            // and not for as long as somebody else's upload may take.
+            // The end of the last response may not have been processed yet. Yields once, and does
+            // not wait for an upload of another request.
             if !line.sender.is_ready() {
                 tokio::task::yield_now().await;
             }
@@ -82,7 +82,7 @@ impl Pool {
             return;
         }
         let mut idle = lock(&self.origins[upstream].idle);
-        // The oldest are at the front.
+        // The oldest connections are at the front.
         let now = Instant::now();
         let is_old = |it: &&Idle| now - it.since > IDLE_TIMEOUT || it.line.sender.is_closed();
         let old = idle.iter().take_while(is_old).count();
@@ -94,32 +94,32 @@ impl Pool {
         }
     }
 
-    /// Lets others use an HTTP/2 connection too.
+    /// Adds an HTTP/2 connection for other requests to share.
     pub(crate) fn share(&self, upstream: usize, shared: &Shared) {
         let origin_connections = &self.origins[upstream];
         lock(&origin_connections.shared).push(shared.clone());
         origin_connections.shares.store(true, Ordering::Relaxed);
     }
 
-    /// Forgets the connections to an upstream that has just closed one.
+    /// Drops the idle connections to an upstream that has just closed one.
     pub(crate) fn forget(&self, upstream: usize) {
         lock(&self.origins[upstream].idle).retain(|it| !it.line.sender.is_closed());
     }
 }
 
-/// A connection in use, and where it goes afterwards.
+/// A connection in use, with its pool.
 pub(crate) struct Lease {
     pub(crate) pool: Arc<Pool>,
     pub(crate) upstream: usize,
     pub(crate) sender: Sender,
-    /// The request's body, if it had one.
+    /// The progress of the request body, if there is one.
     pub(crate) upload: Option<Arc<Progress>>,
 }
 
 impl Lease {
-    /// The answer has ended: the connection can take the next request, but for one
-    /// that is still busy with the body of the last. That one is closed.
-    pub(crate) fn give_back(self) {
+    /// Returns the connection to the pool after the response has ended. A connection that is still
+    /// sending the request body is closed.
+    pub(crate) fn return_to_pool(self) {
         if let Sender::One(line) = self.sender
             && self.upload.is_none_or(|upload| Progress::is_over(&upload))
         {
@@ -128,7 +128,7 @@ impl Lease {
     }
 }
 
-/// A panic elsewhere leaves nothing half done here.
+/// Locks a mutex; a panic elsewhere leaves its data consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
-//! What a caller is told when the gateway itself has to answer.
+//! Error responses of the gateway itself.
 //!
-//! Names of upstreams and their errors are for the log, not for callers.
+//! Names of upstreams and their errors go to the log, not to callers.
 
 use bytes::Bytes;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
@@ -9,7 +9,7 @@ use tollgate_http::NotForwarded;
 
 use crate::body::GatewayBody;
 
-/// What went wrong.
+/// An error that the gateway answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
     NoHost,
@@ -44,50 +44,47 @@ impl Problem {
             ),
             Self::ManyHeaders => (
                 StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-                "the request has more headers than this gateway takes; send fewer",
+                "the request has more headers than this gateway accepts; send fewer",
             ),
             Self::Target => (
                 StatusCode::BAD_REQUEST,
                 "the target of the request is not a path; send a path such as /search",
             ),
-            Self::Tunnel => {
-                (StatusCode::METHOD_NOT_ALLOWED, "this is a gateway and no tunnel; `CONNECT` is not served")
-            }
+            Self::Tunnel => (StatusCode::METHOD_NOT_ALLOWED, "this gateway does not support `CONNECT`"),
             Self::BodyTooLarge => (
                 StatusCode::PAYLOAD_TOO_LARGE,
-                "the body is larger than this gateway takes; send less at once",
+                "the body is larger than this gateway accepts; send less at once",
             ),
             Self::BodyLate => {
                 (StatusCode::REQUEST_TIMEOUT, "the body stopped arriving; send it without long pauses")
             }
             Self::BodyBroken => (
                 StatusCode::BAD_REQUEST,
-                "the body is not what its head promised; mind its length or its chunks",
+                "the body does not match its head; check `Content-Length` or the chunks",
             ),
-            Self::Unreachable => (
-                StatusCode::BAD_GATEWAY,
-                "the service behind this gateway cannot be reached; try again later",
-            ),
+            Self::Unreachable => {
+                (StatusCode::BAD_GATEWAY, "the upstream service cannot be reached; try again later")
+            }
             Self::BrokenOff => (
                 StatusCode::BAD_GATEWAY,
-                "the service behind this gateway broke off before it answered; whether it acted on the request is not known",
+                "the upstream service closed the connection before it answered; it is not known whether it processed the request",
             ),
             Self::Busy => (
                 StatusCode::SERVICE_UNAVAILABLE,
-                "this gateway has no room for another request just now; try again shortly",
+                "this gateway cannot take another request at the moment; try again shortly",
             ),
             Self::Slow => (
                 StatusCode::GATEWAY_TIMEOUT,
-                "the service behind this gateway did not begin to answer in time; whether it acts on the request is not known",
+                "the upstream service did not start its response in time; it is not known whether it processes the request",
             ),
             Self::TooSlow => (
                 StatusCode::GATEWAY_TIMEOUT,
-                "the service behind this gateway cannot be connected to in time; try again later",
+                "the upstream service did not accept a connection in time; try again later",
             ),
         }
     }
 
-    /// Whether no upstream has seen the request, and that was not the client's doing.
+    /// Whether the request did not reach an upstream, for a reason that is not the client's.
     const fn is_before_the_upstream(self) -> bool {
         matches!(self, Self::Unreachable | Self::Busy | Self::TooSlow)
     }
@@ -95,7 +92,7 @@ impl Problem {
     pub(crate) fn response(self) -> Response<GatewayBody> {
         let (status, detail) = self.words();
         let title = status.canonical_reason().unwrap_or("Error");
-        // Nothing in these texts needs escaping; held by the test below.
+        // These texts need no escaping; the test below checks that.
         let body = format!(
             r#"{{"type":"about:blank","title":"{title}","status":{},"detail":"{detail}"}}"#,
             status.as_u16()
@@ -108,7 +105,7 @@ impl Problem {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         match self {
-            // Where its body ends is anybody's guess, and so is what comes after it.
+            // The end of the body is unknown, so the connection cannot be reused.
             Self::Encoding => drop(headers.insert(CONNECTION, HeaderValue::from_static("close"))),
             Self::Busy => drop(headers.insert(RETRY_AFTER, HeaderValue::from_static("1"))),
             Self::Tunnel => drop(

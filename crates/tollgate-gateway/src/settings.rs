@@ -1,4 +1,4 @@
-//! The `gateway` section of the file.
+//! Reads the `gateway` section of the configuration file.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,59 +10,60 @@ use tollgate_net::Caps;
 use crate::override_headers::{OverrideHeaders, is_override};
 use crate::upstream::Origin;
 
-/// The `gateway` section of the file.
+/// The settings of a [`Gateway`](crate::Gateway): the `gateway` section of the configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GatewaySettings {
-    /// Where requests go.
+    /// The destination of requests.
     pub target: Target,
-    /// Certificate and key that are served, both PEM files.
+    /// The paths of the server certificate and its key, both PEM files.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// Certificates that upstreams are believed by, instead of the public ones.
+    /// The path of the CA certificates to trust for upstreams instead of the public ones.
     pub upstream_ca: Option<PathBuf>,
-    /// Whether every connection begins with a PROXY header.
+    /// Whether every connection starts with a PROXY header.
     pub proxy_protocol: bool,
-    /// How the upstream is told who calls.
+    /// The headers that tell upstreams the client address.
     pub forwarding: Forwarding,
-    /// Which headers that replace path, method or host are passed on.
+    /// The treatment of headers that override path, method or host.
     pub override_headers: OverrideHeaders,
-    /// Threads. `None`: one for each core.
+    /// The number of worker threads. `None`: one for each core.
     pub workers: Option<usize>,
-    /// What one client's connection may take.
+    /// The caps for one client connection.
     pub caps: Caps,
-    /// The most bytes of a request's body.
+    /// The maximum number of bytes of a request body.
     pub body: Option<u64>,
-    /// The most requests that are held back at a time.
+    /// The maximum number of requests that are delayed at a time.
     pub tarpit: usize,
-    /// The most requests that run on at their upstreams although their callers are gone, over all workers.
+    /// The maximum number of requests that continue after their callers have disconnected, over all
+    /// workers.
     pub detached: usize,
-    /// How long connecting to an upstream may take.
+    /// The timeout for connecting to an upstream.
     pub connect: Duration,
-    /// How long an upstream may take to begin its answer.
+    /// The timeout until an upstream starts its response.
     pub answer: Duration,
-    /// How long a body may stand still, on its way up or down.
+    /// The maximum time that a body may stall, in either direction.
     pub still: Duration,
-    /// How long a request may take from its head to the end of its answer.
+    /// The maximum time from the head of a request to the end of its response.
     pub total: Option<Duration>,
-    /// How long running requests may take to end when the gateway stops.
+    /// The maximum time that running requests may take when the gateway stops.
     pub drain: Duration,
-    /// After how many failures in a row an upstream is left alone.
+    /// The number of consecutive failures after which an upstream is ejected.
     pub eject_after: u32,
-    /// For how long, the first time.
+    /// The duration of the first ejection.
     pub eject_for: Duration,
-    /// The most idle connections that each worker keeps to each upstream.
+    /// The maximum number of idle connections that each worker keeps to each upstream.
     pub keep: usize,
 }
 
-/// Where requests go.
+/// The destination of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A small service of our own, to try things out.
+    /// The built-in demo service.
     Demo,
-    /// One or more services that are alike.
+    /// One or more equivalent services.
     Upstreams(Vec<Origin>),
 }
 
-/// How the upstream is told who calls.
+/// The headers that tell upstreams the client address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forwarding {
     /// `X-Forwarded-For`, `-Proto` and `-Host`.
@@ -71,7 +72,7 @@ pub enum Forwarding {
     Forwarded,
     /// Both.
     Both,
-    /// Not at all, and what the client claims is removed.
+    /// No headers; forwarding headers of the client are removed.
     Off,
 }
 
@@ -175,7 +176,7 @@ const FORWARDINGS: [(&str, Forwarding); 4] = [
 const MAX_TIMEOUT: Span = Span::from_hours(24);
 
 impl GatewaySettings {
-    /// Reads the section; what it does not say is as by default.
+    /// Reads the section; missing settings have their defaults.
     pub fn read(section: Option<&Node>, problems: &mut Problems) -> Self {
         let mut settings = Self::default();
         if let Some(fields) = section.and_then(|node| node.fields(&GATEWAY, problems)) {
@@ -222,8 +223,8 @@ impl GatewaySettings {
         if let Some(kept) = fields.get("override_headers").and_then(|node| override_headers(node, problems)) {
             self.override_headers = kept;
         }
-        // `paths` belongs to the policy, which reads it here too.
-        // Nothing here acts on it: `tollgate validate` compares limits with it.
+        // `paths` belongs to the policy, which reads it from this section too.
+        // `capacity` has no effect here: `tollgate validate` compares limits with it.
         if let Some(node) = fields.get("capacity") {
             node.rate("`capacity`", problems);
         }
@@ -320,7 +321,7 @@ fn path(node: &Node, what: &str, problems: &mut Problems) -> Option<PathBuf> {
     Some(node.word(&format!("`{what}`"), problems)?.value.into())
 }
 
-/// `remove`, `keep`, or the names of those that are kept.
+/// Reads `remove`, `keep`, or the names of the headers that are kept.
 fn override_headers(node: &Node, problems: &mut Problems) -> Option<OverrideHeaders> {
     match node.text() {
         Some("remove") => return Some(OverrideHeaders::Removed),

@@ -1,4 +1,4 @@
-//! Connections that change their protocol on the way, such as to WebSocket.
+//! Connections that upgrade to another protocol, such as WebSocket.
 
 use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderMap, HeaderValue, Version};
@@ -8,10 +8,9 @@ use tokio::io::copy_bidirectional;
 
 use crate::detached::{HeldSlots, wait_for_close};
 
-/// The protocol that a request wants to change to.
+/// Returns the protocol that a request wants to upgrade to.
 ///
-/// HTTP/2 is not one of them: a client that talked an upstream into it behind
-/// the gateway's back would pass every limit.
+/// Upgrades to HTTP/2 are ignored: requests on such a connection would bypass every limit.
 pub(crate) fn wanted(version: Version, headers: &HeaderMap) -> Option<HeaderValue> {
     let protocol = headers.get(UPGRADE).filter(|_| version == Version::HTTP_11)?;
     let listed = headers.get_all(CONNECTION).iter().filter_map(|it| it.to_str().ok());
@@ -24,14 +23,15 @@ pub(crate) fn wanted(version: Version, headers: &HeaderMap) -> Option<HeaderValu
     (meant && !is_http).then(|| protocol.clone())
 }
 
-/// Whether a protocol is one of those that were asked for (RFC 9110, 7.8).
+/// Whether a protocol is among the requested ones (RFC 9110, 7.8).
 pub(crate) fn offers(wanted: &HeaderValue, chosen: &HeaderValue) -> bool {
     let mut listed = wanted.as_bytes().split(|it| *it == b',').map(<[u8]>::trim_ascii);
     listed.any(|it| !it.is_empty() && it.eq_ignore_ascii_case(chosen.as_bytes()))
 }
 
-/// Carries bytes both ways until both sides have had enough, and holds what is held meanwhile. `slots` are held
-/// until the upstream has closed its end, also where the caller is gone before.
+/// Copies bytes in both directions until both sides have closed, and holds the resources of the
+/// request meanwhile. `slots` are held until the upstream has closed its side, even if the caller
+/// disconnects earlier.
 pub(crate) fn open(
     client: OnUpgrade,
     upstream: OnUpgrade,
@@ -43,7 +43,7 @@ pub(crate) fn open(
         let mut upstream = match upstream {
             Ok(upstream) => TokioIo::new(upstream),
             Err(error) => {
-                tracing::debug!(%error, "a change of protocol came to nothing");
+                tracing::debug!(%error, "a protocol upgrade failed");
                 return slots.map_or((), HeldSlots::release);
             }
         };
@@ -54,7 +54,7 @@ pub(crate) fn open(
                     return slots.map_or((), HeldSlots::release);
                 }
             }
-            Err(error) => tracing::debug!(%error, "a change of protocol came to nothing"),
+            Err(error) => tracing::debug!(%error, "a protocol upgrade failed"),
         }
         if let Some(slots) = slots {
             slots.detach(|slots| async move {

@@ -1,4 +1,4 @@
-//! A service behind the gateway: where it is, how busy, and whether it is well.
+//! Upstream services: their addresses, load and health.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,42 +9,42 @@ use std::time::Duration;
 use http::Uri;
 use tokio::time::Instant;
 
-/// An upstream that keeps failing is left alone for at most this many times the first time.
+/// The maximum duration of an ejection, as a multiple of the first.
 const MAX_EJECTION_FACTOR: u32 = 32;
 
-/// Where a service is.
+/// The address and protocol of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// A name or an address.
+    /// A host name or IP address.
     pub host: Box<str>,
-    /// Its port.
+    /// The port.
     pub port: u16,
-    /// How it is spoken to.
-    pub speech: Protocol,
+    /// The protocol.
+    pub protocol: Protocol,
 }
 
-/// How a service is spoken to.
+/// The protocol of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.1.
     Plain,
-    /// TLS, and what both sides prefer.
+    /// TLS, with HTTP/1.1 or HTTP/2 by ALPN.
     Tls,
     /// HTTP/2 without TLS.
     Http2,
 }
 
-/// Why a text is not the address of a service.
+/// The reason why a text is not the address of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OriginError {
-    /// Something else stands before `://`, or nothing.
+    /// The scheme is missing or unknown.
     #[error("it does not begin with http://, https:// or h2c://")]
     Scheme,
-    /// No host can be made out.
+    /// The host is missing or invalid.
     #[error("it names no host")]
     Host,
-    /// Requests keep their own path.
+    /// The URL has a path; requests keep their own path.
     #[error("it has a path, and requests keep their own")]
     Path,
 }
@@ -54,7 +54,7 @@ impl FromStr for Origin {
 
     fn from_str(text: &str) -> Result<Self, OriginError> {
         let (scheme, _) = text.split_once("://").ok_or(OriginError::Scheme)?;
-        let (speech, default_port) = match scheme {
+        let (protocol, default_port) = match scheme {
             "http" => (Protocol::Plain, 80),
             "https" => (Protocol::Tls, 443),
             "h2c" => (Protocol::Http2, 80),
@@ -70,13 +70,13 @@ impl FromStr for Origin {
             return Err(OriginError::Path);
         }
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-        Ok(Self { host: host.into(), port: authority.port_u16().unwrap_or(default_port), speech })
+        Ok(Self { host: host.into(), port: authority.port_u16().unwrap_or(default_port), protocol })
     }
 }
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = match self.speech {
+        let scheme = match self.protocol {
             Protocol::Plain => "http",
             Protocol::Tls => "https",
             Protocol::Http2 => "h2c",
@@ -86,20 +86,20 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What all workers know about one service.
+/// The state of one upstream, shared by all workers.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     pub(crate) origin: Origin,
     running: AtomicUsize,
-    /// Failures since the last answer.
+    /// The number of failures since the last response.
     failures: AtomicU32,
-    /// How often in a row it was left alone.
+    /// The number of consecutive ejections.
     ejections: AtomicU32,
-    /// Until when it is left alone, in milliseconds of these upstreams.
+    /// The end of the ejection, in milliseconds since the creation of [`Upstreams`].
     ejected_until: AtomicU64,
 }
 
-/// Services that are alike.
+/// A set of equivalent upstreams.
 #[derive(Debug)]
 pub(crate) struct Upstreams {
     all: Vec<Arc<Upstream>>,
@@ -109,7 +109,7 @@ pub(crate) struct Upstreams {
     eject_for: Duration,
 }
 
-/// A request that an upstream is working on.
+/// A request in progress at an upstream, counted until dropped.
 #[derive(Debug)]
 pub(crate) struct Load(Arc<Upstream>);
 
@@ -152,15 +152,14 @@ impl Upstreams {
     }
 
     pub(crate) fn protocol(&self, at: usize) -> Protocol {
-        self.all[at].origin.speech
+        self.all[at].origin.protocol
     }
 
-    /// The one with the least to do, of those that are well; in turn where
-    /// several have. When none is well one is tried all the same: refusing
-    /// everything because of what was would be worse than finding out.
+    /// Chooses the least loaded healthy upstream, in turn among equals. If every upstream is
+    /// ejected, one is tried anyway, because that is better than refusing every request.
     ///
-    /// `tried`: not one of these, if there is another.
-    /// `None`: there are none at all.
+    /// `tried` upstreams are chosen only if there is no other. Returns `None` if there are no
+    /// upstreams.
     pub(crate) fn choose(&self, tried: &[usize]) -> Option<(usize, Load)> {
         let at = if self.all.len() == 1 { 0 } else { self.least_loaded(tried) };
         let upstream = self.all.get(at)?;
@@ -182,10 +181,10 @@ impl Upstreams {
             .unwrap_or(0)
     }
 
-    /// It answered.
+    /// Records a response.
     pub(crate) fn succeeded(&self, at: usize) {
         let upstream = &self.all[at];
-        // Read first: writing would take the cache line from the other workers each time.
+        // Reads first: a write would take the cache line from the other workers each time.
         if upstream.failures.load(Ordering::Relaxed) != 0 {
             upstream.failures.store(0, Ordering::Relaxed);
         }
@@ -196,7 +195,8 @@ impl Upstreams {
         }
     }
 
-    /// It could not be reached, broke off before its answer, or did not begin one in time.
+    /// Records a failure: the upstream could not be reached, closed the connection before its
+    /// response, or did not start one in time.
     pub(crate) fn failed(&self, at: usize, why: &str) {
         let upstream = &self.all[at];
         let failures = upstream.failures.fetch_add(1, Ordering::Relaxed) + 1;
@@ -211,7 +211,7 @@ impl Upstreams {
         let stretch = 1u32.checked_shl(times).unwrap_or(MAX_EJECTION_FACTOR).min(MAX_EJECTION_FACTOR);
         let long = u64::try_from((self.eject_for * stretch).as_millis()).unwrap_or(u64::MAX);
         upstream.ejected_until.store(now.saturating_add(long), Ordering::Relaxed);
-        tracing::warn!(upstream = %upstream.origin, why, failures, for_ms = long, "left alone for a while");
+        tracing::warn!(upstream = %upstream.origin, why, failures, for_ms = long, "ejected an upstream");
     }
 
     fn now(&self) -> u64 {
@@ -244,21 +244,21 @@ mod tests {
         }
     }
 
-    fn three() -> Upstreams {
+    fn three_upstreams() -> Upstreams {
         let origins = ["http://a", "http://b", "http://c"].map(|it| it.parse().unwrap());
         Upstreams::new(origins.into(), 2, Duration::from_secs(10))
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_least_loaded_is_chosen_and_equals_take_turns() {
-        let upstreams = three();
+        let upstreams = three_upstreams();
         let held: Vec<_> = (0..3).filter_map(|_| upstreams.choose(&[])).collect();
         let mut chosen: Vec<_> = held.iter().map(|it| it.0).collect();
         chosen.sort_unstable();
         assert_eq!(chosen, [0, 1, 2]);
         let freed = held[1].0;
         drop(held.into_iter().nth(1));
-        // The other two were dropped with the iterator; take them again.
+        // The other two were dropped with the iterator; takes them again.
         let others: Vec<_> =
             (0..3).filter(|it| *it != freed).filter_map(|_| upstreams.choose(&[freed])).collect();
         assert_eq!(upstreams.choose(&[]).unwrap().0, freed);
@@ -266,8 +266,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_keeps_failing_is_left_alone_longer_each_time_until_it_answers() {
-        let upstreams = three();
+    async fn repeated_ejections_last_longer_until_a_response() {
+        let upstreams = three_upstreams();
         let fail = || (0..2).for_each(|_| upstreams.failed(0, "down"));
         let chosen = || (0..30).filter(|_| upstreams.choose(&[]).unwrap().0 == 0).count();
         fail();

@@ -1,11 +1,11 @@
-//! Bodies stream through, both ways, with whatever ends them.
+//! Bodies stream in both directions, however they end.
 
 use std::sync::{Mutex, mpsc};
 
 use crate::support::{Behind, OK, ONCE, Upstream};
 
 #[test]
-fn a_client_sees_what_has_come_while_the_upstream_holds_the_rest() {
+fn response_bytes_are_forwarded_before_the_response_ends() {
     let (go_on, told) = mpsc::channel::<()>();
     let told = Mutex::new(told);
     let upstream = Upstream::script(move |turn| {
@@ -24,7 +24,7 @@ fn a_client_sees_what_has_come_while_the_upstream_holds_the_rest() {
 }
 
 #[test]
-fn an_upstream_sees_what_has_come_while_the_client_holds_the_rest() {
+fn request_bytes_are_forwarded_before_the_request_ends() {
     let (saw, seen) = mpsc::channel();
     let upstream = Upstream::script(move |turn| {
         let head = turn.wire.head().unwrap();
@@ -97,7 +97,7 @@ fn trailers_pass_both_ways() {
 const EXPECTING: &str = "POST / HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n";
 
 #[test]
-fn a_body_that_waits_to_be_asked_for_is_asked_for_when_it_is_wanted() {
+fn continue_is_sent_when_the_upstream_wants_the_body() {
     let upstream = Upstream::ok();
     let gateway = Behind::new(&upstream).limited(ONCE).serve();
     let mut client = gateway.connect();
@@ -116,13 +116,13 @@ fn a_body_that_waits_to_be_asked_for_is_asked_for_when_it_is_wanted() {
 }
 
 #[test]
-fn a_body_is_not_asked_for_when_there_is_nobody_to_take_it() {
+fn continue_is_not_sent_when_no_upstream_takes_the_body() {
     let gateway = Behind::all(&["http://127.0.0.1:1".to_owned()]).serve();
     gateway.connect().ask(EXPECTING).assert_problem(502);
 }
 
 #[test]
-fn an_upstream_that_has_seen_enough_may_answer_before_the_end() {
+fn an_upstream_may_answer_before_the_request_ends() {
     let upstream = Upstream::script(|turn| {
         turn.wire.head();
         turn.wire.send("HTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\nconnection: close\r\n\r\nno");
@@ -137,9 +137,9 @@ fn an_upstream_that_has_seen_enough_may_answer_before_the_end() {
     assert_eq!((answer.status(), answer.text().as_str()), (403, "no"));
 }
 
-/// What a head may not say a trailer may not say either: it is too late for it.
+/// Fields that arrive in trailers are too late to change the decision.
 #[test]
-fn trailers_change_nothing_that_was_settled_by_the_head() {
+fn trailers_cannot_override_the_head() {
     let settled = [
         "x-forwarded-for",
         "x-real-ip",

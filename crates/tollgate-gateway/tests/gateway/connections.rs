@@ -1,4 +1,4 @@
-//! Connections are kept, on both sides, for as long as they are good.
+//! Connections on both sides are reused while they are usable.
 
 use std::sync::mpsc;
 
@@ -50,10 +50,10 @@ fn an_upstream_that_closes_after_each_answer_is_connected_to_again() {
     }
 }
 
-/// The upstream closes its first connection with the request already on it, as
-/// one does whose patience ends at just that moment.
+/// The upstream closes its first connection after reading the request, like a server whose idle
+/// timeout ends at that moment.
 #[test]
-fn a_kept_connection_that_breaks_under_a_request_costs_nobody_an_answer() {
+fn a_request_on_a_stale_connection_is_retried() {
     let upstream = Upstream::script(|turn| {
         turn.request();
         turn.wire.send(OK);
@@ -72,7 +72,7 @@ fn a_kept_connection_that_breaks_under_a_request_costs_nobody_an_answer() {
 }
 
 #[test]
-fn what_may_have_been_done_is_not_done_twice() {
+fn requests_that_may_have_executed_are_not_retried() {
     let post = "POST /pay HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n10";
     let upstream = Upstream::script(|turn| {
         turn.request();
@@ -88,14 +88,14 @@ fn what_may_have_been_done_is_not_done_twice() {
 }
 
 #[test]
-fn connections_that_were_closed_while_they_waited_are_not_used() {
+fn idle_connections_that_were_closed_are_not_used() {
     let (close, closing) = mpsc::channel::<()>();
     let closing = std::sync::Mutex::new(closing);
     let upstream = Upstream::script(move |turn| {
         turn.request();
         turn.wire.send(OK);
         if turn.number == 0 {
-            // Closes when told to, between two requests.
+            // Closes between two requests, when the test says so.
             let _ = closing.lock().unwrap().recv();
         } else {
             turn.always(OK);
@@ -104,7 +104,7 @@ fn connections_that_were_closed_while_they_waited_are_not_used() {
     let gateway = Behind::new(&upstream).serve();
     assert_eq!(gateway.get("/").status(), 200);
     drop(close);
-    // Whatever the gateway has noticed by then: every request is answered.
+    // Every request is answered, whether or not the gateway has noticed the close.
     let upload = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi";
     eventually("the old connection is left alone", || {
         assert!(matches!(gateway.get("/").status(), 200));
@@ -143,7 +143,7 @@ fn http_1_0_is_served_and_closed_unless_it_asks_otherwise() {
     let gateway = Behind::new(&upstream).serve();
     let mut client = gateway.connect();
     let answer = client.ask("GET / HTTP/1.0\r\n\r\n");
-    // It knows no chunks: the end of the connection is the end of the body.
+    // HTTP/1.0 has no chunks: the end of the connection is the end of the body.
     assert_eq!((answer.status(), answer.find("transfer-encoding"), &*answer.text()), (200, None, "hello"));
     client.assert_closed();
     let seen = upstream.only();
@@ -170,16 +170,16 @@ fn a_client_that_asks_to_close_is_closed() {
     assert_eq!(upstream.only().find("connection"), None, "the upstream's connection goes on");
 }
 
-/// What is left of an upload that was answered already is nobody else's business.
+/// The rest of an upload that was already answered must not reach another request.
 #[test]
-fn a_connection_that_is_still_busy_with_an_upload_is_not_given_to_others() {
+fn a_connection_with_an_unfinished_upload_is_not_reused() {
     let (noticed, closed) = mpsc::channel();
     let noticed = std::sync::Mutex::new(noticed);
     let upstream = Upstream::script(move |turn| {
         if turn.number > 0 {
             return turn.always(OK);
         }
-        // The head alone.
+        // Reads only the head.
         turn.wire.head();
         turn.wire.send(OK);
         turn.wire.rest();

@@ -1,4 +1,4 @@
-//! Requests with several different credentials, over the wire.
+//! Requests with several different credentials.
 
 use crate::support::{Behind, Upstream, http2, wait_for};
 
@@ -6,7 +6,7 @@ fn get(lines: &str) -> String {
     format!("GET / HTTP/1.1\r\nhost: a\r\n{lines}\r\n")
 }
 
-/// How many of twenty requests pass a limit of five; each request has lines of its own.
+/// Counts how many of twenty requests pass a limit of five; `request` returns the headers of each.
 #[track_caller]
 fn check_admitted(limit: &str, request: impl Fn(usize) -> String, expected: usize) {
     let upstream = Upstream::ok();
@@ -17,7 +17,7 @@ fn check_admitted(limit: &str, request: impl Fn(usize) -> String, expected: usiz
 }
 
 #[test]
-fn no_caller_is_counted_as_somebody_new_for_a_second_credential() {
+fn a_second_credential_does_not_create_a_new_caller() {
     let keys = |turn| format!("x-api-key: own\r\nx-api-key: {turn}\r\nauthorization: Bearer {turn}\r\n");
     check_admitted("by: api_key", |turn| get(&keys(turn)), 5);
     check_admitted("by: api_key, missing: skip", |turn| get(&keys(turn)), 5);

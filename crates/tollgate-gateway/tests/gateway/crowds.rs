@@ -1,4 +1,4 @@
-//! Many clients, rude clients, and clients that make no sense.
+//! Many clients, clients that disconnect, and clients that send garbage.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,11 +7,11 @@ use proptest::test_runner::RngSeed;
 
 use crate::support::{Behind, OK, TEST_TIMEOUT, Upstream, Wire, eventually};
 
-/// A failure prints the bytes; the seed makes them come again.
+/// The seed of the random bytes; a failure prints the bytes.
 const SEED: u64 = 0x7011_6a7e;
 
 #[test]
-fn two_thousand_idle_connections_are_in_nobodys_way() {
+fn two_thousand_idle_connections_do_not_block_others() {
     let upstream = Upstream::ok();
     let gateway = Behind::new(&upstream).with("timeouts: {client_headers: 1h, client_idle: 1h}").serve();
     let mut idle: Vec<_> = (0..2_000).map(|_| gateway.connect()).collect();
@@ -27,7 +27,7 @@ fn two_thousand_idle_connections_are_in_nobodys_way() {
 }
 
 #[test]
-fn who_finds_no_room_waits_for_it() {
+fn connections_beyond_the_cap_wait() {
     let upstream = Upstream::ok();
     let gateway = Behind::new(&upstream).with("caps: {connections: 2}").serve();
     let (mut one, mut two, mut three) = (gateway.connect(), gateway.connect(), gateway.connect());
@@ -40,7 +40,7 @@ fn who_finds_no_room_waits_for_it() {
 }
 
 #[test]
-fn a_client_that_leaves_in_the_middle_takes_only_its_own_request_with_it() {
+fn a_disconnect_affects_only_its_own_request() {
     let (closed, noticed) = std::sync::mpsc::channel();
     let closed = std::sync::Mutex::new(closed);
     let upstream = Upstream::script(move |turn| {
@@ -58,7 +58,7 @@ fn a_client_that_leaves_in_the_middle_takes_only_its_own_request_with_it() {
         let before = upstream.connections();
         let mut client = gateway.connect();
         let mut busy = gateway.connect();
-        // Two at once, so that one needs a connection of its own.
+        // Two at once, so that one needs a new connection.
         client.send(format!("POST / HTTP/1.1\r\nhost: a\r\n{framing}"));
         busy.send(format!("POST / HTTP/1.1\r\nhost: a\r\n{framing}"));
         eventually("both are forwarded", || upstream.connections() > before);
@@ -70,7 +70,7 @@ fn a_client_that_leaves_in_the_middle_takes_only_its_own_request_with_it() {
     }
 }
 
-/// Pieces of answers, and noise.
+/// Generates fragments of responses, and noise.
 fn answers() -> impl Strategy<Value = Vec<u8>> {
     let words = prop::sample::select(vec![
         "HTTP/1.1 200 OK\r\n",
@@ -98,7 +98,7 @@ fn answers() -> impl Strategy<Value = Vec<u8>> {
 }
 
 #[test]
-fn whatever_an_upstream_says_its_client_gets_one_answer_or_none() {
+fn clients_get_at_most_one_response_whatever_the_upstream_sends() {
     let said = Arc::new(Mutex::new(Vec::new()));
     let saying = Arc::clone(&said);
     let upstream = Upstream::script(move |turn| {
@@ -128,7 +128,7 @@ fn seeded() -> ProptestConfig {
     }
 }
 
-/// Pieces of HTTP, so that chance gets further than the first byte.
+/// Generates fragments of HTTP, so that random input passes the first byte.
 fn pieces() -> impl Strategy<Value = Vec<u8>> {
     let words = prop::sample::select(vec![
         "GET ",
@@ -163,7 +163,7 @@ fn pieces() -> impl Strategy<Value = Vec<u8>> {
 }
 
 #[test]
-fn no_bytes_hang_the_listener_or_kill_it() {
+fn arbitrary_bytes_neither_hang_nor_stop_the_listener() {
     let upstream = Upstream::ok();
     let gateway = Behind::new(&upstream)
         .with("timeouts: {client_headers: 5s, client_idle: 5s, idle: 5s, headers: 5s}")

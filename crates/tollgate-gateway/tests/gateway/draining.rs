@@ -1,11 +1,11 @@
-//! Stopping without losing a request.
+//! Graceful shutdown loses no request.
 
 use std::net::TcpStream;
 use std::sync::{Mutex, mpsc};
 
 use crate::support::{Behind, OK, Upstream, eventually};
 
-/// Answers `/slow` when told to.
+/// An upstream that answers `/slow` when the test says so.
 fn held() -> (Upstream, mpsc::Sender<()>) {
     let (go_on, told) = mpsc::channel::<()>();
     let told = Mutex::new(told);
@@ -21,7 +21,7 @@ fn held() -> (Upstream, mpsc::Sender<()>) {
 }
 
 #[test]
-fn what_runs_is_finished_what_comes_is_answered_once_and_then_it_ends() {
+fn draining_finishes_running_requests_and_answers_one_more() {
     let (upstream, go_on) = held();
     let gateway = Behind::new(&upstream).serve();
     let (mut slow, mut idle, mut silent) = (gateway.connect(), gateway.connect(), gateway.connect());
@@ -31,7 +31,7 @@ fn what_runs_is_finished_what_comes_is_answered_once_and_then_it_ends() {
     eventually("it is forwarded", || upstream.seen().len() == 3);
 
     gateway.drainer.begin();
-    eventually("nobody new is let in", || TcpStream::connect(gateway.address).is_err());
+    eventually("new connections are refused", || TcpStream::connect(gateway.address).is_err());
     let last = idle.get("/last");
     assert_eq!((last.status(), last.header("connection")), (200, "close"), "it was already on its way");
     idle.assert_closed();
@@ -47,7 +47,7 @@ fn what_runs_is_finished_what_comes_is_answered_once_and_then_it_ends() {
 }
 
 #[test]
-fn what_runs_when_idle_connections_are_closed_runs_on() {
+fn closing_idle_connections_does_not_affect_running_requests() {
     let (upstream, go_on) = held();
     let gateway = Behind::new(&upstream).serve();
     let (mut slow, mut idle) = (gateway.connect(), gateway.connect());
@@ -64,9 +64,9 @@ fn what_runs_when_idle_connections_are_closed_runs_on() {
     gateway.ended();
 }
 
-/// Connections that the kernel has accepted are accepted: their request counts.
+/// A connection that the kernel has accepted is served.
 #[test]
-fn a_connection_that_was_made_before_the_end_began_is_served() {
+fn a_connection_opened_before_draining_is_served() {
     let upstream = Upstream::ok();
     let gateway = Behind::new(&upstream).serve();
     let mut clients: Vec<_> = (0..50).map(|_| gateway.connect()).collect();

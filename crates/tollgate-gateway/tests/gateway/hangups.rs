@@ -1,4 +1,4 @@
-//! Callers that hang up: slots bound the work of the service behind, which does not stop.
+//! Callers that disconnect: slots bound the work of an upstream that does not stop.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -14,12 +14,12 @@ use crate::support::{
 const TWO_SLOTS: &str = "limits: [{name: slots, by: global, slots: 2}]";
 const GET: &str = "GET /slow HTTP/1.1\r\nhost: a\r\n\r\n";
 
-/// Work that goes on until it is told to end, whatever its callers do.
+/// Work that continues until `finish`, whatever its callers do.
 #[derive(Clone, Default)]
 struct Work(Arc<(AtomicUsize, AtomicUsize, Mutex<bool>, Condvar)>);
 
 impl Work {
-    /// Works until `finish`.
+    /// Blocks until `finish`.
     fn run(&self) {
         let (running, most, done, told) = &*self.0;
         let now = running.fetch_add(1, Ordering::SeqCst) + 1;
@@ -39,13 +39,13 @@ impl Work {
         self.0.0.load(Ordering::SeqCst)
     }
 
-    /// The most that ran at once.
+    /// The maximum number of concurrent runs.
     fn most(&self) -> usize {
         self.0.1.load(Ordering::SeqCst)
     }
 }
 
-/// A service that works for each request, and reads nothing meanwhile.
+/// Creates an upstream that works on each request and reads nothing meanwhile.
 fn working() -> (Upstream, Work) {
     let work = Work::default();
     let its = work.clone();
@@ -58,7 +58,7 @@ fn working() -> (Upstream, Work) {
     (upstream, work)
 }
 
-/// Sends a request that the service begins to work on, and hangs up.
+/// Sends a request, waits until the upstream works on it, and disconnects.
 fn hang_up_on(gateway: &ServedGateway, work: &Work, request: &str) {
     let before = work.running();
     let mut client = gateway.connect();
@@ -67,7 +67,7 @@ fn hang_up_on(gateway: &ServedGateway, work: &Work, request: &str) {
     drop(client);
 }
 
-/// The slot stays taken, also after the gateway has noticed that the caller is gone.
+/// Checks that the slot stays taken after the gateway has noticed the disconnect.
 #[allow(clippy::disallowed_methods, reason = "nothing happens, which cannot be waited for")]
 fn stays_taken(gateway: &ServedGateway) {
     for _ in 0..20 {
@@ -109,7 +109,7 @@ fn streams_that_are_reset_start_no_more_work_than_there_are_slots() {
         for _ in 0..300 {
             let request = Request::get(format!("http://{}/slow", gateway.address));
             let answer = client.requests.send_request(request.body(Feed::nothing()).unwrap());
-            // Dropped, its stream is reset.
+            // Dropping the future resets its stream.
             let _late = tokio::time::timeout(Duration::from_millis(4), answer).await;
         }
     });
@@ -146,7 +146,7 @@ fn a_slot_is_free_when_the_service_closes_the_connection_itself() {
 }
 
 #[test]
-fn an_answer_that_is_abandoned_midway_holds_its_slot_to_its_end() {
+fn an_abandoned_response_holds_its_slot_until_its_end() {
     let work = Work::default();
     let its = work.clone();
     let upstream = Upstream::script(move |turn| {
@@ -170,7 +170,7 @@ fn an_answer_that_is_abandoned_midway_holds_its_slot_to_its_end() {
 }
 
 #[test]
-fn what_an_abandoned_answer_says_that_it_cost_is_charged() {
+fn the_cost_in_an_abandoned_response_is_charged() {
     let work = Work::default();
     let its = work.clone();
     let upstream = Upstream::script(move |turn| {
@@ -202,14 +202,14 @@ fn a_request_whose_upload_is_cut_holds_its_slot_until_the_service_has_answered()
         let gateway = Behind::new(&upstream).limited(ONE_SLOT).serve();
         hang_up_on(&gateway, &work, &format!("POST / HTTP/1.1\r\nhost: a\r\n{framing}"));
         stays_taken(&gateway);
-        // A caller that can still listen is told at once, and by then the service has not ended either.
+        // A caller that still listens is answered immediately, while the upstream is still working.
         work.finish();
         eventually("the slot is free", || gateway.left() == 1);
     }
 }
 
 #[test]
-fn a_caller_whose_upload_fails_is_answered_at_once_and_its_slot_is_held() {
+fn a_caller_whose_upload_fails_is_answered_immediately_and_its_slot_is_held() {
     let work = Work::default();
     let its = work.clone();
     let upstream = Upstream::script(move |turn| {
@@ -251,7 +251,7 @@ fn a_tunnel_whose_caller_is_gone_holds_its_slot_until_the_service_closes_its_end
         let upstream = Upstream::script(move |turn| {
             turn.request();
             turn.wire.send(format!("{SWITCHED}hello"));
-            // The end of the other side is heard, and means nothing to it.
+            // Reads the end of the other side and ignores it.
             turn.wire.rest();
             if speaks_on {
                 // The caller's socket answers with a reset.
@@ -274,7 +274,7 @@ fn a_tunnel_whose_caller_is_gone_holds_its_slot_until_the_service_closes_its_end
     }
 }
 
-/// A slot that ends by itself soon.
+/// A slot that expires soon.
 const SHORT: &str = "limits: [{name: slots, by: global, slots: 1, ttl: 300ms}]";
 
 #[test]
@@ -296,7 +296,7 @@ fn a_service_that_never_answers_holds_its_slot_until_ttl_and_its_connection_no_l
 }
 
 #[test]
-fn of_an_abandoned_answer_without_end_a_bounded_part_is_read_and_its_slot_is_held() {
+fn an_endless_abandoned_response_is_read_up_to_a_bound_and_its_slot_is_held() {
     let sent = Arc::new(AtomicUsize::new(0));
     let (counted, closed) = (Arc::clone(&sent), Arc::new(AtomicUsize::new(0)));
     let is_closed = Arc::clone(&closed);
@@ -315,7 +315,7 @@ fn of_an_abandoned_answer_without_end_a_bounded_part_is_read_and_its_slot_is_hel
     assert_eq!(client.head().unwrap().status(), 200);
     drop(client);
     eventually("the connection is closed", || is_closed.load(Ordering::SeqCst) == 1);
-    // What buffers hold was written, too.
+    // Includes the bytes in socket buffers.
     assert!(sent.load(Ordering::SeqCst) < 32 << 20, "{sent:?}");
     stays_taken(&gateway);
 }
@@ -339,8 +339,8 @@ fn beyond_the_cap_the_service_is_canceled_and_the_slot_is_held_until_ttl() {
 }
 
 #[test]
-fn a_caller_that_hangs_up_before_its_request_was_sent_frees_its_slot_at_once() {
-    // A listener that is full: connecting to it takes for ever.
+fn a_caller_that_hangs_up_before_its_request_was_sent_frees_its_slot_immediately() {
+    // A listener with a full backlog: connecting to it does not complete.
     let full = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     full.bind(&"127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into()).unwrap();
     full.listen(0).unwrap();

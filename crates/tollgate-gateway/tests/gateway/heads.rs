@@ -1,8 +1,8 @@
-//! Heads as upstreams and clients get to see them.
+//! Heads as upstreams and clients see them.
 
 use crate::support::{Behind, Message, Upstream};
 
-/// What the upstream saw of one request.
+/// Returns the request as the upstream saw it.
 #[track_caller]
 fn seen_of(gateway: &Behind, upstream: &Upstream, request: &str) -> Message {
     let answer = gateway.serve().connect().ask(request);
@@ -17,7 +17,7 @@ fn seen(request: &str) -> Message {
 }
 
 #[test]
-fn what_concerns_one_connection_does_not_pass_the_gateway() {
+fn hop_by_hop_headers_are_not_forwarded() {
     let request = "GET /x HTTP/1.1\r\nhost: example.com\r\nconnection: keep-alive, x-private, close, host\r\n\
                    x-private: 1\r\nkeep-alive: timeout=5\r\nproxy-connection: keep-alive\r\n\
                    proxy-authorization: Basic eA==\r\nte: trailers, gzip\r\nupgrade: foo\r\n\
@@ -45,7 +45,7 @@ fn what_concerns_one_connection_does_not_pass_the_gateway() {
 }
 
 #[test]
-fn upstreams_are_told_who_calls() {
+fn upstreams_receive_the_client_address() {
     let claims = "GET / HTTP/1.1\r\nhost: example.com:81\r\nx-forwarded-for: 203.0.113.9\r\n\
                   x-forwarded-proto: https\r\nforwarded: for=203.0.113.9\r\nvia: 1.0 fred\r\n\r\n";
     let trusting = "client: {trusted_proxies: [127.0.0.1]}\nlimits: []";
@@ -73,7 +73,7 @@ fn upstreams_are_told_who_calls() {
 }
 
 #[test]
-fn targets_go_up_as_paths_that_lead_where_they_were_counted() {
+fn targets_are_forwarded_as_the_paths_that_limits_matched() {
     for (target, line) in [
         ("/", "GET / HTTP/1.1"),
         ("/a%2Fb//c;d?x=%20&y=/../z", "GET /a%2Fb//c;d?x=%20&y=/../z HTTP/1.1"),
@@ -100,7 +100,7 @@ fn the_host_of_the_target_beats_the_host_header() {
 }
 
 #[test]
-fn no_host_but_one_is_taken() {
+fn exactly_one_host_is_accepted() {
     for (head, status) in [
         ("GET / HTTP/1.1\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nhost: a\r\nhost: a\r\n\r\n", 400),
@@ -123,7 +123,7 @@ fn no_host_but_one_is_taken() {
 }
 
 #[test]
-fn an_answer_that_gives_two_lengths_is_passed_on_with_one() {
+fn a_response_with_two_equal_lengths_is_forwarded_with_one() {
     for answer in [
         "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-length: 50\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
@@ -140,7 +140,7 @@ fn an_answer_that_gives_two_lengths_is_passed_on_with_one() {
 }
 
 #[test]
-fn what_an_upstream_says_before_its_answer_is_not_the_answer() {
+fn informational_responses_are_not_the_response() {
     let upstream = Upstream::always(
         "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n\
          HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
@@ -177,7 +177,7 @@ fn heads_of_answers_that_have_no_body_keep_their_length() {
 }
 
 #[test]
-fn what_strangers_claim_does_not_pass_however_it_is_written() {
+fn forwarding_headers_of_untrusted_peers_are_removed_in_every_spelling() {
     let claims = [
         ("x-forwarded-port", "444"),
         ("x-forwarded-prefix", "/admin"),
@@ -239,7 +239,7 @@ fn headers_that_replace_path_method_or_host_do_not_pass_the_gateway() {
 }
 
 #[test]
-fn a_header_that_the_upstream_does_not_see_is_no_key() {
+fn removed_headers_are_not_used_as_keys() {
     let upstream = Upstream::ok();
     let policy = "limits: [{by: 'header:X-Original-URL', bucket: 1/hour}]";
     let gateway = Behind::new(&upstream).limited(policy).serve();

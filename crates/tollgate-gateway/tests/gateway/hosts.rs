@@ -1,9 +1,9 @@
-//! Hosts and targets mean one thing, here and behind.
+//! Hosts and targets mean the same to the gateway and to upstreams.
 
 use crate::support::{Behind, Upstream};
 
 #[test]
-fn a_host_that_others_might_read_differently_goes_no_further() {
+fn ambiguous_hosts_are_not_forwarded() {
     let upstream = Upstream::ok();
     let gateway = Behind::new(&upstream).serve();
     for host in [
@@ -38,7 +38,7 @@ fn a_host_that_others_might_read_differently_goes_no_further() {
 }
 
 #[test]
-fn a_limit_of_a_host_is_met_however_the_host_is_written() {
+fn limits_on_a_host_match_every_spelling() {
     let policy = "limits: [{host: a.test, by: global, bucket: 1/hour}]";
     for host in ["a.test", "a.test:", "a.test:8080", "A.TEST"] {
         let upstream = Upstream::ok();
@@ -51,11 +51,11 @@ fn a_limit_of_a_host_is_met_however_the_host_is_written() {
 }
 
 #[test]
-fn a_target_that_is_no_path_goes_no_further() {
+fn targets_that_are_not_paths_are_not_forwarded() {
     let upstream = Upstream::ok();
     let gateway = Behind::new(&upstream).serve();
     for target in ["*", "ftp://h/x", "login", "login:80", "login/", "x@login", "?q=1", "a.test/login"] {
-        // Some of these the parser refuses, without a body.
+        // The parser refuses some of these without a body.
         let answer = gateway.connect().ask(format!("GET {target} HTTP/1.1\r\nhost: h\r\n\r\n"));
         assert_eq!(answer.status(), 400, "{target}");
         assert_eq!(upstream.connections(), 0, "{target}");

@@ -1,4 +1,4 @@
-//! HTTP/2 on either side, with and without TLS.
+//! HTTP/2 on both sides, with and without TLS.
 
 use std::sync::{Mutex, mpsc};
 
@@ -16,7 +16,7 @@ pub(crate) fn get(path: &str) -> Request<Feed> {
 }
 
 #[test]
-fn requests_share_a_connection_and_go_up_as_http_1() {
+fn requests_share_a_connection_and_are_forwarded_as_http_1() {
     let upstream = Upstream::ok();
     let gateway = Behind::new(&upstream).serve();
     wait_for(async {
@@ -41,7 +41,7 @@ fn requests_share_a_connection_and_go_up_as_http_1() {
 }
 
 #[test]
-fn refusals_and_problems_are_told_over_http_2_too() {
+fn refusals_and_problems_are_sent_over_http_2_too() {
     let upstream = Upstream::ok();
     let gateway = Behind::new(&upstream).with("caps: {header_bytes: 4KiB, body: 1KB}").limited(ONCE).serve();
     wait_for(async {
@@ -50,7 +50,7 @@ fn refusals_and_problems_are_told_over_http_2_too() {
             client.requests.send_request(request).await.unwrap().status().as_u16()
         };
         assert_eq!(status(&mut client, get("/")).await, 200);
-        // The upload has no end: nobody waits for it.
+        // The upload has no end and is not awaited.
         let (feed, upload) = Feed::new();
         let post = Request::post("http://example.com/").body(upload).unwrap();
         assert_eq!(status(&mut client, post).await, 429);
@@ -100,9 +100,9 @@ fn more_headers_than_the_caps_allow_are_refused_with_the_reason() {
     assert_eq!(upstream.seen().len(), 2);
 }
 
-/// As gRPC does it: both directions at once, and trailers at the end.
+/// Bidirectional streaming with trailers, as in gRPC.
 #[test]
-fn frames_and_trailers_pass_both_ways_at_once() {
+fn frames_and_trailers_pass_both_ways_concurrently() {
     let upstream = H2Upstream::echo();
     let gateway = Behind::all(&[format!("h2c://{}", upstream.address)]).serve();
     wait_for(async {
@@ -141,7 +141,7 @@ fn http_1_clients_reach_http_2_upstreams() {
     );
     assert_eq!((answer.status(), answer.text().as_str()), (200, "hi"));
     assert_eq!(answer.header("seen"), "POST http://one.example/x?y=1 te=trailers");
-    // A host that HTTP/2 cannot say must not lead elsewhere.
+    // A host that HTTP/2 cannot represent is refused.
     client.ask("GET /x HTTP/1.1\r\nhost: a:b:c\r\n\r\n").assert_problem(400);
     let upgrade = "GET /x HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
     assert_eq!(client.ask(upgrade).status(), 200, "there is no change of protocol");
@@ -160,7 +160,7 @@ fn an_http_2_upstream_that_went_away_is_connected_to_again() {
 }
 
 #[test]
-fn tls_speaks_what_the_client_prefers() {
+fn tls_negotiates_the_protocol_of_the_client() {
     let upstream = Upstream::ok();
     let certificate = Certificate::of("localhost");
     let gateway = Behind::new(&upstream).with(&certificate.served()).serve();
@@ -174,7 +174,7 @@ fn tls_speaks_what_the_client_prefers() {
         let seen = upstream.seen().pop().unwrap();
         assert_eq!((seen.header("via"), seen.header("x-forwarded-proto")), (via, "https"));
     }
-    // Whoever speaks without TLS is not answered, and is in nobody's way.
+    // A client without TLS gets no response and does not block others.
     let mut plain = gateway.connect();
     plain.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
     assert!(!String::from_utf8_lossy(&plain.rest()).contains("HTTP/1.1"));
@@ -182,7 +182,7 @@ fn tls_speaks_what_the_client_prefers() {
 }
 
 #[test]
-fn tls_upstreams_are_believed_by_their_certificate_only() {
+fn tls_upstreams_are_verified_by_their_certificate() {
     let upstream = Upstream::ok();
     let certificate = Certificate::of("localhost");
     let behind = Behind::new(&upstream).with(&certificate.served()).serve();
@@ -209,7 +209,7 @@ fn tls_upstreams_are_believed_by_their_certificate_only() {
 }
 
 #[test]
-fn a_cancelled_request_is_over_for_everybody() {
+fn a_canceled_request_ends_at_the_upstream_too() {
     let upstream = Upstream::script(|turn| {
         while let Some(request) = turn.request() {
             if request.start.contains("/slow") {
@@ -232,7 +232,7 @@ fn a_cancelled_request_is_over_for_everybody() {
 }
 
 #[test]
-fn draining_says_goodbye_and_finishes_what_runs() {
+fn draining_sends_goaway_and_finishes_running_requests() {
     let (go_on, told) = mpsc::channel::<()>();
     let told = Mutex::new(told);
     let upstream = Upstream::script(move |turn| {

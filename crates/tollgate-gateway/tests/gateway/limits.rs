@@ -1,4 +1,4 @@
-//! What a refusal costs, and how long slots are held.
+//! The cost of refusals, and how long slots are held.
 
 use std::sync::{Mutex, mpsc};
 
@@ -31,7 +31,7 @@ fn a_client_in_the_middle_of_a_large_upload_learns_that_it_is_refused() {
     for framing in ["content-length: 30000000", "transfer-encoding: chunked"] {
         let mut client = gateway.connect();
         client.send(format!("POST / HTTP/1.1\r\nhost: a\r\n{framing}\r\n\r\n"));
-        // More than all buffers between here and there can hold, before it looks for an answer.
+        // Sends more than all buffers in between can hold before reading the response.
         for _ in 0..300 {
             client.send("186a0\r\n");
             client.send(vec![b'x'; 100_000]);
@@ -42,7 +42,7 @@ fn a_client_in_the_middle_of_a_large_upload_learns_that_it_is_refused() {
     assert_eq!(upstream.seen().len(), 1);
 }
 
-/// A body that looks like a request stays a body, read or not.
+/// A body that looks like a request stays a body, whether it is read or not.
 #[test]
 fn the_body_of_a_refused_request_is_never_taken_for_the_next_one() {
     let upstream = Upstream::ok();
@@ -66,7 +66,7 @@ fn the_body_of_a_refused_request_is_never_taken_for_the_next_one() {
     assert!(upstream.seen().iter().all(|it| !it.start.contains("smuggled")), "{:?}", upstream.seen());
 }
 
-/// Holds the slot; `path` is where, and a second request tells whether it is free.
+/// Whether the only slot is taken.
 fn is_taken(gateway: &crate::support::ServedGateway) -> bool {
     match gateway.get("/other").status() {
         429 => true,
@@ -115,7 +115,7 @@ fn where_the_service_stops_on_hangup_a_slot_is_free_again_when_the_client_is_gon
                 if begun {
                     turn.wire.send("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nfirst");
                 }
-                // The gateway has nobody left to fetch it for.
+                // The gateway has canceled the request.
                 turn.wire.assert_closed();
                 let _ = noticed.lock().unwrap().send(());
                 return;
@@ -138,7 +138,7 @@ fn where_the_service_stops_on_hangup_a_slot_is_free_again_when_the_client_is_gon
 const BY_KEY: &str = "limits: [{name: each, by: api_key, bucket: 1/hour}]";
 
 #[test]
-fn a_caller_is_counted_by_what_the_upstream_sees_of_it() {
+fn callers_are_counted_by_headers_that_the_upstream_sees() {
     let upstream = Upstream::ok();
     let gateway = Behind::new(&upstream).limited(BY_KEY).serve();
     for (key, status) in [("one", 200), ("two", 429), ("three", 429)] {
@@ -152,7 +152,7 @@ fn a_caller_is_counted_by_what_the_upstream_sees_of_it() {
 }
 
 #[test]
-fn a_key_that_is_said_in_two_ways_is_not_a_new_one_each_time() {
+fn a_key_in_two_headers_is_not_a_new_key() {
     for decoy_first in [true, false] {
         let upstream = Upstream::ok();
         let gateway = Behind::new(&upstream).limited(BY_KEY).serve();
@@ -165,7 +165,7 @@ fn a_key_that_is_said_in_two_ways_is_not_a_new_one_each_time() {
             })
             .collect();
         assert_eq!(statuses, [200, 429, 429, 429]);
-        // The real one has nothing to do with it.
+        // A caller with only the real key is not affected.
         let honest = "GET / HTTP/1.1\r\nhost: a\r\nx-api-key: real\r\n\r\n";
         assert_eq!(gateway.connect().ask(honest).status(), 200);
     }

@@ -1,5 +1,4 @@
-//! The gateway between real sockets: what clients send, what upstreams see, and
-//! what comes back.
+//! The gateway between real sockets: requests, forwarded requests and responses.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod bodies;

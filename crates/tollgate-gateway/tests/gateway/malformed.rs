@@ -1,8 +1,9 @@
-//! Requests that two servers could read differently are read by none.
+//! Ambiguous requests are refused.
 
 use crate::support::{Behind, Upstream, Wire};
 
-/// What a client gets for bytes that are no good: a status or a closed connection.
+/// Checks that a client gets one of the statuses or a closed connection, and that no request is
+/// forwarded.
 #[track_caller]
 fn refused(upstream: &Upstream, client: &mut Wire, bytes: &[u8], statuses: &[u16]) {
     let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(120)]).into_owned();
@@ -18,7 +19,7 @@ fn refused(upstream: &Upstream, client: &mut Wire, bytes: &[u8], statuses: &[u16
 }
 
 #[test]
-fn heads_that_can_be_read_in_two_ways_go_nowhere() {
+fn ambiguous_heads_are_not_forwarded() {
     let post = "POST / HTTP/1.1\r\nhost: a\r\n";
     let smuggled = "GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n";
     let cases = [
@@ -92,7 +93,7 @@ fn bad_chunks_never_become_a_whole_request() {
 }
 
 #[test]
-fn a_client_is_told_that_its_chunks_are_bad() {
+fn bad_chunks_get_an_error_response() {
     let upstream = Upstream::ok();
     let gateway = Behind::new(&upstream).serve();
     let post = "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\nx\r\n";
@@ -101,10 +102,10 @@ fn a_client_is_told_that_its_chunks_are_bad() {
     client.assert_closed();
 }
 
-/// Both lengths are given: chunks count, the connection ends after the answer,
-/// and what an attacker hides behind them is nobody's request.
+/// Both framings are present: chunks take precedence, the connection ends after the response, and
+/// bytes that follow are not a request.
 #[test]
-fn of_two_framings_one_counts_and_nothing_follows() {
+fn chunks_take_precedence_over_a_length_and_the_connection_closes() {
     for headers in [
         "content-length: 6\r\ntransfer-encoding: chunked\r\n",
         "transfer-encoding: chunked\r\ncontent-length: 6\r\n",
@@ -130,13 +131,13 @@ fn of_two_framings_one_counts_and_nothing_follows() {
 }
 
 #[test]
-fn equal_lengths_said_twice_go_up_as_one() {
+fn repeated_equal_lengths_are_forwarded_as_one() {
     let upstream = Upstream::ok();
     let gateway = Behind::new(&upstream).serve();
     let twice = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\ncontent-length: 2\r\n\r\nhi";
     let mut client = gateway.connect();
     let status = client.ask(twice).status();
-    // Taken as one or refused (RFC 9110, 8.6); never passed on as two.
+    // Accepted as one or refused (RFC 9110, 8.6); never forwarded as two.
     match status {
         200 => assert_eq!(upstream.only().header("content-length"), "2"),
         400 => assert_eq!(upstream.connections(), 0),

@@ -58,7 +58,7 @@ fn an_escape_is_decoded_once() {
 }
 
 #[test]
-fn ambiguous_paths_are_answered_with_400_where_the_policy_says_so() {
+fn ambiguous_paths_get_a_400_if_the_policy_refuses_them() {
     let upstream = Upstream::ok();
     let policy = format!("paths: refuse\n{ADMIN}");
     let gateway = Behind::new(&upstream).limited(&policy).with("paths: refuse").serve();

@@ -1,4 +1,4 @@
-//! Behind a balancer that says whom it speaks for.
+//! The gateway behind a load balancer that sends PROXY headers.
 
 use tollgate::{Limiter, Policy};
 use tollgate_gateway::{Gateway, StartError};
@@ -17,7 +17,7 @@ fn v2(source: [u8; 4]) -> Vec<u8> {
 }
 
 #[test]
-fn limits_and_upstreams_go_by_the_client_that_the_balancer_names() {
+fn limits_and_upstreams_use_the_client_of_the_proxy_header() {
     let upstream = Upstream::ok();
     let gateway = Behind::new(&upstream).with("proxy_protocol: true").limited(TRUSTING).serve();
     let get = |header: &[u8]| gateway.connect().ask([header, GET.as_bytes()].concat()).status();
@@ -27,7 +27,7 @@ fn limits_and_upstreams_go_by_the_client_that_the_balancer_names() {
     assert_eq!(get(&v2([203, 0, 113, 1])), 429, "the same client, said differently");
     assert_eq!(get(&v2([203, 0, 113, 2])), 200);
     assert_eq!(get(b"PROXY TCP6 2001:db8::9 2001:db8::1 4711 443\r\n"), 200);
-    // It speaks for itself, as health checks do.
+    // The balancer connects for itself, as for health checks.
     assert_eq!(get(b"PROXY UNKNOWN\r\n"), 200);
     assert_eq!(get(b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0"), 429);
     let told: Vec<_> = upstream.seen().iter().map(|it| it.header("x-forwarded-for").to_owned()).collect();
@@ -52,7 +52,7 @@ fn a_connection_without_the_header_is_closed() {
 }
 
 #[test]
-fn a_stranger_cannot_say_whom_it_speaks_for() {
+fn proxy_headers_of_untrusted_peers_are_refused() {
     let upstream = Upstream::ok();
     let strangers = TRUSTING.replace("127.0.0.1", "10.0.0.0/8");
     let gateway = Behind::new(&upstream).with("proxy_protocol: true").limited(&strangers).serve();
@@ -67,7 +67,7 @@ fn a_stranger_cannot_say_whom_it_speaks_for() {
 }
 
 #[test]
-fn a_balancer_that_is_no_longer_trusted_is_refused_from_then_on() {
+fn a_balancer_is_refused_once_it_is_no_longer_trusted() {
     let upstream = Upstream::ok();
     let gateway = Behind::new(&upstream).with("proxy_protocol: true").limited(TRUSTING).serve();
     let request = |last| [&v2([203, 0, 113, last]), GET.as_bytes()].concat();

@@ -1,4 +1,4 @@
-//! The `gateway` section: what it can say, and what is said about mistakes.
+//! The `gateway` section: its settings and its error messages.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tollgate_gateway::{Forwarding, Gateway, GatewaySettings, OverrideHeaders, Ta
 use crate::support::{Certificate, settings};
 
 #[test]
-fn everything_that_can_be_set_is_read() {
+fn every_setting_is_read() {
     let read = settings(
         "upstream: [\"http://127.0.0.1:3000\", \"h2c://[::1]:50051\"], tls: {certificate: c.pem, key: k.pem}, \
          upstream_ca: ca.pem, proxy_protocol: true, forwarded: both, override_headers: [X-Method-Override], paths: refuse, workers: 3, keep_alive: 7, \
@@ -49,7 +49,7 @@ fn everything_that_can_be_set_is_read() {
 }
 
 #[test]
-fn mistakes_are_told_with_what_to_write_instead() {
+fn mistakes_are_reported_with_a_correction() {
     for (section, told) in [
         ("upstreams: x", "upstream"),
         ("upstream: []", "names no service"),
@@ -78,7 +78,7 @@ fn mistakes_are_told_with_what_to_write_instead() {
 }
 
 #[test]
-fn certificates_that_cannot_be_used_are_named_before_anything_is_served() {
+fn invalid_certificates_are_reported_before_serving() {
     let (one, other) = (Certificate::of("localhost"), Certificate::of("localhost"));
     let (certificate, key) = (one.path(), one.key_path());
     let line =

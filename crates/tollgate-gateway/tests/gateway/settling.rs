@@ -1,12 +1,12 @@
-//! Costs that are known when the answer is there: the upstream says them, and the gateway
-//! settles while it passes the answer on.
+//! Costs that the upstream states in its response: the gateway settles them while it forwards the
+//! response.
 
 use std::net::TcpListener;
 use std::sync::{Mutex, mpsc};
 
 use crate::support::{Behind, Message, ServedGateway, Upstream, eventually};
 
-/// A thousand a day, of which a request reserves a hundred.
+/// A policy with 1,000 units a day, of which a request reserves 100.
 fn tokens(settle: &str) -> String {
     format!("limits: [{{by: global, bucket: 1000/day, cost: {{reserve: 100, settle: '{settle}'}}}}]")
 }
@@ -16,7 +16,8 @@ fn settles(gateway: &ServedGateway, left: u64) {
     eventually(&format!("{left} are left"), || gateway.left() == left);
 }
 
-/// What is left of a thousand after one request that is answered so. What the client gets.
+/// Checks the remaining units of 1,000 after one request with this response, and returns the
+/// response.
 #[track_caller]
 fn check(settle: &str, answer: &str, left: u64) -> Message {
     let upstream = Upstream::always(answer);
@@ -37,24 +38,24 @@ fn chunked(kind: &str, chunks: &[&str], trailers: &str) -> String {
 }
 
 #[test]
-fn a_header_of_the_upstream_says_what_a_request_cost() {
+fn a_response_header_settles_the_cost() {
     let told = check("response:X-Used", "HTTP/1.1 200 OK\r\nx-used: 250\r\ncontent-length: 2\r\n\r\nok", 750);
     assert_eq!((told.header("x-used"), told.text().as_str()), ("250", "ok"), "nothing is taken away");
     assert_eq!(told.header("x-ratelimit-remaining"), "900", "the answer tells what was known when it began");
-    // The client's own header is not the answer's.
+    // A header of the request is not a header of the response.
     check("response:X-Used", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", 900);
     check("response:X-Used", "HTTP/1.1 204 No Content\r\nx-used: 250\r\n\r\n", 750);
 }
 
 #[test]
-fn a_trailer_of_the_upstream_says_it_too() {
+fn a_response_trailer_settles_the_cost() {
     let told = check("response:X-Used", &chunked("text/plain", &["he", "llo"], "x-used: 250\r\n"), 750);
     assert_eq!((told.text().as_str(), told.is_whole), ("hello", true));
     assert_eq!(told.trailers, [("x-used".to_owned(), "250".to_owned())]);
 }
 
 #[test]
-fn json_and_streams_of_events_pass_unchanged_and_are_read_on_the_way() {
+fn json_and_event_streams_settle_the_cost_and_pass_unchanged() {
     let body = r#"{"text":"a \"quoted\" word","usage":{"input":50,"total":250}}"#;
     let whole = format!(
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
@@ -78,7 +79,7 @@ fn json_and_streams_of_events_pass_unchanged_and_are_read_on_the_way() {
 }
 
 #[test]
-fn an_upstream_that_could_compress_the_number_away_is_asked_not_to() {
+fn requests_ask_for_uncompressed_responses_when_the_cost_is_in_json() {
     let upstream = Upstream::ok();
     let gateway = Behind::new(&upstream).limited(&tokens("json:usage.total")).serve();
     gateway.connect().ask("GET / HTTP/1.1\r\nhost: a\r\naccept-encoding: gzip, br\r\n\r\n");
@@ -86,7 +87,7 @@ fn an_upstream_that_could_compress_the_number_away_is_asked_not_to() {
 }
 
 #[test]
-fn nothing_is_held_back_and_a_stream_that_is_cut_off_is_settled_by_what_it_said() {
+fn streams_are_not_delayed_and_a_broken_stream_settles_the_last_cost() {
     for (settle, left) in [("json:usage.total", 960), ("response:x-used", 900), ("time:1h", 999)] {
         let (cut, told) = mpsc::channel::<()>();
         let told = Mutex::new(told);
@@ -111,12 +112,12 @@ fn nothing_is_held_back_and_a_stream_that_is_cut_off_is_settled_by_what_it_said(
 }
 
 #[test]
-fn a_client_that_is_gone_has_cost_what_is_known() {
+fn a_disconnect_settles_the_known_cost() {
     for (settle, left) in [("json:usage.total", 900), ("time:1h", 999)] {
         let upstream = Upstream::script(|turn| {
             turn.request();
             turn.wire.send("HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{\"usage\":");
-            // The gateway has nobody left to fetch it for.
+            // The gateway has canceled the request.
             turn.wire.assert_closed();
         });
         let gateway = Behind::new(&upstream).limited(&tokens(settle)).serve();
@@ -129,10 +130,10 @@ fn a_client_that_is_gone_has_cost_what_is_known() {
 }
 
 #[test]
-fn an_upstream_that_is_not_reached_gives_the_reserve_back_and_one_that_breaks_off_does_not() {
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+fn unreachable_upstreams_refund_the_reserve_and_broken_responses_do_not() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for settle in ["json:usage.total", "response:x-used", "time:1h"] {
-        let gateway = Behind::all(&[format!("http://{nobody}")]).limited(&tokens(settle)).serve();
+        let gateway = Behind::all(&[format!("http://{closed}")]).limited(&tokens(settle)).serve();
         gateway.get("/").assert_problem(502);
         settles(&gateway, 1_000);
     }

@@ -1,4 +1,4 @@
-//! Clients that ask for much and take nothing of it.
+//! Clients that request much data and read none of it.
 
 use std::sync::{Mutex, mpsc};
 
@@ -7,29 +7,29 @@ use http_body_util::BodyExt as _;
 
 use crate::support::{
     Behind, Feed, H2Upstream, OK, ONE_SLOT_RELEASED, TEST_TIMEOUT, Upstream, Wire, eventually,
-    http2_that_takes_nothing, wait_for,
+    http2_without_window, wait_for,
 };
 
 fn get(path: &str) -> Request<Feed> {
     Request::get(format!("http://example.com{path}")).body(Feed::nothing()).unwrap()
 }
 
-/// Their share of a connection's window is theirs, and no more than that: neither
-/// few of them nor more than one connection carries may keep the others waiting.
+/// A slow client uses only its share of the window of a connection. Neither a few slow clients nor
+/// more than fit one connection may block others.
 #[test]
-fn answers_that_nobody_takes_keep_nobody_else_from_theirs() {
+fn unread_responses_do_not_block_other_responses() {
     for rude in [8, 120] {
         let upstream = H2Upstream::echo();
         let gateway = Behind::all(&[format!("h2c://{}", upstream.address)]).serve();
         wait_for(async {
-            let mut client = http2_that_takes_nothing(gateway.address).await;
+            let mut client = http2_without_window(gateway.address).await;
             let mut untaken = Vec::new();
             for _ in 0..rude {
                 untaken.push(client.requests.send_request(get("/endless")).await.unwrap());
             }
             assert!(untaken.iter().all(|it| it.status() == 200));
-            // Together more than any window: whatever is given back to the
-            // connection the others would have taken for themselves.
+            // The bodies together exceed any window: bytes that are released to the connection
+            // would otherwise be taken by the slow clients.
             let body = vec![b'x'; 100_000];
             let address = gateway.address;
             let polite = tokio::task::spawn_blocking(move || {
@@ -51,7 +51,7 @@ fn answers_that_nobody_takes_keep_nobody_else_from_theirs() {
 }
 
 #[test]
-fn an_http_2_client_that_takes_nothing_is_cut_off() {
+fn an_http_2_client_that_reads_nothing_is_disconnected() {
     let (noticed, closed) = mpsc::channel();
     let noticed = Mutex::new(noticed);
     let upstream = Upstream::script(move |turn| {
@@ -67,7 +67,7 @@ fn an_http_2_client_that_takes_nothing_is_cut_off() {
     });
     let gateway = Behind::new(&upstream).with("timeouts: {idle: 500ms}").limited(ONE_SLOT_RELEASED).serve();
     wait_for(async {
-        let mut client = http2_that_takes_nothing(gateway.address).await;
+        let mut client = http2_without_window(gateway.address).await;
         let answer = client.requests.send_request(get("/large")).await.unwrap();
         assert_eq!(answer.status(), 200);
         assert!(client.ended.await.is_ok());

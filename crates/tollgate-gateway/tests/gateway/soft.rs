@@ -1,4 +1,4 @@
-//! Soft thresholds: what upstreams are told, and who is held back for how long.
+//! Soft thresholds: marks for upstreams, and delays.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use crate::support::{Behind, Feed, OK, Upstream, eventually, http2, wait_for};
 /// Every request for `/search` is over its threshold.
 const MARKED: &str = "limits: [{name: search, endpoint: /search, by: global, bucket: 100/hour, soft: 1%}]";
 
-/// The same, and is held back for longer than a test takes. One slot, and everybody is held.
+/// Every request for `/search` is over its threshold and delayed for longer than a test takes.
+/// There is one slot.
 const HELD: &str = "limits:
   - {name: search, endpoint: /search, by: global, bucket: 100/hour, soft: {at: 1%, tarpit: 10s}}
   - {name: slot, endpoint: /search/slot, by: global, slots: 1, soft: {at: 1%, tarpit: 10s}}";
@@ -18,14 +19,14 @@ const HELD: &str = "limits:
 const SEARCH: &str = "GET /search HTTP/1.1\r\nhost: a\r\n\r\n";
 
 #[test]
-fn an_upstream_is_told_by_the_gateway_and_never_by_a_client() {
+fn marks_come_from_the_gateway_and_never_from_clients() {
     let upstream = Upstream::ok();
     let gateway = Behind::new(&upstream).limited(MARKED).serve();
     let claims = [
         "",
         "tollgate-soft: forged\r\n",
         "Tollgate-Soft: forged\r\nTOLLGATE-SOFT: twice\r\n",
-        // As a server reads it that takes `_` for `-`.
+        // Some servers read `_` as `-`.
         "tollgate_soft: forged\r\n",
         "connection: tollgate-soft\r\ntollgate-soft: forged\r\n",
         "connection: upgrade\r\nupgrade: websocket\r\ntollgate-soft: forged\r\n",
@@ -43,14 +44,14 @@ fn an_upstream_is_told_by_the_gateway_and_never_by_a_client() {
 }
 
 #[test]
-fn nor_by_a_client_that_speaks_http_2() {
+fn marks_never_come_from_http_2_clients() {
     let upstream = Upstream::ok();
     let gateway = Behind::new(&upstream).with("caps: {headers: 8}").limited(MARKED).serve();
     wait_for(async {
         let mut client = http2(gateway.address).await;
         for path in ["/search", "/free"] {
             let (feed, upload) = Feed::new();
-            // As many headers as there may be: ours does not count.
+            // The maximum number of headers: the mark does not count.
             let post = (0..6).fold(Request::post(format!("http://a{path}")), |post, number| {
                 post.header(format!("x-{number}"), "1")
             });
@@ -74,7 +75,7 @@ fn nor_by_a_client_that_speaks_http_2() {
 }
 
 #[test]
-fn a_request_is_held_back_for_its_time_and_then_answered() {
+fn a_request_is_delayed_and_then_answered() {
     let upstream = Upstream::ok();
     let policy = "limits: [{name: slow, by: global, bucket: 100/hour, soft: {at: 2%, tarpit: 60ms}}]";
     let gateway = Behind::new(&upstream).limited(policy).serve();
@@ -88,7 +89,7 @@ fn a_request_is_held_back_for_its_time_and_then_answered() {
 }
 
 #[test]
-fn so_many_are_held_back_and_the_rest_pass_at_once() {
+fn requests_beyond_the_tarpit_cap_pass_immediately() {
     let upstream = Upstream::ok();
     let gateway = Behind::new(&upstream).with("caps: {tarpit: 2}").limited(HELD).serve();
     let mut held = [gateway.connect(), gateway.connect()];
@@ -108,7 +109,7 @@ fn so_many_are_held_back_and_the_rest_pass_at_once() {
 }
 
 #[test]
-fn a_client_that_hangs_up_while_it_is_held_back_frees_its_place_and_its_slot() {
+fn a_disconnect_in_the_tarpit_frees_the_place_and_the_slot() {
     let upstream = Upstream::ok();
     let gateway = Behind::new(&upstream).limited(HELD).serve();
     let mut client = gateway.connect();
@@ -131,7 +132,7 @@ fn a_client_that_hangs_up_while_it_is_held_back_frees_its_place_and_its_slot() {
         let get = Request::get("http://a/search").body(Feed::nothing()).unwrap();
         let answer = tokio::spawn(client.requests.send_request(get));
         waiting(2).await;
-        // One stream is given up; the connection stays.
+        // Cancels one stream; the connection stays open.
         answer.abort();
         waiting(1).await;
         assert!(!client.ended.is_finished());
@@ -140,7 +141,7 @@ fn a_client_that_hangs_up_while_it_is_held_back_frees_its_place_and_its_slot() {
 }
 
 #[test]
-fn whoever_is_held_back_when_the_end_begins_is_let_go_and_answered() {
+fn draining_releases_and_answers_delayed_requests() {
     let upstream = Upstream::script(|turn| turn.always(OK));
     let gateway = Behind::new(&upstream).limited(HELD).serve();
     let (clock, mut late) = (SystemClock::new(), gateway.connect());
@@ -155,8 +156,8 @@ fn whoever_is_held_back_when_the_end_begins_is_let_go_and_answered() {
         let answer = client.answer();
         assert_eq!((answer.status(), answer.header("connection")), (200, "close"));
     }
-    assert_eq!(late.ask(SEARCH).status(), 200, "who comes now is not held back either");
-    assert!(clock.now().since(begun) < Span::from_secs(10), "nobody waited to the end");
+    assert_eq!(late.ask(SEARCH).status(), 200, "later requests are not delayed either");
+    assert!(clock.now().since(begun) < Span::from_secs(10), "no request waited for the whole delay");
     assert_eq!((gateway.tarpit.waiting(), upstream.seen().len()), (0, 21));
     gateway.drainer.close_idle();
     drop((held, late));

@@ -1,7 +1,6 @@
-//! A gateway, a service behind it that follows a script, and sockets that say
-//! anything.
+//! A gateway, a scripted upstream, and raw sockets.
 //!
-//! Waiting ends a test that has gone wrong (`TEST_TIMEOUT`); it never decides one.
+//! Timeouts end a test that has failed (`TEST_TIMEOUT`); they never decide a test.
 
 mod certificate;
 mod gateway;
@@ -14,20 +13,20 @@ use std::time::Duration;
 
 pub(crate) use self::certificate::Certificate;
 pub(crate) use self::gateway::{Behind, ServedGateway, settings};
-pub(crate) use self::h2::{Feed, H2Upstream, Http2, http2, http2_that_takes_nothing, wait_for};
+pub(crate) use self::h2::{Feed, H2Upstream, Http2, http2, http2_without_window, wait_for};
 pub(crate) use self::message::Message;
 pub(crate) use self::script::{OK, Upstream, eventually};
 pub(crate) use self::wire::Wire;
 
-/// How long anything may take before the test is given up.
+/// The time after which a test has failed.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A limit that lets nobody through twice.
+/// A limit that admits one request.
 pub(crate) const ONCE: &str = "limits: [{name: once, by: global, bucket: 1/hour}]";
 
-/// One request at a time.
+/// A limit of one concurrent request.
 pub(crate) const ONE_SLOT: &str = "limits: [{name: slots, by: global, slots: 1}]";
 
-/// The same, for a service that stops when its connection is closed.
+/// A limit of one concurrent request, for a service that stops when its connection is closed.
 pub(crate) const ONE_SLOT_RELEASED: &str =
     "limits: [{name: slots, by: global, slots: 1, on_hangup: release}]";

@@ -1,4 +1,4 @@
-//! Nobody is waited for longer than was said.
+//! Timeouts apply to clients and upstreams.
 
 use std::sync::{Mutex, mpsc};
 use std::thread;
@@ -11,8 +11,8 @@ use crate::support::{
     wait_for,
 };
 
-/// Says one thing again and again, until nobody listens.
-#[allow(clippy::disallowed_methods, reason = "somebody slow; how slow decides nothing")]
+/// Repeats an action slowly until it fails.
+#[allow(clippy::disallowed_methods, reason = "a slow peer; its speed does not decide the test")]
 fn drip(mut say: impl FnMut() -> bool) {
     while say() {
         thread::sleep(Duration::from_millis(20));
@@ -20,8 +20,8 @@ fn drip(mut say: impl FnMut() -> bool) {
 }
 
 #[test]
-fn an_upstream_that_does_not_take_the_connection_is_given_up() {
-    // A queue of one, and nobody who takes from it.
+fn connecting_to_an_upstream_times_out() {
+    // A backlog of one that is never accepted.
     let full = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     full.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
     full.listen(0).unwrap();
@@ -41,7 +41,7 @@ fn an_upstream_that_does_not_take_the_connection_is_given_up() {
 }
 
 #[test]
-fn an_upstream_that_does_not_begin_to_answer_is_given_up() {
+fn an_upstream_that_does_not_answer_times_out() {
     for begun in ["", "HTTP/1.1 200 OK\r\ncontent-"] {
         let (closed, noticed) = mpsc::channel();
         let closed = Mutex::new(closed);
@@ -64,7 +64,7 @@ fn an_upstream_that_does_not_begin_to_answer_is_given_up() {
 }
 
 #[test]
-fn an_answer_that_stands_still_is_cut_off() {
+fn a_stalled_response_is_aborted() {
     let upstream = Upstream::script(|turn| {
         turn.request();
         turn.wire.send("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf");
@@ -78,7 +78,7 @@ fn an_answer_that_stands_still_is_cut_off() {
 }
 
 #[test]
-fn an_answer_that_never_ends_is_cut_off_when_its_time_is_over() {
+fn an_endless_response_is_aborted_after_the_total_timeout() {
     let upstream = Upstream::script(|turn| {
         turn.request();
         turn.wire.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
@@ -96,14 +96,14 @@ fn an_answer_that_never_ends_is_cut_off_when_its_time_is_over() {
 const UPLOAD: &str = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\nhalf";
 
 #[test]
-fn an_upload_that_stands_still_is_the_clients_fault() {
-    // Whichever of the timeouts is the shorter one: the upstream is not blamed and not ejected.
+fn a_stalled_upload_is_the_fault_of_the_client() {
+    // Whichever timeout is shorter, the upstream is neither blamed nor ejected.
     for timeouts in ["idle: 1s", "idle: 1s, headers: 600ms", "idle: 1s, headers: 1s", "total: 1s"] {
         let upstream = Upstream::ok();
         let gateway = Behind::all(&[format!("http://{}", upstream.address), "http://127.0.0.1:1".to_owned()])
             .with(&format!("timeouts: {{{timeouts}}}, eject: {{after: 1, for: 1h}}"))
             .serve();
-        // The dead one is ejected first, so that every upload goes to the live one.
+        // The dead upstream is ejected first, so that every upload goes to the live one.
         (0..3).for_each(|_| assert_eq!(gateway.get("/").status(), 200));
         let mut client = gateway.connect();
         client.ask(UPLOAD).assert_problem(408);
@@ -114,7 +114,7 @@ fn an_upload_that_stands_still_is_the_clients_fault() {
 }
 
 #[test]
-fn a_slow_upload_that_moves_may_take_longer_than_an_answer() {
+fn a_slow_upload_may_take_longer_than_the_response_timeout() {
     let upstream = Upstream::ok();
     let gateway = Behind::new(&upstream).with("timeouts: {headers: 500ms}").serve();
     let mut client = gateway.connect();
@@ -128,11 +128,12 @@ fn a_slow_upload_that_moves_may_take_longer_than_an_answer() {
     assert_eq!(client.answer().status(), 200);
 }
 
-/// More than the sockets between two ends can hold: what is taken beyond it is hoarded somewhere.
-const HOARD: usize = 64 << 20;
+/// More bytes than the sockets between two ends can hold: bytes beyond that are buffered by the
+/// gateway.
+const MAX_BUFFERED_BYTES: usize = 64 << 20;
 
 #[test]
-fn a_client_that_takes_nothing_is_let_go_and_nothing_is_hoarded_for_it() {
+fn a_client_that_reads_nothing_is_disconnected_and_nothing_is_buffered_for_it() {
     let (stopped, noticed) = mpsc::channel();
     let stopped = Mutex::new(stopped);
     let upstream = Upstream::script(move |turn| {
@@ -151,12 +152,12 @@ fn a_client_that_takes_nothing_is_let_go_and_nothing_is_hoarded_for_it() {
     let mut client = gateway.connect();
     client.send("GET /endless HTTP/1.1\r\nhost: a\r\n\r\n");
     let taken = noticed.recv_timeout(TEST_TIMEOUT).unwrap();
-    assert!(taken < HOARD, "{taken} bytes were taken for nobody");
+    assert!(taken < MAX_BUFFERED_BYTES, "{taken} bytes were buffered");
     eventually("its slot is free", || gateway.get("/").status() == 200);
 }
 
 #[test]
-fn an_upstream_that_takes_nothing_of_an_upload_is_given_up() {
+fn an_upstream_that_reads_nothing_of_an_upload_times_out() {
     let (over, told) = mpsc::channel::<()>();
     let told = Mutex::new(told);
     let upstream = Upstream::script(move |turn| {
@@ -167,7 +168,7 @@ fn an_upstream_that_takes_nothing_of_an_upload_is_given_up() {
     let stream = std::net::TcpStream::connect(gateway.address).unwrap();
     let mut sending = Wire::new(stream.try_clone().unwrap());
     let sender = thread::spawn(move || {
-        sending.send(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {HOARD}\r\n\r\n"));
+        sending.send(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {MAX_BUFFERED_BYTES}\r\n\r\n"));
         while sending.try_send([0; 10_000]) {}
     });
     let mut client = Wire::new(stream);
@@ -178,7 +179,7 @@ fn an_upstream_that_takes_nothing_of_an_upload_is_given_up() {
 }
 
 #[test]
-fn a_head_that_does_not_come_to_its_end_is_told_so() {
+fn an_incomplete_head_gets_a_408() {
     let upstream = Upstream::ok();
     let gateway = Behind::new(&upstream).with("timeouts: {client_headers: 200ms}").serve();
     for partial in ["GET / HT", "GET / HTTP/1.1\r\nhost: a\r\nx-more: ", "POST / HTTP/1.1\r\n"] {
@@ -192,17 +193,17 @@ fn a_head_that_does_not_come_to_its_end_is_told_so() {
     assert_eq!(client.get("/").status(), 200);
     assert_eq!(client.ask("GET / HTTP/1.1\r\nhost: ").status(), 408);
     client.assert_closed();
-    // One byte now and then buys no time.
+    // Occasional bytes do not extend the timeout.
     let mut client = gateway.connect();
     client.send("GET / HTTP/1.1\r\nx: ");
     drip(|| client.try_send("x"));
-    // Neither does saying nothing.
+    // Neither does silence.
     gateway.connect().assert_closed();
     assert_eq!(upstream.seen().len(), 1);
 }
 
 #[test]
-fn a_connection_that_nobody_uses_is_closed() {
+fn idle_connections_are_closed() {
     let upstream = Upstream::ok();
     let gateway = Behind::new(&upstream).with("timeouts: {client_idle: 1s, client_headers: 1h}").serve();
     let mut client = gateway.connect();
@@ -210,21 +211,21 @@ fn a_connection_that_nobody_uses_is_closed() {
     assert_eq!(client.get("/").status(), 200);
     client.assert_closed();
 
-    // Over HTTP/2 it is told so first.
+    // HTTP/2 clients get GOAWAY first.
     wait_for(async {
         let mut client = http2(gateway.address).await;
         let request = http::Request::get("http://example.com/").body(Feed::nothing()).unwrap();
         assert_eq!(client.requests.send_request(request).await.unwrap().status(), 200);
         client.ended.await.unwrap().unwrap();
     });
-    // Beginning to speak it is not enough.
+    // An incomplete preface is not sufficient.
     let mut client = gateway.connect();
     client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
     client.rest();
 }
 
 #[test]
-fn a_tls_handshake_that_does_not_come_to_its_end_is_given_up() {
+fn an_incomplete_tls_handshake_times_out() {
     let upstream = Upstream::ok();
     let certificate = Certificate::of("localhost");
     let gateway =
@@ -246,7 +247,7 @@ fn an_upstream_that_stops_reading_an_upload_keeps_neither_connection() {
     let wait = Mutex::new(wait);
     let upstream = Upstream::script(move |turn| {
         turn.wire.until(b"\r\n\r\n").unwrap();
-        // Reads nothing more until the client has its answer; then only to see the end.
+        // Reads nothing more until the client has its response, then only to detect the end.
         wait.lock().unwrap().recv_timeout(TEST_TIMEOUT).unwrap();
         turn.wire.rest();
         closed.lock().unwrap().send(()).unwrap();

@@ -1,4 +1,4 @@
-//! Connections that change their protocol, such as to WebSocket.
+//! Connections that upgrade to another protocol, such as WebSocket.
 
 use crate::support::{Behind, OK, ONE_SLOT, Upstream, eventually};
 
@@ -8,7 +8,7 @@ const UPGRADE: &str = "GET /chat HTTP/1.1\r\nhost: a\r\nconnection: keep-alive, 
 const SWITCHED: &str =
     "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
 
-/// Greets at once, then says everything back, until the other side closes.
+/// An upstream that greets, then echoes until the other side closes.
 fn echo() -> Upstream {
     Upstream::script(|turn| {
         while let Some(request) = turn.request() {
@@ -27,11 +27,11 @@ fn echo() -> Upstream {
 }
 
 #[test]
-fn bytes_pass_both_ways_after_a_change_of_protocol() {
+fn bytes_pass_both_ways_after_an_upgrade() {
     let upstream = echo();
     let gateway = Behind::new(&upstream).serve();
     let mut client = gateway.connect();
-    // The first line comes with the head, as an impatient client sends it.
+    // The first line is sent together with the head.
     client.send(format!("{UPGRADE}one\n"));
     let answer = client.head().unwrap();
     assert_eq!(answer.status(), 101);
@@ -46,7 +46,7 @@ fn bytes_pass_both_ways_after_a_change_of_protocol() {
 }
 
 #[test]
-fn a_change_of_protocol_that_the_upstream_refuses_is_an_answer_like_any_other() {
+fn a_refused_upgrade_is_an_ordinary_response() {
     let upstream = Upstream::always("HTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\n\r\nno");
     let gateway = Behind::new(&upstream).serve();
     let mut client = gateway.connect();
@@ -58,7 +58,7 @@ fn a_change_of_protocol_that_the_upstream_refuses_is_an_answer_like_any_other() 
 }
 
 #[test]
-fn nobody_changes_to_http_behind_the_gateways_back() {
+fn upgrades_to_http_are_not_forwarded() {
     let upstream = Upstream::ok();
     let gateway = Behind::new(&upstream).serve();
     let answer = gateway.connect().ask(
@@ -72,7 +72,7 @@ fn nobody_changes_to_http_behind_the_gateways_back() {
 }
 
 #[test]
-fn a_change_of_protocol_that_nobody_asked_for_is_a_failure() {
+fn an_upgrade_that_was_not_requested_is_a_failure() {
     let upstream = Upstream::script(|turn| {
         turn.request();
         turn.wire.send(SWITCHED);
@@ -80,12 +80,12 @@ fn a_change_of_protocol_that_nobody_asked_for_is_a_failure() {
     });
     let gateway = Behind::new(&upstream).serve();
     gateway.get("/").assert_problem(502);
-    // HTTP/1.0 has no such thing.
+    // HTTP/1.0 has no upgrades.
     gateway.connect().ask(UPGRADE.replace("HTTP/1.1", "HTTP/1.0")).assert_problem(502);
 }
 
 #[test]
-fn a_change_to_another_protocol_than_was_asked_for_is_a_failure() {
+fn an_upgrade_to_another_protocol_than_requested_is_a_failure() {
     for chosen in ["upgrade: h2c\r\n", "upgrade: other\r\n", ""] {
         let upstream = Upstream::script(move |turn| {
             turn.request();
@@ -122,7 +122,7 @@ fn a_tunnel_is_not_cut_off_when_the_gateway_drains() {
     assert_eq!(client.exactly(6), b"hello ");
     gateway.drainer.begin();
     gateway.drainer.close_idle();
-    eventually("nobody new is let in", || std::net::TcpStream::connect(gateway.address).is_err());
+    eventually("new connections are refused", || std::net::TcpStream::connect(gateway.address).is_err());
     for _ in 0..100 {
         client.send("still here\n");
         assert_eq!(client.exactly(11), b"still here\n");

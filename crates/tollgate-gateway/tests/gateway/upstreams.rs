@@ -1,4 +1,4 @@
-//! Several upstreams, and upstreams that are not well.
+//! Several upstreams, and failing upstreams.
 
 use std::net::TcpListener;
 use std::sync::{Mutex, mpsc};
@@ -9,8 +9,8 @@ fn origins(upstreams: &[&Upstream]) -> Vec<String> {
     upstreams.iter().map(|it| format!("http://{}", it.address)).collect()
 }
 
-/// A port that nobody listens on, for now.
-fn nobody() -> std::net::SocketAddr {
+/// Returns a port without a listener.
+fn closed_port() -> std::net::SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
@@ -48,8 +48,8 @@ fn the_upstream_with_the_least_to_do_is_chosen() {
 }
 
 #[test]
-fn while_one_is_down_the_others_serve_and_it_is_left_alone() {
-    let (dead, live) = (nobody(), Upstream::ok());
+fn while_one_upstream_is_down_the_others_serve() {
+    let (dead, live) = (closed_port(), Upstream::ok());
     let all = [format!("http://{dead}"), format!("http://{}", live.address)];
     let gateway = Behind::all(&all).with("eject: {after: 2, for: 1h}").serve();
     for _ in 0..10 {
@@ -64,8 +64,8 @@ fn while_one_is_down_the_others_serve_and_it_is_left_alone() {
 }
 
 #[test]
-fn one_that_was_down_comes_back() {
-    let (dead, live) = (nobody(), Upstream::ok());
+fn an_ejected_upstream_returns() {
+    let (dead, live) = (closed_port(), Upstream::ok());
     let all = [format!("http://{dead}"), format!("http://{}", live.address)];
     let gateway = Behind::all(&all).with("eject: {after: 1, for: 20ms}").serve();
     for _ in 0..4 {
@@ -79,7 +79,7 @@ fn one_that_was_down_comes_back() {
 }
 
 #[test]
-fn one_that_breaks_off_is_left_alone_after_so_many_times() {
+fn an_upstream_that_closes_early_is_ejected_after_repeated_failures() {
     let (broken, live) = (Upstream::script(|turn| drop(turn.request())), Upstream::ok());
     let gateway = Behind::all(&origins(&[&broken, &live])).with("eject: {after: 3, for: 1h}").serve();
     let failed = (0..40).filter(|_| gateway.get("/").status() == 502).count();
@@ -87,7 +87,7 @@ fn one_that_breaks_off_is_left_alone_after_so_many_times() {
 }
 
 #[test]
-fn what_is_no_answer_is_a_bad_gateway() {
+fn an_invalid_response_is_a_bad_gateway() {
     for garbage in [
         "",
         "\r\n",
@@ -107,13 +107,13 @@ fn what_is_no_answer_is_a_bad_gateway() {
         let gateway = Behind::new(&upstream).serve();
         let answer = gateway.get("/");
         answer.assert_problem(502);
-        assert!(!answer.text().contains("127.0.0.1"), "upstreams are nobody's business");
+        assert!(!answer.text().contains("127.0.0.1"), "problems do not name upstreams");
         assert_eq!(upstream.seen().len(), 1, "{garbage:?}");
     }
 }
 
 #[test]
-fn a_head_without_an_end_is_a_bad_gateway() {
+fn an_endless_head_is_a_bad_gateway() {
     let upstream = Upstream::script(|turn| {
         turn.request();
         turn.wire.send("HTTP/1.1 200 OK\r\n");
@@ -163,8 +163,9 @@ fn an_upstream_that_closes_its_half_has_answered_all_the_same() {
 }
 
 #[test]
-fn when_all_are_down_the_caller_is_told_so() {
-    let gateway = Behind::all(&[format!("http://{}", nobody()), format!("http://{}", nobody())]).serve();
+fn when_every_upstream_is_down_callers_get_502() {
+    let gateway =
+        Behind::all(&[format!("http://{}", closed_port()), format!("http://{}", closed_port())]).serve();
     let mut client = gateway.connect();
     for _ in 0..10 {
         client.get("/").assert_problem(502);
@@ -172,8 +173,8 @@ fn when_all_are_down_the_caller_is_told_so() {
 }
 
 #[test]
-fn a_request_keeps_its_host_when_another_upstream_speaks_another_protocol() {
-    // Said to speak HTTP/2, it hangs up on it.
+fn a_retry_over_another_protocol_keeps_the_host() {
+    // Configured for HTTP/2, it closes the connection.
     let (other, live) = (Upstream::script(|_| {}), Upstream::ok());
     let all = [format!("h2c://{}", other.address), format!("http://{}", live.address)];
     let gateway = Behind::all(&all).serve();

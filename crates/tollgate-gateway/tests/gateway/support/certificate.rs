@@ -1,4 +1,4 @@
-//! Certificates that nobody else believes.
+//! Self-signed certificates.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use tokio_rustls::TlsConnector;
 
 use super::Feed;
 
-/// A certificate that signs itself, in files.
+/// A self-signed certificate in files.
 pub(crate) struct Certificate {
     chain: PathBuf,
     key: PathBuf,
@@ -48,12 +48,13 @@ impl Certificate {
         self.key.display().to_string()
     }
 
-    /// The line that serves it.
+    /// The setting that serves the certificate.
     pub(crate) fn served(&self) -> String {
         format!("tls: {{certificate: \"{}\", key: \"{}\"}}", self.path(), self.key.display())
     }
 
-    /// Asks over TLS, offering these protocols. What was agreed on, and the status.
+    /// Sends a request over TLS that offers these protocols; returns the negotiated protocol and
+    /// the status.
     pub(crate) async fn get(&self, address: SocketAddr, offered: &[&str]) -> (Option<String>, u16) {
         let mut roots = RootCertStore::empty();
         roots.add(self.der.clone()).unwrap();

@@ -1,4 +1,4 @@
-//! A gateway on a thread of its own, set up as people do: with a file.
+//! A gateway on its own thread, configured by a file.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -12,7 +12,7 @@ use tollgate_net::{Drain, Drainer, Sockets};
 
 use super::{Upstream, Wire};
 
-/// Reads a `gateway` section, or says what is wrong with it.
+/// Reads a `gateway` section, or returns its errors.
 pub(crate) fn settings(section: &str) -> Result<GatewaySettings, String> {
     let document = Document::parse(&format!("gateway: {{{section}}}\n")).map_err(|it| it.to_string())?;
     let mut problems = Problems::default();
@@ -20,25 +20,25 @@ pub(crate) fn settings(section: &str) -> Result<GatewaySettings, String> {
     if problems.has_errors() { Err(problems.into_diagnostics(&document).to_string()) } else { Ok(settings) }
 }
 
-/// A gateway that is being set up.
+/// A builder for a gateway.
 pub(crate) struct Behind {
     section: String,
     policy: String,
 }
 
 impl Behind {
-    /// In front of these.
+    /// Starts with these upstreams.
     pub(crate) fn all(origins: &[String]) -> Self {
         let list: Vec<_> = origins.iter().map(|it| format!("\"{it}\"")).collect();
         Self { section: format!("upstream: [{}]", list.join(", ")), policy: "limits: []".to_owned() }
     }
 
-    /// In front of this one.
+    /// Starts with one upstream.
     pub(crate) fn new(upstream: &Upstream) -> Self {
         Self::all(&[format!("http://{}", upstream.address)])
     }
 
-    /// More lines of the section, in one: `timeouts: {total: 1s}, keep_alive: 3`.
+    /// Adds settings of the section: `timeouts: {total: 1s}, keep_alive: 3`.
     pub(crate) fn with(mut self, lines: &str) -> Self {
         self.section = format!("{}, {lines}", self.section);
         self
@@ -89,13 +89,13 @@ impl ServedGateway {
         Wire::to(self.address)
     }
 
-    /// One request on a connection of its own.
+    /// Sends one request on a new connection.
     #[track_caller]
     pub(crate) fn get(&self, path: &str) -> super::Message {
         self.connect().get(path)
     }
 
-    /// What is left of the only limit, for all callers.
+    /// Returns the remaining units of the only limit, for all callers.
     #[track_caller]
     pub(crate) fn left(&self) -> u64 {
         let limiter = self.limiter.load();
@@ -103,13 +103,13 @@ impl ServedGateway {
         decision.limits().next().unwrap().outcome().remaining
     }
 
-    /// Puts another policy in force.
+    /// Replaces the policy.
     #[track_caller]
     pub(crate) fn limit_by(&self, policy: &str) {
         self.limiter.replace(Policy::parse(policy).unwrap_or_else(|wrong| panic!("{wrong}")));
     }
 
-    /// Waits until serving has come to its own end.
+    /// Waits until serving has ended.
     pub(crate) fn ended(mut self) {
         self.thread.take().unwrap().join().unwrap();
     }

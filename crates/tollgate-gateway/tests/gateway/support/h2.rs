@@ -1,4 +1,4 @@
-//! Clients and services that speak HTTP/2.
+//! HTTP/2 clients and upstreams.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -23,13 +23,13 @@ use tokio::task::JoinHandle;
 
 use super::TEST_TIMEOUT;
 
-/// Runs to the end, or gives the test up.
+/// Runs a future to its end, or fails the test.
 pub(crate) fn wait_for<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(TEST_TIMEOUT, work).await.expect("it ends in time") })
 }
 
-/// A body that is sent frame by frame, and ends when its feeder is dropped.
+/// A body that is sent frame by frame and ends when its feeder is dropped.
 pub(crate) struct Feed(mpsc::UnboundedReceiver<Frame<Bytes>>);
 
 pub(crate) struct Feeder(mpsc::UnboundedSender<Frame<Bytes>>);
@@ -52,7 +52,7 @@ impl Feeder {
         let _ = self.0.send(Frame::data(Bytes::copy_from_slice(bytes.as_ref())));
     }
 
-    /// The last frame.
+    /// Sends the last frame.
     pub(crate) fn trailers(self, trailers: HeaderMap) {
         let _ = self.0.send(Frame::trailers(trailers));
     }
@@ -74,20 +74,20 @@ impl Body for Feed {
     }
 }
 
-/// A client's connection.
+/// A client connection.
 pub(crate) struct Http2 {
     pub(crate) requests: client::SendRequest<Feed>,
-    /// Ends with the connection.
+    /// Completes when the connection ends.
     pub(crate) ended: JoinHandle<hyper::Result<()>>,
 }
 
-/// Connects without TLS, and without asking first.
+/// Connects without TLS, with prior knowledge.
 pub(crate) async fn http2(address: SocketAddr) -> Http2 {
     connected(address, &client::Builder::new(TokioExecutor::new())).await
 }
 
-/// The same for a client that takes no byte of any answer's body.
-pub(crate) async fn http2_that_takes_nothing(address: SocketAddr) -> Http2 {
+/// Connects as a client that reads no response body.
+pub(crate) async fn http2_without_window(address: SocketAddr) -> Http2 {
     let mut builder = client::Builder::new(TokioExecutor::new());
     builder.initial_stream_window_size(0);
     connected(address, &builder).await
@@ -99,7 +99,7 @@ async fn connected(address: SocketAddr, builder: &client::Builder<TokioExecutor>
     Http2 { requests, ended: tokio::spawn(connection) }
 }
 
-/// A body that has no end, one piece after the other.
+/// An endless body.
 struct Endless;
 
 impl Body for Endless {
@@ -114,8 +114,7 @@ impl Body for Endless {
     }
 }
 
-/// A service that speaks HTTP/2 without TLS: says back what it is sent. What comes
-/// from `/endless` never ends.
+/// An HTTP/2 upstream without TLS that echoes bodies. The response to `/endless` never ends.
 pub(crate) struct H2Upstream {
     pub(crate) address: SocketAddr,
     connections: Arc<AtomicUsize>,
@@ -126,7 +125,7 @@ impl H2Upstream {
         Self::start(false)
     }
 
-    /// Takes leave after the first answer on each connection.
+    /// Sends GOAWAY after the first response on each connection.
     pub(crate) fn one_each() -> Self {
         Self::start(true)
     }

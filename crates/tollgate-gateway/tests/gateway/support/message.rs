@@ -1,6 +1,6 @@
-//! A request or an answer as it came over the wire.
+//! A request or a response as received.
 
-/// A request or an answer as it came over the wire.
+/// A request or a response as received.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     /// The first line.
@@ -8,7 +8,7 @@ pub(crate) struct Message {
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
     pub(crate) trailers: Vec<(String, String)>,
-    /// Whether the body came to the end that its framing promised.
+    /// Whether the body ended as its framing says.
     pub(crate) is_whole: bool,
 }
 
@@ -21,7 +21,7 @@ impl Message {
         Self { start, headers, body: Vec::new(), trailers: Vec::new(), is_whole: true }
     }
 
-    /// Name in lower case, value as it is.
+    /// Parses a header line; the name is in lower case.
     pub(crate) fn header_of(line: &[u8]) -> (String, String) {
         let line = String::from_utf8_lossy(line);
         let (name, value) = line.trim_end().split_once(':').unwrap_or((&line, ""));
@@ -32,7 +32,7 @@ impl Message {
         self.start.split(' ').nth(1).and_then(|it| it.parse().ok()).unwrap_or_default()
     }
 
-    /// The only header of a name.
+    /// Returns the only header of a name.
     #[track_caller]
     pub(crate) fn find(&self, name: &str) -> Option<&str> {
         let mut found = self.headers.iter().filter(|(known, _)| known == name);
@@ -54,7 +54,7 @@ impl Message {
         self.find("content-length").is_some() || self.find("transfer-encoding").is_some()
     }
 
-    /// An error as this gateway words it: a problem that names its status.
+    /// Checks that the message is a problem of the gateway with this status.
     #[track_caller]
     pub(crate) fn assert_problem(&self, status: u16) {
         assert_eq!(self.status(), status, "{self:?}");

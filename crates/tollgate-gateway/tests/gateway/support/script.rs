@@ -1,4 +1,4 @@
-//! A service behind the gateway that follows a script.
+//! An upstream that follows a script.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,17 +8,18 @@ use std::time::Duration;
 
 use super::{Message, TEST_TIMEOUT, Wire};
 
-/// An answer that nobody can object to.
+/// A valid response.
 pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
-/// A service on a free port, one thread for each connection.
+/// An upstream on a free port, with one thread for each connection.
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
     connections: Arc<AtomicUsize>,
     seen: Arc<Mutex<Vec<Message>>>,
 }
 
-/// What a script is given: its connection, which one it is (from 0), and where to note requests.
+/// The input of a script: its connection, the number of the connection (from 0), and the record of
+/// requests.
 pub(crate) struct Turn {
     pub(crate) wire: Wire,
     pub(crate) number: usize,
@@ -26,14 +27,14 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// The next request, noted.
+    /// Reads and records the next request.
     pub(crate) fn request(&mut self) -> Option<Message> {
         let request = self.wire.request()?;
         self.seen.lock().unwrap().push(request.clone());
         Some(request)
     }
 
-    /// Answers every request the same.
+    /// Answers every request with the same response.
     pub(crate) fn always(&mut self, answer: &str) {
         while self.request().is_some() {
             self.wire.send(answer);
@@ -42,12 +43,12 @@ impl Turn {
 }
 
 impl Upstream {
-    /// Follows the script on every connection.
+    /// Creates an upstream that follows the script on every connection.
     pub(crate) fn script(script: impl Fn(&mut Turn) + Send + Sync + 'static) -> Self {
         Self::on(TcpListener::bind("127.0.0.1:0").unwrap(), script)
     }
 
-    /// The same, on a port that is known already.
+    /// Creates an upstream on a given listener.
     pub(crate) fn on(listener: TcpListener, script: impl Fn(&mut Turn) + Send + Sync + 'static) -> Self {
         let address = listener.local_addr().unwrap();
         let connections = Arc::new(AtomicUsize::new(0));
@@ -64,28 +65,28 @@ impl Upstream {
         Self { address, connections, seen }
     }
 
-    /// Answers `ok` to everything.
+    /// Creates an upstream that answers `ok`.
     pub(crate) fn ok() -> Self {
         Self::always(OK)
     }
 
-    /// Answers everything the same.
+    /// Creates an upstream with a fixed response.
     pub(crate) fn always(answer: impl Into<String>) -> Self {
         let answer = answer.into();
         Self::script(move |turn| turn.always(&answer))
     }
 
-    /// How often it was connected to.
+    /// The number of connections so far.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// The requests that came in whole, or as far as they came.
+    /// The recorded requests, complete or not.
     pub(crate) fn seen(&self) -> Vec<Message> {
         self.seen.lock().unwrap().clone()
     }
 
-    /// The one request that came.
+    /// The only recorded request.
     #[track_caller]
     pub(crate) fn only(&self) -> Message {
         let mut seen = self.seen();
@@ -94,7 +95,7 @@ impl Upstream {
     }
 }
 
-/// Waits for something that is bound to happen.
+/// Waits for an event, and fails the test after a timeout.
 #[track_caller]
 #[allow(
     clippy::disallowed_methods,

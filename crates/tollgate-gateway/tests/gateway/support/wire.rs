@@ -1,14 +1,14 @@
-//! One end of a connection, as raw as it comes.
+//! One end of a raw connection.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use super::{Message, TEST_TIMEOUT};
 
-/// One end of a connection.
+/// One end of a raw connection.
 pub(crate) struct Wire {
     stream: TcpStream,
-    /// Read, but not yet looked at.
+    /// Bytes that were read but not consumed.
     ahead: Vec<u8>,
 }
 
@@ -24,22 +24,22 @@ impl Wire {
         Self { stream, ahead: Vec::new() }
     }
 
-    /// The same end once more, for a thread of its own.
+    /// Clones this end for another thread.
     pub(crate) fn twin(&self) -> Self {
         Self { stream: self.stream.try_clone().unwrap(), ahead: Vec::new() }
     }
 
-    /// The other end may be gone: then it does not hear it.
+    /// Sends bytes; ignores that the other end may be closed.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let _ = self.stream.write_all(bytes.as_ref());
     }
 
-    /// Whether the other end still takes bytes.
+    /// Sends bytes and returns whether the other end still accepts them.
     pub(crate) fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.stream.write_all(bytes.as_ref()).is_ok()
     }
 
-    /// Says nothing more, and goes on listening.
+    /// Closes the sending side.
     pub(crate) fn stop_sending(&self) {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
@@ -60,12 +60,12 @@ impl Wire {
                     String::from_utf8_lossy(&self.ahead)
                 )
             }
-            // Reset: closed, if not politely.
+            // A reset counts as closed.
             Err(_) => false,
         }
     }
 
-    /// What comes before the mark, and the mark; `None` if the end comes first.
+    /// Reads up to and including the mark; `None` if the connection ends first.
     #[track_caller]
     pub(crate) fn until(&mut self, mark: &[u8]) -> Option<Vec<u8>> {
         loop {
@@ -78,7 +78,7 @@ impl Wire {
         }
     }
 
-    /// So many bytes, or fewer if the end comes first.
+    /// Reads this number of bytes, or fewer if the connection ends first.
     #[track_caller]
     pub(crate) fn exactly(&mut self, count: usize) -> Vec<u8> {
         while self.ahead.len() < count && self.read_more() {}
@@ -86,26 +86,26 @@ impl Wire {
         self.ahead.drain(..count).collect()
     }
 
-    /// Everything up to the end.
+    /// Reads to the end.
     #[track_caller]
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         while self.read_more() {}
         std::mem::take(&mut self.ahead)
     }
 
-    /// Waits until the other end closes; it must have nothing more to say.
+    /// Waits until the other end closes, without receiving more bytes.
     #[track_caller]
     pub(crate) fn assert_closed(&mut self) {
         assert_eq!(String::from_utf8_lossy(&self.rest()), "");
     }
 
-    /// The head of the next message alone.
+    /// Reads the head of the next message.
     #[track_caller]
     pub(crate) fn head(&mut self) -> Option<Message> {
         self.until(b"\r\n\r\n").map(|head| Message::from_head(&head))
     }
 
-    /// The next request, with its body.
+    /// Reads the next request with its body.
     #[track_caller]
     pub(crate) fn request(&mut self) -> Option<Message> {
         let mut message = self.head()?;
@@ -115,7 +115,7 @@ impl Wire {
         Some(message)
     }
 
-    /// The next answer, with its body.
+    /// Reads the next response with its body.
     #[track_caller]
     pub(crate) fn answer(&mut self) -> Message {
         let mut message = self.head().expect("an answer, and not the end of the connection");
@@ -128,14 +128,14 @@ impl Wire {
         message
     }
 
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads its response.
     #[track_caller]
     pub(crate) fn ask(&mut self, request: impl AsRef<[u8]>) -> Message {
         self.send(request);
         self.answer()
     }
 
-    /// `GET`, and the answer.
+    /// Sends a `GET` request and reads its response.
     #[track_caller]
     pub(crate) fn get(&mut self, path: &str) -> Message {
         self.ask(format!("GET {path} HTTP/1.1\r\nhost: example.com\r\n\r\n"))
